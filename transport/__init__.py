@@ -1,1 +1,1 @@
-"""How endpoints are asked: bounded exchanges over HTTP, JSON-RPC, limits and retries, whom of several to believe."""
+"""Access to endpoints: HTTP with bounds, JSON-RPC, REST, rate limits, retries, quorum."""

@@ -1,4 +1,4 @@
-"""One endpoint of a chain that speaks JSON-RPC: understood strictly, its limits remembered."""
+"""One JSON-RPC endpoint of a chain: strict parsing, batches, and stored limits."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from chainfolio.transport.http import Transport
 from chainfolio.transport.http_endpoint import BodyRefused, HttpEndpoint
 from chainfolio.transport.pacing import Pace
 from chainfolio.transport.recent_answers import RecentAnswers
-from chainfolio.transport.wire import Request, RpcError, decode, encode, whole
+from chainfolio.transport.wire import Request, RpcError, decode, encode, plain_result
 
-MAX_TOGETHER = 20  # questions in the batch that greets
+MAX_HANDSHAKE_BATCH = 20  # requests in a batch that contains the handshake
 MAX_BODY = 1_900_000  # bytes: many nodes and gateways refuse a body of 2 MB
-USUAL_BATCH = 10  # that most rented endpoints take
-LARGE_BODY = 100_000  # bytes: a smaller body is refused for how many questions it has
+USUAL_BATCH = 10  # that most rented endpoints accept
+LARGE_BODY = 100_000  # bytes: a smaller body is refused for the number of its requests
 
-_ABOUT_THE_BATCH = re.compile(r"batch|response too large", re.I)
+_BATCH_TOO_LARGE = re.compile(r"batch|response too large", re.I)
 _BATCH_LIMIT = re.compile(
     r"\b(?:max(?:imum)?|limit(?:ed)?(?: to)?|up to|at most|more than|exceeds?(?: the)?)\b[^0-9]{0,40}\b([0-9]{1,4})\b"
     r"(?![,.][0-9])(?! *(?:bytes|[km]i?b)\b)",
     re.I,
 )
-_TAKES_NONE = re.compile(
+_NO_BATCHES = re.compile(
     r"not (?:supported|available|allowed|enabled|permitted)|disabled|unsupported|only method calls", re.I
 )
 
@@ -40,28 +40,29 @@ T = TypeVar("T")
 
 
 class BatchRefused(UnsupportedMethod):
-    """The node does not take that many questions at once."""
+    """The node refuses a batch of that many requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """What an endpoint is asked before it is believed, and who hears the answers: that raises where they are wrong."""
+    """Requests that an endpoint must answer before it is trusted. `check` raises if the answers are wrong."""
 
     reads: Sequence[Request]
-    hear: Callable[[Endpoint, Sequence[Answer]], object]
+    check: Callable[[Endpoint, Sequence[Answer]], object]
 
 
 class Endpoint(HttpEndpoint, ABC):
-    """One URL that speaks JSON-RPC, of a kind of chain that says what its refusals mean and what its calls cost.
+    """Base class of the JSON-RPC endpoints of one kind of chain.
 
-    `capabilities` holds its caps: max_span, max_batch, max_bytes, route, pin, rps, counts_calls; `on_capability` keeps
-    them over a restart.
+    `capabilities` are its detected limits: max_span, max_batch, max_bytes, route, pin, rps, counts_calls;
+    `on_capability` stores them. Until the endpoint is `checked`, its first requests are sent with the `handshake`, and
+    answers are used only if the handshake succeeds.
 
-    While it is not `checked`, what it is asked travels with the `handshake`, and is believed once that was heard.
-    `means_none`: whether who says that batches are not supported takes none, where others mean large ones.
+    Attributes:
+        refuses_all_batches: "Not supported" means that any batch is refused, and not only a large one.
     """
 
-    means_none: ClassVar[bool] = False
+    refuses_all_batches: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -91,71 +92,76 @@ class Endpoint(HttpEndpoint, ABC):
         self.capabilities: dict[str, int] = dict(capabilities or {})
         self.pace = Pace(environment.clock, max_rps=max_rps, learnt=self.capabilities, on_learn=self.learn)
         self.handshake: Handshake | None = None
-        self.lacks_state_at = -1  # the highest block whose state it said to have no more
+        self.lacks_state_at = -1  # the highest block whose state it no longer has, by its own refusals
         self._on_learn = on_capability
         self._recent = recent
 
     @abstractmethod
     def meaning(self, method: str, refusal: RpcError, height: int) -> SourceError:
-        """The typed error behind a refusal of a method that was about a height."""
+        """Return the typed error for an error object. `height` is the block that the request was about."""
 
     @abstractmethod
     def units(self, method: str) -> int:
-        """What a call costs in compute units; a batch costs what its calls cost."""
+        """Return the cost of one call in compute units. A batch costs the sum of its calls."""
 
     def health_report(self, best_height: int | None) -> EndpointHealth:
-        """Its health as all kinds of chain show it, with how many calls it takes at once and in a second."""
+        """Return its state for status documents, including its batch size and rate limit."""
         health, pace = super().health_report(best_height), self.pace
         max_batch = self.capabilities.get("max_batch")
         return replace(health, max_batch=max_batch, rate=pace.bound or None, counts_calls=pace.counts_calls)
 
     def learn(self, name: str, value: int) -> None:
-        """Remember a fact about this endpoint, here and in the store."""
+        """Set a capability, and store it if it changed."""
         if self.capabilities.get(name) != value:
             self.capabilities[name] = value
             self._on_learn(name, value)
 
     async def ask(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
-        """An answer or a typed refusal for each request. Transient errors are retried and in the end raised.
+        """Return a result or a typed refusal for each request. The first requests include the handshake.
 
-        The first of all are sent with the handshake, in one batch.
+        Args:
+            requests: They are sent in batches that the endpoint accepts.
+            height: The block that they are about, for errors.
+
+        Raises:
+            SourceError: The endpoint failed after retries, or the handshake failed.
         """
         if self._recent is not None:
-            return await self._recent.through(requests, lambda missing: self._asked(missing, height))
-        return await self._asked(requests, height)
+            return await self._recent.through(requests, lambda missing: self._ask_new(missing, height))
+        return await self._ask_new(requests, height)
 
-    async def _asked(self, requests: Sequence[Request], height: int) -> list[Answer]:
+    async def _ask_new(self, requests: Sequence[Request], height: int) -> list[Answer]:
         if not requests or self.checked or self.handshake is None:
-            return await self.put(requests, height=height)
+            return await self.ask_unchecked(requests, height=height)
         if self._recent is not None:
             await self._handshake()
-            return await self.put(requests, height=height)
-        reads, together = self.handshake.reads, [*self.handshake.reads, *requests]
-        most = min(MAX_TOGETHER, self.capabilities.get("max_batch", MAX_TOGETHER))
-        if len(together) <= most and len(self._fitting(together)) == len(together):
+            return await self.ask_unchecked(requests, height=height)
+        reads, batch = self.handshake.reads, [*self.handshake.reads, *requests]
+        max_batch = min(MAX_HANDSHAKE_BATCH, self.capabilities.get("max_batch", MAX_HANDSHAKE_BATCH))
+        if len(batch) <= max_batch and len(self._fitting(batch)) == len(batch):
             try:
-                answers = await self._ask_part(together, height)
-            except (BatchRefused, ResponseTooLarge) as refusal:  # by whichever of them: each on its own shows
+                answers = await self._ask_part(batch, height)
+            except (BatchRefused, ResponseTooLarge) as refusal:  # of the handshake or of the requests: send them apart
                 self.errors.note(refusal)
             else:
-                self.handshake.hear(self, answers[: len(reads)])
+                self.handshake.check(self, answers[: len(reads)])
                 return answers[len(reads) :]
         await self._handshake()
-        return await self.put(requests, height=height)
+        return await self.ask_unchecked(requests, height=height)
 
     async def _handshake(self) -> None:
         if not self.checked and self.handshake is not None:
-            self.handshake.hear(self, await self.handshake_answers())
+            self.handshake.check(self, await self.handshake_answers())
 
     async def handshake_answers(self) -> list[Answer]:
         """Return the answers to the handshake: those that another command stored moments ago, else new ones."""
         reads = self.handshake.reads if self.handshake is not None else ()
         if self._recent is None:
-            return await self.put(reads)
-        return await self._recent.through(reads, self.put, is_handshake=True)
+            return await self.ask_unchecked(reads)
+        return await self._recent.through(reads, self.ask_unchecked, is_handshake=True)
 
-    async def put(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
-        """As `ask`, of whomever it may be: without a handshake."""
+    async def ask_unchecked(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
+        """Do the same as `ask` without a handshake; learn the limits of batches from refusals."""
         answers: list[Answer] = []
         start = 0
         while start < len(requests):
@@ -179,28 +185,32 @@ class Endpoint(HttpEndpoint, ABC):
 
     @property
     def max_body(self) -> int:
-        """How many bytes it is sent in one body at most."""
+        """Maximum size of a request body in bytes."""
         return min(self.capabilities.get("max_bytes", MAX_BODY), MAX_BODY)
 
     def _fitting(self, requests: Sequence[Request]) -> Sequence[Request]:
-        """As many of the first as go into one body; one at least."""
+        """Return as many of the first requests as fit into one body, at least one."""
         if len(requests) < 2 or len(encode(requests)) <= self.max_body:
             return requests
         sizes = accumulate(len(encode([request])) + 1 for request in requests)
         return requests[: max(1, sum(size <= self.max_body for size in sizes))]
 
     async def ask_one(self, request: Request, *, height: int = 0) -> bytes:
-        """The result of a single request; its refusal is raised."""
+        """Return the result of one request as JSON; raise its refusal."""
         answer = (await self.ask([request], height=height))[0]
         if isinstance(answer, SourceError):
             raise answer
         return answer
 
     async def ask_large(self, request: Request, parse: Callable[[str, memoryview | bytes], T], *, height: int = 0) -> T:
-        """What `parse` makes of the result of one request, which is not copied where its envelope is a plain one."""
+        """Return the parsed result of one request. A result in a plain envelope is not copied.
+
+        Raises:
+            SourceError: The node refused the request, or failed after retries.
+        """
 
         def read(body: bytes) -> T:
-            content = whole(body)
+            content = plain_result(body)
             if content is not None:
                 return parse(self.name, content)
             answer = decode(self.name, body, 1)[0]
@@ -210,32 +220,33 @@ class Endpoint(HttpEndpoint, ABC):
 
         await self._handshake()
         self.calls[request.method] += 1
-        return await self._posted(encode([request]), read, self.units(request.method), [request.method])
+        return await self._post(encode([request]), read, self.units(request.method), [request.method])
 
     async def _ask_part(self, requests: Sequence[Request], height: int) -> list[Answer]:
-        def read(body: bytes) -> list[Answer]:
+        def read_batch(body: bytes) -> list[Answer]:
+            """Return the answers; raise BatchRefused if fewer requests may succeed."""
             answers: list[Answer] = []
-            given = decode(self.name, body, len(requests))
-            refused = len(given) > 1 and isinstance(given[0], RpcError) and given[0] is given[-1]
-            for request, answer in zip(requests, given, strict=True):
-                if not isinstance(answer, RpcError):
-                    answers.append(answer)
+            replies = decode(self.name, body, len(requests))
+            is_refused = len(replies) > 1 and isinstance(replies[0], RpcError) and replies[0] is replies[-1]
+            for request, reply in zip(requests, replies, strict=True):
+                if not isinstance(reply, RpcError):
+                    answers.append(reply)
                     continue
-                refusal = self._hushed(self.meaning("a batch" if refused else request.method, answer, height))
-                if refused and self.means_none and _TAKES_NONE.search(refusal.reason):
+                refusal = self._redact(self.meaning("a batch" if is_refused else request.method, reply, height))
+                if is_refused and self.refuses_all_batches and _NO_BATCHES.search(refusal.reason):
                     self.learn("max_batch", 1)
                 if type(refusal) in (Unavailable, RateLimited):
-                    raise refusal  # rate limits come as an answer too: the whole batch is asked again
-                if refused or (len(given) > 1 and _is_about_the_batch(refusal)):
+                    raise refusal  # some nodes report a rate limit in an answer: the whole batch is sent again
+                if is_refused or (len(replies) > 1 and _concerns_batch(refusal)):
                     raise BatchRefused(self.name, refusal.reason)
                 answers.append(refusal)
             return answers
 
         methods = [request.method for request in requests]
         self.calls.update(methods)
-        return await self._posted(encode(requests), read, sum(map(self.units, methods)), methods)
+        return await self._post(encode(requests), read_batch, sum(map(self.units, methods)), methods)
 
-    async def _posted(self, body: bytes, read: Callable[[bytes], T], cost: int, methods: Sequence[str]) -> T:
+    async def _post(self, body: bytes, read: Callable[[bytes], T], cost: int, methods: Sequence[str]) -> T:
         async def send() -> HttpResponse:
             return await self._transport.post(self.name, self.url, body, self._timeout_s)
 
@@ -247,17 +258,18 @@ class Endpoint(HttpEndpoint, ABC):
 
 
 def _smaller(size: int, refusal: SourceError) -> int:
-    """Return the size of the next batch after a refused one: the limit that the words name, else the half.
+    """Return the size of the next batch after a refused one.
 
-    If the half is below the limit of most rented endpoints and `size` is above it, that limit.
+    It is the limit that the refusal names, else the half. If the half is below the limit of most rented endpoints and
+    `size` is above it, it is that limit.
     """
-    named = _BATCH_LIMIT.search(refusal.reason)
-    if named is not None and 0 < int(named[1]) < size:
-        return int(named[1])
+    limit = _BATCH_LIMIT.search(refusal.reason)
+    if limit is not None and 0 < int(limit[1]) < size:
+        return int(limit[1])
     return max(size // 2, USUAL_BATCH if size > USUAL_BATCH else 1)
 
 
-def _is_about_the_batch(refusal: SourceError) -> bool:
-    """Whether fewer questions at once may help; what a contract says when it reverts is no such hint."""
+def _concerns_batch(refusal: SourceError) -> bool:
+    """Return True if a smaller batch may succeed. The message of a reverting contract does not count."""
     kind = isinstance(refusal, UnsupportedMethod | ResponseTooLarge) or type(refusal) is BadAnswer
-    return kind and bool(_ABOUT_THE_BATCH.search(refusal.reason))
+    return kind and bool(_BATCH_TOO_LARGE.search(refusal.reason))

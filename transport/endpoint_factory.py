@@ -1,4 +1,4 @@
-"""The endpoints of a chain as its settings name them, each with what is remembered of it over a restart."""
+"""Build the endpoints of a chain from its settings and the stored facts about each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,19 @@ def make_endpoints(
     memory: EndpointMemory = NO_MEMORY,
     transport: Transport | None = None,
 ) -> list[E]:
-    """Every endpoint of a chain, over one transport. Unavailable where none is configured."""
+    """Build every configured endpoint of a chain, over one transport.
+
+    Args:
+        make: The endpoint class of the kind of chain.
+        key: The chain.
+        settings: Addresses and limits.
+        environment: Clock, randomness and byte budget.
+        memory: Stored capabilities, evidence and answers.
+        transport: Replaces HTTP in tests.
+
+    Raises:
+        Unavailable: No endpoint is configured.
+    """
     if not settings.rpc:
         raise Unavailable(key, "no endpoint is configured", remedy=f"set chains.{key}.rpc in the settings")
     shared = transport or HttpTransport(environment.answers)
@@ -43,20 +55,20 @@ def make_endpoints(
             timeout_s=settings.timeout_s,
             max_rps=settings.max_rps,
             concurrency=settings.concurrency * 2,
-            capabilities=memory.capabilities(known),
-            on_capability=partial(memory.on_capability, known),
-            evidence=_evidence(memory.quarantined(known)),
-            on_quarantine=partial(_keep, memory.on_quarantine, known),
-            recent=RecentAnswers(known, memory.answers, environment.clock.now_us) if memory.answers else None,
+            capabilities=memory.capabilities(endpoint),
+            on_capability=partial(memory.on_capability, endpoint),
+            evidence=_decode_evidence(memory.quarantined(endpoint)),
+            on_quarantine=partial(_store_evidence, memory.on_quarantine, endpoint),
+            recent=RecentAnswers(endpoint, memory.answers, environment.clock.now_us) if memory.answers else None,
         )
         for url in settings.rpc
-        for known in [identity(url)]
+        for endpoint in [identity(url)]
     ]
 
 
-def _keep(on_quarantine: Callable[[str, bytes], None], endpoint: str, evidence: Evidence) -> None:
+def _store_evidence(on_quarantine: Callable[[str, bytes], None], endpoint: str, evidence: Evidence) -> None:
     on_quarantine(endpoint, msgspec.json.encode(evidence))
 
 
-def _evidence(kept: bytes | None) -> Evidence | None:
-    return None if kept is None else msgspec.json.decode(kept, type=Evidence)
+def _decode_evidence(content: bytes | None) -> Evidence | None:
+    return None if content is None else msgspec.json.decode(content, type=Evidence)

@@ -1,4 +1,4 @@
-"""What `chainfolio doctor` shows of endpoints of any kind of chain: whether each can be used, and how far it is."""
+"""Endpoint rows of `chainfolio doctor`, for all kinds of chain: usability, head, lag, evidence."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from chainfolio.transport.pool import Pool
 
 
 class SupportsConnect(Protocol):
-    """A chain's nodes as one, that can say where the chain stands."""
+    """Nodes of a chain that can read its heads."""
 
     async def connect(self) -> Heads:
-        """Where the chain stands."""
+        """Check the chain and return its heads."""
 
 
 EndpointT = TypeVar("EndpointT", bound=HttpEndpoint)
@@ -31,8 +31,14 @@ async def report_endpoints(
     alone: Callable[[EndpointT], NodeT],
     abilities: Callable[[NodeT, Heads], Awaitable[dict[str, Any]]],
 ) -> list[dict[str, Any]]:
-    """A row for each endpoint, in the order of the settings. `alone` makes a chain of one endpoint, of which
-    `abilities` says what its kind of chain wants to know; `unproven` is what answers carry no proof of."""
+    """Return a row for each endpoint, in the order of the settings. An error becomes the row's `problem`.
+
+    Args:
+        pool: All endpoints of the chain.
+        unproven: Facts that the node's answers do not prove.
+        alone: Makes a chain with a single endpoint.
+        abilities: Returns the columns that only this kind of chain has.
+    """
     rows = [await _endpoint(pool, endpoint, unproven, alone, abilities) for endpoint in pool.endpoints]
     best = pool.best_height
     for endpoint, row in zip(pool.endpoints, rows, strict=True):
@@ -48,7 +54,7 @@ async def _endpoint(
     abilities: Callable[[NodeT, Heads], Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
     evidence = endpoint.health.evidence
-    found: dict[str, Any] = {
+    row: dict[str, Any] = {
         "endpoint": endpoint.name,
         "ok": True,
         "problem": "",
@@ -58,18 +64,18 @@ async def _endpoint(
     }
     if evidence is not None:
         problem = f"quarantined: {evidence.asked}: gave {evidence.given}; {evidence.truth}"
-        return found | {"ok": False, "problem": problem, "evidence": msgspec.to_builtins(evidence)}
+        return row | {"ok": False, "problem": problem, "evidence": msgspec.to_builtins(evidence)}
     try:
         clock, node = pool.environment.clock, alone(endpoint)
         start_s = clock.monotonic_s()
         heads = await node.connect()
-        found["latencyMs"] = int((clock.monotonic_s() - start_s) * 1000)
+        row["latencyMs"] = int((clock.monotonic_s() - start_s) * 1000)
         now_us = clock.now_us()
-        found |= {"head": heads.latest.height, "final": heads.finalized}
-        found["headAgeS"] = max(0, (now_us - heads.latest.time_us) // 1_000_000)
-        found |= await abilities(node, heads)
+        row |= {"head": heads.latest.height, "final": heads.finalized}
+        row["headAgeS"] = max(0, (now_us - heads.latest.time_us) // 1_000_000)
+        row |= await abilities(node, heads)
         if wrong := ahead_of_clock(heads.latest.time_us, now_us):
-            found |= {"ok": False, "problem": wrong}
+            row |= {"ok": False, "problem": wrong}
     except SourceError as error:
-        found |= {"ok": False, "problem": str(error)}
-    return found | {"faults": endpoint.health.faults}
+        row |= {"ok": False, "problem": str(error)}
+    return row | {"faults": endpoint.health.faults}

@@ -1,4 +1,4 @@
-"""How well an endpoint does: its height, its speed, its recent faults, and the evidence where it was caught lying."""
+"""Health of an endpoint: height, latency, recent failures, and the evidence against it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,30 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-# Of the last so many exchanges more than half failed: others are asked first.
-RECENT = 16
-FEWEST = 4
-# So many blocks behind the best: others are asked first.
+# Other endpoints are preferred if more than half of the recent exchanges failed,
+RECENT_EXCHANGES = 16
+MIN_EXCHANGES = 4
+# if an endpoint is more than so many blocks behind the best,
 LAG_BLOCKS = 5
-# So many times slower than the fastest, and noticeably so: others are asked first.
+# or if it is so many times slower than the fastest, and slower than NOTICEABLE_S.
 SLOWER, NOTICEABLE_S = 4.0, 0.25  # floats: seconds and ratios, nothing of a chain
 SMOOTHING = 0.2
-# A second endpoint is asked once the first has taken longer than this share of its earlier answers to such a question.
+# A second endpoint is used once the first takes longer than for this share of its earlier reads of the same kind.
 HEDGE_AT = 0.95
 HEDGE_SAMPLES, HEDGE_KEPT, HEDGE_LEAST_S = 16, 64, 0.05
 
 
 class Evidence(msgspec.Struct, frozen=True, rename="camel"):
-    """Why an endpoint is quarantined: what it was asked, what it gave, what is true and by whom, and when (UTC, µs)."""
+    """Evidence for which an endpoint is quarantined.
+
+    Attributes:
+        chain: Key of the chain.
+        endpoint: Its name, without secrets.
+        asked: The question, in words.
+        given: Its answer.
+        truth: The right answer, and whose it is.
+        time_us: When the contradiction was noticed (UTC, µs).
+    """
 
     chain: str
     endpoint: str
@@ -33,53 +42,55 @@ class Evidence(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(slots=True)
 class Health:
-    """Kept by an endpoint of itself. `height` is the newest it claimed, `head_us` the time of that block; None before
-    it was asked."""
+    """State of one endpoint.
+
+    `height` is its newest block and `head_us` the time of that block (UTC, µs); None before a read.
+    """
 
     height: int | None = None
     head_us: int | None = None
     latency_s: float | None = None
     evidence: Evidence | None = None
-    _went_well: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
-    _took_s: dict[str, deque[float]] = field(default_factory=dict)
+    _successes: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT_EXCHANGES))
+    _durations_s: dict[str, deque[float]] = field(default_factory=dict)
 
-    def exchanged(self, took_s: float) -> None:
-        """An exchange came to an end, and so long it took: the latency is an average that forgets."""
-        self._went_well.append(True)
+    def record_exchange(self, duration_s: float) -> None:
+        """Count a successful exchange, and update the latency, a moving average."""
+        self._successes.append(True)
         before_s = self.latency_s
-        self.latency_s = took_s if before_s is None else before_s + SMOOTHING * (took_s - before_s)
+        self.latency_s = duration_s if before_s is None else before_s + SMOOTHING * (duration_s - before_s)
 
-    def failed(self) -> None:
-        """An exchange came to nothing."""
-        self._went_well.append(False)
+    def record_failure(self) -> None:
+        """Count a failed exchange."""
+        self._successes.append(False)
 
-    def pardon(self) -> None:
-        """Forget its faults: it was left alone for a while, and gets another chance."""
-        self._went_well.clear()
+    def clear_failures(self) -> None:
+        """Forget all recent exchanges, so that the endpoint is used again after a pause."""
+        self._successes.clear()
 
     @property
     def faults(self) -> int:
-        """How many of the last exchanges came to nothing."""
-        return self._went_well.count(False)
+        """Number of failures among the recent exchanges."""
+        return self._successes.count(False)
 
     @property
     def is_faulty(self) -> bool:
-        """Whether more than half of the last exchanges came to nothing."""
-        return len(self._went_well) >= FEWEST and 2 * self.faults > len(self._went_well)
+        """True if more than half of the recent exchanges failed; False while there are too few."""
+        return len(self._successes) >= MIN_EXCHANGES and 2 * self.faults > len(self._successes)
 
-    def read(self, kind: str, took_s: float) -> None:
-        """A whole read of some kind was answered."""
-        self._took_s.setdefault(kind, deque(maxlen=HEDGE_KEPT)).append(took_s)
+    def record_read(self, kind: str, duration_s: float) -> None:
+        """Store how long a read of a kind took."""
+        self._durations_s.setdefault(kind, deque(maxlen=HEDGE_KEPT)).append(duration_s)
 
     def patience_s(self, kind: str) -> float | None:
-        """How long a read of some kind may take before another endpoint is asked, too; None while too few were seen."""
-        seen = sorted(self._took_s.get(kind, ()))
-        if len(seen) < HEDGE_SAMPLES:
+        """Return the seconds after which a read of a kind is unusually slow; None while too few are recorded."""
+        durations_s = sorted(self._durations_s.get(kind, ()))
+        if len(durations_s) < HEDGE_SAMPLES:
             return None
-        return max(HEDGE_LEAST_S, seen[min(len(seen) - 1, int(len(seen) * HEDGE_AT))])
+        return max(HEDGE_LEAST_S, durations_s[min(len(durations_s) - 1, int(len(durations_s) * HEDGE_AT))])
 
     def rank(self, best_height: int, best_latency_s: float | None) -> tuple[bool, bool, bool]:
-        """Smaller is better: whether it lags, fails, is slow. Equal ones stay in the order of the settings."""
+        """Return a sort key, smaller is better: whether the endpoint lags, fails, is slow."""
         lags = self.height is not None and best_height - self.height > LAG_BLOCKS
         slow = (
             self.latency_s is not None
@@ -89,5 +100,5 @@ class Health:
         return lags, self.is_faulty, slow
 
     def lag_blocks(self, best_height: int | None) -> int | None:
-        """How far it is behind the best; None where that is not known."""
+        """Return the number of blocks behind the best endpoint; None if one of the heights is unknown."""
         return None if best_height is None or self.height is None else max(0, best_height - self.height)

@@ -1,4 +1,4 @@
-"""How bytes reach an endpoint and come back: passed in, so that tests can fake it."""
+"""HTTP transports: interfaces that tests can implement, and the client for all endpoints."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from chainfolio.transport.exchange import (
     NoResponse,
     Sink,
     StreamedBody,
-    asked_by,
+    accept_headers,
+    response_limit,
     retry_after,
-    room_for,
     unreachable,
 )
 
@@ -30,31 +30,47 @@ if TYPE_CHECKING:
 
 
 class Transport(Protocol):
-    """Posts a JSON body.
-
-    Raises Unavailable if nothing usable came back, and ResponseTooLarge if the body outgrew its cap.
-    """
+    """Sends POST requests with a JSON body."""
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
-        """One exchange; no retry, no redirect."""
+        """Send one request; no retry, no redirect.
+
+        Args:
+            source: The endpoint's name in errors.
+            url: The full address.
+            body: JSON.
+            timeout_s: Limit of the whole exchange.
+
+        Raises:
+            Unavailable: No complete response arrived.
+            ResponseTooLarge: The body is larger than its limit.
+        """
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
 
 
 class WebTransport(Transport, Protocol):
-    """A transport that also asks by the address alone."""
+    """A transport that also sends GET requests."""
 
     async def get(self, source: str, url: str, timeout_s: float) -> HttpResponse:
-        """As `post`, without a body."""
+        """Send a GET request; errors as for `post`."""
 
     async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> HttpResponse:
-        """As `get`, with all that is there handed to a sink as it arrives. Of any status but 200 the body is kept."""
+        """Send a GET request and pass the body to a sink. If the status is not 200, the response has the body."""
 
 
 class HttpTransport:
-    """aiohttp, or what is lighter where there is no TLS; redirects refused, the body bounded while it is read.
-    `headers` are sent along with everything; to each host there are so many `connections` at most."""
+    """The client for all endpoints: aiohttp for https, PlainTransport for http.
+
+    It refuses redirects, and limits a body while reading it.
+
+    Args:
+        budget: Bytes that all bodies of the process may take together.
+        connections: Maximum number for each host.
+        max_body: Maximum size of a response in bytes.
+        headers: Sent with every request.
+    """
 
     def __init__(
         self,
@@ -71,15 +87,15 @@ class HttpTransport:
         self._plain: PlainTransport | None = None
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
-        """One exchange; no retry, no redirect."""
+        """Send one POST request; no retry, no redirect."""
         return await self._exchange(source, url, body, timeout_s)
 
     async def get(self, source: str, url: str, timeout_s: float) -> HttpResponse:
-        """As `post`, of what is asked by its address alone."""
+        """Send one GET request; no retry, no redirect."""
         return await self._exchange(source, url, None, timeout_s)
 
     async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> HttpResponse:
-        """As `get`, of what a sink takes as it arrives."""
+        """Send one GET request and pass the body to a sink if the status is 200."""
         return await self._exchange(source, url, None, timeout_s, sink)
 
     async def _exchange(
@@ -96,14 +112,14 @@ class HttpTransport:
         lease = self.budget.lease()
         try:
             return await self._read(source, url, body, timeout_s, lease, sink)
-        except BaseException:  # whatever ends it: nobody else knows of the lease
+        except BaseException:  # also if cancelled: no response will return the lease
             lease.give_back()
             raise
 
     async def _read(
-        self, source: str, url: str, question: bytes | None, timeout_s: float, lease: Lease, sink: Sink | None
+        self, source: str, url: str, content: bytes | None, timeout_s: float, lease: Lease, sink: Sink | None
     ) -> HttpResponse:
-        import aiohttp  # here, for it takes a fifth of a second
+        import aiohttp  # here: the import takes a fifth of a second
 
         if self._session is None:
             self._session = aiohttp.ClientSession(
@@ -112,26 +128,28 @@ class HttpTransport:
                 auto_decompress=False,
                 trust_env=False,
             )
-        usual = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "gzip"}
-        headers = {**usual, **self._headers, **(asked_by(sink) if sink is not None else {})}
-        method = "GET" if question is None else "POST"
+        defaults = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "gzip"}
+        headers = {**defaults, **self._headers, **(accept_headers(sink) if sink is not None else {})}
+        method = "GET" if content is None else "POST"
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(CONNECT_S, timeout_s))
         try:
             async with self._session.request(
-                method, url, data=question, headers=headers, timeout=timeout, allow_redirects=False
-            ) as answer:
-                encoding, size = answer.headers.get("content-encoding"), answer.content_length
-                if sink is not None and answer.status == 200:
-                    more = {name.lower().encode("latin-1"): value for name, value in answer.headers.items()}
-                    handed = StreamedBody(sink, {name: more[name] for name in sink.reads & more.keys()}, size, encoding)
-                    async for piece in answer.content.iter_any():
-                        await handed.take(piece)
-                    return HttpResponse(answer.status, None, b"", lease, handed.took)
-                body = Body(source, room_for(question, self._max_body), lease, encoding)
-                body.announced(size)
-                async for piece in answer.content.iter_any():
+                method, url, data=content, headers=headers, timeout=timeout, allow_redirects=False
+            ) as response:
+                encoding, size = response.headers.get("content-encoding"), response.content_length
+                if sink is not None and response.status == 200:
+                    fields = {name.lower().encode("latin-1"): value for name, value in response.headers.items()}
+                    sink_fields = {name: fields[name] for name in sink.reads & fields.keys()}
+                    stream = StreamedBody(sink, sink_fields, size, encoding)
+                    async for piece in response.content.iter_any():
+                        await stream.take(piece)
+                    return HttpResponse(response.status, None, b"", lease, stream.size)
+                body = Body(source, response_limit(content, self._max_body), lease, encoding)
+                body.announce_size(size)
+                async for piece in response.content.iter_any():
                     await body.take(piece)
-                return HttpResponse(answer.status, retry_after(answer.headers.get("retry-after")), body.whole(), lease)
+                pause_s = retry_after(response.headers.get("retry-after"))
+                return HttpResponse(response.status, pause_s, body.content(), lease)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise unreachable(source, error) from None
         except TimeoutError:
@@ -140,7 +158,7 @@ class HttpTransport:
             raise Unavailable(source, f"the connection broke ({type(error).__name__})") from None
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         if self._plain is not None:
             await self._plain.close()
             self._plain = None

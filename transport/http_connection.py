@@ -1,4 +1,4 @@
-"""One connection, read piece by piece: what arrives stays in a room of fixed size until somebody takes it."""
+"""One TCP connection, read piece by piece through a buffer of fixed size."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ import socket
 from collections.abc import Sequence
 from typing import Final, TypeAlias, cast
 
-ROOM: Final = 1 << 18
-KEPT_S: Final = 15.0  # firewalls forget a silent connection within minutes, and tell nobody
-NEXT_S: Final = 0.25  # what an address has before the next one is tried beside it
-Found: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[object, ...]]
+BUFFER_SIZE: Final = 1 << 18
+MAX_IDLE_S: Final = 15.0  # firewalls silently drop an idle connection within minutes
+NEXT_ADDRESS_S: Final = 0.25  # after this time the next address is tried in parallel
+AddressInfo: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[object, ...]]
 
 
-class Line(asyncio.BufferedProtocol):
-    """What the other side sent and nobody has taken yet. While the room is full, nothing is read."""
+class Connection(asyncio.BufferedProtocol):
+    """A connection with a buffer of received bytes. While the buffer is full, nothing is read."""
 
     def __init__(self) -> None:
-        self._room = bytearray(ROOM)
-        self._view = memoryview(self._room)
+        self._buffer = bytearray(BUFFER_SIZE)
+        self._view = memoryview(self._buffer)
         self._start = self._end = 0
-        self._least = 1
+        self._min_bytes = 1
         self._waiter: asyncio.Future[None] | None = None
         self._is_over = self._is_ended = self._is_paused = False
-        self._kept_s = 0.0
-        self.is_heard = False  # whether anything came since something was sent
+        self._idle_since_s = 0.0
+        self.is_answered = False  # bytes arrived since the last `send`
         self._transport: asyncio.Transport
 
-    # --- what the event loop calls -----------------------------------------------------------------------------------
+    # --- callbacks of the event loop ---------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember where to write."""
+        """Store the transport and watch its socket."""
         self._transport, self._loop = cast("asyncio.Transport", transport), asyncio.get_running_loop()
-        self._unasked = select.poll()
-        self._unasked.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+        self._poll = select.poll()
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go: behind what is there."""
+        """Return the free part of the buffer."""
         return self._view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """So many bytes more are there."""
+        """Count received bytes, pause if the buffer is full, and wake the reader."""
         self._end += nbytes
-        self.is_heard = True
-        if self._end == ROOM:
+        self.is_answered = True
+        if self._end == BUFFER_SIZE:
             self._is_paused = True
             self._transport.pause_reading()
-        if self._end - self._start >= self._least or self._is_paused:
+        if self._end - self._start >= self._min_bytes or self._is_paused:
             self._wake()
 
     def eof_received(self) -> None:
-        """The other side sends nothing any more: it ended what it said."""
+        """Mark the stream as ended in an orderly way."""
         self._is_over = self._is_ended = True
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing comes any more."""
+        """Mark the connection as closed."""
         self._is_over = True
         self._wake()
 
@@ -64,49 +64,62 @@ class Line(asyncio.BufferedProtocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # --- what is read ------------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
 
-    async def until(self, mark: bytes, most: int) -> bytes:
-        """What comes before a mark, which is taken, too; ValueError where so many bytes have none."""
-        while (at := self._room.find(mark, self._start, self._end)) < 0:
-            if self._end - self._start >= most + len(mark):
+    async def read_until(self, mark: bytes, max_bytes: int) -> bytes:
+        """Read up to a mark and drop the mark.
+
+        Raises:
+            ValueError: The mark does not follow within `max_bytes`.
+            ConnectionResetError: The connection ended before the mark.
+        """
+        while (position := self._buffer.find(mark, self._start, self._end)) < 0:
+            if self._end - self._start >= max_bytes + len(mark):
                 raise ValueError("a line without an end")
-            await self._more(1)
-        if at - self._start > most:
+            await self._receive(1)
+        if position - self._start > max_bytes:
             raise ValueError("a line without an end")
-        found = bytes(self._view[self._start : at])
-        self._start = at + len(mark)
-        return found
+        content = bytes(self._view[self._start : position])
+        self._start = position + len(mark)
+        return content
 
-    async def piece(self, most: int) -> memoryview:
-        """What comes next, so many bytes at most; it is there until the next is asked for."""
-        if self._end - self._start < min(most, ROOM):
-            await self._more(most)
-        return self._taken(most)
+    async def read_piece(self, max_bytes: int) -> memoryview:
+        """Return the next bytes, at most `max_bytes`. They are valid until the next read.
 
-    async def last(self) -> memoryview:
-        """As `piece`, of what ends with the connection: nothing once it has."""
+        Raises:
+            ConnectionResetError: The connection ended before them.
+        """
+        if self._end - self._start < min(max_bytes, BUFFER_SIZE):
+            await self._receive(max_bytes)
+        return self._consume(max_bytes)
+
+    async def read_to_end(self) -> memoryview:
+        """Return the next bytes of a body that ends with the connection; empty after its end.
+
+        Raises:
+            ConnectionResetError: The connection broke.
+        """
         if self._start == self._end:
             try:
-                await self._more(1)
+                await self._receive(1)
             except ConnectionResetError:
                 if not self._is_ended:
                     raise
-        return self._taken(ROOM)
+        return self._consume(BUFFER_SIZE)
 
-    def _taken(self, most: int) -> memoryview:
-        found = self._view[self._start : min(self._end, self._start + most)]
-        self._start += len(found)
-        return found
+    def _consume(self, max_bytes: int) -> memoryview:
+        content = self._view[self._start : min(self._end, self._start + max_bytes)]
+        self._start += len(content)
+        return content
 
-    async def _more(self, most: int) -> None:
-        """Wait for what fills the room, or so many bytes; ConnectionResetError where they do not come."""
+    async def _receive(self, min_bytes: int) -> None:
+        """Wait until so many bytes arrived or the buffer is full; ConnectionResetError if none arrive."""
         if self._start:
-            kept = self._end - self._start
-            self._room[:kept] = self._room[self._start : self._end]
-            self._start, self._end = 0, kept
-        self._least = min(most, ROOM)
-        before = self._end
+            unread = self._end - self._start
+            self._buffer[:unread] = self._buffer[self._start : self._end]
+            self._start, self._end = 0, unread
+        self._min_bytes = min(min_bytes, BUFFER_SIZE)
+        end_before = self._end
         if not self._is_over:
             if self._is_paused:
                 self._is_paused = False
@@ -115,86 +128,95 @@ class Line(asyncio.BufferedProtocol):
             try:
                 await self._waiter
             finally:
-                self._waiter, self._least = None, 1
-        if self._end == before:
+                self._waiter, self._min_bytes = None, 1
+        if self._end == end_before:
             raise ConnectionResetError("the other side hung up")
 
-    # --- the rest ----------------------------------------------------------------------------------------------------
+    # --- writing and reuse -------------------------------------------------------------------------------------------
 
     def send(self, content: bytes) -> None:
-        """Send."""
-        self.is_heard = False
+        """Send bytes."""
+        self.is_answered = False
         self._transport.write(content)
 
-    def keep(self) -> None:
-        """Nothing more is expected until the next question."""
-        self._kept_s = self._loop.time()
+    def mark_idle(self) -> None:
+        """Start the idle time: the response is complete."""
+        self._idle_since_s = self._loop.time()
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether the other side has neither hung up nor sent what nobody asked for, as far as the system knows. Of an
-        event loop that has ended no line is, nor one that was kept for long: what is between may have forgotten it."""
+    def is_reusable(self) -> bool:
+        """True if the connection can carry another request.
+
+        False if it was closed, received unrequested bytes, was idle for MAX_IDLE_S, or belongs to another event loop.
+        """
         if self._is_over or self._end > self._start or self._loop is not asyncio.get_running_loop():
             return False
-        return self._loop.time() < self._kept_s + KEPT_S and not self._unasked.poll(0)
+        return self._loop.time() < self._idle_since_s + MAX_IDLE_S and not self._poll.poll(0)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if not self._loop.is_closed():
             self._transport.abort()
 
 
-async def connected(host: str, port: int) -> Line:
-    """A connection to the first address of a host that takes one; OSError of the last where none does, ValueError of
-    what can be no name."""
+async def connect(host: str, port: int) -> Connection:
+    """Connect to the first address of a host that accepts.
+
+    Raises:
+        OSError: No address accepts, or the name has none; the error of the last address.
+        ValueError: The host cannot be a name.
+    """
     loop = asyncio.get_running_loop()
-    try:  # a number is no name: nobody has to be asked for it
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    try:  # a numeric address needs no lookup
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    made = await _first(found)
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    sock = await _connect_first(addresses)
     try:
-        return (await loop.create_connection(Line, sock=made))[1]
-    except BaseException:  # whoever is called off: nothing stays open
-        made.close()
+        return (await loop.create_connection(Connection, sock=sock))[1]
+    except BaseException:  # also if cancelled
+        sock.close()
         raise
 
 
-async def _first(found: Sequence[Found]) -> socket.socket:
-    """The first address that takes a connection; OSError of the last where none does. Each has a moment of its own
-    (RFC 8305): one that is silent, as where a network has no way out, does not hold up the others."""
-    left, waiting = list(found), set[asyncio.Task[socket.socket]]()
+async def _connect_first(addresses: Sequence[AddressInfo]) -> socket.socket:
+    """Connect to the first address that accepts; OSError of the last if none does.
+
+    Each next address is tried after NEXT_ADDRESS_S (RFC 8305), so a silent one does not delay the others.
+    """
+    remaining, pending = list(addresses), set[asyncio.Task[socket.socket]]()
     error: BaseException | None = None
     try:
-        while left or waiting:
-            if left:
-                waiting.add(asyncio.create_task(_opened(left.pop(0))))
-            done, _ = await asyncio.wait(waiting, timeout=NEXT_S if left else None, return_when=asyncio.FIRST_COMPLETED)
-            for each in done:
-                waiting.remove(each)
+        while remaining or pending:
+            if remaining:
+                pending.add(asyncio.create_task(_connect(remaining.pop(0))))
+            timeout_s = NEXT_ADDRESS_S if remaining else None
+            finished, _ = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            for each in finished:
+                pending.remove(each)
                 if (error := each.exception()) is None:
                     return each.result()
         raise error or OSError("a name without an address")
-    finally:  # nothing is waited for here: whoever is called off twice would leave connections open
-        for each in waiting:
+    finally:  # without waiting: a second cancellation would leave connections open
+        for each in pending:
             each.cancel()
-            each.add_done_callback(_let_go)
+            each.add_done_callback(_close_socket)
 
 
-def _let_go(late: asyncio.Task[socket.socket]) -> None:
-    """Hang up where a connection came about that nobody wants any more."""
-    if not late.cancelled() and late.exception() is None:
-        late.result().close()
+def _close_socket(task: asyncio.Task[socket.socket]) -> None:
+    """Close the socket of a task that connected too late."""
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()
 
 
-async def _opened(where: Found) -> socket.socket:
-    """A connection to one address."""
-    family, kind, number, _, address = where
-    made = socket.socket(family, kind, number)
+async def _connect(info: AddressInfo) -> socket.socket:
+    """Connect to one address; OSError if it does not accept."""
+    family, kind, number, _, address = info
+    sock = socket.socket(family, kind, number)
     try:
-        made.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(made, address)
-    except BaseException:  # whoever is called off: nothing stays open
-        made.close()
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:  # also if cancelled
+        sock.close()
         raise
-    return made
+    return sock

@@ -1,4 +1,4 @@
-"""One URL, asked politely over HTTP: limits, retries, its health. No text of it shows a secret."""
+"""One HTTP endpoint: rate limits, retries, health. Its texts show no secrets."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from chainfolio.transport.pacing import Pace
 RETRIES = 6
 FIRST_WAIT_S = 0.2
 MAX_WAIT_S = 20.0
-MAX_RETRY_AFTER_S = 60.0  # who asks for more than that is not waited for
+MAX_RETRY_AFTER_S = 60.0  # a request fails if its endpoint asks for a longer wait
 MAX_SENT = 3  # times that one request is sent while none of them is answered
 FEW_HEDGES = 5  # requests that are sent again, in addition to one in 20
 LEAST_PATIENCE_S, UNUSUAL = 1.0, 3  # a request is sent again after so many times what nearly all took
-EXCHANGE = "exchange "  # begins the kind of a single exchange, beside those of whole reads
-NOTICE_S = 10.0  # a user who waits for an address that has never answered is told so meanwhile
-LARGE = 256 * 1024  # an answer of more bytes is decoded beside the event loop
+EXCHANGE = "exchange "  # prefix of the kind of a single exchange; reads have other kinds
+NOTICE_S = 10.0  # then a warning tells the user that an endpoint has never answered
+LARGE = 256 * 1024  # a response of more bytes is decoded in a thread
 
 MIN_SECRET = 8
 
@@ -39,12 +39,12 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class ErrorCounters:
-    """What went wrong at an endpoint, counted by kind: what logs, metrics and the closing line of a run name."""
+    """Errors of an endpoint, counted by class name, for logs, metrics and the last line of a run."""
 
     counts: Counter[str] = field(default_factory=Counter)
 
     def note(self, error: SourceError) -> None:
-        """Count one error under the kind of its error, and log it: the first, the second, the fourth, the eighth…"""
+        """Count an error; log it if it is the first, second, fourth, eighth … of its class."""
         kind = type(error).__name__
         self.counts[kind] += 1
         count = self.counts[kind]
@@ -53,31 +53,42 @@ class ErrorCounters:
 
 
 class BodyRefused(ResponseTooLarge):
-    """The node does not take a body of so many bytes (0: unknown)."""
+    """The node refuses a request body of `sent_bytes` bytes (0: unknown)."""
 
     sent_bytes = 0
 
 
 def name_of(url: str) -> str:
-    """An endpoint's name for people and logs: host and port alone, for a path or query may be a key."""
+    """Return an endpoint's name for texts: host and port only, because path and query may contain a key."""
     parts = urlsplit(url)
     return f"{parts.hostname or '?'}{f':{parts.port}' if parts.port else ''}"
 
 
 def identity(url: str) -> str:
-    """What learnt facts are stored under: a hash, so that no secret reaches a store."""
+    """Return the key under which facts of an endpoint are stored: a hash, to hide secrets."""
     return hashlib.sha256(url.encode()).hexdigest()[:16]
 
 
 def secrets_of(url: str) -> tuple[str, ...]:
-    """What in an address may be a key, so that no text shows it even where a node repeats it."""
+    """Return the parts of a URL that may be keys, to hide them in error messages of the node."""
     parts = urlsplit(url)
     pieces = [*parts.path.split("/"), *(value for _, value in parse_qsl(parts.query)), parts.username, parts.password]
     return tuple(piece for piece in pieces if piece and len(piece) >= MIN_SECRET)
 
 
 class HttpEndpoint:
-    """One URL, whatever is asked of it."""
+    """One URL, for any protocol over HTTP.
+
+    Args:
+        url: May contain keys; `name` does not.
+        transport: Sends the requests.
+        environment: Clock and randomness.
+        timeout_s: Limit of one exchange.
+        max_rps: Maximum number of requests per second; 0 for none.
+        concurrency: Maximum number of parallel requests.
+        evidence: Why the endpoint is quarantined; None if it is not.
+        on_quarantine: Called once with the evidence when the endpoint becomes quarantined.
+    """
 
     def __init__(
         self,
@@ -103,14 +114,14 @@ class HttpEndpoint:
         self._transport, self._environment, self._timeout_s = transport, environment, timeout_s
         self._gate = asyncio.Semaphore(concurrency)
         self.pace = Pace(environment.clock, max_rps=max_rps)
-        self._on_cordon = on_quarantine
+        self._on_quarantine = on_quarantine
 
-    def response_error(self, posted: HttpResponse) -> SourceError | None:
-        """The error that an exchange without an answer is."""
-        return refusal_of(self.name, posted) or not_json(self.name, posted)
+    def response_error(self, response: HttpResponse) -> SourceError | None:
+        """Return the error that a response means by its status or as no JSON; None for a usable one."""
+        return status_error(self.name, response) or json_error(self.name, response)
 
     def health_report(self, best_height: int | None) -> EndpointHealth:
-        """Its health as all kinds of chain show it."""
+        """Return its state for status documents. `best_height` is the newest height of all endpoints."""
         return EndpointHealth(
             self.name,
             self.health.height,
@@ -126,15 +137,15 @@ class HttpEndpoint:
         )
 
     async def close(self) -> None:
-        """Let go of its connections."""
+        """Close the connections of its transport."""
         await self._transport.close()
 
     def quarantine(self, evidence: Evidence) -> None:
-        """Ask it nothing any more, here and after a restart, until somebody readmits it."""
+        """Stop using the endpoint, also after a restart, until it is reinstated. The first evidence stays."""
         if self.health.evidence is None:
             self.health.evidence = evidence
             log.error("%s is quarantined: %s: gave %s; %s", self.name, evidence.asked, evidence.given, evidence.truth)
-            self._on_cordon(evidence)
+            self._on_quarantine(evidence)
 
     async def _retrying(
         self,
@@ -144,40 +155,40 @@ class HttpEndpoint:
         sent_bytes: int,
         calls: Sequence[str] = ("",),
     ) -> T:
-        """Send until `read` accepts the answer; waits grow, carry jitter, and honour `Retry-After`.
+        """Send until `read` accepts the response; waits grow, carry jitter, and honour `Retry-After`.
 
         Args:
-            send: makes one exchange.
-            read: decodes a body; its Unavailable means that the request is sent again.
-            cost: compute units of each try.
-            sent_bytes: bytes of each try.
-            calls: the methods of the calls in the request.
+            send: Makes one exchange.
+            read: Decodes a body; its Unavailable means that the request is sent again.
+            cost: Compute units of each try.
+            sent_bytes: Bytes of each try.
+            calls: The methods of the calls in the request.
 
         Raises:
-            Unavailable: the last try failed, or the endpoint asks to wait for more than MAX_RETRY_AFTER_S.
-            SourceError: what `read` or the status means otherwise.
+            Unavailable: The last try failed, or the endpoint asks to wait for more than MAX_RETRY_AFTER_S.
+            SourceError: Another error of `read` or of the status.
         """
         wait_s = FIRST_WAIT_S
         for attempt in range(RETRIES):
             sent_s = self._environment.clock.monotonic_s()
             try:
-                posted, sent_s = await self._exchanged(send, sent_bytes, cost, calls)
-                answer = await decoded(self._checked(posted), read)
+                response, sent_s = await self._exchange(send, sent_bytes, cost, calls)
+                answer = await decode_response(self._checked(response), read)
             except SourceError as error:
-                self._hushed(error)
+                self._redact(error)
                 if not isinstance(error, Unavailable):
                     self.pace.accept(sent_s, len(calls))
                     raise
                 self.errors.note(error)
-                self.health.failed()
+                self.health.record_failure()
                 is_long = (error.retry_after_s or 0) > MAX_RETRY_AFTER_S
                 if isinstance(error, RateLimited):
                     self.pace.refuse(sent_s, None if is_long else error.retry_after_s)
                 elif not is_long:
                     self.pace.hold(error.retry_after_s or 0)
-                if is_long or attempt == self._last_try(error):
+                if is_long or attempt == self._last_attempt(error):
                     self.down_until_s = self._environment.clock.monotonic_s() + MAX_WAIT_S
-                    self.health.pardon()
+                    self.health.clear_failures()
                     raise
                 pause_s = error.retry_after_s if error.retry_after_s is not None else wait_s
                 await self._environment.clock.sleep(pause_s + self._environment.random.random() * wait_s / 2)
@@ -187,27 +198,28 @@ class HttpEndpoint:
                 return answer
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _last_try(self, error: Unavailable) -> int:
-        """Nobody there at first contact is a mistake in the settings more often than an outage: say so soon."""
+    def _last_attempt(self, error: Unavailable) -> int:
+        """Return the index of the last attempt: fewer at first contact, where settings may be wrong."""
         if self.checked:
             return RETRIES - 1
         return 2 if isinstance(error, Unreachable) else 1 if isinstance(error, NoResponse) else RETRIES - 1
 
-    def _hushed(self, error: SourceError) -> SourceError:
+    def _redact(self, error: SourceError) -> SourceError:
+        """Hide the secrets in the texts of an error, and return it."""
         for secret in self._secrets:
             error.reason, error.message = (text.replace(secret, "…") for text in (error.reason, error.message))
             error.args = (error.message,)
         return error
 
-    def _checked(self, posted: HttpResponse) -> HttpResponse:
-        """What came back; raises the error that a status or a body without an answer is."""
-        refusal = self.response_error(posted)
-        if refusal is not None:
-            posted.give_back()
-            raise refusal
-        return posted
+    def _checked(self, response: HttpResponse) -> HttpResponse:
+        """Return a usable response; else give back its bytes and raise its error."""
+        error = self.response_error(response)
+        if error is not None:
+            response.give_back()
+            raise error
+        return response
 
-    async def _exchanged(
+    async def _exchange(
         self,
         send: Callable[[], Awaitable[HttpResponse]],
         sent_bytes: int,
@@ -216,37 +228,39 @@ class HttpEndpoint:
         *,
         can_repeat: bool = True,
     ) -> tuple[HttpResponse, float]:
-        """One exchange in the endpoint's turn: what came back, and when the request was sent.
+        """Make one exchange in the endpoint's turn; return the response and the time of sending.
 
-        `can_repeat`: the request may be sent again while no answer comes.
+        `can_repeat`: The request may be sent again while no response comes.
         """
 
-        async def begin() -> float:
+        async def start() -> float:
             sent_s = await self.pace.turn(len(calls))
             metering.charge(cost)
             self.requests += 1
             self.sent_bytes += sent_bytes
             return sent_s
 
-        async def again() -> HttpResponse:
-            await begin()
+        async def resend() -> HttpResponse:
+            await start()
             return await send()
 
         async with self._gate:
-            sent_s = await begin()
-            exchange = self._first_answer(send, again, calls[0]) if can_repeat else send()
-            posted = await self._noticed(exchange)
-            self.received_bytes += len(posted.body) if posted.took is None else posted.took
-            if posted.took is None:  # how long so many bytes take says nothing of how soon it answers
-                self.health.exchanged(self._environment.clock.monotonic_s() - sent_s)
-        return posted, sent_s
+            sent_s = await start()
+            exchange = self._first_response(send, resend, calls[0]) if can_repeat else send()
+            response = await self._with_notice(exchange)
+            if response.streamed_bytes is None:
+                self.received_bytes += len(response.body)
+                self.health.record_exchange(self._environment.clock.monotonic_s() - sent_s)
+            else:  # the duration of a stream depends on its size, so it does not count as latency
+                self.received_bytes += response.streamed_bytes
+        return response, sent_s
 
-    async def _first_answer(
-        self, send: Callable[[], Awaitable[HttpResponse]], again: Callable[[], Awaitable[HttpResponse]], kind: str
+    async def _first_response(
+        self, send: Callable[[], Awaitable[HttpResponse]], resend: Callable[[], Awaitable[HttpResponse]], kind: str
     ) -> HttpResponse:
-        """The first answer to a request, which is sent `again` if it takes longer than this endpoint usually does.
+        """Return the first response to a request, which is sent again if it takes unusually long.
 
-        Raises the error of the first try if none is answered. Time is the event loop's: nobody simulates a socket.
+        If no try succeeds, the error of the first one is raised. Time is that of the event loop, even in simulations.
         """
         loop = asyncio.get_running_loop()
         start_s, patience_s = loop.time(), self._patience_s(kind)
@@ -257,15 +271,15 @@ class HttpEndpoint:
                 may_repeat = len(tries) < MAX_SENT and self.hedged < FEW_HEDGES + self.requests // 20
                 timeout_s = patience_s * 2 ** (len(tries) - 1) if may_repeat else None
                 pending = [each for each in tries if not each.done()]
-                done, _ = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-                if answered := [each for each in done if each.exception() is None]:
+                finished, _ = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                if answered := [each for each in finished if each.exception() is None]:
                     winner = answered[0].result()
-                elif len(done) == len(pending):
+                elif len(finished) == len(pending):
                     winner = tries[0].result()
-                elif not done:
+                elif not finished:
                     self.hedged += 1
-                    tries.append(asyncio.ensure_future(again()))
-            self.health.read(f"{EXCHANGE}{kind}", loop.time() - start_s)
+                    tries.append(asyncio.ensure_future(resend()))
+            self.health.record_read(f"{EXCHANGE}{kind}", loop.time() - start_s)
             return winner
         finally:
             for each in tries:
@@ -275,64 +289,64 @@ class HttpEndpoint:
                     late.give_back()
 
     def _patience_s(self, kind: str) -> float:
-        """How long a request of a kind may take before it is sent again."""
+        """Return the time in seconds after which a request of a kind is sent again."""
         usual_s = self.health.patience_s(f"{EXCHANGE}{kind}")
         return self._timeout_s / 6 if usual_s is None else max(LEAST_PATIENCE_S, UNUSUAL * usual_s)
 
-    async def _noticed(self, sent: Awaitable[HttpResponse]) -> HttpResponse:
-        """What came back. At first contact it is told after a while that nothing did yet."""
+    async def _with_notice(self, exchange: Awaitable[HttpResponse]) -> HttpResponse:
+        """Return the response; at first contact, log a warning if none came within NOTICE_S."""
         if self.checked:
-            return await sent
-        words = "%s: no answer yet after %g s"
-        notice = asyncio.get_running_loop().call_later(NOTICE_S, log.warning, words, self.name, NOTICE_S)
+            return await exchange
+        text = "%s: no answer yet after %g s"
+        notice = asyncio.get_running_loop().call_later(NOTICE_S, log.warning, text, self.name, NOTICE_S)
         try:
-            return await sent
+            return await exchange
         finally:
             notice.cancel()
 
 
-async def decoded(posted: HttpResponse, read: Callable[[bytes], T]) -> T:
-    """What `read` makes of a body; its bytes are given back when that is done, which nobody's leaving ends sooner."""
-    if len(posted.body) <= LARGE:
+async def decode_response(response: HttpResponse, read: Callable[[bytes], T]) -> T:
+    """Return the result of `read` for a body, and give back its bytes once `read` ends."""
+    if len(response.body) <= LARGE:
         try:
-            return read(posted.body)
+            return read(response.body)
         finally:
-            posted.give_back()
-    reading = asyncio.ensure_future(asyncio.to_thread(read, posted.body))
-    reading.add_done_callback(posted.give_back)
+            response.give_back()
+    reading = asyncio.ensure_future(asyncio.to_thread(read, response.body))
+    reading.add_done_callback(response.give_back)
     try:
         return await asyncio.shield(reading)
     except SourceError as error:
-        error.__context__ = None  # its frames and those of its cause hold the body, for as long as anybody holds it
+        error.__context__ = None  # frames of the error and of its cause would keep the body alive
         raise error.with_traceback(None) from None
     finally:
-        del posted, reading  # the task holds the error, and the error this frame
+        del response, reading  # the task holds the error, and the error this frame
 
 
-def refusal_of(source: str, posted: HttpResponse) -> SourceError | None:
-    """The error that a status without an answer is, whatever is asked."""
-    if posted.status == 429:
-        return RateLimited(source, "too many requests (429)", retry_after_s=posted.retry_after_s)
-    if posted.status == 413:
+def status_error(source: str, response: HttpResponse) -> SourceError | None:
+    """Return the error that a status means for any protocol; None for other statuses."""
+    if response.status == 429:
+        return RateLimited(source, "too many requests (429)", retry_after_s=response.retry_after_s)
+    if response.status == 413:
         return BodyRefused(source, "the node refuses a body of this size (413)", dense=True)
-    if posted.status >= 500:
-        return Unavailable(source, f"HTTP {posted.status}", retry_after_s=posted.retry_after_s)
-    if posted.status in (401, 403):
+    if response.status >= 500:
+        return Unavailable(source, f"HTTP {response.status}", retry_after_s=response.retry_after_s)
+    if response.status in (401, 403):
         return BadAnswer(
-            source, f"access refused (HTTP {posted.status})", remedy="check the key in the endpoint's address"
+            source, f"access refused (HTTP {response.status})", remedy="check the key in the endpoint's address"
         )
-    if 300 <= posted.status < 400:
-        return BadAnswer(source, f"redirects elsewhere (HTTP {posted.status})", remedy="use the final address")
+    if 300 <= response.status < 400:
+        return BadAnswer(source, f"redirects elsewhere (HTTP {response.status})", remedy="use the final address")
     return None
 
 
-def not_json(source: str, posted: HttpResponse) -> Unavailable | None:
-    """The error of a body that is no JSON, or not all of it."""
-    body = posted.body
+def json_error(source: str, response: HttpResponse) -> Unavailable | None:
+    """Return the error for a body that is not a complete JSON object or array by its ends; else None."""
+    body = response.body
     start, end = body[:64].lstrip(), body[-64:].rstrip()
     if start[:1] not in (b"{", b"["):
         kind = "a web page" if start[:1] == b"<" else "no JSON"
-        return Unavailable(source, f"answered with {kind} (HTTP {posted.status}, {len(body)} bytes)")
+        return Unavailable(source, f"answered with {kind} (HTTP {response.status}, {len(body)} bytes)")
     if end[-1:] not in (b"}", b"]"):
         return Unavailable(source, f"the answer breaks off after {len(body)} bytes")
     return None

@@ -1,7 +1,7 @@
-"""The words of a node as an operator may see them: common words and small numbers, nothing else, marked as quoted.
+"""Messages of nodes without secrets, for operators: common words and small numbers only, in quotes.
 
-A refusal can repeat the address it was asked at, a key, a project's name or an operator's mail address. What nodes say
-about blocks, limits and methods is made of few words; these stay, everything else becomes "…".
+A refusal can contain the endpoint's address, a key, a project's name or a mail address. Messages about blocks, limits
+and methods use few words; these stay, everything else becomes "…".
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _HIDDEN: Final = re.compile("…(?:[^\\w…]*…)*")
 
 
 def redacted(text: str) -> str:
-    """A node's words on one line, cut, quoted, with everything hidden that is no common word and no small number."""
+    """Return a node's message on one line, cut and quoted, with only its common words and small numbers."""
     parts = _PARTS.findall(text[: 2 * MAX_CHARS])
     line = "".join(_part(part) for part in parts)[:MAX_CHARS].strip()
     return quoted(_HIDDEN.sub("…", line))
@@ -56,5 +56,5 @@ def _part(part: str) -> str:
     core = part.strip(".!?")
     if any(char.isalnum() for char in core):
         return part if core.lower() in KNOWN or _NUMBER.match(core) else "…"
-    # Punctuation stays; line breaks and whatever cannot be printed become blanks.
+    # Punctuation stays; line breaks and characters that cannot be printed become blanks.
     return "".join(char if char.isascii() and char.isprintable() else " " for char in part)

@@ -1,4 +1,4 @@
-"""What is asked of nodes on somebody's budget: whoever has one is charged for every request, before it is sent."""
+"""Budgets of requests to nodes: each request is charged before it is sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _budget: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 @contextmanager
 def charge_to(budget: Budget | None) -> Iterator[None]:
-    """Everything that is asked meanwhile, in this task and in those that it starts, is charged to a budget."""
+    """Charge requests within the context to a budget if there is one, also those of tasks started in it."""
     token = _budget.set(budget)
     try:
         yield
@@ -23,17 +23,17 @@ def charge_to(budget: Budget | None) -> Iterator[None]:
 
 
 def charge(cost: int) -> None:
-    """Charge one request; OverBudget where it is more than is left."""
+    """Charge one request of `cost` units to the current budget; OverBudget if it exceeds the budget."""
     budget = _budget.get()
     if budget is not None:
         budget.charge(1, cost)
 
 
 def affords(requests_each: float, units_each: float) -> float:
-    """How many of something the budget of the moment allows, by what one costs."""
-    budget, most = _budget.get(), inf
+    """Return how many items the current budget allows, given the cost of one; infinity without a budget."""
+    budget, count = _budget.get(), inf
     if budget is not None and budget.max_requests is not None:
-        most = (budget.max_requests - budget.requests) / requests_each
+        count = (budget.max_requests - budget.requests) / requests_each
     if budget is not None and budget.max_units is not None:
-        most = min(most, (budget.max_units - budget.units) / units_each)
-    return most
+        count = min(count, (budget.max_units - budget.units) / units_each)
+    return count

@@ -1,4 +1,4 @@
-"""How fast one endpoint is asked: a token bucket whose rate follows from the endpoint's own refusals.
+"""Rate of requests to one endpoint: a token bucket that adapts to the endpoint's refusals.
 
 Without a refusal there is no limit. A refusal sets the rate to what the endpoint accepted lately. While requests wait
 for it, the rate rises again, slowly at first.
@@ -15,27 +15,27 @@ from chainfolio.environment import Clock
 
 # Floats: seconds, rates and ratios of requests; nothing of a chain.
 BURST_S: Final = 0.5  # seconds whose requests may be sent at once after a rest, by a learnt rate
-REST_S: Final = 1.0  # an endpoint that is not asked for so long has its full allowance again
+REST_S: Final = 1.0  # after so many seconds without a request an endpoint has its full allowance again
 BACK_OFF: Final = 0.95  # of the rate that was accepted before a refusal, or of the rate before
 GUESS_RPS, FEW = 5.0, 5  # the first rate if fewer requests than that were accepted before the first refusal
 GUESSING: Final = 0.1  # growth with each request that waits, until a guess is refused
 GROWTH: Final = ((100, 0.0005), (200, 0.01), (10**9, 0.05))  # the same after so many requests since a refusal
-STEADY, STEADY_CUT, CUT = 50, 0.9, 0.5  # the least part of a rate that is kept after so many requests, and after fewer
+STEADY, STEADY_CUT, CUT = 50, 0.9, 0.5  # the minimum part of a rate that stays after so many requests, and after fewer
 GUESS_CUT: Final = 0.75  # the same of a rate that rose from a guess
 FIRST_HOLD_S, MAX_HOLD_S = 0.1, 20.0  # seconds without any request after refusals in a row that name no time
 MEASURED: Final = 3  # refusals by which requests and calls are compared
 CLEARLY: Final = 1.2
-RATE, COUNTS_CALLS = "rps", "counts_calls"  # what is remembered of an endpoint over a restart
+RATE, COUNTS_CALLS = "rps", "counts_calls"  # names of the stored facts of an endpoint
 
 
 class Pace:
     """The turns of all requests to one endpoint.
 
     Args:
-        clock: measures and waits.
-        max_rps: upper bound of the rate, kept without bursts; 0 for none.
-        learnt: what an earlier process learnt of this endpoint: `rps`, and `counts_calls` as 0 or 1.
-        on_learn: is called with the name and value of each such fact.
+        clock: Measures and waits.
+        max_rps: Upper bound of the rate, kept without bursts; 0 for none.
+        learnt: Facts that an earlier process stored: `rps`, and `counts_calls` as 0 or 1.
+        on_learn: Called with the name and value of each such fact.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Pace:
         self._measured: deque[tuple[float, float]] = deque(maxlen=MEASURED)
 
     async def turn(self, calls: int) -> float:
-        """Wait until a request of so many calls may be sent; the time at which it is."""
+        """Wait until a request of so many calls may be sent, and return that time (monotonic seconds)."""
         async with self._turn:
             is_late = False
             while (wait_s := self._start_s(now_s := self._now_s()) - now_s) > 0:
@@ -90,9 +90,13 @@ class Pace:
             self._set(self.rate + BACK_OFF * (calls if self.counts_calls else 1) / self._first_lasted_s)
 
     def refuse(self, sent_s: float, retry_after_s: float | None) -> None:
-        """Lower the rate after a request that was sent at `sent_s` and refused; all wait as long as the endpoint asks.
+        """Lower the rate after a refused request, and delay all requests as long as the endpoint asks.
 
-        Requests that were on their way when the rate was lowered lower it no further.
+        Requests that were on their way when the rate was lowered do not lower it further.
+
+        Args:
+            sent_s: When the refused request was sent (monotonic seconds).
+            retry_after_s: The wait that the endpoint asks for; None for an exponential one.
         """
         now_s = self._now_s()
         if sent_s > self._refused_s:
@@ -115,14 +119,14 @@ class Pace:
 
     @property
     def bound(self) -> float:
-        """The rate of the moment, in requests or calls a second; 0 if no limit is known."""
+        """The current rate in requests or calls per second; 0 if no limit is known."""
         return min(self.rate or self.max_rps, self.max_rps or self.rate or 0.0)
 
     def _start_s(self, now_s: float) -> float:
         return max(now_s, self._hold_s, self._full_s - self._burst_s)
 
     def _now_s(self) -> float:
-        """The time; if the clock steps back, all times of this object step back with it."""
+        """Return the time; if the clock steps back, shift all times of this object with it."""
         now_s = self._clock.monotonic_s()
         if now_s < self._last_s:
             back_s = self._last_s - now_s
@@ -137,7 +141,7 @@ class Pace:
         """Raise the rate after a request that waited for it."""
         self._waited += 1
         if self.rate is not None:
-            slow = next(growth for most, growth in GROWTH if self._waited <= most)
+            slow = next(growth for max_waited, growth in GROWTH if self._waited <= max_waited)
             self.rate *= 1 + (GUESSING if self._is_guess else slow)
 
     def _measure_from(self, now_s: float, *, is_fresh: bool) -> None:
@@ -163,9 +167,9 @@ class Pace:
             self._is_guess = self._requests < FEW
             accepted = max(accepted, GUESS_RPS) if self._is_guess else accepted
         else:
-            least = STEADY_CUT if self._requests >= STEADY else GUESS_CUT if self._is_guess else CUT
+            min_part = STEADY_CUT if self._requests >= STEADY else GUESS_CUT if self._is_guess else CUT
             self._is_guess = False
-            accepted = min(max(accepted, least * self.rate), BACK_OFF * self.rate)
+            accepted = min(max(accepted, min_part * self.rate), BACK_OFF * self.rate)
         self._set(accepted)
 
     def _set(self, rate: float) -> None:

@@ -1,7 +1,7 @@
-"""HTTP without TLS, as nodes near by speak it: small answers by the thousand, and large ones, without a thread.
+"""HTTP/1.1 client without TLS, for nodes in the local network; it uses no threads.
 
-Loading a client that can do everything takes a tenth of a second, and its work on a small answer takes longer than to
-read that answer. This one speaks what a node speaks: a question at a time on a connection that is kept for the next.
+Importing aiohttp takes a tenth of a second, and its work on a small response takes longer than reading that response.
+This client sends one request at a time over a connection and keeps the connection for the next request.
 """
 
 from __future__ import annotations
@@ -23,60 +23,60 @@ from chainfolio.transport.exchange import (
     NoResponse,
     Sink,
     StreamedBody,
-    asked_by,
+    accept_headers,
+    response_limit,
     retry_after,
-    room_for,
     unreachable,
 )
-from chainfolio.transport.http_connection import Line, connected
+from chainfolio.transport.http_connection import Connection, connect
 from chainfolio.transport.http_head import (
     END,
     MAX_HEAD,
     Address,
     Head,
-    address_of,
+    check_trailer,
     chunk_size,
-    head_of,
-    request,
-    trailer,
+    encode_request,
+    parse_address,
+    parse_head,
 )
 
 _SCHEME = len("http://")
-_INTERIM = 8  # answers of 1xx before the one that counts
-_CHUNKS = 256  # chunks that are read while nobody else has a turn: those of a byte each come by the ten thousand
+_MAX_INTERIM = 8  # responses of status 1xx before the final one
+_CHUNKS_PER_TURN = 256  # then other tasks run: a body may consist of ten thousand chunks of one byte
 
 
 @dataclass(frozen=True, slots=True)
 class _Peer:
-    """One server: whose turn it is to ask it, so that one that hangs holds up no other, and who is kept."""
+    """One server: its idle connections, and its own limit of parallel exchanges."""
 
     gate: asyncio.Semaphore
-    idle: list[Line] = field(default_factory=list)
+    idle: list[Connection] = field(default_factory=list)
 
-    def kept(self) -> Line | None:
-        """A connection that is still open, if there is one."""
+    def idle_connection(self) -> Connection | None:
+        """Take a reusable connection, None if there is none; close the others."""
         while self.idle:
-            line = self.idle.pop()
-            if line.is_quiet:
-                return line
-            line.close()
+            connection = self.idle.pop()
+            if connection.is_reusable:
+                return connection
+            connection.close()
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """A request as it is written, to whom it goes, and who takes the answer: a sink, or a body of so many bytes."""
+class _Request:
+    """An encoded request. The response goes to `sink`, or if None into at most `max_bytes` of memory."""
 
     source: str
     address: Address
-    written: bytes
-    room: int
+    content: bytes
+    max_bytes: int
     lease: Lease
     sink: Sink | None
 
 
 class PlainTransport:
-    """At most so many exchanges at once with each server, each on a connection that is kept for the next one."""
+    """The client. `connections` is the maximum of parallel exchanges with each server."""
 
     def __init__(
         self, budget: ByteBudget, *, connections: int, max_body: int, headers: Mapping[str, str] | None = None
@@ -90,74 +90,82 @@ class PlainTransport:
     async def exchange(
         self, source: str, url: str, body: bytes | None, timeout_s: float, sink: Sink | None = None
     ) -> HttpResponse:
-        """Post a body, or get what is asked by the address alone, for a sink where there is one; no retry, no
-        redirect."""
+        """Send a POST request, or GET if the body is None; no retry, no redirect.
+
+        Raises:
+            NoResponse: The exchange did not end within `timeout_s`.
+            Unavailable: The connection failed, or the response is malformed.
+            ResponseTooLarge: The body is larger than its limit.
+        """
         try:
-            address, asked = self._request(url, body, sink)
-        except ValueError as error:  # a port that is none
+            address, content = self._encoded(url, body, sink)
+        except ValueError as error:  # an invalid port
             raise unreachable(source, error) from None
         lease, is_answered = self.budget.lease(), False
         try:
             peer = self._peers[address.host, address.port]
             async with asyncio.timeout(timeout_s), peer.gate:
-                room = room_for(body, self._max_body)
-                posted = await self._exchanged(peer, _Question(source, address, asked, room, lease, sink))
+                max_bytes = response_limit(body, self._max_body)
+                response = await self._send(peer, _Request(source, address, content, max_bytes, lease, sink))
                 is_answered = True
-                return posted
+                return response
         except TimeoutError:
             raise NoResponse(source, timeout_s) from None
         except (OSError, ValueError, zlib.error) as error:
             raise Unavailable(source, f"the connection broke ({type(error).__name__})") from None
         finally:
-            if not is_answered:  # nobody else knows of the lease
+            if not is_answered:  # no response will return the lease
                 lease.give_back()
 
-    def _request(self, url: str, body: bytes | None, sink: Sink | None) -> tuple[Address, bytes]:
+    def _encoded(self, url: str, body: bytes | None, sink: Sink | None) -> tuple[Address, bytes]:
         at = min((at for at in (url.find(mark, _SCHEME) for mark in "/?#") if at > 0), default=len(url))
         if sink is not None:
-            address = address_of(url[:at], {**self._headers, **asked_by(sink)})
-        elif (known := self._addresses.get(url[:at])) is None:
-            address = self._addresses[url[:at]] = address_of(url[:at], self._headers)
+            address = parse_address(url[:at], {**self._headers, **accept_headers(sink)})
+        elif (cached := self._addresses.get(url[:at])) is None:
+            address = self._addresses[url[:at]] = parse_address(url[:at], self._headers)
         else:
-            address = known
-        return address, request(address, url[at:], body)
+            address = cached
+        return address, encode_request(address, url[at:], body)
 
-    async def _exchanged(self, peer: _Peer, question: _Question) -> HttpResponse:
-        """Asked on a kept connection if there is one. Where that ends without a byte, the other side hung up as it was
-        asked: it is asked once more, for every question may be asked twice."""
-        if (line := peer.kept()) is not None:
+    async def _send(self, peer: _Peer, request: _Request) -> HttpResponse:
+        """Send a request over an idle connection if there is one.
+
+        If the server closes that connection without a byte, the request is sent again over a new one: every request
+        may be sent twice.
+        """
+        if (connection := peer.idle_connection()) is not None:
             try:
-                return await self._asked(peer, line, question)
+                return await self._send_over(peer, connection, request)
             except ConnectionResetError:
-                if line.is_heard:
+                if connection.is_answered:
                     raise
-        return await self._asked(peer, await _connected(question.source, question.address), question)
+        return await self._send_over(peer, await _connect(request.source, request.address), request)
 
-    async def _asked(self, peer: _Peer, line: Line, question: _Question) -> HttpResponse:
+    async def _send_over(self, peer: _Peer, connection: Connection, request: _Request) -> HttpResponse:
         is_kept = False
         try:
-            line.send(question.written)
-            sink = question.sink
-            head = await _head(line, sink.reads if sink is not None else frozenset())
+            connection.send(request.content)
+            sink = request.sink
+            head = await _read_head(connection, sink.reads if sink is not None else frozenset())
             if sink is not None and head.status == 200:
-                handed = StreamedBody(sink, head.more, head.length, head.encoding)
-                await _read(line, head, handed)
+                stream = StreamedBody(sink, head.extra, head.length, head.encoding)
+                await _read(connection, head, stream)
                 is_kept = head.is_kept and not self._is_closed
-                return HttpResponse(head.status, None, b"", question.lease, handed.took)
-            body = Body(question.source, question.room, question.lease, head.encoding)
-            body.announced(head.length)
-            await _read(line, head, body)
+                return HttpResponse(head.status, None, b"", request.lease, stream.size)
+            body = Body(request.source, request.max_bytes, request.lease, head.encoding)
+            body.announce_size(head.length)
+            await _read(connection, head, body)
             is_kept = head.is_kept and not self._is_closed
-            return HttpResponse(head.status, retry_after(head.retry_after), body.whole(), question.lease)
+            return HttpResponse(head.status, retry_after(head.retry_after), body.content(), request.lease)
         finally:
             if is_kept:
-                line.keep()
-                peer.idle.append(line)
+                connection.mark_idle()
+                peer.idle.append(connection)
             else:
-                line.close()
+                connection.close()
 
     async def close(self) -> None:
-        """Let go of all connections; those in use are let go when their answer is there."""
+        """Close idle connections now, and those in use after their response."""
         self._is_closed = True
         for peer in self._peers.values():
             while peer.idle:
@@ -165,17 +173,17 @@ class PlainTransport:
         await asyncio.sleep(0)  # the event loop closes them at its next turn
 
 
-async def _connected(source: str, address: Address) -> Line:
+async def _connect(source: str, address: Address) -> Connection:
     try:
         async with asyncio.timeout(CONNECT_S):
-            return await connected(address.host, address.port)
+            return await connect(address.host, address.port)
     except (OSError, ValueError) as error:
         raise unreachable(source, error) from None
 
 
-async def _head(line: Line, more: frozenset[bytes]) -> Head:
-    for _ in range(_INTERIM):
-        head = head_of(await line.until(END, MAX_HEAD), more)
+async def _read_head(connection: Connection, extra: frozenset[bytes]) -> Head:
+    for _ in range(_MAX_INTERIM):
+        head = parse_head(await connection.read_until(END, MAX_HEAD), extra)
         if head.status >= 200:
             return head
         if head.status == 101:
@@ -183,33 +191,33 @@ async def _head(line: Line, more: frozenset[bytes]) -> Head:
     raise ValueError("no answer but interim ones")
 
 
-async def _read(line: Line, head: Head, body: Body | StreamedBody) -> None:
-    """All of a body. TooMuch as soon as it is known to outgrow its bound."""
+async def _read(connection: Connection, head: Head, body: Body | StreamedBody) -> None:
+    """Read a complete body; ResponseTooLarge as soon as it exceeds its limit."""
     if head.is_chunked:
-        await _read_chunks(line, body)
+        await _read_chunks(connection, body)
     elif head.length is None:
-        while len(piece := await line.last()):
+        while len(piece := await connection.read_to_end()):
             await body.take(piece)
     else:
-        await _read_some(line, head.length, body)
+        await _read_bytes(connection, head.length, body)
 
 
-async def _read_chunks(line: Line, body: Body | StreamedBody) -> None:
+async def _read_chunks(connection: Connection, body: Body | StreamedBody) -> None:
     for count in itertools.count(1):
-        if not (size := chunk_size(await line.until(b"\r\n", MAX_HEAD))):
+        if not (size := chunk_size(await connection.read_until(b"\r\n", MAX_HEAD))):
             break
-        await _read_some(line, size, body)
-        await line.until(b"\r\n", 0)  # ValueError where the chunk is longer than announced
-        if not count % _CHUNKS:
+        await _read_bytes(connection, size, body)
+        await connection.read_until(b"\r\n", 0)  # ValueError if the chunk is longer than announced
+        if not count % _CHUNKS_PER_TURN:
             await asyncio.sleep(0)
-    left = MAX_HEAD
-    while written := await line.until(b"\r\n", left):
-        trailer(written)
-        left -= len(written)
+    remaining = MAX_HEAD
+    while trailer := await connection.read_until(b"\r\n", remaining):
+        check_trailer(trailer)
+        remaining -= len(trailer)
 
 
-async def _read_some(line: Line, count: int, body: Body | StreamedBody) -> None:
+async def _read_bytes(connection: Connection, count: int, body: Body | StreamedBody) -> None:
     while count:
-        piece = await line.piece(min(count, PIECE))
+        piece = await connection.read_piece(min(count, PIECE))
         count -= len(piece)
         await body.take(piece)

@@ -1,15 +1,16 @@
-"""Which of a chain's endpoints is asked, when another one is asked too, and whom to believe when they contradict.
+"""The endpoints of a chain: selection, hedging, failover, quorum, quarantine.
 
-With a quorum of one, the best endpoint answers; another one is asked once it takes unusually long, or cannot. With a
-greater one, so many have to say the same, question by question; further ones are asked until a majority does. Whoever
-says otherwise about what cannot change any more, or is contradicted by a hash, is quarantined with the evidence. What
-has no majority is an error, never a value."""
+With a quorum of one, the best endpoint answers; the next one is used if it takes unusually long, or fails. With a
+larger quorum, so many endpoints must agree on each question; further ones are asked until a majority does. An endpoint
+that contradicts the majority about final data, or a hash, is quarantined with the evidence. A question without a
+majority is an error, never a value.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from chainfolio.environment import Environment
 from chainfolio.errors import (
@@ -24,7 +25,7 @@ from chainfolio.errors import (
 )
 from chainfolio.transport.health import Evidence
 from chainfolio.transport.http_endpoint import HttpEndpoint
-from chainfolio.transport.quorum import Tally, count
+from chainfolio.transport.quorum import Tally, count_votes
 
 T = TypeVar("T")
 E = TypeVar("E", bound=HttpEndpoint)
@@ -32,17 +33,25 @@ Read = Callable[[E], Awaitable[T]]
 BEHIND_TRIES = 4
 BEHIND_WAIT_S = 0.5
 JITTER = 0.1
-SHOWN = 300
+MAX_EVIDENCE = 300  # characters of an answer in evidence
 
 
-def shown(value: object) -> str:
-    """A value as evidence: its text, cut."""
+def evidence_text(value: object) -> str:
+    """Return the `repr` of a value, cut to MAX_EVIDENCE characters."""
     text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text)} characters)"
+    return text if len(text) <= MAX_EVIDENCE else f"{text[:MAX_EVIDENCE]}… ({len(text)} characters)"
 
 
 class Pool(Generic[E]):
-    """All endpoints of one chain. Every read names the error of the last endpoint tried when none could answer."""
+    """The endpoints of one chain. If none can answer a read, the error of the last one is raised.
+
+    Args:
+        key: The chain.
+        endpoints: At least one, in the order of the settings; Unavailable if there is none.
+        environment: Clock and randomness.
+        quorum: Number of endpoints that must agree.
+        hedge: Read from a second endpoint if the first is unusually slow.
+    """
 
     def __init__(
         self, key: str, endpoints: Sequence[E], environment: Environment, *, quorum: int = 1, hedge: bool = True
@@ -54,110 +63,123 @@ class Pool(Generic[E]):
 
     @property
     def requests(self) -> int:
-        """HTTP requests sent so far, to all endpoints."""
+        """Number of HTTP requests to all endpoints so far."""
         return sum(endpoint.requests for endpoint in self.endpoints)
 
     @property
     def best_height(self) -> int | None:
-        """The newest height that any endpoint claimed, quarantined ones excepted."""
-        return max((e.health.height for e in self._free() if e.health.height is not None), default=None)
+        """The newest height that an endpoint reported, ignoring quarantined ones; None before the first."""
+        return max((e.health.height for e in self._usable() if e.health.height is not None), default=None)
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections of all endpoints."""
         for endpoint in self.endpoints:
             await endpoint.close()
 
     @property
     def hedged(self) -> int:
-        """How many reads were asked of a second endpoint."""
+        """Number of reads and requests that were sent a second time because the first was slow."""
         return sum(endpoint.hedged for endpoint in self.endpoints)
 
     def errors_by_endpoint(self) -> dict[str, dict[str, int]]:
-        """What went wrong so far, by endpoint and kind of error."""
+        """Return the number of errors by endpoint name and error class; only endpoints with errors."""
         return {e.name: dict(e.errors.counts) for e in self.endpoints if e.errors.counts}
 
-    # --- who is asked ------------------------------------------------------------------------------------------------
+    # --- selection ---------------------------------------------------------------------------------------------------
 
-    def _free(self) -> list[E]:
+    def _usable(self) -> list[E]:
         return [endpoint for endpoint in self.endpoints if endpoint.health.evidence is None]
 
     def ranked(self) -> list[E]:
-        """Who may be asked, the healthiest first; those that are down last. Unavailable where all are quarantined."""
-        free, now_s = self._free(), self.environment.clock.monotonic_s()
-        if not free:
+        """Return the usable endpoints, the healthiest first, those that are down last.
+
+        Raises:
+            Unavailable: All endpoints are quarantined.
+        """
+        usable, now_s = self._usable(), self.environment.clock.monotonic_s()
+        if not usable:
             raise Unavailable(
                 self.key,
                 "every endpoint is quarantined",
                 remedy="see `chainfolio doctor`; add an endpoint, or --reinstate one",
             )
-        if len(free) == 1:
-            return free
+        if len(usable) == 1:
+            return usable
         height = self.best_height or 0
-        fastest_s = min((e.health.latency_s for e in free if e.health.latency_s is not None), default=None)
-        return sorted(free, key=lambda e: (e.down_until_s > now_s, *e.health.rank(height, fastest_s)))
+        fastest_s = min((e.health.latency_s for e in usable if e.health.latency_s is not None), default=None)
+        return sorted(usable, key=lambda e: (e.down_until_s > now_s, *e.health.rank(height, fastest_s)))
 
-    def quarantine(self, endpoint: E, asked: str, given: str, truth: str) -> None:
-        """Ask an endpoint nothing any more. The last one stays: each of its wrong answers is refused on its own."""
-        endpoint.errors.note(Contradiction(endpoint.name, asked, given, truth))
-        if self._free() != [endpoint]:
+    def quarantine(self, endpoint: E, question: str, answer: str, truth: str) -> None:
+        """Count a contradiction and stop using the endpoint, unless it is the last usable one.
+
+        Each wrong answer of the last one is still refused on its own.
+        """
+        endpoint.errors.note(Contradiction(endpoint.name, question, answer, truth))
+        if self._usable() != [endpoint]:
             now_us = self.environment.clock.now_us()
-            endpoint.quarantine(Evidence(self.key, endpoint.name, asked, given, truth, now_us))
+            endpoint.quarantine(Evidence(self.key, endpoint.name, question, answer, truth, now_us))
 
     # --- a quorum of one ----------------------------------------------------------------------------------------------
 
     async def with_any(self, read: Read[E, T], *, kind: str = "other") -> T:
-        """`read` at the best endpoint that can answer it; the others after it could not, or took unusually long."""
-        last: SourceError | None = None
+        """Read from the best endpoint, from the next one if it fails or takes unusually long.
+
+        If all nodes lack a block, the read is repeated BEHIND_TRIES times.
+
+        Raises:
+            SourceError: No endpoint could answer; the error of the last one.
+        """
+        last_error: SourceError | None = None
         for attempt in range(BEHIND_TRIES):
-            left = self.ranked()
-            alone = len(left) == 1
-            while left:
-                endpoint = left.pop(0)
+            candidates = self.ranked()
+            is_alone = len(candidates) == 1
+            while candidates:
+                endpoint = candidates.pop(0)
                 try:
-                    return await self._hedged(read, endpoint, left, kind=kind)
+                    return await self._hedged(read, endpoint, candidates, kind=kind)
                 except (Unavailable, HistoryUnavailable, WrongChain, BadAnswer) as error:
-                    last = error
-                    if alone and not isinstance(error, NodeBehind):
+                    last_error = error
+                    if is_alone and not isinstance(error, NodeBehind):
                         raise
-            if not isinstance(last, NodeBehind) or attempt == BEHIND_TRIES - 1:
+            if not isinstance(last_error, NodeBehind) or attempt == BEHIND_TRIES - 1:
                 break
             await self.environment.clock.sleep(BEHIND_WAIT_S * 2**attempt)
-        assert last is not None
-        raise last
+        assert last_error is not None
+        raise last_error
 
-    async def _hedged(self, read: Read[E, T], endpoint: E, left: list[E], *, kind: str) -> T:
-        """`read` at an endpoint; at the next one, too, where the first takes longer than it nearly always does."""
-        patience_s = endpoint.health.patience_s(kind) if self.hedge and left else None
+    async def _hedged(self, read: Read[E, T], endpoint: E, candidates: list[E], *, kind: str) -> T:
+        """Read from an endpoint; if it is unusually slow, also from the next candidate, which is removed."""
+        patience_s = endpoint.health.patience_s(kind) if self.hedge and candidates else None
         if patience_s is None:
             return await self._read(read, endpoint, kind=kind)
         patience_s *= 1 + JITTER * self.environment.random.random()
         first = asyncio.create_task(self._read(read, endpoint, kind=kind))
         timer = asyncio.ensure_future(self.environment.clock.sleep(patience_s))
-        tasks: list[asyncio.Future[Any]] = [first, timer]
+        tasks: list[asyncio.Future[T] | asyncio.Future[None]] = [first, timer]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if first.done():
                 return first.result()
             endpoint.hedged += 1
-            second = asyncio.create_task(self._read(read, left.pop(0), kind=kind))
+            second = asyncio.create_task(self._read(read, candidates.pop(0), kind=kind))
             tasks.append(second)
-            done, _ = await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
-            winner, other = (first, second) if first in done else (second, first)
-            return winner.result() if winner.exception() is None else await other
+            finished, _ = await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
+            winner, loser = (first, second) if first in finished else (second, first)
+            return winner.result() if winner.exception() is None else await loser
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self, read: Read[E, T], endpoint: E, *, kind: str) -> T:
-        """One read at one endpoint, timed; its errors are counted, and a lie that a hash proves quarantines it."""
+        """Read from one endpoint: record the time, count errors, quarantine it for a proven wrong answer."""
         start_s = self.environment.clock.monotonic_s()
         try:
             result = await read(endpoint)
-        except asyncio.CancelledError:  # another one was faster: so slow it was, at least
-            took_s = self.environment.clock.monotonic_s() - start_s
-            endpoint.health.exchanged(took_s)
-            endpoint.health.read(kind, took_s)
+        except asyncio.CancelledError:  # another endpoint was faster: this one takes at least so long
+            duration_s = self.environment.clock.monotonic_s() - start_s
+            endpoint.health.record_exchange(duration_s)
+            endpoint.health.record_read(kind, duration_s)
             raise
         except Contradiction as error:
             self.quarantine(endpoint, error.asked, error.given, error.truth)
@@ -165,7 +187,7 @@ class Pool(Generic[E]):
         except (Unavailable, HistoryUnavailable, WrongChain, BadAnswer) as error:
             endpoint.errors.note(error)
             raise
-        endpoint.health.read(kind, self.environment.clock.monotonic_s() - start_s)
+        endpoint.health.record_read(kind, self.environment.clock.monotonic_s() - start_s)
         return result
 
     # --- a greater quorum ---------------------------------------------------------------------------------------------
@@ -204,15 +226,15 @@ class Pool(Generic[E]):
             await self.environment.clock.sleep(BEHIND_WAIT_S * 2**attempt)
         for voter, question, winner in tally.against:
             if is_final(question):
-                given, truth = (shown(key(answers[k][question])) for k in (voter, winner))
-                others = ", ".join(e.name for e in voters if e is not voters[voter])
-                self.quarantine(voters[voter], describe(question), given, f"{truth} by a majority of {others}")
+                answer, truth = (evidence_text(key(answers[k][question])) for k in (voter, winner))
+                majority = ", ".join(e.name for e in voters if e is not voters[voter])
+                self.quarantine(voters[voter], describe(question), answer, f"{truth} by a majority of {majority}")
             else:
                 voters[voter].errors.note(NodeBehind(voters[voter].name, f"{describe(question)}: is on another branch"))
-        self._no_dispute(tally, voters, describe, is_final)
+        self._raise_if_disputed(tally, voters, describe, is_final)
         return tally.items
 
-    def _no_dispute(
+    def _raise_if_disputed(
         self,
         tally: Tally[T],
         voters: Sequence[E],
@@ -229,36 +251,39 @@ class Pool(Generic[E]):
     async def _poll(
         self, read: Read[E, list[T]], key: Callable[[T], Hashable | None], kind: str
     ) -> tuple[list[E], list[list[T]], Tally[T]]:
-        """As many endpoints as have to agree, then one more at a time while they do not."""
+        """Read from as many endpoints as must agree, then from one more at a time while they do not.
+
+        Return the endpoints that answered, their answers, and the count of votes.
+        """
         voters: list[E] = []
         answers: list[list[T]] = []
-        waiting, last = self.ranked(), None
+        candidates, last_error = self.ranked(), None
         tally: Tally[T] | None = None
-        while waiting and (tally is None or tally.open):
-            wanted = max(1, self.quorum - len(answers))
-            plan, waiting = waiting[:wanted], waiting[wanted:]
-            results = await asyncio.gather(*(self._tried(read, endpoint, kind) for endpoint in plan))
-            for endpoint, result in zip(plan, results, strict=True):
+        while candidates and (tally is None or tally.open):
+            size = max(1, self.quorum - len(answers))
+            selected, candidates = candidates[:size], candidates[size:]
+            results = await asyncio.gather(*(self._result_or_error(read, endpoint, kind) for endpoint in selected))
+            for endpoint, result in zip(selected, results, strict=True):
                 if isinstance(result, SourceError):
-                    last = result
+                    last_error = result
                 else:
                     voters.append(endpoint)
                     answers.append(result)
             if len(answers) >= self.quorum:
-                tally = count(answers, key, self.quorum)
+                tally = count_votes(answers, key, self.quorum)
         if tally is None:
-            raise last or self._too_few(len(answers))
+            raise last_error or self._too_few(len(answers))
         return voters, answers, tally
 
-    async def _tried(self, read: Read[E, T], endpoint: E, kind: str) -> T | SourceError:
+    async def _result_or_error(self, read: Read[E, T], endpoint: E, kind: str) -> T | SourceError:
         try:
             return await self._read(read, endpoint, kind=kind)
         except SourceError as error:
             return error
 
-    def _too_few(self, found: int) -> Unavailable:
+    def _too_few(self, voter_count: int) -> Unavailable:
         return Unavailable(
             self.key,
-            f"{found} of the {self.quorum} endpoints that have to agree could answer",
+            f"{voter_count} of the {self.quorum} endpoints that have to agree could answer",
             remedy="see `chainfolio doctor`: add an endpoint, or --reinstate one that is quarantined",
         )

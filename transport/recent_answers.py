@@ -1,4 +1,4 @@
-"""Answers of an endpoint that commands share: what one read moments ago is not requested again by the next.
+"""Recent answers of an endpoint, shared between commands so that they are not requested again.
 
 Only two kinds of answers are stored, and used for RECENT_US: those to reads at the hash of a block, which never change,
 and those of the handshake, which say where the chain stands. A refusal drops them all: the block may have left the
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from chainfolio.errors import SourceError
 from chainfolio.kinds import AnswerStore
@@ -57,8 +57,8 @@ class RecentAnswers:
         if any(isinstance(answer, SourceError) for answer in fresh.values()):
             self.store.drop(self.endpoint)
         else:
-            kept = {digest(each) for each in missing if is_handshake or is_at_hash(each)}
-            stored = {key: answer for key, answer in fresh.items() if key in kept and isinstance(answer, bytes)}
+            keys = {digest(each) for each in missing if is_handshake or is_at_hash(each)}
+            stored = {key: answer for key, answer in fresh.items() if key in keys and isinstance(answer, bytes)}
             if stored:
                 self.store.write(self.endpoint, stored, self.now_us())
         answers |= fresh
@@ -75,5 +75,5 @@ def is_at_hash(request: Request) -> bool:
     return any(isinstance(each, Mapping) and _has_hash(each) for each in request.params)
 
 
-def _has_hash(param: Mapping[str, Any]) -> bool:
+def _has_hash(param: Mapping[str, object]) -> bool:
     return any(name in param for name in ("blockHash", "block_hash"))

@@ -1,10 +1,10 @@
-"""One endpoint that is asked by paths, as REST has it: what a status means there, and each answer in its type."""
+"""One REST endpoint: requests by path, typed results, and the meaning of statuses."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -12,20 +12,22 @@ from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, ResponseTooLarge, SourceError, UnsupportedMethod
 from chainfolio.transport.exchange import HttpResponse, Sink
 from chainfolio.transport.http import WebTransport
-from chainfolio.transport.http_endpoint import HttpEndpoint, not_json, refusal_of
+from chainfolio.transport.http_endpoint import HttpEndpoint, json_error, status_error
 
 T = TypeVar("T")
 Decode = Callable[[str, bytes], T]
-CALL: Final = 5  # so many parts of a path name what is asked: what follows is of which block or state
+CALL: Final = 5  # so many parts of a path are counted as its method; the rest names a block or state
 
 
 class ResourceNotFound(SourceError):
-    """404: the endpoint has nothing of that name. Whoever asked knows whether that is an answer."""
+    """Status 404. The caller decides whether it is a valid result."""
 
 
 class RestEndpoint(HttpEndpoint):
-    """One URL that has paths. While it is not `checked`, it is asked by `handshake` who it is before anything else.
-    `secret` is sent along with everything, so no text shows it."""
+    """One base URL. Until it is `checked`, `handshake` verifies its identity before the first request.
+
+    The transport sends `secret` with each request, so texts hide it.
+    """
 
     def __init__(
         self,
@@ -45,60 +47,67 @@ class RestEndpoint(HttpEndpoint):
             self._secrets = (*self._secrets, secret)
         self.handshake: Callable[[RestEndpoint], Awaitable[None]] | None = None
         self._web = transport
-        self._greeting = asyncio.Lock()
+        self._handshake_lock = asyncio.Lock()
 
     async def ensure_handshake(self) -> None:
-        """Ask who it is, once; what `handshake` raises where it is somebody else."""
+        """Run the handshake unless it succeeded before. Its error is raised if the node is another one."""
         if not self.checked and self.handshake is not None:
-            async with self._greeting:
+            async with self._handshake_lock:
                 if not self.checked:
                     await self.handshake(self)
                     self.checked = True
 
-    async def ask(self, path: str, decode: Decode[T], body: Any = None) -> T:
-        """What a path says: got, or with a body posted. ResourceNotFound for 404."""
-        await self.ensure_handshake()
-        return await self.put(path, decode, body)
+    async def ask(self, path: str, decode: Decode[T], body: object = None) -> T:
+        """Return the decoded response to a GET, or to a POST if there is a body.
 
-    async def put(self, path: str, decode: Decode[T], body: Any = None) -> T:
-        """As `ask`, of whomever it may be: without a handshake."""
-        question = None if body is None else msgspec.json.encode(body)
+        Raises:
+            ResourceNotFound: Status 404.
+            SourceError: The handshake or the request failed, or `decode` refused the response.
+        """
+        await self.ensure_handshake()
+        return await self.ask_unchecked(path, decode, body)
+
+    async def ask_unchecked(self, path: str, decode: Decode[T], body: object = None) -> T:
+        """Do the same as `ask` without a handshake."""
+        content = None if body is None else msgspec.json.encode(body)
 
         async def send() -> HttpResponse:
-            if question is None:
+            if content is None:
                 return await self._web.get(self.name, self.url + path, self._timeout_s)
-            return await self._web.post(self.name, self.url + path, question, self._timeout_s)
+            return await self._web.post(self.name, self.url + path, content, self._timeout_s)
 
         self._count(path)
-        return await self._retrying(send, lambda content: decode(self.name, content), 1, len(question or b""))
+        return await self._retrying(send, lambda response: decode(self.name, response), 1, len(content or b""))
 
     def _count(self, path: str) -> None:
         self.calls["/".join(path.split("/", CALL)[:CALL])] += 1
 
     async def stream(self, path: str, sink: Sink) -> None:
-        """Hand what a path says to a sink while it arrives: once, for nobody takes back what it took. The error of a
-        status is that of `ask`."""
+        """Send a GET request and pass the body to a sink while it arrives.
+
+        It is sent once only, because a sink cannot undo what it received. Errors are those of `ask` and of the sink.
+        """
         await self.ensure_handshake()
         self._count(path)
         try:
-            posted, _ = await self._exchanged(
+            response, _ = await self._exchange(
                 lambda: self._web.stream(self.name, self.url + path, sink, self._timeout_s), 0, 1, can_repeat=False
             )
-            self._checked(posted)
+            self._checked(response)
         except SourceError as error:
-            raise self._hushed(error) from None
-        posted.give_back()
+            raise self._redact(error) from None
+        response.give_back()
 
-    def response_error(self, posted: HttpResponse) -> SourceError | None:
-        """The error that a status is."""
-        if posted.status == 404:
+    def response_error(self, response: HttpResponse) -> SourceError | None:
+        """Return the error of a status or of a body that is no JSON; None for a usable response."""
+        if response.status == 404:
             return ResourceNotFound(self.name, "it has nothing of that name (404)")
-        if posted.status in (405, 501):
-            return UnsupportedMethod(self.name, f"it does not serve that part of the API (HTTP {posted.status})")
-        if posted.status == 414:
+        if response.status in (405, 501):
+            return UnsupportedMethod(self.name, f"it does not serve that part of the API (HTTP {response.status})")
+        if response.status == 414:
             return ResponseTooLarge(self.name, "the node refuses an address of this length (414)")
-        if (refusal := refusal_of(self.name, posted)) is not None:
-            return refusal
-        if posted.status != 200:
-            return BadAnswer(self.name, f"HTTP status {posted.status}")
-        return not_json(self.name, posted) if posted.took is None else None
+        if (error := status_error(self.name, response)) is not None:
+            return error
+        if response.status != 200:
+            return BadAnswer(self.name, f"HTTP status {response.status}")
+        return json_error(self.name, response) if response.streamed_bytes is None else None

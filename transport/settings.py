@@ -1,4 +1,4 @@
-"""The settings that every chain has whose nodes are asked over HTTP: which endpoints, how often, how patiently."""
+"""Settings of every chain with HTTP endpoints: addresses, rate and time limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chainfolio.errors import BadSettings
 
 
 class EndpointSettings(ChainSettings, forbid_unknown_fields=True, frozen=True):
-    """A chain with endpoints. What the chain is like is in its facts (`configs/chains`)."""
+    """A chain with endpoints. Properties of the chain itself are in its facts (`configs/chains`)."""
 
     ENDPOINTS: ClassVar[str] = "rpc"
     SECRETS: ClassVar[tuple[str, ...]] = ("rpc",)
@@ -26,12 +26,12 @@ class EndpointSettings(ChainSettings, forbid_unknown_fields=True, frozen=True):
     timeout_s: Annotated[int, doc("seconds after which a request to an endpoint is given up")] = 60
 
     def share(self, processes: int) -> Self:
-        """One process's part of what the nodes are asked at once, and in a second."""
+        """Return the settings of one process, with its share of the parallel requests and of the rate."""
         part = ChainSettings.share(self, processes)
         return msgspec.structs.replace(part, max_rps=self.max_rps and max(1, self.max_rps // processes))
 
     def check(self, section: str) -> None:
-        """Whether every value can be meant; BadSettings names the first that cannot."""
+        """Raise BadSettings for the first invalid value."""
         ChainSettings.check(self, section)
         if not all(is_http(url) for url in self.rpc):
             raise BadSettings(f"{section}.rpc", "an endpoint is an http:// or https:// address")

@@ -1,4 +1,4 @@
-"""Server-sent events: one answer that goes on for as long as somebody listens (WHATWG HTML, chapter 9.2)."""
+"""Server-sent events (WHATWG HTML, chapter 9.2)."""
 
 from __future__ import annotations
 
@@ -11,35 +11,45 @@ from chainfolio.transport.exchange import CONNECT_S
 
 MAX_LINE: Final = 65_536
 MAX_EVENT: Final = 262_144
-OPEN: Final = "open"  # our own: the stream has begun, and nothing is missed from now on
+OPEN: Final = "open"  # kind of an event of our own: the stream is open, later events are not missed
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event: its type, and its data as it came."""
+    """One event: its type, and its data as text."""
 
     kind: str
     data: str
 
 
 async def events(source: str, url: str, idle_s: float) -> AsyncGenerator[Event, None]:
-    """The events of a stream. Unavailable where it breaks, ends, or is silent for too long; Unsupported or BadAnswer
-    where it is none; no error shows the address."""
-    import aiohttp
+    """Open a stream and yield its events, first OPEN. No error shows the URL.
+
+    Args:
+        source: The endpoint's name in errors.
+        url: The stream.
+        idle_s: Maximum time without any data.
+
+    Raises:
+        Unavailable: The stream breaks, ends, or sends nothing for `idle_s`.
+        UnsupportedMethod: The server has no such stream.
+        BadAnswer: The response is no stream, or an event is malformed or too large.
+    """
+    import aiohttp  # here: the import takes a fifth of a second
 
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=idle_s)
     headers = {"accept": "text/event-stream", "accept-encoding": "identity"}
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout, read_bufsize=MAX_LINE, trust_env=False) as session,
-            session.get(url, headers=headers, allow_redirects=False) as answer,
+            session.get(url, headers=headers, allow_redirects=False) as response,
         ):
-            if answer.status != 200 or answer.content_type != "text/event-stream":
-                raise _refused(source, answer.status)
+            if response.status != 200 or response.content_type != "text/event-stream":
+                raise _status_error(source, response.status)
             yield Event(OPEN, "")
             kind, data, size = "", list[str](), 0
-            async for written in answer.content:
-                line = written.decode("utf-8").rstrip("\r\n")
+            async for encoded in response.content:
+                line = encoded.decode("utf-8").rstrip("\r\n")
                 name, _, value = line.partition(":")
                 size += len(line)
                 if size > MAX_EVENT:
@@ -56,12 +66,12 @@ async def events(source: str, url: str, idle_s: float) -> AsyncGenerator[Event, 
         raise Unavailable(source, f"its events were silent for {idle_s:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
         raise Unavailable(source, f"its events broke off ({type(error).__name__})") from None
-    except (aiohttp.http_exceptions.HttpProcessingError, ValueError):  # letters that are none, or a line without an end
+    except (aiohttp.http_exceptions.HttpProcessingError, ValueError):  # invalid UTF-8, or a line that is too long
         raise BadAnswer(source, "its events are none") from None
     raise Unavailable(source, "its events ended")
 
 
-def _refused(source: str, status: int) -> Unavailable | UnsupportedMethod | BadAnswer:
+def _status_error(source: str, status: int) -> Unavailable | UnsupportedMethod | BadAnswer:
     if status in (404, 405, 501):
         return UnsupportedMethod(source, f"it serves no events (HTTP {status})")
     if status == 429 or status >= 500:

@@ -1,4 +1,4 @@
-"""JSON-RPC on the wire: requests out, answers in, both typed and strict. No I/O here."""
+"""JSON-RPC 2.0 messages: encode requests, decode responses strictly. No I/O."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One JSON-RPC call. `named_params` are parameters by their names, in place of those by their order."""
+    """One JSON-RPC call. `named_params` replace `params` if there are any."""
 
     method: str
     params: tuple[Any, ...] = ()
     named_params: Mapping[str, Any] | None = field(default=None, hash=False)
 
 
-# A message of more bytes is not read, and what lies beside it is not unfolded, unless it is a text.
+# A longer error message is not decoded, nor is longer error data, unless it is a string.
 MAX_REFUSAL: Final = 16 * 1024
 MAX_MESSAGE: Final = 400
 NULL: Final = msgspec.Raw(b"null")
-NO_WORDS: Final = msgspec.Raw(b'""')
+EMPTY_TEXT: Final = msgspec.Raw(b'""')
 
 
 class RpcError(msgspec.Struct, frozen=True):
-    """What a node says when it refuses."""
+    """A decoded error object. `message` is at most MAX_MESSAGE characters long."""
 
     code: int = 0
     message: str = ""
@@ -41,35 +41,35 @@ class RpcError(msgspec.Struct, frozen=True):
 
 class _ErrorObject(msgspec.Struct):
     code: int = 0
-    message: msgspec.Raw = NO_WORDS
+    message: msgspec.Raw = EMPTY_TEXT
     data: msgspec.Raw = NULL
 
 
 class _Reply(msgspec.Struct):
-    """One answer of which nothing is decoded yet: what it costs is bounded by its bytes, not by what they unfold to."""
+    """One response whose members are still encoded, so that its memory is limited by its size in bytes."""
 
     id: int | str | None = None
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: msgspec.Raw = NULL
 
 
-_one = msgspec.json.Decoder(_Reply)
+_reply_decoder = msgspec.json.Decoder(_Reply)
 _encoder = msgspec.json.Encoder()
 
 
 @lru_cache(maxsize=256)
-def _several(count: int) -> msgspec.json.Decoder[tuple[_Reply, ...]]:
-    """Decodes so many answers and stops at the first that is too many."""
+def _batch_decoder(count: int) -> msgspec.json.Decoder[tuple[_Reply, ...]]:
+    """Return a decoder of exactly `count` replies, which stops at the first extra one."""
     return msgspec.json.Decoder(tuple[(_Reply,) * count])  # type: ignore[misc]
 
 
-# The shapes in which one big answer is handed over without being looked through: `result` first or last of three keys.
+# Envelopes whose large result is passed on without parsing: `result` is the first or last of three keys.
 _HEAD = re.compile(rb'\s*\{(?:"jsonrpc":\s?"2\.0",\s?|"id":\s?(\d+),\s?)*"result":\s?')
 _TAIL = re.compile(rb'(?:,\s?"jsonrpc":\s?"2\.0"|,\s?"id":\s?(\d+))*\}\s*\Z')
 
 
 def encode(requests: Sequence[Request]) -> bytes:
-    """The body of a POST: a single object for one request, else a batch; ids are 1, 2, 3…"""
+    """Encode the body of a POST request: an object for one request, else a batch with ids 1, 2, 3 …"""
     bodies = [
         {"jsonrpc": "2.0", "id": number, "method": request.method, "params": request.named_params or request.params}
         for number, request in enumerate(requests, 1)
@@ -77,8 +77,8 @@ def encode(requests: Sequence[Request]) -> bytes:
     return _encoder.encode(bodies if len(bodies) > 1 else bodies[0])
 
 
-def whole(body: bytes) -> memoryview | None:
-    """The `result` of a single answer without parsing it, where the envelope is a plain one; else None."""
+def plain_result(body: bytes) -> memoryview | None:
+    """Return the array `result` of a single response unparsed; None if the envelope is not plain."""
     head = _HEAD.match(body, 0, 200)
     tail = _TAIL.search(body, max(0, len(body) - 60)) if head else None
     if not head or not tail or {head[1], tail[1]} != {None, b"1"}:
@@ -90,7 +90,14 @@ def whole(body: bytes) -> memoryview | None:
 
 
 def decode(source: str, body: bytes, count: int) -> list[bytes | RpcError]:
-    """One answer per request, in their order. Where a batch was refused as a whole, all get that one refusal."""
+    """Decode the replies to requests with the ids 1 to `count`, in this order.
+
+    If the node refused a whole batch, each item is the same error object.
+
+    Raises:
+        Unavailable: The body is cut off.
+        BadAnswer: It is malformed, or its ids are not those of the requests.
+    """
     try:
         replies = _replies(body, count)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -114,11 +121,11 @@ def decode(source: str, body: bytes, count: int) -> list[bytes | RpcError]:
 
 
 def _replies(body: bytes, count: int) -> Sequence[_Reply]:
-    """The answers in a body, one object or as many as were asked for; one alone may refuse a whole batch."""
+    """Decode a body into one reply, or as many as requested; a single one may refuse a whole batch."""
     if body[:64].lstrip()[:1] != b"[":
-        return [_one.decode(body)]
+        return [_reply_decoder.decode(body)]
     try:
-        return _several(count).decode(body)
+        return _batch_decoder(count).decode(body)
     except msgspec.ValidationError:
         if count == 1 or len(body) > count * MAX_REFUSAL:
             raise
@@ -126,14 +133,14 @@ def _replies(body: bytes, count: int) -> Sequence[_Reply]:
 
 
 def _refusal(source: str, reply: _Reply) -> RpcError | None:
-    """The error of an answer, if it is one."""
-    found = typed(source, memoryview(reply.error), _ErrorObject | None)  # type: ignore[arg-type]
-    if found is None:
+    """Return the error object of a reply; None if it has none."""
+    error = typed(source, memoryview(reply.error), _ErrorObject | None)  # type: ignore[arg-type]
+    if error is None:
         return None
-    message, payload = memoryview(found.message), memoryview(found.data)
-    words = typed(source, message, str)[:MAX_MESSAGE] if len(message) <= MAX_REFUSAL else "a message without end"
+    message, payload = memoryview(error.message), memoryview(error.data)
+    text = typed(source, message, str)[:MAX_MESSAGE] if len(message) <= MAX_REFUSAL else "a message without end"
     is_read = len(payload) <= MAX_REFUSAL or bytes(payload[:1]) == b'"'
-    return RpcError(found.code, words, typed(source, payload, Any) if is_read else None)
+    return RpcError(error.code, text, typed(source, payload, Any) if is_read else None)
 
 
 def _content(source: str, reply: _Reply) -> bytes | RpcError:
@@ -145,7 +152,7 @@ def _content(source: str, reply: _Reply) -> bytes | RpcError:
 
 
 def typed(source: str, content: bytes | memoryview, kind: type[T]) -> T:
-    """A result as a typed value; BadAnswer where it does not fit."""
+    """Decode JSON as a type; BadAnswer if it does not fit."""
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

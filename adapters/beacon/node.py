@@ -123,7 +123,7 @@ class Nodes(Pool[BeaconNode]):
             node.handshake = self._check_genesis
 
     async def _check_genesis(self, node: RestEndpoint) -> None:
-        genesis = (await node.put(GENESIS, response_decoder(Genesis))).data.genesis_validators_root.lower()
+        genesis = (await node.ask_unchecked(GENESIS, response_decoder(Genesis))).data.genesis_validators_root.lower()
         if genesis != (self._genesis or genesis):
             raise WrongChain(
                 node.name,
@@ -144,7 +144,7 @@ class Nodes(Pool[BeaconNode]):
         """
         errors, nodes = list[BadAnswer](), self.ranked()
         for node in nodes:
-            result = await self._tried(lambda node: node.fetch_ssz_validators(slot, spec), node, "state")
+            result = await self._result_or_error(lambda node: node.fetch_ssz_validators(slot, spec), node, "state")
             if isinstance(result, BadAnswer):
                 errors.append(result)
             elif result is not None and not isinstance(result, SourceError):
@@ -167,7 +167,7 @@ class Nodes(Pool[BeaconNode]):
             return result
         for node in self.ranked():
             if node.name != result.source:
-                fallback = await self._tried(lambda node: node.try_fetch(path, kind, body), node, metric)
+                fallback = await self._result_or_error(lambda node: node.try_fetch(path, kind, body), node, metric)
                 if not isinstance(fallback, SourceError):
                     return fallback
         raise result

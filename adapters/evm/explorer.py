@@ -177,7 +177,7 @@ class Explorer(EvmEndpoint):
                 raise Unavailable(self.name, f"the explorer says: {redacted(text)}")
             raise BadAnswer(self.name, f"the explorer says: {redacted(text)}")
 
-        return await self._posted(urlencode(query).encode(), read, OTHER_UNITS, [str(query["action"])])
+        return await self._post(urlencode(query).encode(), read, OTHER_UNITS, [str(query["action"])])
 
 
 def _may_be_cut(rows: Sequence[ExplorerTransfer]) -> bool:

@@ -244,7 +244,7 @@ class Node(Pool[Endpoint]):
         """Return the hash that each answering endpoint has at a height, which may differ."""
 
         async def of(endpoint: Endpoint) -> list[Header] | SourceError:
-            return await self._tried(lambda e: self.headers_at(e, [height]), endpoint, "headers")
+            return await self._result_or_error(lambda e: self.headers_at(e, [height]), endpoint, "headers")
 
         endpoints = self.ranked()
         results = await asyncio.gather(*(of(endpoint) for endpoint in endpoints))

@@ -24,7 +24,7 @@ OTHER_UNITS: Final = 10
 class SolanaEndpoint(Endpoint):
     """One URL of a Solana chain."""
 
-    means_none: ClassVar[bool] = True
+    refuses_all_batches: ClassVar[bool] = True
 
     def meaning(self, method: str, refusal: RpcError, height: int) -> SourceError:
         """Return the typed error of a refusal, by its code or else by its text."""

@@ -22,7 +22,7 @@ OTHER_UNITS: Final = 20
 class StarknetEndpoint(Endpoint):
     """One URL of a Starknet chain."""
 
-    means_none: ClassVar[bool] = True
+    refuses_all_batches: ClassVar[bool] = True
 
     def meaning(self, method: str, refusal: RpcError, height: int) -> SourceError:
         """Return the typed error for a refusal: by its code, else by its message."""

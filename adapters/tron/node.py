@@ -98,7 +98,7 @@ class Node(Pool[TronNode]):
             endpoint.handshake = self._check_genesis
 
     async def _check_genesis(self, endpoint: RestEndpoint) -> None:
-        header = await endpoint.put(HEADER, decode_header, {"id_or_num": "0", "detail": False})
+        header = await endpoint.ask_unchecked(HEADER, decode_header, {"id_or_num": "0", "detail": False})
         genesis = "none" if header is None else header.blockID
         if genesis != self.facts.genesis:
             raise WrongChain(

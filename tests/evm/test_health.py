@@ -15,7 +15,7 @@ from chainfolio.chains import EndpointHealth
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, SourceError, Unavailable
 from chainfolio.transport.endpoint import Endpoint
-from chainfolio.transport.health import FEWEST, HEDGE_LEAST_S, HEDGE_SAMPLES, LAG_BLOCKS, Health
+from chainfolio.transport.health import HEDGE_LEAST_S, HEDGE_SAMPLES, LAG_BLOCKS, MIN_EXCHANGES, Health
 from tests.evm.fakes import FakeChain, FakeNode, Wired, wired
 
 
@@ -44,11 +44,11 @@ def test_who_lags_is_asked_last(lag: int, first: str) -> None:
 def test_who_fails_more_often_than_not_is_asked_last_until_it_does_not() -> None:
     all_three = three()
     health = all_three.node.endpoints[0].health
-    for _ in range(FEWEST):
-        health.failed()
+    for _ in range(MIN_EXCHANGES):
+        health.record_failure()
     assert names(all_three)[-1] == "one.test"
-    for _ in range(FEWEST):
-        health.exchanged(0.01)
+    for _ in range(MIN_EXCHANGES):
+        health.record_exchange(0.01)
     assert names(all_three)[0] == "one.test"
 
 
@@ -56,16 +56,16 @@ def test_who_fails_more_often_than_not_is_asked_last_until_it_does_not() -> None
 def test_who_is_much_slower_is_asked_last(latency_s: float, first: str) -> None:
     all_three = three()
     for endpoint, each_s in zip(all_three.node.endpoints, (latency_s, 0.01, 0.02), strict=True):
-        endpoint.health.exchanged(each_s)
+        endpoint.health.record_exchange(each_s)
     assert names(all_three)[0] == first
 
 
 def test_latency_is_an_average_that_forgets() -> None:
     health = Health()
     for _ in range(50):
-        health.exchanged(1.0)
+        health.record_exchange(1.0)
     for _ in range(50):
-        health.exchanged(0.1)
+        health.record_exchange(0.1)
     assert health.latency_s == pytest.approx(0.1, rel=0.01)
 
 
@@ -209,7 +209,7 @@ async def test_the_one_that_was_too_slow_wins_where_the_other_fails() -> None:
 async def test_who_is_always_overtaken_is_no_longer_asked_first() -> None:
     timed = Timed(one=0.1, two=0.01)
     await timed.warm()
-    timed.node.endpoints[1].health.exchanged(0.01)
+    timed.node.endpoints[1].health.record_exchange(0.01)
     timed.takes_s["one"] = 30.0
     for _ in range(60):
         await timed.once()

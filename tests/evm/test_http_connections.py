@@ -121,8 +121,8 @@ async def test_a_connection_that_was_kept_for_long_is_not_used_again(
         await answering(reader, writer)
 
     url = await serve(speak)
-    for kept_s, opened in ((http_connection.KEPT_S, 1), (http_connection.KEPT_S, 1), (0.0, 2), (0.0, 3)):
-        monkeypatch.setattr(http_connection, "KEPT_S", kept_s)
+    for kept_s, opened in ((http_connection.MAX_IDLE_S, 1), (http_connection.MAX_IDLE_S, 1), (0.0, 2), (0.0, 3)):
+        monkeypatch.setattr(http_connection, "MAX_IDLE_S", kept_s)
         await transport.get("node", url, 5)
         assert len(lines) == opened
 
@@ -193,7 +193,7 @@ def closed() -> tuple[str, int]:
     return where
 
 
-def at(where: tuple[str, int] | str, family: int = socket.AF_INET) -> http_connection.Found:
+def at(where: tuple[str, int] | str, family: int = socket.AF_INET) -> http_connection.AddressInfo:
     """An address as a name is resolved to."""
     if isinstance(where, str):
         name, port = where.removeprefix("http://").rstrip("/").split(":")
@@ -219,7 +219,7 @@ def test_the_first_address_of_a_name_that_answers_is_asked(
 
     async def asked() -> None:
         async with speaking(answering) as url:
-            made = await http_connection._first([*(addresses[each] for each in before), at(url), at(silent)])
+            made = await http_connection._connect_first([*(addresses[each] for each in before), at(url), at(silent)])
             assert made.getpeername() == at(url)[-1]
             made.close()
 
@@ -228,14 +228,14 @@ def test_the_first_address_of_a_name_that_answers_is_asked(
 
 async def test_of_several_addresses_that_refuse_the_last_says_why(closed: tuple[str, int]) -> None:
     with pytest.raises(ConnectionRefusedError):
-        await http_connection._first([at(closed, family=9_999), at(closed)])
+        await http_connection._connect_first([at(closed, family=9_999), at(closed)])
     with pytest.raises(OSError, match="family"):
-        await http_connection._first([at(closed, family=9_999)])
+        await http_connection._connect_first([at(closed, family=9_999)])
 
 
 async def test_who_is_called_off_while_connecting_leaves_nothing_open(silent: tuple[str, int]) -> None:
-    connecting = asyncio.create_task(http_connection._first([at(silent), at(silent)]))
-    await asyncio.wait([connecting], timeout=2 * http_connection.NEXT_S)
+    connecting = asyncio.create_task(http_connection._connect_first([at(silent), at(silent)]))
+    await asyncio.wait([connecting], timeout=2 * http_connection.NEXT_ADDRESS_S)
     connecting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await connecting
@@ -295,7 +295,7 @@ async def test_who_writes_its_answer_in_chunks_of_a_byte_leaves_others_their_tur
     counting = asyncio.create_task(other())
     assert len((await transport.get("node", await serve(speak), 60)).body) == chunks
     counting.cancel()
-    assert turns > chunks // plain_http._CHUNKS // 2
+    assert turns > chunks // plain_http._CHUNKS_PER_TURN // 2
 
 
 @pytest.mark.parametrize("turns", range(8))
@@ -312,14 +312,14 @@ async def test_who_is_called_off_twice_leaves_no_connection_open(turns: int, mon
 
     async with speaking(nothing) as url:
         monkeypatch.setattr("chainfolio.transport.http_connection.socket.socket", Counted)
-        asked = asyncio.ensure_future(http_connection.connected("127.0.0.1", int(url.rpartition(":")[2])))
+        asked = asyncio.ensure_future(http_connection.connect("127.0.0.1", int(url.rpartition(":")[2])))
         for count in (turns, 1):
             for _ in range(count):
                 await asyncio.sleep(0)
             asked.cancel()
         [ended] = await asyncio.gather(asked, return_exceptions=True)
         monkeypatch.undo()
-        if isinstance(ended, http_connection.Line):
+        if isinstance(ended, http_connection.Connection):
             ended.close()
         for _ in range(10):
             await asyncio.sleep(0)

@@ -18,8 +18,8 @@ from chainfolio.errors import BadAnswer, ResponseTooLarge, Unavailable
 from chainfolio.transport import plain_http
 from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http import HttpTransport
-from chainfolio.transport.http_connection import ROOM
-from chainfolio.transport.http_head import MAX_HEAD, address_of, head_of
+from chainfolio.transport.http_connection import BUFFER_SIZE
+from chainfolio.transport.http_head import MAX_HEAD, parse_address, parse_head
 from tests.speaking import Speak, speaking
 
 Serve = Callable[[Speak], Awaitable[str]]
@@ -40,7 +40,7 @@ async def serve(transport: HttpTransport) -> AsyncIterator[Serve]:
 
 @pytest.fixture
 async def transport() -> AsyncIterator[HttpTransport]:
-    made = HttpTransport(max_body=2 * ROOM)
+    made = HttpTransport(max_body=2 * BUFFER_SIZE)
     yield made
     await made.close()
 
@@ -145,7 +145,10 @@ BAD = {
     + b"content-encoding: gzip\r\n\r\n"
     + gzip.compress(b"[1]")
     + gzip.compress(b","),
-    "packed, and more behind it": OK + b"content-encoding: gzip\r\n\r\n" + gzip.compress(b"[]") + b"x" * 3 * ROOM,
+    "packed, and more behind it": OK
+    + b"content-encoding: gzip\r\n\r\n"
+    + gzip.compress(b"[]")
+    + b"x" * 3 * BUFFER_SIZE,
     "packed, and broken off": OK + b"content-encoding: gzip\r\ncontent-length: 9\r\n\r\n" + gzip.compress(b"[]")[:9],
     "not packed": OK + b"content-encoding: gzip\r\ncontent-length: 2\r\n\r\n[]",
 }
@@ -164,8 +167,8 @@ async def test_what_could_be_read_in_two_ways_is_a_broken_connection(
     "written",
     [
         OK + b"content-length: 999999999999\r\n\r\n[",
-        OK + b"transfer-encoding: chunked\r\n\r\nfffffffffff\r\n" + b" " * (3 * ROOM),
-        OK + b"\r\n" + b" " * (3 * ROOM),
+        OK + b"transfer-encoding: chunked\r\n\r\nfffffffffff\r\n" + b" " * (3 * BUFFER_SIZE),
+        OK + b"\r\n" + b" " * (3 * BUFFER_SIZE),
     ],
     ids=["announced", "in one chunk", "to the end of the connection"],
 )
@@ -215,8 +218,10 @@ async def test_a_connection_that_the_other_side_will_close_is_not_used_again(
 
 
 async def test_a_large_answer_is_whole_and_in_order(serve: Serve) -> None:
-    body = b"".join(b"%08d" % each for each in range(3 * ROOM // 8))
-    pieces = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:7], body[7:ROOM], body[ROOM:]))
+    body = b"".join(b"%08d" % each for each in range(3 * BUFFER_SIZE // 8))
+    pieces = b"".join(
+        b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:7], body[7:BUFFER_SIZE], body[BUFFER_SIZE:])
+    )
     packed = gzip.compress(body, 1)
     answers = (
         OK + b"content-length: %d\r\n\r\n" % len(body) + body,
@@ -309,7 +314,7 @@ async def test_an_address_is_asked_for_in_letters_that_stay_one_line(
     ],
 )
 def test_who_is_asked_is_named(base: str, host: str, port: int, name: bytes) -> None:
-    found = address_of(base, {})
+    found = parse_address(base, {})
     assert (found.host, found.port) == (host, port)
     assert name in found.headers
 
@@ -317,22 +322,22 @@ def test_who_is_asked_is_named(base: str, host: str, port: int, name: bytes) -> 
 @pytest.mark.parametrize("base", ["http://[::1", "http://node:x", "http://node:99999"])
 def test_who_is_nobody_is_not_asked(base: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 (of the standard library)
-        address_of(base, {})
+        parse_address(base, {})
 
 
 def test_whether_a_connection_is_kept_depends_on_all_that_a_head_says() -> None:
-    assert head_of(b"HTTP/1.1 200 OK\r\nContent-Length: 5").is_kept
-    assert head_of(b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 5").is_kept
-    assert not head_of(b"HTTP/1.0 200 OK\r\nContent-Length: 5").is_kept
-    assert not head_of(b"HTTP/1.1 200 OK").is_kept, "where the body ends with the connection"
+    assert parse_head(b"HTTP/1.1 200 OK\r\nContent-Length: 5").is_kept
+    assert parse_head(b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 5").is_kept
+    assert not parse_head(b"HTTP/1.0 200 OK\r\nContent-Length: 5").is_kept
+    assert not parse_head(b"HTTP/1.1 200 OK").is_kept, "where the body ends with the connection"
     chunks = b"Transfer-Encoding: chunked\r\nConnection: keep-alive"
-    assert head_of(b"HTTP/1.1 200 OK\r\n" + chunks).is_kept
-    assert not head_of(b"HTTP/1.0 200 OK\r\n" + chunks).is_kept, "where somebody between has read no chunks"
+    assert parse_head(b"HTTP/1.1 200 OK\r\n" + chunks).is_kept
+    assert not parse_head(b"HTTP/1.0 200 OK\r\n" + chunks).is_kept, "where somebody between has read no chunks"
 
 
 def test_it_works_on_the_loop_of_the_server_too() -> None:
     async def run() -> bytes:
-        speak = saying(*[OK + b"content-length: %d\r\n\r\n" % (2 * ROOM) + b" " * 2 * ROOM] * 2)
+        speak = saying(*[OK + b"content-length: %d\r\n\r\n" % (2 * BUFFER_SIZE) + b" " * 2 * BUFFER_SIZE] * 2)
         transport = HttpTransport()
         async with speaking(speak) as url:
             for _ in range(3):
@@ -340,7 +345,7 @@ def test_it_works_on_the_loop_of_the_server_too() -> None:
             await transport.close()
         return body
 
-    assert uvloop.run(run()) == b" " * 2 * ROOM
+    assert uvloop.run(run()) == b" " * 2 * BUFFER_SIZE
 
 
 class Empty(BaseHTTPRequestHandler):
@@ -419,7 +424,7 @@ async def streamed(request: pytest.FixtureRequest, transport: HttpTransport) -> 
     return plain if request.param == "plain" else by_aiohttp
 
 
-LONG = bytes(range(256)) * 8 * (ROOM >> 8)  # more than any answer that is kept
+LONG = bytes(range(256)) * 8 * (BUFFER_SIZE >> 8)  # more than any answer that is kept
 HANDED = {
     "with a length": (b"content-length: %d\r\n\r\n%b" % (len(LONG), LONG), len(LONG)),
     "in chunks": (b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(LONG), LONG), None),
@@ -441,7 +446,7 @@ async def test_a_sink_takes_more_than_could_be_held(
     sink = Kept()
     posted = await streamed(await serve(speak), sink)
     assert (sink.taken, sink.size, sink.told) == (LONG, HANDED[how][1], {b"x-kind": "states"})
-    assert (posted.status, posted.body, posted.took) == (200, b"", len(LONG))
+    assert (posted.status, posted.body, posted.streamed_bytes) == (200, b"", len(LONG))
     asked = heard[0].lower()
     assert b"accept: application/octet-stream\r\n" in asked
     assert b"accept-encoding: identity" in asked
@@ -452,7 +457,7 @@ async def test_of_any_other_status_a_sink_takes_nothing(serve: Serve, streamed: 
     sink = Kept()
     url = await serve(saying(b"HTTP/1.1 406 Not Acceptable\r\ncontent-length: 2\r\n\r\n{}"))
     posted = await streamed(url, sink)
-    assert (posted.status, posted.body, posted.took) == (406, b"{}", None)
+    assert (posted.status, posted.body, posted.streamed_bytes) == (406, b"{}", None)
     assert (sink.told, sink.taken) == (None, b"")
 
 

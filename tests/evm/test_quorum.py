@@ -22,7 +22,7 @@ from chainfolio.plans import Unknown
 from chainfolio.settings import Settings, check
 from chainfolio.storage.tail import Tail
 from chainfolio.transport.http_endpoint import identity
-from chainfolio.transport.quorum import count
+from chainfolio.transport.quorum import count_votes
 from tests.evm.contracts import Contracts, Refused
 from tests.evm.fakes import ALICE, BOB, TRANSFERS, FakeChain, FakeNode, Wired, transfer, wired
 
@@ -50,12 +50,12 @@ def keyed(item: str) -> str | None:
 def test_the_vote(
     answers: list[str], items: str, left_open: list[int], disputed: list[int], against: list[tuple[int, int, int]]
 ) -> None:
-    tally = count([[answer] for answer in answers], keyed, 2)
+    tally = count_votes([[answer] for answer in answers], keyed, 2)
     assert (tally.items, tally.open, tally.disputed, tally.against) == ([items], left_open, disputed, against)
 
 
 def test_the_vote_is_question_by_question() -> None:
-    tally = count([["a", "x"], ["b", "y"], ["a", "y"]], keyed, 2)
+    tally = count_votes([["a", "x"], ["b", "y"], ["a", "y"]], keyed, 2)
     assert tally.items == ["a", "y"]
     assert tally.against == [(1, 0, 0), (0, 1, 1)]
 

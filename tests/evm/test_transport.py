@@ -354,13 +354,13 @@ def body_of(kind: str) -> Handler:
 async def test_a_body_has_the_room_that_it_announced_and_more_if_more_comes(announced: int | None) -> None:
     content = bytes(range(256)) * 12_000
     body = Body("node", MAX_BODY, ByteBudget().lease(), None)
-    body.announced(announced)
+    body.announce_size(announced)
     tracemalloc.start()
     for start in range(0, 3_000_000, 250_000):
         await body.take(memoryview(content)[start : start + 250_000])
     room = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert body.whole() == content[:3_000_000]
+    assert body.content() == content[:3_000_000]
     assert room < 5_000_000 if announced == 3_000_000 else room > MAX_BODY
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chainfolio.adapters.evm.hexadecimal import data, quantity
 from chainfolio.errors import BadAnswer, Unavailable
-from chainfolio.transport.wire import Request, RpcError, decode, encode, typed, whole
+from chainfolio.transport.wire import Request, RpcError, decode, encode, plain_result, typed
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5), lambda x: st.lists(x), max_leaves=5
@@ -126,14 +126,14 @@ def test_questions_are_numbered_from_one() -> None:
 @given(JSON, st.permutations(["jsonrpc", "id", "result"]), st.sampled_from([(",", ":"), (", ", ": ")]))
 def test_a_result_taken_whole_is_the_result(result: Any, keys: list[str], separators: tuple[str, str]) -> None:
     content = json.dumps({key: reply(1, result=[result])[key] for key in keys}, separators=separators).encode()
-    found = whole(content)
+    found = plain_result(content)
     assert found is None or json.loads(bytes(found)) == [result]
 
 
 def test_the_plain_envelopes_of_nodes_are_taken_whole() -> None:
     for keys in (("jsonrpc", "id", "result"), ("id", "jsonrpc", "result"), ("result", "id", "jsonrpc")):
         tree = {key: reply(1, result=[{"a": "0x"}])[key] for key in keys}
-        found = whole(json.dumps(tree, separators=(",", ":")).encode())
+        found = plain_result(json.dumps(tree, separators=(",", ":")).encode())
         assert found is not None
         assert bytes(found) == b'[{"a":"0x"}]'
 
@@ -152,7 +152,7 @@ def test_the_plain_envelopes_of_nodes_are_taken_whole() -> None:
     ],
 )
 def test_an_envelope_that_is_not_plain_is_left_to_the_parser(content: bytes) -> None:
-    assert whole(content) is None
+    assert plain_result(content) is None
 
 
 # --- values ----------------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ async def test_a_request_is_sent_three_times_at_most() -> None:
     transport = Hanging(-1)
     endpoint = endpoint_of(transport, timeout_s=0.3)
     for _ in range(20):
-        endpoint.health.read("exchange eth_chainId", 0.001)
+        endpoint.health.record_read("exchange eth_chainId", 0.001)
     endpoint.checked = False
     with pytest.raises(Unavailable, match="no answer within"):
         await endpoint.ask_one(CHAIN_ID)
@@ -82,7 +82,7 @@ async def test_an_endpoint_that_is_slow_throughout_is_not_asked_twice_as_often()
     transport = Hanging(*range(1, 400, 2))
     endpoint = endpoint_of(transport, timeout_s=0.2)
     for _ in range(20):
-        endpoint.health.read("exchange eth_chainId", 0.001)
+        endpoint.health.record_read("exchange eth_chainId", 0.001)
     for _ in range(3 * FEW_HEDGES):
         await endpoint.ask_one(CHAIN_ID)
     assert 1 <= endpoint.hedged <= FEW_HEDGES
