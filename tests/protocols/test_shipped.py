@@ -31,7 +31,7 @@ def test_each_family_of_a_file_is_installed_and_concerns_somebody_by_it(key: str
 
 
 def test_for_each_family_it_is_written_down_who_could_mint_its_positions() -> None:
-    table = (PROTOCOLS.parents[1] / "docs" / "decisions" / "0016-shares-nobody-vouches-for.md").read_text()
+    table = (PROTOCOLS.parents[1] / "docs" / "decisions" / "0016-trusted-shares.md").read_text()
     assert [name for name in families() if f"`{name}`" not in table] == []
 
 
