@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from chainfolio.engine.stored_heads import StoredHeads
     from chainfolio.indexer.wiring import System
 
-MAX_ACCOUNTS: Final = 2_000  # accounts
-MAX_ROWS: Final = 500_000  # of all their transactions
+MAX_ACCOUNTS: Final = 2_000
+MAX_ROWS: Final = 500_000  # over all accounts
 TOO_MANY: Final = "it has more than {most:,} transactions: chainfolio pnl {address} computes them"
 NOT_INDEXED: Final = "not all that it did on {chain} is indexed: chainfolio watch {address} --chain {chain} reads it"
 NO_GAINS: Final = TransactionGains(reason="nobody asked")
@@ -110,7 +110,7 @@ class GainsCache:
             return _unknown(public(error.message))
         rows = transaction_gains(result.entries, result.gains.gains, result.aliases)
         gains = KnownGains(account_gains(result.gains, result.aliases), rows)
-        self._evict(account.address)  # so that the oldest come first
+        self._evict(account.address)  # so that the new entry becomes the last one
         self._entries[account.address] = mark, gains
         self._rows += rows.size
         while len(self._entries) > 1 and (len(self._entries) > MAX_ACCOUNTS or self._rows > MAX_ROWS):

@@ -13,7 +13,7 @@ from chainfolio.blocks import Block
 from chainfolio.chains import Chain
 
 MAX_DAYS: Final = 10_000
-MAX_SEARCHED_DAYS: Final = 400  # days that are looked for together
+MAX_SEARCHED_DAYS: Final = 400  # in one search
 
 
 def midnight_us(day: date) -> int:
@@ -65,7 +65,7 @@ class DayBlocks:
         if (chain.key, day) in self._cache:
             return self._cache[chain.key, day]
         block = await block_before(chain, midnight_us(day))
-        self._keep(chain, day, block)
+        self._add_to_cache(chain, day, block)
         return block
 
     async def final_before(self, chain: Chain, days: Iterable[date]) -> dict[date, Block | None]:
@@ -83,14 +83,14 @@ class DayBlocks:
                 day: blocks[midnight_us(day)] for day in reached_days if _is_final(chain, blocks[midnight_us(day)])
             }
         for day, block in blocks_by_day.items():
-            self._keep(chain, day, block)
+            self._add_to_cache(chain, day, block)
         return {
             day: blocks_by_day[day] if day in blocks_by_day else self._cache[chain.key, day]
             for day in sorted_days
             if day in blocks_by_day or (chain.key, day) in self._cache
         }
 
-    def _keep(self, chain: Chain, day: date, block: Block | None) -> None:
+    def _add_to_cache(self, chain: Chain, day: date, block: Block | None) -> None:
         if _is_final(chain, block):
             if len(self._cache) >= MAX_DAYS:
                 self._cache.clear()

@@ -77,13 +77,13 @@ class JointChain:
                 retried = []
                 for each, answers in zip(pending, responses, strict=True):
                     if isinstance(answers, SourceError):
-                        retried.append(each)  # another node is asked, until none answers any block
+                        retried.append(each)  # by another node, until none answers any block
                     elif not each[2].done():
                         each[2].set_result(answers)
                 if len(retried) == len(pending):
                     raise next(answers for answers in responses if isinstance(answers, SourceError))
                 pending = retried
-        except BaseException as error:  # whatever it is, those who wait must not wait for ever
+        except BaseException as error:  # also a cancellation: readers must not wait for ever
             for block, _, result in pending:
                 if not result.done():
                     result.set_exception(_error_at(block, error))

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
 
 log = logging.getLogger("chainfolio.engine")
-INDEX_ADAPTERS: Final = (account_index.ADAPTER, reconciled.ADAPTER)  # what they miss was never asked of a node
-ABSENT, PENDING = "absent", "pending"  # the chain had not begun; its block may still change
+INDEX_ADAPTERS: Final = (account_index.ADAPTER, reconciled.ADAPTER)  # their issues come from the index, not from a node
+ABSENT, PENDING = "absent", "pending"  # the chain had not begun; the block is not final yet
 NO_PAST: Final = "chains of this kind keep no past balances"
 MAX_DAYS: Final = 32  # in one window
 MAX_BALANCES: Final = 100_000  # in one window, about
@@ -56,7 +56,7 @@ class History:
     Attributes:
         snapshotter: Returns the snapshotter of a chain.
         facts: Returns the documented facts of all chains.
-        budget: Limits the time and number of concurrent reads of a chain.
+        budget: Limits the time that reading a chain takes.
     """
 
     system: System
@@ -87,9 +87,9 @@ class History:
         results = await asyncio.gather(*(self._of_chain(chain, accounts, day) for chain in chains))
         begun_kinds = {chain.kind for chain, item in zip(chains, results, strict=True) if item is not None}
         _check_begun(served, begun_kinds, day)
-        lived = [item for item in results if item is not None]
-        failed = [item for item in lived if isinstance(item, SourceError)]
-        if failed and len(failed) == len(lived):
+        portfolios_or_errors = [item for item in results if item is not None]
+        failed = [item for item in portfolios_or_errors if isinstance(item, SourceError)]
+        if failed and len(failed) == len(portfolios_or_errors):
             raise next((item for item in failed if not isinstance(item, HistoryUnavailable)), failed[0])
         parts: dict[str, dict[str, Portfolio]] = {each.address: {} for each in accounts}
         for chain, item in zip(chains, results, strict=True):
@@ -143,7 +143,7 @@ class History:
             snapshots = [self._day_snapshot(chain, day, block, each, state) for each in documents]
             try:
                 await self._save(chain, snapshots)
-            except ChainfolioError as error:  # the answer is there all the same
+            except ChainfolioError as error:  # the portfolios are returned all the same
                 log.warning("%s: the snapshots of %s are not kept: %s", chain.key, day, error.message)
         return {address: document for address, document, _ in documents}
 

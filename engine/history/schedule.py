@@ -25,10 +25,10 @@ from chainfolio.supervisor import Supervisor, Task
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
 
-SNAPSHOTS: Final = "snapshots"  # the tasks, as logs and metrics name them
-POLL_S: Final = 30.0  # while the last block of the day before is not final
+SNAPSHOTS: Final = "snapshots"  # name of the tasks in logs and metrics
+POLL_S: Final = 30.0  # until the last block of the day before is final
 ACCOUNTS_POLL_S: Final = 900.0  # for new subscriptions
-FirstDays = Mapping[Account, date | None]  # the first day of each; None: the first that is kept, else today
+FirstDays = Mapping[Account, date | None]  # by account; None: the first stored day, else today
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class Schedule:
                         pending = await self.take_missing(chain, task)
                         task.progressed()
                         await clock.sleep(POLL_S if pending else self._pause_s())
-            except Locked:  # another process takes them, and may end
+            except Locked:  # another process takes the snapshots
                 task.progressed()
                 await clock.sleep(ACCOUNTS_POLL_S)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("chainfolio.prices")
 RETRY_S = 900.0  # between two requests for a day that has no rates yet
-YEAR_DAYS = 366  # that are asked for together, where the past is
+YEAR_DAYS = 366  # after a requested day, in the same request
 
 
 @dataclass(slots=True)
@@ -93,6 +93,6 @@ class Fiat:
         requested_at = datetime.fromtimestamp(now_us // 1_000_000, UTC)
         try:
             rates |= await asyncio.to_thread(self.store.add, new_rates, requested_at) if self.store else new_rates
-        except StoreError as error:  # they are known all the same, until the process ends
+        except StoreError as error:  # this process uses the rates all the same
             log.warning("rates of currencies are not kept: %s", error.message)
             rates |= new_rates

@@ -93,7 +93,7 @@ class PastPrices:
                     prices = await asyncio.to_thread(self.store.add, block, quoted, final=True)
                 # An asset without a price is asked for again if a vendor did not answer.
                 answered_assets = [asset for asset in assets if asset in prices or block.height not in node.unanswered]
-                self._keep(block.height, {asset: prices.get(asset) for asset in answered_assets})
+                self._add_to_cache(block.height, {asset: prices.get(asset) for asset in answered_assets})
             prices_by_height[block.height] = {asset: prices.get(asset) for asset in assets}
         return prices_by_height, [self._issue(node.unavailable)] if node.unavailable else []
 
@@ -130,13 +130,13 @@ class PastPrices:
         final = [block for block, assets in unknown.items() if assets and self.chain.is_final(block.height)]
         for height, prices in store.at_each(final).items():
             if prices:
-                self._keep(height, prices)
+                self._add_to_cache(height, prices)
         return {
             block: [each for each in assets if each not in self._cache.get(block.height, {})]
             for block, assets in unknown.items()
         }
 
-    def _keep(self, height: int, prices: Mapping[Asset, Price | None]) -> None:
+    def _add_to_cache(self, height: int, prices: Mapping[Asset, Price | None]) -> None:
         self._cache.setdefault(height, {}).update(prices)
         while len(self._cache) > MAX_BLOCKS:
             del self._cache[next(iter(self._cache))]
@@ -183,7 +183,7 @@ class _Node:
                 failed = {}
                 for (block, pinned), answers in zip(pending.items(), responses, strict=True):
                     if isinstance(answers, SourceError):
-                        failed[block] = pinned  # another node is asked, until none answers any block
+                        failed[block] = pinned  # by another node, until none answers any block
                     else:
                         results |= {(block, read): value for read, value in zip(by_block[block], answers, strict=True)}
                 if len(failed) == len(pending):
@@ -195,7 +195,7 @@ class _Node:
         for (block, read), value in results.items():
             if isinstance(value, Unknown) and value.cause == "read":
                 if isinstance(read, HTTP_READS):
-                    self.unanswered.add(block.height)  # by a vendor: the chain has the block, and other sources go on
+                    self.unanswered.add(block.height)  # a vendor failed: other sources can still price the block
                 else:
                     self.unavailable[block.height] = value.reason
         return results

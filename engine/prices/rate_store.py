@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from chainfolio.storage.tail import Tail
 
 EPOCH: Final = date(1970, 1, 1)
-MIN_MERGED_FILES: Final = 64  # that are merged: most commits are of one day
+MIN_MERGED_FILES: Final = 64  # most commits have one day, so small files are merged
 
 
 @dataclass(frozen=True, slots=True)

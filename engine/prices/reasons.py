@@ -45,7 +45,7 @@ COLUMNS = (
     "disagreement",
 )
 MAX_SHOWN = 8  # of the tokens or chains that a name may stand for
-PLAIN_SYMBOL = re.compile(r"[\w.-]+", re.ASCII)  # a symbol that a shell leaves as it is, and that is no CAIP-19 name
+PLAIN_SYMBOL = re.compile(r"[\w.-]+", re.ASCII)  # needs no quotes in a shell, is no CAIP-19 name
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
 
 log = logging.getLogger("chainfolio.engine")
-TIMEOUT_S: Final = 5.0  # that an answer waits for rates
-MAX_AGE_S: Final = 3600.0  # of rates that are shown while newer ones are read
+TIMEOUT_S: Final = 5.0  # for which an answer waits for rates
+MAX_AGE_S: Final = 3600.0  # of rates that are still shown while newer ones are read
 NOW: Final = "rates"
 T = TypeVar("T")
 

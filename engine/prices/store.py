@@ -106,7 +106,9 @@ class PriceStore:
         prices = self._in_lake(block.height for block in blocks)
         for block in blocks:
             block_prices = prices.setdefault(block.height, {})
-            waiting = sorted(self.tail.prices(self.chain, block.height))  # those of a final block, without hash, first
+            waiting = sorted(
+                self.tail.prices(self.chain, block.height)
+            )  # prices of final blocks have no hash and come first
             for hash_, of, blob in waiting:
                 priced_asset = asset(of)
                 if hash_ in ("", block.hash) and priced_asset not in block_prices:
@@ -124,7 +126,7 @@ class PriceStore:
         at = Block(block.height, "" if final else block.hash, "", block.time_us)
         stored = self.tail.store_prices(self.chain, at, encoded)
         stored_prices = {asset(of): _decoded(blob).price(asset(of)) for of, blob in stored.items()}
-        # What another process had moved before this one was put into the tail is in the lake.
+        # Another process may have moved an older price to the lake before this one was stored in the tail.
         lake_prices = self._in_lake([block.height])[block.height] if final else {}
         used = {of: lake_prices.get(of, price) for of, price in stored_prices.items()}
         if self._newest is not None and block.height >= self._newest[0].height:
@@ -211,7 +213,7 @@ class PriceStore:
         try:
             with self.tail.lock_prices(self.chain):
                 return self._move_final(final, hashes or {})
-        except Locked:  # another process does it
+        except Locked:  # another process moves them
             return 0, []
 
     def _move_final(self, final: int, hashes: Mapping[int, str]) -> tuple[int, list[int]]:
@@ -226,7 +228,7 @@ class PriceStore:
         stored = self._in_lake({height for _, height, *_ in confirmed})
         rows: dict[tuple[int, str], dict[str, Any]] = {}
         for _, height, _, time_us, of, blob in sorted(confirmed, key=lambda row: (row[2] != "", row[0])):
-            # The lake has it where this was killed before the tail let go of it.
+            # The lake has the price if a process died between the commit and the deletion from the tail.
             if asset(of) not in stored[height]:
                 rows.setdefault((height, of), self._row(height, time_us, of, _decoded(blob)))
         if rows:

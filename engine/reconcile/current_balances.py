@@ -78,7 +78,7 @@ class CurrentBalances:
         keys = {
             *totals,
             *(key for key in new_keys if not key.asset.is_native),
-        }  # coins are known, or not indexed at all
+        }  # coins are in `totals`, or not indexed at all
         return {key: _before(balances.get(key, 0), newer.get(key, RunningTotals())) for key in sorted(keys)}
 
     @staticmethod

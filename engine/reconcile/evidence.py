@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from chainfolio.storage.tail import Tail
 
 HISTORIES: Final = (ACCOUNT_TRANSFERS.name, ACCOUNT_TRANSACTIONS.name)
-MAX_BLOCKS: Final = 64  # that are read again; the causes in other blocks are known only as far as the index shows them
+MAX_BLOCKS: Final = 64  # that are read again; other blocks have only the evidence of the index
 Moves = Mapping[tuple[str, BalanceKey], int]  # by dataset, account and asset
 
 

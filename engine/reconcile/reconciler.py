@@ -166,7 +166,7 @@ class Reconciler:
         transfers, fees = await asyncio.to_thread(self._rows, accounts, span.last)
         totals = await asyncio.to_thread(self._totals, accounts, transfers, fees, opening, span)
         await self._read_trust(totals, span.last)
-        await self._end_block(span.last)  # what was read meanwhile belongs to this block
+        await self._end_block(span.last)  # checks that the block did not change meanwhile
         return span, (end, transfers, fees), steps, totals
 
     async def _read_trust(self, totals: Mapping[BalanceKey, RunningTotals], height: int) -> None:
@@ -318,7 +318,7 @@ class Reconciler:
         ]
         try:
             responses = iter(await self.chain.answer_each(requests))
-        except HistoryUnavailable as error:  # at all of them
+        except HistoryUnavailable as error:  # for all blocks
             responses = iter([error] * len(requests))
         answers: list[list[Answer]] = []
         for (height, keys), block, plan in zip(groups, blocks, plans, strict=True):
