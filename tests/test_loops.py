@@ -31,7 +31,7 @@ BOUNDS = {
     "adapters/starknet/changes.py::find_changes": "halves intervals, down to one block; MAX_INTERVALS",
     "adapters/starknet/changes.py::count_transactions": HALVES,
     "adapters/starknet/history.py::_search_endpoint": HALVES,
-    "adapters/starknet/event_search.py::_search_filter": "smaller pages, fewer accounts, fewer blocks; MAX_PAGES each",
+    "adapters/starknet/event_search.py::search_filter": "smaller pages, fewer accounts, fewer blocks; MAX_PAGES each",
     "adapters/starknet/node.py::_search_accepted": "doubles its step below the head; then halves",
     "adapters/tron/untrusted.py::_read": "MAX_FAILED; a refused group is split, down to one call",
     "chainfolio/block_search.py::block_before": "MAX_SKIPPED; each round cuts the heights between two blocks",

@@ -119,12 +119,7 @@ def balances(
 ) -> ReadPlan[list[Balance]]:
     """Return the balances of (account, asset) pairs, in order.
 
-    A single collectible has 1 or 0, a collection the number of its items.
-
-    Args:
-        facts: The chain.
-        pairs: Accounts and assets.
-        call: Sends the calls with both spellings of functions.
+    A single collectible has 1 or 0, a collection the number of its items. `call` handles both spellings of functions.
     """
     results = yield from call([_balance_call(facts, account, asset) for account, asset in pairs])
     return [_decode_balance(account, asset, result) for (account, asset), result in zip(pairs, results, strict=True)]

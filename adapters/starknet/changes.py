@@ -50,7 +50,7 @@ async def find_changes(
 
     Args:
         read: Reads the values of subjects at some heights.
-        intervals: The blocks to search.
+        intervals: Subjects with the blocks to search.
         check: Called with subject, change and upper end of each interval; it raises if the change is impossible.
 
     Raises:
@@ -116,15 +116,7 @@ async def find_balance_changes(
     heights: Iterable[int],
     block_hashes: BlockHashes,
 ) -> set[int]:
-    """Return the heights in a span at which balances of tokens changed.
-
-    Args:
-        endpoint: The node to search.
-        span: The heights to search.
-        accounts: The accounts.
-        tokens: The contracts of the tokens.
-        heights: Heights that are left out, because they are known already. Intervals end before and at them.
-        block_hashes: The hashes of blocks that are not final.
+    """Return the heights in a span at which balances changed, searched between the known `heights`.
 
     Raises:
         TooManyChanges: There are too many changes for one search.

@@ -7,6 +7,7 @@ the third if an operator comes first.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -56,12 +57,6 @@ async def search_events(
 ) -> tuple[Span, HashesByHeight]:
     """Find the transactions whose events have one of some accounts in their keys.
 
-    Args:
-        endpoint: The node to search.
-        span: The heights to search.
-        accounts: The accounts, as formatted felts.
-        block_hashes: The expected hashes of blocks that are not final.
-
     Returns:
         The searched part of the span, from its start, and the transactions in it.
 
@@ -69,89 +64,83 @@ async def search_events(
         Reorged: An event is in another block than `block_hashes` has.
         SourceError: The node could not be searched.
     """
-    hashes: HashesByHeight = {}
+    search = _Search(endpoint, block_hashes)
     for first in range(0, len(accounts), MAX_ACCOUNTS):
         for key_filter in KEY_FILTERS:
-            part = accounts[first : first + MAX_ACCOUNTS]
-            span = await _search_filter(endpoint, span, key_filter, part, block_hashes, hashes)
-    return span, {height: each for height, each in hashes.items() if height in span}
+            span = await search.search_filter(span, key_filter, accounts[first : first + MAX_ACCOUNTS])
+    return span, {height: hashes for height, hashes in search.hashes.items() if height in span}
 
 
-async def _search_filter(
-    endpoint: Endpoint,
-    span: Span,
-    key_filter: KeyFilter,
-    accounts: Sequence[str],
-    block_hashes: BlockHashes,
-    hashes: HashesByHeight,
-) -> Span:
-    """Add the transactions of one filter to `hashes`, and return the searched part of the span.
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """A search of one node. Methods add to `hashes`, and return the searched part of their span."""
 
-    If an answer is too large, pages become smaller, then accounts and at last blocks become fewer.
-    """
-    while True:
-        try:
-            return await _read_pages(endpoint, span, key_filter, accounts, block_hashes, hashes)
-        except ResponseTooLarge:
-            size, middle = endpoint.capabilities.get(PAGE_CAPABILITY, PAGE_SIZE), len(accounts) // 2
-            if size > MIN_PAGE_SIZE:
-                endpoint.learn(PAGE_CAPABILITY, size // 4)
-            elif middle:
-                span = await _search_filter(endpoint, span, key_filter, accounts[:middle], block_hashes, hashes)
-                return await _search_filter(endpoint, span, key_filter, accounts[middle:], block_hashes, hashes)
-            elif len(span) > 1:
-                span = Span(span.first, span.first + len(span) // 2 - 1)
-            else:
-                raise
+    endpoint: Endpoint
+    block_hashes: BlockHashes
+    hashes: HashesByHeight = field(default_factory=dict)
 
+    async def search_filter(self, span: Span, key_filter: KeyFilter, accounts: Sequence[str]) -> Span:
+        """Search by one filter.
 
-async def _read_pages(
-    endpoint: Endpoint,
-    span: Span,
-    key_filter: KeyFilter,
-    accounts: Sequence[str],
-    block_hashes: BlockHashes,
-    hashes: HashesByHeight,
-) -> Span:
-    position, names = key_filter
-    keys = [[hex(int(each, 16)) for each in part] for part in (names, *[()] * (position - 1), accounts)]
-    parameters: dict[str, object] = {
-        "from_block": {"block_number": span.first},
-        "to_block": {"block_number": span.last},
-        "keys": keys,
-        "chunk_size": endpoint.capabilities.get(PAGE_CAPABILITY, PAGE_SIZE),
-    }
-    felts, tokens, new_hashes = FormattedFelts(endpoint.name), set[str](), HashesByHeight()
-    last = span.first
-    for _ in range(MAX_PAGES):
-        answer = await endpoint.ask_one(Request("starknet_getEvents", (parameters,)), height=last)
-        page = typed(endpoint.name, answer, EventPage)
-        for event in page.events:
-            last = _check_height(endpoint.name, event, span, last)
-            if last in block_hashes and (event.block_hash is None or felts[event.block_hash] != block_hashes[last]):
-                raise Reorged(endpoint.name, last, block_hashes[last])
-            # Some nodes also list events with fewer keys than the filter has.
-            if len(event.keys) > position and felts[event.keys[0]] in names and felts[event.keys[position]] in accounts:
-                new_hashes.setdefault(last, set()).add(felts[event.transaction_hash])
-        token = page.continuation_token
-        if not token or (len(new_hashes) > MAX_BLOCKS and last > span.first):
-            for height, each in new_hashes.items():
-                hashes.setdefault(height, set()).update(each)
-            return Span(span.first, last - 1) if token else span
-        if token in tokens:
-            raise BadAnswer(endpoint.name, "lists events in a circle")
-        tokens.add(token)
-        parameters["continuation_token"] = token
-    raise BadAnswer(endpoint.name, "lists events without an end")
+        If an answer is too large, pages become smaller, then accounts and at last blocks become fewer.
+        """
+        while True:
+            try:
+                return await self._read_pages(span, key_filter, accounts)
+            except ResponseTooLarge:
+                size, middle = self.endpoint.capabilities.get(PAGE_CAPABILITY, PAGE_SIZE), len(accounts) // 2
+                if size > MIN_PAGE_SIZE:
+                    self.endpoint.learn(PAGE_CAPABILITY, size // 4)
+                elif middle:
+                    span = await self.search_filter(span, key_filter, accounts[:middle])
+                    return await self.search_filter(span, key_filter, accounts[middle:])
+                elif len(span) > 1:
+                    span = Span(span.first, span.first + len(span) // 2 - 1)
+                else:
+                    raise
+
+    async def _read_pages(self, span: Span, key_filter: KeyFilter, accounts: Sequence[str]) -> Span:
+        """Read the pages of one filter, up to the first one after MAX_BLOCKS blocks with events."""
+        endpoint, block_hashes, (position, names) = self.endpoint, self.block_hashes, key_filter
+        keys = [[hex(int(each, 16)) for each in part] for part in (names, *[()] * (position - 1), accounts)]
+        parameters: dict[str, object] = {
+            "from_block": {"block_number": span.first},
+            "to_block": {"block_number": span.last},
+            "keys": keys,
+            "chunk_size": endpoint.capabilities.get(PAGE_CAPABILITY, PAGE_SIZE),
+        }
+        felts, tokens, new_hashes = FormattedFelts(endpoint.name), set[str](), HashesByHeight()
+        last = span.first
+        for _ in range(MAX_PAGES):
+            answer = await endpoint.ask_one(Request("starknet_getEvents", (parameters,)), height=last)
+            page = typed(endpoint.name, answer, EventPage)
+            for event in page.events:
+                last = _check_height(endpoint.name, event, span, last)
+                block_hash = block_hashes.get(last)
+                if block_hash and (event.block_hash is None or felts[event.block_hash] != block_hash):
+                    raise Reorged(endpoint.name, last, block_hash)
+                if _matches(felts, event.keys, key_filter, accounts):  # some nodes ignore a part of the filter
+                    new_hashes.setdefault(last, set()).add(felts[event.transaction_hash])
+            token = page.continuation_token
+            if not token or (len(new_hashes) > MAX_BLOCKS and last > span.first):
+                for height, hashes in new_hashes.items():
+                    self.hashes.setdefault(height, set()).update(hashes)
+                return Span(span.first, last - 1) if token else span
+            if token in tokens:
+                raise BadAnswer(endpoint.name, "lists events in a circle")
+            tokens.add(token)
+            parameters["continuation_token"] = token
+        raise BadAnswer(endpoint.name, "lists events without an end")
 
 
 def has_account_key(felts: FormattedFelts, events: Sequence[Event], accounts: Collection[str]) -> bool:
     """Return True if a search by one of the filters finds one of these events."""
-    return any(
-        len(each.keys) > position and felts[each.keys[0]] in names and felts[each.keys[position]] in accounts
-        for each in events
-        for position, names in KEY_FILTERS
-    )
+    return any(_matches(felts, each.keys, key_filter, accounts) for each in events for key_filter in KEY_FILTERS)
+
+
+def _matches(felts: FormattedFelts, keys: Sequence[str], key_filter: KeyFilter, accounts: Collection[str]) -> bool:
+    position, names = key_filter
+    return len(keys) > position and felts[keys[0]] in names and felts[keys[position]] in accounts
 
 
 def _check_height(source: str, event: EmittedEvent, span: Span, last: int) -> int:

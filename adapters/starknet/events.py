@@ -54,10 +54,7 @@ class ApprovalEvent(NamedTuple):
 def decode_transfers(felts: FormattedFelts, name: str, event: Event) -> Iterable[Movement]:
     """Return the transfers of an event; none if it does not have the layout of a token's event.
 
-    Args:
-        felts: The felts of the block. Raises BadAnswer if the node wrote an invalid one.
-        name: The formatted first key, one of TRANSFER_EVENTS.
-        event: The event.
+    `name` is its formatted first key, one of TRANSFER_EVENTS. An invalid felt raises BadAnswer.
     """
     if name == TRANSFER:
         if (decoded := _decode_parties(felts, event)) is None:
@@ -72,10 +69,7 @@ def decode_transfers(felts: FormattedFelts, name: str, event: Event) -> Iterable
 def decode_approval(felts: FormattedFelts, name: str, event: Event) -> ApprovalEvent | None:
     """Return the approval of an event; None if it does not have the layout of a token's event.
 
-    Args:
-        felts: The felts of the block. Raises BadAnswer if the node wrote an invalid one.
-        name: The formatted first key, one of APPROVAL_EVENTS.
-        event: The event.
+    `name` is its formatted first key, one of APPROVAL_EVENTS. An invalid felt raises BadAnswer.
     """
     if name == APPROVAL_FOR_ALL:
         keys, data = event.keys[1:], event.data

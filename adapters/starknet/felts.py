@@ -72,7 +72,7 @@ class FormattedFelts(dict[str, str]):
         return form
 
     def preload(self, texts: Iterable[str]) -> None:
-        """Parse many felts in a fifth of the time. Stores nothing if one is invalid; reading that one raises."""
+        """Parse many felts in a fifth of the time; none of them if one has an unusual or an invalid form."""
         new = dict.fromkeys(texts)  # ordered, because felts that are stored together are read together
         joined = ",".join(new) + ","
         if _are_plain(joined) and joined.count(",") == len(new):

@@ -27,11 +27,7 @@ class Header(msgspec.Struct):
     status: str = ""
 
     def block(self, source: str, height: int | None = None) -> Block:
-        """Return the block in the form that all chains share.
-
-        Args:
-            source: The node, for errors.
-            height: The requested height; None if the block was requested by a tag.
+        """Return the block in the form that all chains share. `height` is None if it was requested by a tag.
 
         Raises:
             BadAnswer: The block has another height, was discarded, or has an invalid hash.

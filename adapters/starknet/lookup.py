@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from chainfolio.adapters.starknet.felts import FormattedFelts
 from chainfolio.adapters.starknet.forms import Receipt, Transaction
-from chainfolio.adapters.starknet.node import Node
+from chainfolio.adapters.starknet.node import Node, unwrap
 from chainfolio.adapters.starknet.transactions import parties, sender_fee
 from chainfolio.chains import IndexedTransaction
 from chainfolio.contracts import TransactionDetails
-from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
+from chainfolio.errors import BadAnswer, NodeBehind, Reorged
 from chainfolio.transport.endpoint import Answer, Endpoint
 from chainfolio.transport.wire import Request, typed
 
@@ -47,21 +47,21 @@ async def look_up(node: Node, transactions: Sequence[IndexedTransaction]) -> lis
 def _details(
     source: str, native_unit: str, indexed: IndexedTransaction, transaction_answer: Answer, receipt_answer: Answer
 ) -> TransactionDetails:
-    for answer in (transaction_answer, receipt_answer):
-        if isinstance(answer, BadAnswer) and not indexed.final:
-            raise Reorged(source, indexed.height, indexed.block_hash or "")
-        if isinstance(answer, BadAnswer):
-            raise NodeBehind(source, f"does not have transaction {indexed.tx_hash}")
-        if isinstance(answer, SourceError):
-            raise answer
-    assert isinstance(transaction_answer, bytes), "an answer is bytes or an error"
-    assert isinstance(receipt_answer, bytes), "an answer is bytes or an error"
-    felts, receipt = FormattedFelts(source), typed(source, receipt_answer, ReceiptWithBlock)
+    transaction_json, receipt_json = (_check(source, indexed, each) for each in (transaction_answer, receipt_answer))
+    felts, receipt = FormattedFelts(source), typed(source, receipt_json, ReceiptWithBlock)
     if (receipt.block_number, felts[receipt.transaction_hash]) != (indexed.height, indexed.tx_hash):
         raise BadAnswer(source, f"has transaction {indexed.tx_hash} elsewhere than the index")
-    transaction = typed(source, transaction_answer, Transaction)
+    transaction = typed(source, transaction_json, Transaction)
     sender, recipient, created, function = parties(felts, transaction, receipt)
     fee, unit = sender_fee(felts.numbers, transaction, receipt)
-    return TransactionDetails(
-        sender, recipient, created, 0, fee if unit == native_unit else 0, receipt.failed, function
-    )
+    native_fee = fee if unit == native_unit else 0
+    return TransactionDetails(sender, recipient, created, 0, native_fee, receipt.failed, function)
+
+
+def _check(source: str, indexed: IndexedTransaction, answer: Answer) -> bytes:
+    """Return the JSON in an answer; Reorged or NodeBehind if the node does not have the transaction."""
+    if isinstance(answer, BadAnswer) and not indexed.final:
+        raise Reorged(source, indexed.height, indexed.block_hash or "")
+    if isinstance(answer, BadAnswer):
+        raise NodeBehind(source, f"does not have transaction {indexed.tx_hash}")
+    return unwrap(answer)

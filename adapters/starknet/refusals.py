@@ -62,14 +62,7 @@ class NoContract(BadAnswer):
 
 
 def error_from(source: str, method: str, refusal: RpcError, height: int = 0) -> SourceError:
-    """Return the typed error for a node's refusal.
-
-    Args:
-        source: The node.
-        method: The refused method.
-        refusal: The code and message of the node.
-        height: The block that the request was about.
-    """
+    """Return the typed error for a node's refusal of a method that was called about a height."""
     message = "".join(char if char.isprintable() else " " for char in refusal.message[:400])
     reason = f"{method}: {redacted(message)}"
     if refusal.code == NO_CONTRACT or (refusal.code == INTERNAL and _NO_CONTRACT.search(message)):

@@ -148,11 +148,8 @@ def _token_events(felts: FormattedFelts, transactions: Sequence[TransactionWithR
             for index, event in enumerate(events, log_index)
             if event.keys and event.keys[0][-8:].lower() in NAME_SUFFIXES
         ]
-        texts += (
-            each.receipt.transaction_hash,
-            transaction.sender_address or "0x0",
-            *transaction.calldata[:CALLDATA_FELTS],
-        )
+        texts += (each.receipt.transaction_hash, transaction.sender_address or "0x0")
+        texts += transaction.calldata[:CALLDATA_FELTS]
         for _, event in selected:
             if len(event.keys) + len(event.data) <= MAX_EVENT_FELTS:
                 texts.append(event.from_address)
@@ -205,8 +202,8 @@ def _settle_fee(
     """Count the fee of a transaction once: in its row if it is in the native coin, else as a movement.
 
     Args:
-        movements: Those of the block; the transaction's own begin at index `first`. Changed in place.
-        first: An index.
+        movements: Those of the block. Changed in place.
+        first: The index of the transaction's first movement.
         row: The transaction; its sender pays.
         payment: The token, the sequencer (zero if the node does not name it) and the amount.
         is_native: True if the row of the transaction has the fee.
@@ -242,7 +239,7 @@ def build_tables(
 
     Args:
         chain: The key of the chain.
-        blocks: The rows of blocks.
+        blocks: The rows of all blocks.
         datasets: Names of datasets.
         contracts: The only contracts whose rows are included; empty for all.
         coin: The contract of the native coin.
@@ -264,14 +261,14 @@ def build_tables(
             if "transfers" in datasets or row.token == coin
         )
         transfers = [
-            _transfer(row, standard)
+            _values(row, standard, item_raw=1)
             for row, standard in movements
             if standard in standards and (not contracts or row.token == coin or row.token in contracts)
         ]
         tables["transfers"] = TRANSFERS.filled(chain, MovementRow._fields, transfers)
     if "approvals" in datasets:
         approvals = [
-            _approval(row, _standard(row, coin, collections))
+            _values(row, _standard(row, coin, collections), item_raw=None)
             for each in blocks
             for row in each.approvals
             if not contracts or row.token in contracts
@@ -286,19 +283,15 @@ def _standard(row: MovementRow | ApprovalRow, coin: str, collections: Mapping[st
     return "erc721" if row.token != coin and collections[row.token] else "erc20"
 
 
-def _transfer(row: MovementRow, standard: str) -> tuple[object, ...]:
-    """Return the values of a transfer for the table, in the order of `row`. The native coin has no token."""
+def _values(row: MovementRow | ApprovalRow, standard: str, *, item_raw: int | None) -> tuple[object, ...]:
+    """Return the values of a row for its table, in the order of its fields. The native coin has no token.
+
+    `item_raw` is the amount if an ambiguous `raw` is a token id.
+    """
     token = None if standard == NATIVE[0] else row.token
     is_item = row.standard == AMBIGUOUS and standard == "erc721"
-    raw, token_id = (1, row.raw) if is_item else (row.raw, row.token_id)
+    raw, token_id = (item_raw, row.raw) if is_item else (row.raw, row.token_id)
     return *row[:5], token, standard, *row[7:9], _bytes(raw), _bytes(token_id), *row[11:]
-
-
-def _approval(row: ApprovalRow, standard: str) -> tuple[object, ...]:
-    """Return the values of an approval for the table, in the order of `row`."""
-    is_item = row.standard == AMBIGUOUS and standard == "erc721"
-    raw, token_id = (None, row.raw) if is_item else (row.raw, row.token_id)
-    return *row[:6], standard, *row[7:9], _bytes(raw), _bytes(token_id), *row[11:]
 
 
 def _bytes(number: int | None) -> bytes | None:

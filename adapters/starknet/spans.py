@@ -84,11 +84,7 @@ async def read_blocks(
 ) -> list[BlockRows]:
     """Return the rows of whole blocks from one endpoint, in order.
 
-    Args:
-        heights: The heights.
-        facts: The chain.
-        endpoint: The node to read.
-        accounts: Accounts for the `account_transactions` of the rows.
+    Their `account_transactions` are those of `accounts`.
 
     Raises:
         SourceError: A block could not be read, or is invalid.

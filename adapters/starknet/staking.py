@@ -14,7 +14,6 @@ from typing import Final, TypeAlias
 from chainfolio.adapters.starknet.facts import Facts
 from chainfolio.adapters.starknet.felts import U128, format_felt
 from chainfolio.adapters.starknet.state import Call, ReadPlan, Result
-from chainfolio.assets import Asset
 from chainfolio.contracts import Issue
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Unknown
@@ -43,8 +42,9 @@ class PoolMember:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The validator and the token of a pool, as the pool itself gives them."""
+    """The validator and the token of a pool, as its contract gives them."""
 
+    contract: str
     validator: int
     token: int
 
@@ -57,28 +57,17 @@ def delegated_positions(
     called, owner = contracts[:MAX_CONTRACTS], int(account, 16)
     if not called:
         return (), ()
-    calls = {each: Call(each, "get_pool_member_info_v1", (owner,)) for each in called}
-    results = dict(zip(called, (yield list(calls.values())), strict=True))
+    calls = [Call(each, "get_pool_member_info_v1", (owner,)) for each in called]
+    results = dict(zip(called, (yield calls), strict=True))
+    reads = {call.contract: ReadResult(call, results[call.contract]) for call in calls}
     members = {each: member for each, result in results.items() if (member := decode_member(result)) is not None}
     pools, errors = yield from _read_pools(sorted(members))
-    listed_pools = yield from _read_listed_pools(facts, {each.validator for each in pools.values()})
+    listed_pools = yield from _read_listed_pools(facts, {pool.validator for pool in pools})
     positions = tuple(
-        _position(
-            facts,
-            account,
-            contract,
-            members[contract],
-            pool,
-            listed_pools[pool.validator],
-            ReadResult(calls[contract], results[contract]),
-        )
-        for contract, pool in pools.items()
+        _position(facts, account, pool, members[pool.contract], listed_pools[pool.validator], reads[pool.contract])
+        for pool in pools
     )
-    unread = {
-        contract: result.reason
-        for contract, result in results.items()
-        if isinstance(result, Unknown) and result.cause == "read"
-    }
+    unread = {at: each.reason for at, each in results.items() if isinstance(each, Unknown) and each.cause == "read"}
     return positions, tuple(_issues(account, unread | errors, len(contracts)))
 
 
@@ -101,14 +90,14 @@ def _decode_time(felts: Sequence[int]) -> int | None:
     return None
 
 
-def _read_pools(contracts: Sequence[str]) -> ReadPlan[tuple[dict[str, Pool], dict[str, str]]]:
-    """Return pools by contract, and errors of contracts that were not read; other results are no pools."""
+def _read_pools(contracts: Sequence[str]) -> ReadPlan[tuple[list[Pool], dict[str, str]]]:
+    """Return pools, and errors of contracts that could not be read. Contracts without a pool are left out."""
     results = (yield [Call(each, "contract_parameters_v1") for each in contracts]) if contracts else []
-    pools, errors = {}, {}
+    pools, errors = list[Pool](), dict[str, str]()
     for contract, result in zip(contracts, results, strict=True):
         match result:
             case (validator, _, _, token, _):
-                pools[contract] = Pool(validator, token)
+                pools.append(Pool(contract, validator, token))
             case Unknown(reason):
                 errors[contract] = reason
     return pools, errors
@@ -134,19 +123,14 @@ def _decode_listed_pools(result: Result) -> ListedPools:
 
 
 def _position(
-    facts: Facts,
-    account: str,
-    contract: str,
-    member: PoolMember,
-    pool: Pool,
-    listed_pools: ListedPools,
-    call: ReadResult,
+    facts: Facts, account: str, pool: Pool, member: PoolMember, listed_pools: ListedPools, read: ReadResult
 ) -> OpenPosition:
-    asset, validator = _asset(facts, pool.token), format_felt(pool.validator)
+    token, validator = format_felt(pool.token), format_felt(pool.validator)
+    asset = facts.native_asset if token == facts.coin else facts.token_asset(token)
     if isinstance(listed_pools, Unknown):
         unverified = NOT_READ
     else:
-        unverified = "" if (int(contract, 16), pool.token) in listed_pools else NOT_LISTED
+        unverified = "" if (int(pool.contract, 16), pool.token) in listed_pools else NOT_LISTED
     return OpenPosition(
         account,
         PROTOCOL,
@@ -156,16 +140,11 @@ def _position(
         {},
         {facts.native_asset: member.rewards},
         unlock_s=member.unlock_s,
-        pool=contract,
+        pool=pool.contract,
         has_trusted_assets=True,
-        calls=(call,),
+        calls=(read,),
         unverified=unverified,
     )
-
-
-def _asset(facts: Facts, token: int) -> Asset:
-    contract = format_felt(token)
-    return facts.native_asset if contract == facts.coin else facts.token_asset(contract)
 
 
 def _issues(account: str, unread: Mapping[str, str], contract_count: int) -> Iterator[Issue]:
