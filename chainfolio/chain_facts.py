@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
@@ -126,7 +126,7 @@ def load(kind: type[FactsT], path: Path) -> FactsT:
         BadSettings: the file is invalid.
     """
     try:
-        tree: dict[str, Any] = tomllib.loads(path.read_text())
+        tree: dict[str, object] = tomllib.loads(path.read_text())
         for old, new in kind.RENAMED.items():
             if old in tree:
                 raise BadSettings(path.name, f"`{old}` has another name now", remedy=f"write `{new}`")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -103,7 +103,7 @@ class ChainSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         )
 
 
-def decode_settings(kind: type[ChainSettings], table: Mapping[str, Any], source: str, section: str) -> ChainSettings:
+def decode_settings(kind: type[ChainSettings], table: Mapping[str, object], source: str, section: str) -> ChainSettings:
     """Decode one `[chains.KEY]` with the type of its kind.
 
     Raises:

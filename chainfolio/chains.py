@@ -19,7 +19,7 @@ from chainfolio.budgets import Budget
 from chainfolio.chain_settings import ChainSettings
 from chainfolio.contracts import Holding, Issue, Token, TransactionDetails
 from chainfolio.errors import HistoryUnavailable, MissingCapability, NoBlock, SourceError
-from chainfolio.plans import Plan
+from chainfolio.plans import ChainPlan
 from chainfolio.proofs import BlockProofs
 from chainfolio.reads import ReadResult
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         TokenApproval,
     )
     from chainfolio.datasets import Dataset
+    from chainfolio.interactions import EventRow
     from chainfolio.positions import AccountReader, OpenPosition
     from chainfolio.protocols import InstalledProtocols
 
@@ -277,16 +278,16 @@ class Chain(Protocol):
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
         """Return the reads that prove a wallet's balance, each with the name of its number."""
 
-    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Any, Any, Sequence[Any]]:
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> ChainPlan[Sequence[Any]]:
         """Read balances in one round, in order: an int (for a collectible its count), Unknown or Reverted."""
 
-    def describe(self, assets: Sequence[Asset]) -> Plan[Any, Any, Mapping[Asset, Token]]:
+    def describe(self, assets: Sequence[Asset]) -> ChainPlan[Mapping[Asset, Token]]:
         """Read symbol, name and decimals of tokens from their contracts."""
 
     async def probe(self, first: int) -> None:
         """Check which of the optional datasets the nodes serve from a height on."""
 
-    async def examine(self) -> list[dict[str, Any]]:
+    async def examine(self) -> list[dict[str, object]]:
         """Return one row per endpoint for `doctor`; each has `endpoint`, `ok` and `problem`."""
 
     def health(self) -> list[EndpointHealth]:
@@ -359,21 +360,21 @@ class ApprovalReader(Protocol):
     def edition_standards(self) -> Collection[str]:
         """The collection standards that allow an account to hold several items of one id."""
 
-    def allowances(self, approvals: Sequence[TokenApproval]) -> Plan[Any, Any, Sequence[AllowanceState]]:
+    def allowances(self, approvals: Sequence[TokenApproval]) -> ChainPlan[Sequence[AllowanceState]]:
         """Read the remaining amounts of approvals, in order."""
 
     def operators(
         self, operators: Sequence[OperatorApproval], ids: Mapping[str, Mapping[str, Collection[int]]]
-    ) -> Plan[Any, Any, Sequence[OperatorState | None]]:
+    ) -> ChainPlan[Sequence[OperatorState | None]]:
         """Read what operators may move, in order; None if not approved. `ids` are by owner and collection."""
 
     def permission_filters(self, contracts: Collection[str]) -> tuple[str, ...]:
         """Return the event filters by which contracts such as Permit2 announce permissions."""
 
-    def permission_of(self, row: Mapping[str, Any]) -> tuple[str, str] | None:
+    def permission_of(self, row: EventRow) -> tuple[str, str] | None:
         """Return token and spender of a row of `account_events`; None if its account is not the owner."""
 
-    def permissions(self, permissions: Sequence[IndirectApproval]) -> Plan[Any, Any, Sequence[PermissionState]]:
+    def permissions(self, permissions: Sequence[IndirectApproval]) -> ChainPlan[Sequence[PermissionState]]:
         """Read the remaining permissions inside contracts such as Permit2, in order."""
 
 

@@ -6,7 +6,7 @@ A kind of chain defines how a call is made and its result decoded.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
 from chainfolio.approvals import (
@@ -17,11 +17,13 @@ from chainfolio.approvals import (
     PermissionState,
     TokenApproval,
 )
-from chainfolio.plans import Plan, Reverted
+from chainfolio.interactions import EventRow
+from chainfolio.plans import ChainPlan, Reverted
 
 MAX_IDS: Final = 1_000  # of one collection: who has met more of them is not counted
 Ids = Mapping[str, Mapping[str, Collection[int]]]  # of the collectibles that accounts met, by account and collection
-Results = Mapping[Any, Any]
+Results = Mapping[Hashable, object]
+Argument = str | int | bytes
 Function = Literal[
     "allowance",
     "balanceOf",
@@ -41,44 +43,44 @@ class ContractApprovals(ABC):
     """
 
     edition_standards: ClassVar[Collection[str]] = frozenset(["erc1155"])
-    erc721: ClassVar[Sequence[Any]]
-    erc1155: ClassVar[Sequence[Any]]
+    erc721: ClassVar[Sequence[Argument]]
+    erc1155: ClassVar[Sequence[Argument]]
 
     @abstractmethod
-    def question(self, contract: str, function: Function, *args: Any) -> Any:
+    def question(self, contract: str, function: Function, *args: Any) -> Hashable:
         """The read of a function; arguments are accounts, numbers of collectibles, or that of a standard."""
 
     @abstractmethod
-    def number(self, answer: Any) -> int | None:
+    def number(self, answer: object) -> int | None:
         """The amount that was answered; None where it is none."""
 
-    def yes(self, answer: Any) -> bool | None:
+    def yes(self, answer: object) -> bool | None:
         """Return the result as a bool; None if it is none."""
         return {0: False, 1: True, None: None}.get(self.number(answer))
 
     @abstractmethod
-    def is_account(self, answer: Any, account: str) -> bool | None:
+    def is_account(self, answer: object, account: str) -> bool | None:
         """Return True if the result is this account; None if it is no account."""
 
-    def put_questions(self, questions: Sequence[Any]) -> Plan[Any, Any, Sequence[Any]]:
+    def put_questions(self, questions: Sequence[Any]) -> ChainPlan[Sequence[object]]:
         """The answers, in order."""
-        answers: Sequence[Any] = yield questions
+        answers: Sequence[object] = yield questions
         return answers
 
     def permission_filters(self, contracts: Collection[str]) -> tuple[str, ...]:
         """Return no filters: events of such contracts are not indexed."""
         return ()
 
-    def permission_of(self, row: Mapping[str, Any]) -> tuple[str, str] | None:
+    def permission_of(self, row: EventRow) -> tuple[str, str] | None:
         """Return None: no row is of such a contract."""
         return None
 
-    def permissions(self, permissions: Sequence[IndirectApproval]) -> Plan[Any, Any, Sequence[PermissionState]]:
+    def permissions(self, permissions: Sequence[IndirectApproval]) -> ChainPlan[Sequence[PermissionState]]:
         """Return unknown states, because such contracts are not indexed."""
         yield from ()
         return [PermissionState(None, None, None, None) for _ in permissions]
 
-    def allowances(self, approvals: Sequence[TokenApproval]) -> Plan[Any, Any, Sequence[AllowanceState]]:
+    def allowances(self, approvals: Sequence[TokenApproval]) -> ChainPlan[Sequence[AllowanceState]]:
         """Read the remaining amounts of approvals, in order and in one round."""
         results = yield from self.distinct(each for approval in approvals for each in self._allowance(approval))
         return [
@@ -86,9 +88,7 @@ class ContractApprovals(ABC):
             for approval in approvals
         ]
 
-    def operators(
-        self, operators: Sequence[OperatorApproval], ids: Ids
-    ) -> Plan[Any, Any, Sequence[OperatorState | None]]:
+    def operators(self, operators: Sequence[OperatorApproval], ids: Ids) -> ChainPlan[Sequence[OperatorState | None]]:
         """Read what operators may move, in order and in one round; None if no longer approved.
 
         `ids` are the edition ids (ERC-1155) that owners received, by owner and collection.
@@ -100,13 +100,13 @@ class ContractApprovals(ABC):
         results = yield from self.distinct(questions)
         return [self._operator(operator, results, ids) for operator in operators]
 
-    def distinct(self, questions: Iterable[Any]) -> Plan[Any, Any, Results]:
+    def distinct(self, questions: Iterable[Hashable]) -> ChainPlan[Results]:
         """Return results by read; each distinct read is sent once."""
         distinct = list(dict.fromkeys(questions))
         results = yield from self.put_questions(distinct)
         return dict(zip(distinct, results, strict=True))
 
-    def _allowance(self, approval: TokenApproval) -> Sequence[Any]:
+    def _allowance(self, approval: TokenApproval) -> Sequence[Hashable]:
         allowance = self.question(approval.token, "allowance", approval.owner, approval.spender)
         return (
             allowance,
@@ -114,7 +114,7 @@ class ContractApprovals(ABC):
             self.question(approval.token, "totalSupply"),
         )
 
-    def _operator_reads(self, operator: OperatorApproval) -> Sequence[Any]:
+    def _operator_reads(self, operator: OperatorApproval) -> Sequence[Hashable]:
         """Return the reads about one collectible, else about the collection."""
         if operator.token_id is not None:
             return [self.question(operator.token, name, operator.token_id) for name in ("getApproved", "ownerOf")]
@@ -122,7 +122,7 @@ class ContractApprovals(ABC):
         allowed = self.question(operator.token, "isApprovedForAll", operator.owner, operator.spender)
         return [allowed, self.question(operator.token, "balanceOf", operator.owner), *standards]
 
-    def _editions(self, operator: OperatorApproval, ids: Ids) -> Sequence[Any]:
+    def _editions(self, operator: OperatorApproval, ids: Ids) -> Sequence[Hashable]:
         numbers = ids[operator.owner].get(operator.token, ())
         if len(numbers) > MAX_IDS:
             return []
@@ -140,7 +140,7 @@ class ContractApprovals(ABC):
             return OperatorState("erc1155", self._held_count(operator, results, ids))
         return OperatorState("erc721" if True in is_of else None, self.number(balance))
 
-    def _single(self, operator: OperatorApproval, approved: Any, owner: Any) -> OperatorState | None:
+    def _single(self, operator: OperatorApproval, approved: object, owner: object) -> OperatorState | None:
         """Return the state of one collectible; None if it is no longer approved, or burnt (calls revert)."""
         matches = [self.is_account(approved, operator.spender), self.is_account(owner, operator.owner)]
         if isinstance(approved, Reverted) or isinstance(owner, Reverted) or False in matches:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from typing import Any
 
 from chainfolio.contracts import Issue
 from chainfolio.protocols import DecodedPosition, TokenAmount, position_type_problem
 
-IsAddress = Callable[[str], Any]
+IsAddress = Callable[[str], object]
 SIDES = ("supplied", "borrowed", "rewards")
 TEXTS = ("name", "vault", "pool", "unknown", "unverified", "remark")
 
 
-def as_positions(result: Any, is_address: IsAddress) -> tuple[DecodedPosition, ...] | str:
+def as_positions(result: object, is_address: IsAddress) -> tuple[DecodedPosition, ...] | str:
     """Return a decoder's result as positions, or a text that describes its problem."""
     positions = () if result is None else result if isinstance(result, list | tuple) else (result,)
     for each in positions:
@@ -26,7 +25,7 @@ def as_positions(result: Any, is_address: IsAddress) -> tuple[DecodedPosition, .
     return tuple(positions)
 
 
-def problem_of(position: Any, is_address: IsAddress) -> str:
+def problem_of(position: object, is_address: IsAddress) -> str:
     """Return the problem of a position; an empty text if it is valid."""
     if not isinstance(position, DecodedPosition):
         return f"a {type(position).__name__}, not a DecodedPosition"
@@ -39,7 +38,7 @@ def problem_of(position: Any, is_address: IsAddress) -> str:
     return position_type_problem(position.position_type) or _problem_of_rest(position, is_address)
 
 
-def problem_of_parts(parts: Any, is_address: IsAddress) -> str:
+def problem_of_parts(parts: object, is_address: IsAddress) -> str:
     """Return the problem of token amounts; an empty text if they are valid."""
     if isinstance(parts, TokenAmount):
         return "is one TokenAmount, not a tuple of them (is a comma missing?)"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import ClassVar
 
 
 class ChainfolioError(Exception):
@@ -26,12 +26,12 @@ class ChainfolioError(Exception):
     def __str__(self) -> str:
         return f"{self.message} ({self.remedy})" if self.remedy else self.message
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle the error with all its fields."""
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
-def _rebuild(kind: type[ChainfolioError], arguments: tuple[Any, ...], fields: dict[str, Any]) -> ChainfolioError:
+def _rebuild(kind: type[ChainfolioError], arguments: tuple[object, ...], fields: dict[str, object]) -> ChainfolioError:
     error = kind.__new__(kind, *arguments)
     error.args = arguments
     error.__dict__.update(fields)

@@ -30,7 +30,7 @@ def kind_fault(name: str, kind: Any, datasets: Mapping[str, Dataset]) -> str:
     return next(filter(None, (_dataset_fault(name, each, datasets) for name, each in kind_datasets.items())), "")
 
 
-def _dataset_fault(name: str, dataset: Any, datasets: Mapping[str, Dataset]) -> str:
+def _dataset_fault(name: str, dataset: object, datasets: Mapping[str, Dataset]) -> str:
     if not isinstance(dataset, Dataset) or dataset.name != name:
         return f"what it has as the dataset `{name!s:.50}` is none of this name"
     if dataset.table != TABLES.get(dataset.table.name):
@@ -46,7 +46,7 @@ def _dataset_fault(name: str, dataset: Any, datasets: Mapping[str, Dataset]) -> 
     return ""
 
 
-def chain_fault(chain: Any, key: str, kind: str, datasets: Mapping[str, Dataset]) -> str:
+def chain_fault(chain: Chain, key: str, kind: str, datasets: Mapping[str, Dataset]) -> str:
     """Return the problem of a chain that a kind made; an empty text if it is valid."""
     if missing := [name for name in MEMBERS if not hasattr(chain, name)]:
         return f"it lacks {', '.join(missing)}"
@@ -61,7 +61,7 @@ def chain_fault(chain: Any, key: str, kind: str, datasets: Mapping[str, Dataset]
     return next(filter(None, (_capability_fault(chain, each) for each in chain.capabilities)), "")
 
 
-def _capability_fault(chain: Any, capability: Any) -> str:
+def _capability_fault(chain: Chain, capability: object) -> str:
     if not isinstance(capability, Capability):
         return f"{capability!s:.50} is no capability"
     lacks = [name for name in METHODS.get(capability, ()) if not callable(getattr(chain, name, None))]

@@ -93,7 +93,7 @@ class SelectsFunctions(Protocol):
 class CallsContracts(Protocol):
     """A kind of chain whose contracts are read by calling functions, for price sources that ask contracts."""
 
-    def call(self, contract: str, function: str, args: tuple[Any, ...] = ()) -> Read:
+    def call(self, contract: str, function: str, args: tuple[object, ...] = ()) -> Read:
         """The read of a function such as `balanceOf(address)(uint256)`."""
 
 
@@ -198,7 +198,7 @@ class Probe(Protocol):
     async def call(self, method: str) -> Any:
         """Return the result of a JSON-RPC call without parameters; None if the node does not serve the method."""
 
-    async def read(self, path: str, body: Any = None) -> Any:
+    async def read(self, path: str, body: object = None) -> Any:
         """Return the JSON that a path answers to a GET, or to a POST of `body`; None if it is not JSON."""
 
 

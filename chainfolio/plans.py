@@ -21,6 +21,7 @@ ResultT = TypeVar("ResultT")
 Output = TypeVar("Output")
 
 Plan = Generator[Sequence[ReadT], Sequence[ResultT], Output]
+ChainPlan = Plan[Any, Any, Output]  # with the reads and results of one kind of chain
 
 MAX_ROUNDS = 16
 MAX_READS = 100_000
@@ -63,7 +64,7 @@ class Report(Generic[Output]):
     error: BaseException | None = field(default=None, repr=False)
 
 
-class _Distinct(list[Any]):
+class _Distinct(list[ReadT]):
     """A round of distinct, hashable reads. It is passed on without another check."""
 
 
@@ -193,7 +194,7 @@ def run_offline(
     plan: Plan[ReadT, ResultT, Output], results: Mapping[ReadT, ResultT] | Callable[[ReadT], ResultT]
 ) -> Output:
     """Run one plan with results from a dictionary or a function, as tests of decoders do."""
-    result_of: Callable[[Any], ResultT] = results if callable(results) else results.__getitem__
+    result_of: Callable[[ReadT], ResultT] = results if callable(results) else results.__getitem__
     try:
         reads = next(plan)
         while True:

@@ -14,7 +14,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import EpochReward, Holding, Issue, Position, Token
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan
+from chainfolio.plans import ChainPlan
 from chainfolio.reads import ReadResult
 
 # Of the plan of a whole account; decoders inside it have bounds of their own.
@@ -22,7 +22,7 @@ MAX_ROUNDS: Final = 64
 MAX_READS: Final = 10_000_000
 
 Amounts = Mapping[Asset, int]
-Describe = Callable[[Iterable[Asset]], Plan[Any, Any, None]]
+Describe = Callable[[Iterable[Asset]], ChainPlan[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ class BlockReader(Protocol):
         interactions: Interactions,
         assets: Sequence[Asset],
         describe: Describe | None = None,
-        prefetch: Plan[Any, Any, None] | None = None,
-    ) -> Plan[Any, Any, AccountState]:
+        prefetch: ChainPlan[None] | None = None,
+    ) -> ChainPlan[AccountState]:
         """Read native balance, balances of `assets`, and all positions of an account.
 
         Args:

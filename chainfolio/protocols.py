@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from chainfolio.contracts import Issue
 
@@ -52,7 +52,7 @@ POSITION_TYPES: Final = frozenset(
 )
 
 
-def position_type_problem(position_type: Any) -> str:
+def position_type_problem(position_type: object) -> str:
     """Return the problem of a position's type; an empty text if it is valid."""
     if position_type in POSITION_TYPES:
         return ""

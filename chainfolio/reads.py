@@ -10,7 +10,7 @@ class Read(Protocol):
     """A read of a chain, or of an HTTP address."""
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+    def shown(self) -> tuple[str, str | None, str | None, tuple[object, ...]]:
         """The name of the read in answers: method, contract or address, function, arguments."""
 
 
@@ -19,7 +19,7 @@ class ReadResult:
     """A read and its result: the same read at the same block gives the same result."""
 
     read: Read
-    result: Any
+    result: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class AtParent:
     read: Any
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[Any, ...]]:
+    def shown(self) -> tuple[str, str | None, str | None, tuple[object, ...]]:
         """The name of the inner read."""
-        name: tuple[str, str | None, str | None, tuple[Any, ...]] = self.read.shown
+        name: tuple[str, str | None, str | None, tuple[object, ...]] = self.read.shown
         return name

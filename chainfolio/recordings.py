@@ -103,7 +103,7 @@ class Recording(Protocol):
         """The block of all reads."""
 
     @property
-    def calls(self) -> Sequence[Any]:
+    def calls(self) -> Sequence[object]:
         """The reads with their results."""
 
     @property

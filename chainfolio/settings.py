@@ -199,7 +199,7 @@ def load(path: Path | None, env: Mapping[str, str] = os.environ) -> Settings:
     Raises:
         BadSettings: names the key and the file with a mistake.
     """
-    tree: dict[str, Any] = {}
+    tree: dict[str, object] = {}
     if path is not None:
         try:
             tree = tomllib.loads(path.read_bytes().decode())
@@ -240,7 +240,7 @@ def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
     )
 
 
-def _override(tree: dict[str, Any], env: Mapping[str, str]) -> list[str]:
+def _override(tree: dict[str, object], env: Mapping[str, str]) -> list[str]:
     """Write settings from the environment into the tree, and return the names of the variables.
 
     CHAINFOLIO_SERVER_PORT=1 is server.port; a longer path needs `__` between its parts, as in
@@ -256,9 +256,10 @@ def _override(tree: dict[str, Any], env: Mapping[str, str]) -> list[str]:
         keys = body.split("__") if "__" in body else _known_path(body)
         spot = tree
         for key in keys[:-1]:
-            spot = spot.setdefault(key, {})
-            if not isinstance(spot, dict):
+            section = spot.setdefault(key, {})
+            if not isinstance(section, dict):
                 raise BadSettings(name, f"{key} is not a section")
+            spot = section
         spot[keys[-1]] = _VariableText(env[name])
     return names
 
@@ -267,17 +268,19 @@ class _VariableText(str):
     """The value of a variable, which may stand for a list."""
 
 
-def _lists(tree: dict[str, Any]) -> None:
+def _lists(tree: dict[str, object]) -> None:
     """Variables that stand for lists as lists, by the types of their keys."""
     chains = tree.get("chains")
     tables = chains.items() if isinstance(chains, dict) else ()
     section_types: dict[str, type[msgspec.Struct]] = {"server": Server, "accounts": Accounts, "snapshots": Snapshots}
-    sections: list[tuple[Any, type[msgspec.Struct]]] = [(tree.get(name), kind) for name, kind in section_types.items()]
+    sections: list[tuple[object, type[msgspec.Struct]]] = [
+        (tree.get(name), kind) for name, kind in section_types.items()
+    ]
     sections += [(table, _kind(key, table).settings) for key, table in tables if isinstance(table, dict)]
     for table, kind in sections:
-        for name, value in table.items() if isinstance(table, dict) else ():
-            if isinstance(value, _VariableText) and name in list_keys(kind):
-                table[name] = value.split(",")
+        if isinstance(table, dict):
+            texts = {name: value for name, value in table.items() if isinstance(value, _VariableText)}
+            table |= {name: value.split(",") for name, value in texts.items() if name in list_keys(kind)}
 
 
 def _known_path(body: str) -> list[str]:
@@ -285,7 +288,7 @@ def _known_path(body: str) -> list[str]:
     return [section, key] if section in SECTIONS and key else [body]
 
 
-def _secret_variables(node: Any) -> set[str]:
+def _secret_variables(node: object) -> set[str]:
     """Every variable that is named by `env:NAME`: it is a value, and no setting, whatever it is called."""
     if isinstance(node, dict):
         return _secret_variables(list(node.values()))
@@ -311,10 +314,10 @@ def _secrets(node: Any, env: Mapping[str, str], path: str) -> Any:
 class _Chains(msgspec.Struct):
     """The tables of chains before their kinds are known."""
 
-    chains: dict[str, dict[str, Any]] = {}
+    chains: dict[str, dict[str, object]] = {}
 
 
-def _typed(tree: dict[str, Any], source: str) -> Settings:
+def _typed(tree: dict[str, object], source: str) -> Settings:
     """The tree in its types. Each chain is decoded by the kind that its `adapter` names."""
     try:
         settings = msgspec.convert({**tree, "chains": {}}, Settings, strict=False)
@@ -352,11 +355,11 @@ def _sections() -> dict[str, type[msgspec.Struct]]:
     }
 
 
-def _chain(key: str, table: dict[str, Any], source: str) -> ChainSettings:
+def _chain(key: str, table: dict[str, object], source: str) -> ChainSettings:
     return decode_settings(_kind(key, table).settings, table, source, f"chains.{key}")
 
 
-def _kind(key: str, table: Mapping[str, Any]) -> ChainKind:
+def _kind(key: str, table: Mapping[str, object]) -> ChainKind:
     """The kind of chain that a table names; BadSettings names the chain where none is installed."""
     try:
         return kind_of(str(table.get("adapter", DEFAULT_KIND)))

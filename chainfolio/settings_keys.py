@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import msgspec.inspect as inspected
@@ -91,7 +90,7 @@ def _key(section: str, field: inspected.Field) -> Key:
     return Key(section, field.name, NAMES[type(kind)], _toml(default), meaning)
 
 
-def _bare(kind: Any) -> tuple[Any, str]:
+def _bare(kind: inspected.Type) -> tuple[inspected.Type, str]:
     """A type without its description, and the description."""
     if isinstance(kind, inspected.Metadata):
         return kind.type, str((kind.extra_json_schema or {}).get("description", ""))
@@ -103,7 +102,7 @@ def _first(struct: inspected.StructType) -> str:
     return " ".join((struct.cls.__doc__ or "").partition("\n\n")[0].split())
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return msgspec.json.encode(value).decode()  # a text, a number and what is empty are written alike in both

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +60,9 @@ class Table:
         """The Arrow schema of the files."""
         return _schema(self)
 
-    def filled(self, chain: str, names: Sequence[str], rows: Sequence[Sequence[Any]], **constant: Any) -> pa.Table:
+    def filled(
+        self, chain: str, names: Sequence[str], rows: Sequence[Sequence[object]], **constant: object
+    ) -> pa.Table:
         """Return rows of a chain as a table; each row has the columns `names` in this order.
 
         Args:
@@ -86,7 +88,7 @@ class Table:
 def _schema(table: Table) -> pa.Schema:
     import pyarrow as pa
 
-    types: dict[str, Any] = {
+    types: dict[str, pa.DataType] = {
         "text": pa.string(),
         "int": pa.int32(),
         "long": pa.int64(),

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from chainfolio import amounts
 from chainfolio.portfolio.ledger import RAW_BYTES
 
 if TYPE_CHECKING:
     import polars as pl
+
+Key = TypeVar("Key", int, str)  # accounts and assets have keys of one type
 
 MAX_PLACES: Final = 72  # of the unit
 MAX_BITS: Final = 256  # of a price in it
@@ -45,7 +47,7 @@ class AssetQuote(NamedTuple):
         return value if self.depth_usd is None else min(value, self.depth_usd)
 
 
-def values_by_account(holdings: pl.DataFrame, quotes: Mapping[Any, AssetQuote]) -> dict[Any, Decimal]:
+def values_by_account(holdings: pl.DataFrame, quotes: Mapping[Key, AssetQuote]) -> dict[Key, Decimal]:
     """Return the exact value in USD of each account's holdings.
 
     Args:
@@ -67,7 +69,7 @@ def values_by_account(holdings: pl.DataFrame, quotes: Mapping[Any, AssetQuote]) 
     priced = holdings.lazy().join(prices.lazy(), on="asset").with_columns(_raw_limbs())
     rows = priced.with_columns(capped=capped, wide=wide).drop("raw", "most").collect()
     bounded, plain = rows.filter(pl.col("capped")), rows.lazy().filter(~pl.col("capped"))
-    totals: defaultdict[Any, int] = defaultdict(int)
+    totals: defaultdict[Key, int] = defaultdict(int)
     for raw_limbs, part in ((RAW_LIMBS // 2, plain.filter(~pl.col("wide"))), (RAW_LIMBS, plain.filter(pl.col("wide")))):
         sums = part.group_by("account").agg(_products(raw_limbs, names)).collect()
         for account, total in zip(sums["account"].to_list(), _propagate_carries(sums.drop("account")), strict=True):
@@ -79,7 +81,7 @@ def values_by_account(holdings: pl.DataFrame, quotes: Mapping[Any, AssetQuote]) 
     return values if not oversized else _add_oversized(values, holdings, oversized, quotes)
 
 
-def _units(quotes: Mapping[Any, AssetQuote]) -> tuple[int, dict[Any, int]]:
+def _units(quotes: Mapping[Key, AssetQuote]) -> tuple[int, dict[Key, int]]:
     """Return the common unit's decimal places, and each asset's smallest unit valued in it.
 
     Assets whose prices are too fine or too large are absent.
@@ -108,13 +110,13 @@ def _max_raw(quote: AssetQuote, unit: int, unit_places: int) -> bytes | None:
     return max_raw.to_bytes(RAW_BYTES, "big") if max_raw < amounts.MAX_RAW else None
 
 
-def _limbs(units: Mapping[Any, int]) -> int:
+def _limbs(units: Mapping[Key, int]) -> int:
     """Return the number of limbs of the largest price, at least two: two span one limb of a raw."""
     return max(2, -(-max(units.values(), default=0).bit_length() // BITS))
 
 
 def _frame(
-    key: pl.DataType, units: Mapping[Any, int], bounds: Mapping[Any, bytes | None], names: Sequence[str]
+    key: pl.DataType, units: Mapping[Key, int], bounds: Mapping[Key, bytes | None], names: Sequence[str]
 ) -> pl.DataFrame:
     """Return a row per asset: its price's limbs from the lowest, and the largest raw within its bound."""
     import numpy as np
@@ -165,8 +167,8 @@ def _propagate_carries(sums: pl.DataFrame) -> list[int]:
 
 
 def _add_oversized(
-    values: Mapping[Any, Decimal], holdings: pl.DataFrame, oversized: Sequence[Any], quotes: Mapping[Any, AssetQuote]
-) -> dict[Any, Decimal]:
+    values: Mapping[Key, Decimal], holdings: pl.DataFrame, oversized: Sequence[Key], quotes: Mapping[Key, AssetQuote]
+) -> dict[Key, Decimal]:
     """Return the values with the holdings of `oversized` assets added, one by one."""
     import polars as pl
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -363,7 +363,7 @@ def wallet_only(portfolio: Portfolio) -> Portfolio:
     )
 
 
-def asset_rows(document: Portfolio) -> Iterator[list[Any]]:
+def asset_rows(document: Portfolio) -> Iterator[list[str | None]]:
     """Yield the cells of `ASSETS` for each asset, with numbers as in the answer."""
     for protocol in document.asset_by_protocols.values():
         for chain in protocol.chains.values():

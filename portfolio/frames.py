@@ -22,7 +22,7 @@ DECIMAL_PLACES: Final = 18
 
 def frame(
     columns: Sequence[str],
-    rows: Iterable[Sequence[Any]],
+    rows: Iterable[Sequence[object]],
     *,
     numbers: Sequence[str] = (),
     times: Sequence[str] = (),
@@ -41,7 +41,7 @@ def frame(
     content |= {name: [datetime.fromisoformat(each) if each else None for each in content[name]] for name in times}
     content |= {name: [None if each is None else int(each) for each in content[name]] for name in counts}
     computable = {f"{name}Decimal": [_computable(each, decimal_places) for each in content[name]] for name in numbers}
-    types: dict[str, Any] = {
+    types: dict[str, pl.DataType | type[pl.DataType]] = {
         **dict.fromkeys(columns, pl.String),
         **dict.fromkeys(times, pl.Datetime("us", "UTC")),
         **dict.fromkeys(counts, pl.Int64),

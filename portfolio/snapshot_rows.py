@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
 
 from msgspec import UNSET
 
@@ -14,7 +13,7 @@ from chainfolio.portfolio.document import UNKNOWN, AssetDocument, Portfolio, Pos
 Placed = tuple[str, str, AssetDocument]  # name of the position, side, asset
 
 
-def holdings_of(document: Portfolio) -> list[dict[str, Any]]:
+def holdings_of(document: Portfolio) -> list[dict[str, object]]:
     """The columns of `snapshot_holdings` that say what is held, a row for each asset."""
     rows = [
         {"protocol": protocol.key, "position": kind, "name": name, "side": side, **_columns(asset)}
@@ -41,7 +40,7 @@ def _sided_assets(positions: PositionsDocument) -> Iterator[Placed]:
                 yield nested.name, side, asset
 
 
-def _columns(asset: AssetDocument) -> dict[str, Any]:
+def _columns(asset: AssetDocument) -> dict[str, object]:
     decimals = None if asset.decimal == UNKNOWN else int(asset.decimal)
     return {
         "asset": asset.contract,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -206,10 +206,10 @@ class Transactions(msgspec.Struct, frozen=True):
         return frame(COLUMNS, rows, numbers=numbers, times=("time",), counts=("block",))
 
 
-def transaction_rows(transaction: TransactionDocument) -> Iterator[list[Any]]:
+def transaction_rows(transaction: TransactionDocument) -> Iterator[list[str | int | None]]:
     """Yield the cells of `COLUMNS` for each asset that moved, with numbers as in the answer."""
     time = datetime.fromtimestamp(int(transaction.timestamp), UTC)
-    shared_cells = [
+    shared_cells: list[str | int | None] = [
         transaction.chain.key,
         transaction.block_number,
         f"{time:%Y-%m-%dT%H:%M:%SZ}",
@@ -220,7 +220,7 @@ def transaction_rows(transaction: TransactionDocument) -> Iterator[list[Any]]:
         transaction.sender,
         transaction.recipient,
     ]
-    fee = (
+    fee: list[str | None] = (
         [transaction.fees, transaction.native_asset_fees.symbol]
         if transaction.sender == transaction.user.address
         else [None, None]

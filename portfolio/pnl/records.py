@@ -131,7 +131,7 @@ class _Record:
     def _doubtful(self) -> set[str]:
         """Return the untrusted assets of a transaction sent by an external account.
 
-        Their contracts can log any movement, and whoever opens a market sets their price.
+        Their contracts can log any movement, and the creator of a market sets their price.
         """
         if self.record.sender in self.own_wallets:
             return set()
