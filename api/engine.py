@@ -72,7 +72,7 @@ class Engine(Protocol):
         `wait` waits for fresh data; `wallet_only` reads only wallet balances, always live.
         """
 
-    async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
+    async def encoded_portfolios(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """Return one portfolio per account as JSON, which may be cached for several requests."""
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:

@@ -65,7 +65,7 @@ async def portfolio(request: Context, query: PortfolioQuery) -> Answer:
         request.parts.settings.server.unpriced == "zero",
         query.include_nfts,
     )
-    documents = await request.engine.written(query.addresses, options, wait=query.wait_for_sync)
+    documents = await request.engine.encoded_portfolios(query.addresses, options, wait=query.wait_for_sync)
     return Answer(b"".join((b"[", b",".join(documents), b"]")))
 
 

@@ -236,7 +236,7 @@ def _engine() -> Engine:
 async def make(settings: Settings) -> App:
     """The product's own application over that engine."""
     engine = _engine()
-    await engine.written([account(ADDRESS)], Options(), wait=False)
+    await engine.encoded_portfolios([account(ADDRESS)], Options(), wait=False)
     state = State.open(settings.state_url, PEPPER, SystemClock(), random.Random(time.time_ns()))
     app = make_app(engine, state, Settings(), engine.system.environment)
 

@@ -89,7 +89,7 @@ async def _prepare(system: System, options: argparse.Namespace) -> None:
     questions: list[Callable[[Engine], Awaitable[object]]] = [
         lambda engine: pnl(engine, accounts, PnlRequest(networks=networks)),
         *(
-            partial(Engine.transactions, accounts=[account], wanted=TransactionFilter(limit, 0, networks=networks))
+            partial(Engine.transactions, accounts=[account], filters=TransactionFilter(limit, 0, networks=networks))
             for account in accounts
             for limit in (LIMIT, MAX_LIMIT)
         ),

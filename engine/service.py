@@ -1,4 +1,4 @@
-"""The engine behind the API: what is asked, and who answers it."""
+"""The engine behind the API and the commands: it delegates each request to the part that answers it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from chainfolio.engine.stored_heads import StoredHeads
 from chainfolio.engine.validators.answers import Validators
 from chainfolio.engine.validators.records import records
 from chainfolio.engine.virtual_users import read_group
-from chainfolio.engine.wiring import functions, rates_of, shown_facts, snapshotter_of
+from chainfolio.engine.wiring import chain_fact, functions, rates_of, shown_facts, snapshotter_of
 from chainfolio.errors import (
     BadRequest,
     HistoryUnavailable,
@@ -61,7 +61,7 @@ from chainfolio.indexer.wiring import System
 from chainfolio.portfolio.compose import issue_documents, portfolio
 from chainfolio.portfolio.document import Portfolio, encode_one
 from chainfolio.portfolio.document import wallet_only as only_wallet
-from chainfolio.portfolio.facts import PLACEHOLDER, ChainFacts, Options
+from chainfolio.portfolio.facts import ChainFacts, Options
 from chainfolio.portfolio.finished import finish
 from chainfolio.portfolio.merge import merge
 from chainfolio.portfolio.nav import Nav, converted, nav
@@ -83,15 +83,17 @@ if TYPE_CHECKING:
     from chainfolio.portfolio.metrics.report import PerformanceDocument
 
 log = logging.getLogger("chainfolio.engine")
-CHAIN_SHARE = 0.75  # of the time that a request has
-REFRESH = "refresh"  # the reads of accounts, as logs and metrics name them
-GREY = "#808080"  # a chain without a colour of its own
+CHAIN_SHARE = 0.75  # of a request's time
+REFRESH = "refresh"  # the name of background reads in logs and metrics
 
 
 @dataclass(slots=True)
 class Engine:
-    """Answers about accounts. `indexing` is what the worker knows, where one runs beside it, `supervisor` what runs the
-    background tasks of the process. An answer that needs more than `max_lookups` transactions of others is refused."""
+    """Reads and computes everything about accounts.
+
+    `indexing` is the status of each chain in the worker, if the process runs one; `supervisor` runs background tasks. A
+    request may read at most `max_lookups` third-party transactions from nodes.
+    """
 
     system: System
     indexing: Mapping[str, Status] = field(default_factory=dict)
@@ -111,68 +113,82 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.heads = StoredHeads(self.system)
-        self._gains = GainsCache(self._noted)
-        self._accounts = AccountCache(self.system, self._snapshotter, self._budget, self._gains_of, self._noted)
+        self._gains = GainsCache(self._record_failure)
+        self._accounts = AccountCache(
+            self.system, self._snapshotter, self._budget, self._gains_of, self._record_failure
+        )
         self.history = History(self.system, self._snapshotter, self.facts, self._budget)
 
     async def portfolios(
         self, accounts: Sequence[Account], options: Options, *, wait: bool, wallet_only: bool
     ) -> list[Portfolio]:
-        """One portfolio per account, in their order. `wait` wants fresh data; `wallet_only` is always read live. What
-        could not be read is an issue of its portfolio; errors as of `_known`."""
-        read = self._live(accounts) if wallet_only else self._known(accounts, wait=wait)
-        known, rates = await asyncio.gather(read, self._rates_of_now(options))
+        """Return one portfolio per account, in their order. Unread data are issues; errors as of `_cached`.
+
+        `wait` reads stale accounts again; `wallet_only` leaves protocols out, and reads at the newest blocks.
+        """
+        reading = self._read_live(accounts) if wallet_only else self._cached(accounts, wait=wait)
+        cached, rates = await asyncio.gather(reading, self._rates_of_now(options))
         return [
-            self._finished(self._known_document(a.address, kept, options, wallet_only=wallet_only), rates)
-            for a, kept in zip(accounts, known, strict=True)
+            self._finished(self._cached_document(a.address, entry, options, wallet_only=wallet_only), rates)
+            for a, entry in zip(accounts, cached, strict=True)
         ]
 
-    async def _live(self, accounts: Sequence[Account]) -> list[CachedAccount]:
-        """What each account has at the newest blocks of its chains, whatever is kept or indexed; nothing of it is kept,
-        for the index has less to say about so new a block."""
+    async def _read_live(self, accounts: Sequence[Account]) -> list[CachedAccount]:
+        """Read the accounts at the newest blocks; nothing is cached, as the index may lack such blocks."""
         split_supported(accounts, self.kinds(), "the wallet")
-        return _some_read(await asyncio.gather(*(self._accounts.read(account, live=True) for account in accounts)))
+        return _require_any_read(
+            await asyncio.gather(*(self._accounts.read(account, live=True) for account in accounts))
+        )
 
-    async def _known(self, accounts: Sequence[Account], *, wait: bool) -> list[CachedAccount]:
-        """What is known of each account. Unserved if no chain of the kind of any of them is configured; the error of a
-        chain if no chain of any of them could be read and nothing is kept."""
+    async def _cached(self, accounts: Sequence[Account], *, wait: bool) -> list[CachedAccount]:
+        """Return the cached data of each account.
+
+        Raises NotSupported if no chain of the kind of any account is configured, and a chain's error if no chain of any
+        account could be read and nothing is cached.
+        """
         split_supported(accounts, self.kinds(), "the portfolio")
-        return _some_read(await self._accounts.get(accounts, wait=wait))
+        return _require_any_read(await self._accounts.get(accounts, wait=wait))
 
-    async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
-        """The same portfolios as JSON, each written once for as long as what is kept of its account stays the same."""
-        known, rates = await asyncio.gather(self._known(accounts, wait=wait), self._rates_of_now(options))
-        return [self._written(account, kept, options, rates) for account, kept in zip(accounts, known, strict=True)]
+    async def encoded_portfolios(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
+        """Return the portfolios as JSON. Each is encoded once per version of the cached account."""
+        cached, rates = await asyncio.gather(self._cached(accounts, wait=wait), self._rates_of_now(options))
+        return [self._encoded(account, entry, options, rates) for account, entry in zip(accounts, cached, strict=True)]
 
-    def _written(
-        self, account: Account, kept: CachedAccount, options: Options, rates: Mapping[str, Decimal] | None
+    def _encoded(
+        self, account: Account, entry: CachedAccount, options: Options, rates: Mapping[str, Decimal] | None
     ) -> bytes:
-        found = kept.encoded.get(options)
-        if found is None:
-            document = self._finished(self._known_document(account.address, kept, options), rates)
-            found = kept.encoded[options] = encode_one(zero_unknown(document) if options.zero else document)
-        return found
+        encoded = entry.encoded.get(options)
+        if encoded is None:
+            document = self._finished(self._cached_document(account.address, entry, options), rates)
+            encoded = entry.encoded[options] = encode_one(zero_unknown(document) if options.zero else document)
+        return encoded
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
-        """Portfolios at one block of one chain, which is read anew. Errors as of `pinned`."""
+        """Return portfolios at one block of one chain, read anew. Errors as of `pinned` and `at_pinned`."""
         return await self.at_pinned(accounts, chain, await self.pinned(chain, height), options, past=True)
 
     async def pinned(self, chain: str, height: int | None = None) -> Block:
-        """The block of a chain at a height; without one the newest that is indexed, where indexing keeps up. BadRequest
-        above the head, HistoryUnavailable where the node has forgotten it, NotSupported without such a chain."""
-        evm = self._configured(chain, "the portfolio at a block")
+        """Return the block of a chain at a height, else its newest indexed block, if the index keeps up.
+
+        Raises BadRequest above the head, HistoryUnavailable if the node lacks the block, NotSupported without such a
+        chain, MissingCapability if the chain has no past balances.
+        """
+        configured = self._configured(chain, "the portfolio at a block")
         if height is None:
-            return await self._snapshotter(evm).newest_block()
-        if not has_past(evm):
-            raise MissingCapability(evm.key, Capability.PAST_BALANCES.value)
-        await self._check_height(evm, height)
-        return await self._block(evm, height)
+            return await self._snapshotter(configured).newest_block()
+        if not has_past(configured):
+            raise MissingCapability(configured.key, Capability.PAST_BALANCES.value)
+        await self._check_height(configured, height)
+        return await self._block(configured, height)
 
     async def at_pinned(
         self, accounts: Sequence[Account], chain: str, block: Block, options: Options, *, past: bool
     ) -> list[Portfolio]:
-        """Portfolios at a block that `pinned` gave, in the order of the accounts; nothing of them is kept. `past`: by
-        its height. Reorged where the block has left the chain since, HistoryUnavailable where its state is gone."""
+        """Return portfolios at a block of `pinned`, in the order of the accounts; they are not cached.
+
+        `past`: the block was given by its height. Raises Reorged if the block has left the chain, HistoryUnavailable if
+        its state is gone.
+        """
         addresses = [each.address for each in accounts]
         snapshot = await self._snapshotter(self.system.chain(chain)).take(addresses, block, past=past)
         parts, now_us = valuate([snapshot]).by_account(), self.system.environment.clock.now_us()
@@ -183,7 +199,7 @@ class Engine:
         ]
 
     async def _block(self, chain: Chain, height: int) -> Block:
-        """A block that the chain has: who does not have it though the chain has gone on has forgotten it."""
+        """Return a block of the chain; HistoryUnavailable if the node lacks it though its head is higher."""
         try:
             return await chain.block(height)
         except NoBlock as error:
@@ -194,37 +210,42 @@ class Engine:
             raise HistoryUnavailable(error.source, height, error.reason) from error
 
     async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
-        """Portfolios at the last block before 00:00 UTC of a day, on every chain there was by then: as they are kept,
-        else read. Errors as of `History.portfolios`."""
-        found = await self.history.portfolios(accounts, day)
+        """Return portfolios at the last block before 00:00 UTC of a day, on every chain that existed then.
+
+        Stored days are not read again. Errors as of `History.portfolios`.
+        """
+        documents = await self.history.portfolios(accounts, day)
         rates = await self._rates_at(Options(rates=True), midnight_us(day) - 1)
-        return [self._finished(each, rates) for each in found]
+        return [self._finished(each, rates) for each in documents]
 
     async def performance(
         self, accounts: Sequence[Account], days: Sequence[date], currency: str
     ) -> PerformanceDocument:
-        """What accounts were worth over some days and what they earned, as those of one owner; what is not kept of it
-        is read. An account without a chain of its kind that can tell the past is an issue; Unserved where all are, or
-        the currency has no rate. A chain that cannot be read costs the days that are not kept of it; its error is
-        raised if no day is known."""
-        chains = [chain for chain in self.system.account_chains if has_past(chain)]
-        served, unserved = split_supported(accounts, {chain.kind for chain in chains}, "the performance")
-        wanted = {account.kind for account in served}
-        chains = [chain for chain in chains if chain.kind in wanted]
-        values = await read_values(self.history, served, chains, days)
-        return await performance(self, served, chains, values, currency, list(unserved.values()))
+        """Return value and returns of accounts over some days, as those of one owner.
 
-    def _configured(self, chain: str, what: str) -> Chain:
+        Days that are not stored are read. An account without a chain that can tell past balances is an issue;
+        NotSupported if all are, or the currency has no rate. A chain that cannot be read costs its days that are not
+        stored; its error is raised if no day is known.
+        """
+        chains = [chain for chain in self.system.account_chains if has_past(chain)]
+        supported, unsupported = split_supported(accounts, {chain.kind for chain in chains}, "the performance")
+        kinds = {account.kind for account in supported}
+        chains = [chain for chain in chains if chain.kind in kinds]
+        values = await read_values(self.history, supported, chains, days)
+        return await performance(self, supported, chains, values, currency, list(unsupported.values()))
+
+    def _configured(self, chain: str, subject: str) -> Chain:
+        """Return a configured chain of accounts; NotSupported without it, or for one of validators."""
         if chain not in self.system.settings.chains:
             remedy = f"the operator adds [chains.{chain}] to the settings"
-            raise NotSupported(f"{what} of {chain}", f"No chain {chain} is configured", remedy=remedy)
-        found = self.system.chain(chain)
-        if isinstance(found, HasValidators):
-            raise NotSupported(f"{what} of {chain}", f"The chain {chain} has validators, and no accounts")
-        return found
+            raise NotSupported(f"{subject} of {chain}", f"No chain {chain} is configured", remedy=remedy)
+        configured = self.system.chain(chain)
+        if isinstance(configured, HasValidators):
+            raise NotSupported(f"{subject} of {chain}", f"The chain {chain} has validators, and no accounts")
+        return configured
 
     async def _check_height(self, chain: Chain, height: int) -> None:
-        """Whether the chain is that far; the head is only asked for where the index does not reach so high."""
+        """Raise BadRequest if the height is above the head, which is read only above the indexed blocks."""
         top = self.system.tail.top(chain.key)
         if top is not None and height <= top.height:
             return
@@ -233,24 +254,29 @@ class Engine:
             raise BadRequest("blockNumber", f"block {height} is above the head of {chain.key}, which is block {head}")
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
-        """One value over all accounts, of what could be read; what could not is among its issues. A currency nobody can
-        convert to is a typed error; others as of `_known`."""
+        """Return one value over all accounts that could be read; what could not be read is an issue.
+
+        Raises BadRequest if the currency cannot be converted to; others as of `_cached`.
+        """
         currencies.checked(currency, self.system.settings.rates)
-        known = await self._known(accounts, wait=wait)
-        holdings = tuple(valued for kept in known for valued in kept.valuation.holdings)
-        positions = tuple(position for kept in known for position in kept.valuation.positions)
-        unread = {address: issues for kept in known for address, issues in kept.valuation.unread.items()}
-        whole = Valuation(holdings, positions, unread=unread)
+        cached = await self._cached(accounts, wait=wait)
+        holdings = tuple(valued for entry in cached for valued in entry.valuation.holdings)
+        positions = tuple(position for entry in cached for position in entry.valuation.positions)
+        unread = {address: issues for entry in cached for address, issues in entry.valuation.unread.items()}
+        valuation = Valuation(holdings, positions, unread=unread)
         if currency == "USD":
-            return nav(whole)
-        found = await self._conversions().of(currency, whole, self.system.environment.clock.now_us())
-        return nav(whole, currency, found.value, found.source)
+            return nav(valuation)
+        rate = await self._conversions().of(currency, valuation, self.system.environment.clock.now_us())
+        return nav(valuation, currency, rate.value, rate.source)
 
     async def navs_at(
         self, accounts: Sequence[Account], chain: str, block: Block, currency: str, *, past: bool
     ) -> list[Nav]:
-        """One value for each account, of what it has on a chain at a block that `pinned` gave, in their order; fiat by
-        the rate of that day. BadRequest for a coin as the currency; `past` and errors as of `at_pinned`."""
+        """Return the value of each account on a chain at a block of `pinned`, in their order.
+
+        Fiat is converted by the rate of that day. Raises BadRequest for a coin as the currency; others as of
+        `at_pinned`.
+        """
         rates = self.system.settings.rates
         if currencies.is_coin(currencies.checked(currency, rates)):
             fiat = ", ".join(each for each in currencies.served(rates) if not currencies.is_coin(each))
@@ -260,9 +286,9 @@ class Engine:
             rate = await self._conversions().of(currency, Valuation(()), block.time_us)
         addresses = [each.address for each in accounts]
         snapshot = await self._snapshotter(self.system.chain(chain)).take(addresses, block, past=past)
-        found = await asyncio.to_thread(net_worths, [snapshot])
-        told = (currency, rate.value, rate.source) if rate else (currency,)
-        return [converted(found[each.address], *told) for each in accounts]
+        values = await asyncio.to_thread(net_worths, [snapshot])
+        rate_fields = (currency, rate.value, rate.source) if rate else (currency,)
+        return [converted(values[each.address], *rate_fields) for each in accounts]
 
     def _conversions(self) -> Rates:
         if self._rates is None:
@@ -273,21 +299,21 @@ class Engine:
         if self._shown_rates is None:
             system = self.system
             keep_s = system.settings.server.cache_s
-            self._shown_rates = ShownRates(self._conversions(), system.environment.clock, keep_s, self._noted)
+            self._shown_rates = ShownRates(self._conversions(), system.environment.clock, keep_s, self._record_failure)
         return self._shown_rates
 
     async def _rates_of_now(self, options: Options) -> Mapping[str, Decimal] | None:
         return await self._rates_shown().current() if options.rates else None
 
-    async def _rates_at(self, options: Options, moment_us: int) -> Mapping[str, Decimal] | None:
-        return await self._rates_shown().at(moment_us) if options.rates else None
+    async def _rates_at(self, options: Options, time_us: int) -> Mapping[str, Decimal] | None:
+        return await self._rates_shown().at(time_us) if options.rates else None
 
     def _finished(self, document: Portfolio, rates: Mapping[str, Decimal] | None) -> Portfolio:
-        """A portfolio as it is answered; without rates where nobody asked for them."""
+        """Return a portfolio as it is returned to clients; without rates if `rates` is None."""
         return finish(document) if rates is None else self._rates_shown().with_rates(document, rates)
 
     def is_trusted_contract(self, chain_contract: str) -> bool:
-        """Whether somebody vouches for what a contract is (`chain:contract`), beside the contract itself."""
+        """Return True if a contract (`chain:contract`) is trusted otherwise than by its own word."""
         key, _, contract = chain_contract.partition(":")
         return self._snapshotter(self.system.chain(key)).is_trusted_contract(contract)
 
@@ -299,103 +325,93 @@ class Engine:
         start: EventPosition | None,
         include: Collection[str] = (),
     ) -> ApprovalsPage:
-        """Return the approvals that accounts gave on a chain, newest first, from a place on.
+        """Return the approvals that accounts gave on a chain, newest first, from `start` on.
 
-        Raises:
-            NotIndexed: The index does not reach that far.
-            BadRequest: The place has left the chain.
-            NotSupported: The options ask for something that cannot be included.
+        Raises NotIndexed if the index does not reach that far, BadRequest if the position has left the chain,
+        NotSupported if something cannot be included.
         """
-        from chainfolio.engine.approvals.allowances import with_state
-        from chainfolio.engine.approvals.pages import approvals_page, assets
-        from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S
+        from chainfolio.engine.approvals.allowances import read_page
 
-        evm = self._configured(chain, "approvals")
-        require_capability(evm, Capability.APPROVALS)
-        owners = [account.address for account in accounts]
-        head = await self.heads.latest(evm)
-        begin = start or head.block.height
-        system = self.system
-        lag = evm.info.blocks_in(LIVE_LAG_S)
-        items, more = await asyncio.to_thread(
-            approvals_page, system.lake, system.tail, evm.key, owners, limit, begin, lag
-        )
-        if head.issue is not None:
-            unread = (Issue(evm.key, each, f"the node does not answer: `{each}` is left out") for each in include)
-            return ApprovalsPage(tuple(items), more, issues=(head.issue, *unread))
-        known = await assets(self._snapshotter(evm), {(item.owner, item.token) for item in items})
-        found = ApprovalsPage(tuple(items), more, known)
-        if not include:
-            return found
-        return await with_state(
-            found,
-            self._snapshotter(evm),
-            owners,
-            include,
-            system.labels,
-            first=start is None,
-            permit2=system.permit2(evm.key),
-        )
+        configured = self._configured(chain, "approvals")
+        require_capability(configured, Capability.APPROVALS)
+        owners, head = [account.address for account in accounts], await self.heads.latest(configured)
+        permit2 = self.system.permit2(configured.key)
+        snapshotter = self._snapshotter(configured)
+        return await read_page(snapshotter, head, owners, limit, start, include, self.system.labels, permit2)
 
     async def allowances(self, chain: str, account: Account) -> CurrentApprovals:
-        """All that an account's approvals on a chain still allow, the greatest risk first. NotIndexed where there may
-        be approvals that nobody indexed."""
+        """Return all that an account's approvals on a chain still allow, the greatest risk first.
+
+        Raises NotIndexed if there may be approvals that are not indexed.
+        """
         from chainfolio.engine.approvals.allowances import read_current_approvals, stored_approvals
         from chainfolio.engine.approvals.pages import check_complete
         from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S
 
-        evm = self._configured(chain, "approvals")
-        require_capability(evm, Capability.APPROVALS)
-        head, lag = await self.heads.latest(evm), evm.info.blocks_in(LIVE_LAG_S)
-        check_complete(self.system.tail, evm.key, [account.address], head.block.height, lag)
+        configured = self._configured(chain, "approvals")
+        require_capability(configured, Capability.APPROVALS)
+        head, lag = await self.heads.latest(configured), configured.info.blocks_in(LIVE_LAG_S)
+        check_complete(self.system.tail, configured.key, [account.address], head.block.height, lag)
         if head.issue is not None:
-            return await stored_approvals(self._snapshotter(evm), [account.address], self.system.labels, head)
-        return await read_current_approvals(self._snapshotter(evm), [account.address], self.system.labels)
+            return await stored_approvals(self._snapshotter(configured), [account.address], self.system.labels, head)
+        return await read_current_approvals(self._snapshotter(configured), [account.address], self.system.labels)
 
-    async def transactions(self, accounts: Sequence[Account], wanted: TransactionFilter) -> TransactionsPage:
-        """One page of what accounts did, over the chains asked for, with what it cost and gained where that is known.
-        Chains whose nodes do not answer are answered from what is stored, and an issue says up to when. Errors as of
-        `records`."""
-        page, heights = await self.records(accounts, wanted, stored_heads=self.heads)
+    async def transactions(self, accounts: Sequence[Account], filters: TransactionFilter) -> TransactionsPage:
+        """Return one page of activities over the requested chains, with costs and gains if known.
+
+        A chain whose node does not answer is read from the store, and an issue says up to when. Errors as of `records`.
+        """
+        page, heights = await self.records(accounts, filters, stored_heads=self.heads)
         return await add_gains(self, self._gains, page, accounts, heights)
 
     async def records(
-        self, accounts: Sequence[Account], wanted: TransactionFilter, *, stored_heads: StoredHeads | None = None
+        self, accounts: Sequence[Account], filters: TransactionFilter, *, stored_heads: StoredHeads | None = None
     ) -> tuple[TransactionsPage, Mapping[str, int]]:
-        """The same page without costs and gains, and the heads of the chains by which it was read. Unserved where there
-        is no such chain, or none of the kind of any account; if there is one for some, the others are issues. NotFound
-        above the ceiling, NotIndexed where the index does not reach."""
+        """Return the page without costs and gains, and the heads of the chains by which it was read.
+
+        Raises NotSupported if a requested chain is not configured, or no chain of any account's kind (if some have one,
+        the others are issues), NotFound above `server.max_transactions`, NotIndexed if the index does not reach that
+        far.
+        """
         from chainfolio.engine.transactions.pages import Statement, Subject
 
         system = self.system
-        chains = [self._configured(key, "transactions") for key in wanted.networks] or system.account_chains
-        accounts, unserved = split_supported(accounts, self.kinds(), "the transactions")
+        chains = [self._configured(key, "transactions") for key in filters.networks] or system.account_chains
+        accounts, unsupported = split_supported(accounts, self.kinds(), "the transactions")
         addresses = {chain.key: tuple(addresses_of(chain, accounts)) for chain in chains}
         chains = [chain for chain in chains if addresses[chain.key]]
         subjects = [
-            Subject(self._snapshotter(chain), self.facts()[chain.key], system.response_datasets(chain, own), own)
+            Subject(
+                self._snapshotter(chain),
+                self.facts()[chain.key],
+                system.response_datasets(chain, chain_accounts),
+                chain_accounts,
+            )
             for chain in chains
-            for own in (addresses[chain.key],)
+            for chain_accounts in (addresses[chain.key],)
         ]
         self._functions = self._functions or functions(system)
-        most = system.settings.server.max_transactions
+        limit = system.settings.server.max_transactions
         statement = Statement(
-            system.registry, self._functions, most, wanted, stored_heads=stored_heads, max_lookups=self.max_lookups
+            system.registry, self._functions, limit, filters, stored_heads=stored_heads, max_lookups=self.max_lookups
         )
-        found, reached = await statement.page(subjects)
-        unknown = [*unserved.values(), *(issue for subject in subjects for issue in subject.issues)]
-        unknown += statement.reward_issues
+        records, end = await statement.page(subjects)
+        issues = [*unsupported.values(), *(issue for subject in subjects for issue in subject.issues)]
+        issues += statement.reward_issues
         for chain in chains:
-            unknown += account_index.unexplained_issues(system.tail, chain, addresses[chain.key])
-            unknown += reconciled.issues(system.tail, chain.key, addresses[chain.key], natives=True)
-        is_partial = any(issue.makes_partial for issue in (*unknown, *statement.issues))
+            issues += account_index.unexplained_issues(system.tail, chain, addresses[chain.key])
+            issues += reconciled.issues(system.tail, chain.key, addresses[chain.key], natives=True)
+        is_partial = any(issue.makes_partial for issue in (*issues, *statement.issues))
         completeness: Literal["complete", "partial"] = "partial" if is_partial else "complete"
-        issues = issue_documents([*unknown, *statement.issues])
-        return TransactionsPage(Transactions(tuple(found), completeness, issues), reached), statement.heads
+        documents = issue_documents([*issues, *statement.issues])
+        return TransactionsPage(Transactions(tuple(records), completeness, documents), end), statement.heads
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
-        """Begin to read accounts anew, behind the caller's back; False where every one is being read already. Accounts
-        without a chain of their kind are left out; Unserved if all are."""
+        """Start to read accounts anew in the background; return False if all are being read already.
+
+        Accounts without a chain of their kind are left out; NotSupported if all are. Raises Unavailable if too many are
+        being read in the background.
+        """
         accounts, _ = split_supported(accounts, self.kinds(), "fresh data")
         idle = [account for account in accounts if not self._accounts.is_being_read(account)]
         if idle and not self._accounts.refresh(idle):
@@ -403,26 +419,26 @@ class Engine:
         return bool(idle)
 
     async def watch(self, owner: str, accounts: Sequence[Account]) -> None:
-        """Have the histories of accounts read for an owner, for some days, as far as the settings allow."""
+        """Request the histories of accounts for an owner, for some days, as far as the settings allow."""
         await asyncio.to_thread(watching.watch_accounts, self.system, owner, accounts)
 
     async def watch_subscribed(self, owner: str, subscribed: Mapping[Account, int]) -> None:
-        """Have the histories of subscribed accounts read for an owner, each until its end in microseconds."""
-        places = [(owner, account, until_us) for account, until_us in subscribed.items()]
-        await asyncio.to_thread(watching.watch_subscriptions, self.system, places)
+        """Request the histories of subscribed accounts for an owner, each until its end in microseconds."""
+        watches = [(owner, account, until_us) for account, until_us in subscribed.items()]
+        await asyncio.to_thread(watching.watch_subscriptions, self.system, watches)
 
-    def _known_document(
-        self, address: str, kept: CachedAccount, options: Options, *, wallet_only: bool = False
+    def _cached_document(
+        self, address: str, entry: CachedAccount, options: Options, *, wallet_only: bool = False
     ) -> Portfolio:
-        document = self._document(address, kept.valuation, kept.updated_us, options)
-        whole = document if kept.gains is None else with_gains(document, kept.gains, spam=options.spam)
-        return only_wallet(whole) if wallet_only else whole
+        document = self._document(address, entry.valuation, entry.updated_us, options)
+        with_gains_added = document if entry.gains is None else with_gains(document, entry.gains, spam=options.spam)
+        return only_wallet(with_gains_added) if wallet_only else with_gains_added
 
     def _document(
         self, address: str, valuation: Valuation, updated_us: int, options: Options, height: int | None = None
     ) -> Portfolio:
         facts = self.facts()
-        shown = portfolio(
+        document = portfolio(
             address,
             valuation,
             facts,
@@ -431,38 +447,43 @@ class Engine:
             block_number=height,
             protocols=self.system.registry.facts,
         )
-        return with_nfts(shown, valuation.for_account(address).collectibles, facts, options)
+        return with_nfts(document, valuation.for_account(address).collectibles, facts, options)
 
     async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
-        """One portfolio per virtual user, in their order. Written balances are priced now, at one block per chain; a
-        group is its accounts, and fresh where `wait` says so. Unserved if nothing of any of them can be answered; the
-        error of a chain if all are groups and no chain of any account could be read."""
+        """Return one portfolio per virtual user, in their order.
+
+        Entered balances are priced at the head, at one block per chain. A group is the sum of its accounts; `wait`
+        reads stale ones again. Raises NotSupported if no user can be read, and a chain's error if all are groups and no
+        chain of any account could be read.
+        """
         groups = [read_group(user) for user in users]
         members = list(dict.fromkeys(member for group in groups for member in group))
         virtual_users.check_supported(users, self.kinds(), self.system.settings.chains)
-        read = await self._accounts.get(members, wait=wait)
+        entries = await self._accounts.get(members, wait=wait)
         if all(groups):
-            _some_read(read)
-        known = {
-            member: self._known_document(member.address, kept, options)
-            for member, kept in zip(members, read, strict=True)
+            _require_any_read(entries)
+        documents_by_account = {
+            member: self._cached_document(member.address, entry, options)
+            for member, entry in zip(members, entries, strict=True)
         }
-        wanted = virtual_users.contracts_to_price(users)
-        asked = asyncio.gather(*(self._quoted(key, contracts) for key, contracts in wanted.items()))
-        quotes, rates = await asyncio.gather(asked, self._rates_of_now(options))
+        contracts_by_chain = virtual_users.contracts_to_price(users)
+        quote_reads = asyncio.gather(*(self._quoted(key, contracts) for key, contracts in contracts_by_chain.items()))
+        quotes, rates = await asyncio.gather(quote_reads, self._rates_of_now(options))
         now_us = self.system.environment.clock.now_us()
-        shown = virtual_users.DocumentContext(self.facts(), self.system.registry.facts, options, now_us)
-        found = {key: quoted for key, quoted in zip(wanted, quotes, strict=True) if quoted is not None}
+        context = virtual_users.DocumentContext(self.facts(), self.system.registry.facts, options, now_us)
+        quotes_by_chain = {
+            key: quoted for key, quoted in zip(contracts_by_chain, quotes, strict=True) if quoted is not None
+        }
         documents = [
-            merge([known[member] for member in group], user.address)
+            merge([documents_by_account[member] for member in group], user.address)
             if group
-            else virtual_users.document(user, found, shown)
+            else virtual_users.document(user, quotes_by_chain, context)
             for user, group in zip(users, groups, strict=True)
         ]
         return [self._finished(document, rates) for document in documents]
 
     async def _quoted(self, key: str, contracts: Sequence[str]) -> QuotedTokens | None:
-        """Tokens and prices at a chain's head; None where the chain is not configured."""
+        """Return tokens and prices at a chain's head; None if the chain is not configured."""
         if key not in self.system.settings.chains:
             return None
         chain = self.system.chain(key)
@@ -474,78 +495,81 @@ class Engine:
             log.warning("%s could not be read: %s", key, error.message)
             issue = Issue(key, key, f"the chain could not be read: {error.reason}")
             block = Block(0, "", "", self.system.environment.clock.now_us())
-            unknown = {asset: Token(asset, "", "", None) for asset in assets}
-            tokens = unknown | reader.book.described_at(assets, block) | {reader.native.asset: reader.native}
+            nameless = {asset: Token(asset, "", "", None) for asset in assets}
+            tokens = nameless | reader.book.described_at(assets, block) | {reader.native.asset: reader.native}
             return QuotedTokens(block, tokens, {}, (issue,))
 
     def facts(self) -> dict[str, ChainFacts]:
-        """What documents show of each configured chain."""
+        """Return the facts of each configured chain that documents show."""
         for chain in self.system.account_chains:
             if chain.key not in self._facts:
                 self._facts[chain.key] = shown_facts(self.system, chain)
         return self._facts
 
     def pictures(self) -> Pictures:
-        """The pictures of tokens and protocols, for answers that are made of kept documents, which have none."""
+        """Return the images of tokens and protocols, for responses made of stored documents, which have none."""
         self._pictures = self._pictures or pictures_of(self.facts().values(), self.system.registry.facts.values())
         return self._pictures
 
     def kinds(self) -> set[str]:
-        """The kinds of address that some configured chain has."""
+        """Return the kinds of address of the configured chains."""
         return {chain.kind for chain in self.system.account_chains}
 
     def chains(self) -> list[ChainFact]:
-        """Every configured chain, by name."""
-        return sorted((_fact(chain) for chain in self.system.account_chains), key=lambda fact: fact.name)
+        """Return every configured chain, by name."""
+        return sorted((chain_fact(chain) for chain in self.system.account_chains), key=lambda fact: fact.name)
 
     async def status(self, accounts: Sequence[Account]) -> list[SyncStatus]:
-        """How fresh each account's data is, in their order; starts no work. Unserved if no chain of the kind of any of
-        them is configured."""
-        _, unserved = split_supported(accounts, self.kinds(), "the status")
+        """Return the freshness of each account's data, in their order; starts no work.
+
+        Raises NotSupported if no chain of the kind of any account is configured.
+        """
+        _, unsupported = split_supported(accounts, self.kinds(), "the status")
         result = []
         for account in accounts:
             running = self._accounts.is_being_read(account) or watching.is_being_read(self.system, account)
             read_us, indexed_us = self._accounts.updated_us_of(account), watching.indexed_until_us(self.system, account)
-            known_us = None if indexed_us is None else max(indexed_us, read_us or 0)
-            issue = unserved.get(account.address)
+            transactions_us = None if indexed_us is None else max(indexed_us, read_us or 0)
+            issue = unsupported.get(account.address)
             result.append(
-                SyncStatus(account.address, read_us, known_us, running, issue_documents([issue] if issue else []))
+                SyncStatus(
+                    account.address, read_us, transactions_us, running, issue_documents([issue] if issue else [])
+                )
             )
         return result
 
     async def readiness(self) -> Readiness:
-        """How far each chain is, from what the worker and the tail know: no node is asked."""
+        """Return the readiness of chains and tasks, without asking a node."""
         return readiness(self.system, self.indexing, self.supervisor)
 
     async def settle_prices(self) -> None:
-        """Move the prices that answers used to the lake, as their blocks become final. A chain that cannot be read now
-        is left for the next time."""
+        """Move the used prices of final blocks to the lake. Unreadable chains are left for the next time."""
         for chain in self.system.chains:
             with contextlib.suppress(SourceError):
                 await self._snapshotter(chain).settle_prices()
 
     def validators(self) -> Validators:
-        """The validators of the configured beacon chain; Unserved without one."""
+        """Return the records of validators. Errors as of `validators.records.records`."""
         if self._validators is None:
             self._validators = records(self.system)
         return self._validators
 
     def protocols(self) -> Registry:
-        """The protocols of the configs, also on chains that are not configured."""
+        """Return the protocols of the configs, also on chains that are not configured."""
         return self.system.registry
 
-    # --- what the parts share ----------------------------------------------------------------------------------------
+    # --- shared parts ---------------------------------------------------------------------------------------------
 
-    def _noted(self, error: BaseException) -> None:
+    def _record_failure(self, error: BaseException) -> None:
         self.supervisor.task(REFRESH).record_failure(error)
 
     async def _gains_of(self, account: Account, heights: Mapping[str, int]) -> AccountGains | None:
-        known = await self._gains.get(self, account, heights)
-        return None if known is None else known.in_portfolio
+        cached = await self._gains.get(self, account, heights)
+        return None if cached is None else cached.in_portfolio
 
     @contextlib.asynccontextmanager
     async def _budget(self, chain: Chain) -> AsyncIterator[None]:
-        """Time for one chain: most of a request's, so that a node that never answers leaves some for the others."""
+        """Limit the time for one chain to a share of the request's: a hanging node leaves some for others."""
         limit_s = self.system.settings.limits.request_s * CHAIN_SHARE
         try:
             async with asyncio.timeout(limit_s):
@@ -559,28 +583,10 @@ class Engine:
         return self._snapshotters[chain.key]
 
 
-def _some_read(known: Sequence[CachedAccount]) -> list[CachedAccount]:
-    """The same accounts. If no chain of any of them could be read, the first error is raised."""
-    errors = [kept.error for kept in known if kept.error is not None]
-    is_read = any(kept.error is None and any(kept.valuation.scope.values()) for kept in known)
+def _require_any_read(entries: Sequence[CachedAccount]) -> list[CachedAccount]:
+    """Return the same accounts; if no chain of any of them could be read, raise the first error."""
+    errors = [entry.error for entry in entries if entry.error is not None]
+    is_read = any(entry.error is None and any(entry.valuation.scope.values()) for entry in entries)
     if errors and not is_read:
         raise errors[0]
-    return list(known)
-
-
-def _fact(chain: Chain) -> ChainFact:
-    info = chain.info
-    return ChainFact(
-        chain_id=info.chain_id,
-        key=chain.key,
-        name=info.name,
-        symbol=info.native.symbol,
-        color=info.color or GREY,
-        img_small=info.images.get("small", PLACEHOLDER),
-        img_large=info.images.get("large", PLACEHOLDER),
-        explorer_token_url=info.explorer.get("token"),
-        explorer_transaction_url=info.explorer.get("transaction"),
-        explorer_address_url=info.explorer.get("address"),
-        is_portfolio_supported=True,
-        is_transactions_supported=True,
-    )
+    return list(entries)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import asset
+from chainfolio.engine.answers import ChainFact
 from chainfolio.engine.prices.fiat import Fiat
 from chainfolio.engine.prices.rate_store import RateStore
 from chainfolio.engine.prices.rates import PriceReader, Rates
@@ -18,7 +19,7 @@ from chainfolio.engine.snapshots.token_registry import TokenRegistry
 from chainfolio.engine.validators.stakes import WITHDRAWALS_DATASET, Stakes
 from chainfolio.errors import BadSettings
 from chainfolio.kinds import SelectsFunctions, kind_of
-from chainfolio.portfolio.facts import ChainFacts
+from chainfolio.portfolio.facts import PLACEHOLDER, ChainFacts
 from chainfolio.pricing import ecb
 from chainfolio.pricing.registry import build_sources
 from chainfolio.pricing.vendors import add_vendor_names
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.indexer.wiring import System
     from chainfolio.portfolio.activity import Functions
+
+
+GREY = "#808080"  # the default colour of a chain
 
 
 def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
@@ -85,6 +89,25 @@ def shown_facts(system: System, chain: Chain) -> ChainFacts:
     """Return what documents show of a chain."""
     info, tokens = chain.info, token_images(_tokens(system, chain), chain.info)
     return ChainFacts(chain.key, info.name, info.chain_id, info.explorer, info.images, tokens, chain.wallet_reads)
+
+
+def chain_fact(chain: Chain) -> ChainFact:
+    """Return what clients see of a chain."""
+    info = chain.info
+    return ChainFact(
+        chain_id=info.chain_id,
+        key=chain.key,
+        name=info.name,
+        symbol=info.native.symbol,
+        color=info.color or GREY,
+        img_small=info.images.get("small", PLACEHOLDER),
+        img_large=info.images.get("large", PLACEHOLDER),
+        explorer_token_url=info.explorer.get("token"),
+        explorer_transaction_url=info.explorer.get("transaction"),
+        explorer_address_url=info.explorer.get("address"),
+        is_portfolio_supported=True,
+        is_transactions_supported=True,
+    )
 
 
 def functions(system: System) -> Functions:

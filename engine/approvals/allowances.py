@@ -19,9 +19,9 @@ from chainfolio.blocks import Block
 from chainfolio.chains import Capability, require_capability
 from chainfolio.contracts import Holding, Issue, Price, Token
 from chainfolio.engine.answers import Allowance, Approval, ApprovalsPage, EventPosition, Operator
-from chainfolio.engine.approvals.pages import AMOUNT, COLUMNS, approval, time_us
+from chainfolio.engine.approvals.pages import AMOUNT, COLUMNS, approval, approvals_page, assets, time_us
 from chainfolio.engine.rows import rows_of
-from chainfolio.engine.snapshots.snapshotter import Snapshotter
+from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S, Snapshotter
 from chainfolio.engine.stored_heads import StoredHead
 from chainfolio.errors import BadAnswer
 from chainfolio.plans import Plan, run_batched
@@ -251,6 +251,32 @@ def _order(allowance: Allowance) -> tuple[bool, Decimal, bool, int, int]:
     risk, position = allowance.at_risk, allowance.approval.position
     value_usd = amounts.ZERO if risk is None else risk.copy_negate()
     return risk is None, value_usd, not allowance.unlimited, -position.height, -position.log_index
+
+
+async def read_page(
+    snapshotter: Snapshotter,
+    head: StoredHead,
+    owners: Sequence[str],
+    limit: int,
+    start: EventPosition | None,
+    include: Collection[str],
+    labels: Labels,
+    permit2: Collection[str],
+) -> ApprovalsPage:
+    """Return a page of approvals from `start` (None: the newest) on, with what `include` names.
+
+    Without the node, the page has events only, and issues. Errors as of `approvals_page` and `with_state`.
+    """
+    lake, tail, chain = snapshotter.lake, snapshotter.tail, snapshotter.chain
+    begin, lag = start or head.block.height, chain.info.blocks_in(LIVE_LAG_S)
+    items, end = await asyncio.to_thread(approvals_page, lake, tail, chain.key, owners, limit, begin, lag)
+    if head.issue is not None:
+        unread = (Issue(chain.key, each, f"the node does not answer: `{each}` is left out") for each in include)
+        return ApprovalsPage(tuple(items), end, issues=(head.issue, *unread))
+    page = ApprovalsPage(tuple(items), end, await assets(snapshotter, {(item.owner, item.token) for item in items}))
+    if not include:
+        return page
+    return await with_state(page, snapshotter, owners, include, labels, first=start is None, permit2=permit2)
 
 
 async def with_state(

@@ -196,7 +196,7 @@ class FakeEngine:
         await self._come("portfolios", accounts, options, wait, wallet_only)
         return [a_portfolio(account.address) for account in accounts]
 
-    async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
+    async def encoded_portfolios(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         found = await self.portfolios(accounts, options, wait=wait, wallet_only=False)
         return [encode_one(zero_unknown(each) if options.zero else each) for each in found]
 

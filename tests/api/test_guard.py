@@ -40,7 +40,7 @@ class Steps(SystemClock):
 class Long(FakeEngine):
     """Answers more than a system takes from a server for a client that does not read."""
 
-    async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
+    async def encoded_portfolios(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         return [b'"' + b"x" * 30_000_000 + b'"' for _ in accounts]
 
 

@@ -27,7 +27,7 @@ if sys.platform != "win32":
 class Long(FakeEngine):
     """Answers less than what a server holds back for a slow client, and more than nothing."""
 
-    async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
+    async def encoded_portfolios(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         return [b'"' + b"x" * 40_000 + b'"' for _ in accounts]
 
 

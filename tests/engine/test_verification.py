@@ -13,7 +13,16 @@ from chainfolio.adapters.evm.facts import load
 from chainfolio.blocks import Block
 from chainfolio.chains import EndpointHealth
 from chainfolio.contracts import Issue, Snapshot
-from chainfolio.engine.verification import STATUSES, Check, Elsewhere, Fault, Verification, _check, _checks, _Reading
+from chainfolio.engine.verification import (
+    STATUSES,
+    Check,
+    EndpointValue,
+    Fault,
+    Verification,
+    _check,
+    _checks,
+    _Reading,
+)
 from chainfolio.proofs import ProofResult
 
 TOKEN, ETHER = "eip155:1/erc20:0x" + "11" * 20, "eip155:1/slip44:60"
@@ -25,8 +34,8 @@ PROVEN, OTHER, NONE, BROKEN = (
 )
 
 
-def said(*values: str | None) -> tuple[Elsewhere, ...]:
-    return tuple(Elsewhere(f"{k}.test", value) for k, value in enumerate(values))
+def said(*values: str | None) -> tuple[EndpointValue, ...]:
+    return tuple(EndpointValue(f"{k}.test", value) for k, value in enumerate(values))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +61,7 @@ def said(*values: str | None) -> tuple[Elsewhere, ...]:
     ],
 )
 def test_how_a_number_ends(
-    mine: str | None, others: tuple[Elsewhere, ...], finding: ProofResult | None, status: str
+    mine: str | None, others: tuple[EndpointValue, ...], finding: ProofResult | None, status: str
 ) -> None:
     row = _check("balance", TOKEN, "T", mine, others, finding)
     assert row.status == status
