@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Final, Literal, cast
 
 import msgspec
 
 from chainfolio.api.addresses import PATTERN
 from chainfolio.api.context import Answer, Context
 from chainfolio.api.example_addresses import ANOTHER, WALLET
-from chainfolio.api.router import get, write
+from chainfolio.api.router import RouteOptions, get, write
 from chainfolio.api.status import Moment, iso_time
-from chainfolio.api.tenants import COMMON, TAKES, keep, look
+from chainfolio.api.tenants import COMMON, TAKES, change_for_account, read_for_account
 from chainfolio.api.texts import MAX_CHARS, tidy
 from chainfolio.storage.state import address_book
 from chainfolio.storage.state.database import Transaction
@@ -34,7 +34,7 @@ Label = Annotated[
     ),
 ]
 Plan = Literal["FREE", "LITE", "PRO"]
-FAMILY: Final[dict[str, Any]] = {
+FAMILY: Final[RouteOptions] = {
     "tag": "Address book",
     "needs": "portfolio",
     "cost": 1,
@@ -122,7 +122,9 @@ async def addressbook(request: Context, query: BookQuery) -> BookAnswer:
     `limit` and `offset` select a page.
     """
     now_us = request.parts.environment.clock.now_us()
-    return await look(request, lambda tx, account_id: _book(tx, account_id, now_us, query.limit, query.offset))
+    return await read_for_account(
+        request, lambda tx, account_id: _book(tx, account_id, now_us, query.limit, query.offset)
+    )
 
 
 @write(
@@ -148,7 +150,7 @@ async def add_entries(request: Context, body: NewEntries) -> Answer:
         address_book.add(tx, account_id, labels, quotas, now_us)
         return _book(tx, account_id, now_us)
 
-    return await keep(request, work, repeat=lambda tx, account_id: _book(tx, account_id, now_us))
+    return await change_for_account(request, work, repeat=lambda tx, account_id: _book(tx, account_id, now_us))
 
 
 @write(
@@ -164,7 +166,7 @@ async def add_entries(request: Context, body: NewEntries) -> Answer:
 async def rename_entry(request: Context, path: EntryPath, body: NewLabel) -> Answer:
     """Changes the label of a wallet and returns the entry. An empty label clears it."""
     now_us, address = request.parts.environment.clock.now_us(), address_book.canonical(path.address)
-    return await keep(
+    return await change_for_account(
         request, lambda tx, id: EntryAnswer(_answer(address_book.rename(tx, id, address, body.label), now_us))
     )
 
@@ -185,7 +187,7 @@ async def remove_entry(request: Context, path: EntryPath) -> Answer:
     another bundle.
     """
     now_us, address = request.parts.environment.clock.now_us(), address_book.canonical(path.address)
-    return await keep(request, lambda tx, id: address_book.remove(tx, id, address, now_us), 204)
+    return await change_for_account(request, lambda tx, id: address_book.remove(tx, id, address, now_us), 204)
 
 
 def _book(tx: Transaction, account_id: str, now_us: int, limit: int = MAX_QUOTA, offset: int = 0) -> BookAnswer:

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
 from chainfolio.addresses import EVM, all_rules
 from chainfolio.api.example_addresses import WALLET
-from chainfolio.api.fields import Reader, Refused, quoted
+from chainfolio.api.fields import InvalidParameter, JsonObject, Reader, quoted
 from chainfolio.assets import Account, account
 from chainfolio.errors import BadRequest
 from chainfolio.settings import Settings
 
 # One alternative per kind of address; a pattern can check neither a checksum nor the byte length of base58.
 PATTERN: Final = f"^(?:{'|'.join(rules.pattern for rules in all_rules())})$"
-WRITTEN: Final[dict[str, Any]] = {"type": "string", "pattern": PATTERN, "maxLength": 66}
+WRITTEN: Final[JsonObject] = {"type": "string", "pattern": PATTERN, "maxLength": 66}
 
 
 def read_accounts(values: list[str], settings: Settings) -> tuple[Account, ...]:
     """Return the accounts of all values in order, without duplicates.
 
     Raises:
-        Refused: An item is empty or not an address, or there are more addresses than one call may have.
+        InvalidParameter: An item is empty or not an address, or there are more addresses than one call may have.
     """
     items = [item for value in values for item in value.split(",")]
     if not all(items):
-        raise Refused("has an empty item: addresses are joined by single commas")
+        raise InvalidParameter("has an empty item: addresses are joined by single commas")
     accounts = tuple(dict.fromkeys(read_account(item) for item in items))
     max_addresses = settings.server.max_addresses
     if len(accounts) > max_addresses:
-        raise Refused(f"holds {len(accounts)} addresses; at most {max_addresses} are answered in one call")
+        raise InvalidParameter(f"holds {len(accounts)} addresses; at most {max_addresses} are answered in one call")
     return accounts
 
 
@@ -38,14 +38,14 @@ def read_evm_account(values: list[str], settings: Settings) -> tuple[Account, ..
     """Return exactly one EVM account, as a tuple of one.
 
     Raises:
-        Refused: There is more than one address, or it is not an EVM address.
+        InvalidParameter: There is more than one address, or it is not an EVM address.
     """
     accounts = read_accounts(values, settings)
     if len(accounts) != 1:
-        raise Refused(f"holds {len(accounts)} addresses; exactly one is answered here")
+        raise InvalidParameter(f"holds {len(accounts)} addresses; exactly one is answered here")
     (account,) = accounts
     if account.kind != EVM.kind:
-        raise Refused(f"is malformed: {account} is not an EVM address (0x followed by 40 hex digits)")
+        raise InvalidParameter(f"is malformed: {account} is not an EVM address (0x followed by 40 hex digits)")
     return accounts
 
 
@@ -53,19 +53,21 @@ def read_account(text: str) -> Account:
     """Return the account of one address.
 
     Raises:
-        Refused: The text is a name or a malformed address; the message says which.
+        InvalidParameter: The text is a name or a malformed address; the message says which.
     """
     try:
         return account(text)
     except BadRequest as error:
         if "." in text:
-            raise Refused(
+            raise InvalidParameter(
                 f"is malformed: {quoted(text)} is a name: only commands look up names, give its address"
             ) from None
-        raise Refused(f"is malformed: {error.reason}" + (f" ({error.remedy})" if error.remedy else "")) from None
+        raise InvalidParameter(
+            f"is malformed: {error.reason}" + (f" ({error.remedy})" if error.remedy else "")
+        ) from None
 
 
-def _schema(settings: Settings) -> dict[str, Any]:
+def _schema(settings: Settings) -> JsonObject:
     return {
         "type": "array",
         "items": WRITTEN,
@@ -74,7 +76,7 @@ def _schema(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _single_address(settings: Settings) -> dict[str, Any]:
+def _single_address(settings: Settings) -> JsonObject:
     return {"type": "string", "pattern": f"^{EVM.pattern}$"}
 
 

@@ -15,12 +15,12 @@ from typing import Final
 
 from chainfolio.api import schema
 from chainfolio.api.auth import caller
-from chainfolio.api.changes import changed
+from chainfolio.api.changes import answer_change
 from chainfolio.api.charge import Charge, insufficient_credits
 from chainfolio.api.context import Answer, Context, Places, Proceed, Step
 from chainfolio.api.entitlement import missing
 from chainfolio.api.errors import Problem
-from chainfolio.api.idempotency import asked_once
+from chainfolio.api.idempotency import read_keyed_request
 from chainfolio.api.router import AT_BLOCK
 from chainfolio.errors import BadRequest, NotSupported
 from chainfolio.storage.state.meter import WINDOW_US, Admission, AdmissionRequest
@@ -35,7 +35,7 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
     The credits that a read reserves are settled by `edge`. Every refusal is raised: rate limit, entitlement,
     validation or credits.
     """
-    crowded = _crowded(context)
+    crowded = _count_running(context)
     # Without a body to read and without a costly error message, rate and credits are one step.
     is_first = crowded or context.http.has_body or schema.has_unknown(context)
     first = await _admit_request(context) if is_first else None
@@ -51,26 +51,26 @@ async def admit(context: Context, proceed: Proceed) -> Answer:
         await context.route.allow(context, **context.arguments)
     if context.route.changes:
         context.cost = cost
-        return await changed(context, proceed, admitted.available or 0)
+        return await answer_change(context, proceed, admitted.available or 0)
     if context.route.allow is not None:
         cost = context.route.cost * context.units  # without what `allow` found to be unanswerable
-        admitted = await _admitted(context, cost, rate=False)
-    _reserved(context, admitted, cost)
+        admitted = await _request_admission(context, cost, rate=False)
+    _attach_charge(context, admitted, cost)
     async with _queue_place(context):
         return await proceed(context)
 
 
 async def _admit_request(context: Context) -> Admission:
     """Count the request in its rate limit before its body is read; raise a 429 Problem above it."""
-    while (admitted := await _admitted(context, 0, rate=True)).is_stale:
-        await _known_anew(context)
+    while (admitted := await _request_admission(context, 0, rate=True)).is_stale:
+        await _reload_caller(context)
     context.headers.update(rate_headers(context, admitted))
     if not admitted.is_allowed:
         raise _rate_limited(admitted)
     return admitted
 
 
-async def _known_anew(context: Context) -> None:
+async def _reload_caller(context: Context) -> None:
     context.parts.state.clear_cached_keys()
     context.http.principal = await caller(context)
 
@@ -86,10 +86,10 @@ async def _retried_admission(context: Context, first: Admission | None) -> tuple
         is_later = context.route.allow is not None and not context.route.changes
         if first is not None and (problem or is_later or not cost):
             return problem, cost, first
-        admitted = await _admitted(context, 0 if is_later else cost, rate=first is None, current=True)
+        admitted = await _request_admission(context, 0 if is_later else cost, rate=first is None, current=True)
         if not admitted.is_stale:
             return problem, cost, admitted
-        await _known_anew(context)
+        await _reload_caller(context)
 
 
 async def _field_error(context: Context) -> Exception | None:
@@ -98,7 +98,7 @@ async def _field_error(context: Context) -> Exception | None:
         return problem
     try:
         await schema.fill(context)
-        context.asked = await asked_once(context) if context.route.changes else None
+        context.keyed_request = await read_keyed_request(context) if context.route.changes else None
         if context.route.check is not None:
             context.route.check(context, **context.arguments)
     except (Problem, Refusal, BadRequest, NotSupported) as field_error:
@@ -106,7 +106,7 @@ async def _field_error(context: Context) -> Exception | None:
     return None
 
 
-def _admitted(context: Context, cost: int, *, rate: bool, current: bool = False) -> Awaitable[Admission]:
+def _request_admission(context: Context, cost: int, *, rate: bool, current: bool = False) -> Awaitable[Admission]:
     limits = context.parts.settings.limits
     limit = limits.at_block_per_minute if context.route.bucket == AT_BLOCK else limits.per_minute
     principal = context.principal
@@ -123,7 +123,7 @@ def _admitted(context: Context, cost: int, *, rate: bool, current: bool = False)
     return context.parts.state.meter.admit(request)
 
 
-def _reserved(context: Context, admitted: Admission, cost: int) -> None:
+def _attach_charge(context: Context, admitted: Admission, cost: int) -> None:
     """Attach the reserved credits to the request; raise a 402 Problem if there are too few."""
     if not cost:
         return
@@ -169,7 +169,7 @@ def _too_many(reason: str) -> Problem:
 # --- concurrent requests of one account ------------------------------------------------------------------------------
 
 
-def _crowded(context: Context) -> Problem | None:
+def _count_running(context: Context) -> Problem | None:
     """Count the request among the running ones of its account and return None, or a 429 if too many run."""
     account, limit = context.principal.account_id, context.parts.settings.limits.in_flight_per_account
     running = context.parts.running

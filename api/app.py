@@ -18,7 +18,7 @@ from chainfolio.api.engine import Engine
 from chainfolio.api.errors import Problem
 from chainfolio.api.keys import Keys
 from chainfolio.api.metrics import Traffic
-from chainfolio.api.pipeline import KEYED, PUBLIC, chained
+from chainfolio.api.pipeline import KEYED, PUBLIC, chain_steps
 from chainfolio.api.request import MAX_BODY, Request
 from chainfolio.api.response_headers import ResponseHeaders
 from chainfolio.api.router import Route
@@ -97,7 +97,7 @@ def make_app(
 
 def endpoint(route: Route, parts: Parts) -> Endpoint:
     """Return a function that runs a route's pipeline; it returns errors, also a Problem, as answers."""
-    run, limit_s = chained(PUBLIC if route.public else KEYED), parts.settings.limits.request_s
+    run, limit_s = chain_steps(PUBLIC if route.public else KEYED), parts.settings.limits.request_s
 
     async def answer(request: Request) -> Answer:
         """Run the pipeline; every error, also a Problem, becomes an answer."""

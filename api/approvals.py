@@ -5,7 +5,7 @@ On request also the remaining allowances, the operators of collectibles and the 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
@@ -13,10 +13,10 @@ from chainfolio.addresses import EVM
 from chainfolio.amounts import text
 from chainfolio.api.addresses import Addresses
 from chainfolio.api.context import Context
-from chainfolio.api.cursors import MAX_CHARS, Forged, seal, unseal
+from chainfolio.api.cursors import MAX_CHARS, InvalidCursor, seal, unseal
 from chainfolio.api.errors import FieldError, invalid
 from chainfolio.api.example_addresses import PERMIT2, USDC, WALLET
-from chainfolio.api.fields import Reader, Refused, one_of, quoted
+from chainfolio.api.fields import InvalidParameter, JsonObject, Reader, one_of, quoted
 from chainfolio.api.router import get
 from chainfolio.api.status import iso_time
 from chainfolio.engine.answers import Allowance, ApprovalsPage, ApprovedAsset, EventPosition, Operator, Permit2Allowance
@@ -44,16 +44,16 @@ def read_included(values: list[str], settings: Settings) -> tuple[str, ...]:
     """Return the `include` items of comma-separated or repeated values, sorted.
 
     Raises:
-        Refused: An item is unknown.
+        InvalidParameter: An item is unknown.
     """
     items = {item for value in values for item in value.split(",")}
     options = get_args(Included)
     for item in sorted(items - set(options)):
-        raise Refused(f"cannot be {quoted(item)}: it is one of {', '.join(options)}")
+        raise InvalidParameter(f"cannot be {quoted(item)}: it is one of {', '.join(options)}")
     return tuple(sorted(items))
 
 
-def _included_schema(_: Settings) -> dict[str, Any]:
+def _included_schema(_: Settings) -> JsonObject:
     return {"type": "array", "items": {"enum": list(get_args(Included))}, "minItems": 1}
 
 
@@ -66,14 +66,14 @@ def read_chain(values: list[str], settings: Settings) -> str:
     """Return the chain key; case matters.
 
     Raises:
-        Refused: The chain is unknown.
+        InvalidParameter: The chain is unknown.
     """
     if values[0] not in chains(settings):
-        raise Refused(f"cannot be {quoted(values[0])}: {one_of(chains(settings))}")
+        raise InvalidParameter(f"cannot be {quoted(values[0])}: {one_of(chains(settings))}")
     return values[0]
 
 
-def _chain_schema(settings: Settings) -> dict[str, Any]:
+def _chain_schema(settings: Settings) -> JsonObject:
     return {"type": "string", "enum": chains(settings)}
 
 
@@ -338,7 +338,7 @@ def cursor_place(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -
         return None
     try:
         return unseal(request.parts.secret, _question(request, path, query), query.cursor, EventPosition)
-    except Forged:
+    except InvalidCursor:
         reason = "`cursor` was not given out for this chain and these addresses: begin again without it"
         raise invalid("query", [FieldError(reason, ["cursor"])]) from None
 

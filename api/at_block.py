@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
 from chainfolio.api.addresses import EvmAddress
 from chainfolio.api.context import Context
 from chainfolio.api.examples import AT_BLOCK
-from chainfolio.api.fields import Reader, Refused, quoted
+from chainfolio.api.fields import InvalidParameter, JsonObject, Reader, quoted
 from chainfolio.api.router import get
 from chainfolio.portfolio.document import Portfolio
 from chainfolio.portfolio.facts import Options
@@ -27,16 +27,16 @@ def read_chain(values: list[str], settings: Settings) -> str:
     """Return the key of an enabled chain; case matters.
 
     Raises:
-        Refused: The parameter is repeated, or the chain is not enabled.
+        InvalidParameter: The parameter is repeated, or the chain is not enabled.
     """
     if len(values) > 1:
-        raise Refused("is given more than once")
+        raise InvalidParameter("is given more than once")
     if values[0] not in enabled(settings):
-        raise Refused(f"cannot be {quoted(values[0])}: it is one of {', '.join(enabled(settings))}")
+        raise InvalidParameter(f"cannot be {quoted(values[0])}: it is one of {', '.join(enabled(settings))}")
     return values[0]
 
 
-def _schema(settings: Settings) -> dict[str, Any]:
+def _schema(settings: Settings) -> JsonObject:
     return {"type": "string", "enum": enabled(settings)}
 
 

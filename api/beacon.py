@@ -8,7 +8,7 @@ import msgspec
 
 from chainfolio.api.context import Context
 from chainfolio.api.errors import Problem
-from chainfolio.api.router import get
+from chainfolio.api.router import RouteOptions, get
 from chainfolio.engine.validators.answers import (
     Granularity,
     Range,
@@ -155,7 +155,7 @@ def check_range(request: Context, path: object, query: RewardsQuery) -> None:
     reward_range(query)
 
 
-FAMILY: Final[dict[str, Any]] = {"tag": "Validators", "needs": "enterprise", "envelope": "beacon", "fails": FAILS}
+FAMILY: Final[RouteOptions] = {"tag": "Validators", "needs": "enterprise", "envelope": "beacon", "fails": FAILS}
 _DETAILS: Final = {
     "validator": {"index": 12345, "pubkey": "0x" + "8a" * 48, "slashed": False, "status": "active_ongoing"},
     "lifecycle": {
@@ -210,7 +210,7 @@ _DEPOSIT: Final = {
 }
 
 
-def _example(row: dict[str, Any]) -> dict[str, Any]:
+def _example(row: dict[str, object]) -> dict[str, object]:
     return {"data": [row], "offset": 0, "limit": 10, "totalRows": 1, "pages": 1}
 
 

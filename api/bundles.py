@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
 from chainfolio.api.addressbook import Address, BookQuery
 from chainfolio.api.context import Answer, Context
 from chainfolio.api.example_addresses import ANOTHER, WALLET
-from chainfolio.api.router import get, write
-from chainfolio.api.tenants import COMMON, TAKES, keep, look
+from chainfolio.api.router import RouteOptions, get, write
+from chainfolio.api.tenants import COMMON, TAKES, change_for_account, read_for_account
 from chainfolio.api.texts import MAX_CHARS, tidy
 from chainfolio.storage.state import bundles as store
 from chainfolio.storage.state.address_book import canonical, distinct
@@ -25,7 +25,7 @@ Name = Annotated[
 ]
 ID: Final = "0b5a2c1e-7d0f-4c58-9a0e-3f6f2f1d9b11"
 Id = Annotated[str, msgspec.Meta(description="The bundle's id.", examples=[ID])]
-FAMILY: Final[dict[str, Any]] = {
+FAMILY: Final[RouteOptions] = {
     "tag": "Bundles",
     "needs": "portfolio",
     "cost": 1,
@@ -98,7 +98,7 @@ EXAMPLE: Final = {
     "name": "Treasury",
     "addresses": [WALLET],
 }
-ONE: Final[dict[str, Any]] = {"answers": {200: BundleAnswer}, "example": {"data": EXAMPLE}, **FAMILY}
+ONE: Final[RouteOptions] = {"answers": {200: BundleAnswer}, "example": {"data": EXAMPLE}, **FAMILY}
 
 
 @get("/v1/bundles", summary="All bundles", codes=COMMON, example={"data": [EXAMPLE]}, **FAMILY)
@@ -107,7 +107,7 @@ async def bundles(request: Context, query: BookQuery) -> BundlesAnswer:
 
     `limit` and `offset` select a page.
     """
-    stored = await look(request, store.every)
+    stored = await read_for_account(request, store.every)
     return BundlesAnswer([_bundle(each) for each in stored[query.offset : query.offset + query.limit]])
 
 
@@ -134,7 +134,7 @@ async def create_bundle(request: Context, body: NewBundle) -> Answer:
     """
     id = str(uuid.UUID(int=request.parts.environment.random.getrandbits(128), version=4))
     quotas, addresses = request.parts.settings.quotas, distinct(body.addresses)
-    return await keep(
+    return await change_for_account(
         request, lambda tx, account_id: _answer(store.create(tx, account_id, id, body.name, addresses, quotas))
     )
 
@@ -142,7 +142,7 @@ async def create_bundle(request: Context, body: NewBundle) -> Answer:
 @get("/v1/bundles/{bundleId}", summary="One bundle", codes=NOT_FOUND, **ONE)
 async def bundle(request: Context, path: BundlePath) -> BundleAnswer:
     """Returns a bundle by its id."""
-    return _answer(await look(request, lambda tx, account_id: store.find(tx, account_id, path.bundle_id)))
+    return _answer(await read_for_account(request, lambda tx, account_id: store.find(tx, account_id, path.bundle_id)))
 
 
 @write("PATCH", "/v1/bundles/{bundleId}", summary="Rename a bundle", codes=(*NOT_FOUND, "BUNDLE_NAME_TAKEN"), **ONE)
@@ -151,13 +151,13 @@ async def rename_bundle(request: Context, path: BundlePath, body: NewName) -> An
 
     Its current name is accepted and changes nothing.
     """
-    return await keep(request, lambda tx, id: _answer(store.rename(tx, id, path.bundle_id, body.name)))
+    return await change_for_account(request, lambda tx, id: _answer(store.rename(tx, id, path.bundle_id, body.name)))
 
 
 @write("DELETE", "/v1/bundles/{bundleId}", summary="Delete a bundle", codes=NOT_FOUND, answers={204: Answer}, **FAMILY)
 async def delete_bundle(request: Context, path: BundlePath) -> Answer:
     """Deletes a bundle. Its addresses stay in the address book."""
-    return await keep(request, lambda tx, id: store.delete(tx, id, path.bundle_id), 204)
+    return await change_for_account(request, lambda tx, id: store.delete(tx, id, path.bundle_id), 204)
 
 
 @write(
@@ -180,7 +180,9 @@ async def add_member(request: Context, path: BundlePath, body: NewMember) -> Ans
     An address that is already in it changes nothing.
     """
     quotas, address = request.parts.settings.quotas, canonical(body.address)
-    return await keep(request, lambda tx, id: _answer(store.add_member(tx, id, path.bundle_id, address, quotas)))
+    return await change_for_account(
+        request, lambda tx, id: _answer(store.add_member(tx, id, path.bundle_id, address, quotas))
+    )
 
 
 @write(
@@ -203,7 +205,9 @@ async def remove_member(request: Context, path: MemberPath) -> Answer:
     The address stays in the address book. The last address of a bundle cannot be removed.
     """
     address = canonical(path.address)
-    return await keep(request, lambda tx, id: _answer(store.remove_member(tx, id, path.bundle_id, address)))
+    return await change_for_account(
+        request, lambda tx, id: _answer(store.remove_member(tx, id, path.bundle_id, address))
+    )
 
 
 def _answer(bundle: store.Bundle) -> BundleAnswer:

@@ -15,7 +15,7 @@ import structlog
 from chainfolio.api.charge import insufficient_credits
 from chainfolio.api.context import Answer, Context, Proceed, encoded
 from chainfolio.api.errors import problem_of, refusal
-from chainfolio.api.idempotency import replayed, reused
+from chainfolio.api.idempotency import key_reused, replay
 from chainfolio.errors import Locked
 from chainfolio.storage.state import idempotency, ledger
 from chainfolio.storage.state.database import Transaction, UniqueViolation
@@ -53,18 +53,18 @@ async def change(context: Context, work: Look, status: int = 200, repeat: Look |
             return Answer(b"", status) if status == 204 else encoded(result, status)
 
         try:
-            stored = await _remembered(context, make_answer, repeat)
+            stored = await _store_once(context, make_answer, repeat)
         except UniqueViolation:  # the same request has just been answered elsewhere
             continue
-        context.made = True
+        context.is_committed = True
         if isinstance(stored, StoredResponse):
-            return replayed(context, stored)
+            return replay(context, stored)
         meter.billed(bill)
         return stored
     raise Locked("state", "the same change is being made elsewhere", remedy="try again")
 
 
-async def afterwards(work: Awaitable[object]) -> None:
+async def run_after_change(work: Awaitable[object]) -> None:
     """Do work that follows a committed change; log a failure, because the change is answered anyway."""
     try:
         await work
@@ -72,51 +72,51 @@ async def afterwards(work: Awaitable[object]) -> None:
         log.warning("not done after a change", reason=described(error))
 
 
-async def changed(context: Context, proceed: Proceed, available: int) -> Answer:
+async def answer_change(context: Context, proceed: Proceed, available: int) -> Answer:
     """Return the stored answer of the request's Idempotency-Key, else the answer of the next steps.
 
     A refusal by the next steps is stored as the answer of the key, except 402, 429 and 5xx.
     `available` is the account's credits when the request was admitted.
     """
-    if context.asked is None:
-        return await _afforded(context, proceed, available)
-    stored = await _before(context)
+    if context.keyed_request is None:
+        return await _make_affordable_change(context, proceed, available)
+    stored = await _stored_response(context)
     if stored is not None and stored.body is not None:
-        return replayed(context, stored)
+        return replay(context, stored)
     try:
-        return await _afforded(context, proceed, available if stored is None else context.cost)
+        return await _make_affordable_change(context, proceed, available if stored is None else context.cost)
     except Exception as error:  # a refusal is stored as the answer; a failure is not, because a retry may succeed
         problem = problem_of(error, context.request_id)
-        if context.made or problem.status >= 500 or problem.status in (402, 429):
+        if context.is_committed or problem.status >= 500 or problem.status in (402, 429):
             raise
         answer = refusal(context.route.envelope, problem)
     try:
-        remembered = await _remembered(context, lambda _: answer)
+        remembered = await _store_once(context, lambda _: answer)
     except UniqueViolation:
         return answer
-    return replayed(context, remembered) if isinstance(remembered, StoredResponse) else remembered
+    return replay(context, remembered) if isinstance(remembered, StoredResponse) else remembered
 
 
-async def _afforded(context: Context, proceed: Proceed, available: int) -> Answer:
+async def _make_affordable_change(context: Context, proceed: Proceed, available: int) -> Answer:
     if available < context.cost:
         raise insufficient_credits(context.cost, available)
     answer = await proceed(context)
-    assert context.made, f"{context.route.name} answers without `change`, so nobody pays for it"
+    assert context.is_committed, f"{context.route.name} answers without `change`, so nobody pays for it"
     return answer
 
 
-async def _before(context: Context) -> StoredResponse | None:
-    key = context.asked
-    assert key is not None, "only asked of requests with a key"
+async def _stored_response(context: Context) -> StoredResponse | None:
+    key = context.keyed_request
+    assert key is not None, "the caller checks for a key"
     try:
         return await context.parts.state.read(lambda tx: idempotency.find(tx, key))
     except KeyReused:
-        raise reused() from None
+        raise key_reused() from None
 
 
-async def _remembered(context: Context, make_answer: Make, repeat: Look | None = None) -> Answer | StoredResponse:
+async def _store_once(context: Context, make_answer: Make, repeat: Look | None = None) -> Answer | StoredResponse:
     """Return the stored answer of the request's key, or make and store one in one transaction."""
-    key = context.asked
+    key = context.keyed_request
 
     def work(tx: Transaction) -> Answer | StoredResponse:
         if key is None:
@@ -134,7 +134,7 @@ async def _remembered(context: Context, make_answer: Make, repeat: Look | None =
     try:
         return await context.parts.state.write(work)
     except KeyReused:
-        raise reused() from None
+        raise key_reused() from None
     except InsufficientCredits as short:
         raise insufficient_credits(context.cost, short.available) from None
 

@@ -19,22 +19,22 @@ class Charge:
     """Reserved credits of one call."""
 
     meter: Meter
-    held: Reservation
+    reservation: Reservation
 
     async def void(self) -> None:
         """Give the credits back and wait for the store; if it fails, the reservation expires later."""
         try:
-            await self.meter.settle_reservation(self.held, "void")
+            await self.meter.settle_reservation(self.reservation, "void")
         except StoreError as error:
             log.warning("not voided", reason=error.message, then="the reservation expires")
 
     def void_soon(self) -> None:
         """Give the credits back without waiting for the store."""
-        self.meter.settle_soon(self.held, "void")
+        self.meter.settle_soon(self.reservation, "void")
 
     def post_soon(self) -> None:
         """Take the credits without waiting for the store, after the answer has been sent."""
-        self.meter.settle_soon(self.held, "post")
+        self.meter.settle_soon(self.reservation, "post")
 
 
 def insufficient_credits(cost: int, available: int) -> Problem:

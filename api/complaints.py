@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -70,7 +70,7 @@ def _field_path(path: list[str]) -> str:
     return "".join(f"[{step}]" if step.isdigit() or step == "..." else f".{step}" for step in path).lstrip(".")
 
 
-def _names(kind: Any, path: list[str]) -> list[str]:
+def _names(kind: object, path: list[str]) -> list[str]:
     """Return the field names of the object at `path` in a `kind`; empty if there is no such object."""
     info = msgspec.inspect.type_info(kind)
     for step in path:

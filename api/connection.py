@@ -16,7 +16,7 @@ LINGER_S: Final = 2.0  # for a client that still sends to read its answer before
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-class Served(Protocol):
+class Application(Protocol):
     """The application that a server runs."""
 
     @property
@@ -30,9 +30,9 @@ class Served(Protocol):
 class Server(web.Server):
     """aiohttp server that creates guarded connections."""
 
-    def __init__(self, served: Served, guard: Guard, **options: Any) -> None:
+    def __init__(self, app: Application, guard: Guard, **options: Any) -> None:
         super().__init__(self._answer, handler_cancellation=True)  # no work and no charge after a client disconnects
-        self.served, self.guard = served, guard
+        self.app, self.guard = app, guard
         self.options = {"logger": logging.getLogger("chainfolio.http"), **options}
 
     async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
@@ -40,11 +40,11 @@ class Server(web.Server):
         assert isinstance(connection, Connection), "made below"
         connection.answering, connection.head_s = True, None
         try:
-            response = await self.served.serve(http)
+            response = await self.app.serve(http)
         finally:
             connection.answering, connection.since_s = False, self.guard.now_s()
         if rest_is_costly(http):
-            await connection.deafen()
+            await connection.discard_rest()
         return response
 
     def __call__(self) -> web.RequestHandler:
@@ -55,11 +55,11 @@ class Server(web.Server):
 class Connection(web.RequestHandler):
     """One connection: aiohttp reads the requests of a client one after another and calls the handler."""
 
-    __slots__ = ("answering", "guard", "head_s", "progress", "served", "since_s", "skipped")
+    __slots__ = ("answering", "app", "guard", "head_s", "progress", "since_s", "skipped")
 
     def __init__(self, server: Server, **options: Any) -> None:
         super().__init__(server, **options)
-        self.served, self.guard, self.answering = server.served, server.guard, False
+        self.app, self.guard, self.answering = server.app, server.guard, False
         self.since_s = self.guard.now_s()
         self.head_s: float | None = self.since_s
         self.progress = (0, self.since_s)
@@ -78,7 +78,7 @@ class Connection(web.RequestHandler):
             self.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Pass data to aiohttp and note when the head of a request begins, or discard it after `deafen`."""
+        """Pass data to aiohttp and note when the head of a request begins, or discard it after `discard_rest`."""
         if self.skipped is not None:
             self._skip(len(data))
             return
@@ -91,7 +91,7 @@ class Connection(web.RequestHandler):
         self.guard.leave(self)
         super().connection_lost(exc)
 
-    async def deafen(self) -> None:
+    async def discard_rest(self) -> None:
         """Discard what the client still sends and close the connection after `LINGER_S`.
 
         Up to `MAX_SKIPPED` bytes are taken, so that a client that reads only after sending everything gets its answer.
@@ -121,7 +121,7 @@ class Connection(web.RequestHandler):
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
         """Answer malformed HTTP with our own 400: aiohttp's message quotes the request, which may hold a key."""
-        return self.served.unreadable() if status == 400 else super().handle_error(request, status, exc, message)
+        return self.app.unreadable() if status == 400 else super().handle_error(request, status, exc, message)
 
 
 def rest_is_costly(http: web.BaseRequest) -> bool:

@@ -74,9 +74,9 @@ class Context:
     """One request in the pipeline; the steps fill it in.
 
     Attributes:
-        asked: Of a change with an Idempotency-Key: the key and the request's fingerprint; else None.
+        keyed_request: Of a change with an Idempotency-Key: the key and the request's fingerprint; else None.
         cost: Credits that a change pays in its transaction.
-        made: True once the transaction of a change is committed.
+        is_committed: True once the transaction of a change is committed.
         unanswerable: Units of the cost that this server cannot answer; they are free.
         arguments: Arguments of the route's handler by name.
     """
@@ -84,9 +84,9 @@ class Context:
     http: Request
     route: Route
     parts: Parts
-    asked: KeyedRequest | None = None
+    keyed_request: KeyedRequest | None = None
     cost: int = 0
-    made: bool = False
+    is_committed: bool = False
     unanswerable: int = 0
     arguments: dict[str, Any] = field(default_factory=dict)
 

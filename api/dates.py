@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import re
 from datetime import UTC
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Final, Protocol
 
 import msgspec
 
 from chainfolio.api.context import Context
 from chainfolio.api.errors import FieldError, invalid
-from chainfolio.api.fields import Reader, Refused, quoted
+from chainfolio.api.fields import InvalidParameter, JsonObject, Reader, quoted
 from chainfolio.settings import Settings
 
 FORMAT: Final = "Invalid date format. Use YYYY-MM-DD"
@@ -22,20 +22,20 @@ def read_day(values: list[str], settings: Settings) -> datetime.date:
     """Return the day.
 
     Raises:
-        Refused: The parameter is repeated, or not a day written as YYYY-MM-DD.
+        InvalidParameter: The parameter is repeated, or not a day written as YYYY-MM-DD.
     """
     if len(values) > 1:
-        raise Refused("is given more than once")
+        raise InvalidParameter("is given more than once")
     (text,) = values
     try:
         if _DAY.match(text):
             return datetime.date.fromisoformat(text)
     except ValueError:  # not in the calendar
         pass
-    raise Refused(f"cannot be {quoted(text)}: {FORMAT}")
+    raise InvalidParameter(f"cannot be {quoted(text)}: {FORMAT}")
 
 
-def _schema(settings: Settings) -> dict[str, Any]:
+def _schema(settings: Settings) -> JsonObject:
     return {"type": "string", "format": "date", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}
 
 

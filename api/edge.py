@@ -8,7 +8,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from aiohttp import web
@@ -26,11 +26,11 @@ MAX_HEADERS: Final = 16 * 1024
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z", re.ASCII)
 Handler = Callable[[Request], Awaitable[Answer]]
-Served = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+HttpHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 log = structlog.stdlib.get_logger("chainfolio.api")
 
 
-def edge(parts: Parts, heads: ResponseHeaders, max_body: int, handler: Handler) -> Served:
+def edge(parts: Parts, heads: ResponseHeaders, max_body: int, handler: Handler) -> HttpHandler:
     """Return the handler of a connection's requests, which sends, charges and logs `handler`'s answer.
 
     If too many requests run, the answer is a 503 Problem instead.
@@ -133,7 +133,7 @@ def _namer(parts: Parts) -> Callable[[Request], str]:
     return name
 
 
-def _note(logger: Any, request: Request, status: int, length: int, took_s: float) -> None:
+def _note(logger: structlog.stdlib.BoundLogger, request: Request, status: int, length: int, took_s: float) -> None:
     principal = request.principal
     caller = {"account": principal.account_id, "key": principal.key_id} if principal else {}
     logger.info(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -56,7 +56,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     incident: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class Coded(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class ErrorDetail(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A refusal: `code` is for programs, `message` for people; other fields depend on the code."""
 
     code: str
@@ -73,7 +73,7 @@ class Coded(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 class CodedFailure(msgspec.Struct, frozen=True):
     """A refused request about the address book or bundles."""
 
-    error: Coded
+    error: ErrorDetail
 
 
 class ValidationFailure(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class Problem(Exception):
     message: str
     error: str = ""
     code: str = ""
-    extras: dict[str, Any] = field(default_factory=dict)
+    extras: Mapping[str, object] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -115,13 +115,13 @@ def invalid(segment: str, field_errors: list[FieldError]) -> Problem:
 class Remedy:
     """Answer to one kind of error.
 
-    Without `words` the error's own message is shown, which must hold no secret.
+    Without `message` the error's own message is shown, which must hold no secret.
     """
 
     kind: type[errors.ChainfolioError]
     status: int
     error: str = ""
-    words: str = ""
+    message: str = ""
     retry_after_s: int | None = None
 
 
@@ -129,16 +129,16 @@ class Remedy:
 # for the operator.
 # NotIndexed is 503: the request is valid and a retry helps once it is indexed; 404 would read as "empty".
 REMEDIES: Final = (
-    Remedy(errors.BadSettings, 503, words="the server is not set up for this"),
+    Remedy(errors.BadSettings, 503, message="the server is not set up for this"),
     Remedy(errors.NotIndexed, 503, "Not Indexed", retry_after_s=60),
     Remedy(errors.HistoryUnavailable, 502, "History Unavailable", "the node keeps no state for that block"),
-    Remedy(errors.Reorged, 503, words="the chain has just reorganised; ask again", retry_after_s=1),
-    Remedy(errors.NodeBehind, 503, words="the chain has not come that far yet", retry_after_s=5),
-    Remedy(errors.Unavailable, 503, words="a node or price source does not answer at the moment", retry_after_s=5),
-    Remedy(errors.SourceError, 502, words="a node or price source gave an answer that cannot be used"),
-    Remedy(errors.Locked, 503, words="the store is busy", retry_after_s=1),
-    Remedy(errors.StorageFull, 503, words="the server has run out of space", retry_after_s=60),
-    Remedy(errors.StoreError, 503, words="the store cannot answer at the moment", retry_after_s=30),
+    Remedy(errors.Reorged, 503, message="the chain has just reorganised; ask again", retry_after_s=1),
+    Remedy(errors.NodeBehind, 503, message="the chain has not come that far yet", retry_after_s=5),
+    Remedy(errors.Unavailable, 503, message="a node or price source does not answer at the moment", retry_after_s=5),
+    Remedy(errors.SourceError, 502, message="a node or price source gave an answer that cannot be used"),
+    Remedy(errors.Locked, 503, message="the store is busy", retry_after_s=1),
+    Remedy(errors.StorageFull, 503, message="the server has run out of space", retry_after_s=60),
+    Remedy(errors.StoreError, 503, message="the store cannot answer at the moment", retry_after_s=30),
     Remedy(errors.DeepReorg, 503, "Chain Halted", retry_after_s=60),
     Remedy(errors.OverBudget, 503, "Service Unavailable", "what may be asked of the chain's nodes is used up"),
     Remedy(errors.MissingDependency, 503),
@@ -149,28 +149,30 @@ REMEDIES: Final = (
 
 # Answers of a family of routes that differ from REMEDIES, because its clients expect them.
 FAMILY_REMEDIES: Final[Mapping[str, Sequence[Remedy]]] = {
-    "approvals": (Remedy(errors.SourceError, 502, words="the node does not answer at the moment", retry_after_s=5),),
+    "approvals": (Remedy(errors.SourceError, 502, message="the node does not answer at the moment", retry_after_s=5),),
     "at-block": (
         Remedy(
             errors.HistoryUnavailable,
             500,
-            words="the portfolio at that block could not be fetched: the node keeps no state of it",
+            message="the portfolio at that block could not be fetched: the node keeps no state of it",
         ),
         Remedy(
             errors.SourceError,
             500,
-            words="the portfolio at that block could not be fetched: a node or price source gave no usable answer",
+            message="the portfolio at that block could not be fetched: a node or price source gave no usable answer",
         ),
     ),
     "historical": (
         Remedy(
             errors.HistoryUnavailable,
             404,
-            words="no snapshot can be built for that date: the nodes keep no state of that time",
+            message="no snapshot can be built for that date: the nodes keep no state of that time",
         ),
     ),
     "beacon": (
-        Remedy(errors.SourceError, 500, words="the validator could not be read: the beacon node gave no usable answer"),
+        Remedy(
+            errors.SourceError, 500, message="the validator could not be read: the beacon node gave no usable answer"
+        ),
     ),
     "transactions": (Remedy(errors.NotFound, 404, "Address not indexed"),),
 }
@@ -217,7 +219,7 @@ def problem_of(error: Exception, request_id: str, envelope: str = "whole") -> Pr
 
 
 def _remedied(error: errors.ChainfolioError, remedy: Remedy) -> Problem:
-    problem = Problem(remedy.status, remedy.words or public(error.message), remedy.error)
+    problem = Problem(remedy.status, remedy.message or public(error.message), remedy.error)
     wait_s = getattr(error, "retry_after_s", None) or remedy.retry_after_s
     if wait_s is not None:
         problem.headers["Retry-After"] = str(max(1, round(wait_s)))
@@ -253,7 +255,7 @@ def refusal(envelope: str, problem: Problem) -> Answer:
     shape = shape_of(envelope, problem)
     if shape == TEXT:
         return Answer(problem.message.encode(), problem.status, "text/plain", problem.headers)
-    bodies: dict[str, dict[str, Any]] = {
+    bodies: dict[str, dict[str, object]] = {
         WHOLE: {"error": problem.error, "message": problem.message, **problem.extras},
         MESSAGE: {"message": problem.message},
         ERROR: {"error": problem.message},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -58,8 +58,8 @@ _PORTFOLIO = Portfolio(
     price_adapters=("chainlink",),
     conversion_rates={"ETH": "2000"},
 )
-EXAMPLE: Final[Any] = msgspec.to_builtins([_PORTFOLIO])
-AT_BLOCK: Final[Any] = msgspec.to_builtins(
+EXAMPLE: Final[object] = msgspec.to_builtins([_PORTFOLIO])
+AT_BLOCK: Final[object] = msgspec.to_builtins(
     [msgspec.structs.replace(_PORTFOLIO, block_number="17000000", price_adapters=())]
 )
 
@@ -98,4 +98,4 @@ _PAYMENT = TransactionDocument(
     assets_out=(_SENT,),
     user=TransactionUser(address=_SENT.sender),
 )
-TRANSACTIONS: Final[Any] = msgspec.to_builtins(Transactions((_PAYMENT,)))
+TRANSACTIONS: Final[object] = msgspec.to_builtins(Transactions((_PAYMENT,)))

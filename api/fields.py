@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from typing import Any, Final, Protocol, get_args
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, get_args
 
 import msgspec
 
@@ -23,7 +23,11 @@ BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "Fa
 _INTEGER = re.compile(r"(?:0|-?[1-9][0-9]{0,77})\Z", re.ASCII)
 
 
-class Refused(ValueError):
+JsonObject: TypeAlias = dict[str, Any]  # a JSON schema or document
+Struct = TypeVar("Struct", bound=msgspec.Struct)
+
+
+class InvalidParameter(ValueError):
     """The text is not valid for a parameter; the message continues after the parameter's name."""
 
 
@@ -39,12 +43,12 @@ class Reader:
     """Custom parser in an `Annotated` type.
 
     Attributes:
-        read: Parses all values of the parameter, or raises Refused.
+        read: Parses all values of the parameter, or raises InvalidParameter.
         schema: Returns the parameter's JSON schema for the settings.
     """
 
-    read: Callable[[list[str], Settings], Any]
-    schema: Callable[[Settings], dict[str, Any]]
+    read: Callable[[list[str], Settings], object]
+    schema: Callable[[Settings], JsonObject]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +57,25 @@ class Field:
 
     name: str
     attribute: str
-    type: Any
+    type: Any  # possibly Annotated
     required: bool
-    default: Any
+    default: object
     reader: Reader | None
 
-    def read(self, values: list[str], settings: Settings) -> Any:
+    def read(self, values: list[str], settings: Settings) -> object:
         """Return the parsed value.
 
         Raises:
-            Refused: The text is not valid, or the parameter is repeated.
+            InvalidParameter: The text is not valid, or the parameter is repeated.
         """
         if self.reader:
             return self.reader.read(values, settings)
         if len(values) > 1:
-            raise Refused("is given more than once")
+            raise InvalidParameter("is given more than once")
         try:
             return msgspec.convert(_scalar(self.type, values[0]), self.type)
         except msgspec.ValidationError as error:
-            raise Refused(f"cannot be {quoted(values[0])}: {_plain(str(error), self.type)}") from None
+            raise InvalidParameter(f"cannot be {quoted(values[0])}: {_plain(str(error), self.type)}") from None
 
 
 @cache
@@ -90,7 +94,9 @@ def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, Field]:
     }
 
 
-def read(kind: type[msgspec.Struct], texts_by_name: Multi, names: Iterable[str], settings: Settings) -> Any:
+def read(
+    kind: type[Struct], texts_by_name: Multi, names: Iterable[str], settings: Settings
+) -> Struct | list[FieldError]:
     """Return the parsed Struct, or the list of all errors, at most `MAX_FIELD_ERRORS`.
 
     `names` are the parameters in the request, which may be unknown to the Struct.
@@ -98,7 +104,7 @@ def read(kind: type[msgspec.Struct], texts_by_name: Multi, names: Iterable[str],
     fields = fields_of(kind)
     unknown = islice((name for name in dict.fromkeys(names) if name not in fields), MAX_FIELD_ERRORS)
     field_errors = [_unknown(name, fields if at < MAX_HINTS else ()) for at, name in enumerate(unknown)]
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for field in fields.values():
         texts = texts_by_name.getall(field.name, [])
         if not texts:
@@ -107,7 +113,7 @@ def read(kind: type[msgspec.Struct], texts_by_name: Multi, names: Iterable[str],
             continue
         try:
             values[field.attribute] = field.read(texts, settings)
-        except Refused as refused:
+        except InvalidParameter as refused:
             field_errors.append(FieldError(f"`{field.name}` {refused}", [field.name]))
     return field_errors[:MAX_FIELD_ERRORS] if field_errors else kind(**values)
 
@@ -128,7 +134,7 @@ def _unknown(name: str, like: Collection[str]) -> FieldError:
     return FieldError(f"unknown parameter {quoted(name)}{hint}", [name[:70]])
 
 
-def _scalar(kind: Any, text: str) -> object:
+def _scalar(kind: object, text: str) -> object:
     """Convert text to a bool or int if the type asks for it and the text is canonical: `5`, not `05`.
 
     `True` and `TRUE` are accepted like `true`. Other text is returned unchanged.
@@ -142,7 +148,7 @@ def _scalar(kind: Any, text: str) -> object:
     return text
 
 
-def _plain(message: str, kind: Any) -> str:
+def _plain(message: str, kind: object) -> str:
     """Return the message for msgspec's error about a parameter."""
     if message.startswith("Invalid enum value"):
         info = msgspec.inspect.type_info(kind)

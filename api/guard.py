@@ -14,10 +14,10 @@ from typing import Final, Protocol
 from chainfolio.settings import Limits
 
 RESERVE: Final = 256  # file descriptors reserved for nodes, stores and files
-LOOK_S: Final = 1.0
+CHECK_INTERVAL_S: Final = 1.0
 
 
-class Guarded(Protocol):
+class GuardedConnection(Protocol):
     """A connection as the guard sees it.
 
     Attributes:
@@ -44,14 +44,14 @@ class Guard:
 
     def __init__(self, limits: Limits, max_connections: int, now_s: Callable[[], float]) -> None:
         self._limits, self._most, self.now_s = limits, max_connections, now_s
-        self._open: dict[Guarded, str] = {}
+        self._open: dict[GuardedConnection, str] = {}
         self._by_address: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def enter(self, connection: Guarded, address: str) -> bool:
+    def enter(self, connection: GuardedConnection, address: str) -> bool:
         """Register a connection and return True, or return False if there is no room.
 
         If there are too many connections, the one that has been idle longest is closed; requests in progress are not.
@@ -64,7 +64,7 @@ class Guard:
         self._by_address[address] += 1
         return True
 
-    def leave(self, connection: Guarded) -> None:
+    def leave(self, connection: GuardedConnection) -> None:
         """Remove a connection that has ended; unknown ones are ignored."""
         address = self._open.pop(connection, None)
         if address is not None:
@@ -81,12 +81,12 @@ class Guard:
         self._end(min(silent, key=lambda each: each.since_s), "crowded out")
         return True
 
-    def _end(self, connection: Guarded, reason: str) -> None:
+    def _end(self, connection: GuardedConnection, reason: str) -> None:
         self.ended[reason] += 1
         self.leave(connection)
         connection.abort()
 
-    def look(self) -> None:
+    def close_slow(self) -> None:
         """Close connections whose clients take too long to send the head of a request or to read an answer."""
         now_s, limits = self.now_s(), self._limits
         for connection in list(self._open):
@@ -103,12 +103,12 @@ class Guard:
         """Check the connections once a second; return a function that stops that."""
         handle: asyncio.TimerHandle
 
-        def look_again() -> None:
+        def check_again() -> None:
             nonlocal handle
-            handle = loop.call_later(LOOK_S, look_again)  # first, so that an error does not stop the checks
-            self.look()
+            handle = loop.call_later(CHECK_INTERVAL_S, check_again)  # first, so that an error does not stop the checks
+            self.close_slow()
 
-        handle = loop.call_later(LOOK_S, look_again)
+        handle = loop.call_later(CHECK_INTERVAL_S, check_again)
         return lambda: handle.cancel()
 
 

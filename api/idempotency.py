@@ -16,7 +16,7 @@ REPLAYED: Final = "Idempotency-Replayed"
 _SANE = re.compile(r"[\x21-\x7e]{1,255}\Z")
 
 
-async def asked_once(context: Context) -> KeyedRequest | None:
+async def read_keyed_request(context: Context) -> KeyedRequest | None:
     """Return the request's key and fingerprint, None without a key; raise a 400 Problem if invalid."""
     values = context.http.headers.getall(HEADER, [])
     if not values:
@@ -27,7 +27,7 @@ async def asked_once(context: Context) -> KeyedRequest | None:
     return KeyedRequest(context.principal.account_id, values[0], await _fingerprint(context))
 
 
-def replayed(context: Context, stored: StoredResponse) -> Answer:
+def replay(context: Context, stored: StoredResponse) -> Answer:
     """Return the stored answer, marked as replayed: `changed` if made again and different, else `true`."""
     assert stored.body is not None, "the caller makes a missing body again"
     is_same = stored.digest is None or stored.digest == hashlib.sha256(stored.body).digest()
@@ -35,7 +35,7 @@ def replayed(context: Context, stored: StoredResponse) -> Answer:
     return Answer(stored.body, stored.status, stored.content_type)
 
 
-def reused() -> Problem:
+def key_reused() -> Problem:
     """Return the 422 for a key that was used for another request."""
     return Problem(422, f"this {HEADER} was used for another request", code="IDEMPOTENCY_KEY_REUSED")
 

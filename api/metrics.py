@@ -38,9 +38,9 @@ class _Times:
 
 @dataclass(slots=True, eq=False)
 class Traffic:
-    """Counters of the requests of one process. `moved` is the meter's count of credits by kind."""
+    """Counters of the requests of one process. `credit_totals` is the meter's count of credits by kind."""
 
-    moved: Mapping[str, int] = field(default_factory=dict)
+    credit_totals: Mapping[str, int] = field(default_factory=dict)
     in_flight: int = 0
     answered: Counter[tuple[str, int]] = field(default_factory=Counter)
     shed: int = 0
@@ -67,7 +67,7 @@ class Traffic:
         for operation, times in sorted(self._times.items()):
             took.add_metric([operation], times.buckets(), times.sum_s)
         credits = CounterMetricFamily("chainfolio_credits", "credits moved, by kind", labels=["kind"])
-        for kind, amount in sorted(self.moved.items()):
+        for kind, amount in sorted(self.credit_totals.items()):
             credits.add_metric([kind], amount)
         yield answered
         yield took

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -11,7 +11,7 @@ from chainfolio.amounts import text
 from chainfolio.api.addresses import Addresses
 from chainfolio.api.context import Context
 from chainfolio.api.failures import READING
-from chainfolio.api.fields import Reader, Refused, one_of, quoted
+from chainfolio.api.fields import InvalidParameter, JsonObject, Reader, one_of, quoted
 from chainfolio.api.router import get
 from chainfolio.currencies import served
 from chainfolio.portfolio.document import IssueDocument
@@ -22,16 +22,16 @@ def read_currency(values: list[str], settings: Settings) -> str:
     """Return the currency; case matters.
 
     Raises:
-        Refused: The parameter is repeated, or this server has no rate of the currency.
+        InvalidParameter: The parameter is repeated, or this server has no rate of the currency.
     """
     if len(values) > 1:
-        raise Refused("is given more than once")
+        raise InvalidParameter("is given more than once")
     if values[0] not in (currencies := served(settings.rates)):
-        raise Refused(f"cannot be {quoted(values[0])}: {one_of(currencies)}")
+        raise InvalidParameter(f"cannot be {quoted(values[0])}: {one_of(currencies)}")
     return values[0]
 
 
-def _currencies(settings: Settings) -> dict[str, Any]:
+def _currencies(settings: Settings) -> JsonObject:
     return {"type": "string", "enum": list(served(settings.rates))}
 
 

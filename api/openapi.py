@@ -24,7 +24,7 @@ from chainfolio.api.errors import (
     refusal,
     shape_of,
 )
-from chainfolio.api.fields import Field, fields_of
+from chainfolio.api.fields import Field, JsonObject, fields_of
 from chainfolio.api.idempotency import HEADER, REPLAYED
 from chainfolio.api.pipeline import KEYED, PUBLIC
 from chainfolio.api.router import Route, single_cost
@@ -76,10 +76,10 @@ class Reason(msgspec.Struct, frozen=True):
     error: str
 
 
-def describe(routes: Sequence[Route], settings: Settings) -> dict[str, Any]:
+def describe(routes: Sequence[Route], settings: Settings) -> JsonObject:
     """Return the OpenAPI document of `routes`."""
     schemas = _Schemas(routes)
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, JsonObject] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas, settings)
     used = list(dict.fromkeys(route.tag for route in routes))
@@ -104,7 +104,7 @@ def describe(routes: Sequence[Route], settings: Settings) -> dict[str, Any]:
     return _exemplified(document, settings.examples) if settings.examples else document
 
 
-def _exemplified(node: Any, examples: Mapping[str, str], in_example: bool = False) -> Any:
+def _exemplified(node: object, examples: Mapping[str, str], in_example: bool = False) -> Any:
     """Return a copy of a document with the operator's values in place of ours in examples."""
     if isinstance(node, dict):
         return {
@@ -120,7 +120,7 @@ def _exemplified(node: Any, examples: Mapping[str, str], in_example: bool = Fals
     )
 
 
-def _header(description: str, kind: str = "string", **more: Any) -> dict[str, Any]:
+def _header(description: str, kind: str = "string", **more: object) -> JsonObject:
     return {"definition": {"description": description, "schema": {"type": kind, **more}}}
 
 
@@ -135,7 +135,7 @@ HEADERS: Final = {
         "`true` if this is the answer of the first request with the same Idempotency-Key; `changed` if that answer "
         "was too long to be stored and this one, made again, differs."
     ),
-    **{name: _header(words) for step in KEYED for name, words in step.headers.items()},
+    **{name: _header(text) for step in KEYED for name, text in step.headers.items()},
 }
 
 
@@ -143,7 +143,7 @@ class _Schemas:
     """JSON schemas of all types in answers, bodies and errors of routes; `components` has them by name."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        answered: list[Any] = [
+        answered: list[object] = [
             Failure,
             ValidationFailure,
             CodedFailure,
@@ -152,7 +152,7 @@ class _Schemas:
             InsufficientCredits,
             RateLimited,
         ]
-        bodies: list[Any] = []
+        bodies: list[object] = []
         for route in routes:
             answered += [kind for kind in route.replies.values() if kind is not Answer]
             bodies += [kind for segment, kind in route.arguments.items() if segment == "body"]
@@ -162,7 +162,7 @@ class _Schemas:
         for struct in _structs(msgspec.inspect.multi_type_info(answered)):
             self.components[struct.cls.__name__]["required"] = _present(struct)
 
-    def of(self, kind: Any) -> dict[str, Any]:
+    def of(self, kind: object) -> JsonObject:
         """Return the schema of a type, usually a reference to a component."""
         return self._found[self._kinds.index(kind)]
 
@@ -194,8 +194,8 @@ def _present(struct: msgspec.inspect.StructType) -> list[str]:
     ]
 
 
-def _operation(route: Route, schemas: _Schemas, settings: Settings) -> dict[str, Any]:
-    operation: dict[str, Any] = {
+def _operation(route: Route, schemas: _Schemas, settings: Settings) -> JsonObject:
+    operation: JsonObject = {
         "operationId": route.name,
         "tags": [route.tag],
         "summary": route.summary,
@@ -232,7 +232,7 @@ KEY_PARAMETER: Final = {
 }
 
 
-def _parameters(route: Route, settings: Settings) -> list[dict[str, Any]]:
+def _parameters(route: Route, settings: Settings) -> list[JsonObject]:
     parameters = [KEY_PARAMETER] if route.changes else []
     return (
         parameters
@@ -249,9 +249,9 @@ def _parameters(route: Route, settings: Settings) -> list[dict[str, Any]]:
     )
 
 
-def _parameter(segment: str, field: Field, settings: Settings) -> dict[str, Any]:
+def _parameter(segment: str, field: Field, settings: Settings) -> JsonObject:
     schema = _schema(field, settings)
-    parameter: dict[str, Any] = {
+    parameter: JsonObject = {
         "name": field.name,
         "in": segment,
         "required": field.required,
@@ -267,7 +267,7 @@ def _parameter(segment: str, field: Field, settings: Settings) -> dict[str, Any]
     return parameter
 
 
-def _schema(field: Field, settings: Settings) -> dict[str, Any]:
+def _schema(field: Field, settings: Settings) -> JsonObject:
     if not field.reader:
         return msgspec.json.schema(field.type)
     *_, meta = (extra for extra in field.type.__metadata__ if isinstance(extra, msgspec.Meta))
@@ -277,7 +277,7 @@ def _schema(field: Field, settings: Settings) -> dict[str, Any]:
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-def _responses(route: Route, schemas: _Schemas) -> dict[str, Any]:
+def _responses(route: Route, schemas: _Schemas) -> JsonObject:
     return {
         **{str(status): _success(route, status, kind, schemas) for status, kind in route.replies.items()},
         **{
@@ -316,10 +316,10 @@ def _codes(route: Route, status: int) -> list[Code]:
     return [code for code in route.codes if CODES[code][0] == status]
 
 
-def _success(route: Route, status: int, kind: Any, schemas: _Schemas) -> dict[str, Any]:
+def _success(route: Route, status: int, kind: object, schemas: _Schemas) -> JsonObject:
     if status == 204:
         return {"description": "Done; there is no body.", "headers": _headers(route, status)}
-    content: dict[str, Any] = {"schema": {"type": "object" if route.media == "application/json" else "string"}}
+    content: JsonObject = {"schema": {"type": "object" if route.media == "application/json" else "string"}}
     if kind is not Answer:
         content["schema"] = schemas.of(kind)
     if route.example is not None and status == 200:
@@ -328,17 +328,17 @@ def _success(route: Route, status: int, kind: Any, schemas: _Schemas) -> dict[st
     return {"description": description, "headers": _headers(route, status), "content": {route.media: content}}
 
 
-KINDS: Final[Mapping[str, Any]] = {MESSAGE: Message, ERROR: Reason, CODED: CodedFailure}
-_BODIES: Final[Mapping[int, Any]] = {402: InsufficientCredits, 429: RateLimited}
+KINDS: Final[Mapping[str, object]] = {MESSAGE: Message, ERROR: Reason, CODED: CodedFailure}
+_BODIES: Final[Mapping[int, object]] = {402: InsufficientCredits, 429: RateLimited}
 
 
-def _failure(route: Route, status: int, description: str, schemas: _Schemas) -> dict[str, Any]:
+def _failure(route: Route, status: int, description: str, schemas: _Schemas) -> JsonObject:
     problem = _specimen(route, status)
     shape = shape_of(route.envelope, problem)
     answer = {"description": description, "headers": _headers(route, status)}
     if shape == TEXT:
         return {**answer, "content": {"text/plain": {"schema": {"type": "string"}}}}
-    kinds: list[Any] = [KINDS.get(shape) or _BODIES.get(status, Failure)]
+    kinds: list[object] = [KINDS.get(shape) or _BODIES.get(status, Failure)]
     if status == 400 and shape == WHOLE:
         # The family's own 400 is for valid requests that cannot be answered; invalid ones are ValidationFailure.
         family = KINDS.get(shape_of(route.envelope, Problem(400, "")))
@@ -363,7 +363,7 @@ def _specimen(route: Route, status: int) -> Problem:
         500: "something went wrong on our side; the server's log has it as incident 1f0c",
         503: "a node or price source does not answer at the moment",
     }
-    extras: dict[str, Any] = {"incident": "1f0c"} if status == 500 else {}
+    extras: JsonObject = {"incident": "1f0c"} if status == 500 else {}
     if status == 402:
         extras = {"creditsRequired": 1, "creditsAvailable": 0, "creditsNeeded": 1}
     if status == 429:
@@ -373,7 +373,7 @@ def _specimen(route: Route, status: int) -> Problem:
     return Problem(status, reasons.get(status, TITLES[status].lower()), code="INTERNAL_ERROR", extras=extras)
 
 
-def _headers(route: Route, status: int) -> dict[str, Any]:
+def _headers(route: Route, status: int) -> JsonObject:
     names = ["X-Request-Id", "Cache-Control"]
     names += ["WWW-Authenticate"] if status == 401 else []
     names += ["Retry-After"] if status in (429, 503) else []

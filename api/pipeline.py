@@ -42,13 +42,13 @@ async def _end(context: Context) -> Answer:
     raise AssertionError(f"no step answered {context.route.name}")
 
 
-def chained(steps: Sequence[Step]) -> Callable[[Context], Awaitable[Answer]]:
+def chain_steps(steps: Sequence[Step]) -> Callable[[Context], Awaitable[Answer]]:
     """Return the steps as one function; each step gets the following ones as `proceed`."""
     proceed: Proceed = _end
     for step in reversed(steps):
-        proceed = _before(proceed, step)
+        proceed = _prepend(proceed, step)
     return proceed
 
 
-def _before(proceed: Proceed, step: Step) -> Proceed:
+def _prepend(proceed: Proceed, step: Step) -> Proceed:
     return lambda context: step.run(context, proceed)

@@ -11,17 +11,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal, get_type_hints
+from typing import Any, Final, Literal, TypeAlias, get_type_hints
+
+import msgspec
 
 from chainfolio.storage.state.refusals import Code
 
 AT_BLOCK: Final = "at-block"  # the second rate-limit bucket; other routes share one
 SEGMENTS: Final = ("path", "query", "body")
 CHANGING: Final = ("POST", "PATCH", "DELETE")
-Handler = Callable[..., Awaitable[Any]]
+Handler = Callable[..., Awaitable[object]]
+Arguments: TypeAlias = Mapping[str, Any]  # Structs by segment of the request
+RouteOptions: TypeAlias = dict[str, Any]  # keyword arguments of `get` and `write`
 
 
-def single_cost(arguments: Mapping[str, Any]) -> int:
+def single_cost(arguments: Arguments) -> int:
     """Return 1: the cost does not depend on the arguments."""
     return 1
 
@@ -56,7 +60,7 @@ class Route:
     public: bool = False
     needs: str = ""
     cost: int = 1
-    units: Callable[[Mapping[str, Any]], int] = single_cost
+    units: Callable[[Arguments], int] = single_cost
     bucket: str = "all"
     check: Callable[..., object] | None = None
     allow: Callable[..., Awaitable[object]] | None = None
@@ -65,8 +69,8 @@ class Route:
     codes: tuple[Code, ...] = ()
     fails: Mapping[int, str] = field(default_factory=dict)
     takes: Mapping[str, str] = field(default_factory=dict)
-    answers: Mapping[int, Any] = field(default_factory=dict)
-    example: Any = None
+    answers: Mapping[int, object] = field(default_factory=dict)
+    example: object = None
 
     @property
     def name(self) -> str:
@@ -84,12 +88,12 @@ class Route:
         return get_type_hints(self.handler, include_extras=True)
 
     @cached_property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, type[msgspec.Struct]]:
         """Struct types of the handler's arguments, by segment of the request."""
         return {segment: self.hints[segment] for segment in SEGMENTS if segment in self.hints}
 
     @cached_property
-    def replies(self) -> Mapping[int, Any]:
+    def replies(self) -> Mapping[int, object]:
         """Types of success bodies by status."""
         return self.answers or {200: self.hints["return"]}
 
@@ -106,12 +110,12 @@ def write(
     return _route(method, path, tag, summary, more)
 
 
-def _route(method: str, path: str, tag: str, summary: str, options: Mapping[str, Any]) -> Callable[[Handler], Route]:
-    def made(handler: Handler) -> Route:
+def _route(method: str, path: str, tag: str, summary: str, options: RouteOptions) -> Callable[[Handler], Route]:
+    def decorate(handler: Handler) -> Route:
         text = " ".join((handler.__doc__ or "").split())
         route = Route(method, path, handler, tag, summary, text, **options)
         unknown = [name for name in route.hints if name not in (*SEGMENTS, "request", "return")]
         assert not unknown, f"{route.name}: arguments are request, path, query and body, not {unknown}"
         return route
 
-    return made
+    return decorate

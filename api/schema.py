@@ -46,7 +46,7 @@ async def fill(context: Context) -> None:
     request = context.http
     if "path" in kinds:
         context.arguments["path"] = _sound("path", read(kinds["path"], _Path(request.match), (), settings))
-    query = _query(context, kinds.get("query", Nothing))
+    query = _query(context, kinds.get("query", NoParameters))
     if "query" in kinds:
         context.arguments["query"] = query
     if "body" in kinds:
@@ -68,11 +68,11 @@ def _query(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
 
 def has_unknown(context: Context) -> bool:
     """Return True if the query has an unknown parameter; finding a similar name for it is costly."""
-    kind = context.route.arguments.get("query", Nothing)
+    kind = context.route.arguments.get("query", NoParameters)
     return not fields_of(kind).keys() >= context.http.query.keys()
 
 
-class Nothing(msgspec.Struct, frozen=True):
+class NoParameters(msgspec.Struct, frozen=True):
     """No parameters."""
 
 

@@ -11,10 +11,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import structlog
@@ -67,7 +67,7 @@ async def listening(
         )
         await runner.setup()
         try:
-            with _naming(host, port):
+            with _address_errors(host, port):
                 await web.TCPSite(runner, host, port, reuse_port=reuse_port or None).start()
             yield runner.addresses[0][1]
         finally:
@@ -93,14 +93,14 @@ def serve(make: Make, settings: Settings, *, reuse_port: bool = False) -> None:
 
 def _worker(make: Make, settings: Settings, port: int, reuse_port: bool) -> None:
     configure_log(settings.log_level)
-    run_until_done(_until_told(make, settings, port, reuse_port))
+    run_until_done(_run_worker(make, settings, port, reuse_port))
 
 
-async def _until_told(make: Make, settings: Settings, port: int, reuse_port: bool) -> None:
+async def _run_worker(make: Make, settings: Settings, port: int, reuse_port: bool) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def tell(reason: str) -> None:
+    def request_stop(reason: str) -> None:
         if not stop.is_set():
             log.info("draining", why=reason)
             stop.set()
@@ -108,11 +108,11 @@ async def _until_told(make: Make, settings: Settings, port: int, reuse_port: boo
     def signalled(number: signal.Signals) -> None:
         # A second signal of the same kind ends the process at once.
         loop.remove_signal_handler(number)
-        tell(number.name)
+        request_stop(number.name)
 
     def orphaned(sentinel: int) -> None:
         loop.remove_reader(sentinel)
-        tell("parent died")
+        request_stop("parent died")
 
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, signalled, each)
@@ -120,14 +120,14 @@ async def _until_told(make: Make, settings: Settings, port: int, reuse_port: boo
         # A worker stops if its parent dies, which could not restart it.
         loop.add_reader(parent.sentinel, orphaned, parent.sentinel)
     app = await make(settings)
-    settle_memory()
+    freeze_memory()
     async with listening(app, settings.server.host, port, reuse_port=reuse_port) as bound:
         log.info("listening", host=settings.server.host, port=bound)
         await stop.wait()
     log.info("stopped")
 
 
-def settle_memory() -> None:
+def freeze_memory() -> None:
     """Exclude the objects made at start-up from garbage collection: scans cost more than requests."""
     gc.collect()
     gc.freeze()
@@ -138,8 +138,8 @@ def settle_memory() -> None:
 
 def _serve_processes(make: Make, settings: Settings, *, reuse_port: bool) -> None:
     configure_log(settings.log_level)
-    with _reserved(settings.server.host, settings.server.port, reuse_port) as port:
-        supervisor = _ProcessSupervisor(_worker, lambda number: (make, _numbered(settings, number), port, True))
+    with _reserve_port(settings.server.host, settings.server.port, reuse_port) as port:
+        supervisor = _ProcessSupervisor(_worker, lambda number: (make, _worker_settings(settings, number), port, True))
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, supervisor.end)
         for number in range(settings.server.workers):
@@ -149,7 +149,7 @@ def _serve_processes(make: Make, settings: Settings, *, reuse_port: bool) -> Non
         raise SystemExit(1)
 
 
-def _numbered(settings: Settings, number: int) -> Settings:
+def _worker_settings(settings: Settings, number: int) -> Settings:
     """Return the settings of one worker, whose metrics port is the configured one plus its number."""
     if not (port := settings.server.metrics_port):
         return settings
@@ -206,19 +206,19 @@ def check_port(host: str, port: int) -> None:
         BadSettings: It cannot.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with _naming(host, port), socket.socket(family) as probe:
+    with _address_errors(host, port), socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((host, port))
 
 
 @contextlib.contextmanager
-def _reserved(host: str, port: int, reuse_port: bool) -> Any:
+def _reserve_port(host: str, port: int, reuse_port: bool) -> Iterator[int]:
     """Reserve a port for all workers and yield it; the port is bound here but never listened on.
 
     So port 0 becomes the same port for each worker, and no other process can take it.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with _naming(host, port):
+    with _address_errors(host, port):
         if not reuse_port and port:
             # Two servers on one port would each silently get half of the requests.
             check_port(host, port)
@@ -230,7 +230,7 @@ def _reserved(host: str, port: int, reuse_port: bool) -> Any:
 
 
 @contextlib.contextmanager
-def _naming(host: str, port: int) -> Any:
+def _address_errors(host: str, port: int) -> Iterator[None]:
     """Turn an OSError about the address into BadSettings."""
     try:
         yield

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from chainfolio.api.addressbook import Address
-from chainfolio.api.changes import afterwards, change
+from chainfolio.api.changes import change, run_after_change
 from chainfolio.api.context import Answer, Context
 from chainfolio.api.example_addresses import ANOTHER, WALLET
 from chainfolio.api.failures import NO_CHAIN
@@ -28,7 +28,7 @@ from chainfolio.storage.state.refusals import Refusal
 PRICE: Final = 1200  # credits for one address and year
 
 
-class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewSubscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An address to subscribe to."""
 
     address: Annotated[Address, msgspec.Meta(examples=[ANOTHER])]
@@ -44,10 +44,10 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         msgspec.structs.force_setattr(self, "description", tidy("description", self.description))
 
 
-class WantedSnapshots(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewSubscriptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Addresses to subscribe to. No address may be repeated."""
 
-    addresses: Annotated[list[Wanted], msgspec.Meta(min_length=1, max_length=100)]
+    addresses: Annotated[list[NewSubscription], msgspec.Meta(min_length=1, max_length=100)]
 
     def __post_init__(self) -> None:
         try:
@@ -65,7 +65,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     expires_at: Moment | None
 
 
-class Subscribed(msgspec.Struct, frozen=True):
+class SubscriptionsAnswer(msgspec.Struct, frozen=True):
     """New subscriptions.
 
     If no chain is configured for an address, it is not subscribed to and costs nothing; `completeness` is then
@@ -89,7 +89,7 @@ class Subscribed(msgspec.Struct, frozen=True):
     units=lambda arguments: len(arguments["body"].addresses),
     codes=("ALREADY_SUBSCRIBED",),
     fails={501: NO_CHAIN},
-    answers={200: Subscribed},
+    answers={200: SubscriptionsAnswer},
     example={
         "message": "1 address is subscribed to",
         "subscriptions": [
@@ -104,7 +104,7 @@ class Subscribed(msgspec.Struct, frozen=True):
         "issues": [],
     },
 )
-async def subscribe_snapshot(request: Context, body: WantedSnapshots) -> Answer:
+async def subscribe_snapshot(request: Context, body: NewSubscriptions) -> Answer:
     """Subscribes to all the addresses for one year from now or, on an error, to none.
 
     It costs 1200 credits per address. An address with a running subscription is refused with 409. The histories of the
@@ -120,21 +120,21 @@ async def subscribe_snapshot(request: Context, body: WantedSnapshots) -> Answer:
 
     sold: dict[Account, int] = {}
 
-    def work(tx: Transaction) -> Subscribed:
+    def work(tx: Transaction) -> SubscriptionsAnswer:
         accounts.lock(tx, owner)
         added = subscriptions.add(tx, owner, texts, now_us, actor)
         sold.update((account(each.address), each.expires_us) for each in added)
         count = "1 address is" if len(added) == 1 else f"{len(added)} addresses are"
         completeness: Literal["complete", "partial"] = "partial" if issues else "complete"
-        return Subscribed(f"{count} subscribed to", [_answer(each) for each in added], completeness, issues)
+        return SubscriptionsAnswer(f"{count} subscribed to", [_answer(each) for each in added], completeness, issues)
 
     answer = await change(request, work)
     # The server repeats this regularly for all subscriptions (`cli/daily.py`).
-    await afterwards(request.engine.watch_subscribed(owner, sold))
+    await run_after_change(request.engine.watch_subscribed(owner, sold))
     return answer
 
 
-def check_served(request: Context, body: WantedSnapshots) -> None:
+def check_served(request: Context, body: NewSubscriptions) -> None:
     """Exempt addresses without a configured chain from the cost.
 
     Raises NotSupported, through `split_supported`, if no address has a configured chain.
@@ -143,7 +143,7 @@ def check_served(request: Context, body: WantedSnapshots) -> None:
     request.unanswerable = len(unserved)
 
 
-def _served(request: Context, body: WantedSnapshots) -> tuple[list[Account], dict[str, Issue]]:
+def _served(request: Context, body: NewSubscriptions) -> tuple[list[Account], dict[str, Issue]]:
     """Return the accounts with a configured chain, and an issue for each other one by address."""
     return split_supported([account(each.address) for each in body.addresses], request.engine.kinds(), "a snapshot")
 

@@ -7,17 +7,17 @@ from typing import Annotated, Literal
 import msgspec
 
 from chainfolio.api.addresses import PATTERN, read_account
-from chainfolio.api.changes import afterwards, change
+from chainfolio.api.changes import change, run_after_change
 from chainfolio.api.context import Answer, Context
 from chainfolio.api.errors import FieldError, invalid
 from chainfolio.api.example_addresses import WALLET
 from chainfolio.api.failures import NO_CHAIN, completeness_headers
-from chainfolio.api.fields import Refused
+from chainfolio.api.fields import InvalidParameter
 from chainfolio.api.router import write
 from chainfolio.assets import Account
 from chainfolio.engine.account_support import split_supported
 
-Said = Literal["Address is syncing", "Address already syncing"]
+SyncReply = Literal["Address is syncing", "Address already syncing"]
 
 
 class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,7 +37,7 @@ class SyncBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     needs="portfolio",
     check=lambda request, body: accounts(request, body),
     fails={501: NO_CHAIN},
-    answers={200: Said},
+    answers={200: SyncReply},
     example="Address is syncing",
 )
 async def sync_transactions(request: Context, body: SyncBody) -> Answer:
@@ -52,9 +52,9 @@ async def sync_transactions(request: Context, body: SyncBody) -> Answer:
     started = await request.engine.sync(owners)
     served, unserved = split_supported(owners, request.engine.kinds(), "fresh data")
     request.headers.update(completeness_headers(unserved.values()))
-    status: Said = "Address is syncing" if started else "Address already syncing"
+    status: SyncReply = "Address is syncing" if started else "Address already syncing"
     answer = await change(request, lambda _: status)
-    await afterwards(request.engine.watch(request.principal.account_id, served))
+    await run_after_change(request.engine.watch(request.principal.account_id, served))
     return answer
 
 
@@ -68,7 +68,7 @@ def accounts(request: Context, body: SyncBody) -> tuple[Account, ...]:
     for position, item in enumerate(addresses):
         try:
             owners.append(read_account(item))
-        except Refused as refused:
+        except InvalidParameter as refused:
             field_errors.append(FieldError(f"`addresses[{position}]` {refused}", ["addresses", str(position)]))
     if field_errors:
         raise invalid("body", field_errors)

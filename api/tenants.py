@@ -16,12 +16,12 @@ TAKES: Final = {DELEGATE: "Id of an account that delegated to yours: the request
 COMMON: Final = ("DELEGATE_NOT_FOUND",)
 
 
-async def look(request: Context, work: Callable[[Transaction, str], T]) -> T:
+async def read_for_account(request: Context, work: Callable[[Transaction, str], T]) -> T:
     """Run a read for the request's account and return its result; `work` gets the account's id."""
     return await request.parts.state.read(lambda tx: work(tx, _owner(request, tx)))
 
 
-async def keep(
+async def change_for_account(
     request: Context,
     work: Callable[[Transaction, str], object],
     status: int = 200,
@@ -48,8 +48,8 @@ async def keep(
             audit.record(tx, now_us, actor, account_id, "changed by a delegate", detail)
         return result
 
-    look_again = None if repeat is None else (lambda tx: repeat(tx, _owner(request, tx)))
-    return await change(request, locked, status, look_again)
+    repeat_change = None if repeat is None else (lambda tx: repeat(tx, _owner(request, tx)))
+    return await change(request, locked, status, repeat_change)
 
 
 def _owner(request: Context, tx: Transaction) -> str:

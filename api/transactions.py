@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
@@ -18,7 +18,7 @@ from chainfolio.api.context import Context
 from chainfolio.api.errors import FieldError, invalid
 from chainfolio.api.examples import TRANSACTIONS
 from chainfolio.api.failures import READING
-from chainfolio.api.fields import Reader, Refused, one_of, quoted
+from chainfolio.api.fields import InvalidParameter, JsonObject, Reader, one_of, quoted
 from chainfolio.api.portfolio import IncludeImages
 from chainfolio.api.router import get
 from chainfolio.engine.answers import TransactionFilter
@@ -45,12 +45,12 @@ def _items(read: Callable[[str], str]) -> Callable[[list[str], Settings], tuple[
     """Return a reader of comma-separated or repeated values, in order and without duplicates."""
 
     def items(values: list[str], settings: Settings) -> tuple[str, ...]:
-        """Raise Refused for an empty item, or for more than `MAX_ITEMS`."""
+        """Raise InvalidParameter for an empty item, or for more than `MAX_ITEMS`."""
         texts = [item for value in values for item in value.split(",")]
         if not all(texts):
-            raise Refused("has an empty item: values are joined by single commas")
+            raise InvalidParameter("has an empty item: values are joined by single commas")
         if len(texts) > MAX_ITEMS:
-            raise Refused(f"holds {len(texts)} values; at most {MAX_ITEMS} are taken")
+            raise InvalidParameter(f"holds {len(texts)} values; at most {MAX_ITEMS} are taken")
         return tuple(dict.fromkeys(read(item) for item in texts))
 
     return items
@@ -62,15 +62,15 @@ def _address(item: str) -> str:
 
 def _type(item: str) -> str:
     if item not in TYPES:
-        raise Refused(f"cannot hold {quoted(item)}: a type is one of {', '.join(TYPES)}")
+        raise InvalidParameter(f"cannot hold {quoted(item)}: a type is one of {', '.join(TYPES)}")
     return item
 
 
 def _like(pattern: re.Pattern[str], description: str) -> Callable[[str], str]:
     def read(item: str) -> str:
-        """Return the item, or raise Refused if it does not match."""
+        """Return the item, or raise InvalidParameter if it does not match."""
         if not pattern.match(item):
-            raise Refused(f"cannot hold {quoted(item)}: it is not {description}")
+            raise InvalidParameter(f"cannot hold {quoted(item)}: it is not {description}")
         return item
 
     return read
@@ -78,7 +78,7 @@ def _like(pattern: re.Pattern[str], description: str) -> Callable[[str], str]:
 
 def _single(values: list[str]) -> str:
     if len(values) > 1:
-        raise Refused("is given more than once")
+        raise InvalidParameter("is given more than once")
     return values[0]
 
 
@@ -86,7 +86,7 @@ def read_start(values: list[str], settings: Settings) -> int:
     """Return a time, or the start of a UTC day, in microseconds since 1970.
 
     Raises:
-        Refused: The text is not a day or a time with a zone, or the parameter is repeated.
+        InvalidParameter: The text is not a day or a time with a zone, or the parameter is repeated.
     """
     return _us(_time(_single(values)))
 
@@ -95,7 +95,7 @@ def read_end(values: list[str], settings: Settings) -> int:
     """Return the last microsecond of the UTC day that a time lies in, since 1970.
 
     Raises:
-        Refused: The text is not a day or a time with a zone, or the parameter is repeated.
+        InvalidParameter: The text is not a day or a time with a zone, or the parameter is repeated.
     """
     day = _time(_single(values)).replace(hour=0, minute=0, second=0, microsecond=0)
     return _us(day) + DAY // timedelta(microseconds=1) - 1
@@ -108,35 +108,35 @@ def _us(time: datetime) -> int:
 def _time(text: str) -> datetime:
     form = "it is a day, YYYY-MM-DD, or a moment with its zone, 2026-03-01T12:30:00Z"
     if not _MOMENT.match(text):
-        raise Refused(f"cannot be {quoted(text)}: {form}")
+        raise InvalidParameter(f"cannot be {quoted(text)}: {form}")
     try:
         time = datetime.fromisoformat(text)
         return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise Refused(f"cannot be {quoted(text)}: the calendar has no such moment ({form})") from None
+        raise InvalidParameter(f"cannot be {quoted(text)}: the calendar has no such moment ({form})") from None
 
 
 def read_token_id(values: list[str], settings: Settings) -> int:
     """Return the id of a token in its collection.
 
     Raises:
-        Refused: The text is not a whole number below 2^256, or the parameter is repeated.
+        InvalidParameter: The text is not a whole number below 2^256, or the parameter is repeated.
     """
     text = _single(values)
     if not _TOKEN_ID.match(text) or int(text) > MAX_RAW:
-        raise Refused(f"cannot be {quoted(text)}: it is a whole number below 2^256")
+        raise InvalidParameter(f"cannot be {quoted(text)}: it is a whole number below 2^256")
     return int(text)
 
 
-def _list(items: dict[str, Any]) -> Callable[[Settings], dict[str, Any]]:
+def _list(items: JsonObject) -> Callable[[Settings], JsonObject]:
     return lambda settings: {"type": "array", "items": items, "minItems": 1, "maxItems": MAX_ITEMS}
 
 
-def _text(settings: Settings) -> dict[str, Any]:
+def _text(settings: Settings) -> JsonObject:
     return {"type": "string"}
 
 
-def _number(settings: Settings) -> dict[str, Any]:
+def _number(settings: Settings) -> JsonObject:
     return {"type": "string", "pattern": "^(?:0|[1-9][0-9]{0,77})$"}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -11,7 +11,7 @@ from chainfolio import contracts
 from chainfolio.api.context import Context
 from chainfolio.api.examples import EXAMPLE
 from chainfolio.api.failures import READING
-from chainfolio.api.fields import Reader, Refused, quoted
+from chainfolio.api.fields import InvalidParameter, JsonObject, Reader, quoted
 from chainfolio.api.router import get
 from chainfolio.engine.virtual_users import check_supported, unsupported_users
 from chainfolio.portfolio.document import Portfolio
@@ -31,12 +31,12 @@ def read_ids(values: list[str], settings: Settings) -> tuple[str, ...]:
     """Return the ids in `virtual:<id>` values, comma-separated, repeated or both, without duplicates.
 
     Raises:
-        Refused: A value is malformed, or there are too many.
+        InvalidParameter: A value is malformed, or there are too many.
     """
     ids = tuple(dict.fromkeys(_id(item) for value in values for item in value.split(",")))
     max_ids = settings.server.max_addresses
     if len(ids) > max_ids:
-        raise Refused(f"holds {len(ids)} virtual users; at most {max_ids} are answered in one call")
+        raise InvalidParameter(f"holds {len(ids)} virtual users; at most {max_ids} are answered in one call")
     return ids
 
 
@@ -44,11 +44,11 @@ def _id(text: str) -> str:
     scheme, mark, value = text.partition(":")
     match = _ADDRESS.match(f"{scheme}{mark}{value.lower()}")
     if not match:
-        raise Refused(f"cannot hold {quoted(text)}: it is written virtual:<uuid>")
+        raise InvalidParameter(f"cannot hold {quoted(text)}: it is written virtual:<uuid>")
     return match[1]
 
 
-def _schema(settings: Settings) -> dict[str, Any]:
+def _schema(settings: Settings) -> JsonObject:
     return {
         "type": "array",
         "items": {"type": "string", "pattern": f"^virtual:{HEX}{{8}}(?:-{HEX}{{4}}){{3}}-{HEX}{{12}}$"},

@@ -15,7 +15,7 @@ from aiohttp import StreamReader
 
 from chainfolio.api import connection
 from chainfolio.api.app import App
-from chainfolio.api.guard import Guarded, address_of, room
+from chainfolio.api.guard import GuardedConnection, address_of, room
 from chainfolio.api.serve import listening
 from chainfolio.assets import Account
 from chainfolio.environment import SystemClock
@@ -54,7 +54,7 @@ class Running:
 
     def later(self, seconds: float) -> None:
         self.clock.now_s += seconds
-        self.guard.look()
+        self.guard.close_slow()
 
     async def connect(self, sent: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         before = len(self.guard) + self.guard.ended.total()
@@ -222,14 +222,14 @@ async def test_who_reads_nothing_of_an_answer_for_half_a_minute_is_disconnected_
             assert read < 30_000_000
 
 
-async def _stuck(server: Running) -> list[Guarded]:
+async def _stuck(server: Running) -> list[GuardedConnection]:
     await until(lambda: any(each.unsent() for each in server.guard._open))
     for each in server.guard._open:
         await _settles(each)
     return list(server.guard._open)
 
 
-async def _settles(connection: Guarded) -> None:
+async def _settles(connection: GuardedConnection) -> None:
     before = -1
     while connection.unsent() != before:
         before = connection.unsent()

@@ -19,7 +19,7 @@ from chainfolio.api.changes import change
 from chainfolio.api.context import Answer, Context, Parts, Proceed, Step
 from chainfolio.api.keys import Keys
 from chainfolio.api.openapi import describe
-from chainfolio.api.pipeline import KEYED, PUBLIC, chained
+from chainfolio.api.pipeline import KEYED, PUBLIC, chain_steps
 from chainfolio.api.router import Route, get, write
 from chainfolio.api.serve import listening
 from chainfolio.environment import Environment, SystemClock
@@ -187,7 +187,7 @@ async def test_a_step_is_around_the_steps_after_it() -> None:
         raise RuntimeError("work failed")
 
     with pytest.raises(RuntimeError, match="work failed"):
-        await chained([step("reserve"), step("inner"), Step("work", answer)])(a_context(made))
+        await chain_steps([step("reserve"), step("inner"), Step("work", answer)])(a_context(made))
     assert seen == ["reserve begins", "inner begins", "inner ends", "reserve ends"]
 
 
