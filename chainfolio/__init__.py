@@ -19,7 +19,11 @@ _PLACES = {"AsyncSession": "chainfolio.async_session"} | dict.fromkeys(
 
 
 def __getattr__(name: str) -> object:
-    """A public name, loaded when it is used: importing the package costs next to nothing."""
+    """Return a public name, imported at its first use, so that importing the package is cheap.
+
+    Raises:
+        AttributeError: there is no such public name.
+    """
     if name in _PLACES:
         from importlib import import_module
 

@@ -97,7 +97,7 @@ def _tron(text: str) -> str | None:
 
 
 def _decoded(text: str) -> bytes | None:
-    """The bytes of a base58 text as long as an address is; None where it is none."""
+    """Return the bytes of a base58 text of the length of an address; None for other texts."""
     import base58
 
     return base58.b58decode(text) if _BASE58_KEY.match(text) else None
@@ -130,7 +130,7 @@ BUILTIN_RULES: Final = {rules.kind: rules for rules in (EVM, SOLANA, TRON, STARK
 
 @lru_cache(1)
 def installed() -> tuple[AddressRules, ...]:
-    """The rules of the kinds that installed packages bring; of a package that cannot be used, none."""
+    """Return the rules of kinds from installed packages, without packages that cannot be used."""
     from importlib.metadata import entry_points
 
     rules_of_packages = []
@@ -146,7 +146,7 @@ def installed() -> tuple[AddressRules, ...]:
 
 
 def all_rules() -> tuple[AddressRules, ...]:
-    """The rules of all kinds whose addresses are read, those that the service serves first."""
+    """Return the rules of all kinds whose addresses are read, built-in ones first."""
     return *BUILTIN_RULES.values(), *installed()
 
 

@@ -26,7 +26,7 @@ class OperatorApproval(TokenApproval, Protocol):
 
     @property
     def token_id(self) -> int | None:
-        """The one; None for all."""
+        """The number of the collectible; None for the whole collection."""
 
 
 class IndirectApproval(TokenApproval, Protocol):

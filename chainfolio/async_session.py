@@ -99,7 +99,7 @@ class AsyncSession:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of connections and files. A closed session cannot be asked."""
+        """Close connections and files. A closed session answers no questions."""
         self._is_closed = True
         async with self._lock:
             engine, self._engine = self._engine, None
@@ -264,18 +264,18 @@ class AsyncSession:
         return await on_each_chain(system, accounts, chains, work)
 
     async def tables(self) -> list[str]:
-        """The names of the tables that have rows here; `docs/tables.md` describes them."""
+        """Return the names of the tables with rows; `docs/tables.md` describes them."""
         from chainfolio.tables import TABLES
 
         lake = (await self._ready()).system.lake
         return await asyncio.to_thread(lambda: [name for name, table in TABLES.items() if lake.exists(table)])
 
     async def table(self, name: str) -> pl.LazyFrame:
-        """The rows of a table as of now, as a lazy frame: what a query does not need is not read.
+        """Return the current rows of a table as a lazy frame: a query reads only what it needs.
 
         Raises:
             BadRequest: there is no table of this name.
-            NotFound: nothing was ever stored in it here.
+            NotFound: the table has no rows here.
             StaleTable: another release wrote it.
         """
         from chainfolio.tables import TABLES
@@ -302,7 +302,11 @@ def _as_list(text: str | Sequence[str]) -> list[str]:
 
 
 async def _accounts(engine: Engine, names: Addresses, chains: Sequence[str] = ()) -> list[Account]:
-    """The accounts behind some addresses and names; what a name stands for is logged."""
+    """Return the accounts of addresses and names; the address of each name is logged.
+
+    Raises:
+        BadRequest: there is no address.
+    """
     from chainfolio.engine.named_accounts import accounts_of
 
     addresses = _as_list(names)
@@ -312,7 +316,11 @@ async def _accounts(engine: Engine, names: Addresses, chains: Sequence[str] = ()
 
 
 def _settings(path: Path) -> Settings:
-    """The settings of a file, of a folder that has a settings file, or of the data folder beside one."""
+    """Load the settings of a file, of a folder with a settings file, or of the one next to a data folder.
+
+    Raises:
+        BadSettings: the folder has neither settings nor data, or the settings have a mistake.
+    """
     import msgspec
 
     from chainfolio.settings import load
@@ -332,7 +340,7 @@ def _settings(path: Path) -> Settings:
 
 
 async def _system(settings: Settings, urls: Sequence[str], data: str | Path | None) -> System:
-    """The parts of some settings; with nodes, of the chains that these serve."""
+    """Return the system of some settings; with `urls`, of the chains that these nodes serve."""
     import msgspec
 
     from chainfolio.environment import Environment

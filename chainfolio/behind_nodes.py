@@ -78,7 +78,7 @@ class NodeBackedChain(ABC, Generic[N]):
         return await self.node.block(height)
 
     async def blocks(self, heights: Sequence[int]) -> list[Block]:
-        """The blocks at some heights; those that have none are left out."""
+        """Return the blocks at some heights, without heights that have no block."""
         return await self.node.blocks(heights)
 
     def health(self) -> list[EndpointHealth]:

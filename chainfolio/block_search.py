@@ -22,7 +22,7 @@ FORGOTTEN: Final = "no node has blocks that are so old any more"
 
 
 async def first_served(chain: Chain) -> int:
-    """The lowest height whose block can be read."""
+    """Return the lowest height whose block can be read."""
     return await chain.first_served() if isinstance(chain, PruningChain) else 0
 
 

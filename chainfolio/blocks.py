@@ -11,7 +11,7 @@ AHEAD_S = 900  # a block that is dated so far ahead of our clock is not believed
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block of one chain, as far as everything else needs to know it."""
+    """The part of a block that all chains share: height, hashes and time."""
 
     height: int
     hash: str

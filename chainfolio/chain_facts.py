@@ -41,10 +41,10 @@ class WrappedNative(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class ChainFacts(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """One chain as its file describes it.
 
-    A kind names the CAIP-2 `NAMESPACE` of its chains and the CAIP-19 namespace of their fungible `TOKENS`, and
-    overrides `reference` where not the number of a chain names it. `unproven`: which parts of its blocks hash in a way
-    of the chain's own, so that they cannot be computed again. `fee_collectors`: accounts that take fees which are
-    movements of a token."""
+    A kind sets the CAIP-2 `NAMESPACE` of its chains and the CAIP-19 namespace of fungible `TOKENS`, and overrides
+    `reference` if chains are not named by number. `unproven`: parts of blocks with hashes that cannot be recomputed.
+    `fee_collectors`: accounts that receive fees which are token transfers.
+    """
 
     NAMESPACE: ClassVar[str]
     TOKENS: ClassVar[str]

@@ -116,7 +116,7 @@ def decode_settings(kind: type[ChainSettings], table: Mapping[str, object], sour
 
 
 def list_keys(kind: type[msgspec.Struct]) -> set[str]:
-    """The keys of a type whose values are lists: in a variable they are written with commas."""
+    """Return the keys of a type whose values are lists; in a variable they are separated by commas."""
     return {field.name for field in msgspec.structs.fields(kind) if "list[" in str(field.type)}
 
 

@@ -48,11 +48,11 @@ class ContractApprovals(ABC):
 
     @abstractmethod
     def question(self, contract: str, function: Function, *args: Any) -> Hashable:
-        """The read of a function; arguments are accounts, numbers of collectibles, or that of a standard."""
+        """Return the read of a function; arguments are accounts, collectible numbers, or an interface id."""
 
     @abstractmethod
     def number(self, answer: object) -> int | None:
-        """The amount that was answered; None where it is none."""
+        """Return the result as an amount; None if it is none."""
 
     def yes(self, answer: object) -> bool | None:
         """Return the result as a bool; None if it is none."""
@@ -63,7 +63,7 @@ class ContractApprovals(ABC):
         """Return True if the result is this account; None if it is no account."""
 
     def put_questions(self, questions: Sequence[Any]) -> ChainPlan[Sequence[object]]:
-        """The answers, in order."""
+        """Read the results, in order."""
         answers: Sequence[object] = yield questions
         return answers
 

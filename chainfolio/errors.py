@@ -65,7 +65,7 @@ class NodeBehind(Unavailable):
 
 
 class NoBlock(SourceError):
-    """The height has no block and never will: it was skipped. The heights beside it may have one."""
+    """The height was skipped: it has no block and never will. Neighbouring heights may have one."""
 
     def __init__(self, source: str, height: int) -> None:
         super().__init__(source, f"height {height} has no block: it was skipped", remedy="take a height beside it")
@@ -73,7 +73,7 @@ class NoBlock(SourceError):
 
 
 class BadAnswer(SourceError):
-    """Trying again will not help: malformed, contradicts a hash, not what was asked."""
+    """An answer that does not change if repeated: malformed, contradicting a hash, or for another request."""
 
 
 class Contradiction(BadAnswer):
@@ -88,11 +88,11 @@ class Contradiction(BadAnswer):
 
 
 class NoQuorum(BadAnswer):
-    """Sources contradict each other, and no majority of them says the same."""
+    """Sources contradict each other without a majority."""
 
 
 class WrongChain(BadAnswer):
-    """The endpoint serves another chain than the settings say."""
+    """The endpoint serves another chain than the settings name."""
 
 
 class ResponseTooLarge(BadAnswer):
@@ -200,7 +200,7 @@ class StorageFull(StoreError):
 
 
 class TooManyFiles(StoreError):
-    """The process may open no more files: a limit of the machine, and no fault of what it wanted to open."""
+    """The process has reached the machine's limit of open files. The file itself is not the cause."""
 
     def __init__(self, store: str) -> None:
         remedy = "allow more: `ulimit -n 4096` in the same shell, or LimitNOFILE=4096 in the unit of systemd"
@@ -208,7 +208,7 @@ class TooManyFiles(StoreError):
 
 
 class Locked(StoreError):
-    """Another process holds what this one needs."""
+    """Another process holds a lock that this one needs."""
 
 
 class CorruptFile(StoreError):

@@ -15,12 +15,12 @@ EventRow = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Interactions:
-    """The transfers and events of an account, as protocols are found by them.
+    """The transfers and events of an account, from which its protocols are derived.
 
     `tokens`: fungible tokens in its transfers. `received_ids`, `sent_ids`: numbers of collectibles, by collection.
     `exchanged_with`: assets by counterparty. `sent_to`: assets above zero that it sent, by recipient. `events` that
-    name it, by filter of the dataset `events`, as rows of `account_events`; `covered` are the filters that are
-    indexed completely, so that a missing event did not happen. `self_acquired`: tokens that it obtained in its own
+    name it, by filter of the dataset `events`, as rows of `account_events`; `covered` are the filters that are indexed
+    completely, so that a missing event did not happen. `self_acquired`: tokens that it obtained in its own
     transactions; readers read these first.
     """
 

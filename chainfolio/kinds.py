@@ -78,7 +78,7 @@ class ChainKind(Protocol):
         """Make a chain from its settings and the files below `configs`; no node is contacted yet."""
 
     def identities(self, settings: Any) -> Sequence[tuple[str, str]]:
-        """Each endpoint of a chain: the name that reports show, and the identity under which it is remembered."""
+        """Return each endpoint's name in reports, and the identity under which it is stored."""
 
 
 @runtime_checkable
@@ -86,7 +86,7 @@ class SelectsFunctions(Protocol):
     """A kind of chain whose call data begins with a selector: the bytes that identify the function."""
 
     def selector(self, function: str) -> bytes:
-        """The selector of a function such as `transfer(address,uint256)`."""
+        """Return the selector of a function such as `transfer(address,uint256)`."""
 
 
 @runtime_checkable
@@ -94,7 +94,7 @@ class CallsContracts(Protocol):
     """A kind of chain whose contracts are read by calling functions, for price sources that ask contracts."""
 
     def call(self, contract: str, function: str, args: tuple[object, ...] = ()) -> Read:
-        """The read of a function such as `balanceOf(address)(uint256)`."""
+        """Return the read of a function such as `balanceOf(address)(uint256)`."""
 
 
 def contract_calls(name: str) -> Callable[..., Read]:
@@ -139,7 +139,7 @@ class OffersFamilies(Protocol):
 
     @property
     def abi_families(self) -> AbiFamilies:
-        """The families, as `chainfolio.abi` has it."""
+        """The families, as in `chainfolio.abi`."""
 
 
 @runtime_checkable
@@ -152,7 +152,10 @@ class UsesFamilies(Protocol):
 
 
 def readable_kinds(kind: str) -> frozenset[str]:
-    """The kinds whose families of protocols read chains of a kind: its own, and the one that it names."""
+    """Return the kinds whose protocol families read chains of a kind: itself, and the one it uses.
+
+    Only itself if the kind is not installed.
+    """
     try:
         chain_kind = kind_of(kind)
     except BadSettings:

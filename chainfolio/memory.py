@@ -29,7 +29,7 @@ class ByteBudget:
         self._lock = threading.Lock()
 
     def lease(self) -> Lease:
-        """Room for one answer: none yet."""
+        """Return an empty lease for one answer."""
         return Lease(self)
 
     @property

@@ -51,7 +51,7 @@ class Unknown:
 class Report(Generic[Output]):
     """The end of one plan: `ok`, or `failed` with a reason; its numbers of rounds and reads.
 
-    `recorded` are its reads with their results, if `batched` was told to record them.
+    `recorded` are its reads with their results, if `batched` was asked to record them.
     """
 
     name: str

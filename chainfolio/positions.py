@@ -145,7 +145,7 @@ class AccountReader(Protocol):
 
     @property
     def events(self) -> Sequence[str]:
-        """The filters of events that its protocols ask the index for: `contract/event`."""
+        """The filters of events that its protocols need from the index: `contract/event`."""
 
     @property
     def issues(self) -> Sequence[Issue]:

@@ -22,7 +22,7 @@ def clean(text: str, longest: int) -> str:
 
 
 def harmless(text: str) -> str:
-    """A text of several lines without the characters that steer a terminal, or reorder and hide others."""
+    """Return a text of several lines without characters that control a terminal, or reorder or hide text."""
     return "".join(char for char in text if char == "\n" or _is_printable(char))
 
 

@@ -135,12 +135,12 @@ class ProtocolFamily:
 
     @property
     def all_roles(self) -> tuple[str, ...]:
-        """The roles that a file may name contracts in: those by which accounts are found first."""
+        """The roles that a file may use, those of `lookup_roles` first."""
         return tuple(dict.fromkeys([*self.lookup_roles, *self.roles]))
 
     @property
     def lookup_roles(self) -> tuple[str, ...]:
-        """The roles by whose contracts accounts are found."""
+        """The roles of contracts by which accounts are found."""
         return ()
 
     def can_find_accounts(self, roles: Collection[str]) -> bool:

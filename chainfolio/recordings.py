@@ -31,7 +31,7 @@ class Amount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
-    """A position with what lies behind its shares, in the units of contracts; `unlock` in Unix seconds."""
+    """A position with the underlying amounts of its shares, in contract units; `unlock` in Unix seconds."""
 
     protocol: str
     kind: str
@@ -158,10 +158,14 @@ class DecoderKit(Protocol):
         """
 
     def read(self, path: Path) -> Recording:
-        """The recording in a file; BadRequest where it is none, or one of another format."""
+        """Return the recording in a file.
+
+        Raises:
+            BadRequest: the file is no recording, or has another format.
+        """
 
     def save(self, path: Path, recording: Any) -> None:
-        """Write a recording, in place of what is there; never half of it."""
+        """Write a recording atomically, replacing the file."""
 
     def updated(self, recording: Any, result: Result) -> Recording:
         """Return the recording with `result` as the expected result."""
@@ -184,7 +188,11 @@ class _Head(msgspec.Struct):
 
 
 def chain_of(path: Path) -> str:
-    """The key of the chain that a recording was made on; BadRequest where the file is no recording."""
+    """Return the key of a recording's chain.
+
+    Raises:
+        BadRequest: the file is no recording.
+    """
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Head).chain
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -8,7 +8,7 @@ ACCOUNT: Final = "account:"
 
 
 def account_filter(address: str) -> str:
-    """The filter that stands for an account, by its canonical address."""
+    """Return the filter of an account, from its canonical address."""
     return ACCOUNT + address
 
 

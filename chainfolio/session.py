@@ -80,7 +80,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Let go of connections and files. A closed session cannot be asked."""
+        """Close connections and files. A closed session answers no questions."""
         if not self._thread.is_alive():
             return
         try:
@@ -231,15 +231,15 @@ class Session:
         )
 
     def tables(self) -> list[str]:
-        """The names of the tables that have rows here; `docs/tables.md` describes them."""
+        """Return the names of the tables with rows; `docs/tables.md` describes them."""
         return self._answer(self._inner.tables())
 
     def table(self, name: str) -> pl.LazyFrame:
-        """The rows of a table as of now, as a lazy frame: what a query does not need is not read.
+        """Return the current rows of a table as a lazy frame: a query reads only what it needs.
 
         Raises:
             BadRequest: there is no table of this name.
-            NotFound: nothing was ever stored in it here.
+            NotFound: the table has no rows here.
             StaleTable: another release wrote it.
         """
         return self._answer(self._inner.table(name))

@@ -96,7 +96,7 @@ class Lake(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Accounts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The accounts whose histories are indexed, whatever else is indexed of the chains."""
+    """Accounts whose histories are indexed, independent of what else is indexed."""
 
     watch: Annotated[list[str], doc("addresses, on every configured chain of their kind")] = []
     max_watched: Annotated[
@@ -265,11 +265,11 @@ def _override(tree: dict[str, object], env: Mapping[str, str]) -> list[str]:
 
 
 class _VariableText(str):
-    """The value of a variable, which may stand for a list."""
+    """The value of a variable; it may be a list."""
 
 
 def _lists(tree: dict[str, object]) -> None:
-    """Variables that stand for lists as lists, by the types of their keys."""
+    """Split variables into lists, in the tree, by the types of their keys."""
     chains = tree.get("chains")
     tables = chains.items() if isinstance(chains, dict) else ()
     section_types: dict[str, type[msgspec.Struct]] = {"server": Server, "accounts": Accounts, "snapshots": Snapshots}
@@ -289,7 +289,7 @@ def _known_path(body: str) -> list[str]:
 
 
 def _secret_variables(node: object) -> set[str]:
-    """Every variable that is named by `env:NAME`: it is a value, and no setting, whatever it is called."""
+    """Return the variables that are named by `env:NAME`: they are values, and no settings."""
     if isinstance(node, dict):
         return _secret_variables(list(node.values()))
     if isinstance(node, list):
@@ -298,7 +298,11 @@ def _secret_variables(node: object) -> set[str]:
 
 
 def _secrets(node: Any, env: Mapping[str, str], path: str) -> Any:
-    """Every `env:NAME` string replaced; a missing variable is an error that names where it was asked for."""
+    """Return the tree with every `env:NAME` replaced.
+
+    Raises:
+        BadSettings: names the key whose variable is not set.
+    """
     if isinstance(node, dict):
         return {key: _secrets(value, env, f"{path}.{key}".lstrip(".")) for key, value in node.items()}
     if isinstance(node, list):
@@ -360,7 +364,11 @@ def _chain(key: str, table: dict[str, object], source: str) -> ChainSettings:
 
 
 def _kind(key: str, table: Mapping[str, object]) -> ChainKind:
-    """The kind of chain that a table names; BadSettings names the chain where none is installed."""
+    """Return the kind of chain that a table names.
+
+    Raises:
+        BadSettings: names the chain if the kind is not installed.
+    """
     try:
         return kind_of(str(table.get("adapter", DEFAULT_KIND)))
     except BadSettings as error:

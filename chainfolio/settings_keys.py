@@ -36,7 +36,7 @@ class Key:
 
     @property
     def variable(self) -> str:
-        """The environment variable that stands for it."""
+        """The environment variable of the key."""
         path = [*self.section.split("."), self.name] if self.section else [self.name]
         return "CHAINFOLIO_" + ("__" if len(path) > 2 else "_").join(path).upper()
 
@@ -91,14 +91,14 @@ def _key(section: str, field: inspected.Field) -> Key:
 
 
 def _bare(kind: inspected.Type) -> tuple[inspected.Type, str]:
-    """A type without its description, and the description."""
+    """Return a type without its description, and the description."""
     if isinstance(kind, inspected.Metadata):
         return kind.type, str((kind.extra_json_schema or {}).get("description", ""))
     return kind, ""
 
 
 def _first(struct: inspected.StructType) -> str:
-    """The first paragraph of what a type says of itself."""
+    """Return the first paragraph of a type's docstring."""
     return " ".join((struct.cls.__doc__ or "").partition("\n\n")[0].split())
 
 

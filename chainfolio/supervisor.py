@@ -26,7 +26,7 @@ log = logging.getLogger("chainfolio.supervisor")
 
 
 class TaskEnded(ChainfolioError):
-    """A task that should run until it is cancelled came to an end."""
+    """A task ended without being cancelled."""
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class Task:
         return wait_s
 
     def _trace(self, error: BaseException) -> None:
-        """Log where an unexpected error comes from: the frames alone, for its words may hold anything."""
+        """Log the origin of an unexpected error: its frames only, because its message may hold anything."""
         if (cause := unexpected(error)) is not None:
             log.error("%s failed here:\n%s", self.label, "".join(traceback.format_tb(cause.__traceback__)))
 
@@ -121,7 +121,7 @@ class Supervisor:
         return self.start(name, repeated, chain=chain)
 
     async def stop(self, name: str, *, chain: str = "") -> None:
-        """Cancel a task and wait for its end; nothing happens where it does not run."""
+        """Cancel a task and wait for its end; do nothing if it does not run."""
         running = self._running.pop((name, chain), None)
         if running is not None:
             running.cancel()
@@ -162,7 +162,7 @@ class Supervisor:
 
 
 def unexpected(error: BaseException) -> BaseException | None:
-    """The first error inside `error` that is not of our own kinds; None where all of them are."""
+    """Return the first error inside `error` that is not a ChainfolioError; None if all are."""
     if isinstance(error, BaseExceptionGroup):
         return next((cause for each in error.exceptions if (cause := unexpected(each)) is not None), None)
     return None if isinstance(error, ChainfolioError) else error

@@ -53,7 +53,7 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """Column names as they stand in files."""
+        """Column names in the order of files."""
         return [column.name for column in self.columns]
 
     def schema(self) -> pa.Schema:

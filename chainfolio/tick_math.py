@@ -35,7 +35,7 @@ FACTORS: Final = (
 
 
 def sqrt_price(tick: int) -> int:
-    """The square root of the price at a tick, times 2^96, as TickMath has it."""
+    """Return the square root of the price at a tick, times 2^96, as TickMath computes it."""
     assert abs(tick) <= MAX_TICK, f"there is no tick {tick}"
     ratio = Q128
     for bit, factor in enumerate(FACTORS):

@@ -26,7 +26,7 @@ class Skipped:
     _contracts: dict[str, tuple[range, Unknown]] = field(default_factory=dict)
 
     def skip(self, contracts: Iterable[str], height: int, blocks: int, reason: Unknown) -> None:
-        """Remember contracts that gave no answer at a height, for it and some blocks behind it."""
+        """Skip contracts that did not answer, at this height and `blocks` heights after it."""
         if len(self._contracts) > MAX_SKIPPED:
             self._contracts.clear()
         self._contracts |= dict.fromkeys(contracts, (range(height, height + blocks + 1), reason))

@@ -24,7 +24,7 @@ def normalised_id(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ValidatorNow:
-    """One validator in the newest state. Amounts are gwei; an epoch that is not known yet is None."""
+    """One validator in the newest state. Amounts are gwei; an epoch is None if not known yet."""
 
     index: int
     pubkey: str
@@ -39,12 +39,12 @@ class ValidatorNow:
 
     @property
     def address(self) -> str | None:
-        """To where it withdraws; None for a BLS key (prefix 0)."""
+        """The withdrawal address; None for a BLS key (prefix 0)."""
         return address_of(self.credentials)
 
 
 def address_of(credentials: str) -> str | None:
-    """The address in withdrawal credentials of the prefix 1 or 2; None for others."""
+    """Return the address in withdrawal credentials of prefix 1 or 2; None for others."""
     return f"0x{credentials[26:]}" if credentials[2:4] in ("01", "02") else None
 
 
@@ -84,11 +84,11 @@ class SlotClock:
         return self.genesis_s + epoch * self.epoch_s
 
     def first_from(self, moment_s: int) -> int:
-        """The first epoch that begins at a moment or after it."""
+        """Return the first epoch that begins at a time or after it."""
         return max(0, -(-(moment_s - self.genesis_s) // self.epoch_s))
 
     def last_until(self, moment_s: int) -> int:
-        """The last epoch that begins at a moment or before it; -1 where there is none."""
+        """Return the last epoch that begins at a time or before it; -1 if there is none."""
         return max(-1, (moment_s - self.genesis_s) // self.epoch_s)
 
 
@@ -114,10 +114,14 @@ class HasValidators(Protocol):
         """Return the times of slots and epochs."""
 
     async def validator(self, which: int | str) -> ValidatorNow:
-        """One of them now, by its index or its public key; NotFound where there is none."""
+        """Return a validator now, by its index or its public key.
+
+        Raises:
+            NotFound: there is none.
+        """
 
     async def validators_of(self, filters: Sequence[str]) -> tuple[int, ...]:
-        """The indexes of those that indexes, public keys and withdrawal addresses name now."""
+        """Return the indexes of validators that match indexes, public keys or withdrawal addresses now."""
 
     async def stakes(self, owners: Collection[str], candidates: Collection[str], block: Block) -> Sequence[Stake]:
         """Return the stakes of validators that withdraw to `owners`, at a block of the execution chain.

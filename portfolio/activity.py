@@ -92,7 +92,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """By the selector of call data: what a function is called, and the type that a call to it stands for."""
+    """Names of functions, and the transaction types of calls to them, by selector."""
 
     names: dict[bytes, str] = field(default_factory=dict)
     types: dict[bytes, TransactionType] = field(default_factory=dict)

@@ -61,7 +61,7 @@ Cause = tuple[str, str]  # its name, and a sentence
 def cause_of(
     key: BalanceKey, totals: RunningTotals, change: Change, changes: Sequence[Change], evidence: Evidence
 ) -> Cause:
-    """The cause of one of the changes of an asset. `changes`: all that were found of it."""
+    """Return the cause of one change of an asset's excess. `changes` are all known changes of it."""
     if not change.is_found:
         return UNKNOWN, "the balances between these blocks could not be read, so that the block is not known"
     missing = sum(evidence.missing.values())

@@ -76,7 +76,7 @@ def _protocol(parts: Sequence[ProtocolDocument]) -> ProtocolDocument:
 
 
 def _fees(parts: Mapping[str, Portfolio], coins: Mapping[str, Coin]) -> str:
-    """Fees in the smallest unit; unknown where those of several coins would have to be added up."""
+    """Return the sum of fees in the smallest unit; unknown if fees of several coins would be added up."""
     fees = {chain: each.fees for chain, each in parts.items() if each.fees != "0"}
     has_several_coins = len({coins[chain] for chain in fees}) > 1
     return UNKNOWN if has_several_coins else _sum(fees.values())

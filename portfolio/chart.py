@@ -73,7 +73,7 @@ def _label(value: Fraction) -> str:
 
 
 def _days(points: Sequence[Point], columns: int) -> str:
-    """The first and the last day, and those between that have room, below the axis."""
+    """Return the line below the axis: the first and the last day, and days between them if there is room."""
     first, last = points[0][0], points[-1][0]
     has_room = first != last and columns > 2 * DAY
     count = max(2, min(len(points), columns // 16)) if has_room else 1

@@ -139,7 +139,7 @@ def _raw_limbs() -> list[pl.Expr]:
 
 
 def _products(raw_limbs: int, prices: Sequence[str]) -> list[pl.Expr]:
-    """The sums of the products of all limbs, by the power of 2^32 that they stand for."""
+    """Return the sums of the products of limbs, by the power of 2^32 that they stand for."""
     import polars as pl
 
     by_power: defaultdict[int, list[pl.Expr]] = defaultdict(list)

@@ -88,9 +88,16 @@ def portfolio(
     protocols: Mapping[str, ProtocolFacts] | None = None,
     block_number: int | None = None,
 ) -> Portfolio:
-    """The portfolio of one address. `chains` are found by the snapshots' chain, `protocols` by their key.
+    """Return the portfolio of one address.
 
-    With a `block_number` (at-block) it is echoed and the price adapters stay empty, as the service describes it.
+    Args:
+        address: The account.
+        valuation: A valuation that includes the account.
+        chains: Facts by the chain of the snapshots.
+        updated_ms: Time of the answer.
+        options: The optional parts.
+        protocols: Facts by protocol key; an unknown protocol has its key as name.
+        block_number: The requested block, which the answer repeats; it then names no price adapters. None: now.
     """
     account_valuation = valuation.for_account(address).with_spam() if options.spam else valuation.for_account(address)
     tree = _tree(account_valuation)
@@ -395,7 +402,7 @@ def _chain(
 
 
 def issue_documents(issues: Sequence[Issue]) -> tuple[IssueDocument, ...]:
-    """Issues as answers show them: each once, in order, without the words of nodes and contracts."""
+    """Return distinct issues as answers show them, sorted, without texts of nodes and contracts."""
     rows = {(clean(issue.adapter), clean(issue.subject), clean(public(issue.reason)), issue.count) for issue in issues}
     return tuple(
         IssueDocument(adapter, subject, reason, count if count > 1 else UNSET)

@@ -26,8 +26,8 @@ PLACEHOLDER: Final = (
 class ChainFacts:
     """One chain as answers show it; `explorer` and `images` are as in `configs/chains`.
 
-    `tokens` are the pictures of its tokens, as in `configs/tokens`. `wallet_reads` are the reads that say how much of
-    something lies loose in a wallet, each with the name of its number; None where the chain has no such reads.
+    `tokens` are pictures of tokens, as in `configs/tokens`. `wallet_reads` returns the reads behind a wallet balance,
+    each with the name of its number; None if the chain has no such reads.
     """
 
     key: str
@@ -75,7 +75,7 @@ class Options:
 
 
 def pictures(images: Mapping[str, str], placeholder: str) -> tuple[str, str]:
-    """The small and the large picture: either stands in for the other, the placeholder for both."""
+    """Return the small and the large picture: a missing one is replaced by the other, or the placeholder."""
     small = images.get("small") or images.get("large") or placeholder
     return small, images.get("large") or small
 

@@ -51,7 +51,7 @@ def frame(
 
 
 def _computable(number: str | None, decimal_places: int) -> Decimal | None:
-    """A number to so many places, half to even, where it is known and has room in 38 digits."""
+    """Return a number rounded half to even; None if it is not known or exceeds 38 digits."""
     if number is None:
         return None
     number_rounded = rounded(Fraction(number), decimal_places)

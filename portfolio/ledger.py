@@ -29,10 +29,10 @@ NO_CREDIT, NO_DEBIT = "unwrap", "wrap"
 
 
 def balances(transfers: pl.DataFrame | pl.LazyFrame, *, height: int | None = None) -> pl.DataFrame:
-    """Received minus sent of each account and fungible token, as rows of `balances` at `height`.
+    """Return received minus sent of each account and fungible token, as rows of `balances`.
 
-    Without a height it is that of the last fungible transfer. What events of a dishonest token sum up to beyond 2^256-1
-    is given as 2^256-1.
+    Without a `height` it is that of the last fungible transfer. A sum beyond 2^256-1, from events of a dishonest token,
+    is given as 2^256-1; `short` marks negative sums.
     """
     import polars as pl
 
@@ -127,9 +127,9 @@ def drop_native_duplicates(transfers: pl.DataFrame, info: ChainInfo) -> pl.DataF
 
 
 def allowances(approvals: pl.DataFrame | pl.LazyFrame, *, height: int | None = None) -> pl.DataFrame:
-    """The last ERC-20 approval of each owner, token and spender, as rows of `allowances` at `height`.
+    """Return the last ERC-20 approval of each owner, token and spender, as rows of `allowances`.
 
-    Without a height it is that of the last ERC-20 approval. An approval of zero stays: it is what the event said.
+    Without a `height` it is that of the last ERC-20 approval. Approvals of zero are included.
     """
     import polars as pl
 
@@ -171,7 +171,7 @@ def _account_rows(history: Table) -> AccountRows:
 
 
 def _maker(history: Table) -> Dataset:
-    """The dataset that says how the rows of its history are made."""
+    """Return the dataset that defines the rows of a history."""
     (dataset,) = (each for each in kinds.datasets().values() if each.history == history.name and each.account_rows)
     return dataset
 

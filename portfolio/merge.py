@@ -117,7 +117,7 @@ def _pnl(parts: Sequence[Any]) -> dict[str, Any]:
 
 
 def _agreed(values: Iterable[T | UnsetType]) -> T | UnsetType:
-    """The value that all parts have; absent where they have several."""
+    """Return the common value; UNSET if values differ."""
     all_values = list(values)
     return all_values[0] if all(value == all_values[0] for value in all_values) else UNSET
 
@@ -140,7 +140,7 @@ def _grouped(parts: Iterable[Mapping[str, T]]) -> dict[str, list[T]]:
 
 
 def _rates(parts: Sequence[Portfolio]) -> dict[str, str]:
-    """Each rate as the newest part has it."""
+    """Return each rate from the newest part that has it."""
     newest: dict[str, tuple[int, Decimal]] = {}
     for part in parts:
         for symbol, rate in part.conversion_rates.items():
@@ -262,7 +262,7 @@ def _asset(parts: Sequence[AssetDocument]) -> AssetDocument:
 
 
 def _price(prices: Sequence[str], balance: Decimal | None, value: Decimal | None) -> str:
-    """The price that all have; else the mean by balance, which is what the sums say it is."""
+    """Return the common price; else value by balance, or unknown without either."""
     agreed = _agreed(prices)
     if not isinstance(agreed, UnsetType):
         return agreed

@@ -44,7 +44,7 @@ class Nav:
     issues: tuple[IssueDocument, ...] = ()
 
     def to_polars(self) -> pl.DataFrame:
-        """One row, as `chainfolio.portfolio.frames` says."""
+        """Return a frame of one row, in the format of `chainfolio.portfolio.frames`."""
         row = [
             amounts.text(self.nav),
             self.currency,
@@ -67,14 +67,14 @@ class _Wire(msgspec.Struct, rename="camel", frozen=True):
 
 
 def nav(valuation: Valuation, currency: str = "USD", rate: Decimal | None = None, source: str = "") -> Nav:
-    """The worth of everything in `valuation` in a currency, as `converted`."""
+    """Return the net worth of a valuation in a currency, as `converted` does."""
     return converted(net_worth(valuation), currency, rate, source)
 
 
 def converted(value: NetWorth, currency: str = "USD", rate: Decimal | None = None, source: str = "") -> Nav:
-    """A worth in a currency: fiat is USD times rate, exactly; crypto is USD by price, to 18 places.
+    """Return a net worth in a currency: fiat exactly by rate, crypto divided by price to 18 places.
 
-    `rate` is required for all but USD, and above zero.
+    `rate` is required for all currencies but USD, and is above zero.
     """
     assert rate is not None or currency == "USD", f"no rate of {currency}"
     price = Decimal(1) if rate is None or currency == "USD" else rate

@@ -12,5 +12,5 @@ UNKNOWN: Final = "N/A"
 
 
 def rounded(exact: Fraction, decimal_places: int) -> Decimal:
-    """A rational to so many decimal places, half to even, from the exact value and so only once."""
+    """Return an exact rational rounded once to `decimal_places`, half to even."""
     return amounts.EXACT.scaleb(Decimal(round(exact * 10**decimal_places)), -decimal_places)

@@ -60,7 +60,7 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class _SignedAsset:
-    """One asset where it was found; `sign` is -1 where it is owed."""
+    """One asset with its protocol; `sign` is -1 for debt."""
 
     asset: AssetDocument
     protocol: ProtocolDocument
@@ -74,7 +74,7 @@ class _SignedAsset:
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """Small pictures of tokens, by chain and contract as documents have them, and of protocols, by key."""
+    """Small pictures of tokens by `chain:contract`, and of protocols by key."""
 
     tokens: Mapping[str, str] = field(default_factory=dict)
     protocols: Mapping[str, str] = field(default_factory=dict)
@@ -178,7 +178,7 @@ def _net(values: Sequence[Decimal | None]) -> Decimal | None:
 
 
 def _price(parts: Sequence[_SignedAsset]) -> str:
-    """The price that all parts have; else the mean by balance, what is owed weighing like what is held."""
+    """Return the common price; else the mean by balance, in which debt weighs like holdings."""
     prices = {part.asset.price for part in parts}
     if len(prices) == 1:
         return prices.pop()

@@ -37,7 +37,7 @@ class Interaction:
 
 @dataclass(slots=True)
 class Counterparties:
-    """Whom one account dealt with, on a chain whose native coin has so many decimals."""
+    """The counterparties of one account, on a chain whose native coin has `native_decimals`."""
 
     rules: AddressRules
     native_decimals: int
@@ -114,7 +114,7 @@ def _is_worthless(move: Movement, trusted: Collection[Asset]) -> bool:
 def flags(
     activity: Activity, poisoning: Poisoning, signs: Collection[str], spam: Collection[Asset]
 ) -> tuple[Flag, ...]:
-    """The warnings of an activity, the most certain first. `signs` are those of `activity.signs`."""
+    """Return the warnings of an activity, the most certain first. `signs` are those of `activity.signs`."""
     warnings = [
         Flag("POISONING", "begins and ends like an address met before", address=address, resembles=real)
         for address, real in poisoning.resembled.items()

@@ -108,7 +108,7 @@ class Comparison:
 
 
 def spread_heights(first: int, last: int, count: int) -> list[int]:
-    """So many heights from the first to the last, both among them, as even as can be."""
+    """Return evenly spread heights from the first to the last, both included, in at most `count` steps."""
     steps = max(1, min(count, last - first))
     return sorted({first + (last - first) * step // steps for step in range(steps + 1)})
 
@@ -127,9 +127,15 @@ def checkpoints(key: BalanceKey, totals: RunningTotals, steps: Sequence[int]) ->
 
 
 def running_totals(transfers: pl.DataFrame, fees: pl.DataFrame, info: ChainInfo) -> dict[BalanceKey, RunningTotals]:
-    """The course of each asset that accounts met, and of the native coin of all that paid: from rows of
-    `account_transfers`, each movement `told_once`, and from heights and fees of the transactions that accounts sent.
-    What stakes earned and kept changed no balance."""
+    """Return the running totals of each asset of the accounts, and of native coins that paid fees.
+
+    Rewards that stay in their stake are left out, because they changed no balance.
+
+    Args:
+        transfers: Rows of `account_transfers`, without native duplicates.
+        fees: Account, height and fee of the transactions that accounts sent.
+        info: The chain.
+    """
     import polars as pl
 
     native = pl.lit(None, pl.String)
@@ -175,9 +181,10 @@ Search = Generator[Sequence[Point], Mapping[Point, Answer], dict[BalanceKey, Com
 def search(
     totals: Mapping[BalanceKey, RunningTotals], steps: Sequence[int], *, is_from_genesis: bool = False
 ) -> Search:
-    """Every asset compared at its checkpoints of a ladder, and the blocks found where its excess changes.
+    """Compare every asset at its checkpoints, and search for the blocks where its excess changes.
 
-    `is_start`: nothing was before the first height. There an asset that cannot be read has an excess of zero.
+    `is_from_genesis`: nothing was held before the first height. An asset that cannot be read there has an excess of
+    zero.
     """
     searches = {
         key: _AssetSearch(course, is_from_genesis, checkpoints(key, course, steps)) for key, course in totals.items()
@@ -209,7 +216,7 @@ class _AssetSearch:
     has_more: bool = False
 
     def take(self, height: int, answer: Answer) -> None:
-        """One balance. Before an asset first moves there need not be a contract."""
+        """Store one balance. Before an asset first moves, its contract may not exist."""
         if isinstance(answer, NoContract):
             answer = 0 if not self._has_moved(height) else None
         if answer is None:
@@ -218,14 +225,14 @@ class _AssetSearch:
             self.balances[height] = answer
 
     def begin(self) -> None:
-        """The ladder was read: look between its steps."""
+        """Start the search between the checkpoints, after these were read."""
         first = self.heights[0]
         if self.is_start and first in self.unread:
             self.balances[first] = self.course.at(first)
         self._keep(self._parts([height for height in self.heights if height in self.balances]))
 
     def next(self) -> list[int]:
-        """The heights to ask for now."""
+        """Return the heights to read in the next round; empty if the search has ended."""
         heights: list[int] = []
         open_pairs: list[tuple[int, int]] = []
         for low, high in self.open:

@@ -14,7 +14,7 @@ Placed = tuple[str, str, AssetDocument]  # name of the position, side, asset
 
 
 def holdings_of(document: Portfolio) -> list[dict[str, object]]:
-    """The columns of `snapshot_holdings` that say what is held, a row for each asset."""
+    """Return the columns of `snapshot_holdings` about holdings, a row per asset."""
     rows = [
         {"protocol": protocol.key, "position": kind, "name": name, "side": side, **_columns(asset)}
         for protocol in document.asset_by_protocols.values()

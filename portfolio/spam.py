@@ -119,7 +119,7 @@ class TokenFacts:
 
 @dataclass(slots=True)
 class KnownTokens:
-    """The tokens that others pretend to be: those on the list, the native coin, and what has a price."""
+    """Tokens that spam imitates: listed ones, the native coin, and tokens with a price."""
 
     _symbols: defaultdict[str, frozenset[Asset]] = field(default_factory=lambda: defaultdict(frozenset))
     _shapes: defaultdict[str, frozenset[Asset]] = field(default_factory=lambda: defaultdict(frozenset))
@@ -219,7 +219,7 @@ def _arrival_reasons(facts: TokenFacts) -> Iterable[Reason]:
 
 
 def _to_ascii(text: str) -> str:
-    """A text with what is drawn like ASCII written in ASCII, and without accents and what is not seen."""
+    """Return a text with ASCII in place of similar characters, without accents and invisible characters."""
     decomposed = unicodedata.normalize("NFKD", text)
     return "".join(
         _ALIKE.get(char, char) for char in decomposed if unicodedata.category(char) not in ("Mn", "Cf", "Cc")

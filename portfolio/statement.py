@@ -68,7 +68,7 @@ class RenderContext:
 
 
 def record(activity: Activity, context: RenderContext) -> TransactionDocument:
-    """One transaction of one wallet. What it says of itself (`details`) is known by now."""
+    """Return the record of one transaction of one wallet. Its `details` must be known."""
     details = activity.details
     assert details is not None, f"{activity.tx_hash} was not looked up"
     activity = replace(activity, movements=_without_duplicates(activity.movements, context.also_at))
@@ -123,7 +123,10 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
 
 
 def _without_duplicates(movements: tuple[Movement, ...], also_at: Asset | None) -> tuple[Movement, ...]:
-    """Movements without those of the native coin that the chain tells a second time, as a token's."""
+    """Return the movements without those of `also_at` that repeat a native movement.
+
+    `also_at` is the token as which the chain shows its native coin a second time.
+    """
     if also_at is None:
         return movements
     native = {(move.direction, move.raw) for move in movements if move.asset.is_native}
@@ -138,7 +141,7 @@ def _paying_protocol(activity: Activity, context: RenderContext) -> ProtocolFact
 
 
 def _counterparty_protocol(activity: Activity, context: RenderContext) -> ProtocolFacts | None:
-    """The protocol on the other side of a movement or an approval, where all that have one agree."""
+    """Return the protocol of the counterparties and spenders; None if they have none, or several."""
     counterparties = [move.counterparty for move in activity.movements] + [
         each.spender for each in activity.permissions
     ]
@@ -252,7 +255,7 @@ def _value_usd(amount: str, price: Price | None) -> str:
 
 
 def assets_of(activity: Activity, native: Asset) -> set[Asset]:
-    """The assets whose prices the record of an activity can use."""
+    """Return the assets whose prices the record of an activity uses."""
     return {native, *(move.asset for move in activity.movements if not move.asset.is_collectible)}
 
 

@@ -94,7 +94,7 @@ class Nft(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class TransactionUser(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of the asked wallets a transaction belongs to."""
+    """The requested wallet to which a transaction belongs."""
 
     address: str
 

@@ -75,7 +75,7 @@ class ValuedPosition:
 
     @property
     def value_usd(self) -> Decimal:
-        """Supplied and rewards less borrowed, of what has a price."""
+        """Supplied assets and rewards less borrowed ones, without unpriced parts."""
         debts = [part.copy_negate() for part in _values_usd(self.borrowed)]  # unary minus would round to 28 digits
         return amounts.total([*_values_usd(self.supplied), *_values_usd(self.rewards), *debts])
 
@@ -131,7 +131,7 @@ class Valuation:
 
     @property
     def value_usd(self) -> Decimal:
-        """The net worth of all accounts together, in USD."""
+        """The net worth of all accounts, in USD."""
         return amounts.total([*_values_usd(self.holdings), *(position.value_usd for position in self.positions)])
 
     @property
@@ -181,7 +181,7 @@ class Valuation:
         )
 
     def by_account(self) -> dict[str, Valuation]:
-        """The part of every account, as `of`, in one pass over all of them."""
+        """Return the part of every account, as `for_account`, in one pass."""
         holdings, fees = defaultdict[str, list[ValuedHolding]](list), defaultdict[str, list[ValuedHolding]](list)
         positions, days = defaultdict[str, list[ValuedPosition]](list), defaultdict[str, list[ValuedDay]](list)
         for valued in self.holdings:
@@ -239,10 +239,10 @@ def _include(parts: Iterable[ValuedHolding]) -> tuple[ValuedHolding, ...]:
 
 
 def valuate(snapshots: Sequence[Snapshot]) -> Valuation:
-    """Snapshots of several chains, valued at the prices read with them.
+    """Value snapshots of several chains at the prices read with them.
 
-    Left out are holdings of zero, and those that a position is another view of. What the market of a price could pay,
-    it pays an account once: for what lies loose, then for what lies in positions.
+    Holdings of zero, and shares that a position replaces, are left out. The amount that the market of a price could pay
+    is paid once per account: first for loose holdings, then for positions.
     """
     holdings: list[ValuedHolding] = []
     positions, fees, days = list[ValuedPosition](), list[ValuedHolding](), list[ValuedDay]()
@@ -316,7 +316,7 @@ def _cap_values(
 
 
 def _cap_value(part: ValuedHolding, remaining: dict[tuple[str, Asset], Decimal], *, is_counted: bool) -> ValuedHolding:
-    """A part with what is `left` of its market for its account, which becomes less by as much."""
+    """Limit a part to what remains of its market for its account, and reduce that by its value."""
     limit = None if part.price is None else max_value(part.price)
     if limit is None or part.value_usd is None or part.is_counted is not is_counted:
         return part
@@ -388,7 +388,7 @@ def _value_day(day: DayFlows, snapshot: Snapshot, prices: Mapping[Asset, Price])
 
 
 def _value_loose(holding: Holding, snapshot: Snapshot, prices: Mapping[Asset, Price]) -> ValuedHolding:
-    """Something in no position, by what the snapshot says of its token."""
+    """Value a loose holding, with the snapshot's judgement of its token."""
     asset = holding.token.asset
     part = value_holding(holding, snapshot.chain, snapshot.block, prices.get(asset), asset in snapshot.pegged)
     return _mark_spam(part, snapshot.spam.get((holding.account, asset)))

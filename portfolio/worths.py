@@ -39,7 +39,7 @@ class NetWorth:
 
 
 def net_worth(valuation: Valuation) -> NetWorth:
-    """The worth of everything in a valuation."""
+    """Return the net worth of a valuation."""
     unpriced = sum(valued.value_usd is None for valued in valuation.all_holdings)
     unread = tuple(issue for issues in valuation.unread.values() for issue in issues if issue.makes_partial)
     return NetWorth(valuation.value_usd, unpriced, unread)
@@ -131,7 +131,7 @@ class _Columns:
         return len(self.quotes) - 1
 
     def add(self, account: str, asset: int, raw: int) -> None:
-        """One holding more."""
+        """Add one holding."""
         self._accounts.append(self._numbers[account])
         self._assets.append(asset)
         self._raws.append(raw.to_bytes(32, "big"))

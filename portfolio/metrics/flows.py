@@ -103,7 +103,7 @@ def _trusted_movements(
 
 
 def _net_movements(record: TransactionDocument, own_wallets: Collection[str]) -> Iterator[tuple[str, NetMovement]]:
-    """By asset what moved between the wallet and others, without what came back."""
+    """Yield the net movement of each asset between the wallet and others, unless it is zero."""
     rows_by_asset: dict[str, list[tuple[TransactionAssetDocument, int]]] = {}
     for assets, sign in ((record.assets_in, 1), (record.assets_out, -1)):
         for asset in assets:

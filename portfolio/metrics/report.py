@@ -135,7 +135,7 @@ class PerformanceDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=T
 
 
 def document(data: PerformanceData) -> PerformanceDocument:
-    """The document of what was found."""
+    """Return the document of a performance."""
     points, cumulative = data.points, _growths(data)
     reasons = [
         f"{day_of(time_us)}: {each}"

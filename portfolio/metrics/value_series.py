@@ -69,7 +69,7 @@ def growth(start: Point, end: Point) -> Fraction | None:
 
 
 def check(series: Sequence[Point]) -> None:
-    """Every metric wants its points in the order of time, with the flows between them."""
+    """Assert that points are in order of time, with the flows between them."""
     for earlier, later in pairwise(series):
         assert earlier.time_us < later.time_us, "a series goes forward in time"
         assert all(earlier.time_us <= flow.time_us <= later.time_us for flow in later.flows), (

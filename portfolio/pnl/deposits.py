@@ -25,7 +25,7 @@ class Deposits:
     lots: dict[str, int] = field(default_factory=dict)
 
     def add(self, entries: Iterable[Entry], shares: Mapping[str, int]) -> None:
-        """Take in the entries of one transaction, and the shares that it brought where it deposits."""
+        """Add the entries of one transaction, and the shares that it brought for a deposit."""
         for entry in entries:
             asset = entry.asset
             if entry.kind == "deposit":

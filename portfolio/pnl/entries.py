@@ -79,7 +79,7 @@ class Entry(NamedTuple):
 
 
 def sort_entries(entries: Iterable[Entry]) -> list[Entry]:
-    """Entries by time: the result does not depend on the order in which they were given."""
+    """Return entries by time, independent of their given order."""
     ordered = sorted(entries, key=lambda entry: entry.sort_key)
     assert all(entry.quantity > 0 for entry in ordered), "what moved is more than nothing"
     return ordered

@@ -1,4 +1,4 @@
-"""Gains: each disposal matched with what it cost, and what is still held at what cost."""
+"""Gains: each disposal matched with its cost, and the lots that remain."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RemainingLots(NamedTuple):
 
 @dataclass(slots=True)
 class Gains:
-    """The result: gains in the order of time, and what is held by asset and wallet."""
+    """The gains in order of time, and the remaining lots by asset and wallet."""
 
     gains: list[Gain] = field(default_factory=list)
     remaining: list[RemainingLots] = field(default_factory=list)
@@ -69,14 +69,17 @@ class Gains:
 
 @dataclass(slots=True)
 class Book:
-    """The lots of one asset, of an account or of a wallet; apart from them how much came `unasked`."""
+    """The lots of one asset, of an account or of a wallet.
+
+    `unasked` are unsolicited units apart from the lots; `short` are units that left without a known origin.
+    """
 
     lots: Lots
     short: int = 0
     unasked: int = 0
 
     def take(self, quantity: int) -> Iterator[Lot]:
-        """Take a quantity out, as far as there is as much; what came unasked goes last."""
+        """Take a quantity out, lots first, then unsolicited units; the rest adds to `short`."""
         for lot in self.lots.take(quantity):
             quantity -= lot.quantity
             yield lot
@@ -105,7 +108,7 @@ class Book:
 
 
 def unsolicited_lot(quantity: int) -> Lot:
-    """So much of what others sent."""
+    """Return a lot of unsolicited units, without a known cost."""
     return Lot(quantity, None, None, None, "", UNASKED)
 
 
@@ -117,7 +120,7 @@ def acquired_lot(entry: Entry) -> Lot:
 
 
 def income_gain(entry: Entry) -> Gain:
-    """An income is a gain of its whole value, and the cost of what it brought."""
+    """Return the gain of an income: its whole value, at no cost."""
     reason = (entry.reason or NO_PRICE) if entry.value is None else ""
     facts = entry.kind, entry.asset, entry.wallet, entry.transaction, entry.time_us, entry.quantity
     return Gain(*facts, entry.value, 0, reason=reason)

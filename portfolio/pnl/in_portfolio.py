@@ -57,7 +57,7 @@ class AccountGains:
     reason: str = ""
 
     def key(self, asset: AssetDocument) -> str:
-        """Under which its lots are kept."""
+        """Return the key of the asset's lots."""
         return self.aliases.get(asset.chain_contract, asset.chain_contract)
 
 
@@ -72,7 +72,7 @@ def account_gains(gains: Gains, aliases: Mapping[str, str]) -> AccountGains:
 
 
 class Sum(NamedTuple):
-    """Cost and open gain of some places; None where that of one is not known."""
+    """A sum of costs and open gains; None if a part is not known."""
 
     cost: int | None = 0
     open: int | None = 0
@@ -124,7 +124,7 @@ class _Shares:
 
     @classmethod
     def of(cls, document: Portfolio, gains: AccountGains) -> _Shares:
-        """By what lies where in a portfolio."""
+        """Divide the costs among wallet and protocols by the amounts in a portfolio."""
         amounts_by_place: defaultdict[tuple[str, bool], int] = defaultdict(int)
         decimals: dict[str, int] = {}
         for asset, is_inside in _owned(document):
@@ -160,7 +160,7 @@ class _Shares:
         return share(raw, lots.quantity, lots.quantity + lots.unasked)
 
     def take(self, key: str, raw: int, *, in_protocols: bool) -> int | None:
-        """The cost of so much of an asset."""
+        """Take the cost of `raw` units out of what remains; None if it is not known."""
         total, cost = self.unassigned[key, in_protocols]
         part = None if cost is None else share(cost, raw, total) if raw else 0
         self.unassigned[key, in_protocols] = total - raw, None if cost is None or part is None else cost - part

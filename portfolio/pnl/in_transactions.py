@@ -78,7 +78,7 @@ class _Record:
     gains: TransactionGains
 
     def filled(self) -> tuple[TransactionDocument, dict[str, str]]:
-        """The record, and why something of it is not known."""
+        """Return the record with costs and gains, and the reasons for unknown ones by asset."""
         record, by_asset = self.record, defaultdict[str, list[TransactionAssetDocument]](list)
         for asset in (*record.assets_in, *record.assets_out):
             by_asset[self._key(asset)].append(asset)

@@ -1,4 +1,4 @@
-"""The lots of one asset, and which of them is given away first: one class for each way of choosing."""
+"""The lots of one asset, and the order in which they are given away: one class per method."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Lot:
     reason: str = ""
 
     def split(self, quantity: int, unit: int = 1) -> Lot:
-        """Take a part out of this lot, its cost rounded up to `unit`. The parts cost what the whole did."""
+        """Take a part out of this lot, its cost rounded up to `unit`; the remainder keeps the other cost."""
         assert 0 < quantity < self.quantity, "a part is less than the whole"
         cost = None
         if self.cost is not None:
@@ -50,7 +50,7 @@ class Lots(Protocol):
         """Put a lot in."""
 
     def take(self, quantity: int) -> Iterator[Lot]:
-        """Take a quantity out, as the lots that give it: less where there is less."""
+        """Take a quantity out, as the lots that give it; less if there is less."""
 
     def remaining(self) -> list[Lot]:
         """Return the remaining lots."""
@@ -82,7 +82,7 @@ def _unit_price(lot: Lot) -> int:
 
 @dataclass(slots=True)
 class RankedLots:
-    """Lots that are given away one after another, the lowest rank first."""
+    """Lots that are given away in order of rank, the lowest first."""
 
     rank: Callable[[Lot, int], Rank]
     _heap: list[tuple[Rank, Lot]] = field(default_factory=list)
@@ -138,7 +138,7 @@ class AveragedLots:
         self._pool = Lot(0, 0, 0, None, POOL)
 
     def remaining(self) -> list[Lot]:
-        """The pool, where anything is in it."""
+        """Return the pool; empty if nothing is in it."""
         return [self._pool] if self._pool.quantity else []
 
 

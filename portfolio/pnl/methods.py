@@ -1,4 +1,4 @@
-"""Gains by a method: what `gains_of` answers for entries in any order."""
+"""Gains of entries in any order, by a method."""
 
 from __future__ import annotations
 
@@ -21,9 +21,14 @@ UK: Final = "uk"
 def gains_of(
     entries: Iterable[Entry], method: str, *, per_wallet: bool = False, zone: tzinfo = UTC, unit: int = 1
 ) -> Gains:
-    """The gains of an account. Lots are kept over all its wallets, or by wallet.
+    """Return the gains of an account, with lots kept over all its wallets, or per wallet.
 
-    `zone` is where the days of the UK rules begin, and `unit` what their costs are rounded up to.
+    Args:
+        entries: The entries, in any order.
+        method: A method of `LOTS`, or `UK`, which is not possible per wallet.
+        per_wallet: Keep lots per wallet.
+        zone: The time zone of days in the UK rules.
+        unit: The unit to which the UK rules round costs up.
     """
     assert not (per_wallet and method == UK), "the UK rules pool all that one person holds"
     deposited: dict[tuple[str, str], int] = {}

@@ -89,7 +89,7 @@ class _Record:
     deposits: Deposits
 
     def add(self) -> None:
-        """Put its entries to those that were found."""
+        """Add the entries of this record to the result."""
         record = self.record
         fee, fee_value = self._fee()
         if record.type == "SPAM":
@@ -139,7 +139,7 @@ class _Record:
         return {self._asset(row) for row in rows if not self.treatment.is_trusted(row.chain_contract)}
 
     def _fee(self) -> tuple[list[Entry], int | None]:
-        """The coin that the sender paid, and what it was worth."""
+        """Return the fee as an entry, if this wallet paid it, and its value in money; None if not known."""
         record = self.record
         quantity = self._quantity(record.native_asset_fees) if record.sender == record.user.address else None
         if not quantity:
@@ -164,7 +164,7 @@ class _Record:
                 yield self._entry(kind, self._asset(asset), quantity, _money(asset.value), reason)
 
     def _net(self, assets: Iterable[TransactionAssetDocument], direction: str) -> dict[str, Side]:
-        """By asset what moved between a wallet and others; without the shares that a protocol minted or burnt."""
+        """Return the movements between wallet and others, by asset, without shares of deposits."""
         external = self._with_others(assets, direction)
         sides: dict[str, Side] = {}
         for asset in external:
@@ -210,7 +210,7 @@ class _Record:
         return self.record.assets_in if direction == "in" else self.record.assets_out
 
     def _redeemed(self, kinds: Sequence[tuple[Kind, Side]], shares: Mapping[str, int]) -> list[tuple[Kind, Side]]:
-        """A withdrawal with the shares that no deposit brought: they are sold for their part of what came."""
+        """Return the movements of a withdrawal, with bought shares as sold for their part of the payment."""
         sold, part = self.deposits.redeem(shares)
         kinds_with_sales: list[tuple[Kind, Side]] = [
             ("sell", Side(asset, quantity, None)) for asset, quantity in sold.items()
@@ -268,7 +268,7 @@ class _Record:
         return "income" if is_reward else "withdraw"
 
     def _with_fee(self, kinds: Sequence[tuple[Kind, Side]], fee: int | None) -> Iterator[Entry]:
-        """Entries; the fee is part of the costs of what was acquired, else taken from what disposals brought."""
+        """Yield entries with the fee: in the costs of purchases, else in the proceeds of sales."""
         bought = [side for kind, side in kinds if kind == "buy"]
         bearers = bought or [side for kind, side in kinds if kind == "sell"]
         for kind, side in kinds:
@@ -285,7 +285,7 @@ class _Record:
             yield entry
 
     def _asset(self, asset: TransactionAssetDocument) -> str:
-        """The key of an asset, and how it is shown; one of a collection has its number."""
+        """Return the key of an asset, with the number of a collectible, and store how it is shown."""
         own_key = asset_key(asset)
         key = self.treatment.aliases.get(own_key, own_key)
         if asset.decimal != UNKNOWN and (key == own_key or key not in self.result.facts):
@@ -337,7 +337,10 @@ def _net_off(incoming: dict[str, Side], outgoing: dict[str, Side], asset: str) -
 
 
 def _fill_missing_value(gains: Sequence[Side], losses: Sequence[Side]) -> None:
-    """Both sides of a trade are worth the same: this gives the only asset without a value its own."""
+    """Set the value of the only unvalued side of a trade, so that both sides are equal.
+
+    Unchanged if that value would be negative.
+    """
     unknown = [side for side in (*gains, *losses) if side.value is None]
     if len(unknown) != 1 or not gains or not losses:
         return

@@ -1,4 +1,4 @@
-"""Gains as rows for a file or a table, and as sums; what is not known stays `N/A`, with the reason."""
+"""Gains as rows for a file or a table, and as sums; unknown values stay `N/A`, with the reason."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class HoldingDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
 
 
 class SumsDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """Sums in USD over the parts that are known, whose names are those of the sums over all parts."""
+    """Sums in USD over the known parts, with the names of the sums over all parts."""
 
     open_pnl: str
     closed_pnl: str
@@ -110,7 +110,7 @@ class PnlDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     issues: tuple[IssueDocument, ...] = ()
 
     def to_polars(self) -> pl.DataFrame:
-        """A row for each disposal and income, as `chainfolio.portfolio.frames` says."""
+        """Return a frame with a row per disposal and income, in the format of `chainfolio.portfolio.frames`."""
         return frame(self.gains)
 
 
@@ -242,7 +242,7 @@ def gain_document(gain: Gain, facts: AssetFacts) -> GainDocument:
 
 
 def frame(gains: Sequence[GainDocument]) -> pl.DataFrame:
-    """The rows for Parquet, as `chainfolio.portfolio.frames` says."""
+    """Return the rows for Parquet, in the format of `chainfolio.portfolio.frames`."""
     rows = ([getattr(gain, name) for name in GainDocument.__struct_fields__] for gain in gains)
     return frames.frame(COLUMNS, rows, numbers=NUMBERS, times=MOMENTS)
 
@@ -253,12 +253,12 @@ def text(units: int | None) -> str:
 
 
 def iso_time(at_us: int | None) -> str:
-    """A moment in UTC, ISO 8601; empty where there is none."""
+    """Return a time in UTC as ISO 8601; empty for None."""
     return "" if at_us is None else f"{EPOCH + timedelta(microseconds=at_us):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 def total(parts: Iterable[int | None]) -> int | None:
-    """The sum, unknown where a part is."""
+    """Return the sum; None if a part is."""
     amount = 0
     for part in parts:
         if part is None:

@@ -48,7 +48,7 @@ class Day:
 
 
 def by_uk_rules(entries: Iterable[Entry], zone: tzinfo, unit: int) -> Gains:
-    """The gains by these rules. Days begin where `zone` says; costs are rounded up to `unit`."""
+    """Return the gains by these rules. Days begin by `zone`; costs are rounded up to `unit`."""
     assets: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry.kind != "move":
@@ -122,7 +122,7 @@ def _match(days: Sequence[Day], unit: int) -> tuple[AveragedLots, int]:
 
 
 def _gains(day: Day) -> Iterator[Gain]:
-    """The disposals of a day, one after another, with the lots that were matched with all of them."""
+    """Yield the gains of a day's disposals in order, with the lots matched with them."""
     queue = deque(day.matched)
     for entry in day.disposals:
         pieces = list(_pieces(queue, entry.quantity))
