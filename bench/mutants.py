@@ -44,7 +44,7 @@ from chainfolio.errors import ChainfolioError
 from chainfolio.localchain.actions import Action, Scene
 from chainfolio.localchain.deploy import Deployment, deploy
 from chainfolio.localchain.node import LocalNode
-from chainfolio.localchain.trade import HABITS, MOODS, Oracle, deed
+from chainfolio.localchain.trade import HABITS, MOODS, Oracle, next_action
 
 BLOCKS, FINALITY, LIMIT_S, A_ROUND, TOLD_EVERY = 60, 2, 10.0, 25, 10_000
 WIDTHS = (*(1,) * 9, 2, 2, 3)
@@ -380,7 +380,7 @@ def small_blocks(node: LocalNode, deployed: Deployment, blocks: int) -> Span:
     with node.by_hand():
         for number in range(blocks):
             for name in chance.sample(list(HABITS), 1 if number % 4 else number % 3):
-                for each in deed(context, wallets[name], name, decks[name]):
+                for each in next_action(context, wallets[name], name, decks[name]):
                     node.send(each)
             node.mine()
     last = node.height

@@ -1,1 +1,1 @@
-"""A real EVM chain on this machine: a node, published DeFi contracts, wallets that trade and tokens that misbehave."""
+"""Local chains for tests and the demo: nodes, published contracts, trading wallets, hostile tokens."""

@@ -1,4 +1,4 @@
-"""A local chain with a history, until it is told to end:  python -m chainfolio.localchain [--port N] [--blocks N]"""
+"""Run a local EVM chain with a history:  python -m chainfolio.localchain [--port N] [--blocks N]"""
 
 import argparse
 import json
@@ -31,9 +31,9 @@ def main() -> None:
         deployment = deploy(node)
         hostile = deploy_hostile(node) if chosen.hostile else {}
         trade(node, deployment, chosen.blocks, chosen.seed)
-        about = {"url": node.url, "chain_id": node.chain_id, "height": node.height}
+        description = {"url": node.url, "chain_id": node.chain_id, "height": node.height}
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
-        print(json.dumps(about | {"deployment": asdict(deployment), "hostile": hostile}), flush=True)
+        print(json.dumps(description | {"deployment": asdict(deployment), "hostile": hostile}), flush=True)
         signal.sigwait(ENDINGS)
 
 

@@ -1,4 +1,4 @@
-"""The things that wallets do: each returns the transactions of one deed, or none when it makes no sense just now."""
+"""Actions of wallets: each returns its transactions, or an empty list if it is not possible now."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ EDITIONS = range(1, 6)
 
 @dataclass
 class Scene:
-    """What the wallets know of each other; what only the chain knows is read from it."""
+    """State that the wallets share. Balances and positions are read from the chain."""
 
     node: LocalNode
     deployment: Deployment
@@ -36,13 +36,13 @@ class Scene:
         return self.deployment.tokens[self.random.choice(symbols)]
 
     def balance(self, token: str, wallet: str) -> int:
-        """What a wallet holds, raw."""
-        held: int = self.node.call(token, "balanceOf(address)(uint256)", wallet)
-        return held
+        """Return the balance of a wallet, raw."""
+        raw: int = self.node.call(token, "balanceOf(address)(uint256)", wallet)
+        return raw
 
-    def some(self, token: str, wallet: str, most: int = 20) -> int:
-        """A part of what a wallet holds, raw: up to so many thousandths of it."""
-        return self.balance(token, wallet) * self.random.randint(1, most) // 1000
+    def some(self, token: str, wallet: str, max_permille: int = 20) -> int:
+        """Return a random part of a wallet's balance, raw, at most `max_permille` thousandths of it."""
+        return self.balance(token, wallet) * self.random.randint(1, max_permille) // 1000
 
     def other(self, wallet: str) -> str:
         """Another wallet."""
@@ -93,11 +93,11 @@ def allow_a_friend(scene: Scene, me: str) -> list[Tx]:
 
 def revoke(scene: Scene, me: str) -> list[Tx]:
     """Takes back an approval without limit."""
-    given = sorted(each for each in scene.approved if each[0] == me)
-    if not given:
+    approvals = sorted(each for each in scene.approved if each[0] == me)
+    if not approvals:
         return []
-    _, token, spender = taken = scene.random.choice(given)
-    scene.approved.discard(taken)
+    _, token, spender = approval = scene.random.choice(approvals)
+    scene.approved.discard(approval)
     return [tx(me, token, "approve(address,uint256)", spender, 0)]
 
 
@@ -154,19 +154,19 @@ def swap_v3(scene: Scene, me: str) -> list[Tx]:
 
 def add_liquidity_v2(scene: Scene, me: str) -> list[Tx]:
     """Both sides of a pair, at the price of the moment."""
-    weth, other = scene.contract("WETH"), scene.token("USDC", "DAI").address
+    weth, paired_token = scene.contract("WETH"), scene.token("USDC", "DAI").address
     router = scene.contract("UniswapV2Router02")
     signature = "addLiquidity(address,address,uint256,uint256,uint256,uint256,address,uint256)"
-    raws = scene.some(weth, me), scene.some(other, me)
-    allowed = [*scene.allow(me, weth, router), *scene.allow(me, other, router)]
-    return [*allowed, tx(me, router, signature, weth, other, *raws, 0, 0, me, FOREVER)]
+    raws = scene.some(weth, me), scene.some(paired_token, me)
+    allowed = [*scene.allow(me, weth, router), *scene.allow(me, paired_token, router)]
+    return [*allowed, tx(me, router, signature, weth, paired_token, *raws, 0, 0, me, FOREVER)]
 
 
 def remove_liquidity_v2(scene: Scene, me: str) -> list[Tx]:
     """A part of the shares of a pair."""
     symbol = scene.random.choice(["USDC", "DAI"])
     pair, router = scene.contract(f"UniswapV2Pair WETH/{symbol}"), scene.contract("UniswapV2Router02")
-    shares = scene.some(pair, me, most=500)
+    shares = scene.some(pair, me, max_permille=500)
     if not shares:
         return []
     signature = "removeLiquidity(address,address,uint256,uint256,uint256,address,uint256)"
@@ -201,27 +201,27 @@ def position_v3(scene: Scene, me: str) -> tuple[int, int] | None:
 
 def collect_v3(scene: Scene, me: str) -> list[Tx]:
     """The fees of a position."""
-    found = position_v3(scene, me)
-    return [_collect(scene, me, found[0])] if found else []
+    owned = position_v3(scene, me)
+    return [_collect(scene, me, owned[0])] if owned else []
 
 
 def close_position_v3(scene: Scene, me: str) -> list[Tx]:
     """Half of a position, or all of it and then the NFT too."""
-    found = position_v3(scene, me)
-    if not found or not found[1]:
+    owned = position_v3(scene, me)
+    if not owned or not owned[1]:
         return []
-    position, liquidity = found
+    position, liquidity = owned
     manager = scene.contract("NonfungiblePositionManager")
     signature = "decreaseLiquidity((uint256,uint128,uint256,uint256,uint256))"
-    whole = scene.random.random() < 0.5
-    taken = liquidity if whole else (liquidity + 1) // 2
-    steps = [tx(me, manager, signature, (position, taken, 0, 0, FOREVER)), _collect(scene, me, position)]
-    return [*steps, tx(me, manager, "burn(uint256)", position)] if whole else steps
+    closes = scene.random.random() < 0.5
+    removed = liquidity if closes else (liquidity + 1) // 2
+    steps = [tx(me, manager, signature, (position, removed, 0, 0, FOREVER)), _collect(scene, me, position)]
+    return [*steps, tx(me, manager, "burn(uint256)", position)] if closes else steps
 
 
 def _collect(scene: Scene, me: str, position: int) -> Tx:
-    manager, most = scene.contract("NonfungiblePositionManager"), 2**128 - 1
-    return tx(me, manager, "collect((uint256,address,uint128,uint128))", (position, me, most, most))
+    manager, max_raw = scene.contract("NonfungiblePositionManager"), 2**128 - 1
+    return tx(me, manager, "collect((uint256,address,uint128,uint128))", (position, me, max_raw, max_raw))
 
 
 # --- Aave ------------------------------------------------------------------------------------------------------------
@@ -230,7 +230,9 @@ def _collect(scene: Scene, me: str, position: int) -> Tx:
 def supply_aave(scene: Scene, me: str) -> list[Tx]:
     """Lends any token, which then counts as collateral."""
     token, pool = scene.token(*scene.deployment.tokens).address, scene.contract("Pool")
-    supply = tx(me, pool, "supply(address,uint256,address,uint16)", token, scene.some(token, me, most=100), me, 0)
+    supply = tx(
+        me, pool, "supply(address,uint256,address,uint16)", token, scene.some(token, me, max_permille=100), me, 0
+    )
     return [*scene.allow(me, token, pool), supply]
 
 
@@ -249,10 +251,10 @@ def borrow_aave(scene: Scene, me: str) -> list[Tx]:
 def repay_aave(scene: Scene, me: str) -> list[Tx]:
     """Half of a debt, or all of it with the interest of the last second."""
     token, pool = scene.token("USDC", "DAI", "WETH"), scene.contract("Pool")
-    owed = scene.balance(scene.contract(f"variableDebt{token.symbol}"), me)
-    if not owed or scene.balance(token.address, me) < 2 * owed:
+    debt = scene.balance(scene.contract(f"variableDebt{token.symbol}"), me)
+    if not debt or scene.balance(token.address, me) < 2 * debt:
         return []
-    raw = scene.random.choice([(owed + 1) // 2, MAX])
+    raw = scene.random.choice([(debt + 1) // 2, MAX])
     repay = tx(me, pool, "repay(address,uint256,uint256,address)", token.address, raw, VARIABLE, me)
     return [*scene.allow(me, token.address, pool), repay]
 
@@ -260,7 +262,7 @@ def repay_aave(scene: Scene, me: str) -> list[Tx]:
 def withdraw_aave(scene: Scene, me: str) -> list[Tx]:
     """A part of what was lent, if the debts stay well covered."""
     token = scene.token(*scene.deployment.tokens)
-    raw = scene.some(scene.contract(f"a{token.symbol}"), me, most=100)
+    raw = scene.some(scene.contract(f"a{token.symbol}"), me, max_permille=100)
     *_, health = account_aave(scene, me)
     if not raw or health < 15 * 10**17:
         return []
@@ -288,14 +290,14 @@ def deposit_vault(scene: Scene, me: str) -> list[Tx]:
 def redeem_vault(scene: Scene, me: str) -> list[Tx]:
     """A part of the shares, with their yield."""
     vault = scene.contract("Vault")
-    shares = scene.some(vault, me, most=500)
+    shares = scene.some(vault, me, max_permille=500)
     return [tx(me, vault, "redeem(uint256,address,address)", shares, me, me)] if shares else []
 
 
 def stake_chef(scene: Scene, me: str) -> list[Tx]:
     """Pair shares into MasterChef."""
     pair, chef = scene.contract("UniswapV2Pair WETH/USDC"), scene.contract("MasterChef")
-    shares = scene.some(pair, me, most=500)
+    shares = scene.some(pair, me, max_permille=500)
     stake = tx(me, chef, "deposit(uint256,uint256)", 0, shares)
     return [*scene.allow(me, pair, chef), stake] if shares else []
 
@@ -310,12 +312,12 @@ def leave_chef(scene: Scene, me: str) -> list[Tx]:
 def stake_rewards(scene: Scene, me: str) -> list[Tx]:
     """Pair shares into StakingRewards."""
     pair, farm = scene.contract("UniswapV2Pair WETH/USDC"), scene.contract("StakingRewards")
-    shares = scene.some(pair, me, most=500)
+    shares = scene.some(pair, me, max_permille=500)
     return [*scene.allow(me, pair, farm), tx(me, farm, "stake(uint256)", shares)] if shares else []
 
 
 def claim_rewards(scene: Scene, me: str) -> list[Tx]:
-    """What StakingRewards has for a wallet."""
+    """Claim the rewards of StakingRewards."""
     farm = scene.contract("StakingRewards")
     return [tx(me, farm, "getReward()")] if scene.balance(farm, me) else []
 
@@ -332,24 +334,24 @@ def mint_collectible(scene: Scene, me: str) -> list[Tx]:
 
 def send_collectible(scene: Scene, me: str) -> list[Tx]:
     """An ERC-721 token to another wallet."""
-    mine = [number for number, owner in scene.owners.items() if owner == me]
-    if not mine:
+    numbers = [number for number, owner in scene.owners.items() if owner == me]
+    if not numbers:
         return []
-    number, to = scene.random.choice(mine), scene.other(me)
+    number, to = scene.random.choice(numbers), scene.other(me)
     scene.owners[number] = to
     return [tx(me, scene.contract("Collectible"), "safeTransferFrom(address,address,uint256)", me, to, number)]
 
 
 def allow_collectible(scene: Scene, me: str) -> list[Tx]:
-    """Somebody may move one ERC-721 token."""
-    mine = [number for number, owner in scene.owners.items() if owner == me]
+    """Approve another wallet for one ERC-721 token."""
+    numbers = [number for number, owner in scene.owners.items() if owner == me]
     approve = "approve(address,uint256)"
     collection = scene.contract("Collectible")
-    return [tx(me, collection, approve, scene.other(me), scene.random.choice(mine))] if mine else []
+    return [tx(me, collection, approve, scene.other(me), scene.random.choice(numbers))] if numbers else []
 
 
 def allow_all(scene: Scene, me: str) -> list[Tx]:
-    """Somebody may move everything of a collection, or no longer."""
+    """Approve another wallet for a whole collection, or revoke that."""
     collection = scene.contract(scene.random.choice(["Collectible", "Edition"]))
     allowed = scene.random.random() < 0.7
     return [tx(me, collection, "setApprovalForAll(address,bool)", scene.other(me), allowed)]
@@ -368,10 +370,10 @@ def mint_editions(scene: Scene, me: str) -> list[Tx]:
 
 def send_edition(scene: Scene, me: str) -> list[Tx]:
     """One ERC-1155 id."""
-    held = _held_editions(scene, me)
-    if not held:
+    balances = _held_editions(scene, me)
+    if not balances:
         return []
-    number, to = scene.random.choice(sorted(held)), scene.other(me)
+    number, to = scene.random.choice(sorted(balances)), scene.other(me)
     _move_editions(scene, me, to, {number: 1})
     signature = "safeTransferFrom(address,address,uint256,uint256,bytes)"
     return [tx(me, scene.contract("Edition"), signature, me, to, number, 1, b"")]
@@ -379,14 +381,14 @@ def send_edition(scene: Scene, me: str) -> list[Tx]:
 
 def send_editions(scene: Scene, me: str) -> list[Tx]:
     """Several ERC-1155 ids in one batch."""
-    held = _held_editions(scene, me)
-    if len(held) < 2:
+    balances = _held_editions(scene, me)
+    if len(balances) < 2:
         return []
-    moved = {number: scene.random.randint(1, held[number]) for number in sorted(held)[:3]}
+    amounts = {number: scene.random.randint(1, balances[number]) for number in sorted(balances)[:3]}
     to = scene.other(me)
-    _move_editions(scene, me, to, moved)
+    _move_editions(scene, me, to, amounts)
     signature = "safeBatchTransferFrom(address,address,uint256[],uint256[],bytes)"
-    return [tx(me, scene.contract("Edition"), signature, me, to, list(moved), list(moved.values()), b"")]
+    return [tx(me, scene.contract("Edition"), signature, me, to, list(amounts), list(amounts.values()), b"")]
 
 
 def _held_editions(scene: Scene, me: str) -> dict[int, int]:

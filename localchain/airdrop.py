@@ -1,4 +1,4 @@
-"""Spam as every wallet gets it: tokens that lie about what they are, sent to many at once by a stranger."""
+"""Spam tokens with false names, sent to many wallets at once by a stranger."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SENDER = "ivan"
 
 @dataclass(frozen=True)
 class PhishingToken:
-    """What a spam token says of itself, and of how much of it everybody has."""
+    """A spam token: its claimed name and symbol, and the balance that it reports for every address."""
 
     symbol: str
     name: str
@@ -32,17 +32,17 @@ PHISHING_TOKENS = (
 
 
 def airdrop(node: LocalNode, deployment: Deployment) -> dict[str, str]:
-    """Deploys each spam token and sends it, in one transaction, to some wallets and to strangers; symbol -> address."""
+    """Deploy each spam token and send it to wallets and strangers; return addresses by symbol."""
     sender = deployment.accounts[SENDER]
     nonce = int(node.rpc("eth_getTransactionCount", sender, "pending"), 16)
     lucky = [deployment.accounts[name] for name in SPAMMED] + [f"0x{0xBEEF0000 + n:040x}" for n in range(STRANGERS)]
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     txs: list[Tx] = []
     for token in PHISHING_TOKENS:
-        address = found[token.symbol] = created_address(sender, nonce + len(txs))
+        address = addresses[token.symbol] = created_address(sender, nonce + len(txs))
         txs += [_creation(sender, token), _drop(sender, address, deployment.contracts["Multicall3"], lucky, token.raw)]
     node.settle(txs)
-    return found
+    return addresses
 
 
 def _creation(sender: str, token: PhishingToken) -> Tx:

@@ -21,10 +21,10 @@ class Artifact:
     def creation(self, arguments: str = "", libraries: Mapping[str, str] | None = None) -> str:
         """The data of the transaction that creates it."""
         code = self.bytecode
-        for library, places in self.links.items():
+        for library, positions in self.links.items():
             address = (libraries or {})[library].removeprefix("0x").lower()
-            for place in places:
-                start = 2 + 2 * place
+            for position in positions:
+                start = 2 + 2 * position
                 code = code[:start] + address + code[start + 40 :]
         return code + arguments
 
@@ -33,5 +33,5 @@ class Artifact:
 def artifact(name: str) -> Artifact:
     """A contract by its name, as "UniswapV2Pair"."""
     content = json.loads((install.home() / "compiled" / f"{name}.json").read_text())
-    links = {library: tuple(places) for library, places in content["links"].items()}
+    links = {library: tuple(positions) for library, positions in content["links"].items()}
     return Artifact(name, content["abi"], content["bytecode"], links)

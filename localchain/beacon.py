@@ -1,4 +1,4 @@
-"""A beacon chain of one's own: the consensus rules of a released client, as fast as the processor allows."""
+"""A local beacon chain with the consensus rules of a released client, advanced on demand."""
 
 import json
 import os
@@ -23,17 +23,17 @@ GENESIS_S = 1_606_824_023
 
 def ensure() -> Path:
     """Installs what it needs, once; safe to call from any number of processes."""
-    where = install.packages(SOURCES / "package.json", install.home() / "beacon", INSTALL_S)
-    script = where / "beacon_runtime.mjs"
+    folder = install.packages(SOURCES / "package.json", install.home() / "beacon", INSTALL_S)
+    script = folder / "beacon_runtime.mjs"
     if not script.exists() or script.read_bytes() != (SOURCES / script.name).read_bytes():
-        fresh = where / f".{os.getpid()}.mjs"
+        fresh = folder / f".{os.getpid()}.mjs"
         shutil.copyfile(SOURCES / script.name, fresh)
         fresh.replace(script)
     return script
 
 
 class BeaconRuntime:
-    """Lodestar's state transition behind the Beacon API, on a free loopback port. It advances when it is told to."""
+    """Lodestar's state transition behind the Beacon API, on a free loopback port, advanced on demand."""
 
     def __init__(
         self,
@@ -104,6 +104,6 @@ class BeaconRuntime:
         """So many slots more, some of them without a block; the newest slot."""
         return int(self.call("/local/advance", {"slots": slots, "miss": list(miss)})["head"])
 
-    def do(self, what: str, **arguments: Any) -> None:
+    def do(self, command: str, **arguments: Any) -> None:
         """One of the other controls, such as `exit` with `validators=[9]`: it is in the next block."""
-        self.call(f"/local/{what}", arguments)
+        self.call(f"/local/{command}", arguments)

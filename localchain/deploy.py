@@ -35,7 +35,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Deployment:
-    """Where everything lies."""
+    """Addresses of the deployed contracts, tokens and accounts."""
 
     contracts: Mapping[str, str]  # name -> address, tokens and markets included
     accounts: Mapping[str, str]  # deployer, alice, bob, ... -> address
@@ -44,7 +44,7 @@ class Deployment:
     height: int  # the last block of the deployment
 
     def to_json(self) -> str:
-        """All of it as one line."""
+        """Return the deployment as one line of JSON."""
         return json.dumps(asdict(self))
 
 
@@ -125,7 +125,7 @@ def multicall3(deployer: Deployer) -> None:
 def erc20_tokens(deployer: Deployer, holders: Sequence[str]) -> dict[str, Token]:
     """WETH9 and OpenZeppelin tokens of 6, 8 and 18 decimals; every holder gets some."""
     tokens = {"WETH": Token(deployer.create("WETH", "WETH9"), "WETH", 18)}
-    for symbol, name, decimals, given in (
+    for symbol, name, decimals, supply in (
         ("USDC", "USD Coin", 6, 1_000_000),
         ("WBTC", "Wrapped BTC", 8, 50),
         ("DAI", "Dai Stablecoin", 18, 1_000_000),
@@ -134,7 +134,7 @@ def erc20_tokens(deployer: Deployer, holders: Sequence[str]) -> dict[str, Token]
         tokens[symbol] = Token(address, symbol, decimals)
         for holder in holders:
             # The deployer's are what the markets begin with.
-            amount = given * 100 if holder == deployer.account else given
+            amount = supply * 100 if holder == deployer.account else supply
             deployer.do(address, "mint(address,uint256)", holder, tokens[symbol].units(amount))
     deployer.do(tokens["WETH"].address, "deposit()", value=5_000 * WAD)
     for holder in holders:
@@ -188,22 +188,22 @@ def uniswap_v2(deployer: Deployer, tokens: Mapping[str, Token]) -> None:
     router = deployer.create("UniswapV2Router02", "UniswapV2Router02", ("address", "address"), factory, weth.address)
     for symbol in ("WETH", "USDC", "DAI"):
         deployer.do(tokens[symbol].address, "approve(address,uint256)", router, MAX)
-    for other in (tokens["USDC"], tokens["DAI"]):
+    for token in (tokens["USDC"], tokens["DAI"]):
         deployer.do(
             router,
             "addLiquidity(address,address,uint256,uint256,uint256,uint256,address,uint256)",
             weth.address,
-            other.address,
+            token.address,
             weth.units(500),
-            other.units(1_000_000),
+            token.units(1_000_000),
             0,
             0,
             deployer.account,
             FOREVER,
         )
-    for other in (tokens["USDC"], tokens["DAI"]):
-        pair = deployer.read(factory, "getPair(address,address)(address)", weth.address, other.address)
-        deployer.contracts[f"UniswapV2Pair WETH/{other.symbol}"] = checked(pair)
+    for token in (tokens["USDC"], tokens["DAI"]):
+        pair = deployer.read(factory, "getPair(address,address)(address)", weth.address, token.address)
+        deployer.contracts[f"UniswapV2Pair WETH/{token.symbol}"] = checked(pair)
 
 
 def uniswap_v3(deployer: Deployer, tokens: Mapping[str, Token]) -> None:
@@ -219,8 +219,8 @@ def uniswap_v3(deployer: Deployer, tokens: Mapping[str, Token]) -> None:
     deployer.create("TickLens", "TickLens")
     for symbol in ("WETH", "USDC", "WBTC"):
         deployer.do(tokens[symbol].address, "approve(address,uint256)", manager, MAX)
-    for other, raw in ((tokens["USDC"], 1_000_000), (tokens["WBTC"], 25)):
-        amounts = {weth.address: weth.units(500), other.address: other.units(raw)}
+    for token, raw in ((tokens["USDC"], 1_000_000), (tokens["WBTC"], 25)):
+        amounts = {weth.address: weth.units(500), token.address: token.units(raw)}
         token0, token1 = sorted(amounts, key=lambda address: int(address, 16))
         deployer.do(
             manager,
@@ -247,10 +247,10 @@ def uniswap_v3(deployer: Deployer, tokens: Mapping[str, Token]) -> None:
                 FOREVER,
             ),
         )
-    for other in (tokens["USDC"], tokens["WBTC"]):
+    for token in (tokens["USDC"], tokens["WBTC"]):
         find = "getPool(address,address,uint24)(address)"
-        pool = deployer.read(factory, find, weth.address, other.address, POOL_FEE)
-        deployer.contracts[f"UniswapV3Pool WETH/{other.symbol}"] = checked(pool)
+        pool = deployer.read(factory, find, weth.address, token.address, POOL_FEE)
+        deployer.contracts[f"UniswapV3Pool WETH/{token.symbol}"] = checked(pool)
 
 
 MINT_POSITION = "mint((address,address,uint24,int24,int24,uint256,uint256,uint256,uint256,address,uint256))"
@@ -378,11 +378,11 @@ def aave_reserves(deployer: Deployer, provider: str, tokens: Mapping[str, Token]
             pool, "supply(address,uint256,address,uint16)", token.address, token.units(supply), deployer.account, 0
         )
     for symbol in AAVE_ASSETS:
-        held = "getReserveTokensAddresses(address)(address,address,address)"
+        signature = "getReserveTokensAddresses(address)(address,address,address)"
         data = deployer.contracts["AaveProtocolDataProvider"]
-        supplied, _, owed = deployer.read(data, held, tokens[symbol].address)
+        supplied, _, debt = deployer.read(data, signature, tokens[symbol].address)
         deployer.contracts[f"a{symbol}"] = checked(supplied)
-        deployer.contracts[f"variableDebt{symbol}"] = checked(owed)
+        deployer.contracts[f"variableDebt{symbol}"] = checked(debt)
 
 
 INIT_RESERVES = (

@@ -1,4 +1,4 @@
-"""What can go wrong with the local chain, one kind for each remedy."""
+"""Errors of the local chain, one class for each remedy."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ class LocalChainError(Exception):
 class NodeJsMissing(LocalChainError):
     """Node.js or npm is not installed or too old."""
 
-    def __init__(self, found: str) -> None:
+    def __init__(self, problem: str) -> None:
         super().__init__(
-            f"Node.js 20 or newer is needed for the local chain ({found}): take it from https://nodejs.org, or by "
+            f"Node.js 20 or newer is needed for the local chain ({problem}): take it from https://nodejs.org, or by "
             "`nvm install 22`. That of Debian 12 and Ubuntu 24.04 (apt-get install nodejs) is older"
         )
 

@@ -42,7 +42,7 @@ def selector(signature: str) -> str:
 
 
 def call_data(signature: str, *args: Any) -> str:
-    """Call data for "transfer(address,uint256)", or for the same with results: "balanceOf(address)(uint256)"."""
+    """Encode call data for "transfer(address,uint256)", or "balanceOf(address)(uint256)" with results."""
     chosen, takes, _ = _function(signature)
     return chosen + encode(takes, args).hex()
 
@@ -53,7 +53,7 @@ def words(types: Sequence[str], *values: Any) -> str:
 
 
 def result(signature: str, data: str) -> Any:
-    """What a function answered: the value if it has one result, else all of them."""
+    """Decode the results of a function: a value if it has one result, else a tuple."""
     values = decode(_function(signature)[2], bytes.fromhex(data.removeprefix("0x")))
     return values[0] if len(values) == 1 else values
 
@@ -64,7 +64,7 @@ def tx(sender: str, to: str, signature: str, *args: Any, value: int = 0, gas: in
 
 
 def created_address(sender: str, nonce: int) -> str:
-    """Where the contract lies that an account's transaction with this nonce creates."""
+    """Return the address of the contract that an account's transaction with this nonce creates."""
     number = nonce.to_bytes((nonce.bit_length() + 7) // 8, "big")
     # RLP: a number below 128 is its own byte, any other has its length before it (and zero has no bytes).
     item = number if 0 < nonce < 0x80 else bytes([0x80 + len(number)]) + number

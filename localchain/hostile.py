@@ -17,7 +17,7 @@ LOG_GAS = 2_000_000
 
 
 class Kind(IntEnum):
-    """How a function ends."""
+    """Ways in which a function ends."""
 
     RETURN = 1
     REVERT = 2
@@ -27,14 +27,14 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a function does; `size` cuts off the data or pads it with zeros."""
+    """Behaviour of one function. `size` cuts the returned data or pads it with zeros."""
 
     kind: Kind
     data: str = ""
     size: int | None = None
 
     def row(self, signature: str) -> tuple[bytes, int, int, bytes]:
-        """As the contract takes it."""
+        """Encode the behaviour for the contract."""
         data = bytes.fromhex(self.data)
         size = len(data) if self.size is None else self.size
         return bytes.fromhex(selector(signature)[2:]), self.kind, size, data
@@ -134,19 +134,19 @@ def hostile_tokens(victim: str, thief: str) -> dict[str, Hostile]:
 
 def hostile_logs(victim: str, thief: str) -> dict[str, list[Log]]:
     """Events that no honest contract emits."""
-    giver, taker, nobody, dirty = _topic(victim), _topic(thief), _topic(ZERO), "0x" + "ff" * 12 + victim[2:].lower()
-    one = words(["uint256"], WAD)
-    parties = [TRANSFER, nobody, giver]
-    batch = [TRANSFER_BATCH, taker, nobody, giver]
+    giver, taker, zero, dirty = _topic(victim), _topic(thief), _topic(ZERO), "0x" + "ff" * 12 + victim[2:].lower()
+    amount = words(["uint256"], WAD)
+    parties = [TRANSFER, zero, giver]
+    batch = [TRANSFER_BATCH, taker, zero, giver]
     return {
         "fake transfer from the victim": [Log([TRANSFER, giver, taker], words(["uint256"], 10**30))],
         "transfer without indexes": [Log([TRANSFER], words(["address", "address", "uint256"], ZERO, victim, WAD))],
         "transfer with two topics": [Log([TRANSFER, giver], words(["address", "uint256"], thief, WAD))],
-        "transfer with long data": [Log(parties, one + one)],
-        "transfer with short data": [Log(parties, one[:62])],
+        "transfer with long data": [Log(parties, amount + amount)],
+        "transfer with short data": [Log(parties, amount[:62])],
         "transfer without data": [Log(parties)],
-        "transfer of both standards": [Log([*parties, "0x" + one], one)],
-        "transfer to a dirty address": [Log([TRANSFER, nobody, dirty], one)],
+        "transfer of both standards": [Log([*parties, "0x" + amount], amount)],
+        "transfer to a dirty address": [Log([TRANSFER, zero, dirty], amount)],
         "transfer with 64 kB": [Log(parties, "00" * 65_536)],
         "mint of max uint256": [Log(parties, words(["uint256"], MAX))],
         "two mints of max uint256": [Log(parties, words(["uint256"], MAX))] * 2,
@@ -155,12 +155,12 @@ def hostile_logs(victim: str, thief: str) -> dict[str, list[Log]]:
         "batch that is longer than its data": [Log(batch, words(["uint256"] * 4, 64, 64, MAX, 1))],
         "batch of the same id twice": [Log(batch, words(["uint256[]", "uint256[]"], [7, 7], [MAX, MAX]))],
         "empty batch": [Log(batch, words(["uint256[]", "uint256[]"], [], []))],
-        "single with short data": [Log([TRANSFER_SINGLE, taker, nobody, giver], words(["uint256"], 1))],
+        "single with short data": [Log([TRANSFER_SINGLE, taker, zero, giver], words(["uint256"], 1))],
     }
 
 
 def deploy_hostile(node: LocalNode, victim: str | None = None) -> dict[str, str]:
-    """Deploys each hostile token, has it tell of a transfer to the victim (alice), and returns what is where."""
+    """Deploy each hostile token, let it emit a transfer to alice, and return the addresses by name."""
     owner, alice = node.accounts[:2]
     victim = victim or alice
     nonce = int(node.rpc("eth_getTransactionCount", owner, "pending"), 16)
@@ -172,7 +172,7 @@ def deploy_hostile(node: LocalNode, victim: str | None = None) -> dict[str, str]
         rows = [answer.row(signature) for signature, answer in {**GOOD, **token.answers}.items()]
         data = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
         txs.append(Tx(owner, None, data, gas=4_000_000 + 500 * len(data), label=name))
-        # Without an event nobody would ever look at the token.
+        # Without an event the token would not be indexed.
         txs += [replace(log_tx(owner, address, log), label=name) for log in token.logs or [honest]]
     node.settle(txs)
     return addresses

@@ -32,12 +32,12 @@ Say = Callable[[str], None]
 Run = Callable[[str, list[str]], None]  # one step of an installation: its name, its command
 
 
-def _nothing(line: str) -> None:
+def _ignore(line: str) -> None:
     """Says nothing."""
 
 
 def home() -> Path:
-    """Where it is installed: CHAINFOLIO_LOCALCHAIN_HOME, or .localchain in the checkout or, without one, here."""
+    """Return the folder: CHAINFOLIO_LOCALCHAIN_HOME, else .localchain in the checkout or working folder."""
     chosen = os.environ.get("CHAINFOLIO_LOCALCHAIN_HOME")
     if chosen:
         return Path(chosen).expanduser().resolve()
@@ -46,11 +46,11 @@ def home() -> Path:
     return checkout / ".localchain"
 
 
-def anvil(where: Path) -> Path:
-    """The EVM node's program for this operating system and processor."""
+def anvil(folder: Path) -> Path:
+    """Return the program of the EVM node for this machine; NoSuchNode if npm installed none."""
     system = platform.system().lower()
     processor = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    program = where / "node_modules" / "@foundry-rs" / f"anvil-{system}-{processor}" / "bin" / "anvil"
+    program = folder / "node_modules" / "@foundry-rs" / f"anvil-{system}-{processor}" / "bin" / "anvil"
     if not program.exists():
         raise NoSuchNode(
             f"npm brought no @foundry-rs/anvil-{system}-{processor}: either there is none for this kind of machine, "
@@ -59,66 +59,66 @@ def anvil(where: Path) -> Path:
     return program
 
 
-def ensure(say: Say = _nothing) -> Path:
-    """Installs what is missing and returns the folder that holds it; safe to call from any number of processes."""
-    where = home()
+def ensure(report: Say = _ignore) -> Path:
+    """Install missing parts and return their folder. Processes may call it in parallel."""
+    root = home()
     packages, contracts = _keys()
     folders = dict(zip(FOLDERS, (packages, contracts), strict=True))
-    done = f"the local chain is installed in {where}"
-    if all(_complete(where / folder, key) for folder, key in folders.items()):
-        say(done)
-        return where
-    where.mkdir(parents=True, exist_ok=True)
-    with _alone(where, say) as lock:
-        if not _complete(where / "node_modules", packages):
-            say("installing the EVM node and the published contracts (npm, about 300 MB)")
-            _fresh(where / "node_modules", packages, lambda: _install_packages(where, lock))
-        if not _complete(where / "compiled", contracts):
-            say("compiling the contracts")
-            _fresh(where / "compiled", contracts, lambda: _compile(where, lock))
-    say(done)
-    return where
+    message = f"the local chain is installed in {root}"
+    if all(_complete(root / folder, key) for folder, key in folders.items()):
+        report(message)
+        return root
+    root.mkdir(parents=True, exist_ok=True)
+    with _locked(root, report) as lock:
+        if not _complete(root / "node_modules", packages):
+            report("installing the EVM node and the published contracts (npm, about 300 MB)")
+            _fresh(root / "node_modules", packages, lambda: _install_packages(root, lock))
+        if not _complete(root / "compiled", contracts):
+            report("compiling the contracts")
+            _fresh(root / "compiled", contracts, lambda: _compile(root, lock))
+    report(message)
+    return root
 
 
-def packages(manifest: Path, where: Path, patience_s: float) -> Path:
+def packages(manifest: Path, folder: Path, patience_s: float) -> Path:
     """Installs what a `package.json` names into a folder, once, and returns it; for other nodes than ours."""
     key = _hash([manifest])
-    if not _complete(where / "node_modules", key):
-        where.mkdir(parents=True, exist_ok=True)
-        with _alone(where, _nothing) as lock:
-            if not _complete(where / "node_modules", key):
+    if not _complete(folder / "node_modules", key):
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder, _ignore) as lock:
+            if not _complete(folder / "node_modules", key):
                 _check_node_js()
-                shutil.copyfile(manifest, where / "package.json")
-                _fresh(where / "node_modules", key, lambda: _twice(where, lock, patience_s))
-    return where
-
-
-def archives(manifest: Path, where: Path) -> Path:
-    """Takes the files that a manifest names out of npm's packages into a folder, once, and returns it."""
-    key = _hash([manifest])
-    if not _complete(where / "node_modules", key):
-        where.mkdir(parents=True, exist_ok=True)
-        with _alone(where, _nothing) as lock:
-            if not _complete(where / "node_modules", key):
-                _check_node_js()
-                _fresh(where / "node_modules", key, lambda: _unpack_all(manifest, where, lock))
-    return where
-
-
-def environments(manifest: Path, where: Path, fill: Callable[[Path, Run], None]) -> Path:
-    """Fills a folder with what a manifest names, by steps that `fill` runs, once, and returns it."""
-    key, folder = _hash([manifest]), where / "environments"
-    if not _complete(folder, key):
-        where.mkdir(parents=True, exist_ok=True)
-        with _alone(where, _nothing) as lock:
-            if not _complete(folder, key):
-                _fresh(folder, key, partial(_filled, folder, fill, partial(_run, where=where, lock=lock)))
+                shutil.copyfile(manifest, folder / "package.json")
+                _fresh(folder / "node_modules", key, lambda: _install_twice(folder, lock, patience_s))
     return folder
 
 
-def environment(manifest: Path, where: Path) -> Path | None:
+def archives(manifest: Path, folder: Path) -> Path:
+    """Takes the files that a manifest names out of npm's packages into a folder, once, and returns it."""
+    key = _hash([manifest])
+    if not _complete(folder / "node_modules", key):
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder, _ignore) as lock:
+            if not _complete(folder / "node_modules", key):
+                _check_node_js()
+                _fresh(folder / "node_modules", key, lambda: _unpack_all(manifest, folder, lock))
+    return folder
+
+
+def environments(manifest: Path, root: Path, fill: Callable[[Path, Run], None]) -> Path:
+    """Fills a folder with what a manifest names, by steps that `fill` runs, once, and returns it."""
+    key, folder = _hash([manifest]), root / "environments"
+    if not _complete(folder, key):
+        root.mkdir(parents=True, exist_ok=True)
+        with _locked(root, _ignore) as lock:
+            if not _complete(folder, key):
+                _fresh(folder, key, partial(_filled, folder, fill, partial(_run, folder=root, lock=lock)))
+    return folder
+
+
+def environment(manifest: Path, root: Path) -> Path | None:
     """The folder that `environments` filled; None where it did not, or for another manifest."""
-    folder = where / "environments"
+    folder = root / "environments"
     return folder if _complete(folder, _hash([manifest])) else None
 
 
@@ -127,19 +127,19 @@ def _filled(folder: Path, fill: Callable[[Path, Run], None], run: Run) -> None:
     fill(folder, run)
 
 
-def _twice(where: Path, lock: int, patience_s: float) -> None:
-    """Installs, and once more under the newer Node.js that may have come: npm leaves out what needs a newer one."""
+def _install_twice(folder: Path, lock: int, patience_s: float) -> None:
+    """Install twice: npm omits packages that need a newer Node.js, which the first run may install."""
     command = ["npm", "install", "--no-audit", "--no-fund"]
-    _run("npm install", command, where, lock, patience_s)
-    newer = where / "node_modules" / "node" / "bin"
+    _run("npm install", command, folder, lock, patience_s)
+    newer = folder / "node_modules" / "node" / "bin"
     if newer.exists():
-        # It brings certificates of its own; those of the machine may know of a proxy.
+        # It has built-in certificates; those of the machine may include a proxy's.
         options = f"NODE_OPTIONS=--use-system-ca {os.environ.get('NODE_OPTIONS', '')}".rstrip()
-        _run("npm install", ["env", f"PATH={newer}:{os.environ['PATH']}", options, *command], where, lock, patience_s)
+        _run("npm install", ["env", f"PATH={newer}:{os.environ['PATH']}", options, *command], folder, lock, patience_s)
 
 
 def _keys() -> tuple[str, str]:
-    """What the installed packages and the compiled contracts depend on, as hashes."""
+    """Return hashes of the inputs of the installed packages and of the compiled contracts."""
     manifest = [SOURCES / "package.json", SOURCES / ".npmrc"]
     sources = [SOURCES / "compile.cjs", *sorted((SOURCES / "src").rglob("*.sol"))]
     return _hash(manifest), _hash([*manifest, *sources])
@@ -169,52 +169,54 @@ def _fresh(folder: Path, key: str, fill: Callable[[], None]) -> None:
 
 
 @contextmanager
-def _alone(where: Path, say: Say) -> Iterator[int]:
+def _locked(folder: Path, report: Say) -> Iterator[int]:
     """Holds the lock on the folder, and gives its descriptor for children to inherit."""
-    (where / ".gitignore").write_text("*\n")
-    with (where / ".lock").open("w") as lock:
+    (folder / ".gitignore").write_text("*\n")
+    with (folder / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("waiting for another process that installs the local chain")
+            report("waiting for another process that installs the local chain")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock.fileno()
 
 
-def _install_packages(where: Path, lock: int) -> None:
+def _install_packages(folder: Path, lock: int) -> None:
     _check_node_js()
     for name in ("package.json", ".npmrc"):
-        shutil.copyfile(SOURCES / name, where / name)
+        shutil.copyfile(SOURCES / name, folder / name)
     command = ["npm", "install", "--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund"]
-    _run("npm install", command, where, lock)
-    _unpack_all(SOURCES / "package.json", where, lock)
-    anvil(where)  # optional for npm, since each machine needs another one; not for us
+    _run("npm install", command, folder, lock)
+    _unpack_all(SOURCES / "package.json", folder, lock)
+    anvil(folder)  # npm treats it as optional, because it depends on the platform; here it is required
 
 
-def _unpack_all(manifest: Path, where: Path, lock: int) -> None:
-    for package, wanted in json.loads(manifest.read_text())["archives"].items():
-        _unpack(package, wanted, where, lock)
+def _unpack_all(manifest: Path, folder: Path, lock: int) -> None:
+    for package, paths in json.loads(manifest.read_text())["archives"].items():
+        _unpack(package, paths, folder, lock)
 
 
-def _unpack(package: str, wanted: Sequence[str], where: Path, lock: int) -> None:
-    """Takes some folders out of a package that is large, or needs others that nobody runs here."""
-    with tempfile.TemporaryDirectory(dir=where) as folder:
-        _run(f"npm pack {package}", ["npm", "pack", package, "--pack-destination", folder], where, lock)
+def _unpack(package: str, paths: Sequence[str], target: Path, lock: int) -> None:
+    """Extract some folders of a package that is large, or has unused dependencies."""
+    with tempfile.TemporaryDirectory(dir=target) as folder:
+        _run(f"npm pack {package}", ["npm", "pack", package, "--pack-destination", folder], target, lock)
         (archive,) = Path(folder).iterdir()
-        prefixes = tuple(f"package/{path}" for path in wanted)
+        prefixes = tuple(f"package/{path}" for path in paths)
         with tarfile.open(archive) as files:
             for file in files:
                 content = files.extractfile(file) if file.name.startswith(prefixes) else None
                 if content is not None and ".." not in Path(file.name).parts:
-                    place = where / "node_modules" / package.rpartition("@")[0] / file.name.removeprefix("package/")
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    place.write_bytes(content.read())
+                    destination = (
+                        target / "node_modules" / package.rpartition("@")[0] / file.name.removeprefix("package/")
+                    )
+                    destination.parent.mkdir(parents=True, exist_ok=True)
+                    destination.write_bytes(content.read())
 
 
-def _compile(where: Path, lock: int) -> None:
+def _compile(folder: Path, lock: int) -> None:
     _check_node_js()
-    command = ["node", str(SOURCES / "compile.cjs"), str(SOURCES / "src"), str(where / "compiled")]
-    _run("compiling the contracts", command, where, lock)
+    command = ["node", str(SOURCES / "compile.cjs"), str(SOURCES / "src"), str(folder / "compiled")]
+    _run("compiling the contracts", command, folder, lock)
 
 
 def _check_node_js() -> None:
@@ -227,13 +229,13 @@ def _check_node_js() -> None:
         raise NodeJsMissing(f"found {version or 'one that does not start'}")
 
 
-def _run(step: str, command: list[str], where: Path, lock: int, patience_s: float = PATIENCE_S) -> None:
-    """One step in a process of its own, with a line every few seconds; it ends with us, and after its time."""
-    # The child inherits the lock: if we are killed, nobody else begins before it has ended too.
+def _run(step: str, command: list[str], folder: Path, lock: int, patience_s: float = PATIENCE_S) -> None:
+    """Run one step as a child process with progress lines; InstallFailed if it fails or is too slow."""
+    # The child inherits the lock: if this process is killed, the lock stays held until the child ends.
     start_s = time.monotonic()
     with subprocess.Popen(
         command,
-        cwd=where,
+        cwd=folder,
         pass_fds=(lock,),
         text=True,
         errors="replace",
@@ -255,7 +257,7 @@ def _run(step: str, command: list[str], where: Path, lock: int, patience_s: floa
 
 
 def _output(child: subprocess.Popen[str], wait_s: float) -> str | None:
-    """All that a process printed, once it has ended; None where it has not by then."""
+    """Return the output of a process that ended within `wait_s`; None if it did not end."""
     try:
         return child.communicate(timeout=wait_s)[0]
     except subprocess.TimeoutExpired:
@@ -263,7 +265,7 @@ def _output(child: subprocess.Popen[str], wait_s: float) -> str | None:
 
 
 def check() -> None:
-    """NodeJsMissing where something is still to be installed and Node.js is not there: before anything is loaded."""
+    """Raise NodeJsMissing if parts are missing and Node.js is too, before any download."""
     if not all(_complete(home() / folder, key) for folder, key in zip(FOLDERS, _keys(), strict=True)):
         _check_node_js()
 

@@ -1,5 +1,7 @@
-"""The Ethereum Name Service on a local node: its published registry, registrars and resolver, at the addresses where
-Ethereum has those that clients look for."""
+"""The Ethereum Name Service on a local node.
+
+It deploys the published contracts; those that clients look for have the addresses that they have on Ethereum.
+"""
 
 import json
 from dataclasses import dataclass
@@ -33,7 +35,7 @@ def namehash(name: str) -> bytes:
 
 @dataclass(frozen=True)
 class Names:
-    """The service on a node: whoever deployed it also registers names."""
+    """The service on a node. Its deployer also registers names."""
 
     node: LocalNode
     deployer: str
@@ -42,27 +44,27 @@ class Names:
     reverse: str
 
     def register(self, name: str, owner: str, address: str | None = None, seconds: int = YEAR_S) -> None:
-        """Register a name under .eth, or make one below a name of its owner; with an address, let it stand for it."""
+        """Register a name under .eth or below its owner's name, and point it to `address` if there is one."""
         first, _, parent = name.partition(".")
         if parent == "eth":
             number = int.from_bytes(label(first), "big")
-            self._settle(self.deployer, self.registrar, "register(uint256,address,uint256)", number, owner, seconds)
+            self._send(self.deployer, self.registrar, "register(uint256,address,uint256)", number, owner, seconds)
         else:
-            made = "setSubnodeOwner(bytes32,bytes32,address)"
-            self._settle(owner, REGISTRY, made, namehash(parent), label(first), owner)
+            signature = "setSubnodeOwner(bytes32,bytes32,address)"
+            self._send(owner, REGISTRY, signature, namehash(parent), label(first), owner)
         if address is not None:
-            self._settle(owner, REGISTRY, "setResolver(bytes32,address)", namehash(name), self.resolver)
+            self._send(owner, REGISTRY, "setResolver(bytes32,address)", namehash(name), self.resolver)
             self.point(name, owner, address)
 
     def point(self, name: str, owner: str, address: str) -> None:
         """Let a name stand for an address."""
-        self._settle(owner, self.resolver, "setAddr(bytes32,address)", namehash(name), address)
+        self._send(owner, self.resolver, "setAddr(bytes32,address)", namehash(name), address)
 
     def call(self, account: str, name: str) -> None:
         """Let an account give itself a name, whether or not the name stands for it."""
-        self._settle(account, self.reverse, "setName(string)", name)
+        self._send(account, self.reverse, "setName(string)", name)
 
-    def _settle(self, sender: str, to: str, function: str, *arguments: Any) -> None:
+    def _send(self, sender: str, to: str, function: str, *arguments: Any) -> None:
         self.node.settle([tx(sender, to, function, *arguments, gas=GAS)])
 
 
@@ -77,23 +79,23 @@ class _Deployer:
         self.folder = install.archives(MANIFEST, install.home() / "names") / "node_modules" / "@ensdomains"
 
     def names(self) -> Names:
-        node, give, mine = self.node, "setSubnodeOwner(bytes32,bytes32,address)", self.account
+        node, give, account = self.node, "setSubnodeOwner(bytes32,bytes32,address)", self.account
         node.rpc("anvil_setCode", REGISTRY, self._published("ens", "ENSRegistry")["deployedBytecode"])
         owner_of_root = "0x" + keccak(ROOT + bytes(32)).hex()
-        node.rpc("anvil_setStorageAt", REGISTRY, owner_of_root, "0x" + mine[2:].zfill(64))
+        node.rpc("anvil_setStorageAt", REGISTRY, owner_of_root, "0x" + account[2:].zfill(64))
         universal = self._create(artifact("UniversalResolver").creation(words(["address"], REGISTRY)))
         node.rpc("anvil_setCode", UNIVERSAL_RESOLVER, node.rpc("eth_getCode", universal, "latest"))
         resolver = self._create(self._creation("resolver", "PublicResolver", ["address"], REGISTRY))
         base = ("ethregistrar", "BaseRegistrarImplementation", ["address", "bytes32"], REGISTRY, namehash("eth"))
         registrar = self._create(self._creation(*base))
-        self._settle(REGISTRY, give, ROOT, label("eth"), registrar)
-        self._settle(registrar, "addController(address)", mine)
-        self._settle(REGISTRY, give, ROOT, label("reverse"), mine)
+        self._send(REGISTRY, give, ROOT, label("eth"), registrar)
+        self._send(registrar, "addController(address)", account)
+        self._send(REGISTRY, give, ROOT, label("reverse"), account)
         reverse = self._create(self._creation("ens", "ReverseRegistrar", ["address", "address"], REGISTRY, resolver))
-        self._settle(REGISTRY, give, namehash("reverse"), label("addr"), reverse)
-        return Names(node, mine, registrar, resolver, reverse)
+        self._send(REGISTRY, give, namehash("reverse"), label("addr"), reverse)
+        return Names(node, account, registrar, resolver, reverse)
 
-    def _settle(self, to: str, function: str, *arguments: Any) -> None:
+    def _send(self, to: str, function: str, *arguments: Any) -> None:
         self.node.settle([tx(self.account, to, function, *arguments, gas=GAS)])
 
     def _create(self, creation: str) -> str:

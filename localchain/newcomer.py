@@ -1,4 +1,4 @@
-"""A wallet of many transactions that lie far apart, among the transactions of others: the same for the same seed."""
+"""A wallet with many scattered transactions among those of others; reproducible by its seed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from chainfolio.localchain.deploy import Deployment, deploy
 from chainfolio.localchain.evm import Tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.rented import LogId, log_id
-from chainfolio.localchain.trade import HABITS, MOODS, Oracle, deed, failures, market_news
+from chainfolio.localchain.trade import HABITS, MOODS, Oracle, failures, market_news, next_action
 
 APPROVAL = "0x8c5be1e5ebec7d5bd14f71427d1e84f3dd0314c0f7b2291e5b200ac8c7c3b925"  # Approval(address,address,uint256)
 TRANSACTIONS, BLOCKS = 140, 6_000
@@ -29,22 +29,22 @@ class Newcomer:
 
     def one_log_of(self, every: int = 500) -> frozenset[LogId]:
         """One log of so many, among them one that names the wallet in the second half of the chain."""
-        own = self._own()
-        start = next(at for at in own if at >= own[len(own) // 2]) % every
+        indexes = self._log_indexes()
+        start = next(at for at in indexes if at >= indexes[len(indexes) // 2]) % every
         return frozenset(log_id(log) for log in self.logs[start::every])
 
     def one_approval(self) -> frozenset[LogId]:
         """The newest approval that the wallet gave."""
-        approvals = [at for at in self._own() if self.logs[at]["topics"][:2] == [APPROVAL, _topic(self.wallet)]]
+        approvals = [at for at in self._log_indexes() if self.logs[at]["topics"][:2] == [APPROVAL, _topic(self.wallet)]]
         return frozenset([log_id(self.logs[approvals[-1]])])
 
-    def _own(self) -> list[int]:
+    def _log_indexes(self) -> list[int]:
         """The numbers of the logs that name the wallet."""
         return [at for at, log in enumerate(self.logs) if _topic(self.wallet) in log["topics"]]
 
 
 def newcomer(node: LocalNode, *, transactions: int = TRANSACTIONS, blocks: int = BLOCKS, seed: int = 11) -> Newcomer:
-    """Deploy everything on an empty node, then make so many blocks in which a wallet sends so many transactions."""
+    """Deploy everything on an empty node, then make `blocks` with `transactions` of one wallet."""
     deployment = deploy(node)
     random, wallet = Random(seed), deployment.accounts["alice"]
     oracles = {symbol: Oracle.of(node, deployment, symbol) for symbol in MOODS}
@@ -59,31 +59,31 @@ def newcomer(node: LocalNode, *, transactions: int = TRANSACTIONS, blocks: int =
     last = deployment.height + blocks
     with node.by_hand():
         for at in range(transactions):
-            missing = transactions - _sent(node, wallet)
+            missing = transactions - _transaction_count(node, wallet)
             if missing <= 0:
                 break
             gap = (last - node.height) // missing
             if gap > 1:
                 node.mine(random.randrange(gap))
-            own = deed(scene, wallet, "alice", decks["alice"]) if missing > MORE else do.wrap(scene, wallet)
-            others = random.sample([name for name in HABITS if name != "alice"], 2)
-            txs = [*market_news(scene, oracles, at), *own]
-            for name in others:
-                txs += deed(scene, scene.wallets[name], name, decks[name])
-            _mine(node, txs)
+            own_txs = next_action(scene, wallet, "alice", decks["alice"]) if missing > MORE else do.wrap(scene, wallet)
+            names = random.sample([name for name in HABITS if name != "alice"], 2)
+            txs = [*market_news(scene, oracles, at), *own_txs]
+            for name in names:
+                txs += next_action(scene, scene.wallets[name], name, decks[name])
+            _mine_block(node, txs)
         if node.height < last:
             node.mine(last - node.height)
     logs = node.rpc("eth_getLogs", {"fromBlock": "0x0", "toBlock": "latest"})
     return Newcomer(node, deployment, wallet.lower(), logs)
 
 
-def _mine(node: LocalNode, txs: Sequence[Tx]) -> None:
+def _mine_block(node: LocalNode, txs: Sequence[Tx]) -> None:
     """One block with these transactions."""
-    sent = {node.send(each): each for each in txs}
-    failures(node, node.mine(), sent)
+    txs_by_hash = {node.send(each): each for each in txs}
+    failures(node, node.mine(), txs_by_hash)
 
 
-def _sent(node: LocalNode, wallet: str) -> int:
+def _transaction_count(node: LocalNode, wallet: str) -> int:
     """Transactions that the wallet has sent so far."""
     return int(node.rpc("eth_getTransactionCount", wallet, "latest"), 16)
 

@@ -39,7 +39,7 @@ exit "$status"
 
 
 class LocalNode:
-    """Foundry's anvil on a free loopback port; unless told otherwise every transaction is a block of its own."""
+    """Foundry's anvil on a free loopback port. By default each transaction gets a separate block."""
 
     def __init__(
         self,
@@ -86,12 +86,12 @@ class LocalNode:
 
     @property
     def url(self) -> str:
-        """Where it answers JSON-RPC."""
+        """URL of JSON-RPC over HTTP."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def websocket_url(self) -> str:
-        """Where it answers JSON-RPC and sends subscriptions."""
+        """URL of JSON-RPC and subscriptions over WebSocket."""
         return f"ws://127.0.0.1:{self.port}"
 
     def start(self, timeout_s: float = 20) -> Self:
@@ -107,12 +107,12 @@ class LocalNode:
                 self.stop()
                 if attempt == attempts - 1:
                     raise
-                # Somebody took the free port between our look and the node's: take another one.
+                # Another process took the port meanwhile: try another one.
         self._prepare()
         return self
 
     def _prepare(self) -> None:
-        """What is set once it answers."""
+        """Apply settings that need a running node."""
         self.rpc("anvil_setBlockTimestampInterval", self.seconds_per_block)
 
     def stop(self) -> None:
@@ -142,7 +142,7 @@ class LocalNode:
 
     def _command(self, cache: str) -> list[str]:
         """The program and its arguments; it may leave what it likes in the folder `cache`."""
-        given: dict[str, object] = {
+        options: dict[str, object] = {
             "--host": "127.0.0.1",
             "--port": self.port,
             "--chain-id": self.chain_id,
@@ -154,17 +154,17 @@ class LocalNode:
             "--cache-path": cache,
         }
         if self.block_time is not None:
-            given["--block-time"] = self.block_time
+            options["--block-time"] = self.block_time
         if self.max_persisted_states is not None:
-            given["--max-persisted-states"] = self.max_persisted_states
+            options["--max-persisted-states"] = self.max_persisted_states
         flags = ["--quiet", *(["--no-mining"] if self.no_mining else [])]
         program = install.anvil(install.ensure())
-        return [str(program), *flags, *(str(part) for pair in given.items() for part in pair), *self.extra_args]
+        return [str(program), *flags, *(str(part) for pair in options.items() for part in pair), *self.extra_args]
 
     def _wait_until_it_answers(self, timeout_s: float) -> None:
         assert self._process is not None
-        until = time.monotonic() + timeout_s
-        while time.monotonic() < until:
+        deadline_s = time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s:
             if self._process.poll() is not None:
                 raise NodeFailed(f"the EVM node ended with status {self._process.returncode} instead of listening")
             try:
@@ -186,10 +186,10 @@ class LocalNode:
 
     def batch(self, requests: Iterable[tuple[str, Sequence[Any]]]) -> list[Any]:
         """Many requests at once; the node serves them in any order, the results come in ours."""
-        asked = list(requests)
-        body = [{"jsonrpc": "2.0", "id": i, "method": m, "params": p} for i, (m, p) in enumerate(asked)]
+        calls = list(requests)
+        body = [{"jsonrpc": "2.0", "id": i, "method": m, "params": p} for i, (m, p) in enumerate(calls)]
         answers = {answer["id"]: answer for answer in self._post(body)} if body else {}
-        return [_result(method, answers[i]) for i, (method, _) in enumerate(asked)]
+        return [_result(method, answers[i]) for i, (method, _) in enumerate(calls)]
 
     def call(self, to: str, signature: str, *args: Any, block: int | str = "latest", sender: str | None = None) -> Any:
         """Reads a contract: call(token, "balanceOf(address)(uint256)", alice)."""
@@ -197,9 +197,9 @@ class LocalNode:
         return result(signature, self.rpc("eth_call", request, hex(block) if isinstance(block, int) else block))
 
     def send(self, tx: Tx) -> str:
-        """Hands in a transaction of one of the node's accounts and returns its hash, perhaps before it is mined."""
-        sent: str = self.rpc("eth_sendTransaction", _request(tx))
-        return sent
+        """Send a transaction of one of the node's accounts and return its hash, perhaps before it is mined."""
+        tx_hash: str = self.rpc("eth_sendTransaction", _request(tx))
+        return tx_hash
 
     @property
     def accounts(self) -> list[str]:
@@ -213,8 +213,10 @@ class LocalNode:
 
     def block(self, block: int | str = "latest") -> dict[str, Any]:
         """A block with the hashes of its transactions."""
-        found: dict[str, Any] = self.rpc("eth_getBlockByNumber", hex(block) if isinstance(block, int) else block, False)
-        return found
+        header: dict[str, Any] = self.rpc(
+            "eth_getBlockByNumber", hex(block) if isinstance(block, int) else block, False
+        )
+        return header
 
     # --- time and history -------------------------------------------------------------------------------------------
 
@@ -232,26 +234,26 @@ class LocalNode:
     def settle(self, txs: Iterable[Tx]) -> int:
         """Mines these transactions, in as few blocks as hold them; raises Reverted if one of them fails."""
         with self.by_hand():
-            sent: list[tuple[str, str]] = []
+            labels_by_hash: list[tuple[str, str]] = []
             room = GAS_LIMIT
             for tx in txs:
                 # A transaction that no longer fits makes anvil drop those after it, whose nonces are then too high.
                 if tx.gas > room:
                     self.mine()
                     room = GAS_LIMIT
-                sent.append((self.send(tx), tx.label))
+                labels_by_hash.append((self.send(tx), tx.label))
                 room -= tx.gas
             if room < GAS_LIMIT:
                 self.mine()
-        receipts = self.batch(("eth_getTransactionReceipt", [transaction]) for transaction, _ in sent)
-        for (transaction, label), receipt in zip(sent, receipts, strict=True):
+        receipts = self.batch(("eth_getTransactionReceipt", [transaction]) for transaction, _ in labels_by_hash)
+        for (transaction, label), receipt in zip(labels_by_hash, receipts, strict=True):
             if receipt is None or receipt["status"] != "0x1":
                 raise Reverted(transaction, label)
         return self.height
 
     @contextmanager
     def by_hand(self) -> Iterator[None]:
-        """Blocks are made by `mine` alone in here, whatever the node does otherwise: so they hold what one expects."""
+        """Within the context only `mine` makes blocks."""
         if self._by_hand or self.no_mining:
             yield
             return
@@ -269,7 +271,7 @@ class LocalNode:
                 self.rpc("evm_setAutomine", True)
 
     def reorg(self, depth: int, txs: Sequence[Tx] = ()) -> int:
-        """Replaces the newest blocks by as many others, with these transactions in the first; returns the height."""
+        """Replace the newest `depth` blocks, with these transactions in the first; return the height."""
         pairs = [[_request(tx), 0] for tx in txs]
         self.rpc("anvil_reorg", depth, pairs)
         return self.height
@@ -280,7 +282,7 @@ class LocalNode:
         return snapshot
 
     def revert(self, snapshot: str) -> None:
-        """Goes back to a snapshot."""
+        """Go back to a snapshot; RpcError if there is no such snapshot."""
         if not self.rpc("evm_revert", snapshot):
             raise RpcError("evm_revert", -32000, f"no snapshot {snapshot}")
 

@@ -1,4 +1,4 @@
-"""A rented endpoint in front of a node: limits of requests, blocks, results and batches, and answers that fail."""
+"""A simulated rented endpoint in front of a node: limits of rate, ranges and batches, and failures."""
 
 import http.client
 import json
@@ -36,12 +36,12 @@ class Limits:
 
 @dataclass
 class RentedEndpoint:
-    """Serves JSON-RPC of the node at `behind` under some limits, at random as `seed` says.
+    """Serves JSON-RPC of the node at `node_url` under some limits, at random as `seed` says.
 
     `now_s` is the clock of the rate limit. The counters are totals since the last `reset`.
     """
 
-    behind: str
+    node_url: str
     limits: Limits = Limits()
     seed: int = 1
     now_s: Callable[[], float] = time.monotonic
@@ -61,7 +61,7 @@ class RentedEndpoint:
         self.reset()
 
     def reset(self, limits: Limits | None = None) -> None:
-        """Start anew: counters at zero, a full allowance, the first random number; other limits if some are given."""
+        """Reset counters, allowance and randomness, and replace the limits if some are given."""
         with self._lock:
             self.limits = limits or self.limits
             self._chance = Random(self.seed)
@@ -103,10 +103,12 @@ class RentedEndpoint:
     def answers(self, calls: Sequence[dict[str, Any]], lag: int, node: "Upstream") -> list[dict[str, Any]]:
         """The answers to the calls of a request, in their order."""
         head = int(node.post([_ask("eth_blockNumber")])[0]["result"], 16) - lag
-        own = [self._refusal(call, head) for call in calls]
-        passed = [_at_head(call, head) for call, refusal in zip(calls, own, strict=True) if refusal is None]
-        given = iter(node.post(passed) if passed else ())
-        replies = [refusal or self._limited(call, next(given)) for call, refusal in zip(calls, own, strict=True)]
+        refusals = [self._refusal(call, head) for call in calls]
+        passed = [_at_head(call, head) for call, refusal in zip(calls, refusals, strict=True) if refusal is None]
+        responses = iter(node.post(passed) if passed else ())
+        replies = [
+            refusal or self._limited(call, next(responses)) for call, refusal in zip(calls, refusals, strict=True)
+        ]
         return [{**reply, "jsonrpc": "2.0", "id": call.get("id")} for call, reply in zip(calls, replies, strict=True)]
 
     def _refusal(self, call: Mapping[str, Any], head: int) -> dict[str, Any] | None:
@@ -127,7 +129,7 @@ class RentedEndpoint:
         return None
 
     def _limited(self, call: Mapping[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
-        """What the endpoint passes on of the node's answer."""
+        """Return the node's response as far as the endpoint's limits allow."""
         if call["method"] != "eth_getLogs" or "result" not in reply:
             return reply
         logs = reply["result"]
@@ -196,15 +198,15 @@ def _handler(endpoint: RentedEndpoint) -> type[BaseHTTPRequestHandler]:
 
         def setup(self) -> None:
             super().setup()
-            self.node = Upstream(endpoint.behind)
+            self.node = Upstream(endpoint.node_url)
 
         def finish(self) -> None:
             self.node.close()
             super().finish()
 
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            calls = asked if isinstance(asked, list) else [asked]
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            calls = body if isinstance(body, list) else [body]
             status, retry_after, lag = endpoint.admitted(calls)
             if status == 0:
                 endpoint.wait(None)
@@ -219,7 +221,7 @@ def _handler(endpoint: RentedEndpoint) -> type[BaseHTTPRequestHandler]:
                 self._reply(200, json.dumps({"jsonrpc": "2.0", "id": None, **refusal}).encode(), None)
             else:
                 replies = endpoint.answers(calls, lag, self.node)
-                self._reply(200, json.dumps(replies if isinstance(asked, list) else replies[0]).encode(), None)
+                self._reply(200, json.dumps(replies if isinstance(body, list) else replies[0]).encode(), None)
 
         def _reply(self, status: int, content: bytes, retry_after: str | None) -> None:
             self.send_response(status)

@@ -1,4 +1,4 @@
-"""Some hundred blocks of everyday life: the same blocks, to the hash, for the same seed."""
+"""Generate some hundred blocks of ordinary activity, identical to the hash for the same seed."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -82,7 +82,7 @@ MOODS = {"ETH": (10, 150), "WBTC": (15, 120), "USDC": (50, 10), "DAI": (60, 15)}
 
 @dataclass(frozen=True)
 class Traded:
-    """What happened."""
+    """Summary of the generated blocks."""
 
     first: int  # the first block
     last: int
@@ -107,26 +107,26 @@ def trade(
     failed: list[str] = []
     with node.by_hand():
         for at in range(blocks):
-            txs = [*market_news(scene, oracles, at), *deeds(scene, decks)]
-            sent = {node.send(each): each for each in txs}
+            txs = [*market_news(scene, oracles, at), *block_transactions(scene, decks)]
+            txs_by_hash = {node.send(each): each for each in txs}
             missed = random.random() < 0.03  # a slot without a block
             height = node.mine(1, 2 * slot if missed else slot)
-            failed += failures(node, height, sent)
+            failed += failures(node, height, txs_by_hash)
             labels.update(each.label for each in txs)
     return Traded(first, node.height, dict(labels), tuple(failed), dict(scene.prices))
 
 
-def deeds(scene: Scene, decks: Mapping[str, list[Action]]) -> list[Tx]:
-    """What a few wallets do in one block; none of them twice, so that what they read of themselves still holds."""
+def block_transactions(scene: Scene, decks: Mapping[str, list[Action]]) -> list[Tx]:
+    """Return the transactions of a few wallets for one block, one action per wallet."""
     if scene.random.random() < 0.04:
         return []
     txs: list[Tx] = []
     for name in scene.random.sample(list(HABITS), scene.random.randint(2, 5)):
-        txs += deed(scene, scene.wallets[name], name, decks[name])
+        txs += next_action(scene, scene.wallets[name], name, decks[name])
     return txs
 
 
-def deed(scene: Scene, wallet: str, name: str, deck: list[Action]) -> list[Tx]:
+def next_action(scene: Scene, wallet: str, name: str, deck: list[Action]) -> list[Tx]:
     """The next thing that makes sense; habits are dealt like cards, so that none of them is left out."""
     while True:
         if not deck:
@@ -135,14 +135,14 @@ def deed(scene: Scene, wallet: str, name: str, deck: list[Action]) -> list[Tx]:
             return txs
 
 
-def failures(node: LocalNode, height: int, sent: Mapping[str, Tx]) -> list[str]:
-    """The transactions of a block that failed; raises Reverted if one of them was not meant to, or is not there."""
+def failures(node: LocalNode, height: int, txs_by_hash: Mapping[str, Tx]) -> list[str]:
+    """Return the failed transactions of a block; Reverted if one failed unexpectedly or is missing."""
     receipts = node.rpc("eth_getBlockReceipts", hex(height))
-    done = {receipt["transactionHash"]: receipt["status"] == "0x1" for receipt in receipts}
-    for transaction, each in sent.items():
-        if done.get(transaction) is not (not each.label.startswith(DOOMED)):
+    succeeded_by_hash = {receipt["transactionHash"]: receipt["status"] == "0x1" for receipt in receipts}
+    for transaction, each in txs_by_hash.items():
+        if succeeded_by_hash.get(transaction) is not (not each.label.startswith(DOOMED)):
             raise Reverted(transaction, each.label)
-    return [transaction for transaction, succeeded in done.items() if not succeeded]
+    return [transaction for transaction, succeeded in succeeded_by_hash.items() if not succeeded]
 
 
 # --- prices ----------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def failures(node: LocalNode, height: int, sent: Mapping[str, Tx]) -> list[str]:
 
 @dataclass
 class Oracle:
-    """Who answers for a feed."""
+    """The oracle account of a price feed."""
 
     account: str
     aggregator: str
@@ -173,13 +173,15 @@ class Oracle:
 def market_news(scene: Scene, oracles: Mapping[str, Oracle], at: int) -> Sequence[Tx]:
     """The feeds that answer in this block."""
     txs = []
-    for symbol, (every, most) in MOODS.items():
+    for symbol, (every, max_move) in MOODS.items():
         if at % every == every - 1:
-            scene.prices[symbol] = oracles[symbol].price * (10_000 + scene.random.randint(-most, most)) // 10_000
+            scene.prices[symbol] = (
+                oracles[symbol].price * (10_000 + scene.random.randint(-max_move, max_move)) // 10_000
+            )
             txs.append(oracles[symbol].submit(scene.prices[symbol]))
     return txs
 
 
 def set_price(node: LocalNode, deployment: Deployment, symbol: str, price: int) -> None:
-    """Makes a feed answer this price, in its own decimals, in a block of its own."""
+    """Set the price of a feed, in its decimals, in a separate block."""
     node.settle([Oracle.of(node, deployment, symbol).submit(price)])

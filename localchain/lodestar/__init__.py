@@ -1,1 +1,1 @@
-"""A complete beacon node with its validators, by the clock: Lodestar 1.5.1, on Capella, with slots of two seconds."""
+"""A complete beacon node with validators in real time: Lodestar 1.5.1, Capella, slots of two seconds."""

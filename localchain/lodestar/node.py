@@ -1,4 +1,4 @@
-"""Installs and runs the complete beacon node. It is compiled with g++, which takes minutes: nobody does it unasked."""
+"""Install and run the complete beacon node. Compiling it takes minutes, so it is only done on request."""
 
 import json
 import os
@@ -25,12 +25,12 @@ NOBODY = "0x" + "00" * 32
 
 
 def ensure() -> Path:
-    """Installs it, once, and returns the folder that it runs in; safe to call from any number of processes."""
+    """Install the node once and return its folder. Processes may call it in parallel."""
     return install.environments(SOURCES / "package.json", install.home() / "lodestar", _fill)
 
 
 def installed() -> Path | None:
-    """The folder that it runs in; None where nobody installed it."""
+    """Return the folder of the node; None if it is not installed."""
     return install.environment(SOURCES / "package.json", install.home() / "lodestar")
 
 
@@ -44,19 +44,19 @@ def _fill(folder: Path, run: install.Run) -> None:
 class Lodestar:
     """A node with all its validators on free loopback ports. It lives by the clock until it is ended."""
 
-    def __init__(self, where: Path) -> None:
-        self._where = where
+    def __init__(self, folder: Path) -> None:
+        self._where = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._data = tempfile.mkdtemp(prefix="lodestar-")
         self.url = ""
 
     def __enter__(self) -> Self:
         shutil.copyfile(SOURCES / "preload.mjs", self._where / "preload.mjs")
-        rest, peers = _free_ports(2)
-        self.url = f"http://127.0.0.1:{rest}"
+        rest_port, peers = _free_ports(2)
+        self.url = f"http://127.0.0.1:{rest_port}"
         options = "--import ./preload.mjs"
         self._process = subprocess.Popen(
-            ["node", "node_modules/.bin/lodestar", "dev", *_options(self._data, self.url, rest, peers)],
+            ["node", "node_modules/.bin/lodestar", "dev", *_options(self._data, self.url, rest_port, peers)],
             cwd=self._where,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -108,16 +108,16 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _options(data: str, url: str, rest: int, peers: int) -> list[str]:
+def _options(data: str, url: str, rest_port: int, peers: int) -> list[str]:
     """No other peers, no execution client but its own mock, all forks up to Capella from the first slot."""
-    own = {
+    options = {
         "dataDir": data,
         "genesisValidators": VALIDATORS,
         "startValidators": f"0..{VALIDATORS - 1}",
         "genesisTime": int(time.time()) + BEFORE_GENESIS_S,
         "genesisEth1Hash": NOBODY,
         "rest.namespace": "*",
-        "rest.port": rest,
+        "rest.port": rest_port,
         "server": url,
         "listenAddress": "127.0.0.1",
         "port": peers,
@@ -131,7 +131,7 @@ def _options(data: str, url: str, rest: int, peers: int) -> list[str]:
         "params.SECONDS_PER_SLOT": SLOT_S,
         **{f"params.{name}_FORK_EPOCH": 0 for name in ("ALTAIR", "BELLATRIX", "CAPELLA")},
     }
-    return [part for name, value in own.items() for part in (f"--{name}", str(value))]
+    return [part for name, value in options.items() for part in (f"--{name}", str(value))]
 
 
 def main() -> None:

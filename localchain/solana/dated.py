@@ -22,23 +22,30 @@ TIME_AT = 32  # bytes before the time in the clock of the chain
 
 
 @contextmanager
-def dated(node: SolanaNode, ago_s: int = 0, beside: Mapping[str, Callable[[Any], Any]] | None = None) -> Iterator[str]:
-    """Where the node answers with its times mended, and so many seconds ago, for as long as it is needed. `beside`
-    answers some methods in its place, by their parameters."""
+def dated(
+    node: SolanaNode, ago_s: int = 0, overrides: Mapping[str, Callable[[Any], Any]] | None = None
+) -> Iterator[str]:
+    """Serve a proxy of the node with corrected block times within the context; yield its URL.
+
+    Args:
+        node: The node behind the proxy.
+        ago_s: Subtracted from all times.
+        overrides: Functions that answer some methods in place of the node, from their parameters.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version, wbufsize = "HTTP/1.1", 2**16
 
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            body = json.dumps({"jsonrpc": "2.0", **_answer(node, asked, ago_s, beside or {})}).encode()
+            request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            body = json.dumps({"jsonrpc": "2.0", **_answer(node, request, ago_s, overrides or {})}).encode()
             self.send_response(200)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Nothing is said."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -51,23 +58,25 @@ def dated(node: SolanaNode, ago_s: int = 0, beside: Mapping[str, Callable[[Any],
         server.server_close()
 
 
-def _answer(node: SolanaNode, asked: Any, ago_s: int, beside: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+def _answer(
+    node: SolanaNode, request: Any, ago_s: int, overrides: Mapping[str, Callable[[Any], Any]]
+) -> dict[str, Any]:
     """The rest of an answer to one request; batches are refused, as the node does."""
-    if isinstance(asked, list):
+    if isinstance(request, list):
         return {"id": None, "error": {"code": -32600, "message": "Only method calls are supported"}}
     try:
-        if asked["method"] in beside:
-            return {"id": asked["id"], "result": beside[asked["method"]](asked.get("params", ()))}
-        found = node.rpc(asked["method"], *asked.get("params", ()))
-        if found is not None and asked["method"] in ("getBlock", "getTransaction"):
-            slot = asked["params"][0] if asked["method"] == "getBlock" else found["slot"]
-            found["blockTime"] = node.rpc("getBlockTime", slot) - ago_s
-        elif asked["method"] == "getMultipleAccounts" and CLOCK in asked["params"][0]:
-            data = found["value"][asked["params"][0].index(CLOCK)]["data"]
+        if request["method"] in overrides:
+            return {"id": request["id"], "result": overrides[request["method"]](request.get("params", ()))}
+        response = node.rpc(request["method"], *request.get("params", ()))
+        if response is not None and request["method"] in ("getBlock", "getTransaction"):
+            slot = request["params"][0] if request["method"] == "getBlock" else response["slot"]
+            response["blockTime"] = node.rpc("getBlockTime", slot) - ago_s
+        elif request["method"] == "getMultipleAccounts" and CLOCK in request["params"][0]:
+            data = response["value"][request["params"][0].index(CLOCK)]["data"]
             data[0] = _earlier(data[0], ago_s)
     except RpcError as error:
-        return {"id": asked["id"], "error": {"code": error.code, "message": error.message}}
-    return {"id": asked["id"], "result": found}
+        return {"id": request["id"], "error": {"code": error.code, "message": error.message}}
+    return {"id": request["id"], "result": response}
 
 
 def _earlier(clock: str, ago_s: int) -> str:

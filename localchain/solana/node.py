@@ -41,12 +41,12 @@ class SolanaNode:
         self.stop()
 
     def start(self) -> Self:
-        """Starts the node and returns when it answers."""
+        """Start the node and return when it listens; NodeFailed if it ends instead."""
         assert self._process is None, "it is running"
-        where = install.packages(HERE / "package.json", install.home() / "solana", PATIENCE_S)
+        folder = install.packages(HERE / "package.json", install.home() / "solana", PATIENCE_S)
         self._process = subprocess.Popen(
             ["node", str(HERE / "start.cjs"), str(self.slot_time_ms)],
-            env={"NODE_PATH": str(where / "node_modules"), "PATH": "/usr/local/bin:/usr/bin:/bin"},
+            env={"NODE_PATH": str(folder / "node_modules"), "PATH": "/usr/local/bin:/usr/bin:/bin"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -69,7 +69,7 @@ class SolanaNode:
             process.communicate()  # closes its input, which ends it
 
     def rpc(self, method: str, *params: Any) -> Any:
-        """One JSON-RPC request."""
+        """Send one JSON-RPC request and return its result; RpcError if the node refuses it."""
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
         request = urllib.request.Request(self.url, body, {"content-type": "application/json"})
         with urllib.request.urlopen(request, timeout=60) as reply:
@@ -79,7 +79,11 @@ class SolanaNode:
         return answer["result"]
 
     def send(self, instructions: Sequence[Instruction], *signers: Keypair, fails: bool = False) -> str:
-        """Sends a transaction that the payer pays for, and returns its signature once it is done."""
+        """Send a transaction of the payer and wait for it; return its signature.
+
+        Raises:
+            NodeFailed: The transaction is not done in time, or it failed (with `fails`: succeeded).
+        """
         recent = Hash.from_string(self.rpc("getLatestBlockhash")["value"]["blockhash"])
         message = MessageV0.try_compile(self.payer.pubkey(), list(instructions), [], recent)
         signed = VersionedTransaction(message, [self.payer, *signers])
@@ -94,11 +98,11 @@ class SolanaNode:
         raise NodeFailed(f"the transaction {signature} is not done")
 
     def rent(self, size: int) -> int:
-        """What an account of so many bytes has to hold."""
+        """Return the minimum balance of an account of `size` bytes, in lamports."""
         lamports: int = self.rpc("getMinimumBalanceForRentExemption", size)
         return lamports
 
     def put(self, address: Pubkey, owner: str, content: bytes, lamports: int) -> None:
-        """Writes an account, whoever's it is."""
+        """Write an account, without any signature."""
         account = {"lamports": lamports, "owner": owner, "data": content.hex()}
         self.rpc("surfnet_setAccount", str(address), account)

@@ -31,46 +31,49 @@ POINTED = 234  # a mint that says where it says what it is called
 
 
 def coins(node: SolanaNode, to: Pubkey, lamports: int) -> str:
-    """The payer gives somebody coins."""
+    """Send coins of the payer; return the signature."""
     return node.send([pay(TransferParams(from_pubkey=node.payer.pubkey(), to_pubkey=to, lamports=lamports))])
 
 
 def paid(giver: Pubkey, taker: Pubkey, lamports: int) -> Instruction:
-    """Somebody gives somebody coins."""
+    """Return the instruction that transfers coins."""
     return pay(TransferParams(from_pubkey=giver, to_pubkey=taker, lamports=lamports))
 
 
 def allocated(node: SolanaNode, new: Keypair, size: int, owner: Pubkey, lamports: int = 0) -> Instruction:
     """A new account for a program."""
-    given = lamports or node.rent(size)
+    balance = lamports or node.rent(size)
     return create_account(
         CreateAccountParams(
-            from_pubkey=node.payer.pubkey(), to_pubkey=new.pubkey(), lamports=given, space=size, owner=owner
+            from_pubkey=node.payer.pubkey(), to_pubkey=new.pubkey(), lamports=balance, space=size, owner=owner
         )
     )
 
 
 def extension(node: SolanaNode, mint: Pubkey, size: int, hook: Pubkey = BUDGET) -> Instruction:
-    """What makes an extension of a mint: a fee of one per cent, no transfers, five per cent a year, twice as many;
-    somebody may take it, transfers can be paused, balances can be confidential, accounts are frozen from the start, a
-    program decides on transfers. That of the compute budget agrees to all."""
-    own = bytes(node.payer.pubkey())
+    """Return the instruction that initialises the extension of a mint that has this size.
+
+    FEE takes one per cent, STILL forbids transfers, INTEREST is five per cent a year, SCALED doubles displayed amounts,
+    TAKEN has a permanent delegate, PAUSABLE can be paused, SEALED allows confidential balances, STILLBORN freezes new
+    accounts, HOOKED calls the program `hook`. The default hook, the compute budget, accepts all transfers.
+    """
+    authority = bytes(node.payer.pubkey())
     content = {
         FEE: bytes([26, 0, 0, 0]) + struct.pack("<HQ", 100, 1_000_000),
         STILL: bytes([32]),
-        INTEREST: bytes([33, 0]) + own + struct.pack("<h", 500),
-        SCALED: bytes([43, 0]) + own + struct.pack("<d", 2.0),
-        TAKEN: bytes([35]) + own,
-        PAUSABLE: bytes([44, 0]) + own,
-        SEALED: bytes([27, 0]) + own + b"\1" + bytes(32),
+        INTEREST: bytes([33, 0]) + authority + struct.pack("<h", 500),
+        SCALED: bytes([43, 0]) + authority + struct.pack("<d", 2.0),
+        TAKEN: bytes([35]) + authority,
+        PAUSABLE: bytes([44, 0]) + authority,
+        SEALED: bytes([27, 0]) + authority + b"\1" + bytes(32),
         STILLBORN: bytes([28, 0, 2]),
-        HOOKED: bytes([36, 0]) + own + bytes(hook),
+        HOOKED: bytes([36, 0]) + authority + bytes(hook),
     }[size]
     return Instruction(TOKEN_2022, content, [AccountMeta(mint, False, True)])
 
 
 def mint(node: SolanaNode, decimals: int, size: int = MINT_LEN, hook: Pubkey = BUDGET) -> Pubkey:
-    """Create a mint: plain, or of Token-2022 with the extension of that size. The payer may issue and freeze."""
+    """Create a plain mint, or one of Token-2022 with the extension of that size; the payer controls it."""
     new, program = Keypair(), TOKEN if size == MINT_LEN else TOKEN_2022
     extensions = [extension(node, new.pubkey(), size, hook)] if size != MINT_LEN else []
     begin = _initialize_mint(node, new.pubkey(), decimals, program)
@@ -79,25 +82,25 @@ def mint(node: SolanaNode, decimals: int, size: int = MINT_LEN, hook: Pubkey = B
 
 
 def _initialize_mint(node: SolanaNode, new: Pubkey, decimals: int, program: Pubkey) -> Instruction:
-    own = node.payer.pubkey()
+    authority = node.payer.pubkey()
     return token.initialize_mint(
         models.InitializeMintParams(
-            decimals=decimals, program_id=program, mint=new, mint_authority=own, freeze_authority=own
+            decimals=decimals, program_id=program, mint=new, mint_authority=authority, freeze_authority=authority
         )
     )
 
 
 def called(node: SolanaNode, name: str, symbol: str, link: str, decimals: int = 0) -> Pubkey:
-    """A new mint of Token-2022 that says itself what it is called, and where its picture lies."""
-    new, own = Keypair(), node.payer.pubkey()
+    """Create a mint of Token-2022 that stores its name, symbol and link itself."""
+    new, authority = Keypair(), node.payer.pubkey()
     at = AccountMeta(new.pubkey(), False, True)
-    point = Instruction(TOKEN_2022, bytes([39, 0]) + bytes(own) + bytes(new.pubkey()), [at])
+    point = Instruction(TOKEN_2022, bytes([39, 0]) + bytes(authority) + bytes(new.pubkey()), [at])
     begin = _initialize_mint(node, new.pubkey(), decimals, TOKEN_2022)
     function = hashlib.sha256(b"spl_token_metadata_interface:initialize_account").digest()[:8]
     texts = b"".join(struct.pack("<I", len(each.encode())) + each.encode() for each in (name, symbol, link))
-    signer = AccountMeta(own, True, False)
-    tell = Instruction(TOKEN_2022, function + texts, [at, AccountMeta(own, False, False), at, signer])
-    node.send([allocated(node, new, POINTED, TOKEN_2022, node.rent(POINTED + 512)), point, begin, tell], new)
+    signer = AccountMeta(authority, True, False)
+    set_metadata = Instruction(TOKEN_2022, function + texts, [at, AccountMeta(authority, False, False), at, signer])
+    node.send([allocated(node, new, POINTED, TOKEN_2022, node.rent(POINTED + 512)), point, begin, set_metadata], new)
     return new.pubkey()
 
 
@@ -158,30 +161,30 @@ def closed(account: Pubkey, owner: Pubkey) -> Instruction:
 
 
 def wrapped(node: SolanaNode, owner: Pubkey, lamports: int) -> str:
-    """The payer puts coins into somebody's account of wrapped coins."""
+    """Wrap coins of the payer into the wrapped-coin account of an owner."""
     to = home(owner, WRAPPED)
-    given = pay(TransferParams(from_pubkey=node.payer.pubkey(), to_pubkey=to, lamports=lamports))
-    counted = token.sync_native(models.SyncNativeParams(program_id=TOKEN, account=to))
-    return node.send([opened(node, owner, WRAPPED), given, counted])
+    payment = pay(TransferParams(from_pubkey=node.payer.pubkey(), to_pubkey=to, lamports=lamports))
+    sync = token.sync_native(models.SyncNativeParams(program_id=TOKEN, account=to))
+    return node.send([opened(node, owner, WRAPPED), payment, sync])
 
 
 def voter(node: SolanaNode) -> Pubkey:
     """A new vote account."""
     validator, vote = Keypair(), Keypair()
-    own = bytes(node.payer.pubkey())
+    authority = bytes(node.payer.pubkey())
     accounts = [
         AccountMeta(vote.pubkey(), False, True),
         AccountMeta(RENT, False, False),
         AccountMeta(CLOCK, False, False),
         AccountMeta(validator.pubkey(), True, False),
     ]
-    begin = Instruction(VOTE, struct.pack("<I", 0) + bytes(validator.pubkey()) + own * 2 + b"\5", accounts)
+    begin = Instruction(VOTE, struct.pack("<I", 0) + bytes(validator.pubkey()) + authority * 2 + b"\5", accounts)
     node.send([allocated(node, vote, 3762, VOTE), begin], vote, validator)
     return vote.pubkey()
 
 
 def unstaked(stake: Pubkey, owner: Pubkey, lamports: int, to: Pubkey | None = None) -> Instruction:
-    """An owner takes coins out of a stake account, for somebody."""
+    """Return the instruction that withdraws coins from a stake account, by default to its owner."""
     accounts = [
         AccountMeta(stake, False, True),
         AccountMeta(to or owner, False, True),
@@ -200,8 +203,16 @@ def stake(
     unlock_s: int = 0,
     staker: Keypair | None = None,
 ) -> Pubkey:
-    """A new stake account that somebody may withdraw from; delegated, where there is whom to. The payer decides over
-    the delegation, or who is named."""
+    """Create a stake account and return its address.
+
+    Args:
+        node: Its payer pays.
+        owner: May withdraw.
+        lamports: The balance.
+        vote: The vote account to delegate to; None for no delegation.
+        unlock_s: Time until which the account is locked, in Unix seconds.
+        staker: Controls the delegation; the payer by default.
+    """
     new, by = Keypair(), staker or node.payer
     begin = struct.pack("<I", 0) + bytes(by.pubkey()) + bytes(owner) + struct.pack("<qQ", unlock_s, 0)
     steps = [
@@ -227,7 +238,7 @@ def stake(
 
 
 def split(node: SolanaNode, stake: Pubkey, staker: Keypair, lamports: int) -> Pubkey:
-    """A part of a stake account becomes one of its own."""
+    """Split a part of a stake account into a new one; return its address."""
     new = Keypair()
     accounts = [
         AccountMeta(stake, False, True),
@@ -252,7 +263,7 @@ def merged(into: Pubkey, stake: Pubkey, staker: Pubkey) -> Instruction:
 
 
 def given_away(stake: Pubkey, owner: Pubkey, to: Pubkey) -> Instruction:
-    """Somebody else may withdraw from a stake account from now on."""
+    """Return the instruction that transfers the right to withdraw from a stake account."""
     accounts = [AccountMeta(stake, False, True), AccountMeta(CLOCK, False, False), AccountMeta(owner, True, False)]
     return Instruction(STAKE, struct.pack("<I", 1) + bytes(to) + struct.pack("<I", 1), accounts)
 

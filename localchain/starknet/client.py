@@ -1,4 +1,4 @@
-"""Signs and sends for a Starknet devnet; runs in an environment of its own, with starknet-py:
+"""Sign and send transactions for a Starknet devnet; runs in a separate environment with starknet-py:
 
 python client.py URL    reads requests as lines of JSON and answers each with one:
 
@@ -35,9 +35,9 @@ def read(file):
 
 
 async def execute(account, calls):
-    asked = [Call(int(to, 16), get_selector_from_name(name), args) for to, name, args in calls]
-    sent = await account.execute(asked, max_fee=MAX_FEE)
-    return f"0x{sent.transaction_hash:064x}"
+    invocations = [Call(int(to, 16), get_selector_from_name(name), args) for to, name, args in calls]
+    response = await account.execute(invocations, max_fee=MAX_FEE)
+    return f"0x{response.transaction_hash:064x}"
 
 
 async def declare(account, file, casm=None):
@@ -53,9 +53,11 @@ async def deploy(account, files, args):
     file = files[0]
     if file not in declared:
         declared[file] = (await account.client.declare(await declare(account, *files))).class_hash
-    made = Deployer(account_address=account.address).create_contract_deployment_raw(declared[file], raw_calldata=args)
-    await account.execute(made.call, max_fee=MAX_FEE)
-    return f"0x{made.address:064x}"
+    deployment = Deployer(account_address=account.address).create_contract_deployment_raw(
+        declared[file], raw_calldata=args
+    )
+    await account.execute(deployment.call, max_fee=MAX_FEE)
+    return f"0x{deployment.address:064x}"
 
 
 async def open_account(account, key, amount):
@@ -72,21 +74,21 @@ async def open_account(account, key, amount):
 async def main(url):
     client = FullNodeClient(node_url=url + "/rpc")
     for line in sys.stdin:
-        asked = json.loads(line)
-        address, key = asked["account"]
+        request = json.loads(line)
+        address, key = request["account"]
         account = Account(
             address=address,
             client=client,
             chain=StarknetChainId.TESTNET,
             key_pair=KeyPair.from_private_key(int(key, 16)),
         )
-        if "class" in asked:
-            made = deploy(account, asked["class"], asked["args"])
-        elif "key" in asked:
-            made = open_account(account, asked["key"], asked["amount"])
+        if "class" in request:
+            deployment = deploy(account, request["class"], request["args"])
+        elif "key" in request:
+            deployment = open_account(account, request["key"], request["amount"])
         else:
-            made = execute(account, asked["calls"])
-        print(json.dumps(await made), flush=True)
+            deployment = execute(account, request["calls"])
+        print(json.dumps(await deployment), flush=True)
 
 
 asyncio.run(main(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""A Starknet node of one's own: StarkWare's sequencer of 2023 behind JSON-RPC, in an environment with Python 3.9."""
+"""A local Starknet node: StarkWare's sequencer of 2023 behind JSON-RPC, run with Python 3.9."""
 
 import hashlib
 import json
@@ -84,22 +84,22 @@ class Devnet:
         self._end()
 
     def http(self, path: str, body: Any = None) -> Any:
-        """One of its own routes, such as `/create_block`."""
+        """Call a route of the devnet, such as `/create_block`; return its JSON, None if empty."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"})
         with urllib.request.urlopen(request, timeout=60) as reply:
-            said = reply.read()
-        return json.loads(said) if said else None
+            content = reply.read()
+        return json.loads(content) if content else None
 
     def rpc(self, method: str, *params: Any) -> Any:
-        """One JSON-RPC request."""
+        """Send one JSON-RPC request and return its result; RpcError if the node refuses it."""
         answer = self.http("/rpc", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
         if "error" in answer:
             raise RpcError(method, answer["error"]["code"], answer["error"]["message"])
         return answer["result"]
 
     def execute(self, number: int, *calls: CallOf) -> str:
-        """Calls of the account with this number, in one transaction and a block of its own. Returns the hash."""
+        """Send calls of an account as one transaction, in a separate block; return its hash."""
         return self._signed(number, {"calls": calls})
 
     def deploy(self, number: int, contract: str, *args: int) -> str:
@@ -107,13 +107,12 @@ class Devnet:
         return self._signed(number, {"class": list(map(str, compiled(self._where, contract))), "args": args})
 
     def open_account(self, number: int, key: int, amount: int) -> str:
-        """A new account that pays for itself, with ether of an account; its transaction is of the newest block. Returns
-        its address."""
+        """Deploy an account with ether of another one, by a transaction in the newest block; return its address."""
         return self._signed(number, {"key": key, "amount": amount})
 
     def message(self, ethereum: str, to: str, selector: int, payload: Sequence[int]) -> str:
-        """What a contract on Ethereum has to say to one here, in a block of its own. Returns the hash."""
-        sent = {
+        """Send a message of an Ethereum contract to a contract here, in a separate block; return its hash."""
+        content = {
             "l1_contract_address": ethereum,
             "l2_contract_address": to,
             "entry_point_selector": hex(selector),
@@ -121,12 +120,14 @@ class Devnet:
             "paid_fee_on_l1": "0x1",
             "nonce": "0x0",
         }
-        made: str = self.http("/postman/send_message_to_l2", sent)["transaction_hash"]
-        return made
+        tx_hash: str = self.http("/postman/send_message_to_l2", content)["transaction_hash"]
+        return tx_hash
 
     def transfer(self, *transfers: tuple[int, str, int]) -> list[str]:
-        """Sends ether, each transfer in a block of its own: the number of the sending account, to whom, how much.
-        Returns the hashes."""
+        """Send ether, each transfer in a separate block; return the hashes.
+
+        A transfer is the number of the sending account, the recipient, and the raw amount.
+        """
         return [
             self.execute(number, (COIN, "transfer", [int(to, 16), amount % 2**128, amount >> 128]))
             for number, to, amount in transfers
@@ -140,8 +141,8 @@ class Devnet:
         """Becomes the node that was written down."""
         self.http("/load", {"path": str(path)})
 
-    def _signed(self, number: int, asked: dict[str, Any]) -> str:
-        """What the client that signs makes of a request."""
+    def _signed(self, number: int, request: dict[str, Any]) -> str:
+        """Let the client sign and send a request; return its result. NodeFailed if the client ended."""
         account = self.accounts[number]
         if self._client is None:
             self._client = subprocess.Popen(
@@ -154,13 +155,15 @@ class Devnet:
             )
         assert self._client.stdin is not None, "it is a pipe"
         assert self._client.stdout is not None, "it is a pipe"
-        self._client.stdin.write(json.dumps({"account": [account["address"], account["private_key"]], **asked}) + "\n")
+        self._client.stdin.write(
+            json.dumps({"account": [account["address"], account["private_key"]], **request}) + "\n"
+        )
         self._client.stdin.flush()
         line = self._client.stdout.readline()
         if not line:
             raise NodeFailed("a transaction could not be signed and sent")
-        made: str = json.loads(line)
-        return made
+        result: str = json.loads(line)
+        return result
 
     def mine(self, blocks: int) -> None:
         """Blocks with nothing in them."""
@@ -190,7 +193,7 @@ class Devnet:
         self._client = self._process = None
         for process in started:
             if process is not None:
-                with process, suppress(ProcessLookupError):  # the node has a worker of its own
+                with process, suppress(ProcessLookupError):  # the node has a separate worker process
                     os.killpg(process.pid, signal.SIGKILL)
 
 
@@ -203,51 +206,51 @@ def ensure() -> Path:
     return install.environments(manifest, install.home() / "starknet", lambda where, run: _fill(where, run, python))
 
 
-def compiled(where: Path, contract: str) -> list[Path]:
-    """The class of a contract of CONTRACTS, compiled once; behind one in Cairo 2, what the node runs of it."""
-    packages = next((where / "node" / "lib").glob("python3.9/site-packages"))
+def compiled(folder: Path, contract: str) -> list[Path]:
+    """Return the compiled class of a contract; for Cairo 2 also its CASM. Each is compiled once."""
+    packages = next((folder / "node" / "lib").glob("python3.9/site-packages"))
     source = packages / CONTRACTS[contract]
     key = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
-    found = where.parent / "compiled" / f"{contract}-{key}.json"
-    casm = found.with_suffix(".casm")
+    sierra = folder.parent / "compiled" / f"{contract}-{key}.json"
+    casm = sierra.with_suffix(".casm")
     if "%lang starknet" in source.read_text():
-        _made(found, where / "node" / "bin" / "starknet-compile-deprecated", source, "--output", packages=packages)
-        return [found]
-    _made(found, packages / COMPILER / "starknet-compile", "--single-file", source, packages=packages)
-    _made(casm, packages / COMPILER / "starknet-sierra-compile", "--add-pythonic-hints", found, packages=packages)
-    return [found, casm]
+        _compile(sierra, folder / "node" / "bin" / "starknet-compile-deprecated", source, "--output", packages=packages)
+        return [sierra]
+    _compile(sierra, packages / COMPILER / "starknet-compile", "--single-file", source, packages=packages)
+    _compile(casm, packages / COMPILER / "starknet-sierra-compile", "--add-pythonic-hints", sierra, packages=packages)
+    return [sierra, casm]
 
 
-def _made(found: Path, *command: Path | str, packages: Path) -> None:
-    """What a compiler writes where it is told to last, if it is not there yet."""
-    if found.exists():
+def _compile(target: Path, *command: Path | str, packages: Path) -> None:
+    """Run a compiler that writes to `target` unless that exists; NodeFailed if it fails."""
+    if target.exists():
         return
-    found.parent.mkdir(exist_ok=True)
-    made = found.with_suffix(f".{os.getpid()}")
-    done = subprocess.run(
-        [str(each) for each in (*command, made)],
+    target.parent.mkdir(exist_ok=True)
+    temporary = target.with_suffix(f".{os.getpid()}")
+    process = subprocess.run(
+        [str(each) for each in (*command, temporary)],
         env={**os.environ, "CAIRO_PATH": str(packages)},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    if done.returncode:
-        raise NodeFailed(f"{found.stem} cannot be compiled: {done.stderr[-400:]}")
-    made.replace(found)
+    if process.returncode:
+        raise NodeFailed(f"{target.stem} cannot be compiled: {process.stderr[-400:]}")
+    temporary.replace(target)
 
 
-def _fill(where: Path, run: install.Run, python: str) -> None:
-    wanted = tomllib.loads((HERE / "requirements.toml").read_text())
-    tools = where / "tools" / "bin"
+def _fill(folder: Path, run: install.Run, python: str) -> None:
+    manifest = tomllib.loads((HERE / "requirements.toml").read_text())
+    tools = folder / "tools" / "bin"
     run("a place for uv, which finds the packages of that time", [sys.executable, "-m", "venv", str(tools.parent)])
-    run(wanted["uv"], [str(tools / "python"), "-m", "pip", "install", "--quiet", wanted["uv"]])
+    run(manifest["uv"], [str(tools / "python"), "-m", "pip", "install", "--quiet", manifest["uv"]])
     uv = str(tools / "uv")
-    for name, place in (("node", "node"), ("client", "client"), ("contracts", "node")):
-        package, since = wanted[name]["package"], wanted[name]["since"]
-        own = f"{package.split('==')[0]}={since}"
-        if name == place:
-            run(f"a place for {package}", [uv, "venv", "--python", python, str(where / name)])
+    for name, environment in (("node", "node"), ("client", "client"), ("contracts", "node")):
+        package, date = manifest[name]["package"], manifest[name]["since"]
+        exception = f"{package.split('==')[0]}={date}"
+        if name == environment:
+            run(f"a place for {package}", [uv, "venv", "--python", python, str(folder / name)])
         run(
             package,
             [
@@ -255,11 +258,11 @@ def _fill(where: Path, run: install.Run, python: str) -> None:
                 "pip",
                 "install",
                 "--python",
-                str(where / place / "bin" / "python"),
+                str(folder / environment / "bin" / "python"),
                 "--exclude-newer",
-                wanted["before"],
+                manifest["before"],
                 "--exclude-newer-package",
-                own,
+                exception,
                 package,
             ],
         )
@@ -268,9 +271,9 @@ def _fill(where: Path, run: install.Run, python: str) -> None:
 def _python() -> str | None:
     """A Python 3.9 that runs."""
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    for found in (shutil.which("python3.9"), *map(str, sorted(root.glob("versions/3.9.*/bin/python")))):
-        if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
-            return found
+    for path in (shutil.which("python3.9"), *map(str, sorted(root.glob("versions/3.9.*/bin/python")))):
+        if path and subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return path
     return None
 
 

@@ -1,4 +1,4 @@
-"""A Starknet devnet with tokens of each kind. Compiling and declaring them takes a minute, so it is written down."""
+"""A Starknet devnet with tokens of each kind. Deploying them takes a minute, so the state is stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEPLOYED: Final = {
 
 @dataclass(frozen=True)
 class World:
-    """A devnet, the addresses of its wallets, and those of its tokens by symbol. The first wallet owns all supply."""
+    """A devnet, its wallets, and its token addresses by symbol. The first wallet owns all supply."""
 
     devnet: Devnet
     accounts: list[str]
@@ -32,16 +32,16 @@ class World:
 
 def world(devnet: Devnet) -> World:
     """The tokens on a devnet that has just started."""
-    accounts, kept = [f"0x{int(each['address'], 16):064x}" for each in devnet.accounts], _kept()
-    if kept.exists():
-        devnet.load(kept)
-        addresses = kept.with_suffix(".tokens").read_text().split()
+    accounts, dump = [f"0x{int(each['address'], 16):064x}" for each in devnet.accounts], _dump_path()
+    if dump.exists():
+        devnet.load(dump)
+        addresses = dump.with_suffix(".tokens").read_text().split()
         return World(devnet, accounts, dict(zip(DEPLOYED, addresses, strict=True)))
     owner = int(accounts[0], 16)
     tokens = {symbol: devnet.deploy(0, name, *_arguments(symbol, owner)) for symbol, (name, _) in DEPLOYED.items()}
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.with_suffix(".tokens").write_text("\n".join(tokens.values()))
-    devnet.dump(kept)
+    dump.parent.mkdir(parents=True, exist_ok=True)
+    dump.with_suffix(".tokens").write_text("\n".join(tokens.values()))
+    devnet.dump(dump)
     return World(devnet, accounts, tokens)
 
 
@@ -59,8 +59,8 @@ def _arguments(symbol: str, owner: int) -> list[int]:
     return []
 
 
-def _kept() -> Path:
-    """Where it is written down: by all that it follows from."""
-    where = ensure()
-    key = repr(sorted(compiled(where, name)[0].name for name in CONTRACTS)).encode() + Path(__file__).read_bytes()
+def _dump_path() -> Path:
+    """Return the file of the stored state, named by a hash of its inputs."""
+    folder = ensure()
+    key = repr(sorted(compiled(folder, name)[0].name for name in CONTRACTS)).encode() + Path(__file__).read_bytes()
     return install.home() / "starknet" / "worlds" / hashlib.sha256(key).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What transactions of the system contracts do to the state; those of smart contracts are the machine's (`vm.py`)."""
+"""Effects of system contracts on the state; smart contracts are in `vm.py`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,8 +27,8 @@ COIN = "_"  # in exchanges
 POOL_SUPPLY = 10**18
 
 
-class Refused(Exception):
-    """The transaction is not valid; says why in java-tron's words."""
+class InvalidTransaction(Exception):
+    """The transaction is not valid; the message is java-tron's."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Act:
     owner: str
     value: dict[str, Any]
     fee: int = 0
-    said: dict[str, Any] = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
 
     @property
     def account(self) -> Account:
@@ -49,13 +49,13 @@ class Act:
 
     @property
     def resource(self) -> str:
-        """Of a stake."""
+        """The resource of a stake, bandwidth by default."""
         return str(self.value.get("resource", KINDS[0]))
 
-    def need(self, holds: object, why: str) -> None:
-        """Refuses unless something holds."""
+    def need(self, holds: object, reason: str) -> None:
+        """Raise InvalidTransaction with a reason unless a condition holds."""
         if not holds:
-            raise Refused(why)
+            raise InvalidTransaction(reason)
 
     def burn(self, sun: int) -> None:
         """A fee of the action itself."""
@@ -63,13 +63,13 @@ class Act:
         self.state.burn(self.owner, sun)
         self.fee += sun
 
-    def whole(self, name: str) -> int:
+    def amount(self, name: str) -> int:
         """An amount, which is positive."""
         return int(self.value.get(name, 0))
 
 
 def creates_account(state: State, kind: str, value: dict[str, Any]) -> bool:
-    """Whether a transaction brings an account into being, which is paid for otherwise."""
+    """Return True if a transaction creates an account, for which another fee is due."""
     if kind == "AccountCreateContract":
         return True
     return kind in ("TransferContract", "TransferAssetContract") and value.get("to_address") not in state.accounts
@@ -92,7 +92,7 @@ def _create_account(act: Act) -> None:
 
 
 def _transfer(act: Act) -> None:
-    to, sun = act.value["to_address"], act.whole("amount")
+    to, sun = act.value["to_address"], act.amount("amount")
     act.need(to != act.owner, "Cannot transfer TRX to yourself.")
     act.need(sun > 0, "Amount must be greater than 0.")
     existing = act.state.accounts.get(to)
@@ -107,7 +107,7 @@ def _transfer(act: Act) -> None:
 
 def _transfer_asset(act: Act) -> None:
     number, to = bytes.fromhex(act.value["asset_name"]).decode(errors="replace"), act.value["to_address"]
-    raw = act.whole("amount")
+    raw = act.amount("amount")
     act.need(raw > 0, "Amount must be greater than 0.")
     act.need(to != act.owner, "Cannot transfer asset to yourself.")
     act.need(number in act.state.assets, "No asset!")
@@ -119,7 +119,7 @@ def _transfer_asset(act: Act) -> None:
 
 def _issue(act: Act) -> None:
     texts = {name: bytes.fromhex(act.value.get(name, "")).decode() for name in ("name", "abbr", "url", "description")}
-    supply = act.whole("total_supply")
+    supply = act.amount("total_supply")
     act.need(supply > 0, "TotalSupply must greater than 0!")
     act.burn(ISSUE)
     number = str(1_000_001 + len(act.state.assets))
@@ -128,15 +128,15 @@ def _issue(act: Act) -> None:
         act.owner,
         texts["name"],
         texts["abbr"],
-        act.whole("precision"),
+        act.amount("precision"),
         supply,
         texts["url"],
         texts["description"],
-        act.whole("start_time"),
-        act.whole("end_time"),
+        act.amount("start_time"),
+        act.amount("end_time"),
     )
     act.state.change(act.owner, assets={**act.account.assets, number: supply})
-    act.said["assetIssueID"] = number
+    act.record["assetIssueID"] = number
 
 
 def _rename(act: Act) -> None:
@@ -144,7 +144,7 @@ def _rename(act: Act) -> None:
 
 
 def _freeze(act: Act) -> None:
-    sun = act.whole("frozen_balance")
+    sun = act.amount("frozen_balance")
     act.need(sun >= TRX, "frozenBalance must be greater than or equal to 1 TRX")
     act.need(act.account.balance >= sun, "frozenBalance must be less than or equal to accountBalance")
     act.state.give(act.owner, -sun)
@@ -160,21 +160,21 @@ def _withdraw_expired(act: Act) -> int:
     act.state.give(act.owner, ready)
     act.state.change(act.owner, unfreezing=waiting)
     if ready:
-        act.said["withdraw_expire_amount"] = ready
+        act.record["withdraw_expire_amount"] = ready
     return ready
 
 
 def _unfreeze(act: Act) -> None:
-    sun, have = act.whole("unfreeze_balance"), act.account.frozen.get(act.resource, 0)
+    sun, have = act.amount("unfreeze_balance"), act.account.frozen.get(act.resource, 0)
     act.need(have > 0, f"no frozenBalance({act.resource})")
     act.need(0 < sun <= have, f"Invalid unfreeze_balance, [{sun}] is error")
     waiting = sum(each.expires_ms > act.now_ms for each in act.account.unfreezing)
     act.need(waiting < MOST_UNFREEZING, "Invalid unfreeze operation, unfreezing times is over limit")
     _withdraw_expired(act)
-    one = Unfreezing(act.resource, sun, act.now_ms + UNFREEZE_MS)
+    unfreezing = Unfreezing(act.resource, sun, act.now_ms + UNFREEZE_MS)
     frozen = {**act.account.frozen, act.resource: have - sun}
-    act.state.change(act.owner, frozen=frozen, unfreezing=(*act.account.unfreezing, one))
-    act.said["unfreeze_amount"] = sun
+    act.state.change(act.owner, frozen=frozen, unfreezing=(*act.account.unfreezing, unfreezing))
+    act.record["unfreeze_amount"] = sun
     _fit_votes(act)
 
 
@@ -185,15 +185,15 @@ def _unfreeze_legacy(act: Act) -> None:
     act.need(stake.expires_ms <= act.now_ms, "It's not time to unfreeze.")
     act.state.give(act.owner, stake.sun)
     act.state.change(act.owner, legacy={k: v for k, v in act.account.legacy.items() if k != act.resource})
-    act.said["unfreeze_amount"] = stake.sun
+    act.record["unfreeze_amount"] = stake.sun
     _fit_votes(act)
 
 
 def _fit_votes(act: Act) -> None:
     """Votes that no stake carries any more are taken back, each in proportion."""
-    given, power = sum(act.account.votes.values()), act.account.power
-    if given > power:
-        _set_votes(act, {w: count * power // given for w, count in act.account.votes.items()})
+    vote_count, power = sum(act.account.votes.values()), act.account.power
+    if vote_count > power:
+        _set_votes(act, {w: count * power // vote_count for w, count in act.account.votes.items()})
 
 
 def _withdraw_unfrozen(act: Act) -> None:
@@ -208,7 +208,7 @@ def _cancel_unfreezing(act: Act) -> None:
         frozen[each.resource] = frozen.get(each.resource, 0) + each.sun
         back[each.resource] += each.sun
     act.state.change(act.owner, frozen=frozen, unfreezing=())
-    act.said["cancel_unfreezeV2_amount"] = [{"key": kind, "value": sun} for kind, sun in back.items()]
+    act.record["cancel_unfreezeV2_amount"] = [{"key": kind, "value": sun} for kind, sun in back.items()]
 
 
 def _set_votes(act: Act, votes: dict[str, int]) -> None:
@@ -219,8 +219,8 @@ def _set_votes(act: Act, votes: dict[str, int]) -> None:
         for witness, count in act.account.votes.items():
             old = state.witnesses[witness]
             state.witnesses[witness] = with_fields(old, votes=old.votes - count)
-    kept = {witness: count for witness, count in votes.items() if count}
-    state.change(act.owner, votes=kept, votes_since=state.cycle + 1)
+    nonzero = {witness: count for witness, count in votes.items() if count}
+    state.change(act.owner, votes=nonzero, votes_since=state.cycle + 1)
 
 
 def _vote(act: Act) -> None:
@@ -246,7 +246,7 @@ def _withdraw_reward(act: Act) -> None:
     act.need(sun > 0, "witnessAccount does not have any reward")
     act.state.give(act.owner, sun)
     act.state.change(act.owner, allowance=0, withdrawn_ms=act.now_ms)
-    act.said["withdraw_amount"] = sun
+    act.record["withdraw_amount"] = sun
 
 
 def _shift(amounts: Any, resource: str, sun: int) -> dict[str, int]:
@@ -254,7 +254,7 @@ def _shift(amounts: Any, resource: str, sun: int) -> dict[str, int]:
 
 
 def _delegate(act: Act) -> None:
-    to, sun, state = act.value["receiver_address"], act.whole("balance"), act.state
+    to, sun, state = act.value["receiver_address"], act.amount("balance"), act.state
     act.need(act.resource in KINDS[:2], "ResourceCode error, valid ResourceCode[BANDWIDTH、ENERGY]")
     act.need(sun >= TRX, "delegateBalance must be greater than or equal to 1 TRX")
     act.need(to in state.accounts and to != act.owner, "receiverAddress must not be the same as ownerAddress")
@@ -271,14 +271,14 @@ def _delegate(act: Act) -> None:
     key = (act.owner, to, act.resource)
     old = state.delegations.get(key, Delegation())
     if act.value.get("lock"):
-        until_ms = act.now_ms + (act.whole("lock_period") or 86_400) * SLOT_MS
+        until_ms = act.now_ms + (act.amount("lock_period") or 86_400) * SLOT_MS
         state.delegations[key] = Delegation(old.sun + sun, old.locked + sun, until_ms)
     else:
         state.delegations[key] = with_fields(old, sun=old.sun + sun)
 
 
 def _undelegate(act: Act) -> None:
-    to, sun, state = act.value["receiver_address"], act.whole("balance"), act.state
+    to, sun, state = act.value["receiver_address"], act.amount("balance"), act.state
     key = (act.owner, to, act.resource)
     old = state.delegations.get(key, Delegation())
     locked = old.locked if old.until_ms > act.now_ms else 0
@@ -299,7 +299,7 @@ def _undelegate(act: Act) -> None:
 
 def _permissions(act: Act) -> None:
     act.burn(PERMISSIONS)
-    found = [act.value["owner"], *act.value.get("actives", ())]
+    permissions = [act.value["owner"], *act.value.get("actives", ())]
     act.state.change(
         act.owner,
         permissions=tuple(
@@ -310,7 +310,7 @@ def _permissions(act: Act) -> None:
                 {key["address"]: key["weight"] for key in each["keys"]},
                 each.get("operations", ""),
             )
-            for number, each in enumerate(found)
+            for number, each in enumerate(permissions)
         ),
     )
 
@@ -336,18 +336,18 @@ def _move(act: Act, token: str, raw: int) -> None:
 
 def _create_exchange(act: Act) -> None:
     tokens = _token(act.value, "first_token_id"), _token(act.value, "second_token_id")
-    balances = act.whole("first_token_balance"), act.whole("second_token_balance")
+    balances = act.amount("first_token_balance"), act.amount("second_token_balance")
     act.burn(EXCHANGE)
     for token, raw in zip(tokens, balances, strict=True):
         act.need(0 < raw <= _have(act, token), "balance is not enough")
         _move(act, token, -raw)
     number = len(act.state.exchanges) + 1
     act.state.exchanges[number] = Exchange(act.owner, act.now_ms, tokens, balances)
-    act.said["exchange_id"] = number
+    act.record["exchange_id"] = number
 
 
 def _trade(act: Act) -> None:
-    number, token, sold = act.whole("exchange_id"), _token(act.value, "token_id"), act.whole("quant")
+    number, token, sold = act.amount("exchange_id"), _token(act.value, "token_id"), act.amount("quant")
     act.need(number in act.state.exchanges, f"Exchange[{number}] not exists")
     pair = act.state.exchanges[number]
     act.need(token in pair.tokens, "token is not in exchange")
@@ -357,12 +357,12 @@ def _trade(act: Act) -> None:
     filled = pair.balances[side] + sold
     supply = -POOL_SUPPLY * (1.0 - (1.0 + sold / filled) ** 0.0005)
     bought = int(pair.balances[1 - side] * ((1.0 + int(supply) / POOL_SUPPLY) ** 2000.0 - 1.0))
-    act.need(bought >= act.whole("expected"), "token required must greater than expected")
+    act.need(bought >= act.amount("expected"), "token required must greater than expected")
     _move(act, token, -sold)
     _move(act, pair.tokens[1 - side], bought)
-    left = {side: filled, 1 - side: pair.balances[1 - side] - bought}
-    act.state.exchanges[number] = with_fields(pair, balances=(left[0], left[1]))
-    act.said["exchange_received_amount"] = bought
+    balances = {side: filled, 1 - side: pair.balances[1 - side] - bought}
+    act.state.exchanges[number] = with_fields(pair, balances=(balances[0], balances[1]))
+    act.record["exchange_received_amount"] = bought
 
 
 ACTIONS: dict[str, Callable[[Act], None]] = {

@@ -1,4 +1,4 @@
-"""What java-tron's HTTP API says, in its names: `/wallet` of the newest block, `/walletsolidity` of the final one."""
+"""Responses of java-tron's HTTP API: `/wallet` of the newest block, `/walletsolidity` of the final."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,15 +32,15 @@ class View:
 
     @property
     def state(self) -> State:
-        """What is so there."""
+        """State at the block."""
         return self.node.states[self.height]
 
     @property
     def now_ms(self) -> int:
-        """When it is."""
+        """Time of the block, in milliseconds."""
         return self.node.blocks[self.height].time_ms
 
-    def shown(self, address: str) -> str:
+    def spelled(self, address: str) -> str:
         """An address as the request wants it."""
         return base58check(address) if self.visible else address
 
@@ -52,7 +52,7 @@ class View:
         """The account that a request names."""
         return self.state.accounts.get(inner(body.get(name), self.visible))
 
-    def place(self, body: Mapping[str, Any]) -> tuple[Block, int] | None:
+    def locate(self, body: Mapping[str, Any]) -> tuple[Block, int] | None:
         """The block and number of the transaction that a request names."""
         height = self.node.heights.get(str(body.get("value", "")).lower())
         if height is None or height > self.height:
@@ -62,7 +62,7 @@ class View:
         return block, names.index(str(body["value"]).lower())
 
 
-def kept(**fields: Any) -> Json:
+def nonempty(**fields: Any) -> Json:
     """A message as java-tron writes it: without what is zero or empty."""
     return {name: value for name, value in fields.items() if value}
 
@@ -72,15 +72,15 @@ def kept(**fields: Any) -> Json:
 
 def block_json(view: View, block: Block) -> Json:
     """A block with its transactions."""
-    header = {**block.header, "witness_address": view.shown(block.header["witness_address"])}
-    found: Json = {
+    header = {**block.header, "witness_address": view.spelled(block.header["witness_address"])}
+    document: Json = {
         "blockID": block.id,
         "block_header": {"raw_data": header, "witness_signature": block.signature},
     }
     if block.transactions:
         pairs = zip(block.transactions, block.results, strict=True)
-        found["transactions"] = [transaction_json(view, each, result) for each, result in pairs]
-    return found
+        document["transactions"] = [transaction_json(view, each, result) for each, result in pairs]
+    return document
 
 
 def transaction_json(view: View, transaction: Transaction, result: str) -> Json:
@@ -94,20 +94,20 @@ def transaction_json(view: View, transaction: Transaction, result: str) -> Json:
 
 
 def info_json(view: View, info: Mapping[str, Any]) -> Json:
-    """What a transaction did."""
+    """The record of a transaction."""
     if not view.visible:
         return dict(info)
-    found = dict(info)
-    if "contract_address" in found:
-        found["contract_address"] = base58check(found["contract_address"])
-    if "log" in found:
-        found["log"] = [{**log, "address": base58check(tron(log["address"]))} for log in found["log"]]
-    if "internal_transactions" in found:
+    document = dict(info)
+    if "contract_address" in document:
+        document["contract_address"] = base58check(document["contract_address"])
+    if "log" in document:
+        document["log"] = [{**log, "address": base58check(tron(log["address"]))} for log in document["log"]]
+    if "internal_transactions" in document:
         ends = ("caller_address", "transferTo_address")
-        found["internal_transactions"] = [
-            {**each, **{end: base58check(each[end]) for end in ends}} for each in found["internal_transactions"]
+        document["internal_transactions"] = [
+            {**each, **{end: base58check(each[end]) for end in ends}} for each in document["internal_transactions"]
         ]
-    return found
+    return document
 
 
 def _block_at(view: View, height: int) -> Json:
@@ -119,37 +119,41 @@ def _by_num(view: View, body: Json) -> Json:
 
 
 def _by_id(view: View, body: Json) -> Json:
-    found = next((b for b in view.node.blocks[: view.height + 1] if b.id == body.get("value")), None)
-    return block_json(view, found) if found else {}
+    block = next((b for b in view.node.blocks[: view.height + 1] if b.id == body.get("value")), None)
+    return block_json(view, block) if block else {}
 
 
 def _block(view: View, body: Json) -> Json:
-    wanted = str(body.get("id_or_num", view.height))
-    found = _block_at(view, int(wanted)) if wanted.isdigit() and len(wanted) < 64 else _by_id(view, {"value": wanted})
-    return found if body.get("detail") else {k: v for k, v in found.items() if k != "transactions"}
+    key = str(body.get("id_or_num", view.height))
+    block = _block_at(view, int(key)) if key.isdigit() and len(key) < 64 else _by_id(view, {"value": key})
+    return block if body.get("detail") else {k: v for k, v in block.items() if k != "transactions"}
 
 
 def _range(view: View, first: int, end: int) -> Json:
     if not 0 <= first < end or end - first > FACTOR:
         return {}
-    found = [_block_at(view, height) for height in range(first, min(end, view.height + 1))]
-    return {"block": found} if found else {}
+    blocks = [_block_at(view, height) for height in range(first, min(end, view.height + 1))]
+    return {"block": blocks} if blocks else {}
 
 
 def _transaction(view: View, body: Json) -> Json:
-    place = view.place(body)
-    return transaction_json(view, place[0].transactions[place[1]], place[0].results[place[1]]) if place else {}
+    location = view.locate(body)
+    return (
+        transaction_json(view, location[0].transactions[location[1]], location[0].results[location[1]])
+        if location
+        else {}
+    )
 
 
 def _info(view: View, body: Json) -> Json:
-    place = view.place(body)
-    return info_json(view, place[0].infos[place[1]]) if place else {}
+    location = view.locate(body)
+    return info_json(view, location[0].infos[location[1]]) if location else {}
 
 
 def _infos(view: View, body: Json) -> list[Json]:
     height = int(body.get("num", 0))
-    found = view.node.blocks[height].infos if 0 <= height <= view.height else ()
-    return [info_json(view, info) for info in found]
+    infos = view.node.blocks[height].infos if 0 <= height <= view.height else ()
+    return [info_json(view, info) for info in infos]
 
 
 def _count(view: View, body: Json) -> Json:
@@ -166,17 +170,19 @@ def _pairs(amounts: Mapping[str, int]) -> list[Json]:
 
 def _typed(resource: str, **fields: Any) -> Json:
     """The first resource is the default, and so is not named."""
-    return kept(type=resource if resource != KINDS[0] else "", **fields)
+    return nonempty(type=resource if resource != KINDS[0] else "", **fields)
 
 
 def account_json(view: View, account: Account) -> Json:
     """An account, in /wallet/getaccount's names."""
-    legacy = {kind: {"frozen_balance": one.sun, "expire_time": one.expires_ms} for kind, one in account.legacy.items()}
-    votes = [{"vote_address": view.shown(to), "vote_count": count} for to, count in account.votes.items()]
-    return kept(
+    legacy = {
+        kind: {"frozen_balance": stake.sun, "expire_time": stake.expires_ms} for kind, stake in account.legacy.items()
+    }
+    votes = [{"vote_address": view.spelled(to), "vote_count": count} for to, count in account.votes.items()]
+    return nonempty(
         account_name=account.name if not view.visible else bytes.fromhex(account.name).decode(errors="replace"),
         type=account.kind if account.kind != "Normal" else "",
-        address=view.shown(account.address),
+        address=view.spelled(account.address),
         balance=account.balance,
         votes=votes,
         frozen=[legacy[KINDS[0]]] if KINDS[0] in legacy else [],
@@ -207,7 +213,7 @@ def account_json(view: View, account: Account) -> Json:
 
 
 def _resources(account: Account, legacy: Mapping[str, Json]) -> Json:
-    return kept(
+    return nonempty(
         energy_usage=account.energy.amount,
         frozen_balance_for_energy=legacy.get(KINDS[1]),
         latest_consume_time_for_energy=account.energy.slot,
@@ -221,31 +227,31 @@ def _resources(account: Account, legacy: Mapping[str, Json]) -> Json:
 def _permissions(view: View, account: Account) -> Json:
     if account.kind == "Contract":
         return {}
-    own = [{"address": view.shown(account.address), "weight": 1}]
-    found: list[Json] = [
-        {"permission_name": "owner", "threshold": 1, "keys": own},
+    keys = [{"address": view.spelled(account.address), "weight": 1}]
+    permissions: list[Json] = [
+        {"permission_name": "owner", "threshold": 1, "keys": keys},
         {
             "type": "Active",
             "id": 2,
             "permission_name": "active",
             "threshold": 1,
             "operations": "7fff1fc0033efb0f" + "00" * 24,
-            "keys": own,
+            "keys": keys,
         },
     ]
     if account.permissions:
-        found = [
-            kept(
+        permissions = [
+            nonempty(
                 type="Active" if each.number else "",
                 id=each.number,
                 permission_name=each.name,
                 threshold=each.threshold,
                 operations=each.operations,
-                keys=[{"address": view.shown(key), "weight": weight} for key, weight in each.keys.items()],
+                keys=[{"address": view.spelled(key), "weight": weight} for key, weight in each.keys.items()],
             )
             for each in account.permissions
         ]
-    return {"owner_permission": found[0], "active_permission": found[1:]}
+    return {"owner_permission": permissions[0], "active_permission": permissions[1:]}
 
 
 def _account(view: View, body: Json) -> Json:
@@ -255,7 +261,7 @@ def _account(view: View, body: Json) -> Json:
 
 def _used(view: View, account: Account) -> Json:
     slot = view.node.slot(view.now_ms)
-    return kept(
+    return nonempty(
         freeNetUsed=account.free_net.at(slot),
         freeNetLimit=FREE_NET,
         NetUsed=account.net.at(slot),
@@ -275,7 +281,7 @@ def _resource(view: View, body: Json) -> Json:
     if account is None:
         return {}
     slot = view.node.slot(view.now_ms)
-    return _used(view, account) | kept(
+    return _used(view, account) | nonempty(
         tronPowerUsed=sum(account.votes.values()),
         tronPowerLimit=account.power,
         EnergyUsed=account.energy.at(slot),
@@ -296,17 +302,21 @@ def _brokerage(view: View, body: Json) -> Json:
 
 
 def _balance_at(view: View, body: Json) -> Json:
-    """Where the balance last changed up to a block, and to what. A node that keeps no such history does not refuse: it
-    answers as of an account that never had anything."""
-    wanted, address = body["block_identifier"], inner(body["account_identifier"]["address"], view.visible)
-    height = int(wanted["number"])
-    if not 0 <= height <= view.height or view.node.blocks[height].id != wanted["hash"]:
+    """Return the balance of an account at a block, and the block of its last change.
+
+    A node without balance history does not refuse: it answers as for an account that never had coins.
+    """
+    identifier, address = body["block_identifier"], inner(body["account_identifier"]["address"], view.visible)
+    height = int(identifier["number"])
+    if not 0 <= height <= view.height or view.node.blocks[height].id != identifier["hash"]:
         return {"Error": "class java.lang.IllegalArgumentException : number and hash do not match"}
     course = [_sun(view.node, at, address) for at in range(height + 1)] if view.node.balances else [0]
     if not any(course):
-        return {"block_identifier": {"hash": wanted["hash"], "number": height}}
-    since = next(at for at in range(height, -1, -1) if at == 0 or course[at - 1] != course[at])
-    return kept(balance=course[height]) | {"block_identifier": {"hash": view.node.blocks[since].id, "number": since}}
+        return {"block_identifier": {"hash": identifier["hash"], "number": height}}
+    changed_at = next(at for at in range(height, -1, -1) if at == 0 or course[at - 1] != course[at])
+    return nonempty(balance=course[height]) | {
+        "block_identifier": {"hash": view.node.blocks[changed_at].id, "number": changed_at}
+    }
 
 
 def _sun(node: Chain, height: int, address: str) -> int:
@@ -317,38 +327,40 @@ def _sun(node: Chain, height: int, address: str) -> int:
 def _withdrawable(view: View, body: Json) -> Json:
     account = view.account(body, "owner_address")
     at_ms = int(body.get("timestamp") or view.now_ms)
-    return kept(amount=sum(e.sun for e in account.unfreezing if e.expires_ms <= at_ms)) if account else {}
+    return nonempty(amount=sum(e.sun for e in account.unfreezing if e.expires_ms <= at_ms)) if account else {}
 
 
 def _unfreezes_left(view: View, body: Json) -> Json:
     account = view.account(body, "owner_address")
     waiting = sum(each.expires_ms > view.now_ms for each in account.unfreezing) if account else 0
-    return kept(count=32 - waiting)
+    return nonempty(count=32 - waiting)
 
 
 def _delegated(view: View, body: Json) -> Json:
     ends = inner(body.get("fromAddress"), view.visible), inner(body.get("toAddress"), view.visible)
-    found: Json = {}
-    for (source, to, resource), one in view.state.delegations.items():
+    delegation_records: Json = {}
+    for (source, to, resource), delegation in view.state.delegations.items():
         if (source, to) == ends:
-            word = resource.lower()
-            parts = {"": one.sun - one.locked} | ({"lock": one.locked} if one.locked else {})
-            for locked in parts:  # what is locked is a record of its own
-                record = found.setdefault(locked, {"from": view.shown(source), "to": view.shown(to)})
-                record |= kept(**{f"frozen_balance_for_{word}": parts[locked]})
+            suffix = resource.lower()
+            parts = {"": delegation.sun - delegation.locked} | (
+                {"lock": delegation.locked} if delegation.locked else {}
+            )
+            for locked in parts:  # the locked part is a separate record
+                record = delegation_records.setdefault(locked, {"from": view.spelled(source), "to": view.spelled(to)})
+                record |= nonempty(**{f"frozen_balance_for_{suffix}": parts[locked]})
                 if locked:
-                    record[f"expire_time_for_{word}"] = one.until_ms
-    records = [record for record in found.values() if len(record) > 2]
-    return kept(delegatedResource=records)
+                    record[f"expire_time_for_{suffix}"] = delegation.until_ms
+    records = [record for record in delegation_records.values() if len(record) > 2]
+    return nonempty(delegatedResource=records)
 
 
 def _delegations(view: View, body: Json) -> Json:
     address = inner(body.get("value"), view.visible)
     pairs = [(source, to) for source, to, _ in view.state.delegations]
-    return kept(
-        account=view.shown(address),
-        fromAccounts=sorted({view.shown(source) for source, to in pairs if to == address}),
-        toAccounts=sorted({view.shown(to) for source, to in pairs if source == address}),
+    return nonempty(
+        account=view.spelled(address),
+        fromAccounts=sorted({view.spelled(source) for source, to in pairs if to == address}),
+        toAccounts=sorted({view.spelled(to) for source, to in pairs if source == address}),
     )
 
 
@@ -358,9 +370,9 @@ def _delegations(view: View, body: Json) -> Json:
 def asset_json(view: View, number: str) -> Json:
     """A TRC-10 token."""
     asset = view.state.assets[number]
-    return kept(
+    return nonempty(
         id=number,
-        owner_address=view.shown(asset.owner),
+        owner_address=view.spelled(asset.owner),
         name=view.text(asset.name),
         abbr=view.text(asset.abbr),
         total_supply=asset.supply,
@@ -380,7 +392,7 @@ def _asset(view: View, body: Json) -> Json:
 
 
 def _assets(view: View, body: Json) -> Json:
-    return kept(assetIssue=[asset_json(view, number) for number in view.state.assets])
+    return nonempty(assetIssue=[asset_json(view, number) for number in view.state.assets])
 
 
 def _exchange(view: View, body: Json) -> Json:
@@ -388,9 +400,9 @@ def _exchange(view: View, body: Json) -> Json:
     if number not in view.state.exchanges:
         return {}
     pair = view.state.exchanges[number]
-    return kept(
+    return nonempty(
         exchange_id=number,
-        creator_address=view.shown(pair.creator),
+        creator_address=view.spelled(pair.creator),
         create_time=pair.created_ms,
         first_token_id=view.text(pair.tokens[0]),
         first_token_balance=pair.balances[0],
@@ -400,15 +412,15 @@ def _exchange(view: View, body: Json) -> Json:
 
 
 def _contract(view: View, body: Json) -> Json:
-    said = view.state.contracts.get(inner(body.get("value"), view.visible))
+    contract = view.state.contracts.get(inner(body.get("value"), view.visible))
     ends = ("origin_address", "contract_address")
-    return {**said, **{end: view.shown(str(said[end])) for end in ends}} if said else {}
+    return {**contract, **{end: view.spelled(str(contract[end])) for end in ends}} if contract else {}
 
 
 def _witnesses(view: View, body: Json) -> Json:
     return {
         "witnesses": [
-            kept(address=view.shown(each.address), voteCount=each.votes, url=each.url, isJobs=True)
+            nonempty(address=view.spelled(each.address), voteCount=each.votes, url=each.url, isJobs=True)
             for each in view.state.witnesses.values()
         ]
     }
@@ -426,7 +438,7 @@ def _node_info(view: View, body: Json) -> Json:
 
 
 def _parameters(view: View, body: Json) -> Json:
-    said = {
+    parameters = {
         "getMaintenanceTimeInterval": 3_000 * view.node.maintenance,
         "getCreateAccountFee": 100_000,
         "getTransactionFee": 1_000,
@@ -443,7 +455,7 @@ def _parameters(view: View, body: Json) -> Json:
         "getTotalEnergyCurrentLimit": ENERGY_LIMIT,
         "getMaxFeeLimit": 15_000_000_000,
     }
-    return {"chainParameter": [{"key": key, "value": value} for key, value in said.items()]}
+    return {"chainParameter": [{"key": key, "value": value} for key, value in parameters.items()]}
 
 
 READS: dict[str, Callable[[View, Json], Any]] = {

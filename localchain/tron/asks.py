@@ -1,4 +1,4 @@
-"""What a Tron node does when it is asked to do something: takes transactions, and answers what contracts would say."""
+"""Requests that do something: broadcast transactions, build them, and simulate contract calls."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,30 +27,30 @@ def constant(view: View, body: Json) -> Json:
     owner = inner(body.get("owner_address") or NOBODY, view.visible and bool(body.get("owner_address")))
     contract, data = inner(body.get("contract_address"), view.visible), called(body)
     if contract not in view.state.contracts:
-        said = "Smart contract is not exist."
-        return {"result": {"code": "CONTRACT_VALIDATE_ERROR", "message": said.encode().hex()}}
-    done = view.node.machine.ask(owner, contract, data, int(body.get("call_value", 0)))
-    failed = done.result != "SUCCESS"
+        message = "Smart contract is not exist."
+        return {"result": {"code": "CONTRACT_VALIDATE_ERROR", "message": message.encode().hex()}}
+    outcome = view.node.machine.ask(owner, contract, data, int(body.get("call_value", 0)))
+    failed = outcome.result != "SUCCESS"
     result: Json = {"result": True, **({"message": b"REVERT opcode executed".hex()} if failed else {})}
     transaction = trigger(view, owner, contract, data)
     transaction["ret"] = [{"ret": "FAILED"} if failed else {}]
     return {
         "result": result,
-        "energy_used": done.energy,
-        "constant_result": [done.output],
+        "energy_used": outcome.energy,
+        "constant_result": [outcome.output],
         "transaction": transaction,
     }
 
 
 def trigger(view: View, owner: str, contract: str, data: str, value: int = 0, fee_limit: int = 0) -> Json:
-    """A call as a transaction that nobody has signed."""
+    """Return a contract call as an unsigned transaction."""
     body = {"owner_address": owner, "contract_address": contract, "data": data, "call_value": value}
     return _unsigned(view, "TriggerSmartContract", {k: v for k, v in body.items() if v}, fee_limit)
 
 
 def _unsigned(view: View, kind: str, value: Json, fee_limit: int = 0) -> Json:
-    said = {"contract": [{"type": kind, "parameter": {"value": value, "type_url": TYPE_URL + kind}}]}
-    raw = encode("raw", {**said, **view.node.reference(), **({"fee_limit": fee_limit} if fee_limit else {})})
+    content = {"contract": [{"type": kind, "parameter": {"value": value, "type_url": TYPE_URL + kind}}]}
+    raw = encode("raw", {**content, **view.node.reference(), **({"fee_limit": fee_limit} if fee_limit else {})})
     return {
         "visible": view.visible,
         "txID": sha256(raw).hex(),
@@ -62,10 +62,12 @@ def _unsigned(view: View, kind: str, value: Json, fee_limit: int = 0) -> Json:
 def _trigger(view: View, body: Json) -> Json:
     owner, contract = (inner(body.get(name), view.visible) for name in ("owner_address", "contract_address"))
     if contract not in view.state.contracts:
-        said = "Contract validate error : No contract or not a valid smart contract"
-        return {"result": {"code": "CONTRACT_VALIDATE_ERROR", "message": said.encode().hex()}}
-    made = trigger(view, owner, contract, called(body), int(body.get("call_value", 0)), int(body.get("fee_limit", 0)))
-    return {"result": {"result": True}, "transaction": made}
+        message = "Contract validate error : No contract or not a valid smart contract"
+        return {"result": {"code": "CONTRACT_VALIDATE_ERROR", "message": message.encode().hex()}}
+    transaction = trigger(
+        view, owner, contract, called(body), int(body.get("call_value", 0)), int(body.get("fee_limit", 0))
+    )
+    return {"result": {"result": True}, "transaction": transaction}
 
 
 def _transfer(view: View, body: Json) -> Json:
@@ -81,16 +83,16 @@ def _broadcast(node: Chain, signed: Json, visible: bool) -> Json:
     try:
         return {"result": True, "txid": node.take(transaction)}
     except Rejected as error:
-        words = error.message if visible else error.message.encode().hex()
-        return {"code": error.code, "txid": transaction.txid, "message": words}
+        message = error.message if visible else error.message.encode().hex()
+        return {"code": error.code, "txid": transaction.txid, "message": message}
 
 
 def _broadcast_hex(view: View, body: Json) -> Json:
-    whole = decode("Transaction", bytes.fromhex(body["transaction"]))
-    said = _broadcast(view.node, {**whole, "raw_data_hex": whole["raw_data"]}, False)
-    if "code" in said:
-        said["message"] = bytes.fromhex(said["message"]).decode()
-    return {**said, "transaction": body["transaction"]}
+    transaction = decode("Transaction", bytes.fromhex(body["transaction"]))
+    response = _broadcast(view.node, {**transaction, "raw_data_hex": transaction["raw_data"]}, False)
+    if "code" in response:
+        response["message"] = bytes.fromhex(response["message"]).decode()
+    return {**response, "transaction": body["transaction"]}
 
 
 def _sign_weight(view: View, body: Json) -> Json:
@@ -98,10 +100,10 @@ def _sign_weight(view: View, body: Json) -> Json:
     raw = {"txID": transaction.txid, "raw_data_hex": transaction.raw.hex()}
     account = view.state.accounts.get(transaction.owner)
     owner = base58check(transaction.owner) if view.visible else transaction.owner
-    own = {"permission_name": "owner", "threshold": 1, "keys": [{"address": owner, "weight": 1}]}
+    permission = {"permission_name": "owner", "threshold": 1, "keys": [{"address": owner, "weight": 1}]}
     return {
         "result": {"code": "NOT_ENOUGH_PERMISSION"},
-        **({"permission": own} if account else {}),
+        **({"permission": permission} if account else {}),
         "transaction": {"result": {"result": True}, "txid": transaction.txid, "transaction": raw},
     }
 

@@ -1,4 +1,4 @@
-"""The chain itself: transactions are checked, put into blocks, kept, and taken back where the chain forks."""
+"""The simulated chain: checks transactions, makes blocks, and removes them on a fork."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,7 @@ from typing import Any
 from eth_keys.datatypes import PrivateKey
 
 from chainfolio.localchain.node import GENESIS_TIME
-from chainfolio.localchain.tron.actions import ACTIONS, Act, Refused, creates_account, do
+from chainfolio.localchain.tron.actions import ACTIONS, Act, InvalidTransaction, creates_account, do
 from chainfolio.localchain.tron.codec import CONTRACTS, TYPE_URL, BadMessage, decode, encode
 from chainfolio.localchain.tron.fees import (
     MANY_SIGNERS,
@@ -21,7 +21,7 @@ from chainfolio.localchain.tron.fees import (
 )
 from chainfolio.localchain.tron.forms import HEX, contract_address, sha256, signer, tron
 from chainfolio.localchain.tron.state import SLOT_MS, TRX, Account, Legacy, Permission, State, Witness
-from chainfolio.localchain.tron.vm import Call, Done, Machine
+from chainfolio.localchain.tron.vm import Call, CallOutcome, Machine
 
 MOST_BYTES = 500 * 1024
 LONGEST_MS = 86_400_000  # a transaction may not expire later than that
@@ -49,33 +49,37 @@ class Transaction:
     raw: bytes
     signatures: tuple[str, ...]
     content: Mapping[str, Any]  # the JSON of `raw`, addresses in hex
-    beside: Mapping[str, Any] = field(default_factory=dict)  # what its sender wrote that Tron has no name for
+    unknown_fields: Mapping[str, Any] = field(default_factory=dict)  # what its sender wrote that Tron has no name for
     ended: Mapping[str, Any] = field(default_factory=dict)  # and how it ended, as its sender says
 
     @property
     def kind(self) -> str:
-        """Its contract's name."""
+        """Name of its contract type."""
         return str(self.content["contract"][0]["type"])
 
     @property
     def value(self) -> dict[str, Any]:
-        """What its contract says."""
-        found: dict[str, Any] = self.content["contract"][0]["parameter"]["value"]
-        return found
+        """Parameter of its contract."""
+        parameter: dict[str, Any] = self.content["contract"][0]["parameter"]["value"]
+        return parameter
 
     @property
     def owner(self) -> str:
-        """Whose it is."""
+        """Sender in hex; empty if there is none."""
         return str(self.value.get("owner_address", ""))
 
     @property
     def serialized(self) -> bytes:
         """With its signatures, as it is handed in."""
-        return encode("Transaction", {"raw_data": self.raw.hex(), "signature": self.signatures, **self.beside})
+        return encode("Transaction", {"raw_data": self.raw.hex(), "signature": self.signatures, **self.unknown_fields})
 
     def ends(self, result: str) -> dict[str, Any]:
-        """How it ended and what its sender wrote, as JSON of a block."""
-        return {"ret": [{**self.ended, "contractRet": result}], "signature": list(self.signatures), **self.beside}
+        """Return its result, signatures and unknown fields, as JSON of a block."""
+        return {
+            "ret": [{**self.ended, "contractRet": result}],
+            "signature": list(self.signatures),
+            **self.unknown_fields,
+        }
 
     def leaf(self, result: str) -> bytes:
         """With how it ended, as it goes into a block."""
@@ -96,7 +100,7 @@ class Block:
 
     @property
     def time_ms(self) -> int:
-        """Its time."""
+        """Time in milliseconds."""
         return int(self.header["timestamp"])
 
 
@@ -112,7 +116,9 @@ class _Open:
 
 @dataclass
 class Chain:
-    """A Tron chain. Blocks are made when it is told to; `lag` of them are not solidified, `maintenance` are a cycle.
+    """A Tron chain that makes blocks on demand.
+
+    The newest `lag` blocks are not solidified; a cycle has `maintenance` blocks.
 
     `grid`: it is served with `/v1`, as TronGrid does. `balances`: it tells balances at a block, as few nodes do.
     """
@@ -155,7 +161,7 @@ class Chain:
 
     @property
     def state(self) -> State:
-        """What is so at the newest block."""
+        """State at the newest block."""
         return self.states[-1]
 
     @property
@@ -165,11 +171,11 @@ class Chain:
 
     @property
     def chain_id(self) -> int:
-        """As /jsonrpc says it: the end of the first block's id."""
+        """Chain id of /jsonrpc: the end of the first block's id."""
         return int(self.blocks[0].id[-8:], 16)
 
     def reference(self, expires_ms: int = 60_000) -> dict[str, Any]:
-        """What a transaction says of the chain it is for: `blockHeader` for the official client."""
+        """Return the block reference of a new transaction: `blockHeader` for the official client."""
         block = self.head
         return {
             "ref_block_bytes": f"{block.height % TAPOS:04x}",
@@ -178,19 +184,19 @@ class Chain:
             "timestamp": self._clock_ms,
         }
 
-    # --- what a test may do that nobody else can --------------------------------------------------------------------
+    # --- control by tests -------------------------------------------------------------------------------------------
 
     def endow(self, address: str, sun: int, legacy: Mapping[str, Legacy] | None = None) -> None:
-        """What an account has in the first block; stakes of the first kind too, which nobody can make any more."""
+        """Give an account coins in the first block, and stakes of the first kind, which are now impossible."""
         with self.turn:
-            assert not self.head.height, "later, coins come from somebody"
+            assert not self.head.height, "only the first block can create coins"
             self.state.accounts[address] = Account(address, self._clock_ms, balance=sun, legacy=legacy or {})
             self._pending = self.state.copy()
-            given = (*self.head.transactions, _given(address, sun))
-            self.blocks[0] = sealed(0, "00" * 32, self._clock_ms, given, ("SUCCESS",) * len(given), ())
+            transactions = (*self.head.transactions, _genesis_transfer(address, sun))
+            self.blocks[0] = sealed(0, "00" * 32, self._clock_ms, transactions, ("SUCCESS",) * len(transactions), ())
 
     def wait(self, seconds: int) -> None:
-        """Lets time pass in which nobody makes a block."""
+        """Let time pass without blocks."""
         self._clock_ms += seconds * 1000 // SLOT_MS * SLOT_MS
 
     def advance(self, blocks: int = 1) -> Block:
@@ -201,7 +207,7 @@ class Chain:
             return self.head
 
     def fork(self, height: int, *, final_too: bool = False) -> None:
-        """Takes back every block from a height on; what was in them is gone. No honest chain takes back final ones."""
+        """Remove all blocks from a height on, with their transactions; final ones only with `final_too`."""
         with self.turn:
             assert 0 < height <= self.head.height
             assert final_too or height > self.solid, "solidified blocks stay"
@@ -219,14 +225,14 @@ class Chain:
         return self.take(read(signed, visible))
 
     def take(self, transaction: Transaction) -> str:
-        """Checks a transaction and keeps it for the next block."""
+        """Check a transaction and queue it for the next block; Rejected if it is not valid."""
         with self.turn:
             self._check_form(transaction)
             self._check_signatures(transaction)
             trial = self._pending.copy()
             try:
                 self._do(trial, transaction, self._clock_ms + SLOT_MS)
-            except Refused as error:
+            except InvalidTransaction as error:
                 raise Rejected("CONTRACT_VALIDATE_ERROR", f"Contract validate error : {error}") from error
             except Poor as error:
                 raise Rejected("BANDWITH_ERROR", f"Account resource insufficient error. {error}") from error
@@ -264,18 +270,18 @@ class Chain:
             raise Rejected("SIGERROR", "Validate signature error: has signed twice!")
         for each in signers:
             if each not in permission.keys:
-                why = f"{transaction.signatures[0]} is signed by {each} but it is not contained of permission."
-                raise Rejected("SIGERROR", f"Validate signature error: {why}")
+                reason = f"{transaction.signatures[0]} is signed by {each} but it is not contained of permission."
+                raise Rejected("SIGERROR", f"Validate signature error: {reason}")
         if sum(permission.keys[str(each)] for each in signers) < permission.threshold:
             raise Rejected("SIGERROR", "Validate signature error: Signature count is not enough")
 
     def _do(self, state: State, transaction: Transaction, now_ms: int) -> _Open:
-        """Does to the state what a transaction does; calls of contracts are handed in later and settled at the end."""
+        """Apply a transaction to the state; contract calls are only prepared, and applied later."""
         owner, value = transaction.owner, transaction.value
         if owner not in state.accounts:
-            raise Refused(f"account [{owner}] does not exist")
-        if not all(HEX.fullmatch(shown) for name, shown in value.items() if name.endswith("address")):
-            raise Refused("Invalid address!")
+            raise InvalidTransaction(f"account [{owner}] does not exist")
+        if not all(HEX.fullmatch(address) for name, address in value.items() if name.endswith("address")):
+            raise InvalidTransaction("Invalid address!")
         new = creates_account(state, transaction.kind, value)
         net = pay_bandwidth(state, owner, len(transaction.serialized), new, self.slot(now_ms), now_ms)
         act = Act(state, now_ms, owner, value)
@@ -288,18 +294,18 @@ class Chain:
         elif transaction.kind in ACTIONS:
             do(act, transaction.kind)
         else:
-            raise Refused(f"Not support contract type {transaction.kind}")
+            raise InvalidTransaction(f"Not support contract type {transaction.kind}")
         info = {
             "id": transaction.txid,
             "fee": act.fee + net.fee,
             "blockTimeStamp": now_ms,
             "receipt": net.receipt(),
-            **act.said,
+            **act.record,
         }
         return _Open(transaction, info, call)
 
     def _call(self, act: Act, transaction: Transaction) -> Call:
-        """What the machine is to do, the caller's means being checked and the value taken."""
+        """Check the caller's balance, take the value, and return the call for the machine."""
         if transaction.kind == "CreateSmartContract":
             new = act.value["new_contract"]
             contract, data, sun = (
@@ -337,12 +343,12 @@ class Chain:
             attempt = state.copy()
             try:
                 opened.append(self._do(attempt, transaction, self._clock_ms))
-            except (Refused, Poor):
+            except (InvalidTransaction, Poor):
                 continue  # it is no longer valid, and no block takes it
             state = attempt
             self._hand_in(opened[-1], state)
         self.machine.make(self._clock_ms // 1000)
-        results = [self._settle(each, state, height) for each in opened]
+        results = [self._apply_outcome(each, state, height) for each in opened]
         state.pay_voters(VOTERS_SUN)
         if height % self.maintenance == 0:
             state.maintain()
@@ -361,42 +367,42 @@ class Chain:
             self.machine.hold(each.call.owner, state.accounts[each.call.owner].balance)
             each.handed = self.machine.hand_in(each.call)
 
-    def _settle(self, each: _Open, state: State, height: int) -> str:
-        """What a contract did becomes part of the state and of the record; the result in one word."""
+    def _apply_outcome(self, each: _Open, state: State, height: int) -> str:
+        """Apply the outcome of a contract call to the state and the record; return the result code."""
         call, info = each.call, each.info
         if call is None:
             info["contractResult"] = [""]
             return "SUCCESS"
-        done = self.machine.done(call, each.handed, height)
-        if done.result == "SUCCESS":
-            self._flow(state, call, done)
-            for made in done.made:
-                state.contracts[made] = {
-                    "contract_address": made,
+        outcome = self.machine.outcome(call, each.handed, height)
+        if outcome.result == "SUCCESS":
+            self._flow(state, call, outcome)
+            for created in outcome.created:
+                state.contracts[created] = {
+                    "contract_address": created,
                     "origin_address": call.owner,
                     "consume_user_resource_percent": 100,
                 }
-                state.accounts[made] = replace(state.accounts[made], kind="Contract")
+                state.accounts[created] = replace(state.accounts[created], kind="Contract")
         elif call.code:
             del state.contracts[call.contract], state.accounts[call.contract]
         contract = None if call.code else state.contracts[call.contract]
-        receipt = pay_energy(state, call.owner, done.energy, contract, self.slot(self._clock_ms))
+        receipt = pay_energy(state, call.owner, outcome.energy, contract, self.slot(self._clock_ms))
         info["fee"] += receipt.get("energy_fee", 0)
-        info["receipt"] = {**receipt, **info["receipt"], "result": done.result}
-        info["contractResult"] = [done.output]
+        info["receipt"] = {**receipt, **info["receipt"], "result": outcome.result}
+        info["contractResult"] = [outcome.output]
         info["contract_address"] = call.contract
-        info["log"] = done.logs
+        info["log"] = outcome.logs
         info["internal_transactions"] = [
-            _internal(each.transaction.txid, number, part) for number, part in enumerate(done.internal)
+            _internal(each.transaction.txid, number, part) for number, part in enumerate(outcome.internal)
         ]
-        if done.result != "SUCCESS":
-            words = "REVERT opcode executed" if done.result == "REVERT" else "Not enough energy for operation"
-            info |= {"result": "FAILED", "resMessage": words.encode().hex()}
-        return done.result
+        if outcome.result != "SUCCESS":
+            message = "REVERT opcode executed" if outcome.result == "REVERT" else "Not enough energy for operation"
+            info |= {"result": "FAILED", "resMessage": message.encode().hex()}
+        return outcome.result
 
-    def _flow(self, state: State, call: Call, done: Done) -> None:
+    def _flow(self, state: State, call: Call, outcome: CallOutcome) -> None:
         """Moves the coins of a call and of the calls within it."""
-        flows = [(call.owner, call.contract, call.value, False), *done.internal]
+        flows = [(call.owner, call.contract, call.value, False), *outcome.internal]
         for source, to, sun, failed in flows:
             if to not in state.accounts and not failed:
                 state.accounts[to] = Account(to, self._clock_ms)
@@ -415,15 +421,15 @@ def read(signed: Mapping[str, Any], visible: bool = False) -> Transaction:
         content = decode("raw", raw)
         if len(content["contract"]) != 1:
             raise BadMessage("a transaction has one contract")
-        beside = {name: values for name, values in signed.items() if name.isdigit()}
+        unknown_fields = {name: values for name, values in signed.items() if name.isdigit()}
         ended = dict((signed.get("ret") or [{}])[0])  # of several results, nodes keep as many as there are contracts
     except (KeyError, TypeError, ValueError) as error:
         raise Rejected("OTHER_ERROR", f"Error: {error}") from error
-    return Transaction(sha256(raw).hex(), raw, tuple(signed.get("signature") or ()), content, beside, ended)
+    return Transaction(sha256(raw).hex(), raw, tuple(signed.get("signature") or ()), content, unknown_fields, ended)
 
 
-def _given(address: str, sun: int) -> Transaction:
-    """What the first block gives to an account: nobody signed it, and the sender is no address."""
+def _genesis_transfer(address: str, sun: int) -> Transaction:
+    """Return the transfer of the first block to an account; it has no signature and no sender."""
     value = {"owner_address": b"0x000000000000000000000".hex(), "to_address": address, "amount": sun}
     contract = {"type": "TransferContract", "parameter": {"value": value, "type_url": f"{TYPE_URL}TransferContract"}}
     raw = encode("raw", {"contract": [contract]})
@@ -431,7 +437,7 @@ def _given(address: str, sun: int) -> Transaction:
 
 
 def _permission(account: Account | None, owner: str, number: int) -> Permission | None:
-    """Who may sign; an account that set nothing is signed for by its own key."""
+    """Return a permission of an account, by default that of its key; None if there is none."""
     if account is None or not account.permissions:
         return Permission(number, "owner", 1, {owner: 1}) if number in (0, 2) else None
     return next((each for each in account.permissions if each.number == number), None)
@@ -439,14 +445,14 @@ def _permission(account: Account | None, owner: str, number: int) -> Permission 
 
 def _internal(txid: str, number: int, part: tuple[str, str, int, bool]) -> dict[str, Any]:
     source, to, sun, failed = part
-    said = {
+    record = {
         "hash": sha256(bytes.fromhex(txid) + number.to_bytes(4, "big")).hex(),
         "caller_address": source,
         "transferTo_address": to,
         "callValueInfo": [{"callValue": sun} if sun else {}],
         "note": b"call".hex(),
     }
-    return {**said, "rejected": True} if failed else said
+    return {**record, "rejected": True} if failed else record
 
 
 def _tidy(info: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tron's messages: their bytes (protobuf) and the JSON that java-tron writes of them, both ways, by one table.
+"""Convert Tron's messages between protobuf bytes and java-tron's JSON, by one table of fields.
 
 In JSON an address is hex or, where a request is `visible`, base58; names are hex or text; what is zero is left out. A
 field that a message does not have is there by its number, with everything that was written under it.
@@ -145,48 +145,48 @@ class BadMessage(ValueError):
 
 def decode(message: str, content: bytes, visible: bool = False) -> dict[str, Any]:
     """The JSON of a message's bytes."""
-    found: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     for number, wire in _fields(content):
         if number not in FIELDS[message]:
-            found.setdefault(str(number), []).append(wire if isinstance(wire, int) else wire.hex())
-            found[str(number)].sort(key=lambda each: isinstance(each, str))  # numbers first, as Java writes them
+            document.setdefault(str(number), []).append(wire if isinstance(wire, int) else wire.hex())
+            document[str(number)].sort(key=lambda each: isinstance(each, str))  # numbers first, as Java writes them
             continue
-        name, kind, several = FIELDS[message][number]
-        value = _shown(kind, wire, visible)
-        if several:
-            found.setdefault(name, []).append(value)
+        name, kind, is_repeated = FIELDS[message][number]
+        value = _decode_value(kind, wire, visible)
+        if is_repeated:
+            document.setdefault(name, []).append(value)
         elif value not in (0, "") or kind in FIELDS:
-            found[name] = value
+            document[name] = value
     if message == "Contract":
-        found.setdefault("type", CONTRACTS[0])
-        body = found["parameter"]
-        inside = decode(found["type"], bytes.fromhex(body.get("value", "")), visible)
-        found["parameter"] = {"value": inside, "type_url": body.get("type_url", "")}
-    return found
+        document.setdefault("type", CONTRACTS[0])
+        body = document["parameter"]
+        parameter = decode(document["type"], bytes.fromhex(body.get("value", "")), visible)
+        document["parameter"] = {"value": parameter, "type_url": body.get("type_url", "")}
+    return document
 
 
 def encode(message: str, content: Mapping[str, Any], visible: bool = False) -> bytes:
     """The bytes of a message's JSON, in the order of the fields' numbers."""
-    made = b""
-    known = {name: (number, kind, several) for number, (name, kind, several) in FIELDS[message].items()}
+    encoded = b""
+    fields = {name: (number, kind, is_repeated) for number, (name, kind, is_repeated) in FIELDS[message].items()}
     if message == "Contract":
         parameter = content["parameter"]
-        inside = encode(content["type"], parameter["value"], visible)
-        content = {**content, "parameter": {"type_url": parameter["type_url"], "value": inside.hex()}}
-    for name in sorted(content.keys() & known.keys(), key=lambda name: known[name][0]):
-        number, kind, several = known[name]
-        for each in content[name] if several else [content[name]]:
+        value = encode(content["type"], parameter["value"], visible)
+        content = {**content, "parameter": {"type_url": parameter["type_url"], "value": value.hex()}}
+    for name in sorted(content.keys() & fields.keys(), key=lambda name: fields[name][0]):
+        number, kind, is_repeated = fields[name]
+        for each in content[name] if is_repeated else [content[name]]:
             wire = _wire(kind, each, visible)
             if isinstance(wire, bytes):
-                made += _piece(number, wire) if wire or several or kind in FIELDS else b""
+                encoded += _piece(number, wire) if wire or is_repeated or kind in FIELDS else b""
             elif wire:
-                made += _varint(number << 3) + _varint(wire)
+                encoded += _varint(number << 3) + _varint(wire)
     nameless = sorted(int(name) for name in content if name.isdigit())
-    return made + b"".join(_nameless(number, each) for number in nameless for each in content[str(number)])
+    return encoded + b"".join(_nameless(number, each) for number in nameless for each in content[str(number)])
 
 
 def _nameless(number: int, value: int | str) -> bytes:
-    """What is in a field that a message does not have."""
+    """Encode an unknown field."""
     return _varint(number << 3) + _varint(value) if isinstance(value, int) else _piece(number, bytes.fromhex(value))
 
 
@@ -194,7 +194,7 @@ def _piece(number: int, wire: bytes) -> bytes:
     return _varint(number << 3 | 2) + _varint(len(wire)) + wire
 
 
-def _shown(kind: str, wire: int | bytes, visible: bool) -> Any:
+def _decode_value(kind: str, wire: int | bytes, visible: bool) -> Any:
     if isinstance(wire, int):
         if kind in ENUMS:
             return ENUMS[kind].get(wire, wire) if wire or kind == "contract" else 0
@@ -212,53 +212,53 @@ def _shown(kind: str, wire: int | bytes, visible: bool) -> Any:
     return wire.hex()
 
 
-def _wire(kind: str, shown: Any, visible: bool) -> int | bytes:
+def _wire(kind: str, value: Any, visible: bool) -> int | bytes:
     if kind in FIELDS:
-        return encode(kind, shown, visible)
+        return encode(kind, value, visible)
     if kind in ENUMS:
         numbers = {name: number for number, name in ENUMS[kind].items()}
-        return shown if isinstance(shown, int) else numbers[shown]
+        return value if isinstance(value, int) else numbers[value]
     if kind == "int":
-        return int(shown) % (1 << 64)
+        return int(value) % (1 << 64)
     if kind == "address" and visible:
-        return bytes.fromhex(inner(shown, visible))
+        return bytes.fromhex(inner(value, visible))
     if kind == "text" or (kind == "name" and visible):
-        return str(shown).encode()
-    return bytes.fromhex(shown) if isinstance(shown, str) else b""
+        return str(value).encode()
+    return bytes.fromhex(value) if isinstance(value, str) else b""
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
-    place = 0
-    while place < len(content):
-        key, place = _read(content, place)
+    position = 0
+    while position < len(content):
+        key, position = _read(content, position)
         if key & 7 == 0:
-            value, place = _read(content, place)
+            value, position = _read(content, position)
             yield key >> 3, value
         elif key & 7 == 2:
-            size, place = _read(content, place)
-            if place + size > len(content):
+            size, position = _read(content, position)
+            if position + size > len(content):
                 raise BadMessage("the message ends before its content does")
-            yield key >> 3, content[place : place + size]
-            place += size
+            yield key >> 3, content[position : position + size]
+            position += size
         else:
             raise BadMessage(f"wire type {key & 7}")
 
 
-def _read(content: bytes, place: int) -> tuple[int, int]:
+def _read(content: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        if place >= len(content) or shift > 63:
+        if position >= len(content) or shift > 63:
             raise BadMessage("the message ends within a number")
-        byte = content[place]
-        value, place, shift = value | (byte & 127) << shift, place + 1, shift + 7
+        byte = content[position]
+        value, position, shift = value | (byte & 127) << shift, position + 1, shift + 7
         if byte < 128:
-            return value, place
+            return value, position
 
 
 def _varint(value: int) -> bytes:
-    made = bytearray()
+    encoded = bytearray()
     while value > 127:
-        made.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)

@@ -1,4 +1,4 @@
-"""What a transaction costs: bandwidth, energy, and fees in sun."""
+"""Costs of transactions: bandwidth, energy, and fees in sun."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,18 +18,18 @@ class Poor(Exception):
 
 @dataclass(frozen=True)
 class Net:
-    """How the bandwidth was paid: by usage, or by a fee."""
+    """Payment of bandwidth: by usage in bytes, or by a fee in sun."""
 
     usage: int = 0
     fee: int = 0
 
     def receipt(self) -> dict[str, int]:
-        """As java-tron's receipt says it."""
+        """Return the fields of java-tron's receipt, without zeros."""
         return {name: value for name, value in (("net_usage", self.usage), ("net_fee", self.fee)) if value}
 
 
 def pay_bandwidth(state: State, owner: str, size: int, new_account: bool, slot: int, now_ms: int) -> Net:
-    """Uses staked bandwidth, or the free one, or burns coins."""
+    """Use staked or free bandwidth, or burn coins; Poor if none of them suffices."""
     account, size = state.accounts[owner], size + RESULT_BYTES
     if size <= account.limit("BANDWIDTH") - account.net.at(slot):
         state.change(owner, net=account.net.add(size, slot), operated_ms=now_ms)
@@ -46,7 +46,7 @@ def pay_bandwidth(state: State, owner: str, size: int, new_account: bool, slot: 
 
 
 def energy_limit(state: State, owner: str, value: int, fee_limit: int, slot: int) -> int:
-    """How much energy a call may use."""
+    """Return the maximum energy of a call."""
     account = state.accounts[owner]
     staked = max(0, account.limit("ENERGY") - account.energy.at(slot))
     affordable = staked + max(0, account.balance - value) // ENERGY_PRICE
@@ -54,7 +54,7 @@ def energy_limit(state: State, owner: str, value: int, fee_limit: int, slot: int
 
 
 def pay_energy(state: State, owner: str, used: int, contract: dict[str, Any] | None, slot: int) -> dict[str, int]:
-    """Uses the contract's owner's staked energy for their part, then the caller's, then burns; the receipt of it."""
+    """Use energy of the contract's owner, then of the caller, then burn coins; return the receipt."""
     receipt = {"energy_usage_total": used}
     origin = str(contract["origin_address"]) if contract else owner
     percent = 100 - int(contract.get("consume_user_resource_percent", 0)) if contract and origin != owner else 0

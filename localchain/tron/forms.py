@@ -1,4 +1,4 @@
-"""Tron's addresses in their two spellings, and its hashes. Inside, an address is hex that begins with 41."""
+"""Conversions of Tron's addresses, and hashes. Internally an address is hex that begins with 41."""
 
 import hashlib
 import re
@@ -22,18 +22,18 @@ def base58check(address: str) -> str:
 
 
 def inner(text: object, visible: bool = False) -> str:
-    """An address as it is kept, of base58 where the request is `visible`, and of hex where it is not."""
+    """Return an address in internal form, from base58 if `visible`, else from hex; BadAddress if invalid."""
     try:
-        found = base58.b58decode_check(text).hex() if visible and isinstance(text, str) else str(text).lower()
+        address = base58.b58decode_check(text).hex() if visible and isinstance(text, str) else str(text).lower()
     except ValueError as error:
         raise BadAddress(f"INVALID base58 String, {text}") from error
-    if not HEX.fullmatch(found):
+    if not HEX.fullmatch(address):
         raise BadAddress(f"INVALID hex String, {text}")
-    return found
+    return address
 
 
 def evm(address: str) -> str:
-    """The same address in the virtual machine: 20 bytes."""
+    """Return the address in the virtual machine: 20 bytes in hex with 0x."""
     return "0x" + address[2:]
 
 
@@ -43,19 +43,19 @@ def tron(address: str) -> str:
 
 
 def sha256(content: bytes) -> bytes:
-    """What Tron's transactions and blocks are named by."""
+    """Return the hash that identifies transactions and blocks."""
     return hashlib.sha256(content).digest()
 
 
 def contract_address(transaction: str, owner: str) -> str:
-    """Where the contract of a transaction will lie."""
+    """Return the address of the contract that a transaction creates."""
     digest: str = keccak_256(bytes.fromhex(transaction + owner)).hexdigest()
     return "41" + digest[24:]
 
 
 @lru_cache(100_000)
 def signer(transaction: str, signature: str) -> str | None:
-    """Whose signature it is; None where it is nobody's."""
+    """Return the address that made a signature; None if the signature is not valid."""
     raw = bytes.fromhex(signature)
     if len(raw) != 65:
         return None

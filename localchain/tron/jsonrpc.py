@@ -23,15 +23,15 @@ class Invalid(Exception):
 
 def rpc(node: Chain, request: Any) -> Json:
     """The answer to one request."""
-    said: Json = {"jsonrpc": "2.0", "id": request.get("id") if isinstance(request, dict) else None}
+    response: Json = {"jsonrpc": "2.0", "id": request.get("id") if isinstance(request, dict) else None}
     try:
-        return {**said, "result": _result(node, request["method"], request.get("params") or [])}
+        return {**response, "result": _result(node, request["method"], request.get("params") or [])}
     except Invalid as error:
-        return {**said, "error": {"code": error.code, "message": str(error), "data": "{}"}}
+        return {**response, "error": {"code": error.code, "message": str(error), "data": "{}"}}
     except RpcError as error:
-        return {**said, "error": {"code": -32000, "message": "REVERT opcode executed", "data": error.data or "{}"}}
+        return {**response, "error": {"code": -32000, "message": "REVERT opcode executed", "data": error.data or "{}"}}
     except (KeyError, IndexError, TypeError, ValueError, BadAddress) as error:
-        return {**said, "error": {"code": -32602, "message": f"invalid params: {error}", "data": "{}"}}
+        return {**response, "error": {"code": -32602, "message": f"invalid params: {error}", "data": "{}"}}
 
 
 def _result(node: Chain, method: str, params: list[Any]) -> Any:
@@ -49,8 +49,8 @@ def _result(node: Chain, method: str, params: list[Any]) -> Any:
     if method == "eth_getLogs":
         return logs(node, params[0])
     if method in ("eth_getBlockByNumber", "eth_getBlockByHash"):
-        found = _named(node, params[0]) if method.endswith("Hash") else _numbered(node, params[0])
-        return block(node, found, bool(params[1])) if found else None
+        block_found = _block_by_hash(node, params[0]) if method.endswith("Hash") else _numbered(node, params[0])
+        return block(node, block_found, bool(params[1])) if block_found else None
     if method in ("eth_getTransactionReceipt", "eth_getTransactionByHash"):
         return _transaction(node, params[0], method.endswith("Receipt"))
     plain: dict[str, Any] = {
@@ -85,23 +85,23 @@ def _numbered(node: Chain, tag: str) -> Block | None:
     return node.blocks[height] if 0 <= height <= node.head.height else None
 
 
-def _named(node: Chain, name: str) -> Block | None:
+def _block_by_hash(node: Chain, name: str) -> Block | None:
     return next((each for each in node.blocks if each.id == name.removeprefix("0x")), None)
 
 
-def block(node: Chain, found: Block, whole: bool) -> Json:
+def block(node: Chain, source: Block, is_full: bool) -> Json:
     """A block in Ethereum's names."""
-    names: list[Any] = [f"0x{each.txid}" for each in found.transactions]
-    if whole:
+    names: list[Any] = [f"0x{each.txid}" for each in source.transactions]
+    if is_full:
         names = [_transaction(node, name, receipt=False) for name in names]
     return {
-        "number": hex(found.height),
-        "hash": f"0x{found.id}",
-        "parentHash": "0x" + found.header["parentHash"],
-        "timestamp": hex(found.time_ms // 1000),
+        "number": hex(source.height),
+        "hash": f"0x{source.id}",
+        "parentHash": "0x" + source.header["parentHash"],
+        "timestamp": hex(source.time_ms // 1000),
         "transactions": names,
-        "miner": evm(found.header["witness_address"]),
-        "transactionsRoot": "0x" + found.header["txTrieRoot"],
+        "miner": evm(source.header["witness_address"]),
+        "transactionsRoot": "0x" + source.header["txTrieRoot"],
         "stateRoot": "0x",
         "receiptsRoot": WORD,
         "logsBloom": "0x" + "00" * 256,
@@ -123,34 +123,34 @@ def _transaction(node: Chain, name: str, receipt: bool) -> Json | None:
     txid = name.removeprefix("0x")
     if txid not in node.heights:
         return None
-    found = node.blocks[node.heights[txid]]
-    number = [each.txid for each in found.transactions].index(txid)
-    transaction, info = found.transactions[number], found.infos[number]
+    block_of_tx = node.blocks[node.heights[txid]]
+    number = [each.txid for each in block_of_tx.transactions].index(txid)
+    transaction, info = block_of_tx.transactions[number], block_of_tx.infos[number]
     to = transaction.value.get("contract_address") or transaction.value.get("to_address")
-    place = {
+    location = {
         "transactionIndex": hex(number),
-        "blockHash": f"0x{found.id}",
-        "blockNumber": hex(found.height),
+        "blockHash": f"0x{block_of_tx.id}",
+        "blockNumber": hex(block_of_tx.height),
         "from": evm(transaction.owner),
         "to": evm(to) if to else None,
     }
     if receipt:
         used = info["receipt"].get("energy_usage_total", 0)
-        mine = [log for log in _all(found) if log["transactionHash"] == f"0x{txid}"]
+        tx_logs = [log for log in _all(block_of_tx) if log["transactionHash"] == f"0x{txid}"]
         return {
-            **place,
+            **location,
             "transactionHash": f"0x{txid}",
-            "status": hex(found.results[number] == "SUCCESS"),
+            "status": hex(block_of_tx.results[number] == "SUCCESS"),
             "gasUsed": hex(used),
             "cumulativeGasUsed": hex(used),
             "effectiveGasPrice": hex(100),
-            "logs": mine,
+            "logs": tx_logs,
             "logsBloom": "0x" + "00" * 256,
             "type": "0x0",
             "contractAddress": None,
         }
     return {
-        **place,
+        **location,
         "hash": f"0x{txid}",
         "input": "0x" + transaction.value.get("data", ""),
         "gas": "0x0",
@@ -164,18 +164,18 @@ def _transaction(node: Chain, name: str, receipt: bool) -> Json | None:
     }
 
 
-def _all(found: Block) -> list[Json]:
+def _all(source: Block) -> list[Json]:
     """Every log of a block."""
     logs: list[Json] = []
-    for number, info in enumerate(found.infos):
+    for number, info in enumerate(source.infos):
         for log in info.get("log", ()):
             logs.append(
                 {
                     "address": "0x" + log["address"],
                     "topics": ["0x" + topic for topic in log.get("topics", ())],
                     "data": "0x" + log.get("data", ""),
-                    "blockNumber": hex(found.height),
-                    "blockHash": f"0x{found.id}",
+                    "blockNumber": hex(source.height),
+                    "blockHash": f"0x{source.id}",
                     "transactionHash": f"0x{info['id']}",
                     "transactionIndex": hex(number),
                     "logIndex": hex(len(logs)),
@@ -185,28 +185,28 @@ def _all(found: Block) -> list[Json]:
     return logs
 
 
-def logs(node: Chain, wanted: Json) -> list[Json]:
-    """The logs of a range of blocks, or of one block."""
-    if "blockHash" in wanted:
-        one = _named(node, wanted["blockHash"])
-        if one is None:
+def logs(node: Chain, query: Json) -> list[Json]:
+    """Return the logs of a range of blocks, or of one block; Invalid for an unknown block or a long range."""
+    if "blockHash" in query:
+        by_hash = _block_by_hash(node, query["blockHash"])
+        if by_hash is None:
             raise Invalid("resource not found", -32000)
-        span = [one]
+        span = [by_hash]
     else:
-        first, last = (_numbered(node, wanted.get(end, "latest")) for end in ("fromBlock", "toBlock"))
+        first, last = (_numbered(node, query.get(end, "latest")) for end in ("fromBlock", "toBlock"))
         start, end = first.height if first else node.head.height + 1, last.height if last else node.head.height
         if end - start > MOST_BLOCKS:
             raise Invalid(f"exceed max block range: {MOST_BLOCKS}")
         span = node.blocks[start : end + 1]
-    return [log for each in span for log in _all(each) if _matches(log, wanted)]
+    return [log for each in span for log in _all(each) if _matches(log, query)]
 
 
-def _matches(log: Json, wanted: Json) -> bool:
-    addresses = wanted.get("address") or []
+def _matches(log: Json, query: Json) -> bool:
+    addresses = query.get("address") or []
     addresses = [addresses] if isinstance(addresses, str) else addresses
     if addresses and log["address"] not in {address.lower() for address in addresses}:
         return False
-    topics = wanted.get("topics") or []
+    topics = query.get("topics") or []
     if len(topics) > len(log["topics"]):
         return False
     pairs = zip(topics, log["topics"], strict=False)

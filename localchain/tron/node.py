@@ -26,5 +26,5 @@ class TronNode(Chain):
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """URL of the HTTP API."""
         return self._server.url

@@ -1,4 +1,4 @@
-"""The node's HTTP: which path is answered by what, and java-tron's way to say that something went wrong."""
+"""HTTP server of the node: routes, and java-tron's form of errors."""
 
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,7 +24,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where."""
+        """URL of the server."""
         assert self._http is not None, "it is not running"
         return f"http://127.0.0.1:{self._http.server_port}"
 
@@ -64,19 +64,19 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._answer(json.loads(content) if content else {})
         except json.JSONDecodeError as error:
-            self._say(200, {"Error": f"class com.alibaba.fastjson.JSONException : {error}"})
+            self._reply(200, {"Error": f"class com.alibaba.fastjson.JSONException : {error}"})
 
     def _answer(self, body: Any) -> None:
         path = urlsplit(self.path).path
         with self.served.turn:
             try:
-                status, said = answered(self.served, path, body)
+                status, document = answered(self.served, path, body)
             except (KeyError, TypeError, ValueError) as error:  # java-tron says its exceptions, with status 200
-                status, said = 200, {"Error": f"class java.lang.IllegalArgumentException : {error}"}
-        self._say(status, said)
+                status, document = 200, {"Error": f"class java.lang.IllegalArgumentException : {error}"}
+        self._reply(status, document)
 
-    def _say(self, status: int, said: Any) -> None:
-        content = json.dumps(said, separators=(",", ":")).encode()
+    def _reply(self, status: int, document: Any) -> None:
+        content = json.dumps(document, separators=(",", ":")).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(content)))

@@ -1,4 +1,4 @@
-"""What a Tron chain knows at a block: accounts, tokens, stakes, votes. Values never change: a copy is a few dicts."""
+"""State of a Tron chain at a block. Its values are immutable, so a copy consists of a few dicts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,15 +18,15 @@ Resource = str  # one of KINDS
 
 @dataclass(frozen=True)
 class Usage:
-    """How much of a resource was used, as of a slot; it wears off within a day."""
+    """Usage of a resource as of a slot; it decays to zero within a day."""
 
     amount: int = 0
     slot: int = 0
 
     def at(self, slot: int) -> int:
-        """What is left of it."""
-        left = self.slot + DAY_SLOTS - slot
-        return self.amount * left // DAY_SLOTS if left > 0 else 0
+        """Return the remaining usage at a later slot."""
+        remaining_slots = self.slot + DAY_SLOTS - slot
+        return self.amount * remaining_slots // DAY_SLOTS if remaining_slots > 0 else 0
 
     def add(self, amount: int, slot: int) -> "Usage":
         """With so much more."""
@@ -52,7 +52,7 @@ class Legacy:
 
 @dataclass(frozen=True)
 class Permission:
-    """Who may sign for an account."""
+    """A set of keys that may sign for an account."""
 
     number: int
     name: str
@@ -61,7 +61,7 @@ class Permission:
     operations: str = ""
 
     def allows(self, contract_type: int) -> bool:
-        """Whether it is good for a kind of transaction."""
+        """Return True if it permits a type of transaction."""
         return not self.operations or bool(bytes.fromhex(self.operations)[contract_type // 8] >> contract_type % 8 & 1)
 
 
@@ -91,7 +91,7 @@ class Account:
     permissions: tuple[Permission, ...] = ()  # owner, then actives; none: the account itself
 
     def staked(self, resource: Resource) -> int:
-        """Its own stake for a resource, in sun, wherever it works."""
+        """Return its stake for a resource in sun, including delegated stake."""
         legacy = self.legacy.get(resource)
         return self.frozen.get(resource, 0) + self.delegated.get(resource, 0) + (legacy.sun if legacy else 0)
 
@@ -101,11 +101,11 @@ class Account:
 
     @property
     def power(self) -> int:
-        """How many votes it has."""
+        """Number of votes."""
         return sum(self.staked(kind) for kind in KINDS) // TRX
 
     def limit(self, resource: Resource) -> int:
-        """What it may use of bandwidth or energy a day, by its stake."""
+        """Return the bandwidth or energy per day that its stake gives."""
         total, weight = (NET_LIMIT, NET_WEIGHT) if resource == KINDS[0] else (ENERGY_LIMIT, ENERGY_WEIGHT)
         return self.working(resource) // TRX * total // weight
 
@@ -138,13 +138,13 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Witness:
-    """Who makes blocks and is voted for."""
+    """A block producer."""
 
     address: str
     url: str
     votes: int
     brokerage: int = 20
-    earned: int = 0  # by its voters, in this cycle
+    voter_rewards: int = 0  # by its voters, in this cycle
     rates: tuple[int, ...] = (0,)  # sun times REWARD_UNIT that a vote has earned before each cycle
     produced: int = 0
     newest: int = 0
@@ -152,7 +152,7 @@ class Witness:
 
 @dataclass(frozen=True)
 class Delegation:
-    """A stake that works for somebody else."""
+    """A stake whose resource another account uses."""
 
     sun: int = 0
     locked: int = 0  # of it, until
@@ -174,7 +174,7 @@ class State:
     minted: int = 0
 
     def copy(self) -> "State":
-        """The same, to be changed."""
+        """Return a copy for changes."""
         copied = {name: dict(value) for name, value in vars(self).items() if isinstance(value, dict)}
         return replace(self, **copied)  # type: ignore[arg-type]
 
@@ -190,7 +190,7 @@ class State:
         self.change(address, balance=balance)
 
     def burn(self, address: str, sun: int) -> None:
-        """Takes a fee, which nobody gets."""
+        """Take a fee and destroy it."""
         self.give(address, -sun)
         self.burnt += sun
 
@@ -203,7 +203,7 @@ class State:
             self.change(address, assets=assets)
 
     def pending_reward(self, address: str) -> int:
-        """What an account's votes have earned since they were settled."""
+        """Return the reward of an account's votes since the last settlement, in sun."""
         account = self.accounts[address]
         return sum(
             count
@@ -225,17 +225,17 @@ class State:
         total = sum(witness.votes for witness in self.witnesses.values())
         for address, witness in self.witnesses.items():
             share = sun * witness.votes // total
-            earned = witness.earned + share * (100 - witness.brokerage) // 100
-            self.witnesses[address] = replace(witness, earned=earned)
+            voter_rewards = witness.voter_rewards + share * (100 - witness.brokerage) // 100
+            self.witnesses[address] = replace(witness, voter_rewards=voter_rewards)
 
     def maintain(self) -> None:
         """Ends a cycle: what voters earned becomes a rate, and votes given in it count from now on."""
         for address, witness in self.witnesses.items():
-            rate = witness.rates[-1] + (witness.earned * REWARD_UNIT // witness.votes if witness.votes else 0)
+            rate = witness.rates[-1] + (witness.voter_rewards * REWARD_UNIT // witness.votes if witness.votes else 0)
             votes = witness.votes + sum(
                 account.votes.get(address, 0)
                 for account in self.accounts.values()
                 if account.votes_since == self.cycle + 1
             )
-            self.witnesses[address] = replace(witness, rates=(*witness.rates, rate), earned=0, votes=votes)
+            self.witnesses[address] = replace(witness, rates=(*witness.rates, rate), voter_rewards=0, votes=votes)
         self.cycle += 1

@@ -1,4 +1,4 @@
-"""Smart contracts of the Tron chain: an EVM node that makes one block for each of Tron's. One wei there is one sun."""
+"""Smart contracts of the Tron chain: an EVM node with one block per Tron block; one wei is one sun."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,21 +26,21 @@ class Call:
 
     @property
     def intrinsic(self) -> int:
-        """What the machine takes before it begins, which is no energy of Tron's."""
+        """Gas that the EVM takes before execution; it is not part of Tron's energy."""
         content = b"" if self.code else bytes.fromhex(self.data)
         return 21_000 + sum(16 if byte else 4 for byte in content)
 
 
 @dataclass(frozen=True)
-class Done:
-    """What came of it."""
+class CallOutcome:
+    """Outcome of a call."""
 
     result: str  # SUCCESS, REVERT, OUT_OF_ENERGY or another of java-tron's
     energy: int
     output: str  # hex
     logs: list[dict[str, Any]] = field(default_factory=list)
     internal: list[tuple[str, str, int, bool]] = field(default_factory=list)  # from, to, sun, whether it failed
-    made: list[str] = field(default_factory=list)  # contracts that contracts brought into being
+    created: list[str] = field(default_factory=list)  # contracts that contracts brought into being
 
 
 class Machine:
@@ -50,7 +50,7 @@ class Machine:
         self.node = LocalNode(
             timestamp=genesis_s,
             no_mining=True,
-            hardfork="cancun",  # later, call data has a price of its own
+            hardfork="cancun",  # later versions have a separate price of call data
             extra_args=("--base-fee", "0", "--gas-price", "0", "--auto-impersonate", "--disable-code-size-limit"),
         )
         self.code: dict[str, tuple[int, str]] = {}  # contract -> since which block, its code
@@ -83,8 +83,8 @@ class Machine:
         self.node.rpc("evm_setNextBlockTimestamp", time_s)
         self.node.rpc("evm_mine")
 
-    def done(self, call: Call, handed: str, height: int) -> Done:
-        """What came of a call of the newest block."""
+    def outcome(self, call: Call, handed: str, height: int) -> CallOutcome:
+        """Return the outcome of a call in the newest block."""
         receipt = self.node.rpc("eth_getTransactionReceipt", handed)
         trace = self.node.rpc("debug_traceTransaction", handed, {"tracer": "callTracer"})
         energy = max(0, int(receipt["gasUsed"], 16) - call.intrinsic)
@@ -100,31 +100,31 @@ class Machine:
         if failed:
             spent = int(receipt["gasUsed"], 16) >= call.energy + call.intrinsic
             result = "OUT_OF_ENERGY" if spent else "REVERT"
-        inside = [part for frame in trace.get("calls", ()) for part in _flows(frame, failed)]
-        made = [] if failed else [part for frame in trace.get("calls", ()) for part in _made(frame)]
-        return Done(result, energy, output, [_bare(log) for log in logs], inside, made)
+        internal = [part for frame in trace.get("calls", ()) for part in _flows(frame, failed)]
+        created = [] if failed else [part for frame in trace.get("calls", ()) for part in _created_contracts(frame)]
+        return CallOutcome(result, energy, output, [_bare(log) for log in logs], internal, created)
 
     def _install(self, call: Call, code: str, height: int) -> None:
         self.node.rpc("anvil_setCode", evm(call.contract), "0x" + code)
         if code:
             self.code[call.contract] = (height, code)
 
-    def ask(self, owner: str, contract: str, data: str, value: int = 0) -> Done:
-        """What a call would do at the newest block."""
+    def ask(self, owner: str, contract: str, data: str, value: int = 0) -> CallOutcome:
+        """Simulate a call at the newest block and return its outcome."""
         request = {"from": evm(owner), "to": evm(contract), "data": "0x" + data, "value": hex(value), "gasPrice": "0x0"}
         rich = {evm(owner): {"balance": hex(FAR)}} if value else {}
         try:
             output = self.node.rpc("eth_call", {**request, "gas": hex(MOST_ENERGY)}, "latest", rich)
         except RpcError as error:
-            given = error.data if isinstance(error.data, str) else "0x"
-            return Done("REVERT", 0, given[2:])
-        return Done("SUCCESS", len(data) // 2 * 16, output[2:])
+            revert_data = error.data if isinstance(error.data, str) else "0x"
+            return CallOutcome("REVERT", 0, revert_data[2:])
+        return CallOutcome("SUCCESS", len(data) // 2 * 16, output[2:])
 
     def forget(self, depth: int, height: int) -> None:
         """Takes back blocks."""
         self.node.rpc("anvil_rollback", depth)
-        for contract, (since, code) in list(self.code.items()):
-            if since > height:
+        for contract, (created_at, code) in list(self.code.items()):
+            if created_at > height:
                 del self.code[contract]
             else:  # it was put there after its block was made, which the node does not take for a part of the block
                 self.node.rpc("anvil_setCode", evm(contract), "0x" + code)
@@ -135,18 +135,18 @@ def _bare(log: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in log.items() if value}
 
 
-def _made(frame: dict[str, Any]) -> list[str]:
+def _created_contracts(frame: dict[str, Any]) -> list[str]:
     """The contracts that a call within a call brought into being, those that were undone left out."""
     if "error" in frame:
         return []
-    own = [tron(frame["to"])] if frame["type"] in ("CREATE", "CREATE2") else []
-    return own + [part for inner in frame.get("calls", ()) for part in _made(inner)]
+    contracts = [tron(frame["to"])] if frame["type"] in ("CREATE", "CREATE2") else []
+    return contracts + [part for inner in frame.get("calls", ()) for part in _created_contracts(inner)]
 
 
 def _flows(frame: dict[str, Any], failed: bool) -> list[tuple[str, str, int, bool]]:
     """The calls within a call, as Tron's internal transactions."""
     failed = failed or "error" in frame
-    found = []
+    flows = []
     if frame["type"] in ("CALL", "CREATE", "CREATE2"):
-        found = [(tron(frame["from"]), tron(frame["to"]), int(frame.get("value", "0x0"), 16), failed)]
-    return found + [part for inner in frame.get("calls", ()) for part in _flows(inner, failed)]
+        flows = [(tron(frame["from"]), tron(frame["to"]), int(frame.get("value", "0x0"), 16), failed)]
+    return flows + [part for inner in frame.get("calls", ()) for part in _flows(inner, failed)]

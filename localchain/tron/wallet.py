@@ -1,4 +1,4 @@
-"""People who use a Tron chain: the official client builds and signs for them, in a process of its own."""
+"""Users of a Tron chain: the official client builds and signs for them, in a child process."""
 
 import json
 import subprocess
@@ -26,10 +26,10 @@ class TronWeb:
         self._turn = Lock()
 
     def __enter__(self) -> Self:
-        where = install.packages(HERE / "package.json", install.home() / "tron", PATIENCE_S)
+        folder = install.packages(HERE / "package.json", install.home() / "tron", PATIENCE_S)
         self._process = subprocess.Popen(
             ["node", str(HERE / "wallet.cjs")],
-            env={"NODE_PATH": str(where / "node_modules"), "PATH": "/usr/local/bin:/usr/bin:/bin"},
+            env={"NODE_PATH": str(folder / "node_modules"), "PATH": "/usr/local/bin:/usr/bin:/bin"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -45,14 +45,14 @@ class TronWeb:
         if process is not None:
             process.communicate()  # closes its input, which ends it
 
-    def do(self, what: str, **request: Any) -> Any:
+    def do(self, command: str, **request: Any) -> Any:
         """One request to the process; NodeFailed with the client's words where it refuses."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
         with self._turn:
-            process.stdin.write(json.dumps({"do": what, **request}) + "\n")
+            process.stdin.write(json.dumps({"do": command, **request}) + "\n")
             process.stdin.flush()
             line = process.stdout.readline()
         if not line:
@@ -63,12 +63,12 @@ class TronWeb:
         return answer["result"]
 
     def ask(self, node: TronNode, part: str, method: str, *args: Any, key: str = "") -> Any:
-        """What the client answers about a node, asked as any application asks it: ask(node, "trx", "getBalance", a)."""
+        """Call a method of the client for a node: ask(node, "trx", "getBalance", address)."""
         return self.do("client", url=node.url, path=[part, method], args=list(args), key=key)
 
 
 class Person:
-    """Somebody with a key, on a chain; made of a number, so that runs are alike."""
+    """A user with a key, derived from a number so that runs are reproducible."""
 
     def __init__(self, node: TronNode, web: TronWeb, number: int) -> None:
         self.node, self.web = node, web
@@ -77,7 +77,7 @@ class Person:
 
     @property
     def address(self) -> str:
-        """As people see it."""
+        """Address in base58, `T…`."""
         return base58check(self.hex)
 
     def sign(
@@ -119,14 +119,14 @@ class Person:
 
     def deploy(self, name: str, *args: Any, libraries: dict[str, str] | None = None) -> str:
         """Brings a published contract into being and returns where it will lie, in hex."""
-        made = artifact(name)
-        wanted = {
-            "abi": made.abi,
-            "bytecode": made.creation(libraries=libraries)[2:],
+        contract = artifact(name)
+        options = {
+            "abi": contract.abi,
+            "bytecode": contract.creation(libraries=libraries)[2:],
             "parameters": list(args),
             "feeLimit": 15 * FEE_LIMIT,
             "name": name,
             "userFeePercentage": 100,
         }
-        signed = self.sign("createSmartContract", wanted)
+        signed = self.sign("createSmartContract", options)
         return contract_address(self.node.send(signed), self.hex)

@@ -136,7 +136,7 @@ def indexed(node: SolanaNode, *groves: Grove) -> Iterator[str]:
         node.put(Pubkey.from_string(each.tree), each.program, each.content, 10**9)
         node.put(Pubkey.from_string(each.config[0]), BUBBLEGUM, each.config[1], 10**9)
     later(node)
-    with dated(node, beside=Index(groves).methods) as url:
+    with dated(node, overrides=Index(groves).methods) as url:
         yield url
 
 
