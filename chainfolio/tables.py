@@ -67,8 +67,8 @@ TRANSACTIONS = Table(
 
 TRANSFERS = Table(
     "transfers",
-    "One row per movement of an asset: native value, what calls inside a transaction moved of it (internal), "
-    "what the protocol paid of it, ERC-20/721/1155, wrapping and unwrapping of the native coin.",
+    "One row per movement of an asset: ERC-20/721/1155, native value, internal transfers of calls in a transaction, "
+    "payments of the protocol, and wrapping and unwrapping of the native coin.",
     (
         CHAIN,
         HEIGHT,
@@ -222,8 +222,8 @@ ACCOUNT_TRANSACTIONS = Table(
 
 ACCOUNT_EVENTS = Table(
     "account_events",
-    "Every event that rules of protocols ask for again, once for each account that an indexed parameter of it names, "
-    "in 64 buckets of the account, sorted by account: which events concern one account is one small read.",
+    "Every event that rules of protocols ask for, once for each account that an indexed parameter names. The "
+    "table has 64 buckets and is sorted by account, so the events of one account are one small read.",
     (
         CHAIN,
         BUCKET,
@@ -489,7 +489,7 @@ STAKE_CHANGES = Table(
 STAKE_REQUESTS = Table(
     "stake_requests",
     "One row per request of the execution chain about a validator: to withdraw (EIP-7002) or to consolidate "
-    "(EIP-7251), as the block names it; the beacon chain may ignore it.",
+    "(EIP-7251). The beacon chain may ignore it.",
     (
         CHAIN,
         Column("bucket", "int", "CRC-32 of the public key, modulo 64"),
@@ -510,8 +510,8 @@ STAKE_REQUESTS = Table(
 
 RESOURCES = Table(
     "resources",
-    "What each transaction of Tron used up of what is staked for, and what was burnt for the rest, in sun: with what "
-    "an activation, a memo or several signatures cost, that is the fee of its row in `transactions`.",
+    "What each transaction of Tron used of staked energy and bandwidth, and what it burnt for the rest, in sun. With "
+    "the cost of an activation, a memo or several signatures, the burnt amounts are the fee in `transactions`.",
     (
         CHAIN,
         HEIGHT,
