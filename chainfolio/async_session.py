@@ -104,7 +104,7 @@ class AsyncSession:
         async with self._lock:
             engine, self._engine = self._engine, None
         if engine is not None:
-            from chainfolio.engine.questions import settle_prices
+            from chainfolio.engine.requests.portfolios import settle_prices
 
             try:
                 await asyncio.to_thread(settle_prices, engine.system)
@@ -141,7 +141,7 @@ class AsyncSession:
         sources: bool = False,
     ) -> list[Portfolio]:
         """Return the portfolios of several addresses, in their order, each address once."""
-        from chainfolio.engine.questions import portfolios
+        from chainfolio.engine.requests.portfolios import portfolios
         from chainfolio.portfolio.facts import Options
 
         engine = await self._ready()
@@ -170,13 +170,13 @@ class AsyncSession:
         """
         from chainfolio.engine.history.day_values import DayValues
         from chainfolio.engine.named_accounts import chains_with_past
-        from chainfolio.engine.questions import days_between, today, values
+        from chainfolio.engine.requests.days import days_between, read_day_values, today
 
         engine = await self._ready()
         days = days_between(first, last, interval, today(engine.system))
         accounts = await _accounts(engine, addresses, chains)
         on = chains_with_past(engine.system, accounts, chains)
-        return DayValues(tuple(await values(engine, accounts, on, days, again=again)))
+        return DayValues(tuple(await read_day_values(engine, accounts, on, days, retry=again)))
 
     async def transactions(
         self,
@@ -195,14 +195,16 @@ class AsyncSession:
         Raises:
             BadRequest: `limit` is out of range.
         """
-        from chainfolio.engine.questions import PAGE, joined_pages, transaction_filter, transaction_pages
+        from chainfolio.engine.requests.transactions import PAGE, joined_pages, transaction_filter, transaction_pages
 
         if limit is not None and not 1 <= limit <= PAGE:
             raise BadRequest("limit", f"{limit} is not between 1 and {PAGE}", remedy="without a limit all are read")
         engine = await self._ready()
         question = transaction_filter(chain, limit or PAGE, offset, first, last)
         (owner,) = await _accounts(engine, address, [chain] if chain else [])
-        return joined_pages([each async for each in transaction_pages(engine, owner, question, every=limit is None)])
+        return joined_pages(
+            [each async for each in transaction_pages(engine, owner, question, all_pages=limit is None)]
+        )
 
     async def gains(
         self,
@@ -252,7 +254,7 @@ class AsyncSession:
         max_requests: int | None = None,
     ) -> list[Reconciliation]:
         """Compare the indexed movements of addresses with their balances on chain, by chain and address."""
-        from chainfolio.engine.questions import check_reconcile, on_each_chain, reconciliations
+        from chainfolio.engine.requests.reconciliations import check_reconcile, on_each_chain, reconciliations
 
         check_reconcile(first, checkpoints, max_requests)
         engine = await self._ready()

@@ -90,7 +90,7 @@ def with_system(
         try:
             result = await work(system)
             if system.used_chains:
-                from chainfolio.engine.questions import settle_prices
+                from chainfolio.engine.requests.portfolios import settle_prices
 
                 await asyncio.to_thread(settle_prices, system)
             return result

@@ -34,7 +34,7 @@ from chainfolio.cli.index import watcher
 from chainfolio.cli.portfolio import show
 from chainfolio.cli.serve import indexing
 from chainfolio.cli.state_store import open_state
-from chainfolio.engine.questions import portfolios
+from chainfolio.engine.requests.portfolios import portfolios
 from chainfolio.engine.service import Engine
 from chainfolio.errors import BadRequest, MissingDependency
 from chainfolio.indexer import materialise

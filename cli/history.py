@@ -34,7 +34,7 @@ from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
 from chainfolio.engine.history.day_values import COLUMNS as SHEET
 from chainfolio.engine.history.day_values import frame, total
 from chainfolio.engine.named_accounts import chains_with_past
-from chainfolio.engine.questions import days_between, today, values
+from chainfolio.engine.requests.days import days_between, read_day_values, today
 from chainfolio.engine.service import Engine
 from chainfolio.errors import BadRequest
 from chainfolio.portfolio.chart import chart, gaps
@@ -117,7 +117,7 @@ async def read_values(
     """Return the values of accounts on some days, and store those that are read."""
 
     progress = _Progress(system.environment.clock, chains, len(days) * len(accounts) * len(chains), quiet=options.json)
-    return await values(Engine(system), accounts, chains, days, again=options.again, progress=progress.add)
+    return await read_day_values(Engine(system), accounts, chains, days, retry=options.again, progress=progress.add)
 
 
 def days_of(system: System, options: argparse.Namespace) -> list[date]:

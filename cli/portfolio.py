@@ -29,7 +29,7 @@ from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.names import accounts_of
 from chainfolio.cli.table import Column, Group, print_wrapped, shortened_ids, show_groups
 from chainfolio.engine.named_accounts import is_name, name_of
-from chainfolio.engine.questions import portfolios
+from chainfolio.engine.requests.portfolios import portfolios
 from chainfolio.engine.service import Engine
 from chainfolio.errors import BadRequest
 from chainfolio.portfolio.document import ASSETS, UNKNOWN, SpamDocument, asset_rows, encode_one, sided_assets

@@ -14,9 +14,9 @@ from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.names import accounts_of
 from chainfolio.cli.progress_bar import clock
 from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
-from chainfolio.engine.questions import check_reconcile, on_each_chain, reconciliations
 from chainfolio.engine.reconcile.estimate import estimate
 from chainfolio.engine.reconcile.reconciler import Reconciler
+from chainfolio.engine.requests.reconciliations import check_reconcile, on_each_chain, reconciliations
 from chainfolio.engine.wiring import snapshotter_of
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from chainfolio.cli.common import (
 )
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.names import account_of
-from chainfolio.engine.questions import joined_pages, transaction_filter, transaction_pages
+from chainfolio.engine.requests.transactions import joined_pages, transaction_filter, transaction_pages
 from chainfolio.engine.service import Engine
 from chainfolio.errors import BadRequest
 from chainfolio.portfolio.document import UNKNOWN
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
     async def read(system: System) -> tuple[Account, Transactions]:
         owner = await account_of(system, options.address, options.chain)
-        pages = transaction_pages(Engine(system), owner, question, every=options.all)
+        pages = transaction_pages(Engine(system), owner, question, all_pages=options.all)
         if options.csv:
             return owner, await _stream_csv(pages)
         return owner, joined_pages([page async for page in pages])

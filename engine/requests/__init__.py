@@ -1,0 +1,1 @@
+"""Requests that commands and sessions share: portfolios, days, transactions and reconciliations of accounts."""

@@ -1,0 +1,91 @@
+"""Reconciliations of accounts, chain by chain."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from chainfolio.assets import Asset, asset
+from chainfolio.blocks import Block
+from chainfolio.engine.named_accounts import chains_with_past
+from chainfolio.errors import BadRequest, NotIndexed, SourceError
+
+if TYPE_CHECKING:
+    from chainfolio.assets import Account
+    from chainfolio.chains import Chain
+    from chainfolio.contracts import Token
+    from chainfolio.engine.reconcile.results import Reconciliation
+    from chainfolio.indexer.wiring import System
+
+T = TypeVar("T")
+
+
+async def on_each_chain(
+    system: System,
+    accounts: Sequence[Account],
+    keys: Sequence[str],
+    work: Callable[[Chain, Sequence[str]], Awaitable[list[T]]],
+) -> list[T]:
+    """Run `work` on each chain in turn, with the addresses of its kind, and return all results.
+
+    Chains that `keys` does not name are skipped if they are not indexed.
+
+    Raises:
+        NotIndexed: A named chain is not indexed, or none is.
+    """
+    results: list[T] = []
+    errors: list[NotIndexed] = []
+    for chain in chains_with_past(system, accounts, keys):
+        addresses = [each.address for each in accounts if each.kind == chain.kind]
+        try:
+            results += await work(chain, addresses) if addresses else []
+        except NotIndexed as error:
+            errors.append(error)
+    if errors and (keys or not results):
+        raise errors[0]
+    return results
+
+
+def check_reconcile(first: int | None, checkpoints: int, max_requests: int | None) -> None:
+    """Raise BadRequest for numbers out of the range of a reconciliation."""
+    if first is not None and first < 0:
+        raise BadRequest("from", "a block height is at least 0")
+    for name, value in (("checkpoints", checkpoints), ("max-requests", max_requests)):
+        if value is not None and value < 1:
+            raise BadRequest(name, "at least 1")
+
+
+async def reconciliations(
+    system: System,
+    chain: Chain,
+    addresses: Sequence[str],
+    first: int | None,
+    last: int | None,
+    checkpoints: int,
+    max_requests: int | None,
+    on_progress: Callable[[str], None] = lambda text: None,
+) -> tuple[list[Reconciliation], Mapping[Asset, Token]]:
+    """Reconcile accounts on a chain; return the results, and their tokens whose names are known."""
+    from chainfolio.engine.reconcile.reconciler import Reconciler
+    from chainfolio.engine.wiring import snapshotter_of
+
+    snapshotter, native = snapshotter_of(system, chain), chain.info.native
+    reconciler = Reconciler(
+        chain,
+        system.lake,
+        system.tail,
+        checkpoints,
+        max_requests=max_requests,
+        on_progress=on_progress,
+        trust_of=snapshotter.trust,
+    )
+    results = await reconciler.run(addresses, first, last)
+    assets: set[Asset] = {asset(each.asset).collection for result in results for each in result.assets}
+    end = Block(results[0].last_block, results[0].block_hash, "", 0)
+    tokens = snapshotter.book.described_at(assets, end) | {native.asset: native}
+    differing = {asset(each.asset).collection for result in results for each in result.differences} - tokens.keys()
+    if differing:
+        with suppress(SourceError):  # without names the result is the same
+            tokens |= (await snapshotter.token_context(differing, end)).tokens
+    return results, tokens
