@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from chainfolio.datasets import Dataset
     from chainfolio.interactions import EventRow
-    from chainfolio.positions import AccountReader, OpenPosition
+    from chainfolio.positions import AccountReader, BalanceResult, OpenPosition
     from chainfolio.protocols import InstalledProtocols
 
 LOOK_BACK = 16  # heights that are looked at for a block at first; each next piece has twice as many
@@ -278,7 +278,7 @@ class Chain(Protocol):
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
         """Return the reads that prove a wallet's balance, each with the name of its number."""
 
-    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> ChainPlan[Sequence[Any]]:
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> ChainPlan[Sequence[BalanceResult]]:
         """Read balances in one round, in order: an int (for a collectible its count), Unknown or Reverted."""
 
     def describe(self, assets: Sequence[Asset]) -> ChainPlan[Mapping[Asset, Token]]:

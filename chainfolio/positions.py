@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import EpochReward, Holding, Issue, Position, Token
 from chainfolio.interactions import Interactions
-from chainfolio.plans import ChainPlan
+from chainfolio.plans import ChainPlan, Reverted, Unknown
 from chainfolio.reads import ReadResult
 
 # Of the plan of a whole account; decoders inside it have bounds of their own.
@@ -22,6 +22,7 @@ MAX_ROUNDS: Final = 64
 MAX_READS: Final = 10_000_000
 
 Amounts = Mapping[Asset, int]
+BalanceResult = int | Unknown | Reverted
 Describe = Callable[[Iterable[Asset]], ChainPlan[None]]
 
 
@@ -111,8 +112,8 @@ class AccountState:
     read together have the same block. Otherwise None.
     """
 
-    native: Any
-    balances: Mapping[Asset, Any]
+    native: BalanceResult
+    balances: Mapping[Asset, BalanceResult]
     positions: tuple[OpenPosition, ...]
     issues: tuple[Issue, ...]
     block: Block | None = None

@@ -93,6 +93,7 @@ async def test_every_coin_of_an_account_is_somewhere(node: TronNode, people: Peo
         for info, each in zip(block.infos, block.transactions, strict=False)
         if each.owner == alice.hex
     )
+    assert isinstance(state.native, int)
     assert state.native + sum(sums(state).values()) - reward == RICH - fees
     assert state.block is not None
     assert state.block.hash == node.head.id
