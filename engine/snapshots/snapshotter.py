@@ -183,6 +183,8 @@ class Snapshotter:
         is_replayed = past and replays(self.chain)
         index = await read_index(self.chain, self.lake, self.tail, self.reader, accounts, block)
         reading = await self._read(index, accounts, block, extra, is_replayed=is_replayed, with_stakes=with_stakes)
+        for account in accounts:
+            self.book.set_account_tokens(account, reading.account_tokens[account])
         judgement = await asyncio.to_thread(self._judge.judge, reading)
         snapshot = build_snapshot(self.chain, reading, judgement, self.sources)
         return replace(snapshot, requests=self.chain.requests - requests_before)
@@ -216,23 +218,14 @@ class Snapshotter:
             self._read_stakes(accounts if with_stakes else (), block),
         )
         if is_replayed:
-            replay = Replay(self.chain, self.lake, self.tail, self.chain.info.blocks_in(LIVE_LAG_S))
-            states = await replay.states(states, block)
-            balances = {asset for each in states.values() for asset, raw in each.balances.items() if raw}
-            await self._load_tokens(context, balances, untrusted)
-        for stake in stakes:
-            state = states[stake.account]
-            states[stake.account] = replace(state, positions=(*state.positions, stake))
-        states = {
-            account: replace(state, issues=tuple(trust.resolve_issues(state.issues)))
-            for account, state in states.items()
-        }
+            states = await self._replay(states, block, context, untrusted)
+        states = _with_stakes(states, stakes, trust)
         holdings, balance_issues = holdings_of(states, requested, trust)
         position_tokens = {token for state in states.values() for each in state.positions for token in each.tokens}
         await self._load_tokens(context, position_tokens, untrusted)
         issues = [*self.reader.issues, *stake_issues, *selection_issues, *unread]
         issues += self._index_issues(index, accounts, len(candidates), holdings, context)
-        reading = Reading(
+        return Reading(
             block=_block_of(states, block),
             states=states,
             holdings=tuple(holdings),
@@ -244,9 +237,16 @@ class Snapshotter:
             fees=fees,
             collectibles=tuple(held_collectibles),
         )
-        for account in accounts:
-            self.book.set_account_tokens(account, reading.account_tokens[account])
-        return reading
+
+    async def _replay(
+        self, states: dict[str, AccountState], block: Block, context: TokenContext, untrusted: Set[str]
+    ) -> dict[str, AccountState]:
+        """Return the states at a past block, replayed from the current ones, and load their tokens."""
+        replay = Replay(self.chain, self.lake, self.tail, self.chain.info.blocks_in(LIVE_LAG_S))
+        states = await replay.states(states, block)
+        balances = {asset for each in states.values() for asset, raw in each.balances.items() if raw}
+        await self._load_tokens(context, balances, untrusted)
+        return states
 
     def _index_issues(
         self,
@@ -455,6 +455,19 @@ def _select_collectibles(
     return [each for selected, _ in selections for each in selected], [
         issue for _, issues in selections for issue in issues
     ]
+
+
+def _with_stakes(
+    states: Mapping[str, AccountState], stakes: Iterable[OpenPosition], trust: Trust
+) -> dict[str, AccountState]:
+    """Return the states with the stakes among the positions, and with resolved issues."""
+    positions = {account: list(state.positions) for account, state in states.items()}
+    for stake in stakes:
+        positions[stake.account].append(stake)
+    return {
+        account: replace(state, positions=tuple(positions[account]), issues=tuple(trust.resolve_issues(state.issues)))
+        for account, state in states.items()
+    }
 
 
 def _block_of(states: Mapping[str, AccountState], requested: Block) -> Block:
