@@ -19,7 +19,7 @@ from chainfolio.api.example_addresses import PERMIT2, USDC, WALLET
 from chainfolio.api.fields import InvalidParameter, JsonObject, Reader, one_of, quoted
 from chainfolio.api.router import get
 from chainfolio.api.status import iso_time
-from chainfolio.engine.answers import Allowance, ApprovalsPage, ApprovedAsset, EventPosition, Operator, Permit2Allowance
+from chainfolio.engine.results import Allowance, ApprovalsPage, ApprovedAsset, EventPosition, Operator, Permit2Allowance
 from chainfolio.portfolio.compose import issue_documents
 from chainfolio.portfolio.document import UNKNOWN, IssueDocument
 from chainfolio.settings import Settings

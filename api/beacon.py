@@ -9,7 +9,7 @@ import msgspec
 from chainfolio.api.context import Context
 from chainfolio.api.errors import Problem
 from chainfolio.api.router import RouteOptions, get
-from chainfolio.engine.validators.answers import (
+from chainfolio.engine.validators.results import (
     Granularity,
     Range,
     RangeType,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chainfolio.api.context import Context
 from chainfolio.api.router import get
-from chainfolio.engine.answers import ChainFact
+from chainfolio.engine.results import ChainFact
 
 
 @get("/v1/chains", tag="Service", summary="Chains this server answers about", cost=0)

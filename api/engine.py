@@ -9,7 +9,7 @@ from typing import Protocol
 
 from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
-from chainfolio.engine.answers import (
+from chainfolio.engine.results import (
     ApprovalsPage,
     ChainFact,
     EventPosition,
@@ -18,7 +18,7 @@ from chainfolio.engine.answers import (
     TransactionFilter,
     TransactionsPage,
 )
-from chainfolio.engine.validators.answers import Validators
+from chainfolio.engine.validators.results import Validators
 from chainfolio.indexer.registry import Registry
 from chainfolio.portfolio.document import IssueDocument, Portfolio
 from chainfolio.portfolio.facts import Options

@@ -6,7 +6,7 @@ import msgspec
 
 from chainfolio.api.context import Answer, Context, encoded
 from chainfolio.api.router import get
-from chainfolio.engine.answers import Readiness
+from chainfolio.engine.results import Readiness
 
 
 class Health(msgspec.Struct, frozen=True):

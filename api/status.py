@@ -12,7 +12,7 @@ from chainfolio.api.context import Context
 from chainfolio.api.example_addresses import WALLET
 from chainfolio.api.failures import NO_CHAIN
 from chainfolio.api.router import get
-from chainfolio.engine.answers import SyncStatus
+from chainfolio.engine.results import SyncStatus
 from chainfolio.portfolio.document import IssueDocument
 
 Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]

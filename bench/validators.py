@@ -28,8 +28,8 @@ from bench.places import ROOT, scratch
 from chainfolio.adapters.beacon.settings import BeaconSettings
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import Chain, Heads
-from chainfolio.engine.validators.answers import Range, Window
 from chainfolio.engine.validators.records import ValidatorRecords
+from chainfolio.engine.validators.results import Range, Window
 from chainfolio.indexer.wiring import System
 from chainfolio.settings import Settings
 from chainfolio.storage.lake import Lake

@@ -22,7 +22,7 @@ from bench.figures import Figure, main
 from bench.places import ROOT, scratch
 from chainfolio.assets import Account, account
 from chainfolio.cli.demo import _index, prepare
-from chainfolio.engine.answers import TransactionFilter
+from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.service import Engine
 from chainfolio.indexer.wiring import System
 from chainfolio.localchain.deploy import Deployment, deploy

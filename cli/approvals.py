@@ -19,8 +19,8 @@ from chainfolio.portfolio.compose import issue_documents
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from chainfolio.engine.answers import Allowance, Operator
     from chainfolio.engine.approvals.allowances import CurrentApprovals
+    from chainfolio.engine.results import Allowance, Operator
     from chainfolio.indexer.wiring import System
 
 COLUMNS = (

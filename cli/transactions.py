@@ -31,7 +31,7 @@ from chainfolio.portfolio.transactions import COLUMNS as SHEET
 from chainfolio.portfolio.transactions import UNKNOWN_PROTOCOL, transaction_rows
 
 if TYPE_CHECKING:
-    from chainfolio.engine.answers import TransactionFilter
+    from chainfolio.engine.results import TransactionFilter
     from chainfolio.indexer.wiring import System
     from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument, Transactions
 

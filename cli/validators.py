@@ -11,13 +11,13 @@ import msgspec
 
 from chainfolio.cli.common import Commands, add_csv, show_csv, show_json, show_table, with_system
 from chainfolio.cli.groups import GROUPS
-from chainfolio.engine.validators.answers import Range, Window
 from chainfolio.engine.validators.records import records
+from chainfolio.engine.validators.results import Range, Window
 from chainfolio.errors import BadRequest
 from chainfolio.validators import normalised_id
 
 if TYPE_CHECKING:
-    from chainfolio.engine.validators.answers import Granularity, ValidatorDetails, ValidatorReward
+    from chainfolio.engine.validators.results import Granularity, ValidatorDetails, ValidatorReward
     from chainfolio.indexer.wiring import System
 
 COMPARE = "compare"

@@ -18,9 +18,9 @@ from chainfolio.cli.names import accounts_of
 from chainfolio.cli.progress_bar import clock
 from chainfolio.cli.status import of_account, show_accounts
 from chainfolio.cli.transactions import LIMIT, MAX_LIMIT
-from chainfolio.engine.answers import TransactionFilter
 from chainfolio.engine.gains.pnl import PnlRequest, pnl
 from chainfolio.engine.named_accounts import chains_of
+from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.service import Engine
 from chainfolio.errors import BadRequest, ChainfolioError, Locked
 from chainfolio.indexer.account_estimate import estimate

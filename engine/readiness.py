@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import ahead_of_clock
-from chainfolio.engine.answers import ChainReadiness, EndpointHealth, Readiness, TaskHealth
+from chainfolio.engine.results import ChainReadiness, EndpointHealth, Readiness, TaskHealth
 from chainfolio.messages import public
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
-    from chainfolio.engine.answers import TransactionFilter, TransactionsPage
+    from chainfolio.engine.results import TransactionFilter, TransactionsPage
     from chainfolio.indexer.wiring import System
 
 

@@ -18,7 +18,15 @@ from chainfolio.chains import Capability, require_capability
 from chainfolio.contracts import Issue, QuotedTokens, Token, VirtualUser
 from chainfolio.engine import virtual_users
 from chainfolio.engine.account_support import split_supported
-from chainfolio.engine.answers import (
+from chainfolio.engine.gains.account_gains import GainsCache, add_gains
+from chainfolio.engine.history.day_blocks import midnight_us
+from chainfolio.engine.history.past_days import History, addresses_of
+from chainfolio.engine.history.performance import performance, read_values
+from chainfolio.engine.prices.rates import Rates
+from chainfolio.engine.prices.shown_rates import ShownRates
+from chainfolio.engine.readiness import readiness
+from chainfolio.engine.reconcile import results as reconciled
+from chainfolio.engine.results import (
     MAX_LOOKUPS,
     ApprovalsPage,
     ChainFact,
@@ -28,20 +36,12 @@ from chainfolio.engine.answers import (
     TransactionFilter,
     TransactionsPage,
 )
-from chainfolio.engine.gains.account_gains import GainsCache, add_gains
-from chainfolio.engine.history.day_blocks import midnight_us
-from chainfolio.engine.history.past_days import History, addresses_of
-from chainfolio.engine.history.performance import performance, read_values
-from chainfolio.engine.prices.rates import Rates
-from chainfolio.engine.prices.shown_rates import ShownRates
-from chainfolio.engine.readiness import readiness
-from chainfolio.engine.reconcile import results as reconciled
 from chainfolio.engine.snapshots import account_index
 from chainfolio.engine.snapshots.account_cache import AccountCache, CachedAccount
 from chainfolio.engine.snapshots.replay import has_past
 from chainfolio.engine.stored_heads import StoredHeads
-from chainfolio.engine.validators.answers import Validators
 from chainfolio.engine.validators.records import records
+from chainfolio.engine.validators.results import Validators
 from chainfolio.engine.virtual_users import read_group
 from chainfolio.engine.wiring import chain_fact, functions, rates_of, shown_facts, snapshotter_of
 from chainfolio.errors import (

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import asset
-from chainfolio.engine.answers import ChainFact
 from chainfolio.engine.prices.fiat import Fiat
 from chainfolio.engine.prices.rate_store import RateStore
 from chainfolio.engine.prices.rates import PriceReader, Rates
 from chainfolio.engine.prices.store import PriceStore
+from chainfolio.engine.results import ChainFact
 from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook, token_images, token_list

@@ -18,8 +18,8 @@ from chainfolio.addresses import rules_of
 from chainfolio.blocks import Block
 from chainfolio.chains import Capability, require_capability
 from chainfolio.contracts import Holding, Issue, Price, Token
-from chainfolio.engine.answers import Allowance, Approval, ApprovalsPage, EventPosition, Operator
 from chainfolio.engine.approvals.pages import AMOUNT, COLUMNS, approval, approvals_page, assets, time_us
+from chainfolio.engine.results import Allowance, Approval, ApprovalsPage, EventPosition, Operator
 from chainfolio.engine.rows import rows_of
 from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S, Snapshotter
 from chainfolio.engine.stored_heads import StoredHead

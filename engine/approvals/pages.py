@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio import amounts
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Price, Token
-from chainfolio.engine.answers import Approval, ApprovedAsset, EventPosition
+from chainfolio.engine.results import Approval, ApprovedAsset, EventPosition
 from chainfolio.engine.rows import rows_of
 from chainfolio.engine.snapshots.index_view import MAX_UNINDEXED_BLOCKS
 from chainfolio.engine.snapshots.snapshotter import Snapshotter

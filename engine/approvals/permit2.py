@@ -12,8 +12,8 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import Capability, require_capability
 from chainfolio.contracts import Holding, Price, Token
-from chainfolio.engine.answers import EventPosition, Permit2Allowance
 from chainfolio.engine.approvals.pages import time_us
+from chainfolio.engine.results import EventPosition, Permit2Allowance
 from chainfolio.engine.rows import rows_of
 from chainfolio.engine.snapshots.account_index import unindexed
 from chainfolio.engine.snapshots.snapshotter import Snapshotter

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
-    from chainfolio.engine.answers import TransactionsPage
+    from chainfolio.engine.results import TransactionsPage
     from chainfolio.engine.stored_heads import StoredHeads
     from chainfolio.indexer.wiring import System
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from chainfolio import amounts
 from chainfolio.addresses import rules_of
 from chainfolio.contracts import GAIN_METHODS
-from chainfolio.engine.answers import TransactionFilter
 from chainfolio.engine.record_source import RecordSource
+from chainfolio.engine.results import TransactionFilter
 from chainfolio.errors import BadRequest
 from chainfolio.portfolio.document import UNKNOWN, AssetDocument, IssueDocument, Portfolio, every_asset
 from chainfolio.portfolio.facts import Options

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from chainfolio import amounts
 from chainfolio.blocks import Block
-from chainfolio.engine.answers import TransactionFilter
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.day_values import DayValue, day_values
 from chainfolio.engine.history.past_days import ABSENT, PENDING, History, addresses_of
 from chainfolio.engine.history.snapshot_store import UNREADABLE, DaySnapshot
 from chainfolio.engine.prices.conversion import Conversion
 from chainfolio.engine.record_source import RecordSource
+from chainfolio.engine.results import TransactionFilter
 from chainfolio.errors import NotIndexed, SourceError
 from chainfolio.messages import public
 from chainfolio.portfolio.compose import issue_documents

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import structs
 
-from chainfolio.engine.answers import TransactionFilter
 from chainfolio.engine.requests.days import parse_day
+from chainfolio.engine.results import TransactionFilter
 from chainfolio.errors import BadRequest
 
 if TYPE_CHECKING:

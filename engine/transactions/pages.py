@@ -22,8 +22,8 @@ from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import Capability, Chain, IndexedTransaction, require_capability, times_at
 from chainfolio.contracts import Issue, Token, TransactionDetails
 from chainfolio.datasets import Dataset
-from chainfolio.engine.answers import MAX_LOOKUPS, TransactionFilter
 from chainfolio.engine.prices.past_prices import Prices
+from chainfolio.engine.results import MAX_LOOKUPS, TransactionFilter
 from chainfolio.engine.rows import check_transaction_count
 from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S, Snapshotter
 from chainfolio.engine.stored_heads import StoredHeads

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.engine.rows import in_tail
-from chainfolio.engine.validators.answers import (
+from chainfolio.engine.validators.block_income import MAX_BLOCKS, BlockIncome, Income
+from chainfolio.engine.validators.results import (
     Granularity,
     Range,
     Rows,
@@ -31,7 +32,6 @@ from chainfolio.engine.validators.answers import (
     no_beacon_chain,
     validator_not_found,
 )
-from chainfolio.engine.validators.block_income import MAX_BLOCKS, BlockIncome, Income
 from chainfolio.engine.validators.reward_buckets import REWARD_COLUMNS, Buckets, RewardHistory, reward_buckets
 from chainfolio.errors import BadAnswer, NotFound, NotIndexed
 from chainfolio.table import Table

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from chainfolio.engine.validators.answers import Granularity, Ratio, Rows, ValidatorReward, Window
 from chainfolio.engine.validators.block_income import Income
+from chainfolio.engine.validators.results import Granularity, Ratio, Rows, ValidatorReward, Window
 from chainfolio.validators import GWEI, SlotClock, ValidatorNow
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from chainfolio.engine.validators.answers import (
+from chainfolio.engine.validators.results import (
     Range,
     Rows,
     ValidatorBalance,

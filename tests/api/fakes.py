@@ -15,7 +15,7 @@ import msgspec
 from chainfolio.api.app import App, make_app
 from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
-from chainfolio.engine.answers import (
+from chainfolio.engine.results import (
     Approval,
     ApprovalsPage,
     ChainFact,

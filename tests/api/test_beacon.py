@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from chainfolio.api.beacon import ROUTES
-from chainfolio.engine.validators.answers import Range, ValidatorDeposit, Window, no_beacon_chain
+from chainfolio.engine.validators.results import Range, ValidatorDeposit, Window, no_beacon_chain
 from chainfolio.errors import NotSupported
 from tests.api.beacon import CREDENTIALS, DEPOSIT, OWNER, PUBKEY
 from tests.api.fakes import FakeEngine

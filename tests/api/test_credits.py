@@ -14,7 +14,7 @@ import pytest
 
 from chainfolio import errors
 from chainfolio.api.router import AT_BLOCK
-from chainfolio.engine.answers import ApprovalsPage
+from chainfolio.engine.results import ApprovalsPage
 from chainfolio.settings import Limits, Settings
 from chainfolio.storage.state import delegations, ledger, schema, virtual_users
 from chainfolio.storage.state.database import Statement

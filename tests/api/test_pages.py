@@ -12,7 +12,7 @@ from aiohttp import ClientSession
 
 from chainfolio.api.serve import listening
 from chainfolio.blocks import Block
-from chainfolio.engine.answers import ApprovalsPage, EventPosition, Permit2Allowance
+from chainfolio.engine.results import ApprovalsPage, EventPosition, Permit2Allowance
 from chainfolio.engine.transactions.page_positions import ListPosition
 from chainfolio.environment import SystemClock
 from chainfolio.storage.state import State

@@ -19,7 +19,7 @@ from chainfolio.api.transactions import TYPES
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Token
-from chainfolio.engine.answers import (
+from chainfolio.engine.results import (
     Allowance,
     ApprovalsPage,
     ApprovedAsset,

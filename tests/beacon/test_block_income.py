@@ -21,9 +21,9 @@ from chainfolio.blocks import Span
 from chainfolio.chains import SpanTables
 from chainfolio.cli.main import main
 from chainfolio.engine.validators import block_income
-from chainfolio.engine.validators.answers import Range, ValidatorReward, Window
 from chainfolio.engine.validators.block_income import CONCURRENCY, RETRY_AFTER_S, BlockIncome, income
 from chainfolio.engine.validators.records import records
+from chainfolio.engine.validators.results import Range, ValidatorReward, Window
 from chainfolio.environment import Environment
 from chainfolio.errors import NodeBehind
 from chainfolio.indexer.wiring import System

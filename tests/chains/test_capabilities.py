@@ -12,7 +12,7 @@ import pytest
 from chainfolio.blocks import Block
 from chainfolio.chains import CAPABILITY_PROTOCOLS, Capability, Chain, require_capability
 from chainfolio.datasets import Dataset
-from chainfolio.engine.answers import TransactionFilter
+from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.snapshots.day_flows import balance_datasets
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook

@@ -22,8 +22,8 @@ from chainfolio.blocks import Block
 from chainfolio.chains import Heads
 from chainfolio.cli.main import main
 from chainfolio.engine import stored_heads
-from chainfolio.engine.answers import TransactionFilter
 from chainfolio.engine.gains.pnl import PnlRequest, pnl
+from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.service import Engine
 from chainfolio.engine.stored_heads import StoredHeads
 from chainfolio.errors import NotIndexed, SourceError, Unavailable

@@ -13,7 +13,7 @@ import pytest
 from chainfolio.chains import Capability
 from chainfolio.cli.doctor import LIBRARIES
 from chainfolio.cli.state_store import open_state
-from chainfolio.engine.answers import ChainReadiness
+from chainfolio.engine.results import ChainReadiness
 from chainfolio.engine.service import Engine
 from chainfolio.errors import StoreError
 from chainfolio.indexer.wiring import System

@@ -14,7 +14,7 @@ import pytest
 from chainfolio.assets import account
 from chainfolio.blocks import Span
 from chainfolio.cli.main import main
-from chainfolio.engine.answers import TransactionFilter
+from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.service import Engine
 from chainfolio.indexer.wiring import System
 from chainfolio.portfolio.facts import Options

@@ -17,8 +17,8 @@ from chainfolio.api.app import make_app
 from chainfolio.api.serve import listening
 from chainfolio.assets import ZERO_ADDRESS, account
 from chainfolio.cli.main import main
-from chainfolio.engine.answers import ApprovalsPage
 from chainfolio.engine.history.day_blocks import midnight_us
+from chainfolio.engine.results import ApprovalsPage
 from chainfolio.engine.service import Engine
 from chainfolio.errors import BadRequest, HistoryUnavailable, NodeBehind, NotFound, NotSupported, Unavailable
 from chainfolio.indexer.wiring import System

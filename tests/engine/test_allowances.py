@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from chainfolio.contracts import Price, Token
-from chainfolio.engine.answers import Allowance, Approval, EventPosition, Operator
 from chainfolio.engine.approvals.allowances import CurrentApprovals, latest_amounts, read_current_approvals, unreplaced
 from chainfolio.engine.approvals.pages import approvals_page, check_complete
+from chainfolio.engine.results import Allowance, Approval, EventPosition, Operator
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.errors import BadRequest, NotIndexed

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from chainfolio.contracts import Token
-from chainfolio.engine.answers import Approval, EventPosition
 from chainfolio.engine.approvals.pages import approvals_page, assets
+from chainfolio.engine.results import Approval, EventPosition
 from chainfolio.engine.snapshots.index_view import MAX_UNINDEXED_BLOCKS
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook

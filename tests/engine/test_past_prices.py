@@ -12,7 +12,7 @@ import pytest
 from chainfolio.adapters.evm.kind import KIND
 from chainfolio.adapters.evm.scan import CREATION, OVERRIDE, ROUTE, SINGLES
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.engine.answers import TransactionFilter
+from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.engine.transactions.function_names import load

@@ -12,8 +12,8 @@ import pytest
 
 from chainfolio.adapters.evm.permit2 import filters
 from chainfolio.blocks import Block
-from chainfolio.engine.answers import Permit2Allowance
 from chainfolio.engine.approvals.permit2 import read_permit2_allowances
+from chainfolio.engine.results import Permit2Allowance
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.errors import NotIndexed, NotSupported

@@ -12,7 +12,7 @@ import pytest
 
 from chainfolio.adapters.evm.protocols.uniswap_v2 import FAMILY
 from chainfolio.contracts import Snapshot
-from chainfolio.engine.answers import TransactionFilter
+from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook

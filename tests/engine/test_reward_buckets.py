@@ -11,7 +11,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from chainfolio.engine.validators.answers import Granularity, Window
+from chainfolio.engine.validators.results import Granularity, Window
 from chainfolio.engine.validators.reward_buckets import Buckets, RewardHistory, reward_buckets
 from chainfolio.tables import VALIDATOR_REWARDS
 from chainfolio.validators import SlotClock, ValidatorNow

@@ -13,7 +13,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Span
 from chainfolio.chains import ChainInfo
 from chainfolio.contracts import Token
-from chainfolio.engine.answers import TransactionFilter
+from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.transactions.activities import Activities
 from chainfolio.engine.transactions.page_positions import ListPosition
 from chainfolio.engine.transactions.pages import IndexGap, Statement, Subject

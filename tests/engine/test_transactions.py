@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from chainfolio.adapters.evm.kind import KIND
-from chainfolio.engine.answers import MAX_LOOKUPS, TransactionFilter
+from chainfolio.engine.results import MAX_LOOKUPS, TransactionFilter
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.engine.transactions.function_names import load

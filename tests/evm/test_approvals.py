@@ -11,7 +11,7 @@ from chainfolio.adapters.evm.approvals import ALLOWANCE, FUNCTIONS, PERMIT2_ALLO
 from chainfolio.adapters.evm.reads import BALANCE_OF, BALANCE_OF_ID, OWNER, Call, Read
 from chainfolio.approvals import AllowanceState, OperatorState, PermissionState
 from chainfolio.contract_approvals import MAX_IDS
-from chainfolio.engine.answers import Approval, EventPosition, Operator, Permit2Allowance
+from chainfolio.engine.results import Approval, EventPosition, Operator, Permit2Allowance
 from chainfolio.plans import Reverted, Unknown, run_offline
 
 SUPPLY, APPROVED, FOR_ALL, SUPPORTS = (

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from chainfolio.engine.answers import Readiness
+from chainfolio.engine.results import Readiness
 from chainfolio.engine.service import Engine
 from chainfolio.environment import Environment
 from chainfolio.errors import Locked, StorageFull, StoreError
