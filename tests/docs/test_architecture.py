@@ -1,7 +1,8 @@
-"""What documents say about the code: the files that they name exist."""
+"""What documents say about the code: the files and functions that they name exist."""
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from functools import cache
@@ -10,8 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 FILE = re.compile(r"`([\w./-]+\.(?:py|toml|csv|yul))`")
+STEP = re.compile(r"(\d+)\. `([\w/]+\.py)` `([\w.]+)`: .+\.")
 INVENTED = {"000N_what.py"}  # stands for the next file of a series
+MAX_STEPS = 12
 
 
 @cache
@@ -24,6 +28,41 @@ def readmes() -> list[str]:
     return [
         name for name in tracked() if name.endswith("/README.md") and not name.startswith(("docs/", "bench/peers/"))
     ]
+
+
+def walks() -> dict[str, list[str]]:
+    """The lines of each walk in `docs/architecture.md`, by its title."""
+    _, section = ARCHITECTURE.split("\n## Five walks through the code\n")
+    _, *parts = section.split("\n## ")[0].split("\n### ")
+    return {title: [line for line in lines if line] for title, *lines in (part.splitlines() for part in parts)}
+
+
+@cache
+def functions(file: str) -> frozenset[str]:
+    """The functions of a file, and its methods as `Class.method`."""
+    body = ast.parse((ROOT / file).read_text()).body
+    classes = [node for node in body if isinstance(node, ast.ClassDef)]
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return frozenset(
+        [node.name for node in body if isinstance(node, kinds)]
+        + [f"{owner.name}.{node.name}" for owner in classes for node in owner.body if isinstance(node, kinds)]
+    )
+
+
+def test_there_are_five_walks_and_the_picture() -> None:
+    assert len(walks()) == 5
+    assert "](images/architecture.svg)" in ARCHITECTURE
+    assert (ROOT / "docs" / "images" / "architecture.svg").is_file()
+
+
+@pytest.mark.parametrize("title", walks())
+def test_every_step_of_a_walk_names_a_function_that_exists(title: str) -> None:
+    steps = [STEP.fullmatch(line) for line in walks()[title]]
+    assert None not in steps, "a step is: number, file, function, sentence"
+    found = [step.groups() for step in steps if step]
+    assert [int(number) for number, *_ in found] == list(range(1, len(found) + 1))
+    assert len(found) <= MAX_STEPS
+    assert [(file, name) for _, file, name in found if name not in functions(file)] == []
 
 
 def test_every_file_that_a_decision_names_exists() -> None:
