@@ -1,7 +1,7 @@
 """The newcomer's endpoint: a wallet of 140 transactions far apart on a real node, behind what a small plan allows.
 
-`newcomer_chain` is made once for a process: tests that use it are of the group `newcomer`. The chain has a quarter of
-the blocks that the benchmark has, and the endpoint a quarter of the range, so that both need equally many windows.
+`newcomer_chain` is made once for a process: tests that use it are of the group `newcomer`. The chain has a twelfth of
+the blocks that the benchmark has, and the endpoint a twelfth of the range, so that both need equally many windows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.rented import Limits, RentedEndpoint
 
 KEY = "local"
-SCALE = 4
+SCALE = 12
 BLOCKS, RANGE = 6_000 // SCALE, 2_000 // SCALE
 FINALITY = 64
 LIMITS = Limits(range_blocks=RANGE)
