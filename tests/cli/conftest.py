@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,14 +108,25 @@ def traded() -> Iterator[tuple[LocalNode, Deployment]]:
         yield node, deployment
 
 
-@pytest.fixture
-def wallets(run: Run, traded: tuple[LocalNode, Deployment], here: Path) -> dict[str, str]:
-    """An index of the chain, with prices that the operator fixed; wallets by name."""
+@pytest.fixture(scope="module")
+def indexed(traded: tuple[LocalNode, Deployment], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with settings and an index of the chain, and with prices that the operator fixed."""
     node, deployment = traded
     usd = {"USDC": "1", "DAI": "1", "WBTC": "60000", "WETH": "2000"}
     lines = [
         f'"eip155:31337/erc20:{deployment.contracts[symbol].lower()}" = "{price}"' for symbol, price in usd.items()
     ]
-    configure(here, node.url, chain="local", more="\n".join(["[prices]", '"eip155:31337/slip44:60" = "2000"', *lines]))
-    assert run("index", "local").code == 0
-    return {name: address.lower() for name, address in deployment.accounts.items()}
+    folder = tmp_path_factory.mktemp("indexed")
+    configure(
+        folder, node.url, chain="local", more="\n".join(["[prices]", '"eip155:31337/slip44:60" = "2000"', *lines])
+    )
+    with chdir(folder):
+        assert main(("index", "local")) == 0
+    return folder
+
+
+@pytest.fixture
+def wallets(indexed: Path, traded: tuple[LocalNode, Deployment], here: Path) -> dict[str, str]:
+    """A copy of the indexed folder to work in; wallets by name."""
+    shutil.copytree(indexed, here, dirs_exist_ok=True)
+    return {name: address.lower() for name, address in traded[1].accounts.items()}

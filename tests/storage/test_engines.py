@@ -1,4 +1,4 @@
-"""Other engines, each in an environment of its own, count the same rows in every table by every column.
+"""Other engines, in environments of their own, count the same rows in every table by every column.
 
 The environments are installed once into `.engines` (or `$CHAINFOLIO_ENGINES_HOME`), and a test is skipped with the
 reason where that cannot be done.
@@ -31,15 +31,19 @@ SCRIPT = Path(__file__).with_name("foreign.py")
 PATIENCE_S = 150
 # What is installed together, and which of its engines are asked.
 ENGINES = {
-    "duckdb-1.3": (("duckdb==1.3.2", "pytz"), ("duckdb",)),
-    "duckdb-1.4": (("duckdb==1.4.5", "pytz"), ("duckdb",)),
-    "duckdb-1.5": (("duckdb==1.5.6", "pytz"), ("duckdb",)),
-    "deltalake-0.25": (("deltalake==0.25.5", "pyarrow==19.0.1", "pandas==2.2.3"), ("pyarrow", "pandas")),
-    "deltalake-1.0": (("deltalake==1.0.2", "pyarrow==20.0.0", "pandas==2.2.3"), ("pyarrow", "pandas")),
-    "deltalake-1.6": (("deltalake==1.6.6", "pyarrow==26.0.1", "pandas==3.1.1"), ("pyarrow", "pandas")),
-    "polars-1.33": (("polars==1.33.1", "deltalake==1.1.4"), ("polars",)),
-    "polars-1.44": (("polars==1.44.2", "deltalake==1.6.6"), ("polars",)),
-    "dbt-duckdb-1.10": (
+    "oldest": (
+        ("duckdb==1.3.2", "pytz", "deltalake==0.25.5", "pyarrow==19.0.1", "pandas==2.2.3"),
+        ("duckdb", "pyarrow", "pandas"),
+    ),
+    "middle": (
+        ("duckdb==1.4.5", "pytz", "deltalake==1.1.4", "pyarrow==20.0.0", "pandas==2.2.3", "polars==1.33.1"),
+        ("duckdb", "pyarrow", "pandas", "polars"),
+    ),
+    "newest": (
+        ("duckdb==1.5.6", "pytz", "deltalake==1.6.6", "pyarrow==26.0.1", "pandas==3.1.1", "polars==1.44.2"),
+        ("duckdb", "pyarrow", "pandas", "polars"),
+    ),
+    "dbt": (
         ("dbt-core<1.11", "dbt-duckdb<1.11", "duckdb==1.5.6", "pytz", "deltalake==1.6.6", "pyarrow==26.0.1"),
         ("dbt",),
     ),
@@ -53,7 +57,7 @@ Counts = dict[str, dict[str, int]]
 
 
 def environment(name: str) -> Path:
-    """The interpreter of an engine's environment, installed where it is not there yet."""
+    """The interpreter of an engine's environment, installed if it is not there yet."""
     folder, wanted = HOME / name, "\n".join(ENGINES[name][0])
     python, stamp = folder / "bin" / "python", folder / ".complete"
     HOME.mkdir(parents=True, exist_ok=True)
@@ -109,6 +113,7 @@ def counted(python: Path | str, engine: str, arguments: list[str]) -> Counts:
     return found
 
 
+@pytest.mark.slow("each engine's environment is installed first; our own engines count the same rows")
 @pytest.mark.parametrize("name", ENGINES)
 def test_an_engine_counts_the_same_rows_by_every_column(name: str, asked: tuple[list[str], Counts]) -> None:
     arguments, wanted = asked
