@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir, redirect_stdout
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 
 import chainfolio
+from chainfolio.cli.main import main
 from chainfolio.cli.reconcile import DIFFERS
 from chainfolio.errors import BadRequest, BadSettings, ChainfolioError, NotFound, NotIndexed, SourceError
 from chainfolio.localchain.deploy import deploy
@@ -43,10 +44,9 @@ class Place:
 
     def command(self, *words: str, ends: int = 0) -> Any:
         """The JSON of a command."""
-        asked = [sys.executable, "-m", "chainfolio", *words, "--json"]
-        done = subprocess.run(asked, cwd=self.folder, capture_output=True, text=True, check=False)
-        assert done.returncode == ends, done.stdout + done.stderr
-        return json.loads(done.stdout, parse_float=Decimal)
+        with chdir(self.folder), redirect_stdout(io.StringIO()) as output:
+            assert main((*words, "--json")) == ends, output.getvalue()
+        return json.loads(output.getvalue(), parse_float=Decimal)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from chainfolio.tables import TABLES
 from tests.chains.evm import KEY, EvmSubject, evm
 from tests.cli.conftest import Run, configure
 
-FINALITY = 64
+FINALITY = 16
 NATIVE = asset("eip155:31337/slip44:60")
 SOURCES = ("transactions", "transfers", "approvals", "logs")
 HISTORIES = ("account_transactions", "account_transfers", "account_approvals")
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.node
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
-    with evm(120) as subject:
+    with evm(48) as subject:
         yield subject
 
 
@@ -315,4 +315,4 @@ def test_a_contract_with_very_many_transfers_is_read_budget_by_budget_and_each_r
     assert runs > 1
     assert indexed == sorted(indexed), "what was read is kept"
     rows = stored(here, "transfers", {token})
-    assert len({tuple(row[name] for name in TABLES["transfers"].key) for row in rows}) == len(rows) > 40
+    assert len({tuple(row[name] for name in TABLES["transfers"].key) for row in rows}) == len(rows) > 20

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.node
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
-    with evm(120) as subject:
+    with evm(48) as subject:
         yield subject
 
 
