@@ -152,7 +152,7 @@ async def test_operators_are_asked_for_what_they_may_move_now(world: World, chai
         )
         for height in (head - 1, head)
     ]
-    assert [(each.standard, each.held) for each in before[:3]] == [("erc721", 1), ("erc721", 1), ("erc1155", 1)]
+    assert [(each.standard, each.movable) for each in before[:3]] == [("erc721", 1), ("erc721", 1), ("erc1155", 1)]
     assert (now[2], now[3]) == (None, None)  # revoked, and never there
     assert now[:2] == before[:2]
 

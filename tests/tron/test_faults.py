@@ -580,7 +580,7 @@ async def test_approvals_are_rows_and_contracts_say_what_is_left() -> None:
     (state,) = await told(node, Approvals().allowances([Given()]))
     assert (state.raw, state.balance, state.supply) == (None, 50, None)
     (operator,) = await told(node, Approvals().operators([Given()], {ALICE: {}}))
-    assert (operator.standard, operator.held) == (None, 50)
+    assert (operator.standard, operator.movable) == (None, 50)
 
 
 # --- look-up and histories -------------------------------------------------------------------------------------------
