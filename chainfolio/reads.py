@@ -10,7 +10,7 @@ class Read(Protocol):
     """A read of a chain, or of an HTTP address."""
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[object, ...]]:
+    def label(self) -> tuple[str, str | None, str | None, tuple[object, ...]]:
         """The name of the read in answers: method, contract or address, function, arguments."""
 
 
@@ -33,7 +33,7 @@ class AtParent:
     read: Any
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[object, ...]]:
+    def label(self) -> tuple[str, str | None, str | None, tuple[object, ...]]:
         """The name of the inner read."""
-        name: tuple[str, str | None, str | None, tuple[object, ...]] = self.read.shown
+        name: tuple[str, str | None, str | None, tuple[object, ...]] = self.read.label
         return name

@@ -374,7 +374,7 @@ def _calls(valued: ValuedHolding, facts: ChainFacts) -> tuple[CallDocument, ...]
 def _call(number: str, call: ReadResult) -> CallDocument:
     result = call.result if isinstance(call.result, tuple) else (call.result,)
     results = tuple(map(_as_text, result))
-    method, to, function, arguments = call.read.shown
+    method, to, function, arguments = call.read.label
     return CallDocument(number, method, to, function, tuple(map(_as_text, arguments)), results)
 
 

@@ -79,9 +79,9 @@ class CandleBatch:
         candles = decode_json(body, list[list[msgspec.Raw]])
         return {key: _last_close(candles, key[1]) for key in keys} if candles else {}
 
-    def shown(self, key: Key) -> ReadLabel:
+    def label(self, key: Key) -> ReadLabel:
         """Return the request that would read this key alone."""
-        return self._request([key]).shown
+        return self._request([key]).label
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,9 +109,9 @@ class CoinBatch:
         by_name = {name.lower(): raw for name, raw in response.items()}
         return {key: _current_quote(by_name[key[1].lower()]) for key in keys if key[1].lower() in by_name}
 
-    def shown(self, key: Key) -> ReadLabel:
+    def label(self, key: Key) -> ReadLabel:
         """Return the history request that would read this key alone."""
-        return self._history_request(key[0], key[1], [key]).shown
+        return self._history_request(key[0], key[1], [key]).label
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class CoinBatch:
         by_coin = {coin: _parse_coin(coins[coin]) for coin in _times_by_coin(keys) if coin in coins}
         return {key: quote for key in keys if (quote := _nearest(by_coin.get(key[0], ()), key[1])) is not None}
 
-    def shown(self, key: Key) -> ReadLabel:
+    def label(self, key: Key) -> ReadLabel:
         """Return the request that would read this key alone, without the secret path."""
         return "GET", f"{self.host.url}/prices/historical/{key[1]}/{key[0]}", None, ()
 

@@ -31,7 +31,7 @@ MAX_CACHED_RESULTS: Final = 100_000  # of batched reads
 DEFAULT_PAUSE_S: Final = 60.0  # for a host that limits us and does not name a time
 MAX_PAUSE_S: Final = 3600.0
 
-ReadLabel: TypeAlias = tuple[str, str | None, str | None, tuple[Any, ...]]  # method, address, function, parameters
+ReadLabel: TypeAlias = tuple[str, str | None, str | None, tuple[object, ...]]  # method, address, function, parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class HttpGet:
     max_rps: float = MAX_RPS
 
     @property
-    def shown(self) -> ReadLabel:
+    def label(self) -> ReadLabel:
         """The method, the address, no function, and the parameters."""
         return "GET", self.url, None, tuple(f"{name}={value}" for name, value in self.params)
 
@@ -63,14 +63,14 @@ class Batch(Protocol):
     def requests(self, keys: Sequence[Any], now_s: int) -> Iterable[tuple[HttpGet | Unknown, Sequence[Any]]]:
         """Return the fewest requests that answer all keys, each with its keys; `Unknown` if none can."""
 
-    def parse(self, body: bytes, keys: Sequence[Any]) -> Mapping[Any, Any]:
+    def parse(self, body: bytes, keys: Sequence[Any]) -> Mapping[Any, object]:
         """Parse a body into results by key, without the keys that the host does not know.
 
         Raises:
             ValueError: The body is malformed.
         """
 
-    def shown(self, key: Any) -> ReadLabel:
+    def label(self, key: Any) -> ReadLabel:
         """Return the name of the read of one key, as answers show it."""
 
 
@@ -86,9 +86,9 @@ class BatchedRead:
     key: Hashable
 
     @property
-    def shown(self) -> ReadLabel:
+    def label(self) -> ReadLabel:
         """The name of the read, as answers show it."""
-        return self.batch.shown(self.key)
+        return self.batch.label(self.key)
 
 
 HTTP_READS: Final = (HttpGet, BatchedRead)

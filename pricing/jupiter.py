@@ -90,7 +90,7 @@ class MintBatch:
             return Unknown(f"Jupiter's price is not to be relied on: {fault}", "contract")
         return VendorQuote(usd, key[1]) if key[0] == WRAPPED else MarketQuote(usd, key[1], liquidity)
 
-    def shown(self, key: Key) -> ReadLabel:
+    def label(self, key: Key) -> ReadLabel:
         """Return the request that would read this key alone."""
         return "GET", f"{self.host.url}/price/v3", None, (f"ids={key[0]}",)
 

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Unknown
 from chainfolio.pricing.fixed import parse_asset
-from chainfolio.pricing.programs import KIND, account_read, parse_address, parse_token
+from chainfolio.pricing.programs import KIND, Record, account_read, parse_address, parse_token
 from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section, by_chain
 from chainfolio.pricing.relatives import rounded
 from chainfolio.reads import Read, ReadResult
@@ -69,7 +69,7 @@ class LiquidStake:
             relative=tuple(outcome for outcome in outcomes if isinstance(outcome, RelativePrice)),
         )
 
-    def _outcome(self, token: Asset, account: Any, block: Block) -> RelativePrice | Refusal:
+    def _outcome(self, token: Asset, account: Record, block: Block) -> RelativePrice | Refusal:
         if isinstance(account, Unknown):
             return Refusal(token, SOURCE, f"what it redeems for could not be read: {account.reason}")
         if account.mint != token.reference:
@@ -85,12 +85,12 @@ class LiquidStake:
         return RelativePrice(token, ((native, rate),), SOURCE, block.time_us, CONFIDENCE, detail, calls)
 
 
-def _stake_pool_rate(account: Any) -> Fraction | None:
+def _stake_pool_rate(account: Record) -> Fraction | None:
     """Return the SOL per token, which has the decimals of SOL; None if the pool is empty."""
     return Fraction(account.lamports, account.supply) if account.lamports and account.supply else None
 
 
-def _marinade_rate(account: Any) -> Fraction | None:
+def _marinade_rate(account: Record) -> Fraction | None:
     return Fraction(account.price, MARINADE_SCALE) if account.price else None
 
 

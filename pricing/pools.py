@@ -191,7 +191,7 @@ def _is_absent(results: Sequence[object]) -> bool:
     return bool(results) and all(isinstance(result, Unknown) and result.cause == "absent" for result in results)
 
 
-def _read_distinct(reads: Sequence[Any]) -> Plan[Any, Any, Results]:
+def _read_distinct(reads: Sequence[Read]) -> Plan[Any, Any, Results]:
     """Send each distinct read once, in one round, and return the results by read."""
     distinct = list(dict.fromkeys(reads))
     return dict(zip(distinct, (yield distinct), strict=True))

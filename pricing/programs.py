@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import base58
 
@@ -17,6 +17,8 @@ from chainfolio.reads import Read
 KIND: Final = "solana"  # of the chains that have these programs
 MAX_CLOCK_SKEW_S: Final = 30  # a validator's clock may be behind the clocks of those who observe prices
 
+Record: TypeAlias = Any  # result of an account read: the fields of its layout, or `Unknown`
+
 
 def account_read(program: str, layout: str, *address: str | bytes) -> Read:
     """Return the read of a program's account, given its address or the seeds of its address."""
@@ -25,7 +27,7 @@ def account_read(program: str, layout: str, *address: str | bytes) -> Read:
 
 def derive_address(program: str, *seeds: str | bytes) -> str:
     """Return the address that a program derives from seeds."""
-    _, address, _, _ = account_read(program, "token_account", *seeds).shown
+    _, address, _, _ = account_read(program, "token_account", *seeds).label
     return str(address)
 
 

@@ -86,9 +86,9 @@ class UpdateBatch:
         updates = {update.id.removeprefix("0x"): update.price for update in decode_json(body, _Response).parsed}
         return {key: _parse_update(updates[key[0]]) for key in keys if key[0] in updates}
 
-    def shown(self, key: Key) -> ReadLabel:
+    def label(self, key: Key) -> ReadLabel:
         """Return the request that would read this key alone."""
-        return self._request([key]).shown
+        return self._request([key]).label
 
 
 @dataclass(frozen=True, slots=True)

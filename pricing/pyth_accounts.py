@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
@@ -18,7 +18,7 @@ from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Unknown
 from chainfolio.pricing.fixed import parse_asset
-from chainfolio.pricing.programs import KIND, MAX_CLOCK_SKEW_S, account_read, derive_address, parse_address
+from chainfolio.pricing.programs import KIND, MAX_CLOCK_SKEW_S, Record, account_read, derive_address, parse_address
 from chainfolio.pricing.pyth import pyth_quote
 from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, Section, by_chain
 from chainfolio.pricing.vendors import check_keys, collect_quotes, quote_fault, seconds
@@ -59,7 +59,7 @@ class PythAccounts:
         accounts = yield reads
         return collect_quotes(self._outcome(*args, block) for args in zip(priced, reads, accounts, strict=True))
 
-    def _outcome(self, asset: Asset, read: Read, account: Any, block: Block) -> Price | Refusal:
+    def _outcome(self, asset: Asset, read: Read, account: Record, block: Block) -> Price | Refusal:
         if isinstance(account, Unknown):
             return Refusal(asset, SOURCE, account.reason)
         if account.feed != self.feeds[asset]:

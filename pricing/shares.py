@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
@@ -75,7 +75,7 @@ class Shares:
         reads = [*identity_reads, *(read for token in rated for read in self._rate_reads(token))]
         if not reads:
             return Quotes()
-        results: dict[Read, Any] = dict(zip(reads, (yield reads), strict=True))
+        results = dict(zip(reads, (yield reads), strict=True))
         shares = [share for token in tokens for share in self._possible_shares(token, results)]
         if shares:
             reads_of_shares = list(dict.fromkeys(read for share in shares for read in share.reads))

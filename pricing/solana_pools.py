@@ -21,6 +21,7 @@ from chainfolio.pricing.markets import percent_apart, ratio
 from chainfolio.pricing.pools import TOO_MANY_TOKENS, parse_minimum
 from chainfolio.pricing.programs import (
     KIND,
+    Record,
     account_read,
     address_bytes,
     derive_address,
@@ -80,7 +81,7 @@ class Pool:
     """
 
     read: Read
-    account: Any
+    account: Record
     quote: Asset
     token_is_first: bool
 
@@ -95,13 +96,13 @@ class Pool:
     @property
     def label(self) -> str:
         """The family and the address, for users."""
-        _, address, layout, _ = self.read.shown
+        _, address, layout, _ = self.read.label
         return f"{str(layout).replace('_', ' ')} {address}"
 
     @property
     def is_constant_product(self) -> bool:
         """True if its price is the ratio of the balances in its vaults."""
-        return self.read.shown[2] == CONSTANT_PRODUCT
+        return self.read.label[2] == CONSTANT_PRODUCT
 
     @property
     def can_price(self) -> bool:
@@ -115,7 +116,7 @@ class Pool:
             return None
         return self._product_market(*vaults) if self.is_constant_product else self._concentrated_market(*vaults)
 
-    def _product_market(self, quote_vault: Any, token_vault: Any) -> Market | None:
+    def _product_market(self, quote_vault: Record, token_vault: Record) -> Market | None:
         if (quote_vault.mint, token_vault.mint) != self._mints or quote_vault.owner != token_vault.owner:
             return None
         balances = (token_vault.raw, quote_vault.raw)
@@ -129,9 +130,9 @@ class Pool:
         mints = (self.account.mint_a, self.account.mint_b)
         return (mints[1], mints[0]) if self.token_is_first else mints
 
-    def _concentrated_market(self, quote_vault: Any) -> Market | None:
+    def _concentrated_market(self, quote_vault: Record) -> Market | None:
         """Return the market of a concentrated pool; vault and active liquidity limit its depth."""
-        _, address, _, _ = self.read.shown
+        _, address, _, _ = self.read.label
         if (quote_vault.owner, quote_vault.mint) != (address, self.quote.reference):
             return None
         root, liquidity = self.account.sqrt_price, self.account.liquidity
@@ -175,7 +176,7 @@ class SolanaPools:
         if not candidates:
             return Quotes()
         mint_reads = list(map(_mint_read, (*self.quotes, *candidates[:MAX_MINTS])))
-        results: dict[Read, Any] = dict(zip(mint_reads, (yield mint_reads), strict=True))
+        results = dict(zip(mint_reads, (yield mint_reads), strict=True))
         tokens = [token for token in candidates[:MAX_MINTS] if not _is_nft(results[_mint_read(token)])]
         searches = [_Search(token, self) for token in tokens[:MAX_TOKENS]]
         too_many = (*tokens[MAX_TOKENS:], *candidates[MAX_MINTS:])
@@ -278,7 +279,7 @@ def _mint_read(asset: Asset) -> Read:
     return account_read("", "mint", asset.reference)
 
 
-def _is_nft(mint: Any) -> bool:
+def _is_nft(mint: Record) -> bool:
     """Return True if a mint issued at most one indivisible token, which has no pools.
 
     False if it could not be read.
@@ -286,7 +287,7 @@ def _is_nft(mint: Any) -> bool:
     return not isinstance(mint, Unknown) and mint.decimals == 0 and mint.supply <= 1
 
 
-def _raw_unit(mint: Any) -> int:
+def _raw_unit(mint: Record) -> int:
     """Return the raw units of one token; 0 if its mint could not be read."""
     return 10**mint.decimals if not isinstance(mint, Unknown) and mint.decimals <= MAX_DECIMALS else 0
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -128,7 +128,7 @@ def seconds(section: Section, location: str, key: str, default: int) -> int:
     return value
 
 
-def add_vendor_names(tree: Section, names: Section) -> dict[str, Any]:
+def add_vendor_names(tree: Section, names: Section) -> dict[str, object]:
     """Return the file of prices with the vendors' names of chains and coins added to their sections.
 
     Args:
@@ -218,7 +218,7 @@ def is_listed(asset: Asset, coins: Collection[Asset], chains: Mapping[str, str])
     return None if listed_contract(asset, chains) else False
 
 
-def read_quotes(source: str, batch: Batch, keys: Mapping[Asset, Any], block: Block, max_age_s: int) -> PricePlan:
+def read_quotes(source: str, batch: Batch, keys: Mapping[Asset, Hashable], block: Block, max_age_s: int) -> PricePlan:
     """Read the quotes of some assets at a block in one round.
 
     Args:

@@ -17,7 +17,7 @@ DECIMALS: Final = "decimals()(uint8)"
 # checkers cannot read. A result may also be `Reverted` or `Unknown`.
 AbiValue: TypeAlias = Any
 # How answers name a read: the node's method, the contract, the function, the arguments.
-ShownRead = tuple[str, str | None, str | None, tuple[AbiValue, ...]]
+ReadLabel = tuple[str, str | None, str | None, tuple[AbiValue, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Call:
         return self
 
     @property
-    def shown(self) -> ShownRead:
+    def label(self) -> ReadLabel:
         """The read as answers show it."""
         return "eth_call", self.to, self.signature, self.args
 
@@ -57,7 +57,7 @@ class NativeBalance:
     account: str
 
     @property
-    def shown(self) -> ShownRead:
+    def label(self) -> ReadLabel:
         """The read as answers show it."""
         return "eth_getBalance", None, None, (self.account,)
 

@@ -45,7 +45,7 @@ class AccountRead:
         return derived(self.program, self.location)
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[object, ...]]:
+    def label(self) -> tuple[str, str | None, str | None, tuple[object, ...]]:
         """The read as answers show it: method, address, layout and arguments."""
         return "getMultipleAccounts", self.address, self.layout, self.pick
 
@@ -88,7 +88,7 @@ class ListRead:
         assert self.layout in LAYOUTS, f"no layout is called {self.layout}"
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[object, ...]]:
+    def label(self) -> tuple[str, str | None, str | None, tuple[object, ...]]:
         """The read as answers show it: method, program, layout and arguments."""
         return "getProgramAccounts", self.program, self.layout, (self.offset, self.address)
 

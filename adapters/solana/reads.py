@@ -30,7 +30,7 @@ __all__ = [
     "WalletStake",
 ]
 
-Shown = tuple[str, str | None, str | None, tuple[object, ...]]  # a read in answers: method, subject, layout, arguments
+ReadLabel = tuple[str, str | None, str | None, tuple[object, ...]]  # method, subject, layout, arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class WalletRead:
     account: str
 
     @property
-    def shown(self) -> Shown:
+    def label(self) -> ReadLabel:
         """The read as answers show it."""
         return "getTokenAccountsByOwner", self.account, None, ()
 
@@ -52,7 +52,7 @@ class MintRead:
     mint: str
 
     @property
-    def shown(self) -> Shown:
+    def label(self) -> ReadLabel:
         """The read as answers show it."""
         return "getMultipleAccounts", self.mint, None, ()
 
@@ -67,7 +67,7 @@ class LeavesRead:
     account: str
 
     @property
-    def shown(self) -> Shown:
+    def label(self) -> ReadLabel:
         """The read as answers show it."""
         return "getAssetsByOwner", self.account, None, ()
 
@@ -80,7 +80,7 @@ class TreeRead:
     size: int
 
     @property
-    def shown(self) -> Shown:
+    def label(self) -> ReadLabel:
         """The read as answers show it."""
         return "getMultipleAccounts", self.address, None, (self.size,)
 
@@ -116,7 +116,7 @@ class NameRead:
     id: str
 
     @property
-    def shown(self) -> Shown:
+    def label(self) -> ReadLabel:
         """The read as answers show it."""
         return "getAssetsByOwner", self.id, None, ()
 
@@ -129,7 +129,7 @@ class RewardRead:
     epoch: int
 
     @property
-    def shown(self) -> Shown:
+    def label(self) -> ReadLabel:
         """The read as answers show it."""
         return "getInflationReward", self.stake, None, (self.epoch,)
 

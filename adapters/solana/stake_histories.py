@@ -52,7 +52,7 @@ class StakeAccounts:
         span: The span.
         histories: By stake account.
         undelegated: Current stake accounts without a delegation.
-        first_slot: The oldest slot of which nodes have all transactions.
+        first_slot: The oldest slot whose transactions the nodes have completely.
     """
 
     span: Span

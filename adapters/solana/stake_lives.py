@@ -117,7 +117,7 @@ def add_owners(histories: Sequence[AccountStakeHistory], owners: Mapping[str, st
 
     Args:
         histories: Stake accounts, with those that were split from them or merged with them.
-        owners: The current withdrawers, as far as they are known.
+        owners: The current withdrawers, without the unknown ones.
     """
     by_address = {history.address: history for history in histories}
     for history in histories:

@@ -46,7 +46,7 @@ class Call:
         return replace(self, untrusted=True) if self.contract in strangers else self
 
     @property
-    def shown(self) -> tuple[str, str | None, str | None, tuple[str, ...]]:
+    def label(self) -> tuple[str, str | None, str | None, tuple[str, ...]]:
         """The name of the call in answers: method, contract, function, arguments."""
         return "starknet_call", self.contract, self.function, tuple(map(hex, self.args))
 

@@ -17,6 +17,7 @@ from chainfolio.adapters.tron.one_block import OneBlock
 from chainfolio.adapters.tron.reads import (
     AssetRead,
     Call,
+    Output,
     ReadPlan,
     WalletRead,
     WalletState,
@@ -30,8 +31,8 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Token
 from chainfolio.errors import BadAnswer
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Report, Unknown, all_of, batched
-from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Describe
+from chainfolio.plans import Report, Reverted, Unknown, all_of, batched
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, BalanceResult, Describe
 
 MAX_DECIMALS: Final = 255
 NO_AMOUNT: Final = Unknown("the contract answers what is no amount", "contract")
@@ -119,16 +120,16 @@ class SnapshotAccounts:
         )
 
 
-def _all_results(plans: Mapping[str, ReadPlan[Any]]) -> ReadPlan[dict[str, Any]]:
+def _all_results(plans: Mapping[str, ReadPlan[Output]]) -> ReadPlan[dict[str, Any]]:
     """Return the results of plans that may each read a whole account; an error of a plan is raised."""
-    reports: Mapping[str, Report[Any]] = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
+    reports: Mapping[str, Report[Output]] = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
     for report in reports.values():
         if report.status != "ok":
             raise report.error or BadAnswer("tron", report.reason)
     return {name: report.result for name, report in reports.items()}
 
 
-def _read_balances(account: str, assets: Sequence[Asset]) -> ReadPlan[tuple[WalletState, list[Any]]]:
+def _read_balances(account: str, assets: Sequence[Asset]) -> ReadPlan[tuple[WalletState, list[BalanceResult]]]:
     """Return an account and its balances of tokens, in one round."""
     calls = [_balance_call(account, asset) for asset in assets if asset.kind != TRC10]
     state, *results = yield [WalletRead(account), *calls]
@@ -146,13 +147,13 @@ def trc10_balances(wallet: Wallet) -> Mapping[str, int]:
     return {each.key: each.value for each in wallet.assetV2}
 
 
-def balances(pairs: Sequence[tuple[str, Asset]]) -> ReadPlan[list[Any]]:
+def balances(pairs: Sequence[tuple[str, Asset]]) -> ReadPlan[list[BalanceResult]]:
     """Return the balances of (account, asset) pairs, in order and in one round.
 
     Each is an int, or `Reverted` or `Unknown`. That of a collectible is 1 if the account owns it, else 0.
     """
     accounts = list(dict.fromkeys(account for account, _ in pairs))
-    plans: dict[str, ReadPlan[Any]] = {
+    plans = {
         account: _read_balances(account, [asset for each, asset in pairs if each == account and not asset.is_native])
         for account in accounts
     }
@@ -170,7 +171,7 @@ def _balance_call(account: str, asset: Asset) -> Call:
     return Call(asset.reference, "balanceOf(address)", (account,))
 
 
-def _decode_balance(account: str, asset: Asset, result: object) -> object:
+def _decode_balance(account: str, asset: Asset, result: bytes | Unknown | Reverted) -> BalanceResult:
     if not isinstance(result, bytes):
         return result
     raw = decode_uint(result)
@@ -192,7 +193,7 @@ def _metadata_reads(asset: Asset) -> Sequence[AssetRead | Call]:
     return [Call(asset.reference, function) for function in ("symbol()", "name()", "decimals()")]
 
 
-def _decode_token(asset: Asset, results: Sequence[Any]) -> Token:
+def _decode_token(asset: Asset, results: Sequence[object]) -> Token:
     if asset.kind == TRC10:
         symbol, name, decimals = results[0] if isinstance(results[0], tuple) else ("", "", None)
     else:

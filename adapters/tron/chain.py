@@ -28,6 +28,7 @@ from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.environment import Environment
 from chainfolio.errors import Unavailable
 from chainfolio.kinds import EndpointMemory
+from chainfolio.positions import BalanceResult
 from chainfolio.reads import ReadResult
 from chainfolio.transport.http import HttpTransport, WebTransport
 
@@ -128,7 +129,7 @@ class TronChain(NodeBackedChain[Node], Approvals):
 
         Args:
             installed: The protocols of this chain.
-            listed: Tokens whose transfer events are trusted.
+            trusted: Tokens whose transfer events are trusted.
         """
         if not installed.rows:
             return Accounts(self.facts)
@@ -139,7 +140,7 @@ class TronChain(NodeBackedChain[Node], Approvals):
         """Return the read that a holding outside of positions comes from."""
         return [("balance", ReadResult(accounts.balance_read(holding.account, holding.token.asset), holding.raw))]
 
-    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> ReadPlan[Sequence[Any]]:
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> ReadPlan[Sequence[BalanceResult]]:
         """Return the balances of (account, asset) pairs, in order."""
         return accounts.balances(pairs)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from chainfolio.abi import AbiCall, AbiFamilies, CoinBalance
 from chainfolio.adapters.tron.addresses import decode_address, encode_address
 from chainfolio.adapters.tron.facts import TRC20, Facts
-from chainfolio.adapters.tron.reads import AbiRead, ReadPlan, WalletRead, WalletState
+from chainfolio.adapters.tron.reads import AbiRead, Output, ReadPlan, WalletRead, WalletState
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue
@@ -114,14 +114,15 @@ class EvmProtocols:
             issues=tuple(map(_issue_from_evm, state.issues)),
         )
 
-    def _translate(self, plan: ReadPlan[Any]) -> ReadPlan[Any]:
+    def _translate(self, plan: ReadPlan[Output]) -> ReadPlan[Output]:
         """Run a plan of the decoders with reads of this chain. Reads of older states get `NO_OLD_STATE`."""
-        results: Any = None
+        results: list[object] | None = None
         while True:
             try:
                 evm_reads = next(plan) if results is None else plan.send(results)
             except StopIteration as stop:
-                return stop.value
+                result: Output = stop.value
+                return result
             reads = [self._translate_read(each) for each in evm_reads]
             answers = iter((yield [each for each in reads if each is not None]))
             pairs = zip(evm_reads, reads, strict=True)
@@ -129,7 +130,7 @@ class EvmProtocols:
                 NO_OLD_STATE if read is None else _native_balance(evm_read, next(answers)) for evm_read, read in pairs
             ]
 
-    def _translate_read(self, read: Any) -> Any:
+    def _translate_read(self, read: object) -> Any:
         """Return a read of this chain for one of the decoders, None if it is of an older state."""
         if isinstance(read, AtParent) and self._is_evm(read):
             return None
@@ -138,7 +139,7 @@ class EvmProtocols:
             return WalletRead(from_evm(call.account))
         return AbiRead(self.families, read) if isinstance(call, AbiCall) else read
 
-    def _is_evm(self, read: Any) -> bool:
+    def _is_evm(self, read: object) -> bool:
         while isinstance(read, AtParent):
             read = read.read
         return self.families.to_request(read) is not None
@@ -159,7 +160,7 @@ class EvmProtocols:
         )
 
 
-def _native_balance(evm_read: object, result: Any) -> Any:
+def _native_balance(evm_read: object, result: object) -> object:
     """Return the native balance if a decoder asked for it: our read of it gives the whole account."""
     if isinstance(result, WalletState) and not isinstance(evm_read, WalletRead):
         return result.wallet.balance

@@ -185,6 +185,7 @@ async def _transaction_height(endpoint: TronNode, tx_hash: Hash) -> int:
     """Return the height of a transaction that a list gives without one."""
 
     def decode(source: str, content: bytes) -> int:
+        """Raise HistoryUnavailable if the node has no such transaction, BadAnswer if it gives another."""
         if is_empty(content):
             raise HistoryUnavailable(source, 0, f"the node lists transaction {tx_hash} and does not have it")
         info = typed(source, content, TransactionInfo)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -26,7 +26,8 @@ from chainfolio.adapters.tron.roots import CODES, RESULTS
 
 MAX_FIELD_NUMBER: Final = 2**29 - 1
 UNNAMED_PREFIX: Final = "UNKNOWN_ENUM_VALUE_"
-Encoder = Callable[[int, Any], bytes]  # field number and JSON value → bytes
+Encoder: TypeAlias = Callable[[int, Any], bytes]  # field number and JSON value → bytes
+JsonObject: TypeAlias = Mapping[str, Any]
 
 
 class Field(NamedTuple):
@@ -53,17 +54,17 @@ def encode_transactions(content: bytes | memoryview) -> list[bytes]:
         raise ValueError(f"no transactions of a block: {error}") from None
 
 
-def encode_message(message: Message, values: Mapping[str, Any]) -> bytes:
+def encode_message(message: Message, values: JsonObject) -> bytes:
     """Return a message: the fields that Tron defines, then the others by number.
 
     Raises:
         ValueError: A value does not fit its field.
     """
-    known = b"".join(field.encode(field.number, values[name]) for name, field in message.items() if name in values)
+    named = b"".join(field.encode(field.number, values[name]) for name, field in message.items() if name in values)
     wire_types = {field.number: field.wire_type for field in message.values()}
     numbers = sorted(int(name) for name in values if name.isascii() and name.isdigit())
-    unknown = (_encode_unnamed(each, values[str(each)], wire_types.get(each)) for each in numbers)
-    return known + b"".join(unknown)
+    unnamed = (_encode_unnamed(each, values[str(each)], wire_types.get(each)) for each in numbers)
+    return named + b"".join(unnamed)
 
 
 def _encode_unnamed(number: int, values: list[object], wire_type: int | None = None) -> bytes:
@@ -125,11 +126,11 @@ def _encode_enum(names: Mapping[str, int], number: int, value: str) -> bytes:
     return encode_field(number, _unsigned(code))
 
 
-def _encode_nested(message: Message, number: int, value: Mapping[str, Any]) -> bytes:
+def _encode_nested(message: Message, number: int, value: JsonObject) -> bytes:
     return encode_bytes_field(number, encode_message(message, value))
 
 
-def _encode_map_entry(number: int, entry: Mapping[str, Any]) -> bytes:
+def _encode_map_entry(number: int, entry: JsonObject) -> bytes:
     """Encode an entry of a map: key and value are written even if they have the default value."""
     value = encode_varint(2 << 3 | VARINT) + encode_varint(_unsigned(entry["value"]))
     return encode_bytes_field(number, encode_bytes_field(1, entry["key"].encode()) + value)

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Generic, NamedTuple, TypeAlias
 
-from chainfolio.adapters.tron.reads import AbiRead, Call, ReadPlan, WalletRead
+from chainfolio.adapters.tron.reads import AbiRead, Call, Output, ReadPlan, WalletRead
 from chainfolio.errors import Unavailable
 
 MAX_PASSES: Final = 6
 STATE_READS: Final = (AbiRead, Call, WalletRead)  # must be at one block, unlike metadata and answers of vendors
-PlanFactory: TypeAlias = Callable[[bool], ReadPlan[Any]]  # the argument is True in the first pass
-Reads: TypeAlias = dict[Any, None]  # ordered, without duplicates
-Results: TypeAlias = Mapping[Any, object]
+PlanFactory: TypeAlias = Callable[[bool], ReadPlan[Output]]  # the argument is True in the first pass
+Reads: TypeAlias = dict[object, None]  # ordered, without duplicates
+Results: TypeAlias = Mapping[object, object]
 
 
-class FirstPass(NamedTuple):
+class FirstPass(NamedTuple, Generic[Output]):
     """The result of a first pass, the rounds that it took, and the state reads that the result depends on."""
 
-    result: Any
+    result: Output
     round_count: int
     reads: Reads
 
@@ -47,7 +47,7 @@ class OneBlock:
     is_multi_round: bool = False
     has_new_reads: bool = False
 
-    def read(self, plan: PlanFactory) -> ReadPlan[Any]:
+    def read(self, plan: PlanFactory[Output]) -> ReadPlan[Output]:
         """Return the result of a plan, with all state reads at one block.
 
         Args:
@@ -77,9 +77,9 @@ class OneBlock:
                 return result
         raise Unavailable(self.chain, "what accounts have changes faster than it can be read")
 
-    def _first_pass(self, factory: PlanFactory) -> ReadPlan[FirstPass]:
+    def _first_pass(self, factory: PlanFactory[Output]) -> ReadPlan[FirstPass[Output]]:
         self.first_pass_count += 1
-        plan, answers, rounds, state = factory(True), None, 0, dict[Any, object]()
+        plan, answers, rounds, state = factory(True), None, 0, dict[object, object]()
         try:
             while True:
                 try:
@@ -97,7 +97,7 @@ class OneBlock:
             self.second_pass_round = rounds + 1
 
 
-def _required_reads(plan: ReadPlan[Any], results: Results) -> tuple[Reads, bool]:
+def _required_reads(plan: ReadPlan[object], results: Results) -> tuple[Reads, bool]:
     """Return the reads of a plan, as far as there are results, and whether it takes more than one round."""
     required, rounds, answers = Reads(), 0, None
     while True:
@@ -113,9 +113,9 @@ def _required_reads(plan: ReadPlan[Any], results: Results) -> tuple[Reads, bool]
         answers = [results[each] for each in reads]
 
 
-def _run(plan: ReadPlan[Any], results: Results) -> tuple[Any, list[Any]]:
+def _run(plan: ReadPlan[object], results: Results) -> tuple[Any, list[object]]:
     """Run a plan on results. Return its result, or None and the reads of the first round that lacks some."""
-    answers: Any = None
+    answers: list[object] | None = None
     while True:
         try:
             reads = next(plan) if answers is None else plan.send(answers)

@@ -15,7 +15,7 @@ from chainfolio.plans import Plan
 
 Output = TypeVar("Output")
 ReadPlan: TypeAlias = Plan[Any, Any, Output]  # results have the type that each read documents
-ShownRead: TypeAlias = tuple[
+ReadLabel: TypeAlias = tuple[
     str, str | None, str | None, tuple[object, ...]
 ]  # method, account or contract, function, args
 WORD = 32
@@ -29,7 +29,7 @@ class WalletRead:
     account: str
 
     @property
-    def shown(self) -> ShownRead:
+    def label(self) -> ReadLabel:
         """The read as JSON answers show it."""
         return "wallet/getaccount", self.account, None, ()
 
@@ -54,7 +54,7 @@ class AssetRead:
     number: str
 
     @property
-    def shown(self) -> ShownRead:
+    def label(self) -> ReadLabel:
         """The read as JSON answers show it."""
         return "wallet/getassetissuebyid", self.number, None, ()
 
@@ -82,7 +82,7 @@ class Call:
         return replace(self, untrusted=True) if is_untrusted else self
 
     @property
-    def shown(self) -> ShownRead:
+    def label(self) -> ReadLabel:
         """The read as JSON answers show it."""
         return "eth_call", self.contract, self.function, self.args
 
@@ -112,14 +112,14 @@ class AbiRead:
 
     def untrusted_if(self, strangers: Set[str]) -> AbiRead:
         """Return this read, marked as untrusted if it calls or has as an argument one of these contracts."""
-        _, contract, _, args = self.shown
+        _, contract, _, args = self.label
         is_untrusted = contract in strangers or any(isinstance(arg, str) and arg in strangers for arg in args)
         return replace(self, untrusted=True) if is_untrusted else self
 
     @property
-    def shown(self) -> ShownRead:
+    def label(self) -> ReadLabel:
         """The read as JSON answers show it, with base58 addresses."""
-        method, _, function, args = self.read.shown
+        method, _, function, args = self.read.label
         return method, self.contract, function, tuple(_base58_argument(arg) for arg in args)
 
     @property
@@ -137,7 +137,7 @@ class AbiRead:
     @property
     def function(self) -> str:
         """The called function, for statistics."""
-        return str(self.read.shown[2])
+        return str(self.read.label[2])
 
     @property
     def data(self) -> bytes:

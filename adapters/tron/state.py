@@ -45,7 +45,7 @@ class TokenInfo(msgspec.Struct):
     precision: Uint63 = 0
 
 
-async def answer(node: Node, reads: Sequence[object], block: Block, multicall: str) -> list[Any]:
+async def answer(node: Node, reads: Sequence[object], block: Block, multicall: str) -> list[object]:
     """Return the results of reads, in order, at `block` or a newer block.
 
     Args:
@@ -120,6 +120,7 @@ async def _read_asset(endpoint: TronNode, number: str) -> tuple[str, str, int] |
     """Return symbol, name and decimals of a TRC-10 token."""
 
     def decode(source: str, content: bytes) -> tuple[str, str, int] | Unknown:
+        """Raise BadAnswer if the node gives another token."""
         if is_empty(content):
             return Unknown("the chain has no token of this number", "absent")
         token = typed(source, content, TokenInfo)

@@ -61,7 +61,7 @@ class StoredPrice(msgspec.Struct, frozen=True, array_like=True):
 class StoredRead:
     """A read that was made earlier, reduced to the fields that answers show."""
 
-    shown: tuple[str, str | None, str | None, tuple[str, ...]]
+    label: tuple[str, str | None, str | None, tuple[str, ...]]
 
 
 def stored_price(price: Price) -> StoredPrice:
@@ -79,7 +79,7 @@ def stored_price(price: Price) -> StoredPrice:
 
 
 def _call_fields(call: ReadResult) -> CallFields:
-    method, to, function, arguments = call.read.shown
+    method, to, function, arguments = call.read.label
     results = call.result if isinstance(call.result, tuple) else (call.result,)
     return method, to, function, tuple(map(_text, arguments)), tuple(map(_text, results))
 

@@ -90,6 +90,7 @@ class PostgresDatabase:
         queued_s = time.monotonic()
 
         def call_in_time() -> T:
+            """Raise Locked if the call waited too long for a thread."""
             if time.monotonic() - queued_s > WAIT_S:
                 raise Locked("state", f"{masked(self.url)} is too slow for what is asked of it", remedy="try again")
             return call()

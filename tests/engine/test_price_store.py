@@ -63,7 +63,7 @@ def test_a_price_comes_back_from_the_tail_and_from_the_lake_to_the_last_digit(st
         assert replace(found, calls=()) == replace(given, calls=())
         assert str(found.usd) == str(LONG)
         (told,) = found.calls
-        assert told.read.shown[:3] == call.read.shown[:3]
+        assert told.read.label[:3] == call.read.label[:3]
         assert told.result == ("7", "-5", "0x01", "[1, 'x']")
     assert store.move_final(5) == (1, [])
     assert not store.has_waiting()

@@ -133,7 +133,7 @@ async def test_a_price_keeps_every_digit_that_the_vendor_wrote(subject: Subject)
     (price,) = quotes.prices
     assert (price.usd, price.source, quotes.refused) == (Decimal(written), subject.name, ())
     assert NOW_S - subject.stale_s <= price.time_us // 1_000_000 <= NOW_S
-    assert (price.calls[0].read.shown[1] or "").startswith(found.url)
+    assert (price.calls[0].read.label[1] or "").startswith(found.url)
     assert len(found.asked) == 1
 
 

@@ -73,7 +73,7 @@ async def test_what_was_seen_after_the_moment_is_asked_for_before_it() -> None:
         (quotes,) = await priced(http, source, [ETHER])
     (price,) = quotes.prices
     assert (price.usd, price.time_us) == (Decimal(2000), (NOW_S - 290) * 1_000_000)
-    assert price.calls[0].read.shown[1] == f"{found.url}/prices/historical/{NOW_S - 300}/coingecko:ethereum"
+    assert price.calls[0].read.label[1] == f"{found.url}/prices/historical/{NOW_S - 300}/coingecko:ethereum"
     assert len(found.asked) == 2
 
 
@@ -126,7 +126,7 @@ def test_a_key_of_the_paid_service_is_sent_and_shown_nowhere(monkeypatch: pytest
     batch = SECTION.build({"key_env": "MY_LLAMA"}, "ethereum", "defillama").batch  # type: ignore[attr-defined]
     ((get, _),) = batch.requests([("coingecko:ethereum", NOW_S)], NOW_S)
     assert get.url == f"https://pro-api.llama.fi/s3cret/coins/prices/historical/{NOW_S}/coingecko:ethereum"
-    assert "s3cret" not in repr(batch) + str(batch.shown(("coingecko:ethereum", NOW_S)))
+    assert "s3cret" not in repr(batch) + str(batch.label(("coingecko:ethereum", NOW_S)))
 
 
 @pytest.mark.parametrize(

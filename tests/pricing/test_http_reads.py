@@ -31,7 +31,7 @@ async def test_a_body_comes_back_as_it_is_and_a_key_is_sent_and_not_shown(server
     read = HttpGet(f"{server.url}/price", (("ids", "ether"),), (("X-Key", SECRET),))
     assert await http.read([read]) == [b'{"asked": {"ids": "ether"}}']
     assert server.asked[0].headers["X-Key"] == SECRET
-    assert SECRET not in repr(read) + str(read.shown)
+    assert SECRET not in repr(read) + str(read.label)
 
 
 @pytest.mark.parametrize(

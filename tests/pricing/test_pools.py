@@ -93,7 +93,7 @@ def test_a_pool_price_names_its_pool_its_depth_and_its_reads_and_is_less_sure_wi
     assert relative.depth == (chain.asset("WETH"), Fraction(100))
     assert relative.detail == f"uniswap_v2 pair {pair.lower()}"
     assert relative.confidence == Decimal("0.7")
-    assert [(each.read.shown[1], each.read.shown[2]) for each in relative.calls] == [
+    assert [(each.read.label[1], each.read.label[2]) for each in relative.calls] == [
         (chain.tokens["PEPE"].address.lower(), "decimals()(uint8)"),
         (chain.tokens["WETH"].address.lower(), "decimals()(uint8)"),
         (pair.lower(), "getReserves()(uint112,uint112)"),

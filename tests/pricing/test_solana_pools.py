@@ -91,7 +91,7 @@ def test_a_token_is_worth_what_the_root_of_its_pool_says_exactly() -> None:
     assert (price.source, price.confidence) == ("solana_pools", Decimal("0.5"))
     assert price.depth_usd == Decimal(DEEP * pool.root >> 64) / 10**6 or price.depth_usd == Decimal(DEEP) / 10**6
     assert price.detail.startswith(f"whirlpool {pool.address}")
-    assert {call.read.shown[1] for call in price.calls} >= {pool.address, pool.vaults[1], TOKEN_A}
+    assert {call.read.label[1] for call in price.calls} >= {pool.address, pool.vaults[1], TOKEN_A}
 
 
 def test_a_token_that_is_the_second_of_its_pool_is_priced_the_other_way_round() -> None:

@@ -83,7 +83,7 @@ def test_accounts_that_the_vendors_wrote_give_exact_prices(stored: Ledger) -> No
     assert found[JITO].usd == Decimal("187.8125")
     assert Fraction(found[MSOL].usd) == Fraction(5_583_457_484, 2**32) * Fraction(Decimal("150.25"))
     assert found[JITO].detail == f"what pool {JITO_POOL} redeems → {SOL} → pyth_accounts"
-    assert [call.read.shown[:2] for call in found[JITO].calls] == [
+    assert [call.read.label[:2] for call in found[JITO].calls] == [
         ("getMultipleAccounts", JITO_POOL),
         ("getMultipleAccounts", SOL_FEED_AT),
     ]

@@ -96,7 +96,7 @@ async def test_the_key_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch
         source = coingecko.SECTION.build(section, "ethereum", "coingecko")
         (quotes,) = await priced(http, source, [ETHER])
     assert found.asked[0].headers["x-cg-pro-api-key"] == "s3cret"
-    assert "s3cret" not in repr(source) + repr(quotes) + str(quotes.prices[0].calls[0].read.shown)
+    assert "s3cret" not in repr(source) + repr(quotes) + str(quotes.prices[0].calls[0].read.label)
 
 
 # --- second opinions --------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ def test_what_is_lent_owed_and_put_into_pools_is_what_the_contracts_say(
     found = snapshot(*both(deployed))
     check(deployed, found)
     assert {each.pool for each in found.positions if each.protocol == "justlend"} == {base58check(deployed.comptroller)}
-    asked = [(call.read.shown[1], call.read.shown[3]) for each in found.positions for call in each.calls]
+    asked = [(call.read.label[1], call.read.label[3]) for each in found.positions for call in each.calls]
     names = [(each.account, each.pool, each.vault, each.name) for each in found.positions]
     written = repr([asked, found.issues, names])
     assert base58check(deployed.dollars) in written

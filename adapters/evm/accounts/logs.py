@@ -300,7 +300,7 @@ class AccountLogs:
         """Compare a chunk with receipts, correct it in place, and mark an incomplete endpoint.
 
         Raises:
-            OmittedLogs: The endpoint left out logs of its own receipts, and another endpoint may be complete.
+            OmittedLogs: The endpoint left out logs that its receipts have, and another endpoint may be complete.
             Contradiction: A receipts root proves it.
         """
         any_event = bool(endpoint.capabilities.get(ANY_EVENT, 1))

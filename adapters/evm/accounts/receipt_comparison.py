@@ -95,33 +95,38 @@ class ReceiptComparer:
             BadAnswer: Receipts that the endpoint gives contradict each other, or its header.
         """
         receipts = receipts.in_span(chunk.span)
-        own = receipts.from_source(endpoint.name)
+        own_receipts = receipts.from_source(endpoint.name)
         if self.is_proving:
-            own = own.updated(await self._proven(endpoint, chunk, receipts, own, accounts))
-        foreign = at_heights(receipts.logs, receipts.sources.keys() - own.sources.keys())
+            own_receipts = own_receipts.updated(await self._proven(endpoint, chunk, receipts, own_receipts, accounts))
+        foreign = at_heights(receipts.logs, receipts.sources.keys() - own_receipts.sources.keys())
         events = () if any_event else self.known_events
         missing, disputed = (
-            logs_not_in(logs_naming(each, accounts, events), chunk.logs) for each in (own.logs, foreign)
+            logs_not_in(logs_naming(each, accounts, events), chunk.logs) for each in (own_receipts.logs, foreign)
         )
-        invented = logs_not_in(at_heights(chunk.logs, own.proven), own.logs)
+        invented = logs_not_in(at_heights(chunk.logs, own_receipts.proven), own_receipts.logs)
         confirmed, unknown, denied = await self._check_with_own_receipts(endpoint, disputed)
         left_out = columns.join([missing, confirmed])
-        truth = columns.join([logs_naming(own.logs, accounts, events), confirmed, unknown])
+        truth = columns.join([logs_naming(own_receipts.logs, accounts, events), confirmed, unknown])
         return Comparison(
             truth,
-            own.proven,
-            self._error(endpoint, own, left_out, invented),
+            own_receipts.proven,
+            self._error(endpoint, own_receipts, left_out, invented),
             self._left_out(endpoint, receipts, columns.join([left_out, unknown]), denied),
         )
 
     async def _proven(
-        self, endpoint: Endpoint, chunk: Chunk, receipts: ReceiptLogs, own: ReceiptLogs, accounts: Sequence[str]
+        self,
+        endpoint: Endpoint,
+        chunk: Chunk,
+        receipts: ReceiptLogs,
+        own_receipts: ReceiptLogs,
+        accounts: Sequence[str],
     ) -> ReceiptLogs:
-        """Read proven receipts of the blocks that concern the accounts and of a sample; skip those in `own`."""
-        relevant = {*chunk.logs.height.tolist(), *receipts.sources} - own.proven
+        """Read proven receipts of relevant blocks and of a sample, without those in `own_receipts`."""
+        relevant = {*chunk.logs.height.tolist(), *receipts.sources} - own_receipts.proven
         random = self.node.environment.random
         sampled = [h for h in range(chunk.span.first, chunk.span.last + 1) if random.randrange(self.sample) == 0]
-        heights = sorted({*relevant, *sampled} - own.proven)
+        heights = sorted({*relevant, *sampled} - own_receipts.proven)
         chunk_headers = {header.height: header for header in chunk.headers}
         parts, proven = list[Logs](), set[int]()
         for start in range(0, len(heights), MAX_HEADERS):
@@ -159,15 +164,15 @@ class ReceiptComparer:
         denied = logs_not_in(answered, columns.join(list(logs_by_hash.values())))
         return _ReceiptCheck(logs_not_in(answered, denied), unknown, denied)
 
-    def _error(self, endpoint: Endpoint, own: ReceiptLogs, left_out: Logs, invented: Logs) -> BadAnswer | None:
+    def _error(self, endpoint: Endpoint, own_receipts: ReceiptLogs, left_out: Logs, invented: Logs) -> BadAnswer | None:
         """Return what an endpoint did wrong, by receipts that it gave itself; None if nothing."""
-        proven = at_heights(left_out, own.proven)
+        proven = at_heights(left_out, own_receipts.proven)
         if len(invented) or len(proven):
             height = int((invented if len(invented) else proven).height[0])
             question = f"the logs of block {height} that name some accounts"
             answer = f"left out {describe(proven)}" if len(proven) else f"invented or altered {describe(invented)}"
             return Contradiction(
-                endpoint.name, question, answer, f"{len(at_heights(own.logs, [height]))} by its receipts root"
+                endpoint.name, question, answer, f"{len(at_heights(own_receipts.logs, [height]))} by its receipts root"
             )
         if len(left_out):
             return OmittedLogs(endpoint.name, f"left out {describe(left_out)}, which its receipt holds")

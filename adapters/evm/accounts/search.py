@@ -2,8 +2,8 @@
 
 An interval with equal values at both ends is skipped. The others are cut into as many parts as fit into one batch, for
 all accounts together, so the number of rounds grows with the logarithm of the chain's length. The search is complete
-if values never return to an earlier one: nonces only rise, and between two of its own transactions the balance of an
-account without code only rises, too.
+if values never return to an earlier one: nonces only rise, and so does the balance of an account
+without code between two transactions that it sent.
 """
 
 from __future__ import annotations

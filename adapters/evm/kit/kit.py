@@ -54,18 +54,18 @@ class EvmKit:
     updated = staticmethod(recordings.updated)
     replay = staticmethod(recordings.replay)
 
-    def interactions(self, info: ChainInfo, written: Sequence[str]) -> Interactions:
+    def interactions(self, info: ChainInfo, texts: Sequence[str]) -> Interactions:
         """Return interactions in which each contract is a token, and was exchanged for the others.
 
         Args:
             info: The chain.
-            written: Contracts (`0x…`) and tokens of collections (`0x…/7`).
+            texts: Contracts (`0x…`) and tokens of collections (`0x…/7`).
 
         Raises:
             BadRequest: A text is neither.
         """
         contracts, ids = set[str](), dict[Asset, frozenset[int]]()
-        for each in written:
+        for each in texts:
             contract, separator, token_id = each.partition("/")
             address = evm(contract)
             if not separator:
