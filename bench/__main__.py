@@ -47,13 +47,13 @@ def run(names: Sequence[str], *, quick: bool) -> int:
     """Each benchmark in a process of its own, so that none warms up another; how many could not be run."""
     failed = 0
     for name in names:
-        print(f"\n=== {name}: {_about(name)}", flush=True)
-        more = QUICK.get(name, ()) if quick else ()
-        failed += subprocess.run([sys.executable, "-m", f"bench.{name}", *more], check=False).returncode != 0
+        print(f"\n=== {name}: {_summary(name)}", flush=True)
+        arguments = QUICK.get(name, ()) if quick else ()
+        failed += subprocess.run([sys.executable, "-m", f"bench.{name}", *arguments], check=False).returncode != 0
     return failed
 
 
-def _about(name: str) -> str:
+def _summary(name: str) -> str:
     return (importlib.import_module(f"bench.{name}").__doc__ or "").splitlines()[0]
 
 

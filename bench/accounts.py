@@ -44,10 +44,10 @@ class Node:
     def env(self, data: Path) -> dict[str, str]:
         """The environment of a command that works on it."""
         # Ganache runs contracts in JavaScript: patience is not what is measured.
-        more = {"CHAINFOLIO_CHAINS__LOCAL__INDEX": "accounts", "CHAINFOLIO_CHAINS__LOCAL__TIMEOUT_S": "1800"}
+        overrides = {"CHAINFOLIO_CHAINS__LOCAL__INDEX": "accounts", "CHAINFOLIO_CHAINS__LOCAL__TIMEOUT_S": "1800"}
         if self.has_explorer:
-            more["CHAINFOLIO_CHAINS__LOCAL__EXPLORER"] = f"{self.node.url}/api"
-        return {**ours(self.node.url, data), **more}
+            overrides["CHAINFOLIO_CHAINS__LOCAL__EXPLORER"] = f"{self.node.url}/api"
+        return {**ours(self.node.url, data), **overrides}
 
 
 def watch(node: Node, data: Path, chain: Wallets, accounts: Sequence[str], *more: str) -> dict[str, Any]:
@@ -65,12 +65,12 @@ def run_all(options: argparse.Namespace) -> list[Figure]:
     if not (folder / "chain.json").exists():
         raise MissingPrerequisite("there is no long chain: run bench/setup.sh wallets, or set PEERS_HOME")
     chain, figures = wallet_truth.read(folder), []
-    wanted = wallet_truth.expected(chain)
+    expected_rows = wallet_truth.expected(chain)
     modules = str(options.modules or home() / "ganache" / "node_modules")
     state = ["node", str(HERE / "chain" / "wallet_state.mjs"), "--modules", modules, "--data", str(folder)]
     parts = options.parts.split(",")
 
-    def done(part: str, measured: Callable[[], list[Figure]]) -> None:
+    def finish(part: str, measured: Callable[[], list[Figure]]) -> None:
         if part in parts:
             figures.extend(new := measured())
             print(table(new), flush=True)
@@ -78,15 +78,15 @@ def run_all(options: argparse.Namespace) -> list[Figure]:
     with served(state) as url, scratch() as data:
         for name, flags in ENDPOINTS.items():
             with _node(chain, url, *flags, has_explorer=name == "explorer") as node:
-                done("rows", partial(_exact, name, node, data, chain, wanted))
+                finish("rows", partial(_exact, name, node, data, chain, expected_rows))
                 if name == "traces":
-                    done("bytes", partial(_against_whole, node, data, chain))
-                    done("many", partial(_many, node, data, chain))
-                    done("kills", partial(_kills, node, data, chain, wanted, options))
+                    finish("bytes", partial(_against_whole, node, data, chain))
+                    finish("many", partial(_many_wallets, node, data, chain))
+                    finish("kills", partial(_kills, node, data, chain, expected_rows, options))
                 if name == "state alone":
-                    done("reconcile", partial(_reconciled, node, data, chain))
+                    finish("reconcile", partial(_reconciled, node, data, chain))
         with _node(chain, url, "--serve", "trace", "--max-range", str(SPAN)) as node:
-            done("spans", partial(_narrow, node, data, chain))
+            finish("spans", partial(_narrow, node, data, chain))
     return figures
 
 
@@ -96,10 +96,10 @@ def _node(chain: Wallets, state: str, *flags: str, has_explorer: bool = False) -
         yield Node(node, has_explorer)
 
 
-def _exact(name: str, node: Node, data: Path, chain: Wallets, wanted: dict[str, set[Row]]) -> list[Figure]:
+def _exact(name: str, node: Node, data: Path, chain: Wallets, expected_rows: dict[str, set[Row]]) -> list[Figure]:
     stats = watch(node, empty(data), chain, chain.wallets)
-    differences = wallet_truth.compared(wanted, wallet_truth.stored(data, chain))
-    total = sum(map(len, wanted.values()))
+    differences = wallet_truth.compared(expected_rows, wallet_truth.stored(data, chain))
+    total = sum(map(len, expected_rows.values()))
     figures = [
         Figure(
             "accounts",
@@ -112,15 +112,15 @@ def _exact(name: str, node: Node, data: Path, chain: Wallets, wanted: dict[str, 
     ]
     logs = stats["requests"].get("eth_getLogs", 0)
     if name == "state alone":
-        own = sum(1 for row in wanted["transactions"] if row[3] in chain.wallets)
-        others = stats["http"] - logs
+        own_count = sum(1 for row in expected_rows["transactions"] if row[3] in chain.wallets)
+        other_requests = stats["http"] - logs
         figures.append(
             Figure(
                 "accounts",
-                f"requests beside those for logs, by {name}, per 100 own transactions ({own:,} own)",
-                f"{100 * others / own:.1f} ({others:,} requests)",
+                f"requests beside those for logs, by {name}, per 100 own transactions ({own_count:,} own)",
+                f"{100 * other_requests / own_count:.1f} ({other_requests:,} requests)",
                 f"≤ {PER_OWN}",
-                100 * others / own <= PER_OWN,
+                100 * other_requests / own_count <= PER_OWN,
             )
         )
     if name == "traces":
@@ -144,47 +144,47 @@ def _against_whole(node: Node, data: Path, chain: Wallets) -> list[Figure]:
     datasets = ["--datasets", "blocks,transfers,approvals,transactions,native,internal"]
     env = {**node.env(empty(data)), "CHAINFOLIO_CHAINS__LOCAL__INDEX": "chain"}
     run([*product(), "index", "local", *span, *datasets, "--json"], env, limit_s=LIMIT_S).done()
-    whole = node.node.stats()["bytes"]
+    all_bytes = node.node.stats()["bytes"]
     return [
         Figure(
             "accounts",
             "bytes read: histories of five wallets / an index of everything",
-            f"1/{whole / scoped:.0f} ({scoped / 1e6:.1f} MB, {whole / 1e6:.0f} MB)",
+            f"1/{all_bytes / scoped:.0f} ({scoped / 1e6:.1f} MB, {all_bytes / 1e6:.0f} MB)",
             "≤ 1/50",
-            scoped / whole <= BYTES,
+            scoped / all_bytes <= BYTES,
         )
     ]
 
 
-def _many(node: Node, data: Path, chain: Wallets) -> list[Figure]:
+def _many_wallets(node: Node, data: Path, chain: Wallets) -> list[Figure]:
     """A hundred wallets beside one of them; what each has to read of its own, receipts above all, it has to read."""
-    one = watch(node, empty(data), chain, chain.wallets[-1:])["http"]
+    single_requests = watch(node, empty(data), chain, chain.wallets[-1:])["http"]
     idle = [f"0x{0x5EED << 144 | number:040x}" for number in range(99)]
-    many = watch(node, empty(data), chain, [chain.wallets[-1], *idle])["http"]
+    many_requests = watch(node, empty(data), chain, [chain.wallets[-1], *idle])["http"]
     busy = watch(node, empty(data), chain, [*chain.wallets, *idle[4:]])["http"]
     return [
         Figure(
             "accounts",
             "requests for a wallet and 99 without history / for it alone",
-            f"{many / one:.2f} ({many}, {one})",
+            f"{many_requests / single_requests:.2f} ({many_requests}, {single_requests})",
             f"≤ {MANY}",
-            many <= MANY * one,
+            many_requests <= MANY * single_requests,
         ),
         Figure(
             "accounts",
             "requests for five wallets and 95 without history / for the busiest alone",
-            f"{busy / one:.2f} ({busy}, {one})",
+            f"{busy / single_requests:.2f} ({busy}, {single_requests})",
             f"≤ {MANY}",
-            busy <= MANY * one,
+            busy <= MANY * single_requests,
         ),
     ]
 
 
 def _kills(
-    node: Node, data: Path, chain: Wallets, wanted: dict[str, set[Row]], options: argparse.Namespace
+    node: Node, data: Path, chain: Wallets, expected_rows: dict[str, set[Row]], options: argparse.Namespace
 ) -> list[Figure]:
     """Killed at random moments, again and again, until it is through; then compared."""
-    chance, kills, bad, again = random.Random(options.seed), 0, 0, 0
+    chance, kills, bad, repeated = random.Random(options.seed), 0, 0, 0
     began_s = time.perf_counter()
     unbroken = watch(node, empty(data), chain, chain.wallets)["http"]
     wall_s = time.perf_counter() - began_s
@@ -198,14 +198,14 @@ def _kills(
         span = ["--from", str(chain.first), "--to", str(chain.last)]
         command = [*product(), "watch", *chain.wallets, "--chain", "local", *span, "--json"]
         run(command, node.env(data), limit_s=LIMIT_S).done()
-        again += max(0, node.node.stats()["http"] - unbroken)
-        differences = wallet_truth.compared(wanted, wallet_truth.stored(data, chain))
+        repeated += max(0, node.node.stats()["http"] - unbroken)
+        differences = wallet_truth.compared(expected_rows, wallet_truth.stored(data, chain))
         bad += sum(map(sum, differences.values()))
     return [
         Figure(
             "accounts",
             f"{kills} kills of a back-fill, seed {options.seed}: wrong rows; requests more for each kill",
-            f"{bad}; {again / max(1, kills):.1f}",
+            f"{bad}; {repeated / max(1, kills):.1f}",
             "0",
             bad == 0,
             {"unbroken": unbroken},
@@ -231,21 +231,21 @@ def _reconciled(node: Node, data: Path, chain: Wallets) -> list[Figure]:
     watch(node, empty(data), chain, chain.wallets)
     node.node.reset()
     command = [*product(), "reconcile", *chain.wallets, "--chain", "local", "--json"]
-    done = run(command, node.env(data), limit_s=LIMIT_S)
-    found = {
-        (each["address"], one["asset"].rpartition(":")[2], one["block"], one["cause"])
-        for each in json.loads(done.output)
-        for one in each["differences"]
+    result = run(command, node.env(data), limit_s=LIMIT_S)
+    differences = {
+        (each["address"], difference["asset"].rpartition(":")[2], difference["block"], difference["cause"])
+        for each in json.loads(result.output)
+        for difference in each["differences"]
     }
     planted = {(wallet, token, height, CAUSES[kind]) for kind, wallet, token, height in chain.planted}
     return [
         Figure(
             "accounts",
             f"reconcile: {len(planted)} planted differences: not found at their block by name; invented",
-            f"{len(planted - found)}; {len(found - planted)}; {node.node.stats()['http']} requests",
+            f"{len(planted - differences)}; {len(differences - planted)}; {node.node.stats()['http']} requests",
             "0; 0",
-            planted == found,
-            {"found": sorted(map(str, found)), "seconds": done.wall_s},
+            planted == differences,
+            {"found": sorted(map(str, differences)), "seconds": result.wall_s},
         )
     ]
 

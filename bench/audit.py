@@ -173,31 +173,31 @@ class Audit:
 
 def audit(database: Database, record: Record, killed: Sequence[tuple[float, int]], hold_s: int) -> Audit:
     """Compare every call with the ledger. `killed` has moments (seconds since 1970) and process ids."""
-    found = Audit(len(record), Counter(record.status), len(killed))
-    posted = _posted(database, record, found)
-    _keyed(record, posted, found)
-    _changed(database, record, posted, found)
-    _unbilled(record, posted, killed, hold_s, found)
-    ((found.settled_twice,),) = database.read(lambda tx: tx.rows(_TWICE))
-    found.totals = database.read(ledger.totals)
-    found.unsound = database.read(ledger.check)
-    return found
+    result = Audit(len(record), Counter(record.status), len(killed))
+    posted = _posted(database, record, result)
+    _keyed(record, posted, result)
+    _changed(database, record, posted, result)
+    _unbilled(record, posted, killed, hold_s, result)
+    ((result.settled_twice,),) = database.read(lambda tx: tx.rows(_TWICE))
+    result.totals = database.read(ledger.totals)
+    result.unsound = database.read(ledger.check)
+    return result
 
 
-def _posted(database: Database, record: Record, found: Audit) -> bytearray:
+def _posted(database: Database, record: Record, result: Audit) -> bytearray:
     """How many times each call was charged."""
     posted = bytearray(len(record))
     for amount, memo, kind in _reserved(database):
         name = memo.rpartition(" ")[2]
         number = int(name.removeprefix("call-")) if name.startswith("call-") else -1
         if not 0 <= number < len(record):
-            found.unknown += 1
+            result.unknown += 1
         elif kind == "post":
             posted[number] += 1
             stayed = record.status[number] != TORN and not record.flags[number] & CHANGE
-            found.charged_unreceived += stayed and not record.went_well(number)
-            found.charged_wrongly += amount != record.cost[number]
-    found.charged_twice = sum(times > 1 for times in posted)
+            result.charged_unreceived += stayed and not record.went_well(number)
+            result.charged_wrongly += amount != record.cost[number]
+    result.charged_twice = sum(times > 1 for times in posted)
     return posted
 
 
@@ -219,30 +219,30 @@ def _page(database: Database, after: int) -> tuple[int, list[tuple[Any, ...]] | 
     return database.read(read)
 
 
-def _keyed(record: Record, posted: bytearray, found: Audit) -> None:
+def _keyed(record: Record, posted: bytearray, result: Audit) -> None:
     charged = Counter(record.key[number] for number, times in enumerate(posted) if times and record.key[number])
-    found.keys_charged = len(charged)
-    found.keys_charged_twice = sum(times > 1 for times in charged.values())
+    result.keys_charged = len(charged)
+    result.keys_charged_twice = sum(times > 1 for times in charged.values())
 
 
-def _changed(database: Database, record: Record, posted: bytearray, found: Audit) -> None:
+def _changed(database: Database, record: Record, posted: bytearray, result: Audit) -> None:
     """Subscriptions that are there, beside those that were paid; and names that are there, beside the calls that gave
     them."""
-    made = {int(text.removeprefix("change ")) for (text,) in database.read(lambda tx: tx.rows(_MADE))}
-    paid = Counter(dict.fromkeys(record.subscribed.values(), 0))
+    created = {int(text.removeprefix("change ")) for (text,) in database.read(lambda tx: tx.rows(_MADE))}
+    charges = Counter(dict.fromkeys(record.subscribed.values(), 0))
     for number, change in record.subscribed.items():
-        paid[change] += posted[number]
-    bought = {change for change, times in paid.items() if times}
-    found.made, found.free, found.unmade = len(made), len(made - bought), len(bought - made)
-    found.bought_twice = sum(times > 1 for times in paid.values())
+        charges[change] += posted[number]
+    bought = {change for change, times in charges.items() if times}
+    result.made, result.free, result.unmade = len(created), len(created - bought), len(bought - created)
+    result.bought_twice = sum(times > 1 for times in charges.values())
     names = [name for (name,) in database.read(lambda tx: tx.rows(_NAMES))]
-    found.names = len(names)
-    found.free += sum(not any(posted[number] for number in record.named[name]) for name in names)
-    found.torn, found.offsets, found.unmet = record.tears.count, record.tears.met, record.tears.unmet
+    result.names = len(names)
+    result.free += sum(not any(posted[number] for number in record.named[name]) for name in names)
+    result.torn, result.offsets, result.unmet = record.tears.count, record.tears.covered, record.tears.unmet
 
 
 def _unbilled(
-    record: Record, posted: bytearray, killed: Sequence[tuple[float, int]], hold_s: int, found: Audit
+    record: Record, posted: bytearray, killed: Sequence[tuple[float, int]], hold_s: int, result: Audit
 ) -> None:
     """A 2xx that cost nothing; of a key that was answered with 2xx, one attempt is charged."""
     moments = [at for at, _ in killed]
@@ -262,13 +262,13 @@ def _unbilled(
             if key in keys or key in free_keys:
                 continue
             free_keys.add(key)
-        found.unbilled += 1
+        result.unbilled += 1
         if record.ended_s[number] - record.began_s[number] >= hold_s - 1:
-            found.late += 1
+            result.late += 1
         elif not flags & REPLAYED:
             unbilled[worker] += 1
-    found.in_flight = in_flight.total()
-    found.worst = next(
+    result.in_flight = in_flight.total()
+    result.worst = next(
         (
             f"process {worker}: {count} unbilled, {in_flight[worker]} in flight"
             for worker, count in unbilled.items()

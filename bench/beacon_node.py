@@ -81,13 +81,13 @@ class Network:
             source, target, head = self.votes(len(self._sums) - 1)
             self._sums.append(self._sums[-1] + source + target + head)
         slots = SLOTS * (epoch + 1) - 1  # with a block, from slot 1
-        found = 32 * ETH + self.index % 1_000 + self._sums[max(0, epoch - 1)]
-        found += PROPOSAL * np.maximum(0, (slots - self._slot) // self.count + 1)
-        found -= WITHDRAWN * np.maximum(0, (PER_BLOCK * slots - 1 - self.index) // self.count + 1)
+        raw_balances = 32 * ETH + self.index % 1_000 + self._sums[max(0, epoch - 1)]
+        raw_balances += PROPOSAL * np.maximum(0, (slots - self._slot) // self.count + 1)
+        raw_balances -= WITHDRAWN * np.maximum(0, (PER_BLOCK * slots - 1 - self.index) // self.count + 1)
         for period in range(epoch // PERIOD + 1):
             begin, end = max(1, period * PERIOD * SLOTS), min(slots, (period + 1) * PERIOD * SLOTS - 1)
-            found[self.members(period)] += SEAT * (end - begin + 1)
-        return found
+            raw_balances[self.members(period)] += SEAT * (end - begin + 1)
+        return raw_balances
 
     def members(self, period: int) -> Any:
         """The sync committee of a period, each a seat."""
@@ -98,7 +98,7 @@ class Network:
         return slot * STRIDE % self.count
 
 
-def told(data: str) -> bytes:
+def data_json(data: str) -> bytes:
     """An answer about a state."""
     return f'{{"version":"electra","execution_optimistic":false,"finalized":true,"data":{data}}}'.encode()
 
@@ -132,40 +132,40 @@ class Answers:
                 (r"/eth/v1/beacon/states/(\w+)/validators", self._validators),
                 (r"/eth/v1/beacon/states/(\d+)/validator_balances", self._balances),
                 (r"/eth/v1/beacon/states/(\d+)/sync_committees", self._committee),
-                (r"/eth/v1/beacon/states/(\d+)/root", lambda which, _: told(text({"root": root(int(which))}))),
+                (r"/eth/v1/beacon/states/(\d+)/root", lambda which, _: data_json(text({"root": root(int(which))}))),
                 (r"/eth/v1/validator/duties/proposer/(\d+)", self._duties),
                 (r"/eth/v1/beacon/states/head/finality_checkpoints()", self._final),
-                (r"/eth/v1/beacon/states/\d+/pending_\w+()", lambda _, body: told("[]")),
+                (r"/eth/v1/beacon/states/\d+/pending_\w+()", lambda _, body: data_json("[]")),
                 (r"/eth/v1/beacon/genesis()", self._genesis),
-                (r"/eth/v1/config/spec()", lambda _, body: told(text(SPEC))),
+                (r"/eth/v1/config/spec()", lambda _, body: data_json(text(SPEC))),
                 (r"/local/log()", self._log),
             )
         ]
 
     def answer(self, path: str, body: bytes) -> bytes | None:
         """The body of an answer; None for 404."""
-        for pattern, made in self._routes:
-            if (found := pattern.match(path)) is not None:
+        for pattern, respond in self._routes:
+            if (match := pattern.match(path)) is not None:
                 if not path.startswith("/local/"):
                     self.log.append((path, body.decode() or None))
-                return made(found[1], json.loads(body) if body else None)
+                return respond(match[1], json.loads(body) if body else None)
         return None
 
     def state(self, path: str) -> list[bytes] | None:
         """The parts of a state in SSZ; None for any other path, or where it has none."""
-        found = STATE.match(path)
-        if found is None or self._rows is None:
+        match = STATE.match(path)
+        if match is None or self._rows is None:
             return None
-        slot = int(found[1])
+        slot = int(match[1])
         self.log.append((path, None))
         return encoded(json.loads(text(SPEC)), GENESIS_ROOT, slot, self._rows, self.balances(slot // SLOTS))
 
     def _log(self, _: str, body: Any) -> bytes:
-        found, self.log = json.dumps(self.log).encode(), []
-        return found
+        content, self.log = json.dumps(self.log).encode(), []
+        return content
 
     def _genesis(self, _: str, body: Any) -> bytes:
-        return told(
+        return data_json(
             text(
                 {
                     "genesis_time": 1_606_824_023,
@@ -176,13 +176,13 @@ class Answers:
         )
 
     def _final(self, _: str, body: Any) -> bytes:
-        return told(text({"finalized": {"epoch": self.network.head // SLOTS - 2, "root": root(0)}}))
+        return data_json(text({"finalized": {"epoch": self.network.head // SLOTS - 2, "root": root(0)}}))
 
-    def _header(self, which: str, body: Any) -> bytes:
-        if which.startswith("0x"):
-            slot = int(which, 16) - 1
+    def _header(self, key: str, body: Any) -> bytes:
+        if key.startswith("0x"):
+            slot = int(key, 16) - 1
         else:
-            slot = self.network.head if which == "head" else int(which)
+            slot = self.network.head if key == "head" else int(key)
         message = {
             "slot": slot,
             "proposer_index": self.network.proposer(slot),
@@ -190,10 +190,10 @@ class Answers:
             "state_root": root(slot),
             "body_root": root(slot),
         }
-        return told(text({"root": root(slot), "canonical": True, "header": {"message": message}}))
+        return data_json(text({"root": root(slot), "canonical": True, "header": {"message": message}}))
 
-    def _block(self, which: str, body: Any) -> bytes:
-        slot, count = int(which), self.network.count
+    def _block(self, key: str, body: Any) -> bytes:
+        slot, count = int(key), self.network.count
         withdrawals = [
             {"index": k, "validator_index": k % count, "address": f"0x{k % count:040x}", "amount": WITHDRAWN}
             for k in range((slot - 1) * PER_BLOCK, slot * PER_BLOCK)
@@ -207,18 +207,18 @@ class Answers:
             }
         )
         bits = "0x" + "ff" * (SEATS // 8)
-        return told(
+        return data_json(
             f'{{"message":{{"slot":"{slot}","proposer_index":"{self.network.proposer(slot)}",'
             f'"parent_root":"{root(slot - 1)}","state_root":"{root(slot)}","body":{{{FILLER},'
             f'"sync_aggregate":{{"sync_committee_bits":"{bits}"}},'
             f'"execution_payload":{payload[:-1]},"transactions":{TRANSACTIONS}}}}}}},"signature":"0x"}}'
         )
 
-    def _reward(self, which: str, body: Any) -> bytes:
-        return told(
+    def _reward(self, key: str, body: Any) -> bytes:
+        return data_json(
             text(
                 {
-                    "proposer_index": self.network.proposer(int(which)),
+                    "proposer_index": self.network.proposer(int(key)),
                     "total": PROPOSAL,
                     "attestations": PROPOSAL - 1_000,
                     "sync_aggregate": 1_000,
@@ -228,21 +228,21 @@ class Answers:
             )
         )
 
-    def _sync(self, which: str, body: Any) -> bytes:
-        members = self.network.members(int(which) // SLOTS // PERIOD).tolist()
-        wanted = set(map(int, body)) or set(members)
-        return told(text([{"validator_index": each, "reward": SEAT} for each in members if each in wanted]))
+    def _sync(self, key: str, body: Any) -> bytes:
+        members = self.network.members(int(key) // SLOTS // PERIOD).tolist()
+        indexes = set(map(int, body)) or set(members)
+        return data_json(text([{"validator_index": each, "reward": SEAT} for each in members if each in indexes]))
 
-    def _committee(self, which: str, body: Any) -> bytes:
-        return told(text({"validators": self.network.members(int(which) // SLOTS // PERIOD).tolist()}))
+    def _committee(self, key: str, body: Any) -> bytes:
+        return data_json(text({"validators": self.network.members(int(key) // SLOTS // PERIOD).tolist()}))
 
-    def _duties(self, which: str, body: Any) -> bytes:
-        slots = range(int(which) * SLOTS, (int(which) + 1) * SLOTS)
-        return told(text([{"validator_index": self.network.proposer(slot), "slot": slot} for slot in slots]))
+    def _duties(self, key: str, body: Any) -> bytes:
+        slots = range(int(key) * SLOTS, (int(key) + 1) * SLOTS)
+        return data_json(text([{"validator_index": self.network.proposer(slot), "slot": slot} for slot in slots]))
 
-    def _attestations(self, which: str, body: Any) -> bytes:
-        wanted = self._wanted(body)
-        columns = [wanted, *(each[wanted] for each in self.votes(int(which)))]
+    def _attestations(self, key: str, body: Any) -> bytes:
+        indexes = self._indexes(body)
+        columns = [indexes, *(each[indexes] for each in self.votes(int(key)))]
         rows = ",".join(
             f'{{"validator_index":"{index}","head":"{head}","target":"{target}","source":"{source}","inactivity":"0"}}'
             for index, source, target, head in zip(*(each.tolist() for each in columns), strict=True)
@@ -256,37 +256,37 @@ class Answers:
             }
             for each in range(1, 2049)
         ]
-        return told(f'{{"ideal_rewards":{text(ideal)},"total_rewards":[{rows}]}}')
+        return data_json(f'{{"ideal_rewards":{text(ideal)},"total_rewards":[{rows}]}}')
 
-    def _validators(self, which: str, body: Any) -> bytes:
-        slot = self.network.head if which == "head" else int(which)
-        wanted = self._wanted(body["ids"])
-        found = self.balances(slot // SLOTS)[wanted]
+    def _validators(self, key: str, body: Any) -> bytes:
+        slot = self.network.head if key == "head" else int(key)
+        indexes = self._indexes(body["ids"])
+        balances = self.balances(slot // SLOTS)[indexes]
         rows = ",".join(
             f'{{"index":"{index}","balance":"{balance}","status":"active_ongoing",'
             f'"validator":{{"pubkey":"0x{index:096x}",'
             f'"withdrawal_credentials":"0x01{index:062x}","effective_balance":"32000000000","slashed":false,'
             f'"activation_eligibility_epoch":"0","activation_epoch":"0","exit_epoch":"{FAR}",'
             f'"withdrawable_epoch":"{FAR}"}}}}'
-            for index, balance in zip(wanted.tolist(), found.tolist(), strict=True)
+            for index, balance in zip(indexes.tolist(), balances.tolist(), strict=True)
         )
-        return told(f"[{rows}]")
+        return data_json(f"[{rows}]")
 
-    def _balances(self, which: str, body: Any) -> bytes:
-        wanted = self._wanted(body)
-        found = self.balances(int(which) // SLOTS)[wanted]
-        return told(
+    def _balances(self, key: str, body: Any) -> bytes:
+        indexes = self._indexes(body)
+        balances = self.balances(int(key) // SLOTS)[indexes]
+        return data_json(
             "["
             + ",".join(
                 f'{{"index":"{index}","balance":"{balance}"}}'
-                for index, balance in zip(wanted.tolist(), found.tolist(), strict=True)
+                for index, balance in zip(indexes.tolist(), balances.tolist(), strict=True)
             )
             + "]"
         )
 
-    def _wanted(self, ids: Sequence[str]) -> Any:
-        wanted = np.array(ids, np.int64) if ids else self.network.index
-        return wanted[wanted < self.network.count]
+    def _indexes(self, ids: Sequence[str]) -> Any:
+        indexes = np.array(ids, np.int64) if ids else self.network.index
+        return indexes[indexes < self.network.count]
 
 
 class Connection(asyncio.Protocol):
@@ -304,13 +304,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer once a request is whole."""
         self._kept += data
-        head, found, rest = self._kept.partition(b"\r\n\r\n")
-        if not found:
+        head, separator, remainder = self._kept.partition(b"\r\n\r\n")
+        if not separator:
             return
         length = re.search(rb"content-length: *(\d+)", head, re.I)
-        if len(rest) < (size := int(length[1]) if length else 0):
+        if len(remainder) < (size := int(length[1]) if length else 0):
             return
-        self._kept = rest[size:]
+        self._kept = remainder[size:]
         path = head.split(b" ", 2)[1].decode()
         if (parts := self._answers.state(path)) is not None:
             self._transport.write(
@@ -319,7 +319,7 @@ class Connection(asyncio.Protocol):
             )
             self._transport.writelines(parts)
             return
-        body = self._answers.answer(path, rest[:size])
+        body = self._answers.answer(path, remainder[:size])
         status = b"404 Not Found" if body is None else b"200 OK"
         content = body if body is not None else b'{"code":404,"message":"nothing"}'
         self._transport.write(

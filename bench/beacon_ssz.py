@@ -24,8 +24,8 @@ def encoded(values: Mapping[str, Any], genesis_root: str, slot: int, rows: Any, 
     fixed[layout.root : layout.root + 32] = bytes.fromhex(genesis_root[2:])
     fixed[layout.slot : layout.slot + 8] = slot.to_bytes(8, "little")
     parts, at = list[bytes](), layout.size
-    for name, place in layout.lists.items():
-        fixed[place : place + OFFSET] = at.to_bytes(OFFSET, "little")
+    for name, position in layout.lists.items():
+        fixed[position : position + OFFSET] = at.to_bytes(OFFSET, "little")
         if name == "validators":
             part = rows.tobytes()
         elif name == "balances":
@@ -42,10 +42,10 @@ def registered(count: int) -> Any:
     rows = np.zeros(count, VALIDATOR)
     numbers = np.arange(count).astype(">u8")
     for name, size, first in (("pubkey", 48, 0), ("credentials", 32, 1)):
-        written = np.zeros((count, size), np.uint8)
-        written[:, 0] = first
-        written[:, -8:] = numbers.view(np.uint8).reshape(count, 8)
-        rows[name] = written.view(f"V{size}").ravel()
+        content = np.zeros((count, size), np.uint8)
+        content[:, 0] = first
+        content[:, -8:] = numbers.view(np.uint8).reshape(count, 8)
+        rows[name] = content.view(f"V{size}").ravel()
     rows["effective_balance"] = 32 * 10**9
     for name in ("exit_epoch", "withdrawable_epoch"):
         rows[name] = 2**64 - 1

@@ -22,16 +22,16 @@ REST_SLOT: Final = 20 * SLOTS
 ARRIVES: Final = 1 << 18  # bytes at once
 
 
-def from_json(pieces: Sequence[bytes], *, keyed: bool, known: Any) -> ValidatorTable:
+def from_json(pieces: Sequence[bytes], *, keyed: bool, known_keys: Any) -> ValidatorTable:
     """As the adapter reads it: with the public keys, or with those that it knows."""
-    found = []
+    tables = []
     for at, piece in enumerate(pieces):
         if keyed:
-            found.append(validator_table("node", response_decoder(list[KeyedRow])("node", piece).data))
+            tables.append(validator_table("node", response_decoder(list[KeyedRow])("node", piece).data))
         else:
-            keys = known[at * PAGE_SIZE : (at + 1) * PAGE_SIZE]
-            found.append(validator_table("node", response_decoder(list[RegistryRow])("node", piece).data, keys))
-    return concatenate(found)
+            keys = known_keys[at * PAGE_SIZE : (at + 1) * PAGE_SIZE]
+            tables.append(validator_table("node", response_decoder(list[RegistryRow])("node", piece).data, keys))
+    return concatenate(tables)
 
 
 def from_ssz(layout: Layout, body: memoryview) -> ValidatorTable:
@@ -57,19 +57,19 @@ def run(count: int, repeat: int) -> list[Figure]:
     """Processor time and bytes of both, and of the blocks of an epoch."""
     answers = Answers(Network(count, REST_SLOT + SLOTS), ssz=True)
     path = f"/eth/v1/beacon/states/{REST_SLOT}/validators"
-    asked = [[str(each) for each in range(at, min(at + PAGE_SIZE, count))] for at in range(0, count, PAGE_SIZE)]
-    pieces = [answers.answer(path, json.dumps({"ids": ids}).encode()) or b"" for ids in asked]
-    read = from_json(pieces, keyed=True, known=None)
+    pages = [[str(each) for each in range(at, min(at + PAGE_SIZE, count))] for at in range(0, count, PAGE_SIZE)]
+    pieces = [answers.answer(path, json.dumps({"ids": ids}).encode()) or b"" for ids in pages]
+    read = from_json(pieces, keyed=True, known_keys=None)
     body = memoryview(b"".join(answers.state(f"/eth/v2/debug/beacon/states/{REST_SLOT}") or ()))
     spec = Spec("node", Genesis(0, GENESIS_ROOT, "0x00000000"), json.loads(text(SPEC)))
     layout = state_layout(spec, spec.epoch(REST_SLOT))
     assert layout is not None, "its fork is known"
-    same = from_ssz(layout, body)
-    assert all(np.array_equal(getattr(read, name), getattr(same, name)) for name in ValidatorTable.__slots__), (
+    decoded = from_ssz(layout, body)
+    assert all(np.array_equal(getattr(read, name), getattr(decoded, name)) for name in ValidatorTable.__slots__), (
         "the same columns"
     )
-    first_s = spent(lambda: from_json(pieces, keyed=True, known=None), repeat)
-    next_s = spent(lambda: from_json(pieces, keyed=False, known=read.pubkey), repeat)
+    first_s = spent(lambda: from_json(pieces, keyed=True, known_keys=None), repeat)
+    next_s = spent(lambda: from_json(pieces, keyed=False, known_keys=read.pubkey), repeat)
     ssz_s = spent(lambda: from_ssz(layout, body), repeat)
     mb = sum(map(len, pieces)) / 1e6
     block = answers.answer(f"/eth/v2/beacon/blocks/{REST_SLOT}", b"") or b""

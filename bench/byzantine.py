@@ -56,7 +56,7 @@ class ByzantineNode:
 
     url: str
     byzantine: str
-    about: str
+    method: str
     chance: random.Random
     often: float  # a share of answers, nothing of a chain
     lies: Counter[str] = field(default_factory=Counter)
@@ -71,9 +71,9 @@ class ByzantineNode:
             return posted
         asks, replies = json.loads(body), json.loads(posted.body)
         if isinstance(asks, dict):
-            return _again(posted, self._changed(asks, replies))
+            return _replaced(posted, self._changed(asks, replies))
         by_id = {ask["id"]: ask for ask in asks}
-        return _again(posted, [self._changed(by_id[reply["id"]], reply) for reply in replies])
+        return _replaced(posted, [self._changed(by_id[reply["id"]], reply) for reply in replies])
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -81,7 +81,7 @@ class ByzantineNode:
 
     def _changed(self, ask: Mapping[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
         lie = LIES.get(ask["method"])
-        if lie is None or ask["method"] != self.about or not reply.get("result") or self.chance.random() >= self.often:
+        if lie is None or ask["method"] != self.method or not reply.get("result") or self.chance.random() >= self.often:
             return reply
         result = lie(self.chance, reply["result"])
         if result != reply["result"]:
@@ -89,7 +89,7 @@ class ByzantineNode:
         return {**reply, "result": result}
 
 
-def _again(posted: HttpResponse, replies: Any) -> HttpResponse:
+def _replaced(posted: HttpResponse, replies: Any) -> HttpResponse:
     return replace(posted, body=json.dumps(replies, separators=(",", ":")).encode())
 
 
@@ -222,10 +222,10 @@ class Trial:
         urls = list(URLS)
         chance.shuffle(urls)
         settings = EvmSettings(rpc=urls, facts=str(path), quorum=quorum, integrity=integrity, sample=10, span=WINDOW)
-        about = chance.choice(list(LIES))
-        transport = ByzantineNode(self.node.url, byzantine, about, chance, chance.choice(OFTEN))
+        method = chance.choice(list(LIES))
+        transport = ByzantineNode(self.node.url, byzantine, method, chance, chance.choice(OFTEN))
         # `eth_getBalance` is only used by endpoints that know neither state overrides nor creation code.
-        capabilities = {ROUTE: SINGLES} if about == "eth_getBalance" else {}
+        capabilities = {ROUTE: SINGLES} if method == "eth_getBalance" else {}
         chain = build(
             "byzantine",
             settings,
@@ -245,7 +245,7 @@ class Trial:
             *(Call(token, BALANCE, (account,)) for token in tokens for account in accounts),
         ]
 
-    async def known(self) -> int:
+    async def read_truth(self) -> int:
         """Ask the node itself for everything once; how many requests the reads of one round cost without quorum."""
         chain, transport = self.chain("", random.Random(0))
         heads = await chain.heads()
@@ -298,28 +298,28 @@ class Trial:
         span = chance.choice(list(self.truth.tables))
         truth = self.truth.tables[span]
         outcome.reads += sum(len(rows) for rows in truth.values())
-        found = (await chain.collect(span, DATASETS)).tables
-        for name in truth.keys() | found.keys():
-            theirs, ours = truth.get(name), found.get(name)
-            if theirs is None or ours is None or not theirs.equals(ours):
-                outcome.wrong[f"rows of {name}"] += _differing(theirs, ours)
+        tables = (await chain.collect(span, DATASETS)).tables
+        for name in truth.keys() | tables.keys():
+            theirs, node_rows = truth.get(name), tables.get(name)
+            if theirs is None or node_rows is None or not theirs.equals(node_rows):
+                outcome.wrong[f"rows of {name}"] += _differing(theirs, node_rows)
 
     async def _blocks(self, chain: EvmChain, outcome: Outcome, chance: random.Random) -> None:
         heights = chance.sample(sorted(self.truth.blocks), 10)
         outcome.reads += len(heights)
-        for height, found in zip(heights, await chain.blocks(heights), strict=True):
-            outcome.wrong["blocks"] += found != self.truth.blocks[height]
+        for height, block in zip(heights, await chain.blocks(heights), strict=True):
+            outcome.wrong["blocks"] += block != self.truth.blocks[height]
 
     async def _balances(self, chain: EvmChain, outcome: Outcome, chance: random.Random) -> None:
         height = chance.choice(list(self.truth.balances))
         truth = self.truth.balances[height]
         outcome.reads += len(truth)
-        found = await chain.answer(self.reads(), self.truth.blocks[height])
-        outcome.wrong["balances"] += sum(one != other for one, other in zip(found, truth, strict=True))
+        balances = await chain.answer(self.reads(), self.truth.blocks[height])
+        outcome.wrong["balances"] += sum(balance != expected for balance, expected in zip(balances, truth, strict=True))
 
 
-def _differing(theirs: pa.Table | None, ours: pa.Table | None) -> int:
-    a, b = (Counter(map(repr, rows.to_pylist() if rows is not None else [])) for rows in (theirs, ours))
+def _differing(theirs: pa.Table | None, node_rows: pa.Table | None) -> int:
+    a, b = (Counter(map(repr, rows.to_pylist() if rows is not None else [])) for rows in (theirs, node_rows))
     return max(1, sum((a - b).values()) + sum((b - a).values()))
 
 
@@ -332,7 +332,7 @@ async def judge(reads: int, seed: int) -> tuple[Outcome, int]:
         deployment = deploy(node)
         trade(node, deployment, BLOCKS)
         trial = Trial(node, deployment, Path(folder), seed)
-        plain = await trial.known()
+        plain = await trial.read_truth()
         return await trial.run(reads), plain
 
 
@@ -340,11 +340,11 @@ def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
     logging.getLogger("chainfolio.node").setLevel(logging.CRITICAL)
     outcome, plain = asyncio.run(judge(options.reads, options.seed))
-    wrong, refused, lies = (sum(counts.values()) for counts in (outcome.wrong, outcome.refused, outcome.lies))
+    wrong, refusals, lies = (sum(counts.values()) for counts in (outcome.wrong, outcome.refused, outcome.lies))
     ratio = outcome.requests / (outcome.rounds * plain)
     value = (
         f"{wrong} wrong of {outcome.reads:,} reads; {lies:,} lies told, it was quarantined in {outcome.quarantines} of "
-        f"{outcome.rounds} rounds, {outcome.innocent} innocent ones, {refused} refused; {ratio:.1f} x the requests"
+        f"{outcome.rounds} rounds, {outcome.innocent} innocent ones, {refusals} refused; {ratio:.1f} x the requests"
     )
     detail = {
         "wrong": dict(outcome.wrong),
@@ -355,9 +355,9 @@ def run(options: argparse.Namespace) -> list[Figure]:
         "wallS": round(outcome.wall_s, 1),
         "seed": options.seed,
     }
-    met = wrong == 0 and outcome.innocent == 0
+    is_met = wrong == 0 and outcome.innocent == 0
     name = "1 byzantine node among 3 nodes: balances, logs, blocks (quorum = 2, roots)"
-    return [Figure("byzantine", name, value, "0 wrong values stored or answered", met, detail)]
+    return [Figure("byzantine", name, value, "0 wrong values stored or answered", is_met, detail)]
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -24,24 +24,24 @@ BAR = 200_000
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
     with replay() as node, scratch() as folder:
-        return [*_again(node, folder / "again", options.repeat), *_one_more(node, folder / "more")]
+        return [*_repeated_run(node, folder / "again", options.repeat), *_one_more(node, folder / "more")]
 
 
-def _again(node: ReplayNode, data: Path, repeat: int) -> list[Figure]:
+def _repeated_run(node: ReplayNode, data: Path, repeat: int) -> list[Figure]:
     index(node.url, data, datasets=f"{FULL},account_transfers").done()
     before = _contents(data)
     node.reset()
     _derive(node, data, "transfers,approvals")
     decoded = [_derive(node, data, "transfers,approvals").wall_s for _ in range(repeat)]
-    whole = [_derive(node, data, "").wall_s for _ in range(max(2, repeat // 2))]
+    full_s = [_derive(node, data, "").wall_s for _ in range(max(2, repeat // 2))]
     requests, is_equal = node.stats()["http"], _contents(data) == before
     rates = [recorded().events / wall_s / 1000 for wall_s in decoded]
-    all_rates = [recorded().events / wall_s / 1000 for wall_s in whole]
+    all_rates = [recorded().events / wall_s / 1000 for wall_s in full_s]
     is_fast = statistics.median(rates) * 1000 >= BAR
     name = "decoded again, k events/s with process start"
     return [
         Figure("cache", name, spread(rates, 0), f"≥ {BAR // 1000}", is_fast, {"walls_s": decoded}),
-        Figure("cache", "as above and all derived tables too", spread(all_rates, 0), detail={"walls_s": whole}),
+        Figure("cache", "as above and all derived tables too", spread(all_rates, 0), detail={"walls_s": full_s}),
         Figure(
             "cache",
             "requests, and tables before and after",
@@ -53,8 +53,8 @@ def _again(node: ReplayNode, data: Path, repeat: int) -> list[Figure]:
 
 
 def _derive(node: ReplayNode, data: Path, tables: str) -> Run:
-    named = ["--tables", tables] if tables else []
-    return run_command([*product(), "materialise", "local", "--json", *named], ours(node.url, data)).done()
+    arguments = ["--tables", tables] if tables else []
+    return run_command([*product(), "materialise", "local", "--json", *arguments], ours(node.url, data)).done()
 
 
 def _contents(data: Path) -> tuple[str, str, str, int]:
@@ -72,36 +72,37 @@ def _one_more(node: ReplayNode, data: Path) -> list[Figure]:
     chain = recorded()
     first, second, third = chain.tokens[:3]
     index(node.url, data, "--contracts", f"{first},{second}").done()
-    kept = _files(data)
+    files_before = _files(data)
     node.reset()
     index(node.url, data, "--contracts", f"{first},{second},{third}").done()
-    asked = node.stats()["asked"]
-    only_missing = all([token.lower() for token in tokens] == [third] for _, _, tokens in asked)
-    heights = sorted(height for low, high, _ in asked for height in range(low, high + 1))
-    once = heights == list(range(chain.first, chain.last + 1))
-    untouched = kept.items() <= _files(data).items()
-    wanted = {e for e in truth.recorded_events(chain.folder, chain.first, chain.last) if e.token in chain.tokens[:3]}
+    spans = node.stats()["asked"]
+    only_missing = all([token.lower() for token in tokens] == [third] for _, _, tokens in spans)
+    heights = sorted(height for low, high, _ in spans for height in range(low, high + 1))
+    is_once = heights == list(range(chain.first, chain.last + 1))
+    untouched = files_before.items() <= _files(data).items()
+    expected = {e for e in truth.recorded_events(chain.folder, chain.first, chain.last) if e.token in chain.tokens[:3]}
     stored = truth.stored_events(data)
-    is_exact = len(stored) == len(wanted) and set(stored) == wanted
+    is_exact = len(stored) == len(expected) and set(stored) == expected
     node.reset()
     index(node.url, data, "--contracts", f"{first},{second},{third}").done()
-    again = len(node.stats()["asked"])
+    again_count = len(node.stats()["asked"])
     return [
         Figure(
             "cache",
             "adding a contract to two: what was asked, older files, rows",
-            f"{len(asked)} requests, {'only the missing, once' if only_missing and once else 'MORE than the missing'}; "
-            f"{'untouched' if untouched else 'CHANGED'}; {'exact' if is_exact else 'WRONG'}; again: {again}",
+            f"{len(spans)} requests, "
+            f"{'only the missing, once' if only_missing and is_once else 'MORE than the missing'}; "
+            f"{'untouched' if untouched else 'CHANGED'}; {'exact' if is_exact else 'WRONG'}; again: {again_count}",
             "only the missing",
-            only_missing and once and untouched and is_exact and again == 0,
-            {"asked": asked},
+            only_missing and is_once and untouched and is_exact and again_count == 0,
+            {"asked": spans},
         )
     ]
 
 
 def _files(data: Path) -> dict[str, str]:
-    found = sorted((data / "lake").rglob("*.parquet"))
-    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
+    files = sorted((data / "lake").rglob("*.parquet"))
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def add(parser: argparse.ArgumentParser) -> None:

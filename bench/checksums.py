@@ -37,23 +37,25 @@ def run(options: argparse.Namespace) -> list[Figure]:
         lake = Lake(str(folder / "lake"))
         fill(lake, options.rows // 2)
         return [
-            _compared(lake, TRANSFERS, "all of a table", _whole, options.repeat),
+            _compared(lake, TRANSFERS, "all of a table", _read_all, options.repeat),
             _compared(lake, TRANSFERS, "two columns of a table", _two_columns, options.repeat),
             _compared(lake, ACCOUNT_TRANSFERS, "one row group of each file", _one_group, options.repeat),
             _later_query(folder, options.repeat),
         ]
 
 
-def _compared(lake: Lake, table: Table, what: str, read: Read, repeat: int) -> Figure:
+def _compared(lake: Lake, table: Table, subject: str, read: Read, repeat: int) -> Figure:
     """Both ways in turns, the first turn not counted; every turn reads the same rows."""
     files, ratios = lake.files(table, CHAIN), list[float]()
     for turn in range(repeat + 1):
-        (checked_s, rows), (plain_s, same) = (_spent(files, way, read) for way in (open_file, _open_unchecked))
-        assert rows == same > 0, f"{rows} rows with the comparison, {same} without"
+        (checked_s, rows), (plain_s, plain_rows) = (
+            _spent(files, opener, read) for opener in (open_file, _open_unchecked)
+        )
+        assert rows == plain_rows > 0, f"{rows} rows with the comparison, {plain_rows} without"
         if turn:
             ratios.append(checked_s / plain_s)
     is_met = statistics.median(ratios) <= BAR
-    name = f"processor time of reading {what}, with the comparison / without"
+    name = f"processor time of reading {subject}, with the comparison / without"
     return Figure("checksums", name, spread(ratios), f"≤ {BAR}", is_met, {"rows": rows, "files": len(files)})
 
 
@@ -67,7 +69,7 @@ def _later_query(folder: Path, repeat: int) -> Figure:
     query = [*runs.product(), "sql", QUERY, "--json"]
     first, ratios = runs.run(query, environment).done(), list[float]()
     for _ in range(repeat):
-        later, unchecked = (runs.run([*query, *more], environment).done() for more in ((), ("--unchecked",)))
+        later, unchecked = (runs.run([*query, *options], environment).done() for options in ((), ("--unchecked",)))
         assert later.output == unchecked.output == first.output, "the same rows"
         ratios.append(later.wall_s / unchecked.wall_s)
     is_met = statistics.median(ratios) <= QUERY_BAR
@@ -76,19 +78,19 @@ def _later_query(folder: Path, repeat: int) -> Figure:
     return Figure("checksums", name, spread(ratios), f"≤ {QUERY_BAR}", is_met, facts)
 
 
-def _spent(files: Sequence[str], way: Open, read: Read) -> tuple[float, int]:
+def _spent(files: Sequence[str], opener: Open, read: Read) -> tuple[float, int]:
     start_s = time.process_time()
-    rows = sum(_rows(files, way, read))
+    rows = sum(_rows(files, opener, read))
     return time.process_time() - start_s, rows
 
 
-def _rows(files: Sequence[str], way: Open, read: Read) -> Iterator[int]:
+def _rows(files: Sequence[str], opener: Open, read: Read) -> Iterator[int]:
     for file in map(Path, files):
-        with way(Folder(file.parent), file.name) as parquet:
+        with opener(Folder(file.parent), file.name) as parquet:
             yield read(parquet)
 
 
-def _whole(parquet: pq.ParquetFile) -> int:
+def _read_all(parquet: pq.ParquetFile) -> int:
     return int(parquet.read().num_rows)
 
 

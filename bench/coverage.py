@@ -39,33 +39,33 @@ data_file = {data}
 def run(options: argparse.Namespace) -> list[Figure]:
     """Run both selections and compare what they take of each package."""
     with tempfile.TemporaryDirectory() as folder:
-        where = Path(folder)
+        target = Path(folder)
         for selection in ("not slow", "slow"):
-            _test(selection, where, options.tests)
-        files = {selection: sorted(where.glob(f"{selection}.data.*")) for selection in ("not slow", "slow")}
-        alone = branches(_report(where / "alone", files["not slow"]))
-        together = branches(_report(where / "together", [*files["not slow"], *files["slow"]]))
+            _test(selection, target, options.tests)
+        files = {selection: sorted(target.glob(f"{selection}.data.*")) for selection in ("not slow", "slow")}
+        alone = branches(_report(target / "alone", files["not slow"]))
+        combined = branches(_report(target / "together", [*files["not slow"], *files["slow"]]))
     return [
-        _figure(package, alone.get(package, (0, total)), (taken, total))
-        for package, (taken, total) in sorted(together.items())
+        _figure(package, alone.get(package, (0, total)), (count, total))
+        for package, (count, total) in sorted(combined.items())
         if total
     ]
 
 
 def branches(report: dict[str, Any]) -> dict[str, tuple[int, int]]:
     """Return by package how many branches were taken, and how many there are."""
-    found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    counts: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for name, file in report["files"].items():
         package = Path(name).parts[0]
-        taken, total = found[package]
+        count, total = counts[package]
         summary = file["summary"]
-        found[package] = taken + summary["covered_branches"], total + summary["num_branches"]
-    return dict(found)
+        counts[package] = count + summary["covered_branches"], total + summary["num_branches"]
+    return dict(counts)
 
 
-def _test(selection: str, where: Path, tests: list[str]) -> None:
-    settings = where / f"{selection}.ini"
-    settings.write_text(SETTINGS.format(sources=",".join(SOURCES), data=where / f"{selection}.data"))
+def _test(selection: str, target: Path, tests: list[str]) -> None:
+    settings = target / f"{selection}.ini"
+    settings.write_text(SETTINGS.format(sources=",".join(SOURCES), data=target / f"{selection}.data"))
     command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest", "-q", "-n", "2"]
     ended = subprocess.run([*command, "--dist", "loadgroup", "-m", selection, *tests], cwd=ROOT, check=False)
     if ended.returncode not in (0, NO_TESTS):
@@ -77,12 +77,12 @@ def _report(data: Path, files: list[Path]) -> dict[str, Any]:
     subprocess.run([*tool, "combine", "-q", "--keep", f"--data-file={data}", *files], cwd=ROOT, check=True)
     report = data.with_suffix(".json")
     subprocess.run([*tool, "json", "-q", f"--data-file={data}", "-o", report], cwd=ROOT, check=True)
-    said: dict[str, Any] = json.loads(report.read_text())
-    return said
+    document: dict[str, Any] = json.loads(report.read_text())
+    return document
 
 
-def _figure(package: str, alone: tuple[int, int], together: tuple[int, int]) -> Figure:
-    shares = [100 * taken / total for taken, total in (alone, together)]
+def _figure(package: str, alone: tuple[int, int], combined: tuple[int, int]) -> Figure:
+    shares = [100 * count / total for count, total in (alone, combined)]
     value = f"{shares[0]:.1f} % of branches in `make test`, {shares[1]:.1f} % in all"
     bar = f"≤ {MOST_LOST:g} points less"
     return Figure("coverage", package, value, bar, shares[1] - shares[0] <= MOST_LOST, in_readme=False)

@@ -18,20 +18,20 @@ Tables = dict[str, pa.Table]
 
 def covered(tables: Tables) -> dict[str, list[Any]]:
     """The rows of some tables; of what no hash covers only whether it is spelt as it should be."""
-    found = {}
+    covered_tables = {}
     for name, table in sorted(tables.items()):
         rows = table.to_pylist()
         if name == "transfers":
             rows = [row for row in rows if row["standard"] != "internal" or not spelt(row)]
-        found[name] = [_covered(name, row, "transactions" in tables) for row in rows]
-    return found
+        covered_tables[name] = [_covered(name, row, "transactions" in tables) for row in rows]
+    return covered_tables
 
 
 def _covered(table: str, row: dict[str, Any], bodies: bool) -> dict[str, Any]:
-    gone = UNCOVERED.get(table, ())
+    uncovered = UNCOVERED.get(table, ())
     if (table == "blocks" and bodies) or (table == "transfers" and row["standard"] != "native"):
-        gone = ()
-    return {name: value if name not in gone else spelt({name: value}) for name, value in row.items()}
+        uncovered = ()
+    return {name: value if name not in uncovered else spelt({name: value}) for name, value in row.items()}
 
 
 def spelt(row: dict[str, Any]) -> bool:
@@ -40,6 +40,6 @@ def spelt(row: dict[str, Any]) -> bool:
     return all(row[name] is None or re.fullmatch("0x[0-9a-f]{40,64}", row[name]) for name in names)
 
 
-def same(one: Tables, other: Tables) -> bool:
+def equal_tables(first: Tables, second: Tables) -> bool:
     """Whether the rows are the same."""
-    return one.keys() == other.keys() and all(one[name].equals(other[name]) for name in one)
+    return first.keys() == second.keys() and all(first[name].equals(second[name]) for name in first)

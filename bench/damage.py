@@ -116,7 +116,7 @@ def _blank(chance: random.Random, text: str) -> str:
     return text[:at] + chance.choice(" \t\n_-+.") + text[at:]
 
 
-def _word(chance: random.Random, text: str) -> str:
+def _changed_word(chance: random.Random, text: str) -> str:
     """One 32-byte word of some data taken away, doubled or zeroed."""
     at = 2 + 64 * chance.randrange(max(1, len(text) // 64))
     word = text[at : at + 64]
@@ -145,7 +145,7 @@ VALUES: Final[Mapping[str, Callable[[random.Random, Any], Any]]] = {
     "halved": _hex(lambda chance, text: text[: len(text) // 2]),
     "repeated": _hex(lambda chance, text: text + text[2:]),
     "backwards": _hex(lambda chance, text: "0x" + text[:1:-1]),
-    "a word": _hex(_word),
+    "a word": _hex(_changed_word),
     "one more": _number(lambda number: hex(number + 1)),
     "one less": _number(lambda number: hex(number - 1)),
     "double": _number(lambda number: hex(number * 2)),
@@ -176,29 +176,29 @@ def _doubled(chance: random.Random, holder: Any, key: Any) -> Any:
     if isinstance(holder, list):
         at = chance.randrange(len(holder) + 1)
         return [*holder[:at], holder[key], *holder[at:]]
-    other = msgspec.json.encode({key: chance.choice((holder[key], *ODD))})
-    true, pair = msgspec.json.encode(holder), other[1:-1]
+    duplicate = msgspec.json.encode({key: chance.choice((holder[key], *ODD))})
+    true, pair = msgspec.json.encode(holder), duplicate[1:-1]
     return Raw(b"{" + pair + b"," + true[1:] if chance.random() < 0.5 else true[:-1] + b"," + pair + b"}")
 
 
 def _renamed(chance: random.Random, holder: Any, key: Any) -> Any:
     if not isinstance(holder, dict):
         return SAME
-    other = chance.choice((key.upper(), key + " ", key[:-1], "_" + key))
-    return {other if name == key else name: value for name, value in holder.items()}
+    new_name = chance.choice((key.upper(), key + " ", key[:-1], "_" + key))
+    return {new_name if name == key else name: value for name, value in holder.items()}
 
 
 def _exchanged(chance: random.Random, holder: Any, key: Any) -> Any:
     """Two fields of an object, or two rows of a list, change places."""
-    other = chance.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
-    if other == key:
+    target = chance.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
+    if target == key:
         return SAME
     changed = dict(holder) if isinstance(holder, dict) else list(holder)
-    changed[key], changed[other] = holder[other], holder[key]
+    changed[key], changed[target] = holder[target], holder[key]
     return changed
 
 
-def _beside(chance: random.Random, holder: Any, key: Any) -> Any:
+def _sibling(chance: random.Random, holder: Any, key: Any) -> Any:
     """A field that was not there before."""
     name = chance.choice(("removed", "type", "to", "status", "chainId", "x"))
     return {**holder, name: chance.choice(ODD)} if isinstance(holder, dict) else SAME
@@ -209,7 +209,7 @@ PLACES: Final[Mapping[str, Callable[[random.Random, Any, Any], Any]]] = {
     "doubled": _doubled,
     "renamed": _renamed,
     "exchanged": _exchanged,
-    "a field beside": _beside,
+    "a field beside": _sibling,
 }
 KINDS: Final = (*VALUES, *PLACES, "of elsewhere")
 
@@ -262,7 +262,7 @@ def _refusal(chance: random.Random) -> Raw:
     return Raw(msgspec.json.encode({"code": code, "message": message, "data": data}))
 
 
-def _one(change: Callable[[random.Random, Reply], Reply]) -> Callable[[random.Random, list[Reply]], Any]:
+def _each(change: Callable[[random.Random, Reply], Reply]) -> Callable[[random.Random, list[Reply]], Any]:
     def changed(chance: random.Random, replies: list[Reply]) -> Any:
         at = chance.randrange(len(replies))
         return [*replies[:at], change(chance, dict(replies[at])), *replies[at + 1 :]]
@@ -277,10 +277,10 @@ def _without(reply: Reply, *names: str) -> Reply:
 def _results_exchanged(chance: random.Random, replies: list[Reply]) -> Any:
     if len(replies) < 2:
         return SAME
-    one, other = chance.sample(range(len(replies)), 2)
+    first, second = chance.sample(range(len(replies)), 2)
     changed = list(replies)
-    changed[one] = {**replies[other], "id": replies[one]["id"]}
-    changed[other] = {**replies[one], "id": replies[other]["id"]}
+    changed[first] = {**replies[second], "id": replies[first]["id"]}
+    changed[second] = {**replies[first], "id": replies[second]["id"]}
     return changed
 
 
@@ -293,16 +293,16 @@ BATCHES: Final[Mapping[str, Callable[[random.Random, list[Reply]], Any]]] = {
     "results exchanged": _results_exchanged,
     "all of the first": lambda chance, replies: [{**replies[0], "id": each["id"]} for each in replies],
     "ids from nought": lambda chance, replies: [{**each, "id": each["id"] - 1} for each in replies],
-    "id of another": _one(lambda chance, reply: {**reply, "id": chance.randint(-1, 30)}),
-    "odd id": _one(lambda chance, reply: {**reply, "id": chance.choice((*ODD, str(reply["id"]), float(reply["id"])))}),
-    "no id": _one(lambda chance, reply: _without(reply, "id")),
-    "no result": _one(lambda chance, reply: _without(reply, "result")),
-    "null": _one(lambda chance, reply: {**reply, "result": None}),
-    "refused": _one(lambda chance, reply: {**_without(reply, "result"), "error": _refusal(chance)}),
-    "result and refusal": _one(lambda chance, reply: {**reply, "error": _refusal(chance)}),
-    "result and odd error": _one(lambda chance, reply: {**reply, "error": chance.choice(ODD)}),
-    "odd version": _one(lambda chance, reply: {**reply, "jsonrpc": chance.choice(ODD)}),
-    "a field beside": _one(lambda chance, reply: {**reply, chance.choice(("params", "x")): chance.choice(ODD)}),
+    "id of another": _each(lambda chance, reply: {**reply, "id": chance.randint(-1, 30)}),
+    "odd id": _each(lambda chance, reply: {**reply, "id": chance.choice((*ODD, str(reply["id"]), float(reply["id"])))}),
+    "no id": _each(lambda chance, reply: _without(reply, "id")),
+    "no result": _each(lambda chance, reply: _without(reply, "result")),
+    "null": _each(lambda chance, reply: {**reply, "result": None}),
+    "refused": _each(lambda chance, reply: {**_without(reply, "result"), "error": _refusal(chance)}),
+    "result and refusal": _each(lambda chance, reply: {**reply, "error": _refusal(chance)}),
+    "result and odd error": _each(lambda chance, reply: {**reply, "error": chance.choice(ODD)}),
+    "odd version": _each(lambda chance, reply: {**reply, "jsonrpc": chance.choice(ODD)}),
+    "a field beside": _each(lambda chance, reply: {**reply, chance.choice(("params", "x")): chance.choice(ODD)}),
     "all refused": lambda chance, replies: [
         {"jsonrpc": "2.0", "id": each["id"], "error": _refusal(chance)} for each in replies
     ],
@@ -347,9 +347,9 @@ def _slice_twice(chance: random.Random, body: bytes) -> bytes:
 
 def _slice_moved(chance: random.Random, body: bytes) -> bytes:
     first, last = _slice(chance, body)
-    rest = body[:first] + body[last:]
-    at = chance.randrange(len(rest) + 1)
-    return rest[:at] + body[first:last] + rest[at:]
+    remainder = body[:first] + body[last:]
+    at = chance.randrange(len(remainder) + 1)
+    return remainder[:at] + body[first:last] + remainder[at:]
 
 
 BYTES: Final[Mapping[str, Callable[[random.Random, bytes], bytes]]] = {

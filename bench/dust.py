@@ -48,11 +48,11 @@ def figure(name: str, kind: Any, mix: dict[str, int], repeat: int, *, has_bar: b
                 times[bool(turn % 2)].append(time.perf_counter() - start_s)
     clean_s, dusty_s = (statistics.median(times[is_dusty]) for is_dusty in (False, True))
     assets = f"{sum(mix.values())} assets of {len(mix)} behaviours"
-    what = f"{name}: time with {assets} / without, at {DELAY_S * 1000:g} ms a request"
+    subject = f"{name}: time with {assets} / without, at {DELAY_S * 1000:g} ms a request"
     value = f"{dusty_s / clean_s:.2f} ({dusty_s * 1000:.0f} / {clean_s * 1000:.0f} ms, n={repeat})"
     if not has_bar:
-        return Figure("dust", what, value)
-    return Figure("dust", what, value, f"≤ {BAR:g}", dusty_s <= BAR * clean_s)
+        return Figure("dust", subject, value)
+    return Figure("dust", subject, value, f"≤ {BAR:g}", dusty_s <= BAR * clean_s)
 
 
 def delayed(post: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:

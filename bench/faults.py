@@ -50,78 +50,84 @@ def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
     chain = recorded()
     last = chain.first + options.blocks - 1
-    wanted = truth.digest(truth.recorded_events(chain.folder, chain.first, last))
+    expected = truth.digest(truth.recorded_events(chain.folder, chain.first, last))
     with scratch() as folder:
         outcomes = {
-            name: _outcome(folder, flags, last, wanted, options.peers.split(",")) for name, flags in SCENARIOS.items()
+            name: _outcome(folder, flags, last, expected, options.peers.split(",")) for name, flags in SCENARIOS.items()
         }
     clean = outcomes["clean"].requests
     figures = [_figure(name, outcome, clean) for name, outcome in outcomes.items()]
     good = sum(figure.met is True for figure in figures)
-    most = max(outcome.requests for outcome in outcomes.values()) / clean
-    others = dict.fromkeys(outcomes["clean"].peers, 0)
+    max_ratio = max(outcome.requests for outcome in outcomes.values()) / clean
+    complete_peers = dict.fromkeys(outcomes["clean"].peers, 0)
     for outcome in outcomes.values():
-        for peer, told in outcome.peers.items():
-            others[peer] += told == COMPLETE
-    text = f"{good} of {len(figures)}, at most {most:.1f} x the requests"
-    if others:
-        text += f" ({', '.join(f'{peer} {count}' for peer, count in others.items())})"
+        for peer, result in outcome.peers.items():
+            complete_peers[peer] += result == COMPLETE
+    text = f"{good} of {len(figures)}, at most {max_ratio:.1f} x the requests"
+    if complete_peers:
+        text += f" ({', '.join(f'{peer} {count}' for peer, count in complete_peers.items())})"
     name = f"faulty nodes: {', '.join(list(SCENARIOS)[1:])}"
     bar = f"all complete, ≤ {MAX_RATIO} x, trouble named"
     return [*figures, Figure("faults", name, text, bar, good == len(figures))]
 
 
-def _outcome(folder: Path, flags: tuple[str, ...], last: int, wanted: str, chosen: Sequence[str]) -> Outcome:
+def _outcome(folder: Path, flags: tuple[str, ...], last: int, expected: str, chosen: Sequence[str]) -> Outcome:
     with replay(*flags) as node:
-        done = index(node.url, empty(folder / "ours"), last=last, limit_s=120)
+        result = index(node.url, empty(folder / "ours"), last=last, limit_s=120)
         stats = node.stats()
-        reported = done.json() if done.output.strip() else {}
-        named: dict[str, int] = {}
+        reported = result.json() if result.output.strip() else {}
+        errors: dict[str, int] = {}
         for counts in reported.get("errors", {}).values():
             for kind, count in counts.items():
-                named[kind] = named.get(kind, 0) + count
-        is_complete = done.code == 0 and truth.digest(truth.stored_events(folder / "ours")) == wanted
-        others = _peers(node.url, folder, last, chosen)
-    refused = stats["rejected"] + stats["failed"]
-    return Outcome(done.wall_s, is_complete, stats["http"], named, reported, refused, others)
+                errors[kind] = errors.get(kind, 0) + count
+        is_complete = result.code == 0 and truth.digest(truth.stored_events(folder / "ours")) == expected
+        peer_results = _peers(node.url, folder, last, chosen)
+    refusals = stats["rejected"] + stats["failed"]
+    return Outcome(result.wall_s, is_complete, stats["http"], errors, reported, refusals, peer_results)
 
 
 def _peers(url: str, folder: Path, last: int, chosen: Sequence[str]) -> dict[str, str]:
     """What those that are installed make of the same node, which has by then been asked by ours: COMPLETE, or what."""
     chain = recorded()
     part = last - chain.first + 1
-    found = {}
+    results = {}
     if "cryo" in chosen:
         with contextlib.suppress(MissingPrerequisite):
-            done = peers.cryo(url, folder / "cryo", last=last)
-            found["cryo"] = _said(peers.cryo_rows(folder / "cryo"), chain.transfers * part // chain.blocks)
-            if done.code or found["cryo"] != COMPLETE:
-                found["cryo"] += f", exit {done.code}"
-    for one in peers.frameworks():
-        if one.name.split()[0].lower() in chosen:
-            wall_s, events = one.run(url, limit_s=PATIENCE_S, last=last)
-            found[one.name] = _said(events, chain.events * part // chain.blocks)
+            run = peers.cryo(url, folder / "cryo", last=last)
+            results["cryo"] = _completeness(peers.cryo_rows(folder / "cryo"), chain.transfers * part // chain.blocks)
+            if run.code or results["cryo"] != COMPLETE:
+                results["cryo"] += f", exit {run.code}"
+    for framework in peers.frameworks():
+        if framework.name.split()[0].lower() in chosen:
+            wall_s, events = framework.run(url, limit_s=PATIENCE_S, last=last)
+            results[framework.name] = _completeness(events, chain.events * part // chain.blocks)
             if wall_s >= PATIENCE_S:
-                found[one.name] += f" after {PATIENCE_S} s"
-    return found
+                results[framework.name] += f" after {PATIENCE_S} s"
+    return results
 
 
-def _said(rows: int, wanted: int) -> str:
-    return COMPLETE if rows == wanted else f"{rows:,} of {wanted:,}"
+def _completeness(rows: int, expected: int) -> str:
+    return COMPLETE if rows == expected else f"{rows:,} of {expected:,}"
 
 
 def _figure(name: str, outcome: Outcome, clean: int) -> Figure:
     ratio = outcome.requests / clean
-    named = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.named.items()))
+    errors = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.named.items()))
     value = (
         f"{'complete' if outcome.is_complete else 'INCOMPLETE'}, {outcome.wall_s:.1f} s, {outcome.requests} requests"
-        f" ({ratio:.1f} x){f'; {named}' if named else ''}"
-        + "".join(f"; {peer}: {told}" for peer, told in outcome.peers.items())
+        f" ({ratio:.1f} x){f'; {errors}' if errors else ''}"
+        + "".join(f"; {peer}: {result}" for peer, result in outcome.peers.items())
     )
     is_named = name in QUIET or bool(outcome.named) or (outcome.refused == 0 and name.startswith(("20", "10")))
-    met = outcome.is_complete and ratio <= MAX_RATIO and is_named
+    is_met = outcome.is_complete and ratio <= MAX_RATIO and is_named
     return Figure(
-        "faults", name, value, f"complete, ≤ {MAX_RATIO} x, named", met, {"reported": outcome.reported}, in_readme=False
+        "faults",
+        name,
+        value,
+        f"complete, ≤ {MAX_RATIO} x, named",
+        is_met,
+        {"reported": outcome.reported},
+        in_readme=False,
     )
 
 

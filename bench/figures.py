@@ -81,10 +81,10 @@ def table(figures: Sequence[Figure]) -> str:
 def append(figures: Sequence[Figure], *, at: datetime | None = None) -> Path:
     """One JSON line a figure, with the date and the machine."""
     path = results() / "figures.jsonl"
-    moment = (at or datetime.now(UTC)).isoformat(timespec="seconds")
+    timestamp = (at or datetime.now(UTC)).isoformat(timespec="seconds")
     with path.open("a") as file:
         for figure in figures:
-            file.write(json.dumps({"date": moment, "machine": machine(), **asdict(figure)}, default=str) + "\n")
+            file.write(json.dumps({"date": timestamp, "machine": machine(), **asdict(figure)}, default=str) + "\n")
     return path
 
 
@@ -103,7 +103,7 @@ def latest(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
         if figure.bench not in runs or runs[figure.bench][0] != date:
             runs[figure.bench] = (date, [])
         runs[figure.bench][1].append(entry)
-    return [entry for name in sorted(runs, key=_place) for entry in runs[name][1]]
+    return [entry for name in sorted(runs, key=_position) for entry in runs[name][1]]
 
 
 ORDER = (
@@ -141,20 +141,24 @@ ORDER = (
 )
 
 
-def _place(bench: str) -> int:
+def _position(bench: str) -> int:
     return ORDER.index(bench) if bench in ORDER else len(ORDER)
 
 
-def markdown(entries: Sequence[tuple[str, dict[str, Any], Figure]], kept: Sequence[str] = ()) -> str:
+def markdown(entries: Sequence[tuple[str, dict[str, Any], Figure]], old_rows: Sequence[str] = ()) -> str:
     """The table of the README: what has a bar, with rows of other benchmarks that `kept` has."""
     dates = sorted({date[:10] for date, _, _ in entries})
     facts = entries[-1][1] if entries else {}
-    about = f"{facts.get('cores')} cores ({facts.get('cpu')}), {facts.get('ram_gb')} GB, Python {facts.get('python')}"
-    shown = [figure for _, _, figure in entries if figure.in_readme and figure.bar]
+    machine = f"{facts.get('cores')} cores ({facts.get('cpu')}), {facts.get('ram_gb')} GB, Python {facts.get('python')}"
+    figures = [figure for _, _, figure in entries if figure.in_readme and figure.bar]
     measured = {figure.bench for _, _, figure in entries}
-    rows = [f"| {f.bench} | {f.name} | {f.value} | {f.bar} | {MARKS[f.met]} |" for f in shown]
-    rows = sorted([*rows, *(row for row in kept if _bench(row) not in measured)], key=lambda row: _place(_bench(row)))
-    head = f"{about}; {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}." if entries else "Nothing was measured yet."
+    rows = [f"| {f.bench} | {f.name} | {f.value} | {f.bar} | {MARKS[f.met]} |" for f in figures]
+    rows = sorted(
+        [*rows, *(row for row in old_rows if _bench(row) not in measured)], key=lambda row: _position(_bench(row))
+    )
+    head = (
+        f"{machine}; {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}." if entries else "Nothing was measured yet."
+    )
     return "\n".join([head, "", "| bench | what | figure | bar | met |", "|---|---|---|---|---|", *rows])
 
 
@@ -175,25 +179,25 @@ def rewrite(readme: Path = README) -> None:
     path, text = results() / "figures.jsonl", readme.read_text()
     lines = path.read_text().splitlines() if path.exists() else []
     rows = text.partition(BEGIN)[2].partition(END)[0].splitlines()
-    kept = [row for row in rows if row.startswith("| ") and _bench(row) != "bench"]
-    readme.write_text(between(text, markdown(latest(lines), kept)))
+    old_rows = [row for row in rows if row.startswith("| ") and _bench(row) != "bench"]
+    readme.write_text(between(text, markdown(latest(lines), old_rows)))
 
 
 Bench = Callable[[argparse.Namespace], list[Figure]]
 Options = Callable[[argparse.ArgumentParser], None]
 
 
-def options(about: str | None, add: Options, given: Sequence[str]) -> argparse.Namespace:
+def options(description: str | None, add: Options, arguments: Sequence[str]) -> argparse.Namespace:
     """The options of one benchmark."""
-    parser = argparse.ArgumentParser(description=about)
+    parser = argparse.ArgumentParser(description=description)
     add(parser)
-    return parser.parse_args(given)
+    return parser.parse_args(arguments)
 
 
-def main(about: str | None, run: Bench, add: Options = lambda parser: None) -> None:
+def main(description: str | None, run: Bench, add: Options = lambda parser: None) -> None:
     """One benchmark as a command: measure, print, keep."""
     try:
-        measured = run(options(about, add, sys.argv[1:]))
+        measured = run(options(description, add, sys.argv[1:]))
     except MissingPrerequisite as error:
         sys.exit(str(error))
     print(table(measured))

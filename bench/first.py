@@ -60,8 +60,8 @@ class Away:
                 self.requests += 1
                 self.sizes.append(len(body))
                 await asyncio.sleep(self.latency_s)
-                async with session.post(self.node, data=body, headers={"content-type": "application/json"}) as given:
-                    return web.Response(body=await given.read(), content_type="application/json")
+                async with session.post(self.node, data=body, headers={"content-type": "application/json"}) as response:
+                    return web.Response(body=await response.read(), content_type="application/json")
 
             app = web.Application(client_max_size=64 * 1024**2)
             app.router.add_post("/", answer)
@@ -81,66 +81,68 @@ def run(options: argparse.Namespace) -> list[Figure]:
     registry = TokenRegistry(CONFIGS / "tokens" / f"{CHAIN}.csv", load(CONFIGS / "chains" / "local.toml").info)
     tokens = [asset.reference for asset in registry.assets_on(2)]
     with LocalNode() as node, scratch() as folder:
-        held = deploy(node, tokens, EVERY)
-        (folder / "prices.toml").write_text(_priced(node, list(held)))
+        balances = deploy(node, tokens, EVERY)
+        (folder / "prices.toml").write_text(_priced(node, list(balances)))
         facts = (CONFIGS / "chains" / "local.toml").read_text().replace('key = "local"', f'key = "{CHAIN}"')
         (folder / "facts.toml").write_text(facts)
-        found = asyncio.run(_measure(node.url, folder, held, options))
+        runs = asyncio.run(_measure(node.url, folder, balances, options))
     walls, cpus, requests = (
-        [each[0] for each in found[1:]],
-        [each[1] for each in found[1:]],
-        {each[2] for each in found},
+        [each[0] for each in runs[1:]],
+        [each[1] for each in runs[1:]],
+        {each[2] for each in runs},
     )
-    detail = {"walls_s": walls, "tokens": len(tokens), "held": len(held)}
-    what = f"first portfolio of a wallet, no index, {len(tokens):,} registry tokens, node {options.latency} ms away"
+    detail = {"walls_s": walls, "tokens": len(tokens), "held": len(balances)}
+    subject = f"first portfolio of a wallet, no index, {len(tokens):,} registry tokens, node {options.latency} ms away"
     spent = f"{spread(walls)} s, of the processor {spread(cpus)} s"
     return [
-        Figure("first", f"{what}: requests", str(max(requests)), f"≤ {MAX_REQUESTS}", max(requests) <= MAX_REQUESTS),
-        Figure("first", f"{what}: time with the start of Python", spent, f"≤ {MAX_S:g} s", max(walls) <= MAX_S, detail),
+        Figure("first", f"{subject}: requests", str(max(requests)), f"≤ {MAX_REQUESTS}", max(requests) <= MAX_REQUESTS),
+        Figure(
+            "first", f"{subject}: time with the start of Python", spent, f"≤ {MAX_S:g} s", max(walls) <= MAX_S, detail
+        ),
         _loading(),
     ]
 
 
-def _priced(node: LocalNode, held: Sequence[str]) -> str:
+def _priced(node: LocalNode, tokens: Sequence[str]) -> str:
     """Give each held token a market, or make it a vault's share; the settings that say where prices come from."""
     market = opened(node, by=1)
     deployer, weth = market.deployer, market.symbols["WETH"]
-    shares = held[::VAULTS]
-    stock(market, [token for token in held if token not in shares])
-    made = deployer.create("Vault", "Vault", ("address", "string", "string"), weth, "Vault", "VAULT")
+    shares = tokens[::VAULTS]
+    stock(market, [token for token in tokens if token not in shares])
+    vault = deployer.create("Vault", "Vault", ("address", "string", "string"), weth, "Vault", "VAULT")
     deployer.do(weth, "deposit()", value=VAULT_RAW * len(shares))
     deployer.settle()
-    code = node.rpc("eth_getCode", made, "latest")
+    code = node.rpc("eth_getCode", vault, "latest")
     node.batch(("anvil_setCode", (share, code)) for share in shares)
     for share in shares:
         deployer.do(weth, "approve(address,uint256)", share, VAULT_RAW)
         deployer.do(share, "deposit(uint256,address)", VAULT_RAW, deployer.account)
     deployer.settle()
     node.mine(5)
-    named = ", ".join(f'"{share.lower()}"' for share in shares)
-    return f'{prices(market, CHAIN)}\n[shares.{CHAIN}]\nnative = "{NATIVE}"\nvault = [{named}]\n'
+    share_list = ", ".join(f'"{share.lower()}"' for share in shares)
+    return f'{prices(market, CHAIN)}\n[shares.{CHAIN}]\nnative = "{NATIVE}"\nvault = [{share_list}]\n'
 
 
 async def _measure(
-    url: str, folder: Path, held: dict[str, int], options: argparse.Namespace
+    url: str, folder: Path, balances: dict[str, int], options: argparse.Namespace
 ) -> list[tuple[float, float, int]]:
     """Seconds, seconds of the processor and requests of each run; the first one is not counted among the times."""
     facts = {f"CHAINFOLIO_CHAINS__{CHAIN.upper()}__FACTS": str(folder / "facts.toml")}
     env = environment({**facts, "CHAINFOLIO_PRICES_FILE": str(folder / "prices.toml"), "PYTHONPATH": str(ROOT)})
-    found = []
+    runs = []
     for _ in range(options.repeat + 1):
-        away = Away(url, options.latency / 1000)
-        async with away.served() as address:
+        proxy = Away(url, options.latency / 1000)
+        async with proxy.served() as address:
             start_s, before_s = time.perf_counter(), _ended_s()
             command = ["-m", "chainfolio.cli.main", "portfolio", WALLET, "--rpc", address, "--json"]
             pipe = asyncio.subprocess.PIPE
             child = await asyncio.create_subprocess_exec(sys.executable, *command, env=env, cwd=folder, stdout=pipe)
-            said, _ = await child.communicate()
+            output, _ = await child.communicate()
             spent_s = time.perf_counter() - start_s
-        assert child.returncode == 0, said[-500:]
-        _check(json.loads(said), held)
-        found.append((spent_s, _ended_s() - before_s, away.requests))
-    return found
+        assert child.returncode == 0, output[-500:]
+        _check(json.loads(output), balances)
+        runs.append((spent_s, _ended_s() - before_s, proxy.requests))
+    return runs
 
 
 def _ended_s() -> float:
@@ -149,13 +151,13 @@ def _ended_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _check(documents: list[dict[str, Any]], held: dict[str, int]) -> None:
+def _check(documents: list[dict[str, Any]], balances: dict[str, int]) -> None:
     """Every held token is there with its balance and a value, and no other one."""
     position = documents[0]["assetByProtocols"]["wallet"]["chains"][CHAIN]["protocolPositions"]["WALLET"]
-    shown = {each["contract"]: Decimal(each["balance"]).scaleb(int(each["decimal"])) for each in position["assets"]}
-    assert shown == held, f"{len(shown)} balances instead of {len(held)}, or others"
+    amounts = {each["contract"]: Decimal(each["balance"]).scaleb(int(each["decimal"])) for each in position["assets"]}
+    assert amounts == balances, f"{len(amounts)} balances instead of {len(balances)}, or others"
     sources = {each["contract"]: each.get("priceSource", "none") for each in position["assets"]}
-    expected = {token: "pools" if k % VAULTS else "shares" for k, token in enumerate(held)}
+    expected = {token: "pools" if k % VAULTS else "shares" for k, token in enumerate(balances)}
     assert sources == expected, f"prices are of {sorted(sources.items() - expected.items())[:3]}"
 
 

@@ -63,18 +63,18 @@ class Answers:
 
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """Portfolios as JSON."""
-        return [await self._one(account.address) for account in accounts]
+        return [await self._portfolio(account.address) for account in accounts]
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
         """Portfolios of somebody who has nothing."""
-        return [_nothing(account.address) for account in accounts]
+        return [_empty_portfolio(account.address) for account in accounts]
 
     async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
         """Portfolios of somebody who has nothing."""
-        return [_nothing(user.address) for user in users]
+        return [_empty_portfolio(user.address) for user in users]
 
-    async def _one(self, asked: str) -> bytes:
-        match ENDINGS[int(asked[2:4], 16) - 1]:
+    async def _portfolio(self, name: str) -> bytes:
+        match ENDINGS[int(name[2:4], 16) - 1]:
             case "slow":
                 await asyncio.sleep(self.chance.uniform(0.02, 0.3))
             case "hanging":
@@ -87,12 +87,12 @@ class Answers:
                 raise Unavailable("node", "no answer")
             case "broken":
                 raise RuntimeError("a fault of our own, on purpose")
-        return b'{"address":"' + asked.encode() + b'"}'
+        return b'{"address":"' + name.encode() + b'"}'
 
 
-def _nothing(asked: str) -> Portfolio:
+def _empty_portfolio(name: str) -> Portfolio:
     wallet = ProtocolDocument(name="Wallet", key="wallet", value="0", chains={})
-    return Portfolio(asked, "0", "1700000000000", {"wallet": wallet}, {}, "complete", (), 0, (), {})
+    return Portfolio(name, "0", "1700000000000", {"wallet": wallet}, {}, "complete", (), 0, (), {})
 
 
 # --- one server ------------------------------------------------------------------------------------------------------
@@ -161,12 +161,12 @@ class Fleet:
 
     def until_up(self, limit_s: float = 60) -> None:
         """Wait until every one of them answers."""
-        wanted, seen, last_s = {each.pid for each in self._running}, set[int](), time.monotonic() + limit_s
-        while not wanted <= seen:
-            assert time.monotonic() < last_s, f"{len(wanted - seen)} servers did not come up"
+        expected, answering, last_s = {each.pid for each in self._running}, set[int](), time.monotonic() + limit_s
+        while not expected <= answering:
+            assert time.monotonic() < last_s, f"{len(expected - answering)} servers did not come up"
             assert all(each.poll() is None for each in self._running), "a server ended by itself"
             with contextlib.suppress(OSError, ValueError):
-                seen.add(_pid(self.port))
+                answering.add(_pid(self.port))
 
     def stop(self) -> None:
         """End all, gently."""
@@ -186,34 +186,34 @@ def fleet(url: str, size: int, hold_s: int) -> Iterator[Fleet]:
     with socket.socket() as holder:  # keeps the port for those that come and go, and never listens on it
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         holder.bind(("127.0.0.1", 0))
-        made = Fleet(url, size, hold_s, holder.getsockname()[1])
+        servers = Fleet(url, size, hold_s, holder.getsockname()[1])
         try:
             for _ in range(size):
-                made.start()
-            made.until_up()
-            yield made
+                servers.start()
+            servers.until_up()
+            yield servers
         finally:
-            made.stop()
+            servers.stop()
 
 
 def _pid(port: int) -> int:
     with socket.create_connection(("127.0.0.1", port), 5) as line:
         line.sendall(b"GET /healthz HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
         head = line.makefile("rb").read().partition(b"\r\n\r\n")[0]
-    found = [row for row in head.split(b"\r\n") if row.lower().startswith(WORKER.lower().encode())]
-    if not found:
+    rows = [row for row in head.split(b"\r\n") if row.lower().startswith(WORKER.lower().encode())]
+    if not rows:
         raise ValueError("no whole answer")
     time.sleep(0.01)
-    return int(found[0].partition(b":")[2])
+    return int(rows[0].partition(b":")[2])
 
 
-def main(given: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     """One server."""
     parser: Any = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("port", type=int)
     parser.add_argument("url")
     parser.add_argument("--hold", type=int, default=10)
-    _serve(parser.parse_args(given))
+    _serve(parser.parse_args(arguments))
 
 
 if __name__ == "__main__":

@@ -24,17 +24,17 @@ OURS = "chainfolio"
 
 def required(name: str, extras: Iterable[str] = ()) -> set[str]:
     """Return the packages that `name` with its extras requires here; PackageNotFoundError if one is not installed."""
-    pending, seen = [(name, ""), *((name, extra) for extra in extras)], set[tuple[str, str]]()
+    pending, visited = [(name, ""), *((name, extra) for extra in extras)], set[tuple[str, str]]()
     while pending:
         package, extra = pending.pop()
-        if (package, extra) in seen:
+        if (package, extra) in visited:
             continue
-        seen.add((package, extra))
+        visited.add((package, extra))
         for requirement in requirements(package):
             if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
-                other = canonicalize_name(requirement.name)
-                pending += [(other, ""), *((other, wanted) for wanted in requirement.extras)]
-    return {package for package, _ in seen} - {name}
+                dependency = canonicalize_name(requirement.name)
+                pending += [(dependency, ""), *((dependency, extra_name) for extra_name in requirement.extras)]
+    return {package for package, _ in visited} - {name}
 
 
 def requirements(package: str) -> list[Requirement]:
@@ -43,8 +43,8 @@ def requirements(package: str) -> list[Requirement]:
         return [Requirement(line) for line in distribution(package).requires or ()]
     project = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]
     lines = list(project["dependencies"])
-    for extra, more in project["optional-dependencies"].items():
-        lines += [f"{line.partition(';')[0]}; extra == '{extra}'" for line in more]
+    for extra, dependencies in project["optional-dependencies"].items():
+        lines += [f"{line.partition(';')[0]}; extra == '{extra}'" for line in dependencies]
     return [Requirement(line) for line in lines]
 
 

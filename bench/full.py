@@ -20,39 +20,41 @@ BAR = 1 / 8
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
-    chosen = [one for one in peers.frameworks() if one.name.split()[0].lower() in options.peers.split(",")]
-    mine: list[Run] = []
-    theirs: dict[str, list[float]] = {one.name: [] for one in chosen}
+    chosen = [
+        framework for framework in peers.frameworks() if framework.name.split()[0].lower() in options.peers.split(",")
+    ]
+    runs: list[Run] = []
+    theirs: dict[str, list[float]] = {framework.name: [] for framework in chosen}
     with scratch() as folder, replay() as node:
         data = folder / "ours"
         index(node.url, empty(data), datasets=FULL).done()
         for _ in range(options.repeat):
-            mine.append(index(node.url, empty(data), datasets=FULL).done())
-            for one in chosen:
-                theirs[one.name].append(_wall_s(one, node))
-        return [*_against([done.wall_s for done in mine], theirs), *_exact(folder / "ours", mine)]
+            runs.append(index(node.url, empty(data), datasets=FULL).done())
+            for framework in chosen:
+                theirs[framework.name].append(_wall_s(framework, node))
+        return [*_against([each.wall_s for each in runs], theirs), *_exact(folder / "ours", runs)]
 
 
-def _wall_s(one: peers.Framework, node: ReplayNode) -> float:
-    wall_s, events = one.run(node.url)
-    assert events == recorded().events, f"{one.name} has {events} events after {wall_s:.0f} s"
+def _wall_s(framework: peers.Framework, node: ReplayNode) -> float:
+    wall_s, events = framework.run(node.url)
+    assert events == recorded().events, f"{framework.name} has {events} events after {wall_s:.0f} s"
     return wall_s
 
 
-def _against(mine: list[float], theirs: dict[str, list[float]]) -> list[Figure]:
-    figures = [Figure("full", "wall s of ours", spread(mine), detail={"walls_s": mine})]
+def _against(own_walls: list[float], theirs: dict[str, list[float]]) -> list[Figure]:
+    figures = [Figure("full", "wall s of ours", spread(own_walls), detail={"walls_s": own_walls})]
     if not theirs:
         return [*figures, Figure("full", "wall / best framework", "none is installed here", f"≤ 1/{1 / BAR:.0f}")]
     medians = {name: statistics.median(walls) for name, walls in theirs.items()}
     best = min(medians, key=lambda name: medians[name])
-    ratios = [a / b for a, b in zip(mine, theirs[best], strict=True)]
+    ratios = [a / b for a, b in zip(own_walls, theirs[best], strict=True)]
     text = f"1/{1 / statistics.median(ratios):.1f} [1/{1 / min(ratios):.1f}–1/{1 / max(ratios):.1f}] (n={len(ratios)})"
-    others = ", ".join(f"{name} {wall:.1f} s" for name, wall in sorted(medians.items(), key=lambda pair: pair[1]))
+    peer_list = ", ".join(f"{name} {wall:.1f} s" for name, wall in sorted(medians.items(), key=lambda pair: pair[1]))
     return [
         *figures,
         Figure(
             "full",
-            f"wall / best framework: {others}",
+            f"wall / best framework: {peer_list}",
             text,
             f"≤ 1/{1 / BAR:.0f}",
             statistics.median(ratios) <= BAR,
@@ -61,20 +63,20 @@ def _against(mine: list[float], theirs: dict[str, list[float]]) -> list[Figure]:
     ]
 
 
-def _exact(data: Path, mine: list[Run]) -> list[Figure]:
+def _exact(data: Path, runs: list[Run]) -> list[Figure]:
     chain = recorded()
     events = truth.recorded_events(chain.folder, chain.first, chain.last)
-    held, allowed = truth.stored_balances(data), truth.stored_allowances(data)
-    is_equal = held == truth.balances(events) and allowed == truth.allowances(events)
+    balances, allowed = truth.stored_balances(data), truth.stored_allowances(data)
+    is_equal = balances == truth.balances(events) and allowed == truth.allowances(events)
     blocks = truth.count(data, "blocks")
     return [
         Figure(
             "full",
             "balances, allowances and blocks against an independent computation",
-            f"{len(held):,} + {len(allowed):,} {'equal' if is_equal else 'DIFFERENT'}, {blocks:,} blocks",
+            f"{len(balances):,} + {len(allowed):,} {'equal' if is_equal else 'DIFFERENT'}, {blocks:,} blocks",
             "exact",
             is_equal and blocks == chain.blocks,
-            {"bytes": size(data), "cpu_s": [done.cpu_s for done in mine]},
+            {"bytes": size(data), "cpu_s": [each.cpu_s for each in runs]},
         )
     ]
 

@@ -90,7 +90,7 @@ async def _measure(
     await _index(system, quiet=True)
     await system.close()
     alone = await _run(node, settings, wallets[:1], options.days)
-    again = await _run(node, settings, wallets[:1], options.days)
+    repeated = await _run(node, settings, wallets[:1], options.days)
     added = await _run(node, settings, wallets, options.days)
     _forget(settings)
     both = await _run(node, settings, wallets, options.days)
@@ -100,14 +100,14 @@ async def _measure(
     rows, doubled = _rows(settings)
     wrong = sum(both.days[key] != value for key, value in killed.days.items())
     partial = sum(value[1] != "complete" for value in both.days.values())
-    what = f"{options.days} days of a wallet with {_what(settings, wallets[0])}"
+    subject = f"{options.days} days of a wallet with {_holdings_text(settings, wallets[0])}"
     second = (both.requests - alone.requests) / options.days
     later = added.requests / options.days
     detail = {"seconds": [alone.seconds, both.seconds], "requests": [alone.requests, both.requests]}
     return [
         Figure(
             "history",
-            f"{what}: requests a day",
+            f"{subject}: requests a day",
             f"{alone.requests / options.days:.2f} ({alone.requests}, {alone.seconds:.0f} s)",
             f"≤ {A_DAY:g}",
             alone.requests <= A_DAY * options.days,
@@ -115,21 +115,21 @@ async def _measure(
         ),
         Figure(
             "history",
-            f"{what}: requests a day for a second wallet, at once; later",
+            f"{subject}: requests a day for a second wallet, at once; later",
             f"{second:.2f}; {later:.2f}",
             f"≤ {A_SECOND_WALLET:g}",
             max(second, later) <= A_SECOND_WALLET,
         ),
         Figure(
             "history",
-            f"{what}: run again: requests",
-            str(again.requests),
+            f"{subject}: run again: requests",
+            str(repeated.requests),
             "the handshake alone: ≤ 3",
-            again.requests <= 3 and again.days == alone.days,
+            repeated.requests <= 3 and repeated.days == alone.days,
         ),
         Figure(
             "history",
-            f"{what}: {kills} kills: days lost, doubled, other than without kills; requests more",
+            f"{subject}: {kills} kills: days lost, doubled, other than without kills; requests more",
             f"{options.days - rows}, {doubled}, {wrong}; {killed.requests - alone.requests}",
             "0, 0, 0",
             (rows, doubled, wrong) == (options.days, 0, 0),
@@ -146,28 +146,28 @@ async def _measure(
 
 async def _run(node: LocalNode, settings: Settings, wallets: list[str], days: int, kill_s: float | None = None) -> Run:
     """The command in a process of its own, killed after so many seconds where that is wanted."""
-    away = Away(node.url, 0)
+    proxy = Away(node.url, 0)
     last = FIRST + timedelta(days=days - 1)
-    async with away.served() as address:
+    async with proxy.served() as address:
         env = environment({"PYTHONPATH": str(ROOT), "CHAINFOLIO_CHAINS__LOCAL__RPC": address})
-        words = ["history", *wallets, "--from", str(FIRST), "--to", str(last), "--json"]
-        command = ["-m", "chainfolio.cli.main", *words, "--config", str(settings.data_dir / "chainfolio.toml")]
+        arguments = ["history", *wallets, "--from", str(FIRST), "--to", str(last), "--json"]
+        command = ["-m", "chainfolio.cli.main", *arguments, "--config", str(settings.data_dir / "chainfolio.toml")]
         start_s = time.perf_counter()
         pipe = asyncio.subprocess.PIPE
         child = await asyncio.create_subprocess_exec(sys.executable, *command, env=env, stdout=pipe)
         try:
-            said, _ = await asyncio.wait_for(child.communicate(), kill_s)
+            output, _ = await asyncio.wait_for(child.communicate(), kill_s)
         except TimeoutError:
             os.kill(child.pid, signal.SIGKILL)
-            said, _ = await child.communicate()
-            return Run(away.requests, time.perf_counter() - start_s, {})
-        assert child.returncode == 0, said[-500:]
-    found = {
+            output, _ = await child.communicate()
+            return Run(proxy.requests, time.perf_counter() - start_s, {})
+        assert child.returncode == 0, output[-500:]
+    result = {
         (wallet["address"], day["day"]): (day["value"], day["completeness"], day["chains"][0]["digest"])
-        for wallet in json.loads(said)
+        for wallet in json.loads(output)
         for day in wallet["days"]
     }
-    return Run(away.requests, time.perf_counter() - start_s, found)
+    return Run(proxy.requests, time.perf_counter() - start_s, result)
 
 
 async def _killed(
@@ -212,13 +212,15 @@ def _rows(settings: Settings) -> tuple[int, int]:
     return counts[0][0], sum(doubled for _, doubled in counts)
 
 
-def _what(settings: Settings, wallet: str) -> str:
+def _holdings_text(settings: Settings, wallet: str) -> str:
     system = System(settings)
-    held = system.lake.of_accounts(SNAPSHOT_HOLDINGS, "local", [wallet]).collect()
-    one = held.filter(held["day"] == held["day"].max()).to_dicts()
+    holdings = system.lake.of_accounts(SNAPSHOT_HOLDINGS, "local", [wallet]).collect()
+    holding = holdings.filter(holdings["day"] == holdings["day"].max()).to_dicts()
     system.tail.close()
-    positions: set[tuple[Any, ...]] = {(row["protocol"], row["name"], row["position"]) for row in one if row["name"]}
-    loose = sum(row["side"] == "owned" for row in one)
+    positions: set[tuple[Any, ...]] = {
+        (row["protocol"], row["name"], row["position"]) for row in holding if row["name"]
+    }
+    loose = sum(row["side"] == "owned" for row in holding)
     return f"{loose} tokens and {len(positions)} positions"
 
 

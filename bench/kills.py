@@ -49,10 +49,10 @@ def run(options: argparse.Namespace) -> list[Figure]:
         node.reset()
         walls = [index(node.url, empty(folder / "ours")).done().wall_s for _ in range(3)]
         unbroken = fetched_blocks(node.stats()["asked"]) // len(walls)
-        wanted = sorted(truth.stored_events(folder / "ours"))
+        expected = sorted(truth.stored_events(folder / "ours"))
         wall_s = statistics.median(walls)
         while tally.in_time < options.kills:
-            _round(node, folder / "ours", chance, wall_s, tally, wanted, unbroken)
+            _round(node, folder / "ours", chance, wall_s, tally, expected, unbroken)
     return _figures(tally, seed)
 
 
@@ -62,7 +62,7 @@ def _round(
     chance: random.Random,
     wall_s: float,
     tally: Tally,
-    wanted: list[truth.Event],
+    expected: list[truth.Event],
     unbroken: int,
 ) -> None:
     """One data folder: killed until it is complete, then compared."""
@@ -74,17 +74,17 @@ def _round(
         if is_through:
             break
         tally.kills += 1
-        asked = len(node.stats()["asked"])
-        in_time += asked > before
-        before = asked
+        span_count = len(node.stats()["asked"])
+        in_time += span_count > before
+        before = span_count
     last = index(node.url, data).done().json()
     tally.recovered += last["recoveredBatches"]
     tally.in_time += in_time
     tally.rounds += 1
     stored = sorted(truth.stored_events(data))
     tally.doubled += len(stored) - len(set(stored))
-    tally.lost += len(set(wanted) - set(stored))
-    tally.wrong += stored != wanted
+    tally.lost += len(set(expected) - set(stored))
+    tally.wrong += stored != expected
     tally.refetched.append(fetched_blocks(node.stats()["asked"]) - unbroken)
     tally.killed.append(in_time)
 

@@ -44,8 +44,8 @@ def run(options: argparse.Namespace) -> list[Figure]:
     print(f"seed {seed}")
     with scratch() as folder:
         url = options.postgres or f"sqlite:///{folder}/state.db"
-        found = measured(url, options.calls, options.clients, options.every, options.hold, seed)
-    return _figures(found, f"{options.clients} clients, {SERVERS} servers on {url.partition(':')[0]}, seed {seed}")
+        result = measured(url, options.calls, options.clients, options.every, options.hold, seed)
+    return _figures(result, f"{options.clients} clients, {SERVERS} servers on {url.partition(':')[0]}, seed {seed}")
 
 
 def measured(
@@ -117,24 +117,24 @@ class _Run:
                 work.create_task(self._kill(record))
                 for each in load_clients:
                     work.create_task(each.until(self.over))
-                while len(record) < calls or len(servers.killed) < kills or self._behind(record, 3 * calls):
-                    await _within(self.over, LOOK_S / 2)
+                while len(record) < calls or len(servers.killed) < kills or self._lacks_tears(record, 3 * calls):
+                    await _is_set_within(self.over, LOOK_S / 2)
                 took_s = time.monotonic() - began_s
                 self.over.set()
-            held = await self._settled()
+            reservations = await self._open_reservations()
             self.seen.set()
-        found = audit(self.state.database, record, servers.killed, hold_s)
-        found.lowest, found.took_s, found.still_held = self.lowest, took_s, held
-        return found
+        result = audit(self.state.database, record, servers.killed, hold_s)
+        result.lowest, result.took_s, result.still_held = self.lowest, took_s, reservations
+        return result
 
-    def _behind(self, record: Record, most: int) -> bool:
+    def _lacks_tears(self, record: Record, max_calls: int) -> bool:
         """Whether there is an offset of an answer at which nobody has left yet, and calls are left to do so."""
-        return self.every_offset and len(record) < most and record.tears.behind is not None
+        return self.every_offset and len(record) < max_calls and record.tears.most_lacking is not None
 
     async def _kill(self, record: Record) -> None:
         """At moments that nobody foresees one server; now and then two at once. All have to be there for it: where
         servers take long to start, there would soon be none."""
-        while not await _within(self.over, self.chance.uniform(0.2, 1.8) * self.every_s):
+        while not await _is_set_within(self.over, self.chance.uniform(0.2, 1.8) * self.every_s):
             if self.servers.starting(record.workers):
                 continue
             for _ in range(2 if self.chance.random() < 0.1 else 1):
@@ -142,83 +142,84 @@ class _Run:
 
     async def _watch(self) -> None:
         """The lowest that any account ever had, anywhere; 0 where none was below it."""
-        while not await _within(self.seen, LOOK_S):
+        while not await _is_set_within(self.seen, LOOK_S):
             (row,) = await self.state.read(lambda tx: tx.rows(_LOWEST))
             self.lowest = min(self.lowest, *row)
 
-    async def _settled(self) -> int:
+    async def _open_reservations(self) -> int:
         """Wait for the servers to give back what the dead held; what they still hold after the longest time."""
         last_s = time.monotonic() + self.servers.hold_s + 3 * SWEEP_S
         while True:
-            ((held,),) = await self.state.read(lambda tx: tx.rows(_HELD))
-            if not held or time.monotonic() > last_s:
-                return int(held)
+            ((reservations,),) = await self.state.read(lambda tx: tx.rows(_HELD))
+            if not reservations or time.monotonic() > last_s:
+                return int(reservations)
             await asyncio.sleep(LOOK_S)
 
 
-async def _within(told: asyncio.Event, seconds: float) -> bool:
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(told.wait(), seconds)
-    return told.is_set()
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
 
 
-def _figures(found: Audit, about: str) -> list[Figure]:
-    moved = {kind: amount for kind, (amount, _) in found.totals.items()}
-    settled = [moved[kind] for kind in ("post", "void", "expire")]
-    twice = found.charged_twice + found.settled_twice + found.keys_charged_twice
-    whole = sum(times for status, times in found.statuses.items() if 200 <= status < 300)
+def _figures(result: Audit, subject: str) -> list[Figure]:
+    amounts = {kind: amount for kind, (amount, _) in result.totals.items()}
+    final_amounts = [amounts[kind] for kind in ("post", "void", "expire")]
+    double_charges = result.charged_twice + result.settled_twice + result.keys_charged_twice
+    complete = sum(times for status, times in result.statuses.items() if 200 <= status < 300)
     detail = {
-        "statuses": dict(found.statuses),
-        "totals": found.totals,
-        "unsound": found.unsound,
-        "worst": found.worst,
-        "unmet": found.unmet,
+        "statuses": dict(result.statuses),
+        "totals": result.totals,
+        "unsound": result.unsound,
+        "worst": result.worst,
+        "unmet": result.unmet,
     }
     return [
         Figure(
             "ledger",
-            f"{found.calls:,} calls, {found.kills} kills, {about}: charged without a whole 2xx at the "
+            f"{result.calls:,} calls, {result.kills} kills, {subject}: charged without a whole 2xx at the "
             "client; charged twice",
-            f"{found.charged_unreceived}; {twice} of {found.totals['post'][1]:,}",
+            f"{result.charged_unreceived}; {double_charges} of {result.totals['post'][1]:,}",
             "0; 0",
-            found.charged_unreceived == twice == 0 and found.is_sound,
+            result.charged_unreceived == double_charges == 0 and result.is_sound,
             detail,
         ),
         Figure(
             "ledger",
             "charged twice: calls; Idempotency-Keys",
-            f"{found.charged_twice + found.settled_twice}; {found.keys_charged_twice} of {found.keys_charged:,}",
+            f"{result.charged_twice + result.settled_twice}; {result.keys_charged_twice} of {result.keys_charged:,}",
             "0; 0",
-            twice == 0,
+            double_charges == 0,
             in_readme=False,
         ),
         Figure(
             "ledger",
             "credits reserved = posted + voided + expired; wrong amounts; lowest balance",
-            f"{moved['reserve']:,} = {' + '.join(f'{part:,}' for part in settled)}; {found.charged_wrongly}; "
-            f"{found.lowest}",
+            f"{amounts['reserve']:,} = {' + '.join(f'{part:,}' for part in final_amounts)}; {result.charged_wrongly}; "
+            f"{result.lowest}",
             "equal; 0; 0",
-            found.is_sound and moved["reserve"] == sum(settled),
+            result.is_sound and amounts["reserve"] == sum(final_amounts),
             in_readme=False,
         ),
         Figure(
             "ledger",
-            f"changes of 1,200 credits among them, {found.torn:,} calls left after 0, 1, 2 … bytes of the "
+            f"changes of 1,200 credits among them, {result.torn:,} calls left after 0, 1, 2 … bytes of the "
             f"answer: made for nothing; paid but not made; paid twice",
-            f"{found.free}; {found.unmade}; "
-            f"{found.bought_twice} of {found.made:,} subscriptions and {found.names:,} names, at "
-            f"{found.offsets[0]:,} of {found.offsets[1]:,} offsets of the answers to {len(TORN_KINDS)} kinds of calls",
+            f"{result.free}; {result.unmade}; "
+            f"{result.bought_twice} of {result.made:,} subscriptions and {result.names:,} names, at "
+            f"{result.offsets[0]:,} of {result.offsets[1]:,} offsets "
+            f"of the answers to {len(TORN_KINDS)} kinds of calls",
             "0; 0; 0; all",
-            found.free == found.unmade == found.bought_twice == 0 and found.offsets[0] == found.offsets[1],
+            result.free == result.unmade == result.bought_twice == 0 and result.offsets[0] == result.offsets[1],
         ),
         Figure(
             "ledger",
             "2xx that nobody paid",
-            f"{found.unbilled:,} of {whole:,}, {found.late} for being late",
-            f"≤ {found.in_flight:,} in flight at the kills",
-            found.is_billed,
+            f"{result.unbilled:,} of {complete:,}, {result.late} for being late",
+            f"≤ {result.in_flight:,} in flight at the kills",
+            result.is_billed,
         ),
-        Figure("ledger", "calls/s", f"{found.calls / found.took_s:,.0f}"),
+        Figure("ledger", "calls/s", f"{result.calls / result.took_s:,.0f}"),
     ]
 
 

@@ -22,7 +22,7 @@ import uvloop
 from bench.figures import Figure, main
 from bench.fleet import address, fleet, opened
 from bench.places import scratch
-from bench.wire import Line, Lost, written
+from bench.wire import Line, Lost, encode_request
 from chainfolio.settings import Limits
 from chainfolio.storage.state import State
 from chainfolio.storage.state.database import Statement
@@ -50,10 +50,10 @@ class Flow:
     workers: set[bytes] = field(default_factory=set)
     moments: Counter[int] = field(default_factory=Counter)  # when the servers let requests in: how many of them
 
-    def see(self, kept: bytes) -> None:
+    def see(self, packed: bytes) -> None:
         """Take over what a bucket keeps: what it has of a moment only grows, until all of it leaves."""
-        for moment, times in Counter(array("q", kept)).items():
-            self.moments[moment] = max(self.moments[moment], times)
+        for time_us, times in Counter(array("q", packed)).items():
+            self.moments[time_us] = max(self.moments[time_us], times)
 
     @property
     def let_in(self) -> int:
@@ -63,7 +63,7 @@ class Flow:
     def fullest(self) -> int:
         """The most that lie in any minute."""
         every = sorted(self.moments.elements())
-        return max((at + 1 - bisect_right(every, moment - WINDOW_US) for at, moment in enumerate(every)), default=0)
+        return max((at + 1 - bisect_right(every, time_us - WINDOW_US) for at, time_us in enumerate(every)), default=0)
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
@@ -77,17 +77,17 @@ def run(options: argparse.Namespace) -> list[Figure]:
                 uvloop.run(_all(state, servers.port, floods, paced, options.seconds))
         finally:
             state.close()
-    about = f"{options.servers} processes, {options.seconds} s on {url.partition(':')[0]}"
-    return [*(_flooded(flow, about) for flow in floods), *(_kept_to(flow, options.seconds) for flow in paced)]
+    subject = f"{options.servers} processes, {options.seconds} s on {url.partition(':')[0]}"
+    return [*(_flooded(flow, subject) for flow in floods), *(_kept_to(flow, options.seconds) for flow in paced)]
 
 
 def _flows(state: State) -> list[Flow]:
     limits = Limits()
-    made = []
+    flows = []
     for bucket, limit in (("all", limits.per_minute), ("at-block", limits.at_block_per_minute)):
         account, token = state.create_account(bucket, "PRO", 10**6, ["portfolio", "at-block"])
-        made.append(Flow(bucket, limit, state.keys(account.id)[0].id, token))
-    return made
+        flows.append(Flow(bucket, limit, state.keys(account.id)[0].id, token))
+    return flows
 
 
 async def _all(state: State, port: int, floods: Sequence[Flow], paced: Sequence[Flow], seconds: float) -> None:
@@ -110,9 +110,9 @@ async def _watch(state: State, flows: Sequence[Flow]) -> None:
 
 
 async def _look(state: State, flows: Sequence[Flow]) -> None:
-    kept = {(key_id, name): moments for key_id, name, moments in await state.read(lambda tx: tx.rows(_MOMENTS))}
+    stored = {(key_id, name): moments for key_id, name, moments in await state.read(lambda tx: tx.rows(_MOMENTS))}
     for flow in flows:
-        flow.see(bytes(kept.get((flow.key_id, flow.bucket), b"")))
+        flow.see(bytes(stored.get((flow.key_id, flow.bucket), b"")))
 
 
 async def _flood(flow: Flow, port: int, last_s: float) -> None:
@@ -144,7 +144,7 @@ async def _keep_to(flow: Flow, port: int, last_s: float) -> None:
 
 async def _ask(flow: Flow, line: Line) -> None:
     try:
-        answer = await line.ask(written("GET", PATHS[flow.bucket], {"Authorization": f"Bearer {flow.token}"}))
+        answer = await line.ask(encode_request("GET", PATHS[flow.bucket], {"Authorization": f"Bearer {flow.token}"}))
     except Lost:
         raise AssertionError("a server went away") from None
     assert answer.status in (200, 429), answer.body
@@ -152,11 +152,11 @@ async def _ask(flow: Flow, line: Line) -> None:
     flow.workers.add(answer.headers[b"x-worker"])
 
 
-def _flooded(flow: Flow, about: str) -> Figure:
+def _flooded(flow: Flow, subject: str) -> Figure:
     exact = flow.fullest() == flow.limit and flow.let_in == flow.moments.total()
     return Figure(
         "limits",
-        f"a key flooded over {about}, bucket `{flow.bucket}`: most let in within any minute",
+        f"a key flooded over {subject}, bucket `{flow.bucket}`: most let in within any minute",
         f"{flow.fullest()} (let in {flow.let_in:,}, moments kept {flow.moments.total():,}, "
         f"refused {flow.statuses[429]:,}, by {len(flow.workers)} processes)",
         f"exactly {flow.limit}",

@@ -13,7 +13,7 @@ from typing import Final
 
 from bench.audit import CHANGE, CLOSED, LEFT, LOST, TORN, Record, request_id
 from bench.fleet import address
-from bench.wire import Line, Lost, Received, Torn, written
+from bench.wire import IncompleteResponse, Line, Lost, Received, encode_request
 
 OWN: Final = 16  # addresses that a client has for its address book
 KEYED: Final = 0.6  # of the changes that carry an Idempotency-Key
@@ -83,7 +83,7 @@ class LoadClient:
     record: Record
     chance: random.Random
     bundles: list[str] = field(default_factory=list)
-    _again: list[tuple[float, int, Call]] = field(default_factory=list)
+    _retries: list[tuple[float, int, Call]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._line = Line(self.port)
@@ -93,11 +93,11 @@ class LoadClient:
     async def until(self, over: asyncio.Event) -> None:
         """Call and call, and at the end ask again for all that got lost."""
         while not over.is_set():
-            due = self._again and self._again[0][0] <= time.monotonic()
-            await self._do(heapq.heappop(self._again)[2] if due else self._chosen())
+            due = self._retries and self._retries[0][0] <= time.monotonic()
+            await self._do(heapq.heappop(self._retries)[2] if due else self._chosen())
         last_s = time.monotonic() + AGAIN_S
-        while self._again:
-            due_s, _, call = heapq.heappop(self._again)
+        while self._retries:
+            due_s, _, call = heapq.heappop(self._retries)
             assert due_s < last_s, f"{call.method} {call.path} was answered with nothing but failures for {AGAIN_S} s"
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
             await self._do(call)
@@ -113,12 +113,12 @@ class LoadClient:
         headers = {"Authorization": f"Bearer {call.token}", "X-Request-Id": request_id(number)}
         if call.key:
             headers["Idempotency-Key"] = f"key-{call.key}"
-        answer = await self._answer(call, written(call.method, call.path, headers, call.body))
+        answer = await self._answer(call, encode_request(call.method, call.path, headers, call.body))
         self.record.end(number, answer, time.time())
         self._learn(call, answer)
         if isinstance(answer, int):
             return
-        if self._line.left or self.chance.random() < (0.5 if call.kind == "big" else 0.02):
+        if self._line.is_closed or self.chance.random() < (0.5 if call.kind == "big" else 0.02):
             self.record.flags[number] |= CLOSED
             self._line.leave()
 
@@ -134,16 +134,16 @@ class LoadClient:
                 answer = await self._line.tear(request, offset, patience_s)
         except Lost:
             return LOST
-        except Torn as torn:
+        except IncompleteResponse as torn:
             if offset is not None and (not torn.status or _expected(call, torn.status)):
-                tears.left(call.kind, offset)
+                tears.record(call.kind, offset)
             return TORN
         except TimeoutError:
             return LEFT
         if _expected(call, answer.status) and b"idempotency-replayed" not in answer.headers:
             tears.learn(call.kind, answer.size)
             if offset == answer.size:
-                tears.left(call.kind, offset)
+                tears.record(call.kind, offset)
         return answer
 
     def _learn(self, call: Call, answer: Received | int) -> None:
@@ -159,14 +159,14 @@ class LoadClient:
             self._later(call, 0.0)  # to be told the same once more, for nothing
 
     def _later(self, call: Call, wait_s: float) -> None:
-        heapq.heappush(self._again, (time.monotonic() + wait_s, len(self.record), replace(call, leaves=False)))
+        heapq.heappush(self._retries, (time.monotonic() + wait_s, len(self.record), replace(call, leaves=False)))
 
     # --- what there is to ask ----------------------------------------------------------------------------------------
 
     def _chosen(self) -> Call:
         """Anything; often enough what was not yet left at each byte of its answer."""
-        if (behind := self.record.tears.behind) and self.chance.random() < BEHIND:
-            return replace(self._call(behind), leaves=True)
+        if (lacking := self.record.tears.most_lacking) and self.chance.random() < BEHIND:
+            return replace(self._call(lacking), leaves=True)
         (kind,) = self.chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
         return replace(self._call(kind), leaves=self.chance.random() < LEAVING)
 
@@ -193,28 +193,28 @@ class LoadClient:
         return Call(kind, "GET", f"/v1/portfolio?addresses={address(kind, self.chance.randrange(1000))}", token)
 
     def _change(self, kind: str, token: str) -> Call:
-        own = [address("quick", (self.number + 1) * OWN + each) for each in range(OWN)]
-        one, word = self.chance.choice(own), f"name {self.number:02} {self.chance.randrange(10**9):09}"
+        own_addresses = [address("quick", (self.number + 1) * OWN + each) for each in range(OWN)]
+        account, name = self.chance.choice(own_addresses), f"name {self.number:02} {self.chance.randrange(10**9):09}"
         bundle = self.chance.choice(self.bundles) if self.bundles else "none"
         method, path, body = {
-            "change add": ("POST", "/v1/addressbook", {"entries": [{"address": one, "label": word}]}),
-            "change rename": ("PATCH", f"/v1/addressbook/{one}", {"label": word}),
-            "change remove": ("DELETE", f"/v1/addressbook/{one}", None),
-            "change bundle": ("POST", "/v1/bundles", {"name": word, "addresses": self.chance.sample(own, 2)}),
-            "change bundle name": ("PATCH", f"/v1/bundles/{bundle}", {"name": word}),
+            "change add": ("POST", "/v1/addressbook", {"entries": [{"address": account, "label": name}]}),
+            "change rename": ("PATCH", f"/v1/addressbook/{account}", {"label": name}),
+            "change remove": ("DELETE", f"/v1/addressbook/{account}", None),
+            "change bundle": ("POST", "/v1/bundles", {"name": name, "addresses": self.chance.sample(own_addresses, 2)}),
+            "change bundle name": ("PATCH", f"/v1/bundles/{bundle}", {"name": name}),
             "change bundle away": ("DELETE", f"/v1/bundles/{bundle}", None),
         }[kind]
         if kind == "change bundle away" and self.bundles:
             self.bundles.remove(bundle)
-        content, named = (json.dumps(body).encode(), word) if body else (b"", "")
-        return Call(kind, method, path, token, content, 1, self._key(), word=named)
+        content, given_name = (json.dumps(body).encode(), name) if body else (b"", "")
+        return Call(kind, method, path, token, content, 1, self._key(), word=given_name)
 
     def _subscription(self, token: str) -> Call:
         """To what nobody else subscribes to, so that it can be told afterwards whether this call has made it."""
         self.record.changes += 1
         change = self.record.changes
-        wanted = {"addresses": [{"address": address("quick", change), "description": f"change {change:07}"}]}
-        body = json.dumps(wanted).encode()
+        content = {"addresses": [{"address": address("quick", change), "description": f"change {change:07}"}]}
+        body = json.dumps(content).encode()
         return Call("subscribe", "POST", "/v1/subscribe-snapshot", token, body, YEAR, self._key(), change)
 
     def _key(self) -> int:

@@ -57,7 +57,7 @@ def _addresses(chance: np.random.Generator, count: int) -> pl.Series:
 def _portion(
     chance: np.random.Generator, accounts: pl.Series, tokens: pl.Series, start: int, count: int
 ) -> pl.DataFrame:
-    place = np.arange(start, start + count)
+    positions = np.arange(start, start + count)
     hashes = chance.bytes(32 * count).hex()
     raws = chance.bytes(9 * count)
 
@@ -66,10 +66,10 @@ def _portion(
 
     columns = {
         "chain": pl.repeat(CHAIN, count, eager=True),
-        "height": pl.Series(place // PER_BLOCK, dtype=pl.Int64),
-        "time": pl.Series(1_700_000_000_000_000 + place // PER_BLOCK * 12_000_000).cast(pl.Datetime("us", "UTC")),
-        "tx_index": pl.Series(place % PER_BLOCK // 5, dtype=pl.Int32),
-        "log_index": pl.Series(place % PER_BLOCK, dtype=pl.Int32),
+        "height": pl.Series(positions // PER_BLOCK, dtype=pl.Int64),
+        "time": pl.Series(1_700_000_000_000_000 + positions // PER_BLOCK * 12_000_000).cast(pl.Datetime("us", "UTC")),
+        "tx_index": pl.Series(positions % PER_BLOCK // 5, dtype=pl.Int32),
+        "log_index": pl.Series(positions % PER_BLOCK, dtype=pl.Int32),
         "item": pl.repeat(0, count, dtype=pl.Int32, eager=True),
         "tx_hash": pl.Series(["0x" + hashes[64 * (k // 5) : 64 * (k // 5) + 64] for k in range(count)]),
         "standard": pl.repeat("erc20", count, eager=True),
@@ -91,7 +91,7 @@ def _usual(lake: Lake, repeat: int) -> list[str]:
 
 
 def _compared(lake: Lake, rows: int, repeat: int) -> list[Figure]:
-    histories, scans, found = list[float](), list[float](), list[int]()
+    histories, scans, counts = list[float](), list[float](), list[int]()
     for account in _usual(lake, repeat):
         spent_s, history = _timed(lake, account, _history)
         scan_s, scanned = _timed(lake, account, _scan)
@@ -99,7 +99,7 @@ def _compared(lake: Lake, rows: int, repeat: int) -> list[Figure]:
         assert len(history) == legs, f"{len(history)} rows of history, {legs} by the scan"
         histories.append(spent_s)
         scans.append(scan_s)
-        found.append(len(history))
+        counts.append(len(history))
     ratios = [a / b for a, b in zip(histories[1:], scans[1:], strict=True)]
     middle = statistics.median(ratios)
     times = f"{statistics.median(histories[1:]) * 1000:.1f} ms / {statistics.median(scans[1:]) * 1000:.0f} ms"
@@ -110,7 +110,7 @@ def _compared(lake: Lake, rows: int, repeat: int) -> list[Figure]:
             f"1/{1 / middle:.0f} [1/{1 / min(ratios):.0f}–1/{1 / max(ratios):.0f}] (n={len(ratios)}), {times}",
             "≤ 1/50",
             middle <= BAR,
-            {"histories_s": histories, "scans_s": scans, "rows": found},
+            {"histories_s": histories, "scans_s": scans, "rows": counts},
         )
     ]
 
@@ -120,8 +120,8 @@ def _history(lake: Lake, account: str) -> pl.LazyFrame:
 
 
 def _scan(lake: Lake, account: str) -> pl.LazyFrame:
-    mine = (pl.col("sender") == account) | (pl.col("recipient") == account)
-    return lake.scan(TRANSFERS, chain=CHAIN).select(TRANSFERS.names).filter(mine)
+    is_own = (pl.col("sender") == account) | (pl.col("recipient") == account)
+    return lake.scan(TRANSFERS, chain=CHAIN).select(TRANSFERS.names).filter(is_own)
 
 
 def _timed(lake: Lake, account: str, ask: Callable[[Lake, str], pl.LazyFrame]) -> tuple[float, pl.DataFrame]:

@@ -30,7 +30,7 @@ BAR_MS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Durations:
     """One way of installing: what matching took, what would be asked of new tokens, and how many matched."""
 
     protocols: int
@@ -43,11 +43,13 @@ class Measured:
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
     start_s = time.perf_counter()
-    whole = load([ROOT / "configs" / "protocols"], kinds())
+    everything = load([ROOT / "configs" / "protocols"], kinds())
     load_ms = 1000 * (time.perf_counter() - start_s)
     files = {path.stem for path in (ROOT / "configs" / "protocols").glob("*.toml")}
-    few = Registry([each for each in whole.protocols if each.key in files])
-    with_forks, without, crowded = (measure(each, options.repeat) for each in (whole, few, crowd(whole)))
+    from_files = Registry([each for each in everything.protocols if each.key in files])
+    with_forks, without, crowded = (
+        measure(each, options.repeat) for each in (everything, from_files, crowd(everything))
+    )
     ratio = with_forks.matching_ms / without.matching_ms
     return [
         Figure(
@@ -73,25 +75,25 @@ def run(options: argparse.Namespace) -> list[Figure]:
     ]
 
 
-def crowd(whole: Registry) -> Registry:
+def crowd(registry: Registry) -> Registry:
     """All that is shipped, and as many more forks on one chain as make it 8,000 contracts: of each family and role that
     forks have, at addresses that nobody has."""
     kinds = sorted(
-        {(each.families[0], role) for each in whole.protocols if each.is_fork for _, role, _ in each.deployments}
+        {(each.families[0], role) for each in registry.protocols if each.is_fork for _, role, _ in each.deployments}
     )
     chance = random.Random(2)
-    more = []
+    forks = []
     for number in range(CROWD):
         family, role = kinds[number % len(kinds)]
         addresses = [f"0x{chance.getrandbits(160):040x}" for _ in range(CONTRACTS // CROWD)]
-        more.append(Protocol(f"crowd{number}", "One", {CHAIN: {role: addresses}}, families=[family], is_fork=True))
-    return whole.with_protocols(more)
+        forks.append(Protocol(f"crowd{number}", "One", {CHAIN: {role: addresses}}, families=[family], is_fork=True))
+    return registry.with_protocols(forks)
 
 
-def measure(registry: Registry, repeat: int) -> Measured:
+def measure(registry: Registry, repeat: int) -> Durations:
     """Match one wallet: every token answers, `SHARES` of them with a factory that is listed."""
     installed = registry.rows(CHAIN, "evm", families())
-    listed = sorted(
+    listed_factories = sorted(
         address
         for row in installed
         for role, addresses in row.contracts.items()
@@ -100,27 +102,30 @@ def measure(registry: Registry, repeat: int) -> Measured:
     )
     chance = random.Random(1)
     tokens = [f"0x{chance.getrandbits(160):040x}" for _ in range(TOKENS)]
-    others = [f"0x{chance.getrandbits(160):040x}" for _ in range(COUNTERPARTIES)]
+    counterparties = [f"0x{chance.getrandbits(160):040x}" for _ in range(COUNTERPARTIES)]
     protocols = Protocols(installed)
     shares = Shares(protocols)
     questions = shares.questions(tokens)
-    factories = {token: listed[at % len(listed)] for at, token in enumerate(tokens[:SHARES])}
-    shares.store_answers(questions, [_said(call, factories) for call in questions])
-    met = ContractInteractions(frozenset(tokens), {}, {other: frozenset(tokens[:1]) for other in others})
+    factories = {token: listed_factories[at % len(listed_factories)] for at, token in enumerate(tokens[:SHARES])}
+    shares.store_answers(questions, [_answer(call, factories) for call in questions])
+    interactions = ContractInteractions(frozenset(tokens), {}, dict.fromkeys(counterparties, frozenset(tokens[:1])))
     took, matches = [], 0
     for _ in range(repeat + 1):  # the first one makes the indexes
         start_s = time.perf_counter()
-        found = [*protocols.by_contract(ACCOUNT, met), *shares.by_token(ACCOUNT, tokens, met.sent)]
-        found += shares.third_parties(ACCOUNT, tokens, met.sent)
-        found += [share for token in tokens if (share := shares.share(ACCOUNT, token, met.sent))]
+        position_matches = [
+            *protocols.by_contract(ACCOUNT, interactions),
+            *shares.by_token(ACCOUNT, tokens, interactions.sent),
+        ]
+        position_matches += shares.third_parties(ACCOUNT, tokens, interactions.sent)
+        position_matches += [share for token in tokens if (share := shares.share(ACCOUNT, token, interactions.sent))]
         took.append(1000 * (time.perf_counter() - start_s))
-        matches = len(found)
+        matches = len(position_matches)
     assert matches >= SHARES, f"{matches} of {SHARES} shares were matched"
     contracts = sum(len(addresses) for row in installed for addresses in row.contracts.values())
-    return Measured(len(installed), contracts, statistics.median(took[1:]), len(questions) // TOKENS, matches)
+    return Durations(len(installed), contracts, statistics.median(took[1:]), len(questions) // TOKENS, matches)
 
 
-def _said(call: Call, factories: dict[str, str]) -> str | Unknown:
+def _answer(call: Call, factories: dict[str, str]) -> str | Unknown:
     """What a token answers: where it is a pair, its factory and its two tokens; nothing else."""
     if call.to in factories and call.signature.startswith(("factory()", "token0()", "token1()")):
         return factories[call.to]

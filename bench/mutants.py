@@ -31,10 +31,10 @@ from typing import Any
 
 import uvloop
 
-from bench.covered import Tables, covered, same
+from bench.covered import Tables, covered, equal_tables
 from bench.figures import Figure, main
+from bench.full_index import FullIndex, full_index
 from bench.replay import Plan, Replay
-from bench.whole import Whole, whole
 from chainfolio.adapters.evm.chain import EvmChain, build
 from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.settings import EvmSettings
@@ -87,12 +87,12 @@ class Inline(ThreadPoolExecutor):
 
     def submit(self, work: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
         """Do it."""
-        done: Future[Any] = Future()
+        future: Future[Any] = Future()
         try:
-            done.set_result(work(*arguments, **named))
+            future.set_result(work(*arguments, **named))
         except Exception as error:  # as a thread would: it belongs to whoever awaits it
-            done.set_exception(error)
-        return done
+            future.set_exception(error)
+        return future
 
 
 @dataclass(slots=True)
@@ -122,15 +122,15 @@ class Outcome:
             f"node afterwards; slowest {self.slowest_s:.1f} s"
         )
 
-    def add(self, other: Outcome) -> None:
+    def add(self, outcome: Outcome) -> None:
         """Those of another process."""
         for name in ("mutants", *ENDS, "indexes", "recovered"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for mine, more in ((self.refused, other.refused), (self.faults, other.faults)):
-            mine.update(more)
-        self.fields |= other.fields
-        self.pairs |= other.pairs
-        self.slowest_s, self.wall_s = max(self.slowest_s, other.slowest_s), max(self.wall_s, other.wall_s)
+            setattr(self, name, getattr(self, name) + getattr(outcome, name))
+        for target, addition in ((self.refused, outcome.refused), (self.faults, outcome.faults)):
+            target.update(addition)
+        self.fields |= outcome.fields
+        self.pairs |= outcome.pairs
+        self.slowest_s, self.wall_s = max(self.slowest_s, outcome.slowest_s), max(self.wall_s, outcome.wall_s)
 
 
 # --- rounds -----------------------------------------------------------------------------------------------------------
@@ -164,12 +164,12 @@ class Attack:
     async def until(self, mutants: int, rounds: Sequence[int]) -> Outcome:
         """So many mutants, or all rounds."""
         asyncio.get_running_loop().set_default_executor(Inline())
-        began_s, told = time.monotonic(), TOLD_EVERY
+        began_s, next_report = time.monotonic(), TOLD_EVERY
         await self._learn()
         for number in rounds:
             await self._round(number)
-            if self.outcome.mutants >= told:
-                told += TOLD_EVERY
+            if self.outcome.mutants >= next_report:
+                next_report += TOLD_EVERY
                 print(f"{time.monotonic() - began_s:,.0f} s: {self.outcome}", file=sys.stderr, flush=True)
             if self.outcome.mutants >= mutants:
                 break
@@ -238,7 +238,7 @@ class Attack:
         self.replay.asked.clear()
         with (
             tempfile.TemporaryDirectory(dir=self.folder) as folder,
-            whole(Path(folder), chain, chain.node.environment, span, ALL) as index,
+            full_index(Path(folder), chain, chain.node.environment, span, ALL) as index,
         ):
             for piece in index.pieces():
                 for _ in range(TRIES):
@@ -258,7 +258,7 @@ class Attack:
             self.replay.met.clear()
             with (
                 tempfile.TemporaryDirectory(dir=self.folder) as folder,
-                whole(Path(folder), chain, chain.node.environment, span, ALL) as index,
+                full_index(Path(folder), chain, chain.node.environment, span, ALL) as index,
             ):
                 for piece in index.pieces():
                     await index.fill(piece)
@@ -316,17 +316,17 @@ class Attack:
         outcome.slowest_s = max(outcome.slowest_s, time.monotonic() - began_s)
 
 
-async def _filled(index: Whole, piece: Span) -> str:
+async def _filled(index: FullIndex, piece: Span) -> str:
     """A piece of an index whose rows are compared when all of it is there."""
     await index.fill(piece)
     return "stored"
 
 
-def _compared(found: Tables, now: Round) -> str:
+def _compared(tables: Tables, now: Round) -> str:
     """How the rows of a mutant differ from those of a clean index."""
-    if same(found, now.clean):
+    if equal_tables(tables, now.clean):
         return "equal"
-    if covered(found) == covered(now.clean):
+    if covered(tables) == covered(now.clean):
         return "uncovered"
     return "believed" if now.chain.settings.integrity == "bloom" else f"{FAULT}other rows"
 

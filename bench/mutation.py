@@ -64,8 +64,8 @@ class AreaResult:
     @property
     def share(self) -> Fraction:
         """The share of mutations that tests notice, without those that change no behaviour; 1 if there are none."""
-        counted = self.tested - self.equivalent
-        return 1 - Fraction(len(self.survivors), counted) if counted else Fraction(1)
+        relevant = self.tested - self.equivalent
+        return 1 - Fraction(len(self.survivors), relevant) if relevant else Fraction(1)
 
 
 def mutations() -> list[Mutation]:
@@ -201,12 +201,12 @@ def main() -> int:
     if changed := changed_tests():
         forget(changed)
     mapped = _mutmut("run", NO_MUTATION, show=not options.json)
-    made = mutations()
-    if NO_MATCH not in mapped.stderr or not made:
+    all_mutations = mutations()
+    if NO_MATCH not in mapped.stderr or not all_mutations:
         print(f"The tests fail without a mutation, or none could be made.\n{mapped.stderr}", file=sys.stderr)
         return 2
     areas = [area for area in AREAS if not options.area or area in options.area]
-    chosen = [mutation for mutation in made if mutation.area in areas]
+    chosen = [mutation for mutation in all_mutations if mutation.area in areas]
     if options.sample is not None:
         chosen = sampled(chosen, options.sample, options.seed)
     if pending := [mutation.name for mutation in chosen if mutation.code is None]:

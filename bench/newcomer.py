@@ -64,23 +64,27 @@ def _figure(
 ) -> Figure:
     """One command, and what it took."""
     endpoint.reset()
-    done = run([*product(), bar.arguments[0], chain.wallet, *bar.arguments[1:], "--json"], env, limit_s=LIMIT_S).done()
-    outputs[bar.name] = json.loads(done.output)
-    refused = endpoint.refusals / max(1, endpoint.requests)
-    met = done.wall_s <= bar.seconds and refused <= REFUSED
-    met = met and (bar.requests is None or endpoint.requests <= bar.requests)
-    text = f"{done.wall_s:.1f} s, {endpoint.requests} requests, {100 * refused:.1f} % refused"
+    result = run(
+        [*product(), bar.arguments[0], chain.wallet, *bar.arguments[1:], "--json"], env, limit_s=LIMIT_S
+    ).done()
+    outputs[bar.name] = json.loads(result.output)
+    refused_share = endpoint.refusals / max(1, endpoint.requests)
+    is_met = result.wall_s <= bar.seconds and refused_share <= REFUSED
+    is_met = is_met and (bar.requests is None or endpoint.requests <= bar.requests)
+    text = f"{result.wall_s:.1f} s, {endpoint.requests} requests, {100 * refused_share:.1f} % refused"
     bounds = (
         f"≤ {bar.seconds:g} s" + ("" if bar.requests is None else f", ≤ {bar.requests} requests") + ", ≤ 5 % refused"
     )
-    return Figure("newcomer", bar.name, text, bounds, met, {"calls": dict(endpoint.calls)})
+    return Figure("newcomer", bar.name, text, bounds, is_met, {"calls": dict(endpoint.calls)})
 
 
 def _truth(chain: Newcomer, outputs: dict[str, Any]) -> list[Figure]:
     """How near the estimate was, and what is missing."""
-    (told,), (spent,) = outputs["watch --estimate"], outputs["watch"]
-    ratios = [max(told[name] / spent[name], spent[name] / told[name]) for name in ("requests", "seconds", "rows")]
-    sent = sum(each["from"] == chain.wallet for each in outputs["transactions"]["transactions"])
+    (estimate,), (spent,) = outputs["watch --estimate"], outputs["watch"]
+    ratios = [
+        max(estimate[name] / spent[name], spent[name] / estimate[name]) for name in ("requests", "seconds", "rows")
+    ]
+    sent_count = sum(each["from"] == chain.wallet for each in outputs["transactions"]["transactions"])
     differences = sum(len(each["differences"]) for each in outputs["reconcile"])
     return [
         Figure(
@@ -93,9 +97,9 @@ def _truth(chain: Newcomer, outputs: dict[str, Any]) -> list[Figure]:
         Figure(
             "newcomer",
             "own transactions that are missing; balances that differ",
-            f"{TRANSACTIONS - sent}; {differences}",
+            f"{TRANSACTIONS - sent_count}; {differences}",
             "0; 0",
-            (sent, differences) == (TRANSACTIONS, 0),
+            (sent_count, differences) == (TRANSACTIONS, 0),
         ),
     ]
 

@@ -58,6 +58,6 @@ def served(command: Sequence[str]) -> Iterator[str]:
         process.wait()
 
 
-def fetched_blocks(asked: Sequence[Sequence[Any]]) -> int:
+def fetched_blocks(spans: Sequence[Sequence[Any]]) -> int:
     """How many blocks were asked for in all, a block asked for twice counted twice."""
-    return sum(last - first + 1 for first, last, _ in asked)
+    return sum(last - first + 1 for first, last, _ in spans)

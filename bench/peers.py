@@ -19,28 +19,28 @@ PONDER_PORT = 18700
 POLL_S = 0.1
 
 
-def cryo(url: str, out: Path, *, dataset: str = "erc20_transfers", last: int | None = None) -> Run:
+def cryo(url: str, target: Path, *, dataset: str = "erc20_transfers", last: int | None = None) -> Run:
     """cryo with 100 blocks a request into an empty folder."""
     chain = recorded()
     python = home() / "cryo" / "bin" / "python"
     if not python.exists():
         raise MissingPrerequisite("cryo is not installed: run bench/setup.sh, or set PEERS_HOME")
-    told = {
+    environment_of_run = {
         "RPC_URL": url,
         "FIRST": str(chain.first),
         "LAST": str(last or chain.last),
-        "OUT": str(empty(out)),
+        "OUT": str(empty(target)),
         "CRYO_DATASET": dataset,
         "CRYO_INNER": "100",
     }
-    return run([str(python), str(HERE / "peers" / "cryo" / "run.py")], environment(told), limit_s=120)
+    return run([str(python), str(HERE / "peers" / "cryo" / "run.py")], environment(environment_of_run), limit_s=120)
 
 
-def cryo_rows(out: Path) -> int:
+def cryo_rows(target: Path) -> int:
     """How many rows cryo wrote."""
     import pyarrow.parquet as pq
 
-    return sum(pq.read_metadata(path).num_rows for path in out.rglob("*.parquet"))
+    return sum(pq.read_metadata(path).num_rows for path in target.rglob("*.parquet"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Framework:
         """Wall seconds from the start until it is complete up to the block `last`, and how many events it stored."""
         chain = recorded()
         last = last or chain.last
-        told = {
+        variables = {
             "RPC_URL": url,
             "FIRST": str(chain.first),
             "LAST": str(last),
@@ -69,7 +69,7 @@ class Framework:
             "BENCH_CASE": "full",
             **self.env,
         }
-        env = environment(told)
+        env = environment(variables)
         env["PATH"] = ":".join([*map(str, self.tools), env["PATH"]])
         self.prepare(url, last)
         start_s = time.perf_counter()
@@ -127,7 +127,11 @@ def frameworks() -> list[Framework]:
         answers = psql("postgres", "select 1") == "1"
     except FileNotFoundError:
         answers = False
-    return [one for one in (_sqd(), _envio(), _ponder()) if answers and (one.folder / "node_modules").is_dir()]
+    return [
+        framework
+        for framework in (_sqd(), _envio(), _ponder())
+        if answers and (framework.folder / "node_modules").is_dir()
+    ]
 
 
 def _postgres(prefix: str, names: Sequence[str], database: str) -> dict[str, str]:
@@ -164,9 +168,9 @@ def _envio() -> Framework:
     def prepare(url: str, last: int) -> None:
         # The address and the blocks are baked in by its code generation; that is not part of the time.
         _anew("envio3")
-        told = environment({"RPC_URL": url, "FIRST": str(recorded().first), "LAST": str(last)})
-        told["PATH"] = ":".join([*map(str, tools), told["PATH"]])
-        subprocess.run(["pnpm", "envio", "codegen"], cwd=folder, env=told, capture_output=True, check=False)
+        variables = environment({"RPC_URL": url, "FIRST": str(recorded().first), "LAST": str(last)})
+        variables["PATH"] = ":".join([*map(str, tools), variables["PATH"]])
+        subprocess.run(["pnpm", "envio", "codegen"], cwd=folder, env=variables, capture_output=True, check=False)
 
     return Framework(
         "Envio 3",

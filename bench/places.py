@@ -60,14 +60,14 @@ def recorded() -> Recorded:
     folder = home() / "recorded"
     if not (folder / "chain.json").exists():
         raise MissingPrerequisite("there is no recorded chain: run bench/setup.sh chain, or set PEERS_HOME")
-    about = json.loads((folder / "chain.json").read_text())
+    facts = json.loads((folder / "chain.json").read_text())
     return Recorded(
         folder,
-        about["firstBlock"],
-        about["lastBlock"],
-        tuple(token.lower() for token in about["tokens"]),
-        about["transfers"],
-        about["approvals"],
+        facts["firstBlock"],
+        facts["lastBlock"],
+        tuple(token.lower() for token in facts["tokens"]),
+        facts["transfers"],
+        facts["approvals"],
     )
 
 

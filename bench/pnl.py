@@ -45,21 +45,21 @@ def entries(count: int, assets: int) -> Iterator[Entry]:
 
 def child(count: int, assets: int, method: str) -> dict[str, float]:
     """One calculation, measured in a process of its own; without the making of the entries."""
-    made = list(entries(count, assets))
+    all_entries = list(entries(count, assets))
     began_s, before_s = time.perf_counter(), time.process_time()
-    found = gains_of(made, method)
+    gains = gains_of(all_entries, method)
     took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - before_s
-    assert len(found.remaining) == assets
+    assert len(gains.remaining) == assets
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"took_s": took_s, "cpu_s": cpu_s, "peak_mb": peak_mb, "gains": len(found.gains)}
+    return {"took_s": took_s, "cpu_s": cpu_s, "peak_mb": peak_mb, "gains": len(gains.gains)}
 
 
 def measured(count: int, assets: int, method: str) -> dict[str, float]:
     """The same, from outside."""
     command = [sys.executable, "-m", "bench.pnl", "--child", method, "--entries", str(count), "--assets", str(assets)]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found: dict[str, float] = json.loads(told)
-    return found
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    result: dict[str, float] = json.loads(output)
+    return result
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
@@ -68,21 +68,21 @@ def run(options: argparse.Namespace) -> list[Figure]:
     for method in options.methods:
         # A tenth of the entries in a tenth of the assets: the same number of entries for each asset.
         small = measured(count // SMALL, options.assets // SMALL, method)
-        whole = measured(count, options.assets, method)
-        growth = whole["cpu_s"] / small["cpu_s"] / SMALL
-        about = f"{count:,} transactions in {options.assets:,} assets, {method}"
+        full = measured(count, options.assets, method)
+        growth = full["cpu_s"] / small["cpu_s"] / SMALL
+        subject = f"{count:,} transactions in {options.assets:,} assets, {method}"
         figures += [
             Figure(
                 "pnl",
-                f"{about}: seconds; peak memory, MB",
-                f"{whole['took_s']:.1f} (CPU {whole['cpu_s']:.1f}); {whole['peak_mb']:,.0f}",
+                f"{subject}: seconds; peak memory, MB",
+                f"{full['took_s']:.1f} (CPU {full['cpu_s']:.1f}); {full['peak_mb']:,.0f}",
                 f"≤ {MAX_S:.0f}; ≤ {MAX_MB:,}",
-                whole["took_s"] <= MAX_S and whole["peak_mb"] <= MAX_MB,
-                {"whole": whole, "small": small},
+                full["took_s"] <= MAX_S and full["peak_mb"] <= MAX_MB,
+                {"whole": full, "small": small},
             ),
             Figure(
                 "pnl",
-                f"{about}: processor time of a transaction / with a tenth of them",
+                f"{subject}: processor time of a transaction / with a tenth of them",
                 f"{growth:.2f}",
                 f"≤ {MAX_GROWTH}",
                 growth <= MAX_GROWTH,

@@ -73,10 +73,10 @@ def run(options: argparse.Namespace) -> list[Figure]:
         node.mine(seconds=60)
         at = node.block()
         past = Block(int(at["number"], 16), at["hash"], at["parentHash"], int(at["timestamp"], 16) * 1_000_000)
-        wanted = {token: expected(market, token, past) for token in market.pools}
+        expected_prices = {token: expected(market, token, past) for token in market.pools}
         node.mine(3)
-        requests, times, wrong = asyncio.run(priced(market, folder, past, wanted, options.repeat))
-    name = f"{len(wanted):,} tokens from {len(wanted):,} pools at a past block"
+        requests, times, wrong = asyncio.run(priced(market, folder, past, expected_prices, options.repeat))
+    name = f"{len(expected_prices):,} tokens from {len(expected_prices):,} pools at a past block"
     return [
         Figure("pools", f"{name}: requests", f"{max(requests)}", f"≤ {BAR}", max(requests) <= BAR, {"all": requests}),
         Figure("pools", f"{name}: prices that differ from direct calls", f"{wrong}", "0", wrong == 0),
@@ -121,12 +121,12 @@ def stock(market: Market, tokens: Sequence[str]) -> None:
     for token, (_, quote, version) in list(market.pools.items()):
         both = token, market.symbols[quote]
         if version == 3:
-            found = deployer.read(
+            reserves = deployer.read(
                 deployer.contracts["UniswapV3Factory"], "getPool(address,address,uint24)(address)", *both, POOL_FEE
             )
         else:
-            found = deployer.read(deployer.contracts["UniswapV2Factory"], "getPair(address,address)(address)", *both)
-        market.pools[token] = checked(found), quote, version
+            reserves = deployer.read(deployer.contracts["UniswapV2Factory"], "getPair(address,address)(address)", *both)
+        market.pools[token] = checked(reserves), quote, version
 
 
 def _on_v2(deployer: Deployer, amounts: dict[str, int]) -> None:
@@ -167,12 +167,12 @@ def expected(market: Market, token: str, past: Block) -> Decimal:
 
 
 async def priced(
-    market: Market, folder: Path, past: Block, wanted: dict[str, Decimal], repeat: int
+    market: Market, folder: Path, past: Block, expected_prices: dict[str, Decimal], repeat: int
 ) -> tuple[list[int], list[float], int]:
     """Requests and seconds of each time, by new processes' worth of memory, and how many prices differ."""
     requests, times, wrong = [], [], 0
-    (folder / "prices.toml").write_text(prices(market, more=_others(market)))
-    assets = [Asset(CHAIN, "erc20", token.lower()) for token in wanted]
+    (folder / "prices.toml").write_text(prices(market, additional=_other_venues(market)))
+    assets = [Asset(CHAIN, "erc20", token.lower()) for token in expected_prices]
     for _ in range(repeat):
         chains = {"local": EvmSettings(rpc=[market.node.url])}
         system = System(Settings(data=str(folder), chains=chains, prices_file=str(folder / "prices.toml")))
@@ -180,17 +180,17 @@ async def priced(
             snapshotter = snapshotter_of(system, system.chain("local"))
             await snapshotter.chain.heads()  # the handshake is not what is counted
             before, start_s = snapshotter.chain.requests, time.perf_counter()
-            about = await snapshotter.token_context(assets, past)
+            context = await snapshotter.token_context(assets, past)
             times.append(time.perf_counter() - start_s)
             requests.append(snapshotter.chain.requests - before)
-            got = {price.asset.reference: price.usd for price in about.quotes.prices}
-            wrong = max(wrong, sum(got.get(token.lower()) != usd for token, usd in wanted.items()))
+            prices_by_token = {price.asset.reference: price.usd for price in context.quotes.prices}
+            wrong = max(wrong, sum(prices_by_token.get(token.lower()) != usd for token, usd in expected_prices.items()))
         finally:
             await system.close()
     return requests, times, wrong
 
 
-def prices(market: Market, key: str = "local", more: Sequence[str] = ()) -> str:
+def prices(market: Market, key: str = "local", additional: Sequence[str] = ()) -> str:
     """The settings of the chain of this key: feeds of the trusted tokens, where the pools lie, and more venues."""
     asset = {symbol: f'"{CHAIN}/erc20:{address.lower()}"' for symbol, address in market.symbols.items()}
     feeds = [
@@ -205,7 +205,7 @@ def prices(market: Market, key: str = "local", more: Sequence[str] = ()) -> str:
         "venues = [",
         f'  {{family = "uniswap_v2", factory = "{factories[0]}"}},',
         f'  {{family = "uniswap_v3", factory = "{factories[1]}", fees = [100, 500, 3000, 10000]}},',
-        *more,
+        *additional,
         "]",
         f"[pools.{key}.quotes]",
         f'{asset["WETH"]} = "4"',
@@ -215,15 +215,15 @@ def prices(market: Market, key: str = "local", more: Sequence[str] = ()) -> str:
     return "\n".join(lines)
 
 
-def _others(market: Market) -> list[str]:
+def _other_venues(market: Market) -> list[str]:
     """Uniswap V4, which has no pools; and the other families, whose contracts are not on this chain."""
     weth, view = market.symbols["WETH"].lower(), market.deployer.contracts["StateView"].lower()
     fees = "fees = [100, 500, 3000, 10000], spacings = [1, 10, 60, 200]"
     here = [f'  {{family = "uniswap_v4", state_view = "{view}", wrapped = "{weth}", {fees}}},']
     absent = {family: "0x" + f"{number:02x}" * 20 for number, family in enumerate(ELSEWHERE, 0xA0)}
-    more = {"slipstream": ", spacings = [1, 50, 100, 200, 2000]"}
+    options = {"slipstream": ", spacings = [1, 50, 100, 200, 2000]"}
     return here + [
-        f'  {{family = "{family}", factory = "{at}"{more.get(family, "")}}},' for family, at in absent.items()
+        f'  {{family = "{family}", factory = "{at}"{options.get(family, "")}}},' for family, at in absent.items()
     ]
 
 

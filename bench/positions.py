@@ -86,9 +86,9 @@ def open_positions(node: LocalNode, deployment: Deployment, wallet: str, count: 
             ),
         ]
     )
-    deeds = [add_liquidity_v2] * 6 + [stake_chef, stake_rewards] + [open_position_v3] * max(1, count - 6)
-    for deed in deeds:
-        txs: Sequence[Tx] = deed(context, wallet)
+    actions = [add_liquidity_v2] * 6 + [stake_chef, stake_rewards] + [open_position_v3] * max(1, count - 6)
+    for action in actions:
+        txs: Sequence[Tx] = action(context, wallet)
         node.settle(list(txs))
 
 
@@ -99,7 +99,7 @@ async def _measure(node: LocalNode, deployment: Deployment, wallet: str, folder:
         await _index(system, quiet=True)
         asks, block = await _first(system, wallet, node.height, runs)
         for _ in range(repeat):
-            await _again(system, wallet, node.height, runs)
+            await _repeat(system, wallet, node.height, runs)
             runs.floor_s.append(await _floor(node.url, asks, block))
     finally:
         await system.close()
@@ -112,11 +112,11 @@ async def _first(system: System, wallet: str, height: int, runs: Runs) -> tuple[
     chain, asks = fresh.chain("local"), list[Read]()
     answer = chain.answer
 
-    async def noted(asked: Sequence[Read], block: Block) -> list[Any]:
-        asks.extend(asked)
-        return await answer(asked, block)
+    async def recording(reads: Sequence[Read], block: Block) -> list[Any]:
+        asks.extend(reads)
+        return await answer(reads, block)
 
-    chain.answer = noted  # type: ignore[method-assign,assignment]
+    chain.answer = recording  # type: ignore[method-assign]
     try:
         snapshot = await snapshotter_of(fresh, chain).take([wallet.lower()], await chain.block(height))
     finally:
@@ -127,7 +127,7 @@ async def _first(system: System, wallet: str, height: int, runs: Runs) -> tuple[
     return calls, snapshot.block
 
 
-async def _again(system: System, wallet: str, height: int, runs: Runs) -> None:
+async def _repeat(system: System, wallet: str, height: int, runs: Runs) -> None:
     engine, chain = Engine(system), system.chain("local")
     before, start_s = chain.requests, time.perf_counter()
     await engine.at_block([account(wallet)], "local", height, Options())
@@ -159,14 +159,14 @@ async def _floor(url: str, calls: Sequence[Call], block: Block) -> float:
 
 
 def _figures(runs: Runs) -> list[Figure]:
-    what = f"{runs.tokens} tokens, {runs.positions} positions"
-    ratios = [ours / floor for ours, floor in zip(runs.ours_s, runs.floor_s, strict=True)]
+    subject = f"{runs.tokens} tokens, {runs.positions} positions"
+    ratios = [own_s / floor for own_s, floor in zip(runs.ours_s, runs.floor_s, strict=True)]
     trips = f"{max(runs.requests)}, and {runs.first} by a process that has just begun and greets the node"
-    name = f"at-block, {what}: wall / its {runs.calls} calls, known beforehand, in one batch"
+    name = f"at-block, {subject}: wall / its {runs.calls} calls, known beforehand, in one batch"
     return [
         Figure(
             "positions",
-            f"at-block, {what}: round trips",
+            f"at-block, {subject}: round trips",
             trips,
             f"≤ {ROUND_TRIPS}",
             max(runs.first, *runs.requests) <= ROUND_TRIPS,

@@ -23,54 +23,54 @@ def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
     with scratch() as folder:
         with replay() as node:
-            mine, theirs = _interleaved(node, folder, options.repeat)
-            figures = [*_against(mine, theirs), *_exact(folder / "ours")]
+            runs, theirs = _interleaved(node, folder, options.repeat)
+            figures = [*_against(runs, theirs), *_exact(folder / "ours")]
             figures += _requests(node, folder / "ours")
         return [*figures, *_memory(folder / "ours", options.times)]
 
 
 def _interleaved(node: ReplayNode, folder: Path, repeat: int) -> tuple[list[Run], dict[str, list[Run]]]:
     """Round by round ours and each peer, after one round that nobody counts; ours alone where cryo is not installed."""
-    mine: list[Run] = []
+    own_runs: list[Run] = []
     theirs: dict[str, list[Run]] = {}
     for _ in range(repeat + 1):
-        mine.append(index(node.url, empty(folder / "ours")).done())
+        own_runs.append(index(node.url, empty(folder / "ours")).done())
         try:
             for name, dataset in DATASETS.items():
                 theirs.setdefault(name, []).append(_cryo(node, folder / name, dataset))
         except MissingPrerequisite as error:
             theirs.clear()
             print(error)
-    return mine[1:], {name: runs[1:] for name, runs in theirs.items()}
+    return own_runs[1:], {name: runs[1:] for name, runs in theirs.items()}
 
 
-def _cryo(node: ReplayNode, out: Path, dataset: str) -> Run:
+def _cryo(node: ReplayNode, target: Path, dataset: str) -> Run:
     """A run of cryo that wrote everything; its exit code is no sign, for it crashes at times after its work is done."""
-    done = peers.cryo(node.url, out, dataset=dataset)
-    wanted = recorded().events if dataset == "logs" else recorded().transfers
-    assert peers.cryo_rows(out) == wanted, f"cryo wrote {peers.cryo_rows(out)} rows, not {wanted}"
-    return done
+    result = peers.cryo(node.url, target, dataset=dataset)
+    expected = recorded().events if dataset == "logs" else recorded().transfers
+    assert peers.cryo_rows(target) == expected, f"cryo wrote {peers.cryo_rows(target)} rows, not {expected}"
+    return result
 
 
-def _against(mine: list[Run], theirs: dict[str, list[Run]]) -> list[Figure]:
-    walls = [done.wall_s for done in mine]
+def _against(own_runs: list[Run], theirs: dict[str, list[Run]]) -> list[Figure]:
+    walls = [each.wall_s for each in own_runs]
     rate = recorded().events / statistics.median(walls)
-    about: dict[str, Any] = {"walls_s": walls, "cpu_s": [done.cpu_s for done in mine]}
+    details: dict[str, Any] = {"walls_s": walls, "cpu_s": [each.cpu_s for each in own_runs]}
     figures = [
-        Figure("rate", "wall s, process start to end", f"{spread(walls)}, {rate / 1000:.0f} k events/s", detail=about)
+        Figure("rate", "wall s, process start to end", f"{spread(walls)}, {rate / 1000:.0f} k events/s", detail=details)
     ]
     for name, runs in theirs.items():
-        ratios = [a.wall_s / b.wall_s for a, b in zip(mine, runs, strict=True)]
-        cpu = statistics.median(a.cpu_s / b.cpu_s for a, b in zip(mine, runs, strict=True))
-        met = statistics.median(ratios) <= 1.3 if name == "cryo-erc20" else None
+        ratios = [a.wall_s / b.wall_s for a, b in zip(own_runs, runs, strict=True)]
+        cpu = statistics.median(a.cpu_s / b.cpu_s for a, b in zip(own_runs, runs, strict=True))
+        is_met = statistics.median(ratios) <= 1.3 if name == "cryo-erc20" else None
         figures.append(
             Figure(
                 "rate",
                 f"wall / {name}",
                 f"{spread(ratios)}, CPU {cpu:.2f}",
-                "≤ 1.3" if met is not None else "",
-                met,
-                {"walls_s": [done.wall_s for done in runs], "cpu_s": [done.cpu_s for done in runs]},
+                "≤ 1.3" if is_met is not None else "",
+                is_met,
+                {"walls_s": [each.wall_s for each in runs], "cpu_s": [each.cpu_s for each in runs]},
             )
         )
     return figures
@@ -79,8 +79,8 @@ def _against(mine: list[Run], theirs: dict[str, list[Run]]) -> list[Figure]:
 def _exact(data: Path) -> list[Figure]:
     chain = recorded()
     counts = (truth.count(data, "transfers"), truth.count(data, "approvals"))
-    wanted = truth.digest(truth.recorded_events(chain.folder, chain.first, chain.last))
-    is_equal = truth.digest(truth.stored_events(data)) == wanted
+    expected = truth.digest(truth.recorded_events(chain.folder, chain.first, chain.last))
+    is_equal = truth.digest(truth.stored_events(data)) == expected
     per_event = size(data) / chain.events
     return [
         Figure(
@@ -89,7 +89,7 @@ def _exact(data: Path) -> list[Figure]:
             f"{counts[0]:,} + {counts[1]:,}, digest {'equal' if is_equal else 'DIFFERENT'}",
             "exact",
             counts == (chain.transfers, chain.approvals) and is_equal,
-            {"digest": wanted},
+            {"digest": expected},
         ),
         Figure("rate", "bytes per event, whole data folder", f"{per_event:.1f}", "≤ 25", per_event <= 25),
     ]
@@ -100,15 +100,15 @@ def _requests(node: ReplayNode, data: Path) -> list[Figure]:
     index(node.url, empty(data)).done()
     stats = node.stats()
     logs = stats["calls"]["eth_getLogs"]
-    others = stats["http"] - logs
+    other_requests = stats["http"] - logs
     allowed = -(-recorded().blocks // 100) + 2
     return [
         Figure(
             "rate",
             "requests: logs, header batches and handshake",
-            f"{logs} + {others}",
+            f"{logs} + {other_requests}",
             f"≤ 50 and ≤ {allowed}",
-            logs <= 50 and others <= allowed,
+            logs <= 50 and other_requests <= allowed,
             stats["calls"] | {"http": stats["http"]},
         )
     ]
@@ -124,7 +124,7 @@ def _memory(data: Path, times: int) -> list[Figure]:
         long = index(node.url, empty(data), last=last, watched=True).done()
     rows = truth.count(data, "transfers") + truth.count(data, "approvals")
     assert rows == times * chain.events, f"{rows} rows of a chain with {times * chain.events}"
-    peak, grown = max(short), long.peak_mb / statistics.median(short)
+    peak, growth = max(short), long.peak_mb / statistics.median(short)
     return [
         Figure(
             "rate",
@@ -145,9 +145,9 @@ def _memory(data: Path, times: int) -> list[Figure]:
         Figure(
             "rate",
             f"memory at {times} x the blocks and events",
-            f"{long.peak_mb:.0f} MB, {grown:.2f} x; {rows / long.wall_s / 1000:.0f} k events/s",
+            f"{long.peak_mb:.0f} MB, {growth:.2f} x; {rows / long.wall_s / 1000:.0f} k events/s",
             "≤ 1.2 x, ≤ 300 MB",
-            grown <= 1.2 and long.peak_mb <= 300,
+            growth <= 1.2 and long.peak_mb <= 300,
             {"rows": rows, "wall_s": long.wall_s},
         ),
     ]

@@ -60,22 +60,24 @@ def run(options: argparse.Namespace) -> list[Figure]:
             deployment = deploy(node)
             node.mine(FINALITY)
             storm = asyncio.run(_storm(node, deployment, folder, options.storms, random.Random(seed)))
-        what = f"{storm.restarts} restarts, {storm.handovers} indexes begun in between"
-        figures.append(_figure(storm, what, seed))
+        subject = f"{storm.restarts} restarts, {storm.handovers} indexes begun in between"
+        figures.append(_figure(storm, subject, seed))
     if options.deep:
         with LocalNode(seconds_per_block=1) as node, scratch() as folder:
             deployment = deploy(node)
             node.mine(MAX_DEPTH + 1)
             storm = asyncio.run(_deep(node, deployment, folder, options.deep, random.Random(seed)))
-        what = f"deeper than the {FINALITY} that are final, recovered {storm.recovered_reorgs} times by a worker alone"
-        figures.append(_figure(storm, what, seed))
+        subject = (
+            f"deeper than the {FINALITY} that are final, recovered {storm.recovered_reorgs} times by a worker alone"
+        )
+        figures.append(_figure(storm, subject, seed))
     return figures
 
 
-def _figure(storm: Storm, what: str, seed: int) -> Figure:
+def _figure(storm: Storm, subject: str, seed: int) -> Figure:
     depths = f"{min(storm.reorgs):,}–{max(storm.reorgs):,}"
     name = (
-        f"{storm.reorgs.total():,} reorganisations {depths} deep, {what}, seed {seed}: "
+        f"{storm.reorgs.total():,} reorganisations {depths} deep, {subject}, seed {seed}: "
         "rows that differ from an index made afterwards, derived tables too"
     )
     text = f"{sum(storm.differing.values())} of {storm.rows:,}"
@@ -85,13 +87,13 @@ def _figure(storm: Storm, what: str, seed: int) -> Figure:
 async def _storm(node: LocalNode, deployment: Deployment, folder: Path, storms: int, chance: random.Random) -> Storm:
     storm = Storm()
     settings = _settings(folder / "live", node, deployment)
-    live = await _begun(settings)
+    live = await _start_system(settings)
     for at in range(storms):
         _trade(node, deployment, chance)
         depth = chance.randint(1, FINALITY) if chance.random() < 0.3 else chance.randint(1, 5)
         if chance.random() < 0.5:
             await _follower(live).step()
-        node.reorg(depth, _deeds(deployment, chance))
+        node.reorg(depth, _transactions(deployment, chance))
         storm.reorgs[depth] += 1
         if chance.random() < RESTARTS:
             await live.close()
@@ -100,7 +102,7 @@ async def _storm(node: LocalNode, deployment: Deployment, folder: Path, storms: 
             await live.close()
             settings = _settings(folder / f"live-{at}", node, deployment)
             live, storm.handovers = await _back_filled(settings), storm.handovers + 1
-            node.reorg(chance.randint(1, FINALITY), _deeds(deployment, chance))
+            node.reorg(chance.randint(1, FINALITY), _transactions(deployment, chance))
         await _follower(live).step()
         if chance.random() < DERIVED:
             await asyncio.to_thread(materialise.materialise, live.lake, live.tail, CHAIN)
@@ -119,7 +121,7 @@ async def _deep(node: LocalNode, deployment: Deployment, folder: Path, storms: i
         for at in range(storms):
             await asyncio.to_thread(_trade, node, deployment, chance)
             depth = chance.randint(FINALITY + 1, MAX_DEPTH) if at else MAX_DEPTH
-            await asyncio.to_thread(node.reorg, depth, _deeds(deployment, chance))
+            await asyncio.to_thread(node.reorg, depth, _transactions(deployment, chance))
             await asyncio.to_thread(node.mine)  # a chain that is as long as before has not gone on
             storm.reorgs[depth] += 1
             if chance.random() < PATIENT:
@@ -155,15 +157,17 @@ async def _caught_up(live: System, worker: Worker, node: LocalNode, task: asynci
 async def _compare(storm: Storm, live: System, node: LocalNode, deployment: Deployment, folder: Path) -> None:
     """Count the rows in which an index differs from one made now, of all tables."""
     node.mine(2 * FINALITY)  # all of it is final now
-    clean = await _begun(_settings(folder / "clean", node, deployment))
+    clean = await _start_system(_settings(folder / "clean", node, deployment))
     for system in (live, clean):
         follower = _follower(system)
         await follower.step()
         await follower.finalise_all()
         await asyncio.to_thread(materialise.materialise, system.lake, system.tail, CHAIN)
-    ours, theirs = _everything(live), _everything(clean)
+    live_rows, theirs = _all_rows(live), _all_rows(clean)
     storm.rows = sum(rows.total() for rows in theirs.values())
-    storm.differing = {name: ((ours[name] - theirs[name]) + (theirs[name] - ours[name])).total() for name in theirs}
+    storm.differing = {
+        name: ((live_rows[name] - theirs[name]) + (theirs[name] - live_rows[name])).total() for name in theirs
+    }
     for system in (live, clean):
         await system.close()
 
@@ -175,7 +179,7 @@ def _settings(folder: Path, node: LocalNode, deployment: Deployment) -> Settings
     return settings
 
 
-async def _begun(settings: Settings) -> System:
+async def _start_system(settings: Settings) -> System:
     """A new index that has caught up."""
     system = await _back_filled(settings)
     await _follower(system).step()
@@ -201,12 +205,12 @@ def _follower(system: System) -> Follower:
 def _trade(node: LocalNode, deployment: Deployment, chance: random.Random) -> None:
     with node.by_hand():
         for _ in range(chance.randint(1, 4)):
-            for deed in _deeds(deployment, chance):
-                node.send(deed)
+            for action in _transactions(deployment, chance):
+                node.send(action)
             node.mine(1)
 
 
-def _deeds(deployment: Deployment, chance: random.Random) -> list[Tx]:
+def _transactions(deployment: Deployment, chance: random.Random) -> list[Tx]:
     """One of each kind of thing that leaves rows."""
     alice, bob, carol = chance.sample([*deployment.accounts.values()], 3)
     token, weth = (deployment.tokens[symbol].address for symbol in (chance.choice(["USDC", "DAI"]), "WETH"))
@@ -220,17 +224,17 @@ def _deeds(deployment: Deployment, chance: random.Random) -> list[Tx]:
     ]
 
 
-def _everything(system: System) -> dict[str, Counter[str]]:
+def _all_rows(system: System) -> dict[str, Counter[str]]:
     """Every row of every table, tail included, as often as it is there."""
     from chainfolio.indexer import arrow_ipc
 
-    found = {}
+    tables = {}
     for name, table in TABLES.items():
         if name not in LEARNT:
             stored = system.lake.window(table, CHAIN, Span(0, 2**62))
             fresh = arrow_ipc.load((stream for _, stream in system.tail.rows(CHAIN, name, 0, 2**40)), table)
-            found[name] = Counter(map(repr, pa.concat_tables([stored, fresh]).to_pylist()))
-    return found
+            tables[name] = Counter(map(repr, pa.concat_tables([stored, fresh]).to_pylist()))
+    return tables
 
 
 def add(parser: argparse.ArgumentParser) -> None:

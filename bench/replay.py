@@ -36,11 +36,13 @@ class Exchange:
     @cached_property
     def fields(self) -> dict[str, list[Where]]:
         """Where each field is, by its name; and what can be damaged beside fields."""
-        found: dict[str, list[Where]] = {f"{what} {self.methods[0]}": [] for what in ("batch:", "bytes:", "exchange:")}
+        positions: dict[str, list[Where]] = {
+            f"{prefix} {self.methods[0]}": [] for prefix in ("batch:", "bytes:", "exchange:")
+        }
         for number, (method, value) in enumerate(zip(self.methods, self.values, strict=True)):
             for at in places(value) if value is not SAME else ():
-                found.setdefault(pattern(method, at), []).append((number, at))
-        return found
+                positions.setdefault(pattern(method, at), []).append((number, at))
+        return positions
 
 
 @dataclass(slots=True)
@@ -65,52 +67,52 @@ class Replay:
     asked: dict[bytes, Exchange] = field(default_factory=dict)  # likewise
     _real: HttpTransport = field(default_factory=HttpTransport)
     _exchanges: dict[bytes, Exchange] = field(default_factory=dict)
-    _known: dict[bytes, Reply] = field(default_factory=dict)
+    _decoded: dict[bytes, Reply] = field(default_factory=dict)
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One exchange, from memory where the same was asked before."""
         exchange = self._exchanges.get(body)
         if exchange is None:
-            exchange = self._exchanges[body] = await self._asked(body)
+            exchange = self._exchanges[body] = await self._exchange_for(body)
         self.asked[body] = exchange
         if self.plan is None:
             self.met.update(exchange.fields)
             return HttpResponse(200, None, exchange.body)
-        given = self._given(self.plan, body, exchange)
-        if isinstance(given, Exception):
-            raise given
-        return given
+        response = self._response(self.plan, body, exchange)
+        if isinstance(response, Exception):
+            raise response
+        return response
 
     async def close(self) -> None:
         """Let go of connections."""
         await self._real.close()
 
-    async def _asked(self, body: bytes) -> Exchange:
+    async def _exchange_for(self, body: bytes) -> Exchange:
         asks = msgspec.json.decode(body)
-        many = asks if isinstance(asks, list) else [asks]
-        replies = [{"jsonrpc": "2.0", "id": ask["id"], **(await self._reply(ask))} for ask in many]
-        return Exchange([ask["method"] for ask in many], replies, isinstance(asks, list))
+        batch = asks if isinstance(asks, list) else [asks]
+        replies = [{"jsonrpc": "2.0", "id": ask["id"], **(await self._reply(ask))} for ask in batch]
+        return Exchange([ask["method"] for ask in batch], replies, isinstance(asks, list))
 
     async def _reply(self, ask: dict[str, Any]) -> Reply:
         key = msgspec.json.encode([ask["method"], ask["params"]])
-        if key not in self._known:
+        if key not in self._decoded:
             posted = await self._real.post("node", self.url, msgspec.json.encode({**ask, "id": 1}), 30)
             reply = msgspec.json.decode(posted.body, type=dict[str, Raw])
-            self._known[key] = {name: reply[name] for name in ("result", "error") if name in reply}
-        return self._known[key]
+            self._decoded[key] = {name: reply[name] for name in ("result", "error") if name in reply}
+        return self._decoded[key]
 
     # --- damage ------------------------------------------------------------------------------------------------------
 
-    def _given(self, plan: Plan, body: bytes, exchange: Exchange) -> HttpResponse | Exception:
+    def _response(self, plan: Plan, body: bytes, exchange: Exchange) -> HttpResponse | Exception:
         honest = HttpResponse(200, None, exchange.body)
         if plan.once and plan.done:
             return honest
         if body not in plan.given:
             plan.given[body] = honest
             for target in sorted(plan.targets & exchange.fields.keys()):
-                kind, given = self._damaged(target, exchange)
-                if given is not None:
-                    plan.given[body] = given
+                kind, response = self._damaged(target, exchange)
+                if response is not None:
+                    plan.given[body] = response
                     plan.done.append((target, kind))
                     break
         return plan.given[body]
@@ -139,9 +141,9 @@ class Replay:
     def _field(self, target: str, exchange: Exchange) -> tuple[str, Any]:
         number, at = self.chance.choice(exchange.fields[target])
         kind = self.chance.choice(KINDS)
-        other, there = self.chance.choice(exchange.fields[target])
-        elsewhere = exchange.values[other]
-        for step in there:
+        exchange_number, position = self.chance.choice(exchange.fields[target])
+        elsewhere = exchange.values[exchange_number]
+        for step in position:
             elsewhere = elsewhere[step]
         value = damaged(self.chance, kind, exchange.values[number], at, elsewhere)
         if value is SAME:
@@ -160,7 +162,7 @@ class Replay:
         if kind == "late refusal":
             return HttpResponse(429, self.chance.choice((None, 300.0)), b"")
         if kind == "of an earlier question":
-            others = [each for each in self.asked.values() if each.methods == exchange.methods]
+            candidates = [each for each in self.asked.values() if each.methods == exchange.methods]
         else:
-            others = list(self.asked.values())
-        return HttpResponse(200, None, self.chance.choice(others).body)
+            candidates = list(self.asked.values())
+        return HttpResponse(200, None, self.chance.choice(candidates).body)

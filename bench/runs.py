@@ -54,8 +54,10 @@ class Run:
 
 def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
     """This process' environment for a timed one: with byte code caches, without settings of somebody's own."""
-    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE" and not k.startswith("CHAINFOLIO_")}
-    return {**kept, **extra}
+    variables = {
+        k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE" and not k.startswith("CHAINFOLIO_")
+    }
+    return {**variables, **extra}
 
 
 def run(command: Sequence[str], env: Mapping[str, str], *, limit_s: float = 600, watched: bool = False) -> Run:
@@ -102,15 +104,15 @@ class _Peak:
 
 def tree(pid: int) -> list[int]:
     """A process and all below it."""
-    found, waiting = [], [pid]
+    processes, waiting = [], [pid]
     while waiting:
-        found.append(waiting.pop())
-        for task in Path(f"/proc/{found[-1]}/task").glob("*/children"):
+        processes.append(waiting.pop())
+        for task in Path(f"/proc/{processes[-1]}/task").glob("*/children"):
             try:
                 waiting += map(int, task.read_text().split())
             except OSError:  # it has just ended
                 continue
-    return found
+    return processes
 
 
 def _memory_kb(pid: int) -> int:

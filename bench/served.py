@@ -53,7 +53,7 @@ class Variant(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedChain:
     """A chain under test. `node` is made of numbers of blocks, of transactions in each, and of tokens; `fetched` gets
     and parses the answers of a span; `first` is its first block; `wallet` holds every token."""
 
@@ -117,17 +117,17 @@ class Spent(NamedTuple):
     cpu_s: float
 
 
-async def timed(served: Served, variant: Variant, url: str, folder: Path, blocks: int, *, as_rows: bool) -> Spent:
+async def timed(served: ServedChain, variant: Variant, url: str, folder: Path, blocks: int, *, as_rows: bool) -> Spent:
     """Return what all blocks take, with as many spans at once as an index has."""
     chain = variant.build(url, folder)
     await chain.heads()
-    left = Span(served.first, served.first + blocks - 1).cut(SPAN)
+    spans = Span(served.first, served.first + blocks - 1).cut(SPAN)
 
     async def work() -> None:
-        for span in left:
+        for span in spans:
             if as_rows:
-                found = await chain.collect(span, served.datasets)
-                assert len(found.chain) == len(span)
+                chunk = await chain.collect(span, served.datasets)
+                assert len(chunk.chain) == len(span)
             else:
                 await served.fetched(chain, span)
 
@@ -138,7 +138,7 @@ async def timed(served: Served, variant: Variant, url: str, folder: Path, blocks
     return spent
 
 
-def requests_of_a_wallet(served: Served, url: str, folder: Path) -> int:
+def requests_of_a_wallet(served: ServedChain, url: str, folder: Path) -> int:
     """What `chainfolio portfolio` asks for a wallet whose tokens are indexed, by the node's own count."""
     settings, key = folder / "chainfolio.toml", served.key
     lines = [
@@ -163,16 +163,16 @@ def _count(url: str) -> int:
         return int(reply.read())
 
 
-def run(served: Served, options: argparse.Namespace) -> list[Figure]:
+def run(served: ServedChain, options: argparse.Namespace) -> list[Figure]:
     """Everything."""
-    near, far = multiprocessing.Pipe()
+    own_end, child_end = multiprocessing.Pipe()
     make = partial(served.node, options.blocks, options.transactions, options.tokens)
-    server = multiprocessing.get_context("spawn").Process(target=serve, args=(make, far), daemon=True)
+    server = multiprocessing.get_context("spawn").Process(target=serve, args=(make, child_end), daemon=True)
     server.start()
-    url = f"http://127.0.0.1:{near.recv()}"
+    url = f"http://127.0.0.1:{own_end.recv()}"
     try:
-        with tempfile.TemporaryDirectory() as place:
-            folder = Path(place)
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
             (folder / "facts.toml").write_text(served.facts)
             rates = [rate(served, variant, url, folder, options) for variant in served.variants]
             requests = requests_of_a_wallet(served, url, folder)
@@ -183,7 +183,7 @@ def run(served: Served, options: argparse.Namespace) -> list[Figure]:
     return [*rates, Figure(served.key, name, str(requests), f"≤ {MAX_REQUESTS}", requests <= MAX_REQUESTS)]
 
 
-def rate(served: Served, variant: Variant, url: str, folder: Path, options: argparse.Namespace) -> Figure:
+def rate(served: ServedChain, variant: Variant, url: str, folder: Path, options: argparse.Namespace) -> Figure:
     """Measure how fast blocks become rows, against fetching and parsing them in the same run."""
     ratios, costs = list[float](), list[float]()
     measure = partial(timed, served, variant, url, folder)
@@ -195,9 +195,9 @@ def rate(served: Served, variant: Variant, url: str, folder: Path, options: argp
         costs.append(rows.cpu_s / plain.cpu_s)
     name = f"{options.blocks:,} blocks of {options.transactions} transactions to rows: rate / of fetching and parsing"
     bar = "" if variant.min_rate is None else f"≥ {variant.min_rate}"
-    met = None if variant.min_rate is None else statistics.median(ratios) >= variant.min_rate
+    is_met = None if variant.min_rate is None else statistics.median(ratios) >= variant.min_rate
     value = f"{spread(ratios)} (processor time: {spread(costs)} times as much)"
-    return Figure(served.key, f"{name}{variant.name and f' ({variant.name})'}", value, bar, met)
+    return Figure(served.key, f"{name}{variant.name and f' ({variant.name})'}", value, bar, is_met)
 
 
 def add(parser: argparse.ArgumentParser) -> None:

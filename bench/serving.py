@@ -176,9 +176,9 @@ class _Client(asyncio.Protocol):
 @asynccontextmanager
 async def _clients(port: int) -> AsyncIterator[list[_Client]]:
     loop = asyncio.get_running_loop()
-    made = [(await loop.create_connection(_Client, "127.0.0.1", port))[1] for _ in range(CLIENTS)]
-    yield made
-    for client in made:
+    clients = [(await loop.create_connection(_Client, "127.0.0.1", port))[1] for _ in range(CLIENTS)]
+    yield clients
+    for client in clients:
         client.transport.close()
 
 
@@ -226,8 +226,8 @@ def _engine() -> Engine:
         holdings.append(Holding(ADDRESS, token, 10**18 * (number + 1) + 7))
         prices.append(Price(asset, Decimal("1.25"), "chainlink", 1_760_000_000_000_000, Decimal(1)))
     block = Block(19_000_000, "0x" + "ab" * 32, "0x" + "cd" * 32, 1_760_000_000_000_000)
-    given = Settings(data=tempfile.mkdtemp(), chains={"ethereum": EvmSettings(rpc=["http://127.0.0.1:1"])})
-    engine = Engine(System(given))
+    settings = Settings(data=tempfile.mkdtemp(), chains={"ethereum": EvmSettings(rpc=["http://127.0.0.1:1"])})
+    engine = Engine(System(settings))
     valuation = valuate([Snapshot("ethereum", block, (ADDRESS,), tuple(holdings), tuple(prices), ())])
     engine._accounts._entries[ADDRESS] = CachedAccount(valuation, time.time_ns() // 1000 + 3600 * 1_000_000)
     return engine

@@ -51,33 +51,33 @@ def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
     with LocalNode() as node, scratch() as folder:
         tokens = [f"0x{(0xC0DE << 140) + k:040x}" for k in range(1, options.tokens + 1)]
-        held = deploy(node, tokens, EVERY)
+        balances = deploy(node, tokens, EVERY)
         at = node.block()
         past = Block(int(at["number"], 16), at["hash"], at["parentHash"], int(at["timestamp"], 16) * 1_000_000)
         node.mine()  # anvil keeps the state of a block when the next one is made: what is put later is not in it
-        _hold(node, {token: raw + 1 for token, raw in held.items()})  # what a read at the wrong block would see
+        _hold(node, {token: raw + 1 for token, raw in balances.items()})  # what a read at the wrong block would see
         node.mine(5)
-        times = asyncio.run(_measure(node.url, folder, tokens, held, past, options.repeat))
+        times = asyncio.run(_measure(node.url, folder, tokens, balances, past, options.repeat))
     return _figures(times, options.tokens)
 
 
 def deploy(node: LocalNode, tokens: Sequence[str], every: int) -> dict[str, int]:
     """Tokens with real code at these addresses; how much of every so many the wallet holds."""
-    about = words(["string", "string", "uint8"], "Candidate", "CAND", 18)
+    constructor = words(["string", "string", "uint8"], "Candidate", "CAND", 18)
     maker = node.accounts[0]
-    node.settle([Tx(maker, None, artifact("Token").creation(about), gas=5_000_000)])
+    node.settle([Tx(maker, None, artifact("Token").creation(constructor), gas=5_000_000)])
     code = node.rpc("eth_getCode", created_address(maker, 0), "latest")
     for start in range(0, len(tokens), CODES):
         node.batch(("anvil_setCode", (token, code)) for token in tokens[start : start + CODES])
-    held = {token: 10**18 + k for k, token in enumerate(tokens) if k % every == 0}
-    _hold(node, held)
-    return held
+    balances = {token: 10**18 + k for k, token in enumerate(tokens) if k % every == 0}
+    _hold(node, balances)
+    return balances
 
 
-def _hold(node: LocalNode, held: dict[str, int]) -> None:
+def _hold(node: LocalNode, balances: dict[str, int]) -> None:
     """Put the wallet's balances where the contracts keep them (their first mapping), in a block of their own."""
     slot = "0x" + keccak(bytes.fromhex(WALLET[2:].zfill(64) + "0" * 64)).hex()
-    node.batch(("anvil_setStorageAt", (token, slot, f"0x{raw:064x}")) for token, raw in held.items())
+    node.batch(("anvil_setStorageAt", (token, slot, f"0x{raw:064x}")) for token, raw in balances.items())
     node.mine()
 
 
@@ -85,30 +85,32 @@ def _ask() -> str:
     return call_data("balanceOf(address)(uint256)", WALLET)
 
 
-async def _measure(url: str, folder: Path, tokens: list[str], held: dict[str, int], past: Block, repeat: int) -> Times:
+async def _measure(
+    url: str, folder: Path, tokens: list[str], balances: dict[str, int], past: Block, repeat: int
+) -> Times:
     system = System(Settings(data=str(folder), chains={"local": EvmSettings(rpc=[url])}))
     times = Times()
     try:
         snapshotter = snapshotter_of(system, system.chain("local"))
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=AT_ONCE)) as session:
             for _ in range(repeat + 1):
-                times.ours.append(await _timed(lambda: _ours(snapshotter, tokens, past, times), held))
-                times.singles.append(await _timed(lambda: _singles(session, url, tokens, past), held))
-                times.batches.append(await _timed(lambda: _batches(session, url, tokens, past), held))
+                times.ours.append(await _timed(lambda: _snapshot(snapshotter, tokens, past, times), balances))
+                times.singles.append(await _timed(lambda: _singles(session, url, tokens, past), balances))
+                times.batches.append(await _timed(lambda: _batches(session, url, tokens, past), balances))
     finally:
         await system.close()
     return Times(times.ours[1:], times.singles[1:], times.batches[1:], times.requests)
 
 
-async def _timed(ask: Callable[[], Awaitable[dict[str, int]]], held: dict[str, int]) -> float:
+async def _timed(ask: Callable[[], Awaitable[dict[str, int]]], expected: dict[str, int]) -> float:
     start_s = time.perf_counter()
-    found = await ask()
+    balances = await ask()
     spent_s = time.perf_counter() - start_s
-    assert found == held, f"{len(found)} balances instead of {len(held)}, or others"
+    assert balances == expected, f"{len(balances)} balances instead of {len(expected)}, or others"
     return spent_s
 
 
-async def _ours(snapshotter: Snapshotter, tokens: list[str], past: Block, times: Times) -> dict[str, int]:
+async def _snapshot(snapshotter: Snapshotter, tokens: list[str], past: Block, times: Times) -> dict[str, int]:
     snapshot = await snapshotter.take([WALLET], past, list(map(snapshotter.chain.info.token_asset, tokens)))
     times.requests.append(snapshot.requests)
     return {
@@ -119,19 +121,19 @@ async def _ours(snapshotter: Snapshotter, tokens: list[str], past: Block, times:
 
 
 async def _singles(session: aiohttp.ClientSession, url: str, tokens: list[str], past: Block) -> dict[str, int]:
-    async def one(token: str) -> tuple[str, int]:
+    async def read_one(token: str) -> tuple[str, int]:
         return token, (await _post(session, url, [_call(0, token, past)]))[0]
 
-    return {token: raw for token, raw in await asyncio.gather(*map(one, tokens)) if raw}
+    return {token: raw for token, raw in await asyncio.gather(*map(read_one, tokens)) if raw}
 
 
 async def _batches(session: aiohttp.ClientSession, url: str, tokens: list[str], past: Block) -> dict[str, int]:
-    found: dict[str, int] = {}
+    balances: dict[str, int] = {}
     for start in range(0, len(tokens), BATCH):
         part = tokens[start : start + BATCH]
         raws = await _post(session, url, [_call(k, token, past) for k, token in enumerate(part)])
-        found |= {token: raw for token, raw in zip(part, raws, strict=True) if raw}
-    return found
+        balances |= {token: raw for token, raw in zip(part, raws, strict=True) if raw}
+    return balances
 
 
 def _call(number: int, token: str, past: Block) -> dict[str, Any]:
@@ -142,8 +144,8 @@ def _call(number: int, token: str, past: Block) -> dict[str, Any]:
 async def _post(session: aiohttp.ClientSession, url: str, calls: list[dict[str, Any]]) -> list[int]:
     async with session.post(url, json=calls if len(calls) > 1 else calls[0]) as answer:
         read = json.loads(await answer.read())
-    answers = sorted(read, key=lambda one: one["id"]) if isinstance(read, list) else [read]
-    return [int(one["result"], 16) for one in answers]
+    answers = sorted(read, key=lambda each: each["id"]) if isinstance(read, list) else [read]
+    return [int(each["result"], 16) for each in answers]
 
 
 def _figures(times: Times, count: int) -> list[Figure]:

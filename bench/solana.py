@@ -53,7 +53,7 @@ GENESIS = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"
 DATASETS = ("transactions", "native", "transfers")
 
 
-def listed(account: str, count: int) -> list[dict[str, Any]]:
+def listed_accounts(account: str, count: int) -> list[dict[str, Any]]:
     """So many token accounts, as a node parses them."""
     chance = random.Random(count)
 
@@ -101,11 +101,11 @@ class Endpoint:
         self.batches = batches
         clock = struct.pack("<QqQQq", SLOT, 0, 7, 7, 1_700_000_000)
         mint = bytes(36) + struct.pack("<QBB", 10**15, 6, 1) + bytes(36)
-        known = {account: ("1" * 32, b""), CLOCK: ("Sysvar", clock)}
+        accounts_by_address = {account: ("1" * 32, b""), CLOCK: ("Sysvar", clock)}
         at = {"context": {"slot": SLOT}}
 
-        def told(address: str) -> dict[str, Any]:
-            owner, content = known.get(address, (TOKEN, mint))
+        def account_json(address: str) -> dict[str, Any]:
+            owner, content = accounts_by_address.get(address, (TOKEN, mint))
             return {"data": [base64.b64encode(content).decode(), "base64"], "owner": owner, "lamports": 5}
 
         self.answers: dict[str, Callable[[Any], Any]] = {
@@ -117,7 +117,7 @@ class Endpoint:
                 "parentSlot": SLOT - 1,
                 "blockTime": 1_700_000_000,
             },
-            "getMultipleAccounts": lambda params: {**at, "value": list(map(told, params[0]))},
+            "getMultipleAccounts": lambda params: {**at, "value": list(map(account_json, params[0]))},
             "getProgramAccounts": lambda params: {**at, "value": []},
             "getTokenAccountsByOwner": lambda params: {
                 **at,
@@ -127,18 +127,18 @@ class Endpoint:
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One question, or several: these are refused where no batches are served, as by some endpoints."""
-        asked = json.loads(body)
-        if not isinstance(asked, list):
-            return HttpResponse(200, None, msgspec.json.encode(self._reply(asked)))
+        request = json.loads(body)
+        if not isinstance(request, list):
+            return HttpResponse(200, None, msgspec.json.encode(self._reply(request)))
         if self.batches:
-            return HttpResponse(200, None, msgspec.json.encode(list(map(self._reply, asked))))
+            return HttpResponse(200, None, msgspec.json.encode(list(map(self._reply, request))))
         error = {"code": -32600, "message": "Only method calls are supported"}
         return HttpResponse(200, None, msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error}))
 
-    def _reply(self, asked: Any) -> dict[str, Any]:
-        if asked["method"] not in self.answers:
-            return {"jsonrpc": "2.0", "error": {"code": -32601, "message": "Method not found"}, "id": asked["id"]}
-        return {"jsonrpc": "2.0", "result": self.answers[asked["method"]](asked["params"]), "id": asked["id"]}
+    def _reply(self, request: Any) -> dict[str, Any]:
+        if request["method"] not in self.answers:
+            return {"jsonrpc": "2.0", "error": {"code": -32601, "message": "Method not found"}, "id": request["id"]}
+        return {"jsonrpc": "2.0", "result": self.answers[request["method"]](request["params"]), "id": request["id"]}
 
     async def close(self) -> None:
         """Nothing to let go of."""
@@ -156,9 +156,9 @@ async def requests(account: str, accounts: list[dict[str, Any]]) -> int:
     chain = chain_of(account, accounts, batches=False)
     head = (await chain.heads()).latest
     before = chain.requests
-    [found] = await chain.answer([WalletRead(account)], head)
-    assert isinstance(found, Wallet)
-    assert len(found.tokens) == len(accounts)
+    [state] = await chain.answer([WalletRead(account)], head)
+    assert isinstance(state, Wallet)
+    assert len(state.tokens) == len(accounts)
     return chain.requests - before
 
 
@@ -171,19 +171,19 @@ async def requests_with_positions(account: str, accounts: list[dict[str, Any]]) 
     reader = chain.account_reader(InstalledProtocols(rows)).at(head)
     plan = {"own": reader.read(account, Interactions(), ())}
     reports = await run_batched(plan, lambda reads: chain.answer(reads, head), max_rounds=64)
-    found: AccountState | None = reports["own"].result
-    assert found is not None
-    assert len(found.balances) == len(accounts)
-    assert not [each for each in found.issues if each.makes_partial]
+    state: AccountState | None = reports["own"].result
+    assert state is not None
+    assert len(state.balances) == len(accounts)
+    assert not [each for each in state.issues if each.makes_partial]
     return chain.requests - before
 
 
-def turns(ours: Callable[[], object], theirs: Callable[[], object], repeat: int) -> list[float]:
+def turns(own: Callable[[], object], theirs: Callable[[], object], repeat: int) -> list[float]:
     """How many times as fast ours is, in turns, of the processor's time."""
     ratios = []
     for _ in range(repeat):
         times = []
-        for each in (ours, theirs):
+        for each in (own, theirs):
             start_s = time.process_time()
             for _ in range(5):
                 each()
@@ -194,34 +194,40 @@ def turns(ours: Callable[[], object], theirs: Callable[[], object], repeat: int)
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Everything."""
-    account, about = str(Pubkey(random.Random(1).randbytes(32))), f"wallet of {options.accounts:,} token accounts"
-    accounts = listed(account, options.accounts)
-    asked = asyncio.run(requests(account, accounts))
-    looked = asyncio.run(requests_with_positions(account, accounts))
+    account, subject = str(Pubkey(random.Random(1).randbytes(32))), f"wallet of {options.accounts:,} token accounts"
+    accounts = listed_accounts(account, options.accounts)
+    request_counts = asyncio.run(requests(account, accounts))
+    position_counts = asyncio.run(requests_with_positions(account, accounts))
     result = msgspec.json.encode({"context": {"slot": SLOT, "apiVersion": "2.0.19"}, "value": accounts})
     text = msgspec.json.encode({"jsonrpc": "2.0", "result": msgspec.Raw(result), "id": 1}).decode()
 
-    def ours() -> object:
+    def own() -> object:
         return token_accounts("bench", slot_and_content("bench", result)[1], account, TOKEN)
 
     def typed_client() -> object:
-        found = GetTokenAccountsByOwnerJsonParsedResp.from_json(text)
-        assert isinstance(found, GetTokenAccountsByOwnerJsonParsedResp)
-        return [each.account.data.parsed for each in found.value]
+        response = GetTokenAccountsByOwnerJsonParsedResp.from_json(text)
+        assert isinstance(response, GetTokenAccountsByOwnerJsonParsedResp)
+        return [each.account.data.parsed for each in response.value]
 
-    parsed = turns(ours, typed_client, options.repeat)
+    parsed = turns(own, typed_client, options.repeat)
     figures = [
-        Figure("solana", f"{about}: requests, without batches", str(asked), f"≤ {MAX_REQUESTS}", asked <= MAX_REQUESTS),
         Figure(
             "solana",
-            f"{about}: requests with a look for positions in all protocols, in batches",
-            str(looked),
+            f"{subject}: requests, without batches",
+            str(request_counts),
             f"≤ {MAX_REQUESTS}",
-            looked <= MAX_REQUESTS,
+            request_counts <= MAX_REQUESTS,
         ),
         Figure(
             "solana",
-            f"{about}: rate of reading it / of solana-py's typed accounts",
+            f"{subject}: requests with a look for positions in all protocols, in batches",
+            str(position_counts),
+            f"≤ {MAX_REQUESTS}",
+            position_counts <= MAX_REQUESTS,
+        ),
+        Figure(
+            "solana",
+            f"{subject}: rate of reading it / of solana-py's typed accounts",
             spread(parsed),
             f"≥ {LEAST_PARSED}",
             sorted(parsed)[len(parsed) // 2] >= LEAST_PARSED,
@@ -230,7 +236,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
     return figures + (of_blocks(options.repeat) if RECORDED.exists() else [])
 
 
-class Counted(msgspec.Struct, gc=False):
+class TokenBalances(msgspec.Struct, gc=False):
     """An amount of a token, as strictly declared as rows check it."""
 
     amount: Digits
@@ -239,7 +245,7 @@ class Counted(msgspec.Struct, gc=False):
 class Balance(TokenBalance, gc=False):
     """What a token account had."""
 
-    uiTokenAmount: Counted  # type: ignore[assignment]
+    uiTokenAmount: TokenBalances  # type: ignore[assignment]
 
 
 class Outcome(Meta, gc=False):
@@ -249,7 +255,7 @@ class Outcome(Meta, gc=False):
     postTokenBalances: list[Balance] | None = None  # type: ignore[assignment]
 
 
-class Declared(Entry, gc=False):
+class DeclaredTransaction(Entry, gc=False):
     """A transaction in the structs whose fields rows are made of."""
 
     meta: Outcome | None = None
@@ -258,7 +264,7 @@ class Declared(Entry, gc=False):
 class ParsedData(Header, kw_only=True):
     """A block of them."""
 
-    transactions: list[Declared]
+    transactions: list[DeclaredTransaction]
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -269,21 +275,21 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def traded() -> list[dict[str, Any]]:
     """The recorded single transactions that changed a balance of a token, in the encoding of blocks."""
-    found = [line["result"] for line in lines(SINGLE) if line["params"][1]["encoding"] == "json"]
-    return [each for each in found if each["meta"]["preTokenBalances"] != each["meta"]["postTokenBalances"]]
+    blocks = [line["result"] for line in lines(SINGLE) if line["params"][1]["encoding"] == "json"]
+    return [each for each in blocks if each["meta"]["preTokenBalances"] != each["meta"]["postTokenBalances"]]
 
 
 def block_of(count: int, recorded: list[dict[str, Any]] | None = None) -> tuple[int, bytes]:
     """A slot and its block: transactions again and again, each with a signature of its own. Those of the recorded block
     itself, where no others are given."""
     [line] = lines(BLOCK)
-    chance, several = random.Random(count), []
+    chance, transactions = random.Random(count), []
     recorded = recorded or line["result"]["transactions"]
     for number in range(count):
-        given = recorded[number % len(recorded)]
+        transaction = recorded[number % len(recorded)]
         signature = str(Signature(chance.randbytes(64)))
-        several.append({**given, "transaction": {**given["transaction"], "signatures": [signature]}})
-    return line["params"][0], msgspec.json.encode({**line["result"], "transactions": several})
+        transactions.append({**transaction, "transaction": {**transaction["transaction"], "signatures": [signature]}})
+    return line["params"][0], msgspec.json.encode({**line["result"], "transactions": transactions})
 
 
 def of_blocks(repeat: int) -> list[Figure]:
@@ -295,7 +301,7 @@ def of_blocks(repeat: int) -> list[Figure]:
     ]
 
 
-def of_block(about: str, slot: int, content: bytes, repeat: int) -> Figure:
+def of_block(subject: str, slot: int, content: bytes, repeat: int) -> Figure:
     """The rows of a block, beside parsing the same bytes into declared structs."""
     parser = msgspec.json.Decoder(ParsedData)
 
@@ -308,7 +314,7 @@ def of_block(about: str, slot: int, content: bytes, repeat: int) -> Figure:
     value = sorted(rates)[len(rates) // 2]
     return Figure(
         "solana",
-        f"{about} to rows: rate / of parsing it into structs",
+        f"{subject} to rows: rate / of parsing it into structs",
         spread(rates),
         f"≥ {LEAST_ROWS}",
         value >= LEAST_ROWS,

@@ -55,7 +55,7 @@ class Wallet:
         self.signatures = [str(Signature(chance.randbytes(64))) for _ in range(self.count)]
 
     @cached_property
-    def place(self) -> dict[str, int]:
+    def positions(self) -> dict[str, int]:
         """Where each transaction stands."""
         return {each: number for number, each in enumerate(self.signatures)}
 
@@ -98,12 +98,12 @@ class Wallet:
         return self._transaction(params[0])
 
     def _page(self, options: Any) -> list[dict[str, Any]]:
-        last = self.place[options["before"]] if "before" in options else self.count
+        last = self.positions[options["before"]] if "before" in options else self.count
         newest = range(last - 1, max(-1, last - 1 - options["limit"]), -1)
         return [{"signature": self.signatures[each], "slot": FIRST + STEP * each, "err": None} for each in newest]
 
     def _transaction(self, signature: str) -> dict[str, Any]:
-        number = self.place[signature]
+        number = self.positions[signature]
         message = {
             "accountKeys": [self.friend, self.owner, SYSTEM],
             "instructions": [{"programIdIndex": 2}],
@@ -126,11 +126,11 @@ def serving(wallet: Wallet) -> Iterator[str]:
         protocol_version, wbufsize = "HTTP/1.1", 2**16
 
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            if isinstance(asked, list):
+            request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            if isinstance(request, list):
                 reply: Any = {"id": None, "error": {"code": -32600, "message": "Only method calls are supported"}}
             else:
-                reply = {"id": asked["id"], "result": wallet.answer(asked["method"], asked["params"])}
+                reply = {"id": request["id"], "result": wallet.answer(request["method"], request["params"])}
             body = json.dumps({"jsonrpc": "2.0", **reply}).encode()
             self.send_response(200)
             self.send_header("content-length", str(len(body)))
@@ -178,7 +178,7 @@ class Watching:
             path.write_text(f'data = "{self.folder / "data"}"\n[chains.solana]\n{lines}')
         return path
 
-    def whole(self) -> int:
+    def run_once(self) -> int:
         """Run it to its end; how many requests that took."""
         before = self.wallet.asked.total()
         run(self.command, environment({"PYTHONPATH": str(ROOT)})).done()
@@ -220,30 +220,30 @@ def measure(count: int, kills: int, seed: int = 7) -> list[Figure]:
     wallet, chance = Wallet(count), random.Random(seed)
     with serving(wallet) as url, scratch() as folder:
         unbroken = Watching(wallet, url, folder / "unbroken")
-        asked = unbroken.whole()
-        again = unbroken.whole()
-        broken, done, before = Watching(wallet, url, folder / "broken"), 0, wallet.asked.total()
-        while done < kills and broken.killed(chance.randrange(20, max(21, 2 * count // max(1, kills)))):
-            done += 1
-        broken.whole()
-        more = wallet.asked.total() - before - asked
+        request_count = unbroken.run_once()
+        repeated_count = unbroken.run_once()
+        broken, kill_count, before = Watching(wallet, url, folder / "broken"), 0, wallet.asked.total()
+        while kill_count < kills and broken.killed(chance.randrange(20, max(21, 2 * count // max(1, kills)))):
+            kill_count += 1
+        broken.run_once()
+        additional = wallet.asked.total() - before - request_count
         wrong = sum(rows != expected(wallet) for rows in (unbroken.rows(), broken.rows()))
-    what = f"back-fill of a wallet with {count:,} transactions, no batches"
-    share = asked / count
+    subject = f"back-fill of a wallet with {count:,} transactions, no batches"
+    share = request_count / count
     return [
         Figure(
             "solana_history",
-            f"{what}: requests a transaction",
-            f"{share:.4f} ({asked:,}; run again: {again})",
+            f"{subject}: requests a transaction",
+            f"{share:.4f} ({request_count:,}; run again: {repeated_count})",
             f"≤ {A_TRANSACTION}",
             share <= A_TRANSACTION,
         ),
         Figure(
             "solana_history",
-            f"{what}, {done} kills: runs with other rows; requests more for each kill",
-            f"{wrong}; {more / max(1, done):.0f}",
+            f"{subject}, {kill_count} kills: runs with other rows; requests more for each kill",
+            f"{wrong}; {additional / max(1, kill_count):.0f}",
             f"0; ≤ {A_KILL}",
-            wrong == 0 < done and more <= A_KILL * done,
+            wrong == 0 < kill_count and additional <= A_KILL * kill_count,
         ),
     ]
 

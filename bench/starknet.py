@@ -15,7 +15,7 @@ import msgspec
 
 from bench.figures import main
 from bench.places import HERE
-from bench.served import Served, Variant, add, run
+from bench.served import ServedChain, Variant, add, run
 from chainfolio.adapters.starknet.chain import StarknetChain, build
 from chainfolio.adapters.starknet.facts import load
 from chainfolio.adapters.starknet.felts import encode_short_string, selector
@@ -46,7 +46,7 @@ class Node:
         self.blocks = [self._block(height, transactions, tokens, chance) for height in range(blocks)]
 
     def _block(self, height: int, count: int, tokens: int, chance: random.Random) -> bytes:
-        done = []
+        receipts = []
         for number in range(count):
             fee, sender = chance.randrange(10**15, 10**16), hex(chance.getrandbits(250))
             events = [
@@ -69,7 +69,7 @@ class Node:
                     "data": [sender, "0x1176", hex(fee), "0x0"],
                 },
             ]
-            done.append(
+            receipts.append(
                 {
                     "transaction": {
                         "type": "INVOKE",
@@ -90,7 +90,7 @@ class Node:
                     },
                 }
             )
-        return msgspec.json.encode({**self.header(height), "transactions": done})
+        return msgspec.json.encode({**self.header(height), "transactions": receipts})
 
     def header(self, height: int) -> dict[str, Any]:
         """A block without its transactions."""
@@ -107,12 +107,12 @@ class Node:
     def answer(self, path: str, body: Any) -> Any:
         """One answer, or several at once."""
         replies = [
-            {"jsonrpc": "2.0", "id": each["id"], "result": self.told(each["method"], each["params"])}
+            {"jsonrpc": "2.0", "id": each["id"], "result": self.result(each["method"], each["params"])}
             for each in (body if isinstance(body, list) else [body])
         ]
         return replies if isinstance(body, list) else replies[0]
 
-    def told(self, method: str, params: list[Any]) -> msgspec.Raw | Any:
+    def result(self, method: str, params: list[Any]) -> msgspec.Raw | Any:
         """What a node of version 0.9 says."""
         match method:
             case "starknet_chainId":
@@ -121,11 +121,11 @@ class Node:
                 return self.header(params[0]["block_number"] if isinstance(params[0], dict) else self.head)
             case "starknet_getBlockWithReceipts":
                 return msgspec.Raw(self.blocks[params[0]["block_number"]])
-        asked = params[0]["entry_point_selector"]
-        if asked == DECIMALS:
+        selector = params[0]["entry_point_selector"]
+        if selector == DECIMALS:
             return ["0x12"]
         number = int(params[0]["contract_address"], 16) % 2**20
-        return [hex(encode_short_string(f"T{number}"))] if asked in NAMES else [hex(number + 1), "0x0"]
+        return [hex(encode_short_string(f"T{number}"))] if selector in NAMES else [hex(number + 1), "0x0"]
 
 
 async def fetched(chain: StarknetChain, span: Span) -> None:
@@ -137,8 +137,10 @@ async def fetched(chain: StarknetChain, span: Span) -> None:
 
     from chainfolio.transport.wire import Request
 
-    asked = [Request("starknet_getBlockWithReceipts", ({"block_number": h},)) for h in range(span.first, span.last + 1)]
-    await asyncio.gather(*(endpoint.ask_large(each, parsed) for each in asked))
+    requests = [
+        Request("starknet_getBlockWithReceipts", ({"block_number": h},)) for h in range(span.first, span.last + 1)
+    ]
+    await asyncio.gather(*(endpoint.ask_large(each, parsed) for each in requests))
 
 
 def built(url: str, folder: Path) -> StarknetChain:
@@ -147,7 +149,7 @@ def built(url: str, folder: Path) -> StarknetChain:
     return build("starknet", settings, Environment(), configs=CONFIGS)
 
 
-SERVED = Served("starknet", Node, [Variant("", built)], fetched, DATASETS, f"0x{WALLET:064x}")
+SERVED = ServedChain("starknet", Node, [Variant("", built)], fetched, DATASETS, f"0x{WALLET:064x}")
 
 if __name__ == "__main__":
     main(__doc__, partial(run, SERVED), add)

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
             start = time.perf_counter()
             subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
             seconds[name].append(time.perf_counter() - start)
-    return [_figure(name, statistics.median(taken)) for name, taken in seconds.items()]
+    return [_figure(name, statistics.median(times)) for name, times in seconds.items()]
 
 
 def _figure(name: str, median_s: float) -> Figure:

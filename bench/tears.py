@@ -21,8 +21,8 @@ class Tears:
     def learn(self, kind: str, size: int) -> None:
         """A whole answer had so many bytes."""
         if kind in self.kinds:
-            known = self.times.setdefault(kind, bytearray())
-            known.extend(bytes(max(0, size + 1 - len(known))))
+            counts = self.times.setdefault(kind, bytearray())
+            counts.extend(bytes(max(0, size + 1 - len(counts))))
 
     def offset(self, kind: str) -> int | None:
         """Where to leave the next call of a kind: in turn at those offsets where it was done least; None where no
@@ -30,14 +30,14 @@ class Tears:
         times = self.times.get(kind)
         if times is None:
             return None
-        least, start = bytes([min(times)]), self._turn.get(kind, 0)
-        found = times.find(least, start)
-        if found < 0:
-            found = times.find(least)
-        self._turn[kind] = found + 1
-        return found
+        fewest, start = bytes([min(times)]), self._turn.get(kind, 0)
+        position = times.find(fewest, start)
+        if position < 0:
+            position = times.find(fewest)
+        self._turn[kind] = position + 1
+        return position
 
-    def left(self, kind: str, offset: int) -> None:
+    def record(self, kind: str, offset: int) -> None:
         """It was done."""
         self.count += 1
         times = self.times[kind]
@@ -49,13 +49,13 @@ class Tears:
         return {kind: self.times[kind].count(0) if kind in self.times else 1 for kind in self.kinds}
 
     @property
-    def behind(self) -> str | None:
+    def most_lacking(self) -> str | None:
         """The kind of call that has most of them; None where there is no such offset."""
         most, kind = max((count, kind) for kind, count in self.unmet.items())
         return kind if most else None
 
     @property
-    def met(self) -> tuple[int, int]:
+    def covered(self) -> tuple[int, int]:
         """At how many offsets a call was left, and how many there are."""
         every = sum(len(times) for times in self.times.values())
         return every - sum(times.count(0) for times in self.times.values()), every

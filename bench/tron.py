@@ -15,7 +15,7 @@ from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
 
 from bench.figures import main
-from bench.served import Served, Variant, add, run
+from bench.served import ServedChain, Variant, add, run
 from bench.tron_blocks import generated, token
 from chainfolio.adapters.tron.addresses import parse_address
 from chainfolio.adapters.tron.calls import AGGREGATE
@@ -72,17 +72,17 @@ class Node:
             case "/wallet/getaccount":
                 return {"address": body["address"], "balance": 10**9}
         batch = body if isinstance(body, list) else [body]
-        said = [{"jsonrpc": "2.0", "id": each["id"], "result": self.called(each)} for each in batch]
-        return said if isinstance(body, list) else said[0]
+        replies = [{"jsonrpc": "2.0", "id": each["id"], "result": self.called(each)} for each in batch]
+        return replies if isinstance(body, list) else replies[0]
 
     def header(self, height: int) -> Any:
         """A block without its transactions."""
-        whole = msgspec.json.decode(self.blocks[height])
-        return {"blockID": whole["blockID"], "block_header": whole["block_header"]}
+        block = msgspec.json.decode(self.blocks[height])
+        return {"blockID": block["blockID"], "block_header": block["block_header"]}
 
-    def called(self, asked: Any) -> Any:
+    def called(self, request: Any) -> Any:
         """What a contract answers, and the newest block."""
-        if asked["method"] == "eth_getBlockByNumber":
+        if request["method"] == "eth_getBlockByNumber":
             head = self.header(len(self.blocks) - 1)
             raw = head["block_header"]["raw_data"]
             return {
@@ -91,13 +91,14 @@ class Node:
                 "parentHash": f"0x{raw['parentHash']}",
                 "timestamp": hex(raw["timestamp"] // 1_000),
             }
-        data = bytes.fromhex(asked["params"][0]["data"][2:])
+        data = bytes.fromhex(request["params"][0]["data"][2:])
         assert data[:4] == AGGREGATE, "all that is asked of contracts goes through one"
         ((calls),) = abi_decode(["(address,bool,bytes)[]"], data[4:])
-        return f"0x{abi_encode(['(bool,bytes)[]'], [[self.told(to, said) for to, _, said in calls]]).hex()}"
+        results = [self.token_result(to, call_data) for to, _, call_data in calls]
+        return f"0x{abi_encode(['(bool,bytes)[]'], [results]).hex()}"
 
     @staticmethod
-    def told(contract: str, data: bytes) -> tuple[bool, bytes]:
+    def token_result(contract: str, data: bytes) -> tuple[bool, bytes]:
         """What a token says of itself, or of an account; it has no other functions, and nobody has other tokens."""
         number = int(contract, 16) % 2**16
         if data[:4] not in (BALANCE, SYMBOL, NAME, DECIMALS):
@@ -134,7 +135,7 @@ VARIANTS: Final = (
     Variant('signatures = "off"', partial(build_chain, "off"), min_rate=0.4),
     Variant('signatures = "all"', partial(build_chain, "all"), min_rate=None),
 )
-SERVED = Served("tron", Node, VARIANTS, fetched, DATASETS, parse_address("bench", WALLET), facts=FACTS, first=1)
+SERVED = ServedChain("tron", Node, VARIANTS, fetched, DATASETS, parse_address("bench", WALLET), facts=FACTS, first=1)
 
 if __name__ == "__main__":
     main(__doc__, partial(run, SERVED), add)

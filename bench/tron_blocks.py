@@ -48,9 +48,11 @@ def generated(count: int, transactions: int, tokens: int, wallet: str, seed: int
     chance, view, parent = random.Random(seed), View(Chain(), 0), "00" * 32
     for height in range(1, count + 1):
         time_ms = START_MS + SLOT_MS * height
-        made = [_transaction(chance, tokens, wallet, height, number) for number in range(transactions)]
-        infos = tuple({**_info(chance, each), "blockNumber": height, "blockTimeStamp": time_ms} for each in made)
-        block = sealed(height, parent, time_ms, made, ("SUCCESS",) * transactions, infos)
+        block_transactions = [_transaction(chance, tokens, wallet, height, number) for number in range(transactions)]
+        infos = tuple(
+            {**_info(chance, each), "blockNumber": height, "blockTimeStamp": time_ms} for each in block_transactions
+        )
+        block = sealed(height, parent, time_ms, block_transactions, ("SUCCESS",) * transactions, infos)
         parent = block.id
         yield (
             msgspec.json.encode(block_json(view, block)),
@@ -86,8 +88,8 @@ def _value(chance: random.Random, kind: str, to: str, tokens: int, number: int) 
         return {"votes": [{"vote_address": to, "vote_count": amount}]}
     if kind.endswith("DelegateResourceContract"):
         return {"receiver_address": to, "balance": amount, "resource": "ENERGY"}
-    named = {"asset_name": b"1002000".hex()} if kind == "TransferAssetContract" else {}
-    return {"to_address": to, "amount": amount, **named}
+    asset = {"asset_name": b"1002000".hex()} if kind == "TransferAssetContract" else {}
+    return {"to_address": to, "amount": amount, **asset}
 
 
 def _info(chance: random.Random, transaction: Transaction) -> dict[str, Any]:

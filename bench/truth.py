@@ -28,8 +28,8 @@ class Event:
     time_s: int
     tx_hash: str
     token: str
-    one: str
-    other: str
+    party: str
+    counterparty: str
     raw: int
 
 
@@ -38,7 +38,7 @@ def decoded(log: dict[str, Any]) -> Event | None:
     kind = {TRANSFER: "transfer", APPROVAL: "approval"}.get(log["topics"][0] if log["topics"] else "")
     if kind is None or len(log["topics"]) != 3:
         return None
-    one, other = ("0x" + topic[26:] for topic in log["topics"][1:])
+    first, second = ("0x" + topic[26:] for topic in log["topics"][1:])
     height, log_index, tx_index = (int(log[key], 16) for key in ("blockNumber", "logIndex", "transactionIndex"))
     return Event(
         height,
@@ -48,20 +48,20 @@ def decoded(log: dict[str, Any]) -> Event | None:
         int(log["blockTimestamp"], 16),
         log["transactionHash"],
         log["address"].lower(),
-        one,
-        other,
+        first,
+        second,
         int(log["data"], 16),
     )
 
 
 def events(folder: Path, first: int, last: int) -> list[Event]:
     """All events of some recorded blocks."""
-    found = []
+    decoded_events = []
     with (folder / "logs.jsonl").open() as file:
         for height, line in enumerate(file):
             if first <= height <= last:
-                found += [event for log in json.loads(line) if (event := decoded(log)) is not None]
-    return found
+                decoded_events += [event for log in json.loads(line) if (event := decoded(log)) is not None]
+    return decoded_events
 
 
 @cache
@@ -70,27 +70,29 @@ def recorded_events(folder: Path, first: int, last: int) -> tuple[Event, ...]:
     return tuple(events(folder, first, last))
 
 
-def digest(found: Iterable[Event]) -> str:
+def digest(all_events: Iterable[Event]) -> str:
     """A hash of events in the order of the chain: equal where the rows are, and no other way."""
     total = hashlib.sha256()
-    for event in sorted(found):
+    for event in sorted(all_events):
         total.update(repr(event).encode())
     return total.hexdigest()
 
 
-def balances(found: Iterable[Event]) -> dict[tuple[str, str], int]:
+def balances(all_events: Iterable[Event]) -> dict[tuple[str, str], int]:
     """What each (account, token) holds by its transfers; the zero address, which mints and burns, holds nothing."""
-    held: dict[tuple[str, str], int] = {}
-    for event in found:
+    raw_by_owner: dict[tuple[str, str], int] = {}
+    for event in all_events:
         if event.kind == "transfer":
-            held[event.one, event.token] = held.get((event.one, event.token), 0) - event.raw
-            held[event.other, event.token] = held.get((event.other, event.token), 0) + event.raw
-    return {key: raw for key, raw in held.items() if key[0] != NOBODY}
+            raw_by_owner[event.party, event.token] = raw_by_owner.get((event.party, event.token), 0) - event.raw
+            raw_by_owner[event.counterparty, event.token] = (
+                raw_by_owner.get((event.counterparty, event.token), 0) + event.raw
+            )
+    return {key: raw for key, raw in raw_by_owner.items() if key[0] != NOBODY}
 
 
-def allowances(found: Iterable[Event]) -> dict[tuple[str, str, str], int]:
+def allowances(all_events: Iterable[Event]) -> dict[tuple[str, str, str], int]:
     """The last approval of each (owner, token, spender)."""
-    return {(e.one, e.token, e.other): e.raw for e in sorted(found) if e.kind == "approval"}
+    return {(e.party, e.token, e.counterparty): e.raw for e in sorted(all_events) if e.kind == "approval"}
 
 
 # --- what the product stored -----------------------------------------------------------------------------------------
@@ -100,8 +102,8 @@ def live_files(data: Path, table: str) -> list[str]:
     """The files that a table's newest version names."""
     from deltalake import DeltaTable
 
-    where = data / "lake" / table
-    return sorted(DeltaTable(str(where)).file_uris()) if (where / "_delta_log").is_dir() else []
+    folder = data / "lake" / table
+    return sorted(DeltaTable(str(folder)).file_uris()) if (folder / "_delta_log").is_dir() else []
 
 
 def rows(data: Path, table: str, columns: list[str]) -> Iterator[tuple[Any, ...]]:
@@ -123,25 +125,31 @@ def count(data: Path, table: str) -> int:
 
 def stored_events(data: Path) -> list[Event]:
     """Everything in `transfers` and `approvals`."""
-    place = ["height", "log_index", "tx_index", "time", "tx_hash", "token"]
-    found = []
+    key_columns = ["height", "log_index", "tx_index", "time", "tx_hash", "token"]
+    stored = []
     for table, kind, parties in (
         ("transfers", "transfer", ["sender", "recipient"]),
         ("approvals", "approval", ["owner", "spender"]),
     ):
-        for height, log, tx, time, tx_hash, token, one, other, raw in rows(data, table, [*place, *parties, "raw"]):
+        for height, log, tx, time, tx_hash, token, party, counterparty, raw in rows(
+            data, table, [*key_columns, *parties, "raw"]
+        ):
             seconds = int(time.timestamp())
-            found.append(Event(height, log, tx, kind, seconds, tx_hash, token, one, other, int.from_bytes(raw, "big")))
-    return found
+            stored.append(
+                Event(height, log, tx, kind, seconds, tx_hash, token, party, counterparty, int.from_bytes(raw, "big"))
+            )
+    return stored
 
 
 def stored_balances(data: Path) -> dict[tuple[str, str], int]:
     """The table `balances`."""
-    found = rows(data, "balances", ["account", "token", "raw", "short"])
-    return {(who, token): int.from_bytes(raw, "big") * (-1 if short else 1) for who, token, raw, short in found}
+    stored = rows(data, "balances", ["account", "token", "raw", "short"])
+    return {
+        (account, token): int.from_bytes(raw, "big") * (-1 if short else 1) for account, token, raw, short in stored
+    }
 
 
 def stored_allowances(data: Path) -> dict[tuple[str, str, str], int]:
     """The table `allowances`."""
-    found = rows(data, "allowances", ["owner", "token", "spender", "raw"])
-    return {(owner, token, spender): int.from_bytes(raw, "big") for owner, token, spender, raw in found}
+    stored = rows(data, "allowances", ["owner", "token", "spender", "raw"])
+    return {(owner, token, spender): int.from_bytes(raw, "big") for owner, token, spender, raw in stored}

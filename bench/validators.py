@@ -63,13 +63,13 @@ def index(
 ) -> runs.Run:
     """The command, from its start to its end. To be watched takes a tenth of a core: not where speed is compared."""
     config = folder / "chainfolio.toml"
-    named = f"validators = {json.dumps(list(validators))}\n" if validators else ""
+    setting = f"validators = {json.dumps(list(validators))}\n" if validators else ""
     config.write_text(
         f'data = "{folder / "data"}"\n[chains.{CHAIN}]\nadapter = "beacon"\nrpc = ["{url}"]\n'
-        f"start_block = {first}\n{named}"
+        f"start_block = {first}\n{setting}"
     )
-    words = ["index", CHAIN, "--from", str(first), "--to", str(last), "--config", str(config), "--json"]
-    return runs.run([*runs.product(), *words], runs.environment(), limit_s=3600, watched=watched).done()
+    arguments = ["index", CHAIN, "--from", str(first), "--to", str(last), "--config", str(config), "--json"]
+    return runs.run([*runs.product(), *arguments], runs.environment(), limit_s=3600, watched=watched).done()
 
 
 def stored(folder: Path) -> pa.Table:
@@ -89,16 +89,16 @@ def rate(chosen: argparse.Namespace) -> list[Figure]:
     with network(AMONG, last + 10 * SLOTS) as url, scratch() as folder:
         ran = index(folder, url, first, last, validators)
         with urllib.request.urlopen(f"{url}/local/log") as answer:
-            asked = answer.read()
-        (folder / "asked.json").write_bytes(asked)
+            request_log = answer.read()
+        (folder / "asked.json").write_bytes(request_log)
         fetched, cpu_s = dict[str, float](), dict[str, float]()
         for client in ("aiohttp", "ours"):
             command = [sys.executable, "-m", "bench.validators", "--fetch", client, "--log", str(folder / "asked.json")]
-            told = runs.run([*command, "--url", url], runs.environment(), limit_s=3600).done()
-            fetched[client], cpu_s[client] = float(told.output), told.cpu_s
+            result = runs.run([*command, "--url", url], runs.environment(), limit_s=3600).done()
+            fetched[client], cpu_s[client] = float(result.output), result.cpu_s
         rows = stored(folder)
     wrong = sum(each != 0 for each in rows.column("unexplained").to_pylist())
-    count, best = len(json.loads(asked)), min(fetched.values())
+    count, best = len(json.loads(request_log)), min(fetched.values())
     ratio = best / ran.wall_s
     name = f"{chosen.epochs:,} epochs x {SOME} validators of {AMONG:,}, blocks of 73 kB"
     return [
@@ -124,34 +124,34 @@ def rate(chosen: argparse.Namespace) -> list[Figure]:
 
 async def fetch(client: str, url: str, log: bytes) -> float:
     """Seconds for the answers to some requests, of which nothing is kept."""
-    asked = [(path, body and body.encode()) for path, body in json.loads(log)]
+    requests = [(path, body and body.encode()) for path, body in json.loads(log)]
     clients: dict[str, Callable[..., Any]] = {"aiohttp": _by_aiohttp, "ours": _by_transport}
-    left = iter(asked)
+    pending = iter(requests)
     begin_s = time.perf_counter()
-    await clients[client](url, left)
+    await clients[client](url, pending)
     return time.perf_counter() - begin_s
 
 
-async def _by_aiohttp(url: str, left: Iterator[tuple[str, bytes | None]]) -> None:
+async def _by_aiohttp(url: str, pending: Iterator[tuple[str, bytes | None]]) -> None:
     import aiohttp
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=AT_ONCE)) as session:
 
         async def work() -> None:
-            for path, body in left:
+            for path, body in pending:
                 async with session.request("POST" if body else "GET", url + path, data=body) as answer:
                     await answer.read()
 
         await asyncio.gather(*(work() for _ in range(AT_ONCE)))
 
 
-async def _by_transport(url: str, left: Iterator[tuple[str, bytes | None]]) -> None:
+async def _by_transport(url: str, pending: Iterator[tuple[str, bytes | None]]) -> None:
     from chainfolio.transport.http import HttpTransport
 
     transport = HttpTransport(connections=AT_ONCE)
 
     async def work() -> None:
-        for path, body in left:
+        for path, body in pending:
             posted = await (
                 transport.post("node", url + path, body, 60) if body else transport.get("node", url + path, 60)
             )
@@ -164,28 +164,28 @@ async def _by_transport(url: str, left: Iterator[tuple[str, bytes | None]]) -> N
 # --- a whole network -------------------------------------------------------------------------------------------------
 
 
-def whole(chosen: argparse.Namespace) -> list[Figure]:
+def whole_network(chosen: argparse.Namespace) -> list[Figure]:
     """All validators of a network, of nodes that tell its states in JSON alone, and in SSZ."""
-    told, rows_told = _whole(chosen, "JSON")
-    figures, rows = _whole(chosen, "SSZ", "--ssz")
-    same = rows.equals(rows_told)
+    json_figures, rows_told = _network_by(chosen, "JSON")
+    figures, rows = _network_by(chosen, "SSZ", "--ssz")
+    is_same = rows.equals(rows_told)
     name = f"a network of {chosen.network:,} validators: rows of states in SSZ are those of states in JSON"
-    return [*told, *figures, Figure("validators", name, "yes" if same else "no", "yes", same)]
+    return [*json_figures, *figures, Figure("validators", name, "yes" if is_same else "no", "yes", is_same)]
 
 
-def _whole(chosen: argparse.Namespace, form: str, *options: str) -> tuple[list[Figure], pa.Table]:
+def _network_by(chosen: argparse.Namespace, form: str, *options: str) -> tuple[list[Figure], pa.Table]:
     """Memory, processor time and bytes: of the first epoch, and of one more; the rows."""
     first = BEGIN * SLOTS
     with network(chosen.network, first + 10 * SLOTS, *options) as url:
         with scratch() as folder:
-            one = index(folder, url, first, first + SLOTS - 1, (), watched=True)
+            result = index(folder, url, first, first + SLOTS - 1, (), watched=True)
             rows = stored(folder)
             count, wrong = len(rows), sum(each != 0 for each in rows.column("unexplained").to_pylist())
             files = (folder / "data" / "lake" / VALIDATOR_REWARDS.name).rglob("*.parquet")
             size = sum(each.stat().st_size for each in files)
         with scratch() as folder:
             two = index(folder, url, first, first + 2 * SLOTS - 1, (), watched=True)
-    peak_gib, more_s = max(one.peak_mb, two.peak_mb) / 1024, two.cpu_s - one.cpu_s
+    peak_gib, more_s = max(result.peak_mb, two.peak_mb) / 1024, two.cpu_s - result.cpu_s
     name = f"a network of {chosen.network:,} validators, states in {form}"
     figures = [
         Figure(
@@ -198,7 +198,7 @@ def _whole(chosen: argparse.Namespace, form: str, *options: str) -> tuple[list[F
         Figure(
             "validators",
             f"{name}: processor time of an epoch that follows another, s",
-            f"{more_s:.1f} (wall {two.wall_s - one.wall_s:.1f})",
+            f"{more_s:.1f} (wall {two.wall_s - result.wall_s:.1f})",
             f"≤ {MAX_CPU_S:.0f}",
             more_s <= MAX_CPU_S,
         ),
@@ -206,9 +206,9 @@ def _whole(chosen: argparse.Namespace, form: str, *options: str) -> tuple[list[F
             "validators",
             f"{name}: processor time of the first epoch, with two registries, two lists of balances "
             "and the start of Python, s",
-            f"{one.cpu_s:.1f} (wall {one.wall_s:.1f})",
+            f"{result.cpu_s:.1f} (wall {result.wall_s:.1f})",
             f"≤ {MAX_CPU_S:.0f}",
-            one.cpu_s <= MAX_CPU_S,
+            result.cpu_s <= MAX_CPU_S,
         ),
         Figure(
             "validators",
@@ -234,7 +234,7 @@ def _whole(chosen: argparse.Namespace, form: str, *options: str) -> tuple[list[F
 HEAD = Block((YEAR + 3) * SLOTS, "0x" + "11" * 32, "0x" + "10" * 32, (GENESIS_S + (YEAR + 3) * EPOCH_S) * 10**6)
 
 
-class Always:
+class ActiveChain:
     """A chain of validators of which every one is active, as far as records ask one."""
 
     key, settings, settled_after = CHAIN, BeaconSettings(adapter="beacon"), 3
@@ -247,11 +247,11 @@ class Always:
         """That of mainnet."""
         return SlotClock(GENESIS_S, 12, SLOTS)
 
-    async def validator(self, which: int | str) -> ValidatorNow:
+    async def validator(self, index: int | str) -> ValidatorNow:
         """Any."""
         return ValidatorNow(
-            int(which),
-            f"0x{int(which):096x}",
+            int(index),
+            f"0x{int(index):096x}",
             "active_ongoing",
             False,
             32 * 10**9,
@@ -276,7 +276,7 @@ def year(chosen: argparse.Namespace) -> list[Figure]:
         system.tail.set_anchor(CHAIN, HEAD)
         for table in (VALIDATOR_REWARDS, VALIDATORS):
             system.tail.add_ranges(CHAIN, [(table.name, "")], Span(0, HEAD.height))
-        took, buckets = asyncio.run(asked(system, chosen.years_of, chosen.repeat))
+        took, buckets = asyncio.run(year_by_day(system, chosen.years_of, chosen.repeat))
     name = f"365 days of a validator by day, from {rows:,} rows of {chosen.years_of:,} validators"
     middle = sorted(took)[len(took) // 2]
     return [
@@ -294,10 +294,10 @@ def year(chosen: argparse.Namespace) -> list[Figure]:
 def fill(lake: Lake, validators: int) -> int:
     """A year of rewards, as the product stores them; how many rows."""
     chance, schema = np.random.default_rng(3), VALIDATOR_REWARDS.schema()
-    everybody = np.arange(validators)
+    indexes = np.arange(validators)
     for batch, begin in enumerate(range(0, YEAR, EPOCHS_AT_ONCE), 1):
         count = min(EPOCHS_AT_ONCE, YEAR - begin)
-        validator, epoch = np.repeat(everybody, count), np.tile(np.arange(begin, begin + count), validators)
+        validator, epoch = np.repeat(indexes, count), np.tile(np.arange(begin, begin + count), validators)
         luck = chance.integers(0, 1000, len(validator))
         zero = np.zeros(len(validator), np.int64)
         columns: dict[str, Any] = {
@@ -323,9 +323,9 @@ def fill(lake: Lake, validators: int) -> int:
     return lake.count(VALIDATOR_REWARDS)
 
 
-async def asked(system: System, validators: int, repeat: int) -> tuple[list[float], int]:
+async def year_by_day(system: System, validators: int, repeat: int) -> tuple[list[float], int]:
     """Seconds for a year by day of several validators, and how many days the last one has."""
-    chain = Always()
+    chain = ActiveChain()
     records = ValidatorRecords(system, cast("Chain", chain), cast("HasValidators", chain))
     took, days = [], 0
     for each in range(repeat + 1):
@@ -338,7 +338,11 @@ async def asked(system: System, validators: int, repeat: int) -> tuple[list[floa
 
 def run(chosen: argparse.Namespace) -> list[Figure]:
     """Measure."""
-    parts: dict[str, Callable[[argparse.Namespace], list[Figure]]] = {"rate": rate, "network": whole, "year": year}
+    parts: dict[str, Callable[[argparse.Namespace], list[Figure]]] = {
+        "rate": rate,
+        "network": whole_network,
+        "year": year,
+    }
     parts["states"] = lambda told: beacon_states.run(told.network, told.repeat)
     return [figure for part in chosen.parts for figure in parts[part](chosen)]
 

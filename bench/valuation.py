@@ -67,8 +67,8 @@ def make(folder: Path, holdings: int, accounts: int, assets: int) -> None:
 
 def _price(chance: random.Random) -> Decimal:
     """As a feed says it, as a vendor does, or as a pool does."""
-    digits, places = chance.choice(((12, 8), (12, 8), (24, 20), (38, 36)))
-    return Decimal(f"{chance.randrange(1, 10**digits)}E-{places}")
+    digits, decimals = chance.choice(((12, 8), (12, 8), (24, 20), (38, 36)))
+    return Decimal(f"{chance.randrange(1, 10**digits)}E-{decimals}")
 
 
 def _raw(chance: random.Random, decimals: int) -> int:
@@ -79,21 +79,21 @@ def _raw(chance: random.Random, decimals: int) -> int:
 Read = Callable[[Path], Callable[[], Mapping[str, Decimal]]]
 
 
-def ours(folder: Path) -> Callable[[], Mapping[str, Decimal]]:
+def in_columns(folder: Path) -> Callable[[], Mapping[str, Decimal]]:
     """The path of `chainfolio nav --from`, from columns on."""
     import polars as pl
 
     holdings, prices = pl.read_parquet(folder / "holdings.parquet"), pl.read_parquet(folder / "prices.parquet").rows()
 
     def values() -> Mapping[str, Decimal]:
-        quotes = {asset: AssetQuote(decimals, Decimal(usd), _known(depth)) for asset, decimals, usd, depth in prices}
-        found: dict[str, Decimal] = values_by_account(holdings, quotes)
-        return found
+        quotes = {asset: AssetQuote(decimals, Decimal(usd), _decimal(depth)) for asset, decimals, usd, depth in prices}
+        totals: dict[str, Decimal] = values_by_account(holdings, quotes)
+        return totals
 
     return values
 
 
-def _known(text: str | None) -> Decimal | None:
+def _decimal(text: str | None) -> Decimal | None:
     return None if text is None else Decimal(text)
 
 
@@ -108,8 +108,8 @@ def duckdb(folder: Path) -> Callable[[], Mapping[str, Decimal]]:
     for asset, decimals, usd, depth in pl.read_parquet(folder / "prices.parquet").iter_rows():
         price = int(EXACT.scaleb(Decimal(usd), PLACES - decimals))
         bound = None if depth is None else int(EXACT.scaleb(Decimal(depth), PLACES))
-        most = None if bound is None else (bound // price).to_bytes(32, "big")
-        rows.append((asset, most, *_limbs(price, LIMBS), *_limbs(bound or 0, BOUND_LIMBS)))
+        max_raw = None if bound is None else (bound // price).to_bytes(32, "big")
+        rows.append((asset, max_raw, *_limbs(price, LIMBS), *_limbs(bound or 0, BOUND_LIMBS)))
     names = ["asset", "most", *(f"price{at}" for at in range(LIMBS)), *(f"bound{at}" for at in range(BOUND_LIMBS))]
     limbs = pl.DataFrame(rows, dict.fromkeys(names, pl.UInt32) | {"asset": pl.String, "most": pl.Binary}, orient="row")
     connection.register("limbs", limbs)
@@ -130,11 +130,11 @@ def duckdb(folder: Path) -> Callable[[], Mapping[str, Decimal]]:
     )
 
     def values() -> Mapping[str, Decimal]:
-        found = {}
+        totals = {}
         for account, *parts in connection.execute(query).fetchall():
             units = sum(part << (BITS * power) for power, part in zip(powers, parts, strict=True))
-            found[account] = EXACT.scaleb(Decimal(units), -PLACES)
-        return found
+            totals[account] = EXACT.scaleb(Decimal(units), -PLACES)
+        return totals
 
     return values
 
@@ -149,9 +149,9 @@ def child(read: Read, folder: Path) -> dict[str, Any]:
     values = read(folder)
     values()
     before_s, began_s = time.process_time(), time.perf_counter()
-    found = values()
+    totals = values()
     wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - before_s
-    lines = sorted(f"{account} {int(EXACT.scaleb(usd, PLACES))}" for account, usd in found.items())
+    lines = sorted(f"{account} {int(EXACT.scaleb(usd, PLACES))}" for account, usd in totals.items())
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     return {"wall_s": wall_s, "cpu_s": cpu_s, "digest": digest, "accounts": len(lines)}
 
@@ -165,8 +165,8 @@ def measured(name: str, folder: Path) -> dict[str, Any]:
         command = [str(python), str(HERE / "peers" / "pandas" / "run.py"), str(folder)]
     else:
         command = [sys.executable, "-m", "bench.valuation", "--child", name, "--folder", str(folder)]
-    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return found
+    result: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return result
 
 
 def rows_and_columns(folder: Path) -> dict[str, float]:
@@ -176,7 +176,7 @@ def rows_and_columns(folder: Path) -> dict[str, float]:
     tokens, prices = {}, []
     for contract, decimals, usd, depth in pl.read_parquet(folder / "prices.parquet").iter_rows():
         tokens[contract] = Token(Asset("eip155:1", "erc20", contract), "T", "T", decimals)
-        prices.append(Price(tokens[contract].asset, Decimal(usd), "bench", 0, Decimal(1), depth_usd=_known(depth)))
+        prices.append(Price(tokens[contract].asset, Decimal(usd), "bench", 0, Decimal(1), depth_usd=_decimal(depth)))
     holdings = [
         Holding(
             account,
@@ -186,28 +186,28 @@ def rows_and_columns(folder: Path) -> dict[str, float]:
         for account, contract, raw in pl.read_parquet(folder / "holdings.parquet").iter_rows()
     ]
     accounts = tuple(dict.fromkeys(each.account for each in holdings))
-    taken = [Snapshot("ethereum", Block(1, "0x1", "", 0), accounts, tuple(holdings), tuple(prices), ())]
+    snapshots = [Snapshot("ethereum", Block(1, "0x1", "", 0), accounts, tuple(holdings), tuple(prices), ())]
     began_s = time.process_time()
-    by_columns = net_worths(taken)
+    by_columns = net_worths(snapshots)
     between_s = time.process_time()
-    by_rows = {account: net_worth(part) for account, part in valuate(taken).by_account().items()}
+    by_rows = {account: net_worth(part) for account, part in valuate(snapshots).by_account().items()}
     ended_s = time.process_time()
     assert by_columns == by_rows, "both ways say the same"
     return {"columns": between_s - began_s, "rows": ended_s - between_s}
 
 
-def run(wanted: argparse.Namespace) -> list[Figure]:
+def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
     with scratch() as folder:
-        make(folder, wanted.holdings, wanted.accounts, wanted.assets)
-        turns = [{name: measured(name, folder) for name in ("ours", *PEERS)} for _ in range(wanted.repeat)]
+        make(folder, options.holdings, options.accounts, options.assets)
+        turns = [{name: measured(name, folder) for name in ("ours", *PEERS)} for _ in range(options.repeat)]
         snapshot = rows_and_columns(folder)
     digests = {each["digest"] for turn in turns for each in turn.values()}
-    about = f"{wanted.holdings:,} holdings of {wanted.accounts:,} accounts at {wanted.assets:,} prices, exact"
+    subject = f"{options.holdings:,} holdings of {options.accounts:,} accounts at {options.assets:,} prices, exact"
     figures = [
         Figure(
             "valuation",
-            f"{about}: wall / {peer}",
+            f"{subject}: wall / {peer}",
             f"{spread([turn['ours']['wall_s'] / turn[peer]['wall_s'] for turn in turns])}, CPU "
             f"{statistics.median(turn['ours']['cpu_s'] / turn[peer]['cpu_s'] for turn in turns):.2f}; ours "
             f"{_ms(turns, 'ours')}, {peer} {_ms(turns, peer)}",
@@ -217,15 +217,15 @@ def run(wanted: argparse.Namespace) -> list[Figure]:
         )
         for peer in PEERS
     ]
-    same = len(digests) == 1
+    is_same = len(digests) == 1
     return [
         *figures,
         Figure(
             "valuation",
-            f"{about}: all three say the same of {turns[0]['ours']['accounts']:,} accounts",
-            "equal" if same else f"{len(digests)} answers",
+            f"{subject}: all three say the same of {turns[0]['ours']['accounts']:,} accounts",
+            "equal" if is_same else f"{len(digests)} answers",
             "equal",
-            same,
+            is_same,
         ),
         Figure(
             "valuation",
@@ -255,6 +255,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 if __name__ == "__main__":
     if "--child" in sys.argv:
         chosen = options(__doc__, add, sys.argv[1:])
-        print(json.dumps(child({"ours": ours, "duckdb": duckdb}[chosen.child], chosen.folder)))
+        print(json.dumps(child({"ours": in_columns, "duckdb": duckdb}[chosen.child], chosen.folder)))
     else:
         main(__doc__, run, add)

@@ -36,58 +36,67 @@ class Wallets:
 
 def read(folder: Path) -> Wallets:
     """What `chain.json` says."""
-    about = json.loads((folder / "chain.json").read_text())
-    planted = tuple((each["kind"], each["wallet"], each["token"], each["height"]) for each in about["planted"])
+    facts = json.loads((folder / "chain.json").read_text())
+    planted = tuple((each["kind"], each["wallet"], each["token"], each["height"]) for each in facts["planted"])
     return Wallets(
-        folder, about["firstBlock"], about["lastBlock"], tuple(about["wallets"]), about["payer"], planted, about["logs"]
+        folder, facts["firstBlock"], facts["lastBlock"], tuple(facts["wallets"]), facts["payer"], planted, facts["logs"]
     )
 
 
 def expected(chain: Wallets) -> dict[str, set[Row]]:
     """What concerns the wallets, by table: transfers (native and internal ones too), approvals, transactions."""
-    found: dict[str, set[Row]] = {"transfers": set(), "approvals": set(), "transactions": set()}
+    tables: dict[str, set[Row]] = {"transfers": set(), "approvals": set(), "transactions": set()}
     files = [(chain.folder / f"{name}.jsonl").open() for name in ("blocks", "logs", "receipts")]
     for height, (block, logs, receipts) in enumerate(zip(*files, strict=True)):
         if chain.first <= height <= chain.last and len(receipts) > 3:
             for log in json.loads(logs):
-                _log(found, height, log, chain.wallets)
+                _log(tables, height, log, chain.wallets)
             for tx, receipt in zip(json.loads(block)["transactions"], json.loads(receipts), strict=True):
-                _transaction(found, height, tx, receipt, chain)
-    return found
+                _transaction(tables, height, tx, receipt, chain)
+    return tables
 
 
-def _log(found: dict[str, set[Row]], height: int, log: dict[str, Any], wallets: Collection[str]) -> None:
-    topics, place = log["topics"], (height, int(log["logIndex"], 16))
+def _log(tables: dict[str, set[Row]], height: int, log: dict[str, Any], wallets: Collection[str]) -> None:
+    topics, position = log["topics"], (height, int(log["logIndex"], 16))
     if len(topics) < 3 or topics[0] not in (TRANSFER, APPROVAL):
         return
-    one, other = ("0x" + topic[26:] for topic in topics[1:3])
-    if one not in wallets and other not in wallets:
+    first, second = ("0x" + topic[26:] for topic in topics[1:3])
+    if first not in wallets and second not in wallets:
         return
     token = log["address"].lower()
     if topics[0] == APPROVAL:
-        found["approvals"].add((*place, token, one, other, int(log["data"], 16)))
+        tables["approvals"].add((*position, token, first, second, int(log["data"], 16)))
     elif len(topics) == 4:
-        found["transfers"].add((*place, "erc721", token, one, other, int(topics[3], 16), 1))
+        tables["transfers"].add((*position, "erc721", token, first, second, int(topics[3], 16), 1))
     else:
-        found["transfers"].add((*place, "erc20", token, one, other, None, int(log["data"], 16)))
+        tables["transfers"].add((*position, "erc20", token, first, second, None, int(log["data"], 16)))
 
 
 def _transaction(
-    found: dict[str, set[Row]], height: int, tx: dict[str, Any], receipt: dict[str, Any], chain: Wallets
+    tables: dict[str, set[Row]], height: int, tx: dict[str, Any], receipt: dict[str, Any], chain: Wallets
 ) -> None:
-    place, value, is_done = int(tx["transactionIndex"], 16), int(tx["value"], 16), receipt["status"] == "0x1"
+    position, value, is_done = int(tx["transactionIndex"], 16), int(tx["value"], 16), receipt["status"] == "0x1"
     fee = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
     sender, recipient = tx["from"], tx["to"]
     if sender in chain.wallets or recipient in chain.wallets:
-        found["transactions"].add((height, place, tx["hash"], sender, recipient, value, int(is_done), fee))
+        tables["transactions"].add((height, position, tx["hash"], sender, recipient, value, int(is_done), fee))
         if is_done and value:
-            found["transfers"].add((height, -1, "native", None, sender, recipient, None, value))
+            tables["transfers"].add((height, -1, "native", None, sender, recipient, None, value))
     if recipient == chain.payer and is_done and tx["input"].startswith(PAY):
-        words = [tx["input"][at : at + 64] for at in range(10, len(tx["input"]), 64)]
-        for word in words[3:]:
-            if "0x" + word[24:] in chain.wallets:
-                moved = (height, -1, "internal", None, chain.payer, "0x" + word[24:], None, int(words[1], 16))
-                found["transfers"].add(moved)
+        arguments = [tx["input"][at : at + 64] for at in range(10, len(tx["input"]), 64)]
+        for argument in arguments[3:]:
+            if "0x" + argument[24:] in chain.wallets:
+                transfer = (
+                    height,
+                    -1,
+                    "internal",
+                    None,
+                    chain.payer,
+                    "0x" + argument[24:],
+                    None,
+                    int(arguments[1], 16),
+                )
+                tables["transfers"].add(transfer)
 
 
 def stored(data: Path, chain: Wallets) -> dict[str, list[Row]]:
@@ -110,8 +119,8 @@ def stored(data: Path, chain: Wallets) -> dict[str, list[Row]]:
             )
         ],
         "transactions": [
-            (height, place, tx_hash, sender, recipient, _int(raw), status, _int(fee))
-            for height, place, tx_hash, sender, recipient, raw, status, fee in _of(
+            (height, position, tx_hash, sender, recipient, _int(raw), status, _int(fee))
+            for height, position, tx_hash, sender, recipient, raw, status, fee in _of(
                 data,
                 chain,
                 "transactions",
@@ -123,9 +132,9 @@ def stored(data: Path, chain: Wallets) -> dict[str, list[Row]]:
 
 
 def _of(data: Path, chain: Wallets, table: str, columns: list[str], parties: tuple[str, str]) -> Iterator[Row]:
-    one, other = (columns.index(name) + 1 for name in parties)
+    first, second = (columns.index(name) + 1 for name in parties)
     for row in rows(data, table, ["height", *columns]):
-        is_theirs = row[one] in chain.wallets or row[other] in chain.wallets
+        is_theirs = row[first] in chain.wallets or row[second] in chain.wallets
         if is_theirs and chain.first <= row[0] <= chain.last:
             yield row
 
@@ -134,9 +143,13 @@ def _int(raw: bytes | None) -> int | None:
     return None if raw is None else int.from_bytes(raw, "big")
 
 
-def compared(wanted: dict[str, set[Row]], got: dict[str, list[Row]]) -> dict[str, tuple[int, int, int]]:
+def compared(expected_rows: dict[str, set[Row]], stored_rows: dict[str, list[Row]]) -> dict[str, tuple[int, int, int]]:
     """By table: rows that are missing, rows too many, rows that are there twice."""
     return {
-        name: (len(rows_ - set(got[name])), len(set(got[name]) - rows_), len(got[name]) - len(set(got[name])))
-        for name, rows_ in wanted.items()
+        name: (
+            len(rows_ - set(stored_rows[name])),
+            len(set(stored_rows[name]) - rows_),
+            len(stored_rows[name]) - len(set(stored_rows[name])),
+        )
+        for name, rows_ in expected_rows.items()
     }

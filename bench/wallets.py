@@ -43,7 +43,7 @@ GAINS = 1.5
 
 
 @dataclass(slots=True)
-class Measured:
+class Measurements:
     """Requests and seconds per wallet of every run by batch size, peak memory in MB by the number of wallets."""
 
     requests: dict[int, list[float]] = field(default_factory=dict)
@@ -62,12 +62,12 @@ def run(options: argparse.Namespace) -> list[Figure]:
         busy = [f"0x{FIRST_BUSY + 7919 * k:040x}" for k in range(BUSY)]
         fund(node, deployment, wallets, busy)
         settings = prepare(folder / "data", node, deployment, 0)
-        read, paged = ([account(each) for each in some] for some in (wallets, busy))
-        found = asyncio.run(_measure(settings, read, paged, options.repeat))
-        for several in sorted({max(1, count // 10), count}):
-            done = _command(folder, wallets[:several])
-            found.memory[several], found.whole_s = done.peak_mb, done.wall_s
-    return _figures(found, count)
+        read, paged = ([account(each) for each in sample] for sample in (wallets, busy))
+        measurements = asyncio.run(_measure(settings, read, paged, options.repeat))
+        for wallet_count in sorted({max(1, count // 10), count}):
+            result = _command(folder, wallets[:wallet_count])
+            measurements.memory[wallet_count], measurements.whole_s = result.peak_mb, result.wall_s
+    return _figures(measurements, count)
 
 
 def fund(node: LocalNode, deployment: Deployment, wallets: Sequence[str], busy: Sequence[str]) -> None:
@@ -87,13 +87,13 @@ def fund(node: LocalNode, deployment: Deployment, wallets: Sequence[str], busy: 
             node.batch(asks[start : start + BLOCK_TXS])
             node.mine()
     assert int(node.rpc("eth_getTransactionCount", maker, "latest"), 16) == first + len(mints), "mined, every one"
-    pool, some = deployment.contracts["Pool"], wallets[::SUPPLIED_EVERY][:POSITIONS]
+    pool, suppliers = deployment.contracts["Pool"], wallets[::SUPPLIED_EVERY][:POSITIONS]
     supply = "supply(address,uint256,address,uint16)"
     node.settle(
         [
-            tx(maker, dai.address, "mint(address,uint256)", maker, dai.units(10 * len(some))),
-            tx(maker, dai.address, "approve(address,uint256)", pool, dai.units(10 * len(some))),
-            *(tx(maker, pool, supply, dai.address, dai.units(10), wallet, 0) for wallet in some),
+            tx(maker, dai.address, "mint(address,uint256)", maker, dai.units(10 * len(suppliers))),
+            tx(maker, dai.address, "approve(address,uint256)", pool, dai.units(10 * len(suppliers))),
+            *(tx(maker, pool, supply, dai.address, dai.units(10), wallet, 0) for wallet in suppliers),
         ]
     )
     node.mine(BLOCKS_AFTER)
@@ -112,13 +112,15 @@ def _request(each: Tx, nonce: int) -> dict[str, str | None]:
     return {"from": each.sender, "to": to, "data": data, "gas": hex(each.gas), "nonce": hex(nonce), **FEES}
 
 
-async def _measure(settings: Settings, wallets: Sequence[Account], busy: Sequence[Account], repeat: int) -> Measured:
-    system, found = System(settings), Measured()
+async def _measure(
+    settings: Settings, wallets: Sequence[Account], busy: Sequence[Account], repeat: int
+) -> Measurements:
+    system, measurements = System(settings), Measurements()
     try:
         await _index(system, quiet=True)
-        engine, chain, shown = Engine(system), system.chain("local"), Options()
+        engine, chain, options = Engine(system), system.chain("local"), Options()
         block = await engine.pinned("local")
-        first = await engine.at_pinned(wallets[:1000], "local", block, shown, past=False)  # warm
+        first = await engine.at_pinned(wallets[:1000], "local", block, options, past=False)  # warm
         positions = sum(len(each.asset_by_protocols) > 1 for each in first)
         assert positions == len(wallets[:1000:SUPPLIED_EVERY]), f"{positions} positions were found"
         for _ in range(repeat):
@@ -126,13 +128,13 @@ async def _measure(settings: Settings, wallets: Sequence[Account], busy: Sequenc
                 read = wallets[:count]
                 before, began_s = chain.requests, time.perf_counter()
                 for start in range(0, len(read), size):
-                    await engine.at_pinned(read[start : start + size], "local", block, shown, past=False)
-                found.seconds.setdefault(size, []).append((time.perf_counter() - began_s) / len(read))
-                found.requests.setdefault(size, []).append((chain.requests - before) / len(read))
-        found.pages = await _pages(system, busy, repeat)
+                    await engine.at_pinned(read[start : start + size], "local", block, options, past=False)
+                measurements.seconds.setdefault(size, []).append((time.perf_counter() - began_s) / len(read))
+                measurements.requests.setdefault(size, []).append((chain.requests - before) / len(read))
+        measurements.pages = await _pages(system, busy, repeat)
     finally:
         await system.close()
-    return found
+    return measurements
 
 
 async def _pages(system: System, busy: Sequence[Account], repeat: int) -> dict[str, list[float]]:
@@ -150,9 +152,9 @@ async def _pages(system: System, busy: Sequence[Account], repeat: int) -> dict[s
         seconds["without"].append(time.perf_counter() - began_s)
         for name in ("first", "again"):
             began_s = time.perf_counter()
-            said = [await fresh.transactions([each], page) for each in busy]
+            pages = [await fresh.transactions([each], page) for each in busy]
             seconds[name].append(time.perf_counter() - began_s)
-            gains = [each.closed_pnl for found in said for each in found.document.transactions]
+            gains = [each.closed_pnl for page_answer in pages for each in page_answer.document.transactions]
             assert gains == ["0"] * (len(busy) * PAGE), "what was only received has gained nothing yet"
     return seconds
 
@@ -160,38 +162,38 @@ async def _pages(system: System, busy: Sequence[Account], repeat: int) -> dict[s
 def _command(folder: Path, wallets: Sequence[str]) -> runs.Run:
     """The command, reading these wallets."""
     (folder / "wallets.txt").write_text("\n".join(wallets))
-    given = ["--config", str(folder / "data" / "chainfolio.toml"), "--json", "--from", str(folder / "wallets.txt")]
+    arguments = ["--config", str(folder / "data" / "chainfolio.toml"), "--json", "--from", str(folder / "wallets.txt")]
     env = runs.environment({"PYTHONPATH": str(ROOT)})
-    done = runs.run([*runs.product(), "portfolio", *given], env, watched=True).done()
-    assert [json.loads(line)["address"] for line in done.output.splitlines()] == list(wallets)
-    return done
+    result = runs.run([*runs.product(), "portfolio", *arguments], env, watched=True).done()
+    assert [json.loads(line)["address"] for line in result.output.splitlines()] == list(wallets)
+    return result
 
 
-def _figures(found: Measured, count: int) -> list[Figure]:
-    about = f"wallets of 1-{MAX_HELD} tokens, every {SUPPLIED_EVERY}th with a position, at one block"
-    sizes = ", ".join(f"{size:,}" for size in found.seconds)
-    requests = [statistics.median(each) for each in found.requests.values()]
-    times_ms = [1000 * statistics.median(each) for each in found.seconds.values()]
-    without, first, with_gains = (statistics.median(found.pages[name]) for name in ("without", "first", "again"))
+def _figures(measurements: Measurements, count: int) -> list[Figure]:
+    subject = f"wallets of 1-{MAX_HELD} tokens, every {SUPPLIED_EVERY}th with a position, at one block"
+    sizes = ", ".join(f"{size:,}" for size in measurements.seconds)
+    requests = [statistics.median(each) for each in measurements.requests.values()]
+    times_ms = [1000 * statistics.median(each) for each in measurements.seconds.values()]
+    without, first, with_gains = (statistics.median(measurements.pages[name]) for name in ("without", "first", "again"))
     first, with_gains = first / without, with_gains / without
-    few, many = min(found.memory), max(found.memory)
-    ratio = found.memory[many] / found.memory[few]
+    min_wallets, max_wallets = min(measurements.memory), max(measurements.memory)
+    ratio = measurements.memory[max_wallets] / measurements.memory[min_wallets]
     return [
         Figure(
             "wallets",
-            f"{about}: requests per wallet in batches of {sizes}",
+            f"{subject}: requests per wallet in batches of {sizes}",
             " → ".join(f"{each:.3g}" for each in requests),
             "falls",
             _falls(requests),
-            {"requests": found.requests},
+            {"requests": measurements.requests},
         ),
         Figure(
             "wallets",
-            f"{about}: ms per wallet in batches of {sizes}",
+            f"{subject}: ms per wallet in batches of {sizes}",
             " → ".join(f"{each:.3g}" for each in times_ms),
             "falls",
             _falls(times_ms),
-            {"seconds": found.seconds},
+            {"seconds": measurements.seconds},
         ),
         Figure(
             "wallets",
@@ -199,15 +201,15 @@ def _figures(found: Measured, count: int) -> list[Figure]:
             f"{with_gains:.2f} x; {first:.2f} x when they are first computed, from all {RECEIVED}",
             f"≤ {GAINS} x",
             with_gains <= GAINS,
-            {"seconds": found.pages},
+            {"seconds": measurements.pages},
         ),
         Figure(
             "wallets",
-            f"peak memory of the command: {count:,} wallets / {few:,}",
-            f"{ratio:.2f} x ({found.memory[many]:.0f} MB; {count:,} in {found.whole_s:.1f} s)",
+            f"peak memory of the command: {count:,} wallets / {min_wallets:,}",
+            f"{ratio:.2f} x ({measurements.memory[max_wallets]:.0f} MB; {count:,} in {measurements.whole_s:.1f} s)",
             f"≤ {MEMORY} x",
             ratio <= MEMORY,
-            {"memory_mb": found.memory},
+            {"memory_mb": measurements.memory},
         ),
     ]
 

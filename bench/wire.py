@@ -22,7 +22,7 @@ class Lost(Exception):
     """The connection broke before all of the answer was there."""
 
 
-class Torn(Exception):
+class IncompleteResponse(Exception):
     """We left in the middle of an answer of this status; 0 where that was not told yet."""
 
     def __init__(self, status: int) -> None:
@@ -51,19 +51,19 @@ class Line:
                 raise
             raise Lost from error
 
-    async def tear(self, request: bytes, most: int, patience_s: float = 60) -> Received:
+    async def tear(self, request: bytes, max_bytes: int, patience_s: float = 60) -> Received:
         """Read so many bytes of the answer, then tear the line up. Torn where that was not all of it."""
         reader, writer = await self._connected()
-        found, whole = b"", None
+        content, complete = b"", None
         try:
             async with asyncio.timeout(patience_s):
                 writer.write(request)
-                while len(found) < most and whole is None:
-                    more = await reader.read(most - len(found))
-                    if not more:
+                while len(content) < max_bytes and complete is None:
+                    piece = await reader.read(max_bytes - len(content))
+                    if not piece:
                         raise Lost
-                    found += more
-                    whole = _whole(found)
+                    content += piece
+                    complete = _parse(content)
         except OSError as error:
             raise Lost from error
         finally:
@@ -71,12 +71,12 @@ class Line:
                 line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
             self.leave()
-        if whole is None:
-            raise Torn(int(found[9:12]) if len(found) > 11 else 0)
-        return whole
+        if complete is None:
+            raise IncompleteResponse(int(content[9:12]) if len(content) > 11 else 0)
+        return complete
 
     @property
-    def left(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether the connection was closed, by whomever."""
         return self._writer is None
 
@@ -95,7 +95,7 @@ class Line:
         return self._reader, self._writer
 
 
-def written(method: str, path: str, headers: dict[str, str], body: bytes = b"") -> bytes:
+def encode_request(method: str, path: str, headers: dict[str, str], body: bytes = b"") -> bytes:
     """A request as it goes over the wire."""
     lines = [f"{method} {path} HTTP/1.1", "Host: bench", *(f"{name}: {value}" for name, value in headers.items())]
     if method in ("POST", "PATCH"):
@@ -110,13 +110,13 @@ async def _answer(reader: asyncio.StreamReader) -> Received:
     return Received(status, headers, body, len(head) + length)
 
 
-def _whole(found: bytes) -> Received | None:
+def _parse(content: bytes) -> Received | None:
     """The answer in the bytes; None where it is not all there."""
-    head, end, body = found.partition(b"\r\n\r\n")
+    head, end, body = content.partition(b"\r\n\r\n")
     if not end:
         return None
     status, headers, length = _read(head)
-    return Received(status, headers, body, len(found)) if len(body) >= length else None
+    return Received(status, headers, body, len(content)) if len(body) >= length else None
 
 
 def _read(head: bytes) -> tuple[int, dict[bytes, bytes], int]:

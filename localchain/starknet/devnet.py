@@ -107,7 +107,7 @@ class Devnet:
         return self._signed(number, {"class": list(map(str, compiled(self._where, contract))), "args": args})
 
     def open_account(self, number: int, key: int, amount: int) -> str:
-        """Deploy an account with ether of another one, by a transaction in the newest block; return its address."""
+        """Deploy an account with ether of another one, in the newest block; return its address."""
         return self._signed(number, {"key": key, "amount": amount})
 
     def message(self, ethereum: str, to: str, selector: int, payload: Sequence[int]) -> str:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from bench.fleet import fleet, opened
 from bench.runs import environment
-from bench.wire import Line, Lost, Received, written
+from bench.wire import Line, Lost, Received, encode_request
 from chainfolio.storage.state import State, ledger
 from chainfolio.storage.state.database import Statement
 from tests.api.dying import COMMITTED, HOLD_S, KEYED, POINTS
@@ -77,7 +77,7 @@ class Lives:
         body = json.dumps({"addresses": [{"address": address, "description": f"change {number}"}]}).encode()
         headers = {"Authorization": f"Bearer {self.token}", "X-Request-Id": f"call-{number}."}
         headers |= {"Idempotency-Key": key} if key else {}
-        return await line.ask(written("POST", "/v1/subscribe-snapshot", headers, body))
+        return await line.ask(encode_request("POST", "/v1/subscribe-snapshot", headers, body))
 
     def counted(self, number: int) -> tuple[int, int]:
         """How often a subscription is there, and how often it was paid; the ledger is sound."""

@@ -39,7 +39,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
         deployment = deploy(node)
         trade(node, deployment, 60)
         trial = Trial(node, deployment, Path(tmp_path_factory.mktemp("byzantine")))
-        asyncio.run(trial.known())
+        asyncio.run(trial.read_truth())
         yield trial
 
 

@@ -36,7 +36,7 @@ def event(topic: str, one: str, other: str, raw: int, *, height: int = 1, index:
 def test_a_transfer_is_read_field_by_field() -> None:
     found = event(TRANSFER, ALICE, BOB, 2**255, height=7, index=3)
     assert (found.kind, found.height, found.tx_index, found.log_index) == ("transfer", 7, 2, 3)
-    assert (found.token, found.one, found.other, found.raw) == (TOKEN, ALICE, BOB, 2**255)
+    assert (found.token, found.party, found.counterparty, found.raw) == (TOKEN, ALICE, BOB, 2**255)
     assert found.time_s == 1_700_000_007
 
 

@@ -38,12 +38,12 @@ def test_a_back_fill_that_is_killed_again_and_again_has_every_row_once_and_repea
             before = wallet.asked["getTransaction"]
             kills += broken.killed(after)
             assert wallet.asked["getTransaction"] > before
-        broken.whole()
+        broken.run_once()
         assert broken.rows() == expected(wallet)
         assert kills == 5
         again = wallet.asked["getTransaction"] - wallet.count
         assert again <= kills * 2 * max(PIECE_SIZE, BATCH_REQUESTS)
-        assert broken.whole() < 20
+        assert broken.run_once() < 20
 
 
 def test_a_back_fill_that_dies_after_1000_transactions_reads_at_most_400_again(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_back_fill_that_dies_after_1000_transactions_reads_at_most_400_again(t
     with serving(wallet) as url:
         broken = Watching(wallet, url, tmp_path)
         assert broken.killed(1_000)
-        broken.whole()
+        broken.run_once()
         assert broken.rows() == expected(wallet)
         assert wallet.asked["getTransaction"] - wallet.count <= 400
 

@@ -26,18 +26,18 @@ prices["bound"] = pd.Series(bounds, dtype=object)
 def values() -> pd.Series:
     """The value of each account."""
     priced = holdings.merge(prices, on="asset")
-    worth = pd.Series([int.from_bytes(raw, "big") for raw in priced["raw"]], dtype=object) * priced["price"]
+    amounts = pd.Series([int.from_bytes(raw, "big") for raw in priced["raw"]], dtype=object) * priced["price"]
     bounded = priced["bound"].notna()
     over = bounded.copy()
-    over[bounded] = (worth[bounded] > priced["bound"][bounded]).astype(bool)
-    worth[over] = priced["bound"][over]
-    return worth.groupby(priced["account"]).sum()
+    over[bounded] = (amounts[bounded] > priced["bound"][bounded]).astype(bool)
+    amounts[over] = priced["bound"][over]
+    return amounts.groupby(priced["account"]).sum()
 
 
 values()
-before, began = time.process_time(), time.perf_counter()
-found = values()
-wall, cpu = time.perf_counter() - began, time.process_time() - before
-lines = sorted(f"{account} {units}" for account, units in found.items())
+before, start_s = time.process_time(), time.perf_counter()
+totals = values()
+wall, cpu = time.perf_counter() - start_s, time.process_time() - before
+lines = sorted(f"{account} {units}" for account, units in totals.items())
 digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
 print(json.dumps({"wall_s": wall, "cpu_s": cpu, "digest": digest, "accounts": len(lines)}))

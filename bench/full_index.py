@@ -23,7 +23,7 @@ PIECE = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class FullIndex:
     """The index of a span, with these datasets."""
 
     chain: EvmChain
@@ -49,21 +49,21 @@ class Whole:
 
     def rows(self) -> dict[str, pa.Table]:
         """What is stored, in the order of each table."""
-        found = {}
+        tables = {}
         for name, table in TABLES.items():
             if self.lake.exists(table):
                 rows = self.lake.window(table, self.chain.key, self.span)
-                found[name] = rows.sort_by([(column, "ascending") for column in table.order])
-        return found
+                tables[name] = rows.sort_by([(column, "ascending") for column in table.order])
+        return tables
 
 
 @contextmanager
-def whole(
+def full_index(
     folder: Path, chain: EvmChain, environment: Environment, span: Span, datasets: Sequence[str]
-) -> Iterator[Whole]:
+) -> Iterator[FullIndex]:
     """An empty index in a folder."""
     tail = Tail(folder / "tail.db")
     try:
-        yield Whole(chain, Lake(str(folder / "lake")), tail, environment, span, datasets)
+        yield FullIndex(chain, Lake(str(folder / "lake")), tail, environment, span, datasets)
     finally:
         tail.close()
