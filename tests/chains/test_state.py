@@ -14,7 +14,7 @@ from tests.chains.index import AnyIndex, index
 from tests.chains.subject import ChainUnderTest
 
 pytestmark = pytest.mark.needs_rows("transfers")  # without them there are no accounts
-PAST = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # where to look between the birth of the tokens and the head
+PAST = (0.0, 0.6, 1.0)  # where to look between the birth of the tokens and the head
 
 
 @pytest.fixture

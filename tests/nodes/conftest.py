@@ -24,7 +24,13 @@ def started(maker: str) -> LocalNode:
         pytest.skip(f"{maker} cannot be installed here: {error}")
 
 
-@pytest.fixture(scope="module", params=("hardhat", "ganache"))
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("hardhat", marks=pytest.mark.slow("one more maker, whose node is installed first")),
+        "ganache",
+    ],
+)
 def other(request: pytest.FixtureRequest) -> Iterator[SmallSubject]:
     """A node of another maker with a history, to which tests may add."""
     node = started(request.param)
