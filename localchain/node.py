@@ -20,6 +20,7 @@ from chainfolio.localchain.evm import Tx, call_data, checksummed, result
 GENESIS_TIME = 1_700_000_000  # fixed, so that the same script gives the same hashes on every day
 SECONDS_PER_BLOCK = 12
 GAS_LIMIT = 100_000_000  # of a block
+IDLE_S = 2.0  # a connection that was idle for longer may be closed by the node: Node.js does so after 5 s
 # Above what a wallet of any script pays, below what empties it; fixed, so that the node need not estimate.
 FEES = {"maxFeePerGas": hex(50 * 10**9), "maxPriorityFeePerGas": hex(10**9)}
 
@@ -70,6 +71,7 @@ class LocalNode:
         self._wanted_port = port
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: http.client.HTTPConnection | None = None
+        self._used_s = 0.0  # when the connection was used last
         self._turn = threading.RLock()
         self._patience_s = 1.0
         self._by_hand = False
@@ -293,6 +295,9 @@ class LocalNode:
         with self._turn:
             if self._process is None:
                 raise NodeFailed("the EVM node is not running")
+            if time.monotonic() - self._used_s > IDLE_S:
+                self._disconnect()
+            self._used_s = time.monotonic()
             if self._connection is None:
                 self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self._patience_s)
             try:
