@@ -67,7 +67,7 @@ TRANSACTIONS = Table(
 
 TRANSFERS = Table(
     "transfers",
-    "One row per movement of an asset: ERC-20/721/1155, native value, internal transfers of calls in a transaction, "
+    "One row per movement of an asset: ERC-20/721/1155, native value, internal transfers of calls, "
     "payments of the protocol, and wrapping and unwrapping of the native coin.",
     (
         CHAIN,
