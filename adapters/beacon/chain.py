@@ -429,7 +429,8 @@ class BeaconChain:
 
     async def _epoch_tables(self, reader: Reader, datasets: Sequence[str], slots: Sequence[int]) -> dict[str, pa.Table]:
         """Return the rows of the epochs that blocks at `slots` settle; the first is the block before them."""
-        spec, parts = reader.spec, {name: list[pa.Table]() for name in EPOCH_DATASETS if name in datasets}
+        spec = reader.spec
+        parts: dict[str, list[pa.Table]] = {name: [] for name in EPOCH_DATASETS if name in datasets}
         epochs = [
             (epoch - SETTLEMENT_DELAY, slot)
             for last, slot in pairwise(slots)

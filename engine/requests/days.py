@@ -80,7 +80,8 @@ async def read_day_values(
         raise BadRequest("from", reason, remedy="--interval week or month, or fewer addresses at a time")
 
     async def read_chain(chain: Chain) -> list[DaySnapshot]:
-        wallets, snapshots = addresses_of(chain, accounts), list[DaySnapshot]()
+        wallets = addresses_of(chain, accounts)
+        snapshots: list[DaySnapshot] = []
         async for batch in engine.history.read(chain, dict.fromkeys(days, wallets), retry=retry):
             snapshots += batch
             progress(len(batch))
