@@ -26,9 +26,9 @@ def book(monkeypatch: pytest.MonkeyPatch) -> GainsCache:
 
     async def found(engine: Any, accounts: list[Account], wanted: PnlRequest) -> Any:
         entries = [Entry(at, "buy", "a:eth", 5, 7, transaction=f"0x{at}") for at in range(2)]
-        return SimpleNamespace(entries=entries, gains=Gains(), same={})
+        return SimpleNamespace(entries=entries, gains=Gains(), aliases={})
 
-    monkeypatch.setattr(account_gains, "found", found)
+    monkeypatch.setattr(account_gains, "compute_gains", found)
     monkeypatch.setattr(account_gains, "MAX_ROWS", 3)
     return GainsCache(lambda error: None)
 
@@ -45,7 +45,7 @@ async def test_why_gains_are_not_known_is_said_and_not_kept(book: GainsCache, mo
     async def failed(*_: Any) -> Any:
         raise Unavailable("node", "it is away")
 
-    monkeypatch.setattr(account_gains, "found", failed)
+    monkeypatch.setattr(account_gains, "compute_gains", failed)
     known = await book._compute(NOBODY, ONE, PnlRequest(), MARK)
     assert "it is away" in known.in_transactions.reason == known.in_portfolio.reason
     assert not book._entries
