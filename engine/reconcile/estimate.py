@@ -21,10 +21,9 @@ from chainfolio.portfolio.reconciliation import (
 )
 
 if TYPE_CHECKING:
-    from chainfolio.blocks import Block, Span
     from chainfolio.chains import Chain
     from chainfolio.engine.reconcile.current_balances import CurrentBalances
-    from chainfolio.engine.reconcile.reconciler import Reconciler
+    from chainfolio.engine.reconcile.reconciler import Reconciler, Scope
     from chainfolio.environment import Clock
 
 SURE_FACTOR, UNSURE_FACTOR = 2.0, 4.0
@@ -40,9 +39,10 @@ async def estimate(
     number of assets whose balances at both ends do not agree with their movements.
     """
     chain = reconciler.chain
-    span, (end, _, _), steps, totals = await reconciler.prepare(accounts, first, last)
+    scope = await reconciler.prepare(accounts, first, last)
+    span, steps, totals = scope.span, scope.checkpoints, scope.totals
     if reconciler.current is not None:
-        return await _estimate_current(reconciler, reconciler.current, accounts, span, end, totals, clock)
+        return await _estimate_current(reconciler, reconciler.current, accounts, scope, clock)
     points = [(key, height) for key, running in totals.items() for height in checkpoints(key, running, steps)]
     before, size, start_s = chain.requests, _bytes(chain), clock.monotonic_s()
     answers = await reconciler.balances([(key, height) for key in totals for height in sorted({steps[0], steps[-1]})])
@@ -73,26 +73,27 @@ async def _estimate_current(
     reconciler: Reconciler,
     current: CurrentBalances,
     accounts: Sequence[str],
-    span: Span,
-    end: Block,
-    totals: Mapping[BalanceKey, RunningTotals],
+    scope: Scope,
     clock: Clock,
 ) -> dict[str, Any]:
     """Estimate a comparison with current balances: they are read, histories of differing accounts are not."""
     chain = reconciler.chain
     before, size, start_s = chain.requests, _bytes(chain), clock.monotonic_s()
-    balances = await current.balances(accounts, totals, end, reconciler.untrusted_contracts)
+    balances = await current.balances(accounts, scope.totals, scope.end, reconciler.untrusted_contracts)
     cost, taken_s = chain.requests - before, clock.monotonic_s() - start_s
-    differing = current.differing(balances, totals)
+    differing = current.differing(balances, scope.totals)
     differing_accounts = {key.account for key in differing}
     blocks = {
-        height for key, running in totals.items() if key.account in differing_accounts for height in running.heights
+        height
+        for key, running in scope.totals.items()
+        if key.account in differing_accounts
+        for height in running.heights
     }
     requests = cost + BLOCK_REQUESTS * len(blocks)
     return {
         "chain": chain.key,
         "state": "estimated",
-        "blocks": len(span),
+        "blocks": len(scope.span),
         "balances": len(balances),
         "differing": len(differing),
         "requests": requests,

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import newest_block_in
@@ -70,6 +70,25 @@ ProgressCallback = Callable[[str], None]
 TrustReader = Callable[["Mapping[str, Collection[Asset]]", int], Awaitable[Trust]]
 
 
+class Scope(NamedTuple):
+    """The range that is compared, and the indexed movements of its accounts.
+
+    Attributes:
+        end: The last block of the range.
+        transfers: The transfers of the accounts up to `end`.
+        fees: The transactions that the accounts paid for up to `end`.
+        checkpoints: The heights at which balances are read first.
+        totals: The movements of each asset after the first checkpoint.
+    """
+
+    span: Span
+    end: Block
+    transfers: pl.DataFrame
+    fees: pl.DataFrame
+    checkpoints: list[int]
+    totals: dict[BalanceKey, RunningTotals]
+
+
 @dataclass(slots=True)
 class Reconciler:
     """Reconciles accounts of one chain.
@@ -117,10 +136,12 @@ class Reconciler:
             Reorged: The last block is not the indexed one.
             SourceError: The chain could not be read.
         """
-        span, (end, transfers, fees), steps, totals = await self.prepare(accounts, first, last)
-        comparisons = await self._compare(accounts, span, end, steps, totals)
-        totals = dict.fromkeys(comparisons, RunningTotals()) | totals
-        evidence_reader = EvidenceReader(self.chain, self.tail, accounts, transfers, fees, self._check_budget)
+        scope = await self.prepare(accounts, first, last)
+        comparisons = await self._compare(accounts, scope)
+        scope = scope._replace(totals=dict.fromkeys(comparisons, RunningTotals()) | scope.totals)
+        evidence_reader = EvidenceReader(
+            self.chain, self.tail, accounts, scope.transfers, scope.fees, self._check_budget
+        )
         changed_blocks = [
             (key, each.height)
             for key, comparison in comparisons.items()
@@ -131,43 +152,33 @@ class Reconciler:
             self.on_progress(f"reading {len({height for _, height in changed_blocks}):,} blocks again")
         await evidence_reader.read(changed_blocks)
         results = [
-            await asyncio.to_thread(self._result, account, span, end, steps, totals, comparisons, evidence_reader)
-            for account in accounts
+            await asyncio.to_thread(self._result, account, scope, comparisons, evidence_reader) for account in accounts
         ]
         for each in results:
             await asyncio.to_thread(store_result, self.tail, each)
         return results
 
-    async def _compare(
-        self,
-        accounts: Sequence[str],
-        span: Span,
-        end: Block,
-        steps: Sequence[int],
-        totals: Mapping[BalanceKey, RunningTotals],
-    ) -> dict[BalanceKey, Comparison]:
+    async def _compare(self, accounts: Sequence[str], scope: Scope) -> dict[BalanceKey, Comparison]:
         if self.current is None:
-            return await self._search(totals, steps, is_start=span.first == 0)
-        balances = await self.current.balances(accounts, totals, end, self.untrusted_contracts)
-        return await self.current.compare(balances, totals, end)
+            return await self._search(scope.totals, scope.checkpoints, is_start=scope.span.first == 0)
+        balances = await self.current.balances(accounts, scope.totals, scope.end, self.untrusted_contracts)
+        return await self.current.compare(balances, scope.totals, scope.end)
 
-    async def prepare(
-        self, accounts: Sequence[str], first: int | None, last: int | None
-    ) -> tuple[Span, tuple[Block, pl.DataFrame, pl.DataFrame], list[int], dict[BalanceKey, RunningTotals]]:
-        """Return the range; its last block, transfers and fees; the checkpoints; and the totals of each asset.
+    async def prepare(self, accounts: Sequence[str], first: int | None, last: int | None) -> Scope:
+        """Start the count of requests, read which assets are trusted, and return what is compared.
 
-        Errors as of `run`. It starts the count of requests, and reads which assets are trusted.
+        Errors as of `run`.
         """
         self._requests_before = self.chain.requests
         span = await self._span(accounts, first, last)
         end = await self._end_block(span.last)
         opening = -1 if self.current else max(0, span.first - 1)
-        steps = [span.last] if self.current else spread_heights(opening, span.last, self.checkpoints)
+        heights = [span.last] if self.current else spread_heights(opening, span.last, self.checkpoints)
         transfers, fees = await asyncio.to_thread(self._rows, accounts, span.last)
         totals = await asyncio.to_thread(self._totals, accounts, transfers, fees, opening, span)
         await self._read_trust(totals, span.last)
         await self._end_block(span.last)  # checks that the block did not change meanwhile
-        return span, (end, transfers, fees), steps, totals
+        return Scope(span, end, transfers, fees, heights, totals)
 
     async def _read_trust(self, totals: Mapping[BalanceKey, RunningTotals], height: int) -> None:
         """Set the trusted assets; contracts of the others are read last, with bounded work."""
@@ -356,17 +367,14 @@ class Reconciler:
     def _result(
         self,
         account: str,
-        span: Span,
-        end: Block,
-        steps: Sequence[int],
-        totals: Mapping[BalanceKey, RunningTotals],
+        scope: Scope,
         comparisons: Mapping[BalanceKey, Comparison],
         evidence_reader: EvidenceReader,
     ) -> Reconciliation:
         account_comparisons = {key: comparison for key, comparison in comparisons.items() if key.account == account}
-        differences, untrusted = self._split_differences(account_comparisons, totals, evidence_reader)
+        differences, untrusted = self._split_differences(account_comparisons, scope.totals, evidence_reader)
         assets = [
-            _asset_result(key, totals[key], comparison, is_untrusted=key in untrusted)
+            _asset_result(key, scope.totals[key], comparison, is_untrusted=key in untrusted)
             for key, comparison in account_comparisons.items()
         ]
         native = BalanceKey(account, self.chain.info.native.asset)
@@ -376,11 +384,11 @@ class Reconciler:
         return Reconciliation(
             account,
             self.chain.key,
-            span.first,
-            span.last,
-            end.hash,
-            tuple(steps),
-            tuple(height for height in steps if height in self._pruned_heights),
+            scope.span.first,
+            scope.span.last,
+            scope.end.hash,
+            tuple(scope.checkpoints),
+            tuple(height for height in scope.checkpoints if height in self._pruned_heights),
             {status: counts[status] for status in STATUSES},
             tuple(sorted(assets, key=lambda each: each.asset)),
             differences,
@@ -389,7 +397,7 @@ class Reconciler:
                 for key, comparison in account_comparisons.items()
                 if comparison.has_more and key not in untrusted
             ),
-            (*self._notes(account, span, steps), *_hints(self.chain.key, differences)),
+            (*self._notes(account, scope.span, scope.checkpoints), *_hints(self.chain.key, differences)),
             tuple(_grouped(untrusted)),
         )
 
