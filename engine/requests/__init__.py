@@ -1,1 +1,1 @@
-"""Requests that commands and sessions share: portfolios, days, transactions and reconciliations of accounts."""
+"""Requests that commands and sessions share: portfolios, days, transactions and reconciliations."""
