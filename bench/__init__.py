@@ -1,1 +1,1 @@
-"""Benchmarks: each bar of the project as a command that measures it, beside the best peers where there are any."""
+"""Benchmarks: each measures one requirement of the project, compared with peers if there are any."""

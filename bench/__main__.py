@@ -1,4 +1,4 @@
-"""All benchmarks, or some, one after the other; then the table of the README anew.
+"""Run all or some benchmarks in sequence, then update the table in the README.
 
 python -m bench [rate full …] [--quick]
 """
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from bench import figures
 from bench.places import MissingPrerequisite
 
-# With --quick: once through everything, for whoever wants to see that it works.
+# With --quick: short runs that show whether everything works.
 QUICK = {
     "rate": ("--repeat", "2", "--times", "3"),
     "full": ("--repeat", "1"),
@@ -44,7 +44,7 @@ QUICK = {
 
 
 def run(names: Sequence[str], *, quick: bool) -> int:
-    """Each benchmark in a process of its own, so that none warms up another; how many could not be run."""
+    """Run each benchmark in a separate process; return the number that failed."""
     failed = 0
     for name in names:
         print(f"\n=== {name}: {_summary(name)}", flush=True)

@@ -1,4 +1,4 @@
-"""The histories of five wallets on a chain of 200,000 blocks and a million logs of others, read from ordinary nodes.
+"""Measure the histories of five wallets on a chain of 200,000 blocks, read from ordinary nodes.
 
 python -m bench.accounts [--kills 50] [--parts rows,spans] [--wallets FOLDER]
 """
@@ -60,7 +60,7 @@ def watch(node: Node, data: Path, chain: Wallets, accounts: Sequence[str], *more
 
 
 def run_all(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure all parts; MissingPrerequisite if there is no recorded chain."""
     folder = Path(options.wallets or home() / "wallets")
     if not (folder / "chain.json").exists():
         raise MissingPrerequisite("there is no long chain: run bench/setup.sh wallets, or set PEERS_HOME")
@@ -157,7 +157,7 @@ def _against_whole(node: Node, data: Path, chain: Wallets) -> list[Figure]:
 
 
 def _many_wallets(node: Node, data: Path, chain: Wallets) -> list[Figure]:
-    """A hundred wallets beside one of them; what each has to read of its own, receipts above all, it has to read."""
+    """Compare the requests of a hundred wallets with those of one; idle wallets should add few."""
     single_requests = watch(node, empty(data), chain, chain.wallets[-1:])["http"]
     idle = [f"0x{0x5EED << 144 | number:040x}" for number in range(99)]
     many_requests = watch(node, empty(data), chain, [chain.wallets[-1], *idle])["http"]

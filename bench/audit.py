@@ -1,4 +1,4 @@
-"""What clients received, call by call, beside what the ledger says of the same calls."""
+"""Compare the responses that clients received with the ledger's record of the same calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.wire import Received
 from chainfolio.storage.state import ledger
 from chainfolio.storage.state.database import Database, Statement, Transaction
 
-# Beside the statuses of whole answers: no answer yet, half of one, we did not wait, we tore the line up in the middle.
+# Other than statuses: no response yet, an incomplete one, the client did not wait, or cut the connection.
 ASKED, LOST, LEFT, TORN = -1, 0, -2, -3
 REPLAYED, CLOSED, CHANGE = 1, 2, 4
 # Kinds of calls that are left at every byte of their answers: one of each route and outcome.
@@ -59,7 +59,7 @@ _TWICE = Statement(
 
 @dataclass(slots=True)
 class Record:
-    """Every call by its number, in columns. `key` is the number of its Idempotency-Key, 0 where it has none."""
+    """Columns of all calls, by number. `key` is the number of the Idempotency-Key, 0 for none."""
 
     status: array[int] = field(default_factory=lambda: array("h"))
     cost: array[int] = field(default_factory=lambda: array("h"))
@@ -70,7 +70,7 @@ class Record:
     ended_s: array[float] = field(default_factory=lambda: array("d"))
     keys: int = 0
     changes: int = 0
-    subscribed: dict[int, int] = field(default_factory=dict)  # what a call subscribes to, which nobody else does
+    subscribed: dict[int, int] = field(default_factory=dict)  # the subscription of a call; no other call makes it
     named: dict[str, list[int]] = field(default_factory=dict)  # which calls give a name that no other call gives
     tears: Tears = field(default_factory=lambda: Tears(TORN_KINDS))
     workers: set[int] = field(default_factory=set)  # all that ever answered
@@ -79,7 +79,7 @@ class Record:
         return len(self.status)
 
     def begin(self, cost: int, key: int, now_s: float, flags: int = 0) -> int:
-        """The number of a call that is about to be made. `cost` is what it costs if it goes well."""
+        """Record a call before it is sent; return its number. `cost` is in credits, if it succeeds."""
         for column, value in (
             (self.status, ASKED),
             (self.cost, cost),
@@ -93,7 +93,7 @@ class Record:
         return len(self.status) - 1
 
     def end(self, number: int, answer: Received | int, now_s: float) -> None:
-        """What became of it: a whole answer, LOST or LEFT."""
+        """Record the end of a call: a complete response, LOST or LEFT."""
         self.ended_s[number] = now_s
         if isinstance(answer, int):
             self.status[number] = answer
@@ -104,18 +104,18 @@ class Record:
         self.flags[number] |= REPLAYED if b"idempotency-replayed" in answer.headers else 0
 
     def went_well(self, number: int) -> bool:
-        """Whether a whole 2xx came."""
+        """Return True if a complete response with status 2xx arrived."""
         return 200 <= self.status[number] < 300
 
 
 def request_id(number: int) -> str:
-    """How a call is named to the server, and by it in the ledger."""
+    """Return the request id of a call, which the ledger stores."""
     return f"call-{number}"
 
 
 @dataclass(slots=True)
 class Audit:
-    """What the comparison found. All but `unbilled`, `late` and the totals have to be 0.
+    """Result of the comparison. All counts except `unbilled`, `late` and the totals must be 0.
 
     A read is charged where all of its answer was sent; a change is charged where it was made, and nowhere else.
     """
@@ -123,10 +123,10 @@ class Audit:
     calls: int
     statuses: Counter[int]
     kills: int
-    charged_unreceived: int = 0  # reads of which we did not get a whole 2xx, though we stayed
+    charged_unreceived: int = 0  # reads without a complete 2xx although the client waited
     made: int = 0  # subscriptions, of 1,200 credits each
-    free: int = 0  # of them, those that nobody paid
-    names: int = 0  # of entries and bundles that are there at the end; those that nobody paid are `free`, too
+    free: int = 0  # of them, those without a charge
+    names: int = 0  # of entries and bundles that exist at the end; those without a charge count as `free` too
     unmade: int = 0  # those that were paid, but are not there
     bought_twice: int = 0
     torn: int = 0  # calls that were left in the middle of their answer
@@ -137,8 +137,8 @@ class Audit:
     settled_twice: int = 0
     keys_charged_twice: int = 0
     keys_charged: int = 0
-    unknown: int = 0  # reservations of calls that nobody made
-    unbilled: int = 0  # whole 2xx that nobody paid for
+    unknown: int = 0  # reservations of calls that were never made
+    unbilled: int = 0  # complete 2xx without a charge
     late: int = 0  # of them, those that took longer than a reservation lasts
     in_flight: int = 0  # calls that were cut off, or just settled, when their server was killed
     worst: str = ""  # the kill with more unbilled than were in flight at it
@@ -150,7 +150,7 @@ class Audit:
 
     @property
     def is_sound(self) -> bool:
-        """Nobody was charged for what did not come, nobody twice, nothing is missing."""
+        """True if no call was charged wrongly or twice, and no record is missing."""
         counts = (
             self.charged_unreceived,
             self.charged_wrongly,
@@ -167,7 +167,7 @@ class Audit:
 
     @property
     def is_billed(self) -> bool:
-        """What was not charged is no more than the kills explain."""
+        """True if the kills explain all calls that were not charged."""
         return self.unbilled - self.late <= self.in_flight and not self.worst
 
 
@@ -185,7 +185,7 @@ def audit(database: Database, record: Record, killed: Sequence[tuple[float, int]
 
 
 def _posted(database: Database, record: Record, result: Audit) -> bytearray:
-    """How many times each call was charged."""
+    """Return the number of charges of each call; count unknown and double ones in `result`."""
     posted = bytearray(len(record))
     for amount, memo, kind in _reserved(database):
         name = memo.rpartition(" ")[2]
@@ -226,8 +226,7 @@ def _keyed(record: Record, posted: bytearray, result: Audit) -> None:
 
 
 def _changed(database: Database, record: Record, posted: bytearray, result: Audit) -> None:
-    """Subscriptions that are there, beside those that were paid; and names that are there, beside the calls that gave
-    them."""
+    """Compare subscriptions with their charges, and names with the calls that gave them; store the counts."""
     created = {int(text.removeprefix("change ")) for (text,) in database.read(lambda tx: tx.rows(_MADE))}
     charges = Counter(dict.fromkeys(record.subscribed.values(), 0))
     for number, change in record.subscribed.items():

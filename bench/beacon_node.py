@@ -1,5 +1,6 @@
-"""A beacon node of any size for benchmarks: a network whose balances close, computed in columns and served as JSON;
-with `--ssz` whole states in that form, too.
+"""Serve a beacon node of any size for benchmarks.
+
+Its network has consistent balances, computed in columns, served as JSON and with `--ssz` also as complete states.
 
 python -m bench.beacon_node --validators 1000000 --head 400 [--ssz]
 
@@ -67,7 +68,10 @@ class Network:
         self._sums = [np.zeros(validators, np.int64)]
 
     def votes(self, epoch: int) -> tuple[Any, Any, Any]:
-        """What attesting in an epoch brought: source, target, head. Of a thousand, three missed it, twelve its head."""
+        """Return attestation rewards of an epoch in Gwei: source, target, head.
+
+        Of a thousand validators three miss the attestation, and twelve the head.
+        """
         mixed = (self.index * 0x9E3779B1 + epoch * 0x85EBCA77) & 0xFFFFFFFF
         mixed = ((mixed ^ (mixed >> 15)) * 0x2C1B3C6D) & 0xFFFFFFFF
         chance = (mixed ^ (mixed >> 12)) % 1000
@@ -76,8 +80,8 @@ class Network:
         return source, target, np.where(chance < 15, 0, HEAD)
 
     def balances(self, epoch: int) -> Any:
-        """What all have at the end of an epoch."""
-        while len(self._sums) < epoch:  # the votes of the last but one are paid by then
+        """Return all balances at the end of an epoch, in Gwei."""
+        while len(self._sums) < epoch:  # votes are paid one epoch later
             source, target, head = self.votes(len(self._sums) - 1)
             self._sums.append(self._sums[-1] + source + target + head)
         slots = SLOTS * (epoch + 1) - 1  # with a block, from slot 1
@@ -94,7 +98,7 @@ class Network:
         return (period * SEATS + np.arange(SEATS)) * SYNC_STRIDE % self.count
 
     def proposer(self, slot: int) -> int:
-        """Who proposes a block."""
+        """Return the proposer of a slot."""
         return slot * STRIDE % self.count
 
 
@@ -113,7 +117,7 @@ def text(value: Any) -> str:
 
 
 class Answers:
-    """What the paths of a network say."""
+    """Responses of the Beacon API for a network."""
 
     def __init__(self, network: Network, *, ssz: bool = False) -> None:
         self.network = network

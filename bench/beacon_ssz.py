@@ -38,7 +38,7 @@ def encoded(values: Mapping[str, Any], genesis_root: str, slot: int, rows: Any, 
 
 
 def registered(count: int) -> Any:
-    """So many validators with 32 ETH, of which each has a key and an address of its own."""
+    """Return the records of `count` validators with 32 ETH and distinct keys and addresses."""
     rows = np.zeros(count, VALIDATOR)
     numbers = np.arange(count).astype(">u8")
     for name, size, first in (("pubkey", 48, 0), ("credentials", 32, 1)):

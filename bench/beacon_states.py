@@ -1,4 +1,4 @@
-"""What a registry costs to read: from the JSON that nodes have for it, and out of a whole state in SSZ."""
+"""Measure reading a validator registry: from JSON pages, and from a whole state in SSZ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARRIVES: Final = 1 << 18  # bytes at once
 
 
 def from_json(pieces: Sequence[bytes], *, keyed: bool, known_keys: Any) -> ValidatorTable:
-    """As the adapter reads it: with the public keys, or with those that it knows."""
+    """Read the registry from JSON as the adapter does, with its public keys or with known ones."""
     tables = []
     for at, piece in enumerate(pieces):
         if keyed:
@@ -35,7 +35,7 @@ def from_json(pieces: Sequence[bytes], *, keyed: bool, known_keys: Any) -> Valid
 
 
 def from_ssz(layout: Layout, body: memoryview) -> ValidatorTable:
-    """The same out of a state, as it comes: in pieces."""
+    """Read the registry from an SSZ state that arrives in pieces."""
     sink = StateSink("node", layout, REST_SLOT, GENESIS_ROOT)
     sink.begin({b"content-type": MEDIA_TYPE, b"eth-consensus-version": "electra"}, len(body))
     for at in range(0, len(body), ARRIVES):

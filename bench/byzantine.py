@@ -1,4 +1,4 @@
-"""One liar among three nodes: how many of 100,000 reads (balances, logs, blocks) come out wrong, stored or answered?
+"""Count wrong results of 100,000 reads (balances, logs, blocks) with one byzantine node among three.
 
 python -m bench.byzantine [--reads 100000] [--seed 1]
 
@@ -51,8 +51,7 @@ MADE_UP = "0x" + "ba" * 32
 
 @dataclass(slots=True)
 class ByzantineNode:
-    """A transport to one real node; whoever is asked at `byzantine` gets answers to one method changed with that
-    chance."""
+    """A transport to one real node that changes a share of the answers of `byzantine` to one method."""
 
     url: str
     byzantine: str
@@ -177,7 +176,7 @@ LIES: Mapping[str, Callable[[random.Random, Any], Any]] = {
 
 @dataclass(slots=True)
 class GroundTruth:
-    """What the chain says when nobody lies: asked of the node itself, once."""
+    """Correct results, read from the node itself once."""
 
     blocks: dict[int, Block] = field(default_factory=dict)
     balances: dict[int, list[Any]] = field(default_factory=dict)
@@ -186,7 +185,7 @@ class GroundTruth:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of all reads. `refused` are typed errors: no value, so no wrong one."""
+    """Counts over all reads. `refused` are typed errors, which are not wrong values."""
 
     reads: int = 0
     wrong: Counter[str] = field(default_factory=Counter)
@@ -201,7 +200,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Trial:
-    """One real chain, and a liar before it."""
+    """One real chain with a byzantine proxy."""
 
     node: LocalNode
     deployment: Deployment
@@ -237,7 +236,7 @@ class Trial:
         return chain, transport
 
     def reads(self) -> list[Read]:
-        """What is read at one block: each account's coins, and its balance of every token."""
+        """Return the reads of one block: coins and all token balances of each account."""
         accounts = [account.lower() for account in self.deployment.accounts.values()]
         tokens = [token.address.lower() for token in self.deployment.tokens.values()]
         return [
@@ -246,7 +245,7 @@ class Trial:
         ]
 
     async def read_truth(self) -> int:
-        """Ask the node itself for everything once; how many requests the reads of one round cost without quorum."""
+        """Read the correct results from the node; return the requests of one round without quorum."""
         chain, transport = self.chain("", random.Random(0))
         heads = await chain.heads()
         for height in range(heads.finalized + 1):
@@ -327,7 +326,7 @@ def _differing(theirs: pa.Table | None, node_rows: pa.Table | None) -> int:
 
 
 async def judge(reads: int, seed: int) -> tuple[Outcome, int]:
-    """The outcome on a chain of its own, and the requests of one round that trusts whoever it asks."""
+    """Run the reads on a new chain; return the outcome, and the requests of one round without quorum."""
     with LocalNode() as node, tempfile.TemporaryDirectory() as folder:
         deployment = deploy(node)
         trade(node, deployment, BLOCKS)

@@ -1,5 +1,7 @@
-"""What it costs to compare files with their checksums: processor time of reading with the comparison beside without it,
-and the time of a query whose files were compared before beside one with `--unchecked`.
+"""Measure the cost of comparing files with their checksums.
+
+It compares the processor time of reads with and without the comparison, and the time of a later query, whose files
+were compared before, with that of `--unchecked`.
 
 python -m bench.checksums [--rows 1000000] [--repeat 9]
 """

@@ -1,4 +1,4 @@
-"""Which part of the rows of an index hashes cover: what is left of them where a lie cannot be told from the truth."""
+"""Reduce rows of an index to the parts that hashes prove."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tables = dict[str, pa.Table]
 
 
 def covered(tables: Tables) -> dict[str, list[Any]]:
-    """The rows of some tables; of what no hash covers only whether it is spelt as it should be."""
+    """Return the rows; a value that no hash covers is replaced by whether it is well-formed."""
     covered_tables = {}
     for name, table in sorted(tables.items()):
         rows = table.to_pylist()
@@ -35,11 +35,11 @@ def _covered(table: str, row: dict[str, Any], bodies: bool) -> dict[str, Any]:
 
 
 def spelt(row: dict[str, Any]) -> bool:
-    """Whether hashes and addresses are in lower case."""
+    """Return True if all hashes and addresses of a row are hex in lower case."""
     names = TEXTS & row.keys()
     return all(row[name] is None or re.fullmatch("0x[0-9a-f]{40,64}", row[name]) for name in names)
 
 
 def equal_tables(first: Tables, second: Tables) -> bool:
-    """Whether the rows are the same."""
+    """Return True if both have the same tables with the same rows."""
     return first.keys() == second.keys() and all(first[name].equals(second[name]) for name in first)

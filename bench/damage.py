@@ -1,4 +1,4 @@
-"""Damage to the replies of a node: to the value of a field, to the place that holds it, to a batch, and to the bytes.
+"""Damage to replies of a node: to values, to the objects that hold them, to batches, and to bytes.
 
 Each kind of damage is a named function. It leaves what it is given as it is; `SAME` says that it does not apply.
 """
@@ -231,7 +231,10 @@ def pattern(method: str, at: Place) -> str:
 
 
 def damaged(chance: random.Random, kind: str, value: Any, at: Place, elsewhere: Any = SAME) -> Any:
-    """The value with damage of a kind at a place. `elsewhere` is what the same field has in another reply or row."""
+    """Return a value with damage of a kind at a place, SAME if the kind does not apply.
+
+    `elsewhere` is the value of the same field in another reply or row.
+    """
     if kind == "of elsewhere":
         return SAME if elsewhere is SAME else _rebuilt(value, at, lambda _: elsewhere)
     if kind in VALUES:

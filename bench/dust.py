@@ -1,10 +1,10 @@
-"""What strangers cost an answer: wallets of four kinds of chain read with and without hostile assets, in turns.
+"""Measure the cost of hostile assets: wallets of four kinds of chain read with and without them.
 
-There are two fixed mixes: `--usual` tokens that answer as most of what strangers send does, and a few assets of each
-behaviour that `tests/*/dust.py` knows of a kind, most of which burn what they get. Each read is the first that its
-process makes of them: later ones remember on Tron and Starknet what burns. The nodes are the fakes of
-those tests, at 100 ms a request; what a call burns on them takes no time, for it is counted there instead. Left out are
-contracts that never end: they take `chainfolio.untrusted.MAX_SECONDS` once, whatever else is read.
+There are two fixed mixes: `--usual` tokens that answer like most unsolicited tokens, and a few assets of each
+behaviour in `tests/*/dust.py`. Most of the latter burn all gas of their calls. Each read is the first of its process,
+because later ones on Tron and Starknet remember the contracts that burn. The nodes are the fakes of those tests, at
+100 ms a request; burnt gas takes no time on them, because they only count it. Contracts that never end are left out:
+they take `chainfolio.untrusted.MAX_SECONDS` once, independent of the other reads.
 
 python -m bench.dust [--each 3] [--repeat 7]
 """
@@ -56,7 +56,7 @@ def figure(name: str, kind: Any, mix: dict[str, int], repeat: int, *, has_bar: b
 
 
 def delayed(post: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """The same requests with a delay before each."""
+    """Return `post` with a delay before each request."""
 
     async def posted(*given: Any) -> Any:
         await asyncio.sleep(DELAY_S)

@@ -1,4 +1,4 @@
-"""The faults of rented endpoints, one at a time: is everything there, at what cost, and was the trouble named?
+"""Index with one fault of rented endpoints at a time: completeness, cost, and reported errors.
 
 python -m bench.faults [--blocks 400] [--peers cryo,sqd,envio,ponder]
 """
@@ -35,7 +35,7 @@ COMPLETE = "complete"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one scenario came to."""
+    """Result of one scenario."""
 
     wall_s: float
     is_complete: bool
@@ -87,7 +87,7 @@ def _outcome(folder: Path, flags: tuple[str, ...], last: int, expected: str, cho
 
 
 def _peers(url: str, folder: Path, last: int, chosen: Sequence[str]) -> dict[str, str]:
-    """What those that are installed make of the same node, which has by then been asked by ours: COMPLETE, or what."""
+    """Run the installed peers against the same node; return COMPLETE or the shortfall of each."""
     chain = recorded()
     part = last - chain.first + 1
     results = {}

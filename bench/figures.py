@@ -1,4 +1,4 @@
-"""What was measured against which bar: as a table for people, as JSON lines, and as the table in the README."""
+"""Figures and their bars: as a table, as JSON lines, and as the table in the README."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def parse(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
 
 
 def latest(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
-    """Of every benchmark the figures of its last run, in the order of `ORDER`."""
+    """Return the figures of the last run of each benchmark, in the order of `ORDER`."""
     runs: dict[str, tuple[str, list[tuple[str, dict[str, Any], Figure]]]] = {}
     for entry in parse(lines):
         date, _, figure = entry
@@ -175,7 +175,7 @@ def between(text: str, content: str) -> str:
 
 
 def rewrite(readme: Path = README) -> None:
-    """Put the newest figures into the README; benchmarks that were not run here keep the rows that they have there."""
+    """Write the newest figures into the README; other benchmarks keep their rows."""
     path, text = results() / "figures.jsonl", readme.read_text()
     lines = path.read_text().splitlines() if path.exists() else []
     rows = text.partition(BEGIN)[2].partition(END)[0].splitlines()

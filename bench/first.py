@@ -1,4 +1,4 @@
-"""The first portfolio of a wallet at a node 50 ms away, without an index: requests, and time with the start of Python.
+"""Measure the first portfolio of a wallet without an index, at a node 50 ms away: requests and time.
 
 Of the tokens that it holds, one in ten is a vault's share; the others are priced by a pool each, of Uniswap V2 or V3.
 
@@ -52,7 +52,7 @@ class Away:
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[str]:
-        """Where it answers."""
+        """Serve the proxy within the context and yield its URL."""
         async with aiohttp.ClientSession() as session:
 
             async def answer(request: web.Request) -> web.Response:
@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def _priced(node: LocalNode, tokens: Sequence[str]) -> str:
-    """Give each held token a market, or make it a vault's share; the settings that say where prices come from."""
+    """Give each token a pool or make it a vault's share; return the price settings."""
     market = opened(node, by=1)
     deployer, weth = market.deployer, market.symbols["WETH"]
     shares = tokens[::VAULTS]
@@ -126,7 +126,7 @@ def _priced(node: LocalNode, tokens: Sequence[str]) -> str:
 async def _measure(
     url: str, folder: Path, balances: dict[str, int], options: argparse.Namespace
 ) -> list[tuple[float, float, int]]:
-    """Seconds, seconds of the processor and requests of each run; the first one is not counted among the times."""
+    """Return seconds, processor seconds and requests of each run, without the first."""
     facts = {f"CHAINFOLIO_CHAINS__{CHAIN.upper()}__FACTS": str(folder / "facts.toml")}
     env = environment({**facts, "CHAINFOLIO_PRICES_FILE": str(folder / "prices.toml"), "PYTHONPATH": str(ROOT)})
     runs = []
@@ -162,7 +162,7 @@ def _check(documents: list[dict[str, Any]], balances: dict[str, int]) -> None:
 
 
 def _loading() -> Figure:
-    """How long the largest registry takes to load, with all of its tokens as candidates."""
+    """Measure the time to load the largest token registry with all candidates."""
     info = load(CONFIGS / "chains" / f"{CHAIN}.toml").info
     times_ms = []
     for _ in range(9):

@@ -1,4 +1,4 @@
-"""Servers that share one port and one state store, over an engine that answers as the address asked for says.
+"""Run servers that share a port and a state store, with an engine whose answers depend on the address.
 
 python -m bench.fleet PORT URL [--hold 10]      one of them: it is killed from outside, and started again
 """
@@ -40,7 +40,7 @@ ENDINGS = ("quick", "slow", "big", "refused", "unavailable", "broken", "hanging"
 
 
 def address(ending: str, number: int = 0) -> str:
-    """An address of which the engine will make what the name says."""
+    """Return an address for which the engine behaves as `ending` says."""
     return f"0x{ENDINGS.index(ending) + 1:02x}{number:038x}"
 
 
@@ -56,21 +56,21 @@ class Answers:
         return {"evm"}
 
     async def watch(self, owner: str, accounts: Sequence[Account]) -> None:
-        """Nobody's history is read."""
+        """Do nothing."""
 
     async def watch_subscribed(self, owner: str, subscribed: Mapping[Account, int]) -> None:
-        """Nobody's history is read."""
+        """Do nothing."""
 
     async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """Portfolios as JSON."""
         return [await self._portfolio(account.address) for account in accounts]
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
-        """Portfolios of somebody who has nothing."""
+        """Return empty portfolios."""
         return [_empty_portfolio(account.address) for account in accounts]
 
     async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
-        """Portfolios of somebody who has nothing."""
+        """Return empty portfolios."""
         return [_empty_portfolio(user.address) for user in users]
 
     async def _portfolio(self, name: str) -> bytes:
@@ -147,7 +147,7 @@ class Fleet:
         self._running.append(subprocess.Popen(command, cwd=ROOT, env=environment(), stderr=subprocess.DEVNULL))
 
     def starting(self, answered: set[int]) -> int:
-        """How many of them have not answered yet, where `answered` are those that have."""
+        """Return the number of running servers whose process id is not in `answered`."""
         return sum(each.pid not in answered for each in self._running)
 
     def kill_one(self, chance: random.Random) -> None:

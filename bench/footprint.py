@@ -1,8 +1,8 @@
-"""The size on disk of the smallest working environment and of one with all extras, listed by package.
+"""Measure the size on disk of the smallest environment and of one with all extras, by package.
 
 python -m bench.footprint
 
-It adds up the files of the packages that are installed here, of which each environment takes those that it requires.
+It adds up the files of the installed packages that each environment requires.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OURS = "chainfolio"
 
 
 def required(name: str, extras: Iterable[str] = ()) -> set[str]:
-    """Return the packages that `name` with its extras requires here; PackageNotFoundError if one is not installed."""
+    """Return the packages that `name` with extras requires; PackageNotFoundError if one is missing."""
     pending, visited = [(name, ""), *((name, extra) for extra in extras)], set[tuple[str, str]]()
     while pending:
         package, extra = pending.pop()

@@ -1,4 +1,4 @@
-"""The whole ERC-20 case (events, balances, allowances, block times) beside the indexing frameworks, in turns.
+"""Compare the whole ERC-20 case (events, balances, allowances, block times) with indexing frameworks.
 
 python -m bench.full [--repeat 3] [--peers sqd,envio,ponder]
 """

@@ -1,4 +1,4 @@
-"""A whole index of a chain, in a lake and a tail of its own, filled piece by piece."""
+"""A complete index of a chain in a separate lake and tail, filled piece by piece."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class FullIndex:
     datasets: Sequence[str]
 
     def pieces(self) -> Iterator[Span]:
-        """What is filled one after the other."""
+        """Return the spans that are filled in sequence."""
         return self.span.cut(PIECE)
 
     def lacks(self, piece: Span) -> bool:
-        """Whether something of a piece is not there yet."""
+        """Return True if a part of a piece is not indexed yet."""
         return bool(missing(self.tail, self.chain.key, piece, self.datasets, ()))
 
     async def fill(self, piece: Span) -> None:
@@ -48,7 +48,7 @@ class FullIndex:
         await Collector(self.chain, self.lake, self.tail, self.environment, progress).run(work)
 
     def rows(self) -> dict[str, pa.Table]:
-        """What is stored, in the order of each table."""
+        """Return the stored rows by table, in the order of each table."""
         tables = {}
         for name, table in TABLES.items():
             if self.lake.exists(table):

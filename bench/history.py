@@ -145,7 +145,7 @@ async def _measure(
 
 
 async def _run(node: LocalNode, settings: Settings, wallets: list[str], days: int, kill_s: float | None = None) -> Run:
-    """The command in a process of its own, killed after so many seconds where that is wanted."""
+    """Run the command in a separate process; kill it after `kill_s` if that is given."""
     proxy = Away(node.url, 0)
     last = FIRST + timedelta(days=days - 1)
     async with proxy.served() as address:
@@ -186,7 +186,7 @@ async def _killed(
 
 
 async def _recomputed(settings: Settings, ran: Run, wallets: list[str]) -> int:
-    """How many days come out otherwise when they are read anew, with nothing kept."""
+    """Return the number of days whose result differs when they are read again from an empty store."""
     import hashlib
 
     _forget(settings)

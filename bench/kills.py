@@ -1,4 +1,4 @@
-"""kill -9 at random points, again and again until the run is through: what is lost, doubled, fetched twice?
+"""Kill an indexing run at random points until it completes; count lost, doubled and refetched rows.
 
 python -m bench.kills [--kills 50] [--seed N]
 """
@@ -20,12 +20,12 @@ from bench.places import recorded, scratch
 from bench.runs import EVENTS, empty, index, ours, product
 
 WORKERS = 2  # the default `concurrency` of a chain
-LATENCY_MS = 20  # so that the run is long beside the start of its process, where there is nothing to lose
+LATENCY_MS = 20  # so that the run is long compared with the start of its process, where nothing can be lost
 
 
 @dataclass(slots=True)
 class Tally:
-    """What the kills came to."""
+    """Counts over all kills."""
 
     kills: int = 0
     in_time: int = 0  # kills that met a run which had begun to fetch
@@ -90,7 +90,7 @@ def _round(
 
 
 def _killed(node: ReplayNode, data: Path, after_s: float) -> bool:
-    """Start a run and kill it alone after some seconds (what it started must end by itself); True if it was through."""
+    """Start a run and kill it after some seconds, but not its children; True if it had completed."""
     chain = recorded()
     span = ["--from", str(chain.first), "--to", str(chain.last)]
     command = [*product(), "index", "local", *span, "--datasets", EVENTS, "--json"]

@@ -1,4 +1,4 @@
-"""Mixed calls over servers that are killed at random: is anybody charged for what never came, or charged twice?
+"""Check the ledger under mixed calls over servers that are killed at random: wrong and double charges.
 
 python -m bench.ledger [--calls 1000000] [--clients 64] [--every 10] [--seed N] [--postgres URL]
 
@@ -58,9 +58,9 @@ def measured(
     kills: int = 1,
     every_offset: bool = True,
 ) -> Audit:
-    """At least so many calls and kills, a kill in `every_s` seconds on average; then what the ledger says of them.
+    """Make calls and kill servers, on average every `every_s` seconds; then compare calls with the ledger.
 
-    `hold_s` is after how long a reservation that nobody settles expires. With `every_offset` it goes on, for three
+    A reservation that is not settled expires after `hold_s`. With `every_offset` it goes on, for three
     times as many calls at most, until calls were left at each byte of their answers.
     """
     state = opened(url, hold_s)
@@ -128,12 +128,14 @@ class _Run:
         return result
 
     def _lacks_tears(self, record: Record, max_calls: int) -> bool:
-        """Whether there is an offset of an answer at which nobody has left yet, and calls are left to do so."""
+        """Return True if some offset of a response was never cut, and `max_calls` permits more calls."""
         return self.every_offset and len(record) < max_calls and record.tears.most_lacking is not None
 
     async def _kill(self, record: Record) -> None:
-        """At moments that nobody foresees one server; now and then two at once. All have to be there for it: where
-        servers take long to start, there would soon be none."""
+        """Kill one server at random times, in one of ten cases two at once.
+
+        It waits until all servers answer: if servers start slowly, none would remain otherwise.
+        """
         while not await _is_set_within(self.over, self.chance.uniform(0.2, 1.8) * self.every_s):
             if self.servers.starting(record.workers):
                 continue

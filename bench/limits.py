@@ -1,4 +1,4 @@
-"""One key, flooded through eight processes for more than a minute: is exactly its limit let in, in any minute?
+"""Flood one key through eight processes and check that its limit holds exactly in every minute.
 
 python -m bench.limits [--seconds 75] [--servers 8] [--postgres URL]
 
@@ -40,7 +40,7 @@ _MOMENTS = Statement(sa.text("SELECT key_id, name, moments FROM buckets"))
 
 @dataclass
 class Flow:
-    """What one key sent, and what came of it."""
+    """Requests of one key, and their results."""
 
     bucket: str
     limit: int
@@ -57,7 +57,7 @@ class Flow:
 
     @property
     def let_in(self) -> int:
-        """How many answers said so."""
+        """Number of responses other than 429."""
         return self.statuses.total() - self.statuses[429]
 
     def fullest(self) -> int:
@@ -126,7 +126,7 @@ async def _flood(flow: Flow, port: int, last_s: float) -> None:
 
 
 async def _keep_to(flow: Flow, port: int, last_s: float) -> None:
-    """As many as the limit allows, evenly, and each a minute after the answer to the one so many before it."""
+    """Send requests evenly at exactly the limit, each a minute after the response `limit` requests before."""
     line, answered, next_s = Line(port), deque[float](maxlen=flow.limit), 0.0
     while time.monotonic() < last_s:
         now_s = time.time()  # the clock of the servers: a minute of another clock may be shorter

@@ -1,4 +1,4 @@
-"""A client that asks for everything there is, in any order, and once more by the same key where an answer got lost."""
+"""A client that makes all kinds of calls at random and repeats lost ones with the same key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWN: Final = 16  # addresses that a client has for its address book
 KEYED: Final = 0.6  # of the changes that carry an Idempotency-Key
 LEAVING: Final = 0.1  # of the calls are left in their answer, and
 BEHIND: Final = 0.6  # of them as long as there is an offset of an answer at which none was left
-AGAIN_S: Final = 30  # at the end: a change that only fails by then is a fault of the server, and waiting would hide it
+AGAIN_S: Final = 30  # at the end: waiting longer would hide changes that fail because of a fault of the server
 YEAR: Final = 1200  # credits for a subscription
 WEIGHTS: Final = {
     "quick": 380,
@@ -48,7 +48,7 @@ WEIGHTS: Final = {
 
 @dataclass(frozen=True)
 class Shared:
-    """What the clients have: of each account keys and virtual users, and the keys of one that has almost nothing."""
+    """Shared data of the clients: keys and a virtual user by account, and keys of a poor account."""
 
     owners: Sequence[tuple[Sequence[str], str]]
     poor: Sequence[str]
@@ -56,9 +56,14 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call. `cost` is what it costs if it goes well; `key` is the number of its Idempotency-Key, 0 for none;
-    `change` that of the subscription that it makes; `word` is what it names an entry or a bundle. `leaves`: the
-    answer is not waited for.
+    """One call.
+
+    Attributes:
+        cost: Its price in credits if it succeeds.
+        key: Number of its Idempotency-Key; 0 for none.
+        change: Number of the subscription that it makes.
+        word: The name that it gives to an entry or a bundle.
+        leaves: The client does not wait for the response.
     """
 
     kind: str
@@ -123,7 +128,7 @@ class LoadClient:
             self._line.leave()
 
     async def _answer(self, call: Call, request: bytes) -> Received | int:
-        """What came back; now and then we leave after some bytes of it."""
+        """Return the response, or LOST or LEFT; sometimes cut the connection after some bytes."""
         patience_s = self.chance.uniform(0.1, 0.3) if call.kind == "hanging" else 60
         tears = self.record.tears
         offset = tears.offset(call.kind) if call.leaves else None
@@ -147,7 +152,7 @@ class LoadClient:
         return answer
 
     def _learn(self, call: Call, answer: Received | int) -> None:
-        """What to ask again, and which bundles there are."""
+        """Schedule retries and store the ids of new bundles."""
         if isinstance(answer, int):
             if call.key:
                 self._later(call, 0.1)
@@ -210,7 +215,7 @@ class LoadClient:
         return Call(kind, method, path, token, content, 1, self._key(), word=given_name)
 
     def _subscription(self, token: str) -> Call:
-        """To what nobody else subscribes to, so that it can be told afterwards whether this call has made it."""
+        """Return a call that makes a unique subscription, so that the audit can attribute it."""
         self.record.changes += 1
         change = self.record.changes
         content = {"addresses": [{"address": address("quick", change), "description": f"change {change:07}"}]}
@@ -225,5 +230,5 @@ class LoadClient:
 
 
 def _expected(call: Call, status: int) -> bool:
-    """Whether the answer is the one that calls of this kind are there for."""
+    """Return True if the status is the expected one for this kind of call."""
     return status == 400 if call.kind == "refused" else 200 <= status < 300

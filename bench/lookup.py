@@ -1,4 +1,4 @@
-"""One account's history out of millions of transfers: its bucket of `account_transfers` beside a scan of `transfers`.
+"""Measure finding one account among millions of transfers: its bucket compared with a full scan.
 
 python -m bench.lookup [--rows 10000000] [--repeat 15]
 """
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def fill(lake: Lake, transfers: int) -> None:
-    """Transfers among accounts of which few are busy, and their histories, as the product makes both."""
+    """Store transfers among many idle and few busy accounts, and their histories, as the product does."""
     chance = np.random.default_rng(7)
     accounts, tokens = (_addresses(chance, count) for count in (ACCOUNTS, TOKENS))
     for number, start in enumerate(range(0, transfers, PORTION), 1):

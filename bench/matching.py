@@ -1,4 +1,4 @@
-"""What installed protocols cost: a wallet matched with all that is shipped, beside the protocols of files alone.
+"""Measure the cost of installed protocols: match a wallet with all, and with those of files only.
 
 python -m bench.matching [--repeat 15]
 """
@@ -76,8 +76,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def crowd(registry: Registry) -> Registry:
-    """All that is shipped, and as many more forks on one chain as make it 8,000 contracts: of each family and role that
-    forks have, at addresses that nobody has."""
+    """Return the registry with so many more forks that one chain has 8,000 contracts, at random addresses."""
     kinds = sorted(
         {(each.families[0], role) for each in registry.protocols if each.is_fork for _, role, _ in each.deployments}
     )
@@ -126,7 +125,7 @@ def measure(registry: Registry, repeat: int) -> Durations:
 
 
 def _answer(call: Call, factories: dict[str, str]) -> str | Unknown:
-    """What a token answers: where it is a pair, its factory and its two tokens; nothing else."""
+    """Return an address for `factory`, `token0` and `token1` of a pair; Unknown for other calls."""
     if call.to in factories and call.signature.startswith(("factory()", "token0()", "token1()")):
         return factories[call.to]
     return Unknown("it refuses", "contract")

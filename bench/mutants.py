@@ -1,4 +1,4 @@
-"""Mutated replies of a node: how many of 1,000,000 end otherwise than in the rows of a clean index, or a typed error?
+"""Index with mutated replies of a node; each must end in the rows of a clean index or a typed error.
 
 python -m bench.mutants [--mutants 1000000] [--processes 1] [--seed 1] [--round N]
 
@@ -83,21 +83,21 @@ class Hasty:
 
 
 class Inline(ThreadPoolExecutor):
-    """Work for threads is done on the spot: in the same order each time, and without the price of a thread."""
+    """An executor that runs work at once in the caller's thread, so that the order is reproducible."""
 
     def submit(self, work: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
         """Do it."""
         future: Future[Any] = Future()
         try:
             future.set_result(work(*arguments, **named))
-        except Exception as error:  # as a thread would: it belongs to whoever awaits it
+        except Exception as error:  # as a thread would: the caller that awaits it gets it
             future.set_exception(error)
         return future
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the mutants: `faults` are those that should not be, by what they were and where it was seen."""
+    """Counts of the mutants. `faults` are wrong outcomes, by mutation and place."""
 
     mutants: int = 0
     equal: int = 0
@@ -123,7 +123,7 @@ class Outcome:
         )
 
     def add(self, outcome: Outcome) -> None:
-        """Those of another process."""
+        """Add the counts of another process."""
         for name in ("mutants", *ENDS, "indexes", "recovered"):
             setattr(self, name, getattr(self, name) + getattr(outcome, name))
         for target, addition in ((self.refused, outcome.refused), (self.faults, outcome.faults)):
@@ -138,7 +138,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What the mutants of one round have in common."""
+    """Data that the mutants of one round share."""
 
     number: int
     chain: EvmChain
@@ -178,7 +178,7 @@ class Attack:
         return self.outcome
 
     async def _learn(self) -> None:
-        """What the handshake asks; not before the first round, for a round must not depend on those before it."""
+        """Record the fields of the handshake before the first round, so that rounds are independent."""
         await self._chain(random.Random(0), "roots").heads()
         self._handshake = sorted(self.replay.met)
 
@@ -211,7 +211,7 @@ class Attack:
         return build("mutants", settings, environment, configs=self.folder, transport=self.replay)
 
     async def _round(self, number: int) -> None:
-        """Some mutants over one span, then an honest node; in some rounds a whole index."""
+        """Run some mutants over one span, then an honest node; in some rounds a complete index instead."""
         chance = self.replay.chance = random.Random(f"{self.seed}/{number}")
         if number % INDEX_EVERY == 0:
             await self._index(number, chance)
@@ -231,7 +231,7 @@ class Attack:
         await self._honest(number, now.chain.heads, partial(self._read, now, greets=False))
 
     async def _index(self, number: int, chance: random.Random) -> None:
-        """A whole index, each piece of which meets mutants until one of them, or an honest node, gets it done."""
+        """Fill a complete index; each piece is read with mutants until one, or an honest node, succeeds."""
         span = Span(self.first, self.last)
         clean, fields = await self._clean_index(span)
         chain = self._chain(chance, "roots")
@@ -251,7 +251,7 @@ class Attack:
                 self.outcome.faults[f"a whole index: other rows, round {number}"] += 1
 
     async def _clean_index(self, span: Span) -> tuple[Tables, list[str]]:
-        """As `_truth`, of a whole index."""
+        """Return the clean rows and the fields of a complete index, cached by span."""
         if (span, WHOLE) not in self._clean:
             chain = self._chain(random.Random(0), "roots")
             await chain.heads()
@@ -279,7 +279,7 @@ class Attack:
         return _compared(await self._collected(now.chain, now.span, now.datasets), now)
 
     async def _honest(self, number: int, *steps: Callable[[], Awaitable[object]]) -> None:
-        """The same chain, used honestly: nothing may be left of a lie."""
+        """Repeat the steps without damage and record a fault unless the rows are those of a clean index."""
         try:
             ends = [await step() for step in steps]
         except Exception as error:  # whatever it is, there was no reason for it
@@ -323,7 +323,7 @@ async def _filled(index: FullIndex, piece: Span) -> str:
 
 
 def _compared(tables: Tables, now: Round) -> str:
-    """How the rows of a mutant differ from those of a clean index."""
+    """Return equal, uncovered, believed or a fault, by comparing rows with those of a clean index."""
     if equal_tables(tables, now.clean):
         return "equal"
     if covered(tables) == covered(now.clean):
@@ -354,7 +354,7 @@ def _attack(url: str, span: Span, events: Sequence[str], mutants: int, seed: int
 
 
 def judge(mutants: int, seed: int, processes: int = 1, only: int | None = None) -> Outcome:
-    """The outcome on a chain of its own."""
+    """Run the mutants on a new chain and return the outcome."""
     with LocalNode() as node:
         deployed = deploy(node)
         span = small_blocks(node, deployed, BLOCKS)

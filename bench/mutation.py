@@ -1,4 +1,4 @@
-"""Share of mutations of the code that its tests notice: credits, portfolios, prices, amounts and decoders.
+"""Measure the share of code mutations that tests notice, by area.
 
 `make mutation` changes one operator, constant or argument at a time (mutmut does that; `[tool.mutmut]` in
 pyproject.toml names the files) and runs the tests that execute the changed function. Results are cached in `mutants/`:
@@ -41,7 +41,7 @@ NO_MATCH: Final = "nothing matches"  # what mutmut writes about such a name, aft
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One change of one function: its name in mutmut, its area, and mutmut's exit code (None: not tested yet)."""
+    """A mutation: its name in mutmut, its area, and mutmut's exit code (None: not tested yet)."""
 
     name: str
     area: str
@@ -50,7 +50,7 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True)
 class AreaResult:
-    """How many mutations of an area were tested, how many of them change no behaviour, and the other survivors.
+    """Numbers of tested and of equivalent mutations of an area, and the other survivors.
 
     `timed_out` of them were noticed because their tests did not end in time.
     """
@@ -63,7 +63,7 @@ class AreaResult:
 
     @property
     def share(self) -> Fraction:
-        """The share of mutations that tests notice, without those that change no behaviour; 1 if there are none."""
+        """Share of mutations that tests notice, without equivalent ones; 1 if there are none."""
         relevant = self.tested - self.equivalent
         return 1 - Fraction(len(self.survivors), relevant) if relevant else Fraction(1)
 
@@ -98,13 +98,13 @@ def sampled(every: Iterable[Mutation], count: int, seed: str = "") -> list[Mutat
 
 
 def change_of(diff: str) -> str:
-    """Return the changed lines of a unified diff as one text, which names a mutation however mutmut numbers it."""
+    """Return the changed lines of a unified diff as text, which identifies a mutation permanently."""
     lines = [line for line in diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
     return "\n".join(f"{line[0]} {line[1:].strip()}" for line in lines)
 
 
 def result_of(area: str, tested: Sequence[Mutation], reasons: Mapping[tuple[str, str], str]) -> AreaResult:
-    """Return the result of one area. `reasons` are the survivors that change no behaviour, by function and change."""
+    """Return the result of one area. `reasons` are the equivalent survivors, by function and change."""
     survivors: list[str] = []
     equivalent = 0
     for mutation in tested:
@@ -131,7 +131,7 @@ def _function(name: str) -> str:
 
 
 def link_folders() -> None:
-    """Link the folders of the repository into `mutants/chainfolio` as they are linked into `chainfolio`.
+    """Link the folders of the repository into `mutants/chainfolio` like the links in `chainfolio`.
 
     mutmut writes mutated files by their names in the package, and through the links into copies of the folders.
     """
@@ -145,7 +145,7 @@ def link_folders() -> None:
 
 
 def changed_tests() -> set[str]:
-    """Return the files under `tests/` that are other ones than at the last run, new or removed, by their paths."""
+    """Return the paths under `tests/` that were changed, added or removed since the last run."""
     now, before = (_contents(root / "tests") for root in (ROOT, MUTANTS))
     return {f"tests/{path}" for path in now.keys() | before.keys() if now.get(path) != before.get(path)}
 
@@ -156,7 +156,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 def forget(changed: Set[str]) -> None:
-    """Delete cached results that the `changed` files of tests can change: all survivors, and what such tests execute.
+    """Delete cached results that `changed` tests can affect: survivors, and functions that they execute.
 
     mutmut maps tests that it does not know, so tests of changed files are removed from its map. Copies of tests are
     deleted: mutmut copies them anew, but keeps those that were removed.
@@ -190,7 +190,7 @@ def _mutmut(*arguments: str, show: bool = False) -> subprocess.CompletedProcess[
 
 
 def main() -> int:
-    """Test mutations and print the share that is noticed; 1 if it is too low, 2 if the tests fail by themselves."""
+    """Test mutations and print the noticed share; return 1 if it is too low, 2 if the tests fail."""
     parser = argparse.ArgumentParser(prog="python -m bench.mutation", description=__doc__)
     parser.add_argument("--sample", type=int, help="test as many mutations of each area; all, if not given")
     parser.add_argument("--seed", default="", help="choose another sample")

@@ -1,4 +1,4 @@
-"""The tests that mutmut runs, as a plugin of pytest: those that need a local chain run last, module by module.
+"""Pytest plugin for mutmut: tests that need a local chain run last, module by module.
 
 Tests with the marker `node` are left out, except in tests/pricing and tests/protocols: prices and positions are read
 from a chain, and few tests without one execute them.
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def ordered(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Return tests in their order, but those of local chains last, and together with those of their module.
+    """Return tests in order, but those of local chains last and grouped by module.
 
     mutmut orders tests by their duration, without their fixtures: a module between whose tests others run starts its
     chain for each of them.

@@ -24,7 +24,7 @@ LIMIT_S = 600
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What a command may take."""
+    """Limits of a command."""
 
     name: str
     arguments: tuple[str, ...]
@@ -79,7 +79,7 @@ def _figure(
 
 
 def _truth(chain: Newcomer, outputs: dict[str, Any]) -> list[Figure]:
-    """How near the estimate was, and what is missing."""
+    """Compare the estimate with the run, and count missing rows."""
     (estimate,), (spent,) = outputs["watch --estimate"], outputs["watch"]
     ratios = [
         max(estimate[name] / spent[name], spent[name] / estimate[name]) for name in ("requests", "seconds", "rows")

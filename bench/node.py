@@ -26,7 +26,7 @@ class ReplayNode:
         return read
 
     def stats(self) -> dict[str, Any]:
-        """Counters since the last reset: `http`, `calls` by method, `bytes`, `rejected`, `failed`, `asked` spans."""
+        """Return counters since the last reset: `http`, `calls`, `bytes`, `rejected`, `failed`, `asked` spans."""
         return self._get("/stats")
 
     def reset(self) -> None:
@@ -45,7 +45,7 @@ def replay(*flags: str, folder: Path | None = None) -> Iterator[ReplayNode]:
 
 @contextmanager
 def served(command: Sequence[str]) -> Iterator[str]:
-    """A server that says its `url` in a line of JSON, ended afterwards."""
+    """Run a server within the context; yield its URL. MissingPrerequisite without Node.js."""
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     except FileNotFoundError:
@@ -59,5 +59,5 @@ def served(command: Sequence[str]) -> Iterator[str]:
 
 
 def fetched_blocks(spans: Sequence[Sequence[Any]]) -> int:
-    """How many blocks were asked for in all, a block asked for twice counted twice."""
+    """Return the number of requested blocks, counting repeated ones each time."""
     return sum(last - first + 1 for first, last, _ in spans)

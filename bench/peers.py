@@ -20,7 +20,7 @@ POLL_S = 0.1
 
 
 def cryo(url: str, target: Path, *, dataset: str = "erc20_transfers", last: int | None = None) -> Run:
-    """cryo with 100 blocks a request into an empty folder."""
+    """Run cryo with 100 blocks a request into an empty folder; MissingPrerequisite without cryo."""
     chain = recorded()
     python = home() / "cryo" / "bin" / "python"
     if not python.exists():
@@ -37,7 +37,7 @@ def cryo(url: str, target: Path, *, dataset: str = "erc20_transfers", last: int 
 
 
 def cryo_rows(target: Path) -> int:
-    """How many rows cryo wrote."""
+    """Return the number of rows that cryo wrote."""
     import pyarrow.parquet as pq
 
     return sum(pq.read_metadata(path).num_rows for path in target.rglob("*.parquet"))
@@ -58,7 +58,7 @@ class Framework:
     tools: Sequence[Path] = field(default_factory=tuple)
 
     def run(self, url: str, *, limit_s: float = 240, last: int | None = None) -> tuple[float, int]:
-        """Wall seconds from the start until it is complete up to the block `last`, and how many events it stored."""
+        """Run until the block `last` is indexed; return wall seconds and the number of stored events."""
         chain = recorded()
         last = last or chain.last
         variables = {
@@ -93,7 +93,7 @@ class Framework:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and everything it started: it leads a session of its own."""
+    """End a process and its children, which share a session."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, sign)
@@ -122,7 +122,7 @@ def _anew(database: str, schema: Path | None = None) -> None:
 
 
 def frameworks() -> list[Framework]:
-    """Those that are installed here; none where their Postgres does not answer."""
+    """Return the installed frameworks; an empty list if their Postgres does not answer."""
     try:
         answers = psql("postgres", "select 1") == "1"
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Where the benchmarks find the recorded chain and the peers, and where they leave what they measured."""
+"""Folders of the recorded chain, of the peers, and of results."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class MissingPrerequisite(Exception):
 
 
 def home() -> Path:
-    """What `setup.sh` filled: $PEERS_HOME, else `bench/home`."""
+    """Return the folder that `setup.sh` filled: $PEERS_HOME, else `bench/home`."""
     return Path(os.environ.get("PEERS_HOME") or HERE / "home").resolve()
 
 
 def results() -> Path:
-    """Where JSON lines are appended: $BENCH_RESULTS, else `bench/results`."""
+    """Return the folder of results: $BENCH_RESULTS, else `bench/results`; create it."""
     folder = Path(os.environ.get("BENCH_RESULTS") or HERE / "results")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -45,7 +45,7 @@ class Recorded:
 
     @property
     def blocks(self) -> int:
-        """How many blocks are filled."""
+        """Number of blocks with transactions."""
         return self.last - self.first + 1
 
     @property
@@ -56,7 +56,7 @@ class Recorded:
 
 @cache
 def recorded() -> Recorded:
-    """The chain that `setup.sh` recorded."""
+    """Return the chain that `setup.sh` recorded; MissingPrerequisite if there is none."""
     folder = home() / "recorded"
     if not (folder / "chain.json").exists():
         raise MissingPrerequisite("there is no recorded chain: run bench/setup.sh chain, or set PEERS_HOME")

@@ -1,4 +1,4 @@
-"""Gains of an account with a million transactions in a thousand assets, by every method: time, memory, linearity.
+"""Measure gains of an account with a million transactions, by every method: time, memory, linearity.
 
 python -m bench.pnl [--entries 1000000] [--assets 1000] [--methods fifo uk]
 """
@@ -44,7 +44,7 @@ def entries(count: int, assets: int) -> Iterator[Entry]:
 
 
 def child(count: int, assets: int, method: str) -> dict[str, float]:
-    """One calculation, measured in a process of its own; without the making of the entries."""
+    """Measure one calculation in this child process, without the generation of the entries."""
     all_entries = list(entries(count, assets))
     began_s, before_s = time.perf_counter(), time.process_time()
     gains = gains_of(all_entries, method)
@@ -55,7 +55,7 @@ def child(count: int, assets: int, method: str) -> dict[str, float]:
 
 
 def measured(count: int, assets: int, method: str) -> dict[str, float]:
-    """The same, from outside."""
+    """Run `child` in a separate process and return its figures."""
     command = [sys.executable, "-m", "bench.pnl", "--child", method, "--entries", str(count), "--assets", str(assets)]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     result: dict[str, float] = json.loads(output)

@@ -1,5 +1,6 @@
-"""A thousand tokens priced from a thousand pools at one past block, with venues of every family that finds pools by
-their tokens: requests, and equality with direct calls.
+"""Price a thousand tokens from as many pools at one past block; compare with direct calls.
+
+The settings have venues of every family that finds pools by their tokens.
 
 python -m bench.pools [--tokens 1000] [--repeat 3]
 """
@@ -50,7 +51,7 @@ CONTEXT = Context(prec=36, rounding=ROUND_HALF_EVEN)
 
 @dataclass(slots=True)
 class Market:
-    """A chain with tokens, each of which has one pool: where it lies, and of which Uniswap it is."""
+    """A chain with tokens, and the one pool of each."""
 
     deployer: Deployer
     symbols: dict[str, str]  # of the trusted tokens: address
@@ -59,7 +60,7 @@ class Market:
 
     @property
     def node(self) -> LocalNode:
-        """Where it lies."""
+        """The node of the chain."""
         return self.deployer.node
 
 
@@ -106,7 +107,7 @@ def fill(market: Market, count: int) -> None:
 
 
 def stock(market: Market, tokens: Sequence[str]) -> None:
-    """A pool for each token: every other one on Uniswap V3, every third in USDC; each at a price of its own."""
+    """Create a pool for each token at different prices: every second on V3, every third in USDC."""
     deployer = market.deployer
     weth = market.symbols["WETH"]
     deployer.do(weth, "deposit()", value=4_000 * WAD)
@@ -191,7 +192,7 @@ async def priced(
 
 
 def prices(market: Market, key: str = "local", additional: Sequence[str] = ()) -> str:
-    """The settings of the chain of this key: feeds of the trusted tokens, where the pools lie, and more venues."""
+    """Return the price settings of a chain: feeds of trusted tokens, factories, and additional venues."""
     asset = {symbol: f'"{CHAIN}/erc20:{address.lower()}"' for symbol, address in market.symbols.items()}
     feeds = [
         f'{asset[symbol]} = {{feed = "{feed.lower()}", decimals = 8, heartbeat_s = 86400}}'

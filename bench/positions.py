@@ -1,4 +1,4 @@
-"""A portfolio at a block with positions in protocols: round trips, and time beside the same calls in one batch.
+"""Measure a portfolio with protocol positions: round trips, and time compared with one batch.
 
 python -m bench.positions [--tokens 200] [--positions 10] [--repeat 7]
 """
@@ -107,7 +107,7 @@ async def _measure(node: LocalNode, deployment: Deployment, wallet: str, folder:
 
 
 async def _first(system: System, wallet: str, height: int, runs: Runs) -> tuple[list[Call], Block]:
-    """The portfolio by a process that knows nothing yet, its handshake included, and every call that went into it."""
+    """Read the portfolio with a new system, including the handshake; return its calls and the block."""
     fresh = System(system.settings)
     chain, asks = fresh.chain("local"), list[Read]()
     answer = chain.answer
@@ -136,7 +136,7 @@ async def _repeat(system: System, wallet: str, height: int, runs: Runs) -> None:
 
 
 async def _floor(url: str, calls: Sequence[Call], block: Block) -> float:
-    """The same calls, known beforehand, as one JSON-RPC batch at the block."""
+    """Return the seconds of the same calls as one JSON-RPC batch at the block."""
     body = json.dumps(
         [
             {

@@ -1,4 +1,4 @@
-"""How well a run foretells its own end, and how well `--estimate` foretold the run.
+"""Measure the errors of a run's remaining time, and of `--estimate`.
 
 python -m bench.progress
 """
@@ -31,7 +31,7 @@ RUNS = ((1, 600), (5, 150))  # how long the chain, how slow the node (ms): a run
 
 @dataclass(frozen=True, slots=True)
 class ProgressReport:
-    """What a run said of itself at one moment."""
+    """Progress that a run reported at one time."""
 
     share: float
     at_s: float
@@ -49,7 +49,7 @@ def run(_: argparse.Namespace) -> list[Figure]:
 
 
 async def _watched_run(url: str, data: Path, times: int) -> tuple[list[ProgressReport], float]:
-    """One run with somebody who writes down what it says; its seconds until the last commit."""
+    """Run once; return its progress reports, and the seconds until the last commit."""
     chain = recorded()
     span = Span(chain.first, chain.first + times * chain.blocks - 1)
     system = System(Settings(data=str(data), chains={"local": EvmSettings(rpc=[url])}))
@@ -95,7 +95,7 @@ def _eta(reports: list[ProgressReport], total_s: float) -> list[Figure]:
 
 
 def _estimated(node: ReplayNode, data: Path, times: int) -> list[Figure]:
-    """`--estimate` beside the run that it was about."""
+    """Compare `--estimate` with the run that follows."""
     chain = recorded()
     last = chain.first + times * chain.blocks - 1
     estimate = index(node.url, empty(data), "--estimate", last=last).done().json()

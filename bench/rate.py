@@ -1,4 +1,4 @@
-"""Logs to decoded, durable, deduplicated tables, against cryo in the same session; size, memory, requests, exactness.
+"""Measure indexing of logs against cryo: rate, size, memory, requests, exactness.
 
 python -m bench.rate [--repeat 7] [--times 10]
 """
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def _interleaved(node: ReplayNode, folder: Path, repeat: int) -> tuple[list[Run], dict[str, list[Run]]]:
-    """Round by round ours and each peer, after one round that nobody counts; ours alone where cryo is not installed."""
+    """Run the product and cryo in turns, without the first round; only the product if cryo is missing."""
     own_runs: list[Run] = []
     theirs: dict[str, list[Run]] = {}
     for _ in range(repeat + 1):
@@ -45,7 +45,7 @@ def _interleaved(node: ReplayNode, folder: Path, repeat: int) -> tuple[list[Run]
 
 
 def _cryo(node: ReplayNode, target: Path, dataset: str) -> Run:
-    """A run of cryo that wrote everything; its exit code is no sign, for it crashes at times after its work is done."""
+    """Run cryo and check the number of its rows; its exit code is ignored, as it may crash at the end."""
     result = peers.cryo(node.url, target, dataset=dataset)
     expected = recorded().events if dataset == "logs" else recorded().transfers
     assert peers.cryo_rows(target) == expected, f"cryo wrote {peers.cryo_rows(target)} rows, not {expected}"
@@ -115,7 +115,7 @@ def _requests(node: ReplayNode, data: Path) -> list[Figure]:
 
 
 def _memory(data: Path, times: int) -> list[Figure]:
-    """The same span many times over, as one longer chain: memory must not follow its length."""
+    """Compare peak memory of a short chain with that of a chain many times as long."""
     chain = recorded()
     with replay("--times", str(times)) as node:
         short = [index(node.url, empty(data), watched=True).done().peak_mb for _ in range(3)]

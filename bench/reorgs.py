@@ -1,5 +1,6 @@
-"""A chain that changes its mind a thousand times, across restarts and hand-overs, against an index made afterwards;
-then some times deeper than what it called final, under a worker that nobody helps.
+"""Index a chain with a thousand reorgs, across restarts, and compare with a clean index.
+
+Some reorgs then go deeper than final blocks; a worker has to recover by itself.
 
 python -m bench.reorgs [--storms 1000] [--deep 10] [--seed N]
 """
@@ -36,12 +37,12 @@ from chainfolio.tables import TABLES
 CHAIN, FINALITY = "local", 64
 RESTARTS, DERIVED, HANDED_OVER = 0.1, 0.05, 0.03  # of the storms
 MAX_DEPTH, PATIENT, PATIENCE_S = 1000, 0.7, 300.0
-LEARNT = ("tokens",)  # what somebody asked for, not what the chain did
+LEARNT = ("tokens",)  # requested by the benchmark, not caused by the chain
 
 
 @dataclass(slots=True)
 class Storm:
-    """What happened, and in how many rows the two indexes differ."""
+    """Counts of events, and of the rows in which the two indexes differ."""
 
     reorgs: Counter[int] = field(default_factory=Counter)
     restarts: int = 0
@@ -136,10 +137,10 @@ async def _deep(node: LocalNode, deployment: Deployment, folder: Path, storms: i
 
 
 class Hasty(SystemClock):
-    """The time of this machine; nobody waits for long."""
+    """The system clock with short sleeps."""
 
     async def sleep(self, seconds: float) -> None:
-        """Some milliseconds."""
+        """Sleep at most 20 ms."""
         await super().sleep(min(seconds, 0.02))
 
 

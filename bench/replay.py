@@ -1,4 +1,4 @@
-"""A transport that gives a node's replies from memory, some of them damaged as the plan of the moment says."""
+"""A transport that replays a node's replies from memory, and damages some according to a plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Where = tuple[int, tuple[Any, ...]]  # the number of a reply in its batch, and a
 
 
 class Exchange:
-    """What was asked in one request, and the replies of the node."""
+    """The methods of one request, and the replies of the node."""
 
     def __init__(self, methods: list[str], replies: list[Reply], is_batch: bool) -> None:
         self.methods, self.replies, self.is_batch = methods, replies, is_batch
@@ -35,7 +35,7 @@ class Exchange:
 
     @cached_property
     def fields(self) -> dict[str, list[Where]]:
-        """Where each field is, by its name; and what can be damaged beside fields."""
+        """Positions by field name, and empty entries for damage to batches, bytes and the exchange."""
         positions: dict[str, list[Where]] = {
             f"{prefix} {self.methods[0]}": [] for prefix in ("batch:", "bytes:", "exchange:")
         }
@@ -47,8 +47,10 @@ class Exchange:
 
 @dataclass(slots=True)
 class Plan:
-    """Which fields are damaged: in one exchange alone, or in all, and then the same question always gets the same
-    answer. `done` says which kind of damage was done to which field."""
+    """Fields to damage, in one exchange (`once`) or in all; then equal requests get equal replies.
+
+    `done` lists the kinds of damage and their fields.
+    """
 
     targets: frozenset[str]
     once: bool
@@ -63,7 +65,7 @@ class Replay:
     url: str
     chance: random.Random = field(default_factory=random.Random)
     plan: Plan | None = None
-    met: set[str] = field(default_factory=set)  # all fields that were in a reply since somebody cleared it
+    met: set[str] = field(default_factory=set)  # all fields of replies since it was last cleared
     asked: dict[bytes, Exchange] = field(default_factory=dict)  # likewise
     _real: HttpTransport = field(default_factory=HttpTransport)
     _exchanges: dict[bytes, Exchange] = field(default_factory=dict)

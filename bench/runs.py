@@ -1,4 +1,4 @@
-"""Running a command from its start to its end: wall, CPU of the whole tree, peak memory, what it printed."""
+"""Run a command and measure wall time, CPU time and peak memory of its process tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bench.places import ROOT, recorded
 
 EVENTS = "transfers,approvals"
 WATCH_S = 0.01
-# What is indexed and derived where nobody names datasets, but for traces, which the replayed node does not give.
+# The default datasets without traces, which the replayed node does not serve.
 USUAL = (
     "blocks,transactions,native,transfers,approvals,events,"
     "account_transfers,account_approvals,account_transactions,account_events"
@@ -29,9 +29,9 @@ FULL = "transfers,approvals,blocks,balances,allowances"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One finished run. `cpu_s` comes from the system's own account of the ended process and of all that it ended.
+    """One finished run. `cpu_s` is the system's figure for the process and its children.
 
-    `peak_mb` is of all its processes together, memory that they share counted once; 0 where it was not watched.
+    `peak_mb` is of all its processes together, memory that they share counted once; 0 if it was not watched.
     """
 
     code: int
@@ -53,7 +53,7 @@ class Run:
 
 
 def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
-    """This process' environment for a timed one: with byte code caches, without settings of somebody's own."""
+    """Return the environment for a timed process: with byte code caches, without CHAINFOLIO_ settings."""
     variables = {
         k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE" and not k.startswith("CHAINFOLIO_")
     }
@@ -125,7 +125,7 @@ def _memory_kb(pid: int) -> int:
 
 
 def product() -> list[str]:
-    """How our command is called: as installed beside this interpreter, else from the source tree."""
+    """Return the command of the product: as installed with this interpreter, else from the source tree."""
     script = Path(sys.executable).parent / "chainfolio"
     return [str(script)] if script.exists() else [sys.executable, "-m", "chainfolio.cli.main"]
 

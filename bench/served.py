@@ -1,5 +1,7 @@
-"""A chain whose generated blocks are served by a node here: blocks to rows beside fetching and parsing the same,
-and the requests of a wallet of many tokens. For `bench.starknet` and `bench.tron`."""
+"""Serve generated blocks of a chain: rate of indexing, and requests of a wallet with many tokens.
+
+Used by `bench.starknet` and `bench.tron`.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ class Node(Protocol):
     """A node in memory."""
 
     def answer(self, path: str, body: Any) -> Any:
-        """What it says."""
+        """Return the response to a request."""
 
 
 class Variant(NamedTuple):
@@ -54,8 +56,14 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServedChain:
-    """A chain under test. `node` is made of numbers of blocks, of transactions in each, and of tokens; `fetched` gets
-    and parses the answers of a span; `first` is its first block; `wallet` holds every token."""
+    """A chain under test.
+
+    Attributes:
+        node: Makes a node from the numbers of blocks, of transactions in each, and of tokens.
+        fetched: Requests and parses the responses of a span.
+        first: The first block.
+        wallet: Holds every token.
+    """
 
     key: str
     node: Callable[[int, int, int], Node]
@@ -86,7 +94,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._send(msgspec.json.encode(self.node.answer(self.path, body)))
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing."""
+        """Log nothing."""
 
     def _send(self, body: bytes) -> None:
         self.send_response(200)
@@ -103,7 +111,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 def serve(make: Callable[[], Node], ready: Any) -> None:
-    """The node, in a process of its own."""
+    """Serve the node in this child process."""
     Handler.node = make()
     server = Server(("127.0.0.1", 0), Handler)
     ready.send(server.server_port)
@@ -139,7 +147,7 @@ async def timed(served: ServedChain, variant: Variant, url: str, folder: Path, b
 
 
 def requests_of_a_wallet(served: ServedChain, url: str, folder: Path) -> int:
-    """What `chainfolio portfolio` asks for a wallet whose tokens are indexed, by the node's own count."""
+    """Return the requests of `chainfolio portfolio` for a wallet with indexed tokens, counted by the node."""
     settings, key = folder / "chainfolio.toml", served.key
     lines = [
         f'data = "{folder}/data"',

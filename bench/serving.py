@@ -1,4 +1,4 @@
-"""The API serving a cached portfolio with key, rate and credits: how many requests a second, how late at 500 offered.
+"""Measure the API with a cached portfolio: requests per second, and latency at 500 per second.
 
 python -m bench.serving [--seconds 8] [--repeat 5] [--postgres URL]
 """
@@ -198,7 +198,7 @@ async def _saturated(port: int, requests: Sequence[bytes], seconds: int) -> floa
 
 
 async def _offered(port: int, requests: Sequence[bytes], seconds: int) -> float:
-    """The 99th percentile in ms of requests at fixed times; who finds no client free waits, and that counts."""
+    """Return the 99th percentile in ms of requests at fixed times, including the wait for a free client."""
     began_s, turn = time.monotonic(), cycle(requests)
     due, late_ms = deque(began_s + number / OFFERED for number in range(OFFERED * seconds)), []
 

@@ -1,4 +1,4 @@
-"""One wallet over thousands of candidate tokens at a past block: requests, and time beside single calls and a batch.
+"""Measure one wallet over thousands of candidate tokens: requests, and time compared with plain calls.
 
 python -m bench.snapshot [--tokens 5000] [--repeat 5]
 """
@@ -75,7 +75,7 @@ def deploy(node: LocalNode, tokens: Sequence[str], every: int) -> dict[str, int]
 
 
 def _hold(node: LocalNode, balances: dict[str, int]) -> None:
-    """Put the wallet's balances where the contracts keep them (their first mapping), in a block of their own."""
+    """Write the wallet's balances into the first mapping of the contracts, in a separate block."""
     slot = "0x" + keccak(bytes.fromhex(WALLET[2:].zfill(64) + "0" * 64)).hex()
     node.batch(("anvil_setStorageAt", (token, slot, f"0x{raw:064x}")) for token, raw in balances.items())
     node.mine()

@@ -1,4 +1,4 @@
-"""A Solana wallet of a thousand token accounts, and a recorded block to rows: requests and rates beside parsers.
+"""Measure a Solana wallet of a thousand token accounts, and indexing of a recorded block.
 
 python -m bench.solana [--accounts 1000] [--repeat 30]
 """
@@ -141,7 +141,7 @@ class Endpoint:
         return {"jsonrpc": "2.0", "result": self.answers[request["method"]](request["params"]), "id": request["id"]}
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 def chain_of(account: str, accounts: list[dict[str, Any]], *, batches: bool) -> SolanaChain:
@@ -152,7 +152,7 @@ def chain_of(account: str, accounts: list[dict[str, Any]], *, batches: bool) -> 
 
 
 async def requests(account: str, accounts: list[dict[str, Any]]) -> int:
-    """What reading the wallet asks, once the head is known."""
+    """Return the requests of reading the wallet at a known head."""
     chain = chain_of(account, accounts, batches=False)
     head = (await chain.heads()).latest
     before = chain.requests
@@ -163,7 +163,7 @@ async def requests(account: str, accounts: list[dict[str, Any]]) -> int:
 
 
 async def requests_with_positions(account: str, accounts: list[dict[str, Any]]) -> int:
-    """The same with a look for positions in every protocol that is shipped, of a wallet that has none, in batches."""
+    """Return the requests of reading a wallet without positions and looking for them in every protocol."""
     chain = chain_of(account, accounts, batches=True)
     rows = load([HERE.parent / "configs" / "protocols"], kinds()).rows("solana", "solana", families())
     head = (await chain.heads()).latest
@@ -179,7 +179,7 @@ async def requests_with_positions(account: str, accounts: list[dict[str, Any]]) 
 
 
 def turns(own: Callable[[], object], theirs: Callable[[], object], repeat: int) -> list[float]:
-    """How many times as fast ours is, in turns, of the processor's time."""
+    """Return ratios of processor time, theirs to ours, measured in turns."""
     ratios = []
     for _ in range(repeat):
         times = []
@@ -243,13 +243,13 @@ class TokenBalances(msgspec.Struct, gc=False):
 
 
 class Balance(TokenBalance, gc=False):
-    """What a token account had."""
+    """Balance of a token account before or after a transaction."""
 
     uiTokenAmount: TokenBalances  # type: ignore[assignment]
 
 
 class Outcome(Meta, gc=False):
-    """What came of a transaction, with the balances of tokens."""
+    """Metadata of a transaction, with token balances."""
 
     preTokenBalances: list[Balance] | None = None  # type: ignore[assignment]
     postTokenBalances: list[Balance] | None = None  # type: ignore[assignment]
@@ -280,8 +280,10 @@ def traded() -> list[dict[str, Any]]:
 
 
 def block_of(count: int, recorded: list[dict[str, Any]] | None = None) -> tuple[int, bytes]:
-    """A slot and its block: transactions again and again, each with a signature of its own. Those of the recorded block
-    itself, where no others are given."""
+    """Return a slot and its block with `count` transactions, repeated under distinct signatures.
+
+    By default the transactions are those of the recorded block.
+    """
     [line] = lines(BLOCK)
     chance, transactions = random.Random(count), []
     recorded = recorded or line["result"]["transactions"]
@@ -293,8 +295,7 @@ def block_of(count: int, recorded: list[dict[str, Any]] | None = None) -> tuple[
 
 
 def of_blocks(repeat: int) -> list[Figure]:
-    """The rows of a block as it was recorded, in which no token moves, and of one in which every transaction moves
-    some."""
+    """Measure a block without token transfers, and one in which each transaction moves tokens."""
     return [
         of_block(f"block of {TRANSACTIONS} recorded transactions", *block_of(TRANSACTIONS), repeat),
         of_block(f"block of {TRANSACTIONS} recorded trades", *block_of(TRANSACTIONS, traded()), repeat),

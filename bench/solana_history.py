@@ -1,4 +1,4 @@
-"""The transactions of one Solana wallet, back-filled from an endpoint without batches; killed again and again.
+"""Back-fill the transactions of one Solana wallet without batches, and kill the run repeatedly.
 
 python -m bench.solana_history [--transactions 10000] [--kills 10]
 """
@@ -40,8 +40,10 @@ GENESIS: Final = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"
 
 @dataclass
 class Wallet:
-    """A wallet that was paid again and again, and the answers of a node about it. `stop_after`: requests after which it
-    kills whoever asks."""
+    """A wallet with many payments, and a node's responses about it.
+
+    `stop_after`: Number of requests after which the client is killed; None for never.
+    """
 
     count: int
     asked: Counter[str] = field(default_factory=Counter)
@@ -56,7 +58,7 @@ class Wallet:
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """Where each transaction stands."""
+        """Positions of the transactions, by signature."""
         return {each: number for number, each in enumerate(self.signatures)}
 
     @property
@@ -65,7 +67,7 @@ class Wallet:
         return FIRST + STEP * self.count + 100
 
     def answer(self, method: str, params: Any) -> Any:
-        """What a node says."""
+        """Return the result of a request."""
         with self.lock:
             self.asked[method] += 1
             if self.stop_after is not None and self.asked.total() >= self.stop_after and self.kill is not None:
@@ -138,11 +140,11 @@ def serving(wallet: Wallet) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Nothing is said."""
+            """Log nothing."""
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *_: Any) -> None:
-            """Who asked was killed."""
+            """Ignore broken connections of killed clients."""
 
     server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -165,7 +167,7 @@ class Watching:
 
     @property
     def command(self) -> list[str]:
-        """As a user writes it."""
+        """The command, as a user writes it."""
         return [*product(), "watch", self.wallet.owner, "--chain", "solana", "--config", str(self.settings), "--json"]
 
     @property

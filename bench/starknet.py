@@ -1,4 +1,4 @@
-"""Blocks of Starknet to rows beside fetching and parsing them, and the requests of a wallet of 200 tokens.
+"""Measure indexing of Starknet blocks compared with fetching and parsing, and requests of a wallet.
 
 python -m bench.starknet [--blocks 1000] [--transactions 20] [--tokens 200] [--repeat 3]
 """
@@ -38,7 +38,7 @@ def token(number: int) -> str:
 
 
 class Node:
-    """Generated blocks, and tokens of which everybody has as many as their number."""
+    """Generated blocks, and tokens; each account has as many of a token as its number."""
 
     def __init__(self, blocks: int, transactions: int, tokens: int) -> None:
         chance = random.Random(blocks)
@@ -113,7 +113,7 @@ class Node:
         return replies if isinstance(body, list) else replies[0]
 
     def result(self, method: str, params: list[Any]) -> msgspec.Raw | Any:
-        """What a node of version 0.9 says."""
+        """Return the result of a request, as a node of version 0.9."""
         match method:
             case "starknet_chainId":
                 return hex(encode_short_string(FACTS.network))
@@ -129,7 +129,7 @@ class Node:
 
 
 async def fetched(chain: StarknetChain, span: Span) -> None:
-    """The same answers, over the same transport, into the structs whose fields rows are made of."""
+    """Request the same responses over the same transport, and decode them into the product's structs."""
     (endpoint,) = chain.node.endpoints
 
     def parsed(source: str, content: bytes | memoryview) -> FullBlock:

@@ -1,4 +1,4 @@
-"""How long a cold `chainfolio --help` and `import chainfolio` take, beside an interpreter that does nothing.
+"""Measure cold starts of `chainfolio --help` and `import chainfolio`, without the interpreter's own.
 
 python -m bench.startup [--repeat 10]
 """

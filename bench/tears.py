@@ -1,4 +1,4 @@
-"""After how many bytes of their answers calls were left: of each kind of call, each number of bytes in its turn."""
+"""Offsets at which responses are cut: each offset of each kind of call in turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_COUNT: Final = 255  # times that are counted of one offset
 
 @dataclass(slots=True)
 class Tears:
-    """`times` has for each kind how often a call was left after 0, 1, 2 … bytes of its answer, up to all of it."""
+    """Counts of cut responses. `times` has by kind the number of cuts after 0, 1, 2 … bytes."""
 
     kinds: Sequence[str]
     times: dict[str, bytearray] = field(default_factory=dict)
@@ -25,8 +25,7 @@ class Tears:
             counts.extend(bytes(max(0, size + 1 - len(counts))))
 
     def offset(self, kind: str) -> int | None:
-        """Where to leave the next call of a kind: in turn at those offsets where it was done least; None where no
-        answer is known yet."""
+        """Return the next offset for a kind, among those with the fewest cuts; None without a response."""
         times = self.times.get(kind)
         if times is None:
             return None
@@ -38,14 +37,14 @@ class Tears:
         return position
 
     def record(self, kind: str, offset: int) -> None:
-        """It was done."""
+        """Count a cut."""
         self.count += 1
         times = self.times[kind]
         times[offset] = min(MAX_COUNT, times[offset] + 1)
 
     @property
     def unmet(self) -> dict[str, int]:
-        """At how many offsets of the answers to each kind of call nobody has left yet; 1 where no answer is known."""
+        """Number of offsets without a cut, by kind; 1 for kinds without a response."""
         return {kind: self.times[kind].count(0) if kind in self.times else 1 for kind in self.kinds}
 
     @property

@@ -41,7 +41,7 @@ BALANCE, SYMBOL, NAME, DECIMALS = (bytes.fromhex(each) for each in ("70a08231", 
 
 
 class Node:
-    """Generated blocks, and tokens of which everybody has as many as their number."""
+    """Generated blocks, and tokens; each account has as many of a token as its number."""
 
     def __init__(self, blocks: int, transactions: int, tokens: int) -> None:
         self.blocks, self.infos = [b"{}"], [b"[]"]
@@ -60,7 +60,7 @@ class Node:
         }
 
     def answer(self, path: str, body: Any) -> Any:
-        """What a node says."""
+        """Return the result of a request."""
         match path:
             case "/wallet/getblock" | "/walletsolidity/getblock":
                 height = int(body.get("id_or_num", len(self.blocks) - 1))
@@ -81,7 +81,7 @@ class Node:
         return {"blockID": block["blockID"], "block_header": block["block_header"]}
 
     def called(self, request: Any) -> Any:
-        """What a contract answers, and the newest block."""
+        """Return the result of a JSON-RPC request: a contract call, or the newest block."""
         if request["method"] == "eth_getBlockByNumber":
             head = self.header(len(self.blocks) - 1)
             raw = head["block_header"]["raw_data"]
@@ -99,7 +99,7 @@ class Node:
 
     @staticmethod
     def token_result(contract: str, data: bytes) -> tuple[bool, bytes]:
-        """What a token says of itself, or of an account; it has no other functions, and nobody has other tokens."""
+        """Return success and result of a call to a token; other functions fail, other tokens have balance 0."""
         number = int(contract, 16) % 2**16
         if data[:4] not in (BALANCE, SYMBOL, NAME, DECIMALS):
             return False, b""
@@ -111,7 +111,7 @@ class Node:
 
 
 async def fetched(chain: TronChain, span: Span) -> None:
-    """The same answers, over the same transport, into the structs whose fields rows are made of."""
+    """Request the same responses over the same transport, and decode them into the product's structs."""
     (endpoint,) = chain.node.endpoints
     heights = range(span.first, span.last + 1)
     await asyncio.gather(

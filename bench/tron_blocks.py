@@ -1,4 +1,4 @@
-"""Blocks of Tron as a node answers them, made up: hashes, ids and signatures are right, what they say is chance."""
+"""Generate random Tron blocks with valid hashes, ids and signatures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def token(number: int) -> str:
 
 
 def generated(count: int, transactions: int, tokens: int, wallet: str, seed: int = 7) -> Iterator[tuple[bytes, bytes]]:
-    """Blocks from 1 on, each with its records: the answers of `getblockbynum` and `gettransactioninfobyblocknum`.
+    """Yield blocks from 1 on: responses of `getblockbynum` and `gettransactioninfobyblocknum`.
 
     One transaction of each block sends something to `wallet`, an address in hex.
     """
@@ -93,7 +93,7 @@ def _value(chance: random.Random, kind: str, to: str, tokens: int, number: int) 
 
 
 def _info(chance: random.Random, transaction: Transaction) -> dict[str, Any]:
-    """What a node says that it did: a token's transfer pays for energy and has an event."""
+    """Return the record of a transaction; token transfers pay for energy and have an event."""
     size, value = len(transaction.raw) + 134, transaction.value
     if transaction.kind != "TriggerSmartContract":
         return {"id": transaction.txid, "contractResult": [""], "receipt": {"net_usage": size}}
@@ -116,7 +116,7 @@ def _info(chance: random.Random, transaction: Transaction) -> dict[str, Any]:
 
 
 def signature(name: bytes, key: int) -> str:
-    """What the owner of a key signs; whoever recovers the signer finds them."""
+    """Return a signature from which the key's owner is recovered."""
     s = (int.from_bytes(name, "big") + FIRST * key) % ORDER
     low = min(s, ORDER - s)
     return f"{FIRST:064x}{low:064x}{low != s:02x}"

@@ -1,5 +1,6 @@
-"""The recorded logs decoded by a few lines of plain Python that share nothing with the product, and what the product
-stored, read with a Delta and a Parquet library and nothing of ours. Both as the same tuples, to be compared.
+"""Recorded logs decoded by plain Python, and the product's stored rows, as comparable tuples.
+
+Nothing is shared with the product: stored rows are read with a Delta and a Parquet library.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def decoded(log: dict[str, Any]) -> Event | None:
 
 
 def events(folder: Path, first: int, last: int) -> list[Event]:
-    """All events of some recorded blocks."""
+    """Return the events of the recorded blocks `first` to `last`."""
     decoded_events = []
     with (folder / "logs.jsonl").open() as file:
         for height, line in enumerate(file):
@@ -66,7 +67,7 @@ def events(folder: Path, first: int, last: int) -> list[Event]:
 
 @cache
 def recorded_events(folder: Path, first: int, last: int) -> tuple[Event, ...]:
-    """As `events`, kept."""
+    """Return `events` from a cache."""
     return tuple(events(folder, first, last))
 
 
@@ -79,7 +80,7 @@ def digest(all_events: Iterable[Event]) -> str:
 
 
 def balances(all_events: Iterable[Event]) -> dict[tuple[str, str], int]:
-    """What each (account, token) holds by its transfers; the zero address, which mints and burns, holds nothing."""
+    """Return balances by (account, token) from transfers, without the zero address."""
     raw_by_owner: dict[tuple[str, str], int] = {}
     for event in all_events:
         if event.kind == "transfer":
@@ -117,7 +118,7 @@ def rows(data: Path, table: str, columns: list[str]) -> Iterator[tuple[Any, ...]
 
 
 def count(data: Path, table: str) -> int:
-    """How many rows a table has, by its files."""
+    """Return the number of rows of a table, from its files."""
     import pyarrow.parquet as pq
 
     return sum(pq.read_metadata(path).num_rows for path in live_files(data, table))

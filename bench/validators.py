@@ -1,4 +1,4 @@
-"""Validators: an index of some beside fetching the same answers, a whole network for one epoch, a year of one by day.
+"""Measure validators: an index of some, a whole network for one epoch, and a year of one by day.
 
 python -m bench.validators [--epochs 1000] [--network 1000000] [--years-of 1000] [--repeat 9] [--parts rate …]
 """
@@ -47,7 +47,7 @@ EPOCHS_AT_ONCE = 4_000
 
 @contextmanager
 def network(validators: int, head: int, *options: str) -> Iterator[str]:
-    """A node in a process of its own; its address."""
+    """Run a node in a separate process within the context; yield its URL."""
     command = [sys.executable, "-m", "bench.beacon_node", "--validators", str(validators), "--head", str(head)]
     command += options
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
@@ -61,7 +61,7 @@ def network(validators: int, head: int, *options: str) -> Iterator[str]:
 def index(
     folder: Path, url: str, first: int, last: int, validators: Sequence[str], *, watched: bool = False
 ) -> runs.Run:
-    """The command, from its start to its end. To be watched takes a tenth of a core: not where speed is compared."""
+    """Run the index command. Watching its memory takes a tenth of a core, so not when speed is compared."""
     config = folder / "chainfolio.toml"
     setting = f"validators = {json.dumps(list(validators))}\n" if validators else ""
     config.write_text(
@@ -83,7 +83,7 @@ def stored(folder: Path) -> pa.Table:
 
 
 def rate(chosen: argparse.Namespace) -> list[Figure]:
-    """How fast 100 validators are indexed, beside fetching the same answers with two clients."""
+    """Compare indexing 100 validators with fetching the same responses by two clients."""
     first, last = BEGIN * SLOTS, (BEGIN + chosen.epochs) * SLOTS - 1
     validators = [str(each * 199) for each in range(SOME)]
     with network(AMONG, last + 10 * SLOTS) as url, scratch() as folder:
@@ -123,7 +123,7 @@ def rate(chosen: argparse.Namespace) -> list[Figure]:
 
 
 async def fetch(client: str, url: str, log: bytes) -> float:
-    """Seconds for the answers to some requests, of which nothing is kept."""
+    """Return the seconds for fetching the responses to logged requests, without decoding."""
     requests = [(path, body and body.encode()) for path, body in json.loads(log)]
     clients: dict[str, Callable[..., Any]] = {"aiohttp": _by_aiohttp, "ours": _by_transport}
     pending = iter(requests)
@@ -165,7 +165,7 @@ async def _by_transport(url: str, pending: Iterator[tuple[str, bytes | None]]) -
 
 
 def whole_network(chosen: argparse.Namespace) -> list[Figure]:
-    """All validators of a network, of nodes that tell its states in JSON alone, and in SSZ."""
+    """Index all validators of a network from nodes with JSON only, and with SSZ; compare the rows."""
     json_figures, rows_told = _network_by(chosen, "JSON")
     figures, rows = _network_by(chosen, "SSZ", "--ssz")
     is_same = rows.equals(rows_told)
@@ -235,7 +235,7 @@ HEAD = Block((YEAR + 3) * SLOTS, "0x" + "11" * 32, "0x" + "10" * 32, (GENESIS_S 
 
 
 class ActiveChain:
-    """A chain of validators of which every one is active, as far as records ask one."""
+    """A chain on which all validators are active, with the methods that records need."""
 
     key, settings, settled_after = CHAIN, BeaconSettings(adapter="beacon"), 3
 
@@ -244,7 +244,7 @@ class ActiveChain:
         return Heads(HEAD, HEAD.height)
 
     async def slot_clock(self) -> SlotClock:
-        """That of mainnet."""
+        """Return the slot clock of mainnet."""
         return SlotClock(GENESIS_S, 12, SLOTS)
 
     async def validator(self, index: int | str) -> ValidatorNow:
@@ -263,12 +263,12 @@ class ActiveChain:
         )
 
     async def validators_of(self, filters: Sequence[str]) -> tuple[int, ...]:
-        """Those indexes."""
+        """Return the filters as indexes."""
         return tuple(map(int, filters))
 
 
 def year(chosen: argparse.Namespace) -> list[Figure]:
-    """How long a year by day takes, among 1,000 validators with 82,125 epochs each."""
+    """Measure a year by day of one validator among 1,000 with 82,125 epochs each."""
     with scratch() as folder:
         settings = BeaconSettings(adapter="beacon", rpc=["http://127.0.0.1:1"])
         system = System(Settings(data=str(folder), chains={CHAIN: settings}))

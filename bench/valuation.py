@@ -1,8 +1,8 @@
-"""What a million holdings are worth, account by account and exact: in columns, by one DuckDB query, by pandas.
+"""Measure the exact value of a million holdings by account: in columns, by DuckDB, by pandas.
 
 python -m bench.valuation [--holdings 1000000] [--accounts 20000] [--assets 5000] [--repeat 5]
 
-All three begin with the same rows (account, asset, raw of 32 bytes, as in the lake) in memory in a form of their own,
+All three begin with the same rows (account, asset, raw of 32 bytes, as in the lake) in memory, each in its format,
 and with the same prices. They end with the exact value of each account, and the digests of these have to be equal.
 Most raws are like those of real tokens, every hundredth is any number of 256 bits. A tenth of the assets has no price.
 The market of every third one bounds what a holding of it is worth.
@@ -66,7 +66,7 @@ def make(folder: Path, holdings: int, accounts: int, assets: int) -> None:
 
 
 def _price(chance: random.Random) -> Decimal:
-    """As a feed says it, as a vendor does, or as a pool does."""
+    """Return a random price with the digits of a feed, of a vendor, or of a pool."""
     digits, decimals = chance.choice(((12, 8), (12, 8), (24, 20), (38, 36)))
     return Decimal(f"{chance.randrange(1, 10**digits)}E-{decimals}")
 
@@ -145,7 +145,7 @@ def _limbs(units: int, count: int) -> list[int]:
 
 
 def child(read: Read, folder: Path) -> dict[str, Any]:
-    """A way to value, in a process of its own: one turn that is not counted, and one that is."""
+    """Measure one method in this child process: the second of two runs."""
     values = read(folder)
     values()
     before_s, began_s = time.process_time(), time.perf_counter()
@@ -157,7 +157,7 @@ def child(read: Read, folder: Path) -> dict[str, Any]:
 
 
 def measured(name: str, folder: Path) -> dict[str, Any]:
-    """The same, from outside."""
+    """Run `child`, or pandas, in a separate process; MissingPrerequisite if pandas is not installed."""
     if name == "pandas":
         python = home() / "pandas" / "bin" / "python"
         if not python.exists():
@@ -170,7 +170,7 @@ def measured(name: str, folder: Path) -> dict[str, Any]:
 
 
 def rows_and_columns(folder: Path) -> dict[str, float]:
-    """From a snapshot on: seconds of the processor for what its accounts are worth, row by row and in columns."""
+    """Return processor seconds for the values of a snapshot's accounts, row by row and in columns."""
     import polars as pl
 
     tokens, prices = {}, []

@@ -1,5 +1,6 @@
-"""The history of the wallets of the long chain, from its recorded files by plain Python, and as the product stored it:
-both as the same tuples, to be compared. Nothing here is shared with the product.
+"""Reference history of the long chain's wallets, from recorded files by plain Python.
+
+It and the product's stored rows are tuples of the same form. Nothing is shared with the product.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ class Wallets:
 
     @property
     def blocks(self) -> int:
-        """How many blocks count."""
+        """Number of blocks."""
         return self.last - self.first + 1
 
 
 def read(folder: Path) -> Wallets:
-    """What `chain.json` says."""
+    """Read `chain.json`."""
     facts = json.loads((folder / "chain.json").read_text())
     planted = tuple((each["kind"], each["wallet"], each["token"], each["height"]) for each in facts["planted"])
     return Wallets(
@@ -44,7 +45,7 @@ def read(folder: Path) -> Wallets:
 
 
 def expected(chain: Wallets) -> dict[str, set[Row]]:
-    """What concerns the wallets, by table: transfers (native and internal ones too), approvals, transactions."""
+    """Return the rows of the wallets by table; transfers include native and internal ones."""
     tables: dict[str, set[Row]] = {"transfers": set(), "approvals": set(), "transactions": set()}
     files = [(chain.folder / f"{name}.jsonl").open() for name in ("blocks", "logs", "receipts")]
     for height, (block, logs, receipts) in enumerate(zip(*files, strict=True)):
@@ -100,7 +101,7 @@ def _transaction(
 
 
 def stored(data: Path, chain: Wallets) -> dict[str, list[Row]]:
-    """What the product stored that concerns the wallets, by table; a row that is stored twice is twice in the list."""
+    """Return the product's stored rows of the wallets by table, including duplicates."""
     return {
         "transfers": [
             (height, log, standard, token, sender, recipient, _int(token_id), _int(raw))

@@ -1,5 +1,6 @@
-"""Snapshots of 10,000 wallets at one block: requests and time per wallet by batch size, memory of the command, and what
-gains add to pages of transactions.
+"""Measure snapshots of 10,000 wallets at one block: requests and time by batch size, and memory.
+
+It also measures what gains add to pages of transactions.
 
 python -m bench.wallets [--wallets 10000] [--repeat 3]
 """
@@ -44,7 +45,7 @@ GAINS = 1.5
 
 @dataclass(slots=True)
 class Measurements:
-    """Requests and seconds per wallet of every run by batch size, peak memory in MB by the number of wallets."""
+    """Requests and seconds per wallet by batch size, and peak memory in MB by number of wallets."""
 
     requests: dict[int, list[float]] = field(default_factory=dict)
     seconds: dict[int, list[float]] = field(default_factory=dict)
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def fund(node: LocalNode, deployment: Deployment, wallets: Sequence[str], busy: Sequence[str]) -> None:
-    """One to five tokens for each wallet, minted to it; positions for some; many payments of one token for the busy."""
+    """Give each wallet one to five tokens, some a position, and the busy ones many payments."""
     maker, dai = deployment.accounts["deployer"], deployment.tokens["DAI"]
     code = node.rpc("eth_getCode", dai.address, "latest")
     tokens = [f"0x{FIRST_TOKEN + k:040x}" for k in range(TOKENS)]
@@ -138,8 +139,10 @@ async def _measure(
 
 
 async def _pages(system: System, busy: Sequence[Account], repeat: int) -> dict[str, list[float]]:
-    """Seconds for a page of each wallet: without gains; with them when they are first computed, from every transaction
-    of the wallet; and with them again. The prices of all are kept before."""
+    """Return seconds per page of transactions: without gains, with gains for the first time, and again.
+
+    All prices are stored before.
+    """
     page = TransactionFilter(PAGE, 0)
     seconds: dict[str, list[float]] = {"without": [], "first": [], "again": []}
     for _ in range(repeat):

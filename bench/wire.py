@@ -19,11 +19,11 @@ class Received:
 
 
 class Lost(Exception):
-    """The connection broke before all of the answer was there."""
+    """The connection broke before the response was complete."""
 
 
 class IncompleteResponse(Exception):
-    """We left in the middle of an answer of this status; 0 where that was not told yet."""
+    """The client left in the middle of a response of this status; 0 if the status did not arrive."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -39,7 +39,7 @@ class Line:
         self._writer: asyncio.StreamWriter | None = None
 
     async def ask(self, request: bytes, patience_s: float = 60) -> Received:
-        """The whole answer; Lost where it broke off, TimeoutError where we left before it came."""
+        """Return the complete response; Lost if the connection broke, TimeoutError after `patience_s`."""
         reader, writer = await self._connected()
         try:
             async with asyncio.timeout(patience_s):
@@ -52,7 +52,12 @@ class Line:
             raise Lost from error
 
     async def tear(self, request: bytes, max_bytes: int, patience_s: float = 60) -> Received:
-        """Read so many bytes of the answer, then tear the line up. Torn where that was not all of it."""
+        """Read at most `max_bytes` of the response, then close the connection; return a complete response.
+
+        Raises:
+            IncompleteResponse: These bytes are not the complete response.
+            Lost: The connection broke before.
+        """
         reader, writer = await self._connected()
         content, complete = b"", None
         try:
@@ -77,7 +82,7 @@ class Line:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the connection was closed, by whomever."""
+        """True if no connection is open."""
         return self._writer is None
 
     def leave(self) -> None:
@@ -90,7 +95,7 @@ class Line:
         while self._reader is None or self._writer is None:
             try:
                 self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port)
-            except OSError:  # nothing was asked yet: nobody listens at the moment
+            except OSError:  # no request was sent yet: the server is not listening
                 await asyncio.sleep(0.02)
         return self._reader, self._writer
 

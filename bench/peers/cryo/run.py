@@ -1,4 +1,4 @@
-"""cryo (a wheel with Rust inside), told by RPC_URL FIRST LAST OUT, CRYO_DATASET, CRYO_INNER (blocks per request)."""
+"""Run cryo; variables RPC_URL FIRST LAST OUT, CRYO_DATASET, CRYO_INNER (blocks per request)."""
 
 import os
 
