@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.cli.common import Commands, moment, moment_us, one_line, settings, show_json, show_table
+from chainfolio.cli.common import Commands, moment_us, one_line, settings, show_json, show_table, utc_time
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.state_store import opened_state
 from chainfolio.errors import BadRequest
@@ -116,7 +116,7 @@ def _show(options: argparse.Namespace) -> int:
             "accountId": account.id,
             "name": account.name,
             "plan": account.plan,
-            "expiresAt": moment(account.plan_expires_us),
+            "expiresAt": utc_time(account.plan_expires_us),
             "grants": sorted(account.grants),
             "credits": balance,
             "quotas": limits,
@@ -169,7 +169,7 @@ def _plan(options: argparse.Namespace) -> int:
     with opened_state(options) as state:
         now_us = state.clock.now_us()
         state.database.write(lambda tx: accounts.set_plan(tx, options.id, options.plan, until_us, now_us))
-    ends = moment(until_us)
+    ends = utc_time(until_us)
     document = {"accountId": options.id, "plan": options.plan, "expiresAt": ends}
     _print_result(options, document, f"{options.id} is on {options.plan}" + (f" until {ends}" if ends else ""))
     return 0
@@ -219,10 +219,10 @@ def _audit(options: argparse.Namespace) -> int:
         existing(state, options.id)
         notes = state.database.read(lambda tx: audit.entries(tx, options.id))
     if options.json:
-        show_json([{"at": moment(n.at_us), "actor": n.actor, "action": n.action, "detail": n.detail} for n in notes])
+        show_json([{"at": utc_time(n.at_us), "actor": n.actor, "action": n.action, "detail": n.detail} for n in notes])
         return 0
     rows = [
-        (moment(n.at_us) or "", n.actor, n.action, " ".join(f"{key}={value}" for key, value in n.detail.items()))
+        (utc_time(n.at_us) or "", n.actor, n.action, " ".join(f"{key}={value}" for key, value in n.detail.items()))
         for n in notes
     ]
     show_table("", [("at", ""), ("actor", ""), ("action", ""), ("detail", "")], rows)
@@ -241,7 +241,7 @@ def _ledger(options: argparse.Namespace) -> int:
             [
                 {
                     "id": r.id,
-                    "at": moment(r.at_us),
+                    "at": utc_time(r.at_us),
                     "kind": r.kind,
                     "amount": r.amount,
                     "debit": r.debit,
@@ -253,7 +253,7 @@ def _ledger(options: argparse.Namespace) -> int:
             ]
         )
         return 0
-    rows = [(moment(r.at_us) or "", r.kind, f"{r.amount:,}", r.debit, r.credit, r.memo) for r in entries]
+    rows = [(utc_time(r.at_us) or "", r.kind, f"{r.amount:,}", r.debit, r.credit, r.memo) for r in entries]
     columns = [("at", ""), ("kind", ""), ("amount", "right"), ("from", ""), ("to", ""), ("memo", "")]
     show_table("", columns, rows)
     return 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.api.texts import MAX_CHARS, tidy
 from chainfolio.cli.account import existing
-from chainfolio.cli.common import Commands, moment, moment_us, one_line, settings, show_json, show_table
+from chainfolio.cli.common import Commands, moment_us, one_line, settings, show_json, show_table, utc_time
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.names import read_account
 from chainfolio.cli.state_store import opened_state
@@ -113,7 +113,7 @@ def _list(options: argparse.Namespace) -> int:
         show_json([_document(entry, now_us) for entry in entries])
         return 0
     rows = [
-        (e.address, e.label, e.plan, moment(e.expires_us) or "", "yes" if e.owner_authorized else "") for e in entries
+        (e.address, e.label, e.plan, utc_time(e.expires_us) or "", "yes" if e.owner_authorized else "") for e in entries
     ]
     show_table("", [("address", ""), ("label", ""), ("plan", ""), ("expires", ""), ("authorized", "")], rows)
     return 0
@@ -124,7 +124,7 @@ def _document(entry: Entry, now_us: int) -> dict[str, Any]:
         "address": entry.address,
         "label": entry.label,
         "plan": entry.plan,
-        "expiresAt": moment(entry.expires_us),
+        "expiresAt": utc_time(entry.expires_us),
         "isPaid": entry.is_paid(now_us),
         "ownerAuthorized": entry.owner_authorized,
     }

@@ -52,8 +52,8 @@ def moment_us(text: str) -> int:
     return int(time.timestamp()) * 1_000_000 + time.microsecond
 
 
-def moment(at_us: int | None) -> str | None:
-    """Microseconds as a moment in UTC."""
+def utc_time(at_us: int | None) -> str | None:
+    """Format microseconds since 1970 as a UTC time; None for None."""
     if at_us is None:
         return None
     seconds, us = divmod(at_us, 1_000_000)
@@ -125,7 +125,7 @@ def _explain(system: System, node_count: int) -> None:
     `node_count` nodes were named on the command line; each was asked once for its chain.
     """
     if node_count:
-        print(f"{counted(node_count, 'request')} for the chains of the nodes", file=sys.stderr)
+        print(f"{count_text(node_count, 'request')} for the chains of the nodes", file=sys.stderr)
     for chain in system.used_chains:
         for each in chain.health():
             size = f"{each.cost.sent_bytes:,} bytes sent, {each.cost.received_bytes:,} received"
@@ -234,15 +234,15 @@ def one_line(value: Any) -> None:
     print(json.dumps(value))
 
 
-def known(text: str, else_shown: str) -> str:
-    """An amount of a document, or what is shown where it is not known."""
+def known_or(text: str, else_shown: str) -> str:
+    """Return an amount of a document, or `else_shown` if it is unknown."""
     from chainfolio.portfolio.document import UNKNOWN
 
     return else_shown if text == UNKNOWN else text
 
 
-def counted(number: int, thing: str) -> str:
-    """A number of things, as people write it."""
+def count_text(number: int, thing: str) -> str:
+    """Format a count with its noun, for example `2 values`."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
@@ -250,4 +250,4 @@ def money(value: str) -> str:
     """A value as people read it: thousands apart, two places; the exact figure is in --json."""
     from decimal import Decimal
 
-    return "-" if known(value, "") == "" else f"{Decimal(value):,.2f}"
+    return "-" if known_or(value, "") == "" else f"{Decimal(value):,.2f}"

@@ -132,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
         check_port(Settings().server.host, options.port)
     start_s = time.monotonic()
 
-    def say(line: str) -> None:
+    def report(line: str) -> None:
         if not options.json:
             print(f"{time.monotonic() - start_s:5.1f} s  {line}", file=sys.stderr, flush=True)
 
@@ -140,22 +140,22 @@ def run(options: argparse.Namespace) -> int:
         with (
             reserved_folder(Path(options.data)),
             LocalNode() as node,
-            solana_demo(say) if "solana" in kinds else nullcontext() as solana,
+            solana_demo(report) if "solana" in kinds else nullcontext() as solana,
         ):
-            say(f"anvil runs at {node.url}")
+            report(f"anvil runs at {node.url}")
             deployment = deploy(node)
-            say(f"{len(deployment.contracts)} contracts deployed: {CONTRACTS}")
+            report(f"{len(deployment.contracts)} contracts deployed: {CONTRACTS}")
             apart_s = past_midnight(node, options.blocks)
             traded = trade(node, deployment, blocks=options.blocks, seconds_per_block=apart_s)
             count = sum(traded.transactions.values())
-            say(f"{count:,} transactions in {options.blocks} blocks, {len(traded.failed)} of them failed on purpose")
+            report(f"{count:,} transactions in {options.blocks} blocks, {len(traded.failed)} of them failed on purpose")
             spam = airdrop(node, deployment)
-            say(f"{len(spam)} spam tokens sent to {len(SPAMMED)} wallets and many strangers")
+            report(f"{len(spam)} spam tokens sent to {len(SPAMMED)} wallets and many strangers")
             config = prepare(Path(options.data), node, deployment, options.port)
             if solana is not None:
                 solana.prepare(Path(options.data))
                 config = load(Path(options.data) / "chainfolio.toml", {})
-            return run_until_done(_show(config, deployment, options, say, solana.wallets if solana else {}))
+            return run_until_done(_show(config, deployment, options, report, solana.wallets if solana else {}))
     except LocalChainError as error:
         raise MissingDependency(str(error)) from None
 

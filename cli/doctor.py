@@ -63,7 +63,7 @@ async def examine(system: System) -> dict[str, Any]:
         except ChainfolioError as error:
             endpoints.append({"chain": key, "endpoint": "-", "ok": False, "problem": str(error)})
             continue
-        chains.append(shown(chain))
+        chains.append(chain_row(chain))
         endpoints += [{"chain": key, **row} for row in await chain.examine()]
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
@@ -94,8 +94,8 @@ async def examine(system: System) -> dict[str, Any]:
     }
 
 
-def shown(chain: Chain) -> dict[str, Any]:
-    """A chain with what it has of what not every kind of chain has."""
+def chain_row(chain: Chain) -> dict[str, Any]:
+    """Return the row of a chain with its datasets, capabilities and missing capabilities."""
     return {
         "chain": chain.key,
         "kind": chain.kind,
@@ -106,7 +106,7 @@ def shown(chain: Chain) -> dict[str, Any]:
 
 
 async def reinstate(system: System, name: str) -> None:
-    """Delete the evidence against an endpoint. Raises BadRequest if no endpoint of that name is quarantined."""
+    """Delete the evidence against an endpoint; BadRequest if no quarantined endpoint has that name."""
     chains = system.settings.chains.values()
     identities = {
         identity

@@ -20,7 +20,7 @@ from chainfolio.cli.common import (
     Commands,
     add_csv,
     add_rpc,
-    counted,
+    count_text,
     money,
     show_csv,
     show_json,
@@ -136,21 +136,21 @@ class _Progress:
     quiet: bool
     done: int = 0
     _began_s: float = field(init=False)
-    _shown: Any = field(init=False)
+    _show: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        self._began_s, self._shown = self.clock.monotonic_s(), watch("history")
+        self._began_s, self._show = self.clock.monotonic_s(), watch("history")
 
     def add(self, count: int) -> None:
         """So many more values are known."""
         self.done += count
         if not self.quiet:
             seconds = self.clock.monotonic_s() - self._began_s
-            self._shown(self.done / self.total, seconds, lambda: self._said(seconds))
+            self._show(self.done / self.total, seconds, lambda: self._text(seconds))
 
-    def _said(self, seconds: float) -> str:
+    def _text(self, seconds: float) -> str:
         requests, pending = sum(chain.requests for chain in self.chains), self.total - self.done
-        text = f"{self.done:,} of {counted(self.total, 'value')}, {counted(requests, 'request')}"
+        text = f"{self.done:,} of {count_text(self.total, 'value')}, {count_text(requests, 'request')}"
         if not pending:
             return text
         return f"{text}, about {requests * pending // self.done:,} more, {clock(seconds * pending / self.done)} left"
@@ -195,10 +195,10 @@ def _show(values: Sequence[DayValue], days: Sequence[date], options: argparse.Na
             )
             for each in values
         ]
-        title = counted(len({each.account for each in values}), "wallet") if has_several_accounts else _title(values)
+        title = count_text(len({each.account for each in values}), "wallet") if has_several_accounts else _title(values)
         show_groups(title, COLUMNS, [Group("", rows)])
     for name in options.output:
-        print(f"{name}: {counted(len(values), 'value')}")
+        print(f"{name}: {count_text(len(values), 'value')}")
     _remarks(values)
 
 
@@ -215,7 +215,7 @@ def _remarks(values: Sequence[DayValue]) -> None:
             reasons[key] = reasons.get(key, 0) + 1
     sorted_reasons = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     for (completeness, reason), count in sorted_reasons[:5]:
-        print_wrapped(f"{counted(count, 'value')} {completeness}: {reason}", indent=2)
+        print_wrapped(f"{count_text(count, 'value')} {completeness}: {reason}", indent=2)
     if len(sorted_reasons) > 5:
         print(f"  and {len(sorted_reasons) - 5:,} other reasons: --csv has all of them")
     if any(part.retry and part.digest for each in values for part in each.parts):

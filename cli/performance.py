@@ -14,8 +14,8 @@ from chainfolio.cli.common import (
     Commands,
     add_csv,
     add_rpc,
-    counted,
-    known,
+    count_text,
+    known_or,
     money,
     show_csv,
     show_issues,
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json(performance)
     elif options.csv:
-        show_csv(SHEET, ([known(getattr(day, name), "") or None for name in SHEET] for day in performance.days))
+        show_csv(SHEET, ([known_or(getattr(day, name), "") or None for name in SHEET] for day in performance.days))
         show_issues(performance.issues)
     else:
         show(performance, plot=options.plot)
@@ -113,7 +113,7 @@ def show(performance: PerformanceDocument, *, plot: bool) -> None:
     for issue in performance.issues:
         print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
     if performance.exposure.unpriced:
-        print(f"  {counted(len(performance.exposure.unpriced), 'asset')} without a price: in no value")
+        print(f"  {count_text(len(performance.exposure.unpriced), 'asset')} without a price: in no value")
 
 
 def _cells(share: ShareDocument) -> tuple[str, ...]:
@@ -123,16 +123,16 @@ def _cells(share: ShareDocument) -> tuple[str, ...]:
 
 def _percent(part: str, yearly: str = "N/A") -> str:
     """A part as people read it; the rate a year beside it where there is one."""
-    if known(part, "") == "":
+    if known_or(part, "") == "":
         return "-"
     text = f"{Decimal(part) * 100:,.2f} %"
-    return text if known(yearly, "") == "" else f"{text} ({Decimal(yearly) * 100:,.2f} % a year)"
+    return text if known_or(yearly, "") == "" else f"{text} ({Decimal(yearly) * 100:,.2f} % a year)"
 
 
 def _plot(performance: PerformanceDocument) -> None:
 
     points: Sequence[tuple[date, Decimal | None]] = [
-        (date.fromisoformat(day.day), None if known(day.growth, "") == "" else Decimal(day.growth) * 100)
+        (date.fromisoformat(day.day), None if known_or(day.growth, "") == "" else Decimal(day.growth) * 100)
         for day in performance.days
     ]
     encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")

@@ -9,8 +9,8 @@ from chainfolio.cli.common import (
     Commands,
     add_csv,
     add_rpc,
-    counted,
-    known,
+    count_text,
+    known_or,
     money,
     show_csv,
     show_issues,
@@ -117,7 +117,7 @@ def show(gains: PnlDocument) -> None:
     if gains.unknown:
         print_wrapped(f"of what is known: {_line(gains.known)}", indent=2)
     for reason, count in gains.unknown.items():
-        print_wrapped(f"not known in {counted(count, 'place')}: {reason}", indent=2)
+        print_wrapped(f"not known in {count_text(count, 'place')}: {reason}", indent=2)
     for issue in gains.issues:
         print_wrapped(f"{issue.adapter}: {issue.subject}: {issue.reason}", indent=2)
 
@@ -143,7 +143,7 @@ def _cells(each: HoldingDocument, with_wallet: bool) -> tuple[str, ...]:
     return (
         _asset(each),
         each.wallet if with_wallet else "",
-        known(each.amount, "?"),
+        known_or(each.amount, "?"),
         money(each.total_cost_basis),
         money(each.open_pnl),
         money(each.closed_pnl),

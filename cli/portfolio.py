@@ -17,8 +17,8 @@ from chainfolio.cli.common import (
     Commands,
     add_csv,
     add_rpc,
-    counted,
-    known,
+    count_text,
+    known_or,
     money,
     show_csv,
     show_issues,
@@ -170,7 +170,7 @@ def _owner(address: str, names: Mapping[str, str]) -> str:
 
 def _total(documents: Sequence[Portfolio]) -> str:
     """Return the sum of the net worths that are known, and say if one is not."""
-    values = [known(document.networth, "") for document in documents]
+    values = [known_or(document.networth, "") for document in documents]
     total = sum((Decimal(value) for value in values if value), Decimal(0))
     return f"{total:,.2f}" if all(values) else f"at least {total:,.2f}"
 
@@ -193,9 +193,9 @@ def _remarks(document: Portfolio) -> Iterator[str]:
     """Yield what the sums leave out, the gains, and the issues."""
 
     if document.unpriced_assets:
-        yield f"in no sum, for they have no price: {counted(document.unpriced_assets, 'asset')}"
+        yield f"in no sum, for they have no price: {count_text(document.unpriced_assets, 'asset')}"
     if document.spam_assets:
-        spam = counted(document.spam_assets, "asset")
+        spam = count_text(document.spam_assets, "asset")
         yield f"in no sum unless --include-spam says so, for they are taken for spam: {spam}"
         for _, _, asset in _every_asset(document):
             if isinstance(asset.spam, SpamDocument):
@@ -223,7 +223,7 @@ def _source_lines(documents: Sequence[Portfolio]) -> Iterator[str]:
 
 def _of_sources(asset: AssetDocument, sources: Sources) -> Iterator[str]:
     yield f"    block {sources.block_number} {sources.block_hash}"
-    yield f"    balance {known(asset.balance, '?')}, raw {sources.raw}"
+    yield f"    balance {known_or(asset.balance, '?')}, raw {sources.raw}"
     if sources.price_source is None:
         yield "    price: no source has one"
     else:
@@ -247,7 +247,7 @@ def _every_asset(document: Portfolio) -> Iterator[tuple[str, str, AssetDocument]
 
 def _cells(asset: AssetDocument, position: str, side: str) -> tuple[str, ...]:
 
-    sign = "-" if side == "owed" and known(asset.value, "") else ""
+    sign = "-" if side == "owed" and known_or(asset.value, "") else ""
     remark = "spam" if isinstance(asset.spam, SpamDocument) else side
     name = f"{asset.symbol or asset.contract}{f' ({remark})' if remark else ''}"
-    return name, position, known(asset.balance, "?"), known(asset.price, "-"), sign + money(asset.value)
+    return name, position, known_or(asset.balance, "?"), known_or(asset.price, "-"), sign + money(asset.value)

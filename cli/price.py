@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.cli.common import Commands, add_rpc, moment, show_json, with_system
+from chainfolio.cli.common import Commands, add_rpc, show_json, utc_time, with_system
 from chainfolio.cli.groups import GROUPS
 from chainfolio.engine.named_accounts import check_chains
 from chainfolio.engine.prices.reasons import explain_price, tree
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         show_json(report)
         return 0
     block, price = report["block"], report["price"]
-    print(f"{report['asset']} at block {block['height']:,} of {report['chain']} ({moment(block['timeUs'])})")
+    print(f"{report['asset']} at block {block['height']:,} of {report['chain']} ({utc_time(block['timeUs'])})")
     is_stored = ", kept" if report["kept"] else ""
     print("no price" if price is None else f"{price['usd']} USD, {_source_text(price)}{is_stored}")
     if report["disagreement"]:
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _source_text(price: dict[str, Any]) -> str:
-    text = f"{price['source']} of {moment(price['observedUs'])}, confidence {price['confidence']}"
+    text = f"{price['source']} of {utc_time(price['observedUs'])}, confidence {price['confidence']}"
     depth = f", its market could pay {price['depthUsd']} USD" if price["depthUsd"] else ""
     return f"{text}{depth}{': ' + price['detail'] if price['detail'] else ''}"
 

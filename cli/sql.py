@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         tables = with_system(options, lambda system: _sources(system.lake))
         absolute = {name: list(map(_absolute, files)) for name, files in tables.files.items()}
         print(UNCHECKED_VIEWS)
-        print("\n".join(views(absolute, tables.refused)))
+        print("\n".join(views(absolute, tables.unreadable)))
         return 0
     query = sys.stdin.read() if options.query == "-" else options.query
     for literal in dict.fromkeys(MIXED.findall(query)):
@@ -87,7 +87,7 @@ class Sources:
     """The files of each table that can be read, and for every other table the reason why it cannot."""
 
     files: dict[str, list[str]] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
     entries: dict[str, list[LakeFile]] = field(default_factory=dict)
 
 
@@ -100,12 +100,12 @@ def sources(lake: Lake, names: Collection[str] = TABLES.keys()) -> Sources:
     for name, table in TABLES.items():
         try:
             if name not in names:
-                readable.refused[name] = f"the query names no {name}: {NAME_IT}"
+                readable.unreadable[name] = f"the query names no {name}: {NAME_IT}"
             elif lake.exists(table):
                 entries = readable.entries[name] = lake.entries(table)
                 readable.files[name] = [lake.address(table, entry) for entry in entries]
         except StaleTable as error:
-            readable.refused[name] = f"{error.message}: {error.remedy}"
+            readable.unreadable[name] = f"{error.message}: {error.remedy}"
     return readable
 
 
@@ -184,7 +184,7 @@ def ask(query: str, sources: Sources, *, limit: int, seconds: int) -> dict[str, 
         task = {
             "query": query,
             "files": sources.files,
-            "refused": sources.refused,
+            "refused": sources.unreadable,
             "limit": limit,
             "seconds": seconds,
             "probe": str(probe),

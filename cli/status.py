@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from chainfolio.blocks import Span, Spans
 from chainfolio.chain_settings import EVERYTHING
 from chainfolio.chains import missing_capabilities
-from chainfolio.cli.common import Commands, add_csv, add_rpc, counted, show_csv, show_json, show_table, with_system
+from chainfolio.cli.common import Commands, add_csv, add_rpc, count_text, show_csv, show_json, show_table, with_system
 from chainfolio.cli.groups import GROUPS
 from chainfolio.engine.history.snapshot_store import SnapshotStore
 from chainfolio.engine.named_accounts import check_chains
@@ -128,8 +128,8 @@ def hints(
 def _watch_places(system: System, chain: Chain) -> list[dict[str, Any]]:
     """Count the watched addresses that accounts of the API have: synced ones, and subscribed ones."""
     counts: dict[str, Counter[bool]] = {}
-    for place in system.tail.owned_watches(chain.key, system.environment.clock.now_us()):
-        counts.setdefault(place.owner, Counter())[place.is_sold] += 1
+    for watch in system.tail.owned_watches(chain.key, system.environment.clock.now_us()):
+        counts.setdefault(watch.owner, Counter())[watch.is_sold] += 1
     return [
         {"account": owner, "synced": count[False], "subscribed": count[True]} for owner, count in sorted(counts.items())
     ]
@@ -253,7 +253,7 @@ def _show(report: dict[str, Any]) -> None:
             print(f"  {each['account']} reconciled from block {each['first']:,} to {each['last']:,}: {counts}")
         if (days := chain["snapshots"])["accounts"]:
             counts = ", ".join(f"{days[kind]:,} {kind}" for kind in ("complete", "partial", "unreadable") if days[kind])
-            accounts_text = counted(days["accounts"], "account")
+            accounts_text = count_text(days["accounts"], "account")
             print(f"  snapshots of {accounts_text} from {days['first']} to {days['last']}: {counts}")
         if chain["lacks"]:
             print(f"  it lacks: {', '.join(chain['lacks'])}")

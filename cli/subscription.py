@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.api.texts import tidy
 from chainfolio.cli.account import existing
-from chainfolio.cli.common import Commands, moment, one_line, show_json, show_table
+from chainfolio.cli.common import Commands, one_line, show_json, show_table, utc_time
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.names import read_account
 from chainfolio.cli.state_store import opened_state
@@ -49,7 +49,7 @@ def _add(options: argparse.Namespace) -> int:
             return subscriptions.add(tx, options.account, {address: description}, now_us)
 
         (subscription,) = state.database.write(change)
-    message = f"{subscription.address} is subscribed to until {moment(subscription.expires_us)}"
+    message = f"{subscription.address} is subscribed to until {utc_time(subscription.expires_us)}"
     one_line(_document(subscription)) if options.json else print(message)
     return 0
 
@@ -62,7 +62,7 @@ def _list(options: argparse.Namespace) -> int:
     if options.json:
         show_json([_document(each) for each in subscribed])
         return 0
-    rows = [(s.address, moment(s.began_us) or "", moment(s.expires_us) or "", s.description) for s in subscribed]
+    rows = [(s.address, utc_time(s.began_us) or "", utc_time(s.expires_us) or "", s.description) for s in subscribed]
     show_table("", [("address", ""), ("began", ""), ("expires", ""), ("description", "")], rows)
     return 0
 
@@ -71,6 +71,6 @@ def _document(subscription: Subscription) -> dict[str, Any]:
     return {
         "address": subscription.address,
         "description": subscription.description,
-        "beganAt": moment(subscription.began_us),
-        "expiresAt": moment(subscription.expires_us),
+        "beganAt": utc_time(subscription.began_us),
+        "expiresAt": utc_time(subscription.expires_us),
     }

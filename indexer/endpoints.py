@@ -43,7 +43,7 @@ async def at_endpoints(
         BadRequest: a URL is malformed, or the node serves a chain that no file describes.
         SourceError: a node cannot be reached, or is no node of any installed kind.
     """
-    addresses = [_address(written, env) for written in dict.fromkeys(urls)]
+    addresses = [_address(address, env) for address in dict.fromkeys(urls)]
     kinds = _kinds(settings)
     chains = await asyncio.gather(*(_served(kinds, url, environment) for url in addresses))
     keys = {kind: _keys(kind, kinds[kind], settings, configs) for kind in {chain.kind for chain in chains}}

@@ -182,4 +182,4 @@ def test_a_run_says_how_far_it_is_and_what_is_probably_left(run: Run, asked: lis
 
     progress = _Progress(Environment().clock, [], 10, quiet=True)
     progress.done = 5
-    assert progress._said(10.0) == "5 of 10 values, 0 requests, about 0 more, 10 s left"
+    assert progress._text(10.0) == "5 of 10 values, 0 requests, about 0 more, 10 s left"
