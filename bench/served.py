@@ -135,7 +135,7 @@ async def timed(served: ServedChain, variant: Variant, url: str, folder: Path, b
         for span in spans:
             if as_rows:
                 chunk = await chain.collect(span, served.datasets)
-                assert len(chunk.chain) == len(span)
+                assert len(chunk.blocks) == len(span)
             else:
                 await served.fetched(chain, span)
 

@@ -38,14 +38,14 @@ def test_every_movement_and_every_fee_of_a_block_is_a_row(name: str) -> None:
     block, truth = whole(name), expected()[name]
     found, places = rows(block), event_places(block)
     units = dict(zip((number(each[0]) for each in truth["fees"]), truth["fees"], strict=True))
-    fees = {(row[3], int.from_bytes(row[10], "big")) for row in found.transactions}
+    fees = {(row.hash, int.from_bytes(row.fee, "big")) for row in found.transactions}
     assert {(number(tx_hash), fee) for tx_hash, fee in fees} == {
         (tx_hash, int(amount) if unit == "FRI" else 0) for tx_hash, (_, amount, unit) in units.items()
     }
     moved = {
-        (row[2], row[3], number(row[5]), number(row[7]), number(row[8]), row[9])
+        (row.tx_index, row.log_index, number(row.token), number(row.sender), number(row.recipient), row.raw)
         for row in found.movements
-        if row[6] in (AMBIGUOUS, "erc20")
+        if row.standard in (AMBIGUOUS, "erc20")
     }
     told = {
         (tx_index, places[tx_index, at], number(token), number(sender), number(recipient), int(amount))
@@ -55,7 +55,7 @@ def test_every_movement_and_every_fee_of_a_block_is_a_row(name: str) -> None:
     paid_in_strk = {each for each in told if each[2] == coin and each[4] == sequencer}
     assert len(paid_in_strk) == (FEES[name] if name == "sepolia_integration_9703" else 0)
     assert moved == told - paid_in_strk
-    assert all(row[10] is None for row in found.movements if row[6] in (AMBIGUOUS, "erc20"))
+    assert all(row.token_id is None for row in found.movements if row.standard in (AMBIGUOUS, "erc20"))
 
 
 def spent(found: BlockRows, sequencer: int) -> Counter[tuple[str, int]]:
@@ -91,7 +91,7 @@ def test_the_parts_of_a_block_are_all_there(name: str) -> None:
     assert (found.block.height, number(found.block.hash)) == (truth["block_number"], number(truth["block_hash"]))
     assert found.block.time_us == truth["timestamp"] * 1_000_000
     assert len(found.transactions) == truth["transactions"]
-    assert sum(1 for row in found.transactions if row[9] == 0) == truth["reverted"]
+    assert sum(1 for row in found.transactions if row.status == 0) == truth["reverted"]
 
 
 def test_a_block_of_today_has_its_rows_in_each_table() -> None:
@@ -100,7 +100,7 @@ def test_a_block_of_today_has_its_rows_in_each_table() -> None:
     assert (len(made["blocks"]), len(made["transactions"])) == (1, len(found.transactions))
     assert set(made["transfers"]["standard"].to_pylist()) <= {"native", "erc20"}
     listed = result("sepolia_3100000", "starknet_getBlockWithTxHashes")["transactions"]
-    assert [number(row[3]) for row in found.transactions] == [number(each) for each in listed]
+    assert [number(row.hash) for row in found.transactions] == [number(each) for each in listed]
 
 
 def test_a_block_of_today_without_one_of_its_transactions_or_events_is_refused() -> None:
@@ -119,14 +119,14 @@ def test_fees_by_the_gas_of_today_are_paid_once() -> None:
     receipts = [each["receipt"] for each in block["transactions"]]
     assert all(each["execution_resources"]["l2_gas"] and each["actual_fee"]["unit"] == "FRI" for each in receipts)
     found, sequencer = rows(block), number(block["sequencer_address"])
-    paid = [int.from_bytes(row[10], "big") for row in found.transactions]
+    paid = [int.from_bytes(row.fee, "big") for row in found.transactions]
     assert paid == [number(each["actual_fee"]["amount"]) for each in receipts]
     assert all(paid)
-    assert {row[8] for row in found.transactions} == {3}
-    assert not [row for row in found.movements if number(row[8]) == sequencer], "the fee is said once"
+    assert {row.type for row in found.transactions} == {3}
+    assert not [row for row in found.movements if number(row.recipient) == sequencer], "the fee is said once"
 
 
 def test_addresses_of_rows_have_one_form() -> None:
     for name in BLOCKS:
         for row in rows(whole(name)).movements:
-            assert all(len(each) == 66 and each == each.lower() for each in (row[5], row[7], row[8]))
+            assert all(len(each) == 66 and each == each.lower() for each in (row.token, row.sender, row.recipient))
