@@ -11,7 +11,7 @@ from chainfolio.api.context import Answer, Context
 from chainfolio.api.example_addresses import ANOTHER, WALLET
 from chainfolio.api.router import RouteOptions, get, write
 from chainfolio.api.status import Moment, iso_time
-from chainfolio.api.tenants import COMMON, TAKES, change_for_account, read_for_account
+from chainfolio.api.tenants import COMMON, DELEGATE_HEADERS, change_for_account, read_for_account
 from chainfolio.api.texts import MAX_CHARS, tidy
 from chainfolio.storage.state import address_book
 from chainfolio.storage.state.database import Transaction
@@ -39,7 +39,7 @@ FAMILY: Final[RouteOptions] = {
     "needs": "portfolio",
     "cost": 1,
     "envelope": "coded",
-    "takes": TAKES,
+    "takes": DELEGATE_HEADERS,
 }
 
 

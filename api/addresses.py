@@ -15,7 +15,7 @@ from chainfolio.settings import Settings
 
 # One alternative per kind of address; a pattern can check neither a checksum nor the byte length of base58.
 PATTERN: Final = f"^(?:{'|'.join(rules.pattern for rules in all_rules())})$"
-WRITTEN: Final[JsonObject] = {"type": "string", "pattern": PATTERN, "maxLength": 66}
+ADDRESS_SCHEMA: Final[JsonObject] = {"type": "string", "pattern": PATTERN, "maxLength": 66}
 
 
 def read_accounts(values: list[str], settings: Settings) -> tuple[Account, ...]:
@@ -70,7 +70,7 @@ def read_account(text: str) -> Account:
 def _schema(settings: Settings) -> JsonObject:
     return {
         "type": "array",
-        "items": WRITTEN,
+        "items": ADDRESS_SCHEMA,
         "minItems": 1,
         "maxItems": settings.server.max_addresses,
     }

@@ -17,7 +17,7 @@ from chainfolio.api import schema
 from chainfolio.api.auth import caller
 from chainfolio.api.changes import answer_change
 from chainfolio.api.charge import Charge, insufficient_credits
-from chainfolio.api.context import Answer, Context, Places, Proceed, Step
+from chainfolio.api.context import Answer, Context, Proceed, Step, WaitSlots
 from chainfolio.api.entitlement import missing
 from chainfolio.api.errors import Problem
 from chainfolio.api.idempotency import read_keyed_request
@@ -198,7 +198,7 @@ async def _queue_place(context: Context) -> AsyncIterator[None]:
         return
     limits, waiting = context.parts.settings.limits, context.parts.waiting
     key, limit = context.principal.key_id, limits.waiting_per_key + limits.queued_per_key
-    queue = waiting.setdefault(key, Places(asyncio.Semaphore(limits.waiting_per_key)))
+    queue = waiting.setdefault(key, WaitSlots(asyncio.Semaphore(limits.waiting_per_key)))
     if queue.requests >= limit:
         raise _too_many(f"{limit} requests of this key are waiting for fresh data")
     queue.requests += 1

@@ -27,7 +27,7 @@ from chainfolio.environment import Environment
 from chainfolio.errors import Unavailable
 from chainfolio.settings import Settings
 
-GO_ON: Final = "100-continue"
+CONTINUE: Final = "100-continue"
 Endpoint = Callable[[Request], Awaitable[Answer]]
 
 
@@ -51,16 +51,16 @@ class App:
             target = endpoint(route, self.parts)
             for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
                 self.paths.add(method, route.path, target)
-        self.heads = ResponseHeaders(self.parts.settings.server, self.parts.signature)
-        self.serve = edge(self.parts, self.heads, self.max_body, self.answer)
+        self.response_headers = ResponseHeaders(self.parts.settings.server, self.parts.signature)
+        self.serve = edge(self.parts, self.response_headers, self.max_body, self.answer)
 
     def unreadable(self) -> web.Response:
         """Return the answer to bytes that are not an HTTP request."""
-        return self.heads.unreadable()
+        return self.response_headers.unreadable()
 
     def drain(self) -> None:
         """Close each connection after its next answer, from now on."""
-        self.heads.draining = True
+        self.response_headers.draining = True
 
     async def answer(self, request: Request) -> Answer:
         """Return the answer of the route at the request's path; OPTIONS is answered for every known path.
@@ -103,8 +103,8 @@ def endpoint(route: Route, parts: Parts) -> Endpoint:
         """Run the pipeline; every error, also a Problem, becomes an answer."""
         request.operation, request.route = route.name, route.path
         try:
-            if request.headers.get("Expect", GO_ON).lower() != GO_ON:
-                raise Problem(417, f"only `Expect: {GO_ON}` is met here")
+            if request.headers.get("Expect", CONTINUE).lower() != CONTINUE:
+                raise Problem(417, f"only `Expect: {CONTINUE}` is met here")
             async with asyncio.timeout(limit_s):
                 return await run(Context(request, route, parts))
         except TimeoutError:

@@ -24,7 +24,7 @@ from chainfolio.portfolio.compose import issue_documents
 from chainfolio.portfolio.document import UNKNOWN, IssueDocument
 from chainfolio.settings import Settings
 
-TEN: Final = (
+BUILTIN_CHAINS: Final = (
     "arbitrum",
     "avalanche",
     "base",
@@ -59,7 +59,7 @@ def _included_schema(_: Settings) -> JsonObject:
 
 def chains(settings: Settings) -> list[str]:
     """Return the keys of accepted chains: those of the interface and the configured ones."""
-    return sorted({*TEN, *settings.chains})
+    return sorted({*BUILTIN_CHAINS, *settings.chains})
 
 
 def read_chain(values: list[str], settings: Settings) -> str:

@@ -15,12 +15,12 @@ from chainfolio.portfolio.document import Portfolio
 from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Settings
 
-ALWAYS: Final = ("ethereum", "monad")
+BUILTIN_CHAINS: Final = ("ethereum", "monad")
 
 
-def enabled(settings: Settings) -> list[str]:
+def enabled_chains(settings: Settings) -> list[str]:
     """Return the keys of accepted chains: those of the interface and those turned on by settings."""
-    return sorted({*ALWAYS, *(key for key, chain in settings.chains.items() if chain.at_block)})
+    return sorted({*BUILTIN_CHAINS, *(key for key, chain in settings.chains.items() if chain.at_block)})
 
 
 def read_chain(values: list[str], settings: Settings) -> str:
@@ -31,13 +31,13 @@ def read_chain(values: list[str], settings: Settings) -> str:
     """
     if len(values) > 1:
         raise InvalidParameter("is given more than once")
-    if values[0] not in enabled(settings):
-        raise InvalidParameter(f"cannot be {quoted(values[0])}: it is one of {', '.join(enabled(settings))}")
+    if values[0] not in enabled_chains(settings):
+        raise InvalidParameter(f"cannot be {quoted(values[0])}: it is one of {', '.join(enabled_chains(settings))}")
     return values[0]
 
 
 def _schema(settings: Settings) -> JsonObject:
-    return {"type": "string", "enum": enabled(settings)}
+    return {"type": "string", "enum": enabled_chains(settings)}
 
 
 class AtBlockQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

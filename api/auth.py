@@ -13,7 +13,7 @@ from chainfolio.api.keys import Principal
 # proxy joined are refused like two headers.
 _BEARER = re.compile(r"bearer +([A-Za-z0-9\-._~+/]{1,512}=*)\Z", re.IGNORECASE | re.ASCII)
 CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}
-HOW: Final = "send your API key as the header `Authorization: Bearer <key>`"
+KEY_HINT: Final = "send your API key as the header `Authorization: Bearer <key>`"
 
 
 async def authenticate(context: Context, proceed: Proceed) -> Answer:
@@ -26,10 +26,10 @@ async def caller(context: Context) -> Principal:
     """Return the account and key of the request's API key; raise a 401 Problem without a valid one."""
     headers = context.http.headers.getall("Authorization", [])
     if len(headers) != 1:
-        raise unauthorized(f"one API key is needed: {HOW}" if headers else f"an API key is needed: {HOW}")
+        raise unauthorized(f"one API key is needed: {KEY_HINT}" if headers else f"an API key is needed: {KEY_HINT}")
     match = _BEARER.match(headers[0])
     if not match:
-        raise unauthorized(f"the Authorization header cannot be read: {HOW}")
+        raise unauthorized(f"the Authorization header cannot be read: {KEY_HINT}")
     principal = await context.parts.state.caller(match[1])
     if principal is None:
         raise unauthorized("this API key is not valid")

@@ -11,7 +11,7 @@ from chainfolio.api.addressbook import Address, BookQuery
 from chainfolio.api.context import Answer, Context
 from chainfolio.api.example_addresses import ANOTHER, WALLET
 from chainfolio.api.router import RouteOptions, get, write
-from chainfolio.api.tenants import COMMON, TAKES, change_for_account, read_for_account
+from chainfolio.api.tenants import COMMON, DELEGATE_HEADERS, change_for_account, read_for_account
 from chainfolio.api.texts import MAX_CHARS, tidy
 from chainfolio.storage.state import bundles as store
 from chainfolio.storage.state.address_book import canonical, distinct
@@ -30,7 +30,7 @@ FAMILY: Final[RouteOptions] = {
     "needs": "portfolio",
     "cost": 1,
     "envelope": "coded",
-    "takes": TAKES,
+    "takes": DELEGATE_HEADERS,
 }
 NOT_FOUND: Final = ("BUNDLE_NOT_FOUND", *COMMON)
 

@@ -24,8 +24,8 @@ from chainfolio.storage.state.ledger import InsufficientCredits
 from chainfolio.supervisor import described
 
 log = structlog.stdlib.get_logger("chainfolio.api")
-TRIES: Final = 4
-KEPT_BYTES: Final = 4096  # longest answer that is stored whole if it can be made again
+MAX_ATTEMPTS: Final = 4
+MAX_STORED_BYTES: Final = 4096  # longest answer that is stored whole if it can be made again
 Make = Callable[[Transaction], Answer]
 Look = Callable[[Transaction], object]
 
@@ -43,7 +43,7 @@ async def change(context: Context, work: Look, status: int = 200, repeat: Look |
         Locked: Other requests with the same key kept the change from being stored.
     """
     meter = context.parts.state.meter
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         bill = meter.bill(context.principal.account_id, context.principal.key_id, context.cost, context.request_id)
 
         def make_answer(tx: Transaction, bill: ledger.Bill = bill) -> Answer:
@@ -126,7 +126,7 @@ async def _store_once(context: Context, make_answer: Make, repeat: Look | None =
             return stored if stored.body is not None else _repeated_answer(tx, stored, repeat)
         answer = make_answer(tx)
         remembered = StoredResponse(answer.status, answer.content_type, answer.body)
-        if repeat is not None and len(answer.body) > KEPT_BYTES:
+        if repeat is not None and len(answer.body) > MAX_STORED_BYTES:
             remembered = StoredResponse(answer.status, answer.content_type, None, hashlib.sha256(answer.body).digest())
         idempotency.store_response(tx, key, remembered)
         return answer

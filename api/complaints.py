@@ -19,17 +19,17 @@ _KINDS: Final = {
 }
 _BOUNDS: Final = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 _ITEMS: Final = {"str": "character", "array": "item", "object": "field"}
-_OTHER: Final = re.compile(r"Expected `([a-z |]+)`, got `([a-z]+)`\Z")
+_WRONG_TYPE: Final = re.compile(r"Expected `([a-z |]+)`, got `([a-z]+)`\Z")
 _BOUND: Final = re.compile(r"Expected `([a-z]+)` (>=|<=|>|<) ([0-9.e+-]+)\Z")
 _LENGTH: Final = re.compile(r"Expected `([a-z]+)` of length (>=|<=) ([0-9]+)\Z")
-_FORM: Final = re.compile(r"Expected `str` matching regex '(.*)'\Z")
+_PATTERN: Final = re.compile(r"Expected `str` matching regex '(.*)'\Z")
 _FIELD: Final = re.compile(r"Object (missing required|contains unknown) field `(.*)`\Z", re.DOTALL)
 _MAX_LIKE: Final = 24  # to find a name that is like a long one takes long
 
 
-def of_value(message: str) -> str:
+def value_message(message: str) -> str:
     """Return the message for msgspec's error about one value."""
-    if match := _OTHER.match(message):
+    if match := _WRONG_TYPE.match(message):
         kinds = " or ".join(_KINDS.get(kind, kind) for kind in match[1].split(" | "))
         return f"expected {kinds}, got {'a boolean' if match[2] == 'bool' else _KINDS.get(match[2], match[2])}"
     if match := _BOUND.match(message):
@@ -37,12 +37,12 @@ def of_value(message: str) -> str:
     if match := _LENGTH.match(message):
         items = _ITEMS[match[1]] + ("" if match[3] == "1" else "s")
         return f"expected {_KINDS.get(match[1], match[1])} of {_BOUNDS[match[2]]} {match[3]} {items}"
-    if match := _FORM.match(message):
+    if match := _PATTERN.match(message):
         return f"expected a string of the form {match[1]}"
     return message[:1].lower() + message[1:]
 
 
-def of_body(message: str, path: list[str], kind: type[msgspec.Struct]) -> tuple[str, list[str]]:
+def body_message(message: str, path: list[str], kind: type[msgspec.Struct]) -> tuple[str, list[str]]:
     """Return the message for msgspec's error about a body, and the path of the wrong field.
 
     Args:
@@ -62,7 +62,7 @@ def of_body(message: str, path: list[str], kind: type[msgspec.Struct]) -> tuple[
     if message == "Input data was truncated":
         message = "its JSON ends too early"
     prefix = f"`{_field_path(path)}` is malformed" if path else "the body is malformed"
-    return f"{prefix}: {of_value(message.replace('JSON is malformed', 'it is no JSON', 1))}", path
+    return f"{prefix}: {value_message(message.replace('JSON is malformed', 'it is no JSON', 1))}", path
 
 
 def _field_path(path: list[str]) -> str:

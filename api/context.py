@@ -24,7 +24,7 @@ ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 @dataclass(slots=True)
-class Places:
+class WaitSlots:
     """Slots of one key for requests that wait for fresh data.
 
     Attributes:
@@ -55,7 +55,7 @@ class Parts:
     traffic: Traffic = field(default_factory=Traffic)
     secret: bytes = bytes(32)
     signature: Mapping[str, str] = field(default_factory=dict)
-    waiting: dict[str, Places] = field(default_factory=dict)
+    waiting: dict[str, WaitSlots] = field(default_factory=dict)
     running: Counter[str] = field(default_factory=Counter)
     queries: dict[tuple[type, str], msgspec.Struct] = field(default_factory=dict)
 

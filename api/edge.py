@@ -24,13 +24,13 @@ from chainfolio.errors import NotFound
 MAX_URL: Final = 8 * 1024
 MAX_HEADERS: Final = 16 * 1024
 
-_SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z", re.ASCII)
+_VALID_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z", re.ASCII)
 Handler = Callable[[Request], Awaitable[Answer]]
 HttpHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 log = structlog.stdlib.get_logger("chainfolio.api")
 
 
-def edge(parts: Parts, heads: ResponseHeaders, max_body: int, handler: Handler) -> HttpHandler:
+def edge(parts: Parts, response_headers: ResponseHeaders, max_body: int, handler: Handler) -> HttpHandler:
     """Return the handler of a connection's requests, which sends, charges and logs `handler`'s answer.
 
     If too many requests run, the answer is a 503 Problem instead.
@@ -58,7 +58,7 @@ def edge(parts: Parts, heads: ResponseHeaders, max_body: int, handler: Handler) 
                 await _charge(request).void()
             coding = worth_compressing(request, answer.body)
             body = await compressed(answer.body, coding) if coding else answer.body
-            response = heads.response(request, answer, body, coding)
+            response = response_headers.response(request, answer, body, coding)
             await send(http, response)
             if request.charge is not None:  # if the process is killed before this line, the request is free
                 _charge(request).post_soon()
@@ -128,7 +128,7 @@ def _namer(parts: Parts) -> Callable[[Request], str]:
 
     def name(request: Request) -> str:
         request_id = request.headers.get("X-Request-Id")
-        return request_id if request_id and _SANE_ID.match(request_id) else f"{prefix}{next(numbers):012x}"
+        return request_id if request_id and _VALID_ID.match(request_id) else f"{prefix}{next(numbers):012x}"
 
     return name
 

@@ -11,7 +11,7 @@ from chainfolio.api.keys import Principal
 from chainfolio.api.router import Route
 
 PRO: Final = "pro"
-ASK: Final = "ask the operator of this server for it"
+OPERATOR_HINT: Final = "ask the operator of this server for it"
 
 # The interface specifies 401 for a missing add-on, as for a missing key.
 _MISSING: Final[Mapping[str, tuple[int, str]]] = {
@@ -28,7 +28,7 @@ def missing(route: Route, caller: Principal, now_us: int) -> Problem | None:
         return None
     status, reason = _MISSING[route.needs]
     headers = dict(CHALLENGE) if status == 401 else {}
-    return Problem(status, f"{reason}; {ASK}", code="FORBIDDEN", headers=headers)
+    return Problem(status, f"{reason}; {OPERATOR_HINT}", code="FORBIDDEN", headers=headers)
 
 
 def entitled(needs: str, caller: Principal, now_us: int) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, get_args
 
 import msgspec
 
-from chainfolio.api.complaints import of_value
+from chainfolio.api.complaints import value_message
 from chainfolio.api.errors import FieldError
 from chainfolio.settings import Settings
 
@@ -159,4 +159,4 @@ def _plain(message: str, kind: object) -> str:
         "Expected `bool`, got `str`": "it is `true` or `false`",
         "Expected `int`, got `str`": "it is a whole number",
     }
-    return reasons.get(message) or of_value(message)
+    return reasons.get(message) or value_message(message)

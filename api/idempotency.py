@@ -13,7 +13,7 @@ from chainfolio.storage.state.idempotency import KeyedRequest, StoredResponse
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotency-Replayed"
-_SANE = re.compile(r"[\x21-\x7e]{1,255}\Z")
+_VALID_KEY = re.compile(r"[\x21-\x7e]{1,255}\Z")
 
 
 async def read_keyed_request(context: Context) -> KeyedRequest | None:
@@ -21,7 +21,7 @@ async def read_keyed_request(context: Context) -> KeyedRequest | None:
     values = context.http.headers.getall(HEADER, [])
     if not values:
         return None
-    if len(values) > 1 or not _SANE.match(values[0]):
+    if len(values) > 1 or not _VALID_KEY.match(values[0]):
         reason = f"`{HEADER}` is given once, with 1 to 255 printable characters"
         raise invalid("headers", [FieldError(reason, [HEADER])])
     return KeyedRequest(context.principal.account_id, values[0], await _fingerprint(context))

@@ -31,8 +31,8 @@ from chainfolio.api.router import Route, single_cost
 from chainfolio.settings import Settings
 from chainfolio.storage.state.refusals import Code
 
-BEFORE_ANYBODY: Final = (401, 413, 414, 431, 503)  # may be returned before the caller, and so the rate, is known
-ABOUT: Final = (
+UNIDENTIFIED_STATUSES: Final = (401, 413, 414, 431, 503)  # may be returned before the caller, and so the rate, is known
+DESCRIPTION: Final = (
     "Holdings of wallets, their values and their transactions. Amounts and values are exact decimal strings in plain "
     "notation; `nav` and `conversionPrice` are JSON numbers. Unknown query parameters are refused."
 )
@@ -88,7 +88,7 @@ def describe(routes: Sequence[Route], settings: Settings) -> JsonObject:
         "info": {
             "title": "Chainfolio",
             "version": __version__,
-            "description": ABOUT,
+            "description": DESCRIPTION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/", "description": "This server"}],
@@ -377,7 +377,7 @@ def _headers(route: Route, status: int) -> JsonObject:
     names = ["X-Request-Id", "Cache-Control"]
     names += ["WWW-Authenticate"] if status == 401 else []
     names += ["Retry-After"] if status in (429, 503) else []
-    if not route.public and status not in BEFORE_ANYBODY:
+    if not route.public and status not in UNIDENTIFIED_STATUSES:
         names += [name for step in KEYED for name in step.headers]
     names += [REPLAYED] if route.changes and status < 500 else []
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}

@@ -17,9 +17,9 @@ from chainfolio.api.errors import Problem, refusal
 from chainfolio.api.request import Request
 from chainfolio.settings import Server
 
-COMPRESS_FROM: Final = 1024
-COMPRESS_ASIDE: Final = 128 * 1024  # longer bodies take more than about a millisecond: compress in a thread
-NO_HTTP: Final = "this is not a request that HTTP/1.1 allows; the connection is closed"
+MIN_COMPRESSED_BYTES: Final = 1024
+MIN_THREAD_BYTES: Final = 128 * 1024  # longer bodies take more than about a millisecond: compress in a thread
+MALFORMED_HTTP: Final = "this is not a request that HTTP/1.1 allows; the connection is closed"
 MAX_KINDS: Final = 512
 
 _ALWAYS: Final = {"Server": "chainfolio", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
@@ -27,7 +27,7 @@ _PREFLIGHT: Final = {
     "Access-Control-Allow-Headers": "Authorization, Content-Type, Idempotency-Key, X-Delegate-For, X-Request-Id",
     "Access-Control-Max-Age": "86400",
 }
-_NOT_AT_ALL = re.compile(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*")
+_ZERO_QUALITY = re.compile(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*")
 
 
 class ResponseHeaders:
@@ -45,7 +45,7 @@ class ResponseHeaders:
         """Return the answer as aiohttp sends it; `body` is already encoded in `coding`, which may be empty."""
         origin = self._origin(request)
         preflight = origin != "" and request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
-        varies = len(body) >= COMPRESS_FROM or coding != ""
+        varies = len(body) >= MIN_COMPRESSED_BYTES or coding != ""
         extra = tuple(answer.headers.items()) if answer.headers else ()
         headers = self._fixed(answer.status, answer.content_type, origin, preflight, varies, coding, extra).copy()
         headers["X-Request-Id"] = request.id
@@ -67,7 +67,7 @@ class ResponseHeaders:
 
     def unreadable(self) -> web.Response:
         """Return the answer to malformed HTTP, which must not quote the request as aiohttp's own message does."""
-        answer = refusal("whole", Problem(400, NO_HTTP))
+        answer = refusal("whole", Problem(400, MALFORMED_HTTP))
         headers = self._fixed(answer.status, answer.content_type, "", False, False, "", ()).copy()
         headers["Connection"] = "close"
         response = web.Response(body=answer.body, status=answer.status, headers=headers)
@@ -103,13 +103,13 @@ class ResponseHeaders:
 
 def worth_compressing(request: Request, body: bytes) -> str:
     """Return the coding to compress a body with; empty if it is short or the client accepts none."""
-    return coding_of(request.headers.get("Accept-Encoding", "")) if len(body) >= COMPRESS_FROM else ""
+    return coding_of(request.headers.get("Accept-Encoding", "")) if len(body) >= MIN_COMPRESSED_BYTES else ""
 
 
 async def compressed(body: bytes, coding: str) -> bytes:
     """Return the compressed body; equal bodies give equal bytes. Long ones are compressed in a thread."""
     press = _COMPRESSORS[coding]
-    return press(body) if len(body) < COMPRESS_ASIDE else await asyncio.to_thread(press, body)
+    return press(body) if len(body) < MIN_THREAD_BYTES else await asyncio.to_thread(press, body)
 
 
 def _gzip(body: bytes) -> bytes:
@@ -127,5 +127,5 @@ def coding_of(accept: str) -> str:
     codings = {}
     for item in accept[:500].split(","):
         coding, _, parameter = item.partition(";")
-        codings[coding.strip().lower().removeprefix("x-")] = not _NOT_AT_ALL.fullmatch(parameter)
+        codings[coding.strip().lower().removeprefix("x-")] = not _ZERO_QUALITY.fullmatch(parameter)
     return next((coding for coding in _COMPRESSORS if codings.get(coding)), "")

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from chainfolio.api.complaints import of_body
+from chainfolio.api.complaints import body_message
 from chainfolio.api.context import Answer, Context, Proceed, Step
 from chainfolio.api.errors import FieldError, Problem, invalid
 from chainfolio.api.fields import fields_of, read
@@ -88,7 +88,7 @@ async def _body(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
     try:
         return strict(await content(context), kind)
     except ValidationError as error:
-        raise invalid("body", [FieldError(*of_body(str(error), error.path, kind))]) from None
+        raise invalid("body", [FieldError(*body_message(str(error), error.path, kind))]) from None
 
 
 async def content(context: Context) -> bytes:

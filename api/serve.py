@@ -30,7 +30,7 @@ from chainfolio.settings import Settings
 
 DRAIN_S: Final = 30.0
 KEEPALIVE_S: Final = 75.0
-TOO_SOON_S: Final = 5.0  # if a worker dies this early, the server stops instead of restarting it in a loop
+MIN_WORKER_LIFE_S: Final = 5.0  # if a worker dies this early, the server stops instead of restarting it in a loop
 
 Make = Callable[[Settings], Awaitable[App]]
 log = structlog.stdlib.get_logger("chainfolio.api")
@@ -83,7 +83,7 @@ def serve(make: Make, settings: Settings, *, reuse_port: bool = False) -> None:
 
     Raises:
         BadSettings: The address cannot be listened on.
-        SystemExit: A worker died within `TOO_SOON_S`.
+        SystemExit: A worker died within `MIN_WORKER_LIFE_S`.
     """
     if settings.server.workers > 1:
         _serve_processes(make, settings, reuse_port=reuse_port)
@@ -192,7 +192,7 @@ class _ProcessSupervisor:
         if self.ending:
             return
         log.error("worker died", exit_code=process.exitcode)
-        if lived_s >= TOO_SOON_S or process.exitcode == -signal.SIGKILL:  # killed from outside
+        if lived_s >= MIN_WORKER_LIFE_S or process.exitcode == -signal.SIGKILL:  # killed from outside
             self.start(number)
         else:
             self.failed = True

@@ -12,7 +12,7 @@ from chainfolio.storage.state.database import Transaction
 
 T = TypeVar("T")
 DELEGATE: Final = "X-Delegate-For"
-TAKES: Final = {DELEGATE: "Id of an account that delegated to yours: the request then uses that account's data."}
+DELEGATE_HEADERS: Final = {DELEGATE: "Id of an account that delegated to yours: the request then uses its data."}
 COMMON: Final = ("DELEGATE_NOT_FOUND",)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal, get_args
 import msgspec
 
 from chainfolio.amounts import MAX_RAW
-from chainfolio.api.addresses import WRITTEN, Addresses, read_account
+from chainfolio.api.addresses import ADDRESS_SCHEMA, Addresses, read_account
 from chainfolio.api.context import Context
 from chainfolio.api.errors import FieldError, invalid
 from chainfolio.api.examples import TRANSACTIONS
@@ -31,7 +31,7 @@ from chainfolio.storage.state.database import UniqueViolation
 
 MAX_ITEMS: Final = 50
 TYPES: Final = get_args(TransactionType)
-NOT_OF_THE_LIST: Final = frozenset({"limit", "offset", "include_images", "include_explorer_urls"})
+PAGE_PARAMETERS: Final = frozenset({"limit", "offset", "include_images", "include_explorer_urls"})
 DAY: Final = timedelta(days=1)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -176,7 +176,7 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     ] = ""
     interacting_addresses: Annotated[
         Texts,
-        Reader(_items(_address), _list(WRITTEN)),
+        Reader(_items(_address), _list(ADDRESS_SCHEMA)),
         msgspec.Meta(description="Only transactions with one of these counterparties."),
     ] = ()
     networks: Annotated[
@@ -268,7 +268,7 @@ def check(request: Context, query: TransactionsQuery) -> None:
 
 def _question(query: TransactionsQuery) -> bytes:
     """Return a digest of the parameters that all pages of one list share."""
-    parts = {name: getattr(query, name) for name in query.__struct_fields__ if name not in NOT_OF_THE_LIST}
+    parts = {name: getattr(query, name) for name in query.__struct_fields__ if name not in PAGE_PARAMETERS}
     parts["addresses"] = sorted(account.address for account in query.addresses)
     return hashlib.sha256(repr(sorted(parts.items())).encode()).digest()  # numbers may be wider than a format's
 

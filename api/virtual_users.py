@@ -23,7 +23,7 @@ from chainfolio.storage.state import virtual_users as store
 
 _ADDRESS = re.compile(r"virtual:([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\Z", re.ASCII)
 HEX: Final = "[0-9a-fA-F]"
-SPECIMEN: Final = "virtual:0b5a2c1e-7d0f-4c58-9a0e-3f6f2f1d9b11"
+EXAMPLE_ADDRESS: Final = "virtual:0b5a2c1e-7d0f-4c58-9a0e-3f6f2f1d9b11"
 Kind = Literal["BALANCE", "CEX", "GROUP"]
 
 
@@ -63,7 +63,7 @@ VirtualAddresses = Annotated[
     msgspec.Meta(
         description="Virtual users as `virtual:<uuid>`, joined by commas (or the parameter repeated). The answer keeps "
         "their order; a repeated one counts, and costs, once.",
-        examples=[[SPECIMEN]],
+        examples=[[EXAMPLE_ADDRESS]],
     ),
 ]
 
@@ -103,7 +103,7 @@ class VirtualUser(msgspec.Struct, frozen=True):
     summary="All virtual users",
     needs="pro",
     cost=1,
-    example=[{"address": SPECIMEN, "type": "BALANCE", "label": "Cold storage"}],
+    example=[{"address": EXAMPLE_ADDRESS, "type": "BALANCE", "label": "Cold storage"}],
 )
 async def virtual_users(request: Context) -> list[VirtualUser]:
     """Returns the virtual users of the account."""

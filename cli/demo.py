@@ -21,7 +21,7 @@ import msgspec
 from chainfolio.api.bundles import ID
 from chainfolio.api.example_addresses import AAVE_POOL, ANOTHER, WALLET
 from chainfolio.api.serve import check_port, configure_log, listening
-from chainfolio.api.virtual_users import SPECIMEN
+from chainfolio.api.virtual_users import EXAMPLE_ADDRESS
 from chainfolio.assets import account
 from chainfolio.blocks import Span
 from chainfolio.cli import demo_solana
@@ -299,7 +299,8 @@ def furnish(tx: Transaction, account: str, wallets: Mapping[str, str], now_us: i
     address_book.add(tx, account, {carol: "Carol", dave: "Dave", erin: "Erin"}, Quotas(), now_us)
     bundles.create(tx, account, ID, "Carol and Erin", [carol, erin], Quotas())
     subscriptions.add(tx, account, {carol: "made by the demo"}, now_us)
-    id, document = SPECIMEN.removeprefix("virtual:"), b'[{"chain": "local", "contract": "native", "amount": "1.5"}]'
+    id = EXAMPLE_ADDRESS.removeprefix("virtual:")
+    document = b'[{"chain": "local", "contract": "native", "amount": "1.5"}]'
     virtual_users.add(tx, account, id, "BALANCE", "Cold storage", document, now_us)
 
 

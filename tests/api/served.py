@@ -21,5 +21,5 @@ async def make(settings: Settings) -> App:
 if __name__ == "__main__":
     workers, port, seconds, *young = map(int, sys.argv[1:])
     if young:
-        serving.TOO_SOON_S = young[0]  # type: ignore[misc]
+        serving.MIN_WORKER_LIFE_S = young[0]  # type: ignore[misc]
     serve(make, Settings(server=Server(workers=workers, port=port, cache_s=seconds)))

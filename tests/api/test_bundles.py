@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import sqlalchemy as sa
 
-from chainfolio.api.changes import KEPT_BYTES
+from chainfolio.api.changes import MAX_STORED_BYTES
 from chainfolio.api.texts import MAX_CHARS
 from chainfolio.storage.state import quotas
 from chainfolio.storage.state.database import Statement
@@ -193,6 +193,6 @@ async def test_an_answer_kept_for_its_key_is_no_longer_than_the_largest_bundle(w
         assert said.status == 200
     ((count, largest),) = world.state.database.read(lambda tx: tx.rows(KEPT_BODIES))
     assert count == 7
-    assert largest <= KEPT_BYTES // 2
+    assert largest <= MAX_STORED_BYTES // 2
     again = await ann.ask("POST", "/v1/bundles", body, Idempotency_Key="made")
     assert again.body == made.body, "and not the bundle as it is now"
