@@ -20,7 +20,7 @@ BURNT: Final = Unknown("its contract is untrusted and did not answer within what
 
 
 @dataclass(slots=True)
-class Skipped:
+class SkippedContracts:
     """The untrusted contracts of one chain that are not read at some heights, each with the reason."""
 
     _contracts: dict[str, tuple[range, Unknown]] = field(default_factory=dict)

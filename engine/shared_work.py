@@ -12,7 +12,7 @@ Work = Callable[[], Coroutine[Any, Any, T]]
 
 
 @dataclass(slots=True, eq=False)
-class _Shared(Generic[T]):
+class _SharedTask(Generic[T]):
     """Running work, and its number of callers; background work counts as a caller."""
 
     task: asyncio.Task[T]
@@ -25,7 +25,7 @@ class SharedWork(Generic[T]):
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
         """Create a registry without running work; `on_failure` gets each failure, as work may have no caller."""
         self._on_failure = on_failure
-        self._running: dict[str, _Shared[T]] = {}
+        self._running: dict[str, _SharedTask[T]] = {}
         self._background_count = 0
 
     def __contains__(self, key: str) -> bool:
@@ -54,15 +54,15 @@ class SharedWork(Generic[T]):
     def _end_background(self) -> None:
         self._background_count -= 1
 
-    def _join(self, key: str, work: Work[T]) -> _Shared[T]:
+    def _join(self, key: str, work: Work[T]) -> _SharedTask[T]:
         shared = self._running.get(key)
         if shared is None:
-            shared = self._running[key] = _Shared(asyncio.create_task(work()))
+            shared = self._running[key] = _SharedTask(asyncio.create_task(work()))
             shared.task.add_done_callback(lambda task: self._done(key, task))
         shared.waiting += 1
         return shared
 
-    def _leave(self, key: str, shared: _Shared[T]) -> None:
+    def _leave(self, key: str, shared: _SharedTask[T]) -> None:
         shared.waiting -= 1
         if not shared.waiting and not shared.task.done():
             shared.task.cancel()

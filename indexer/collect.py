@@ -54,7 +54,7 @@ BATCH_REQUESTS = 200
 
 
 @dataclass(slots=True)
-class _Pending:
+class _PendingBatch:
     """Chunks that wait for their commit."""
 
     since_s: float
@@ -232,13 +232,13 @@ class Collector:
             if writing is not None:
                 await writing
 
-    def _pending(self, work: Work) -> _Pending:
+    def _pending(self, work: Work) -> _PendingBatch:
         """Return an empty batch with a limit of requests, which bounds what a killed run repeats."""
         max_requests = self.chain.requests + BATCH_REQUESTS if work.accounts else sys.maxsize
-        return _Pending(self.environment.clock.monotonic_s(), max_requests)
+        return _PendingBatch(self.environment.clock.monotonic_s(), max_requests)
 
     async def _start_commit(
-        self, pending: _Pending, work: Work, writing: asyncio.Future[None] | None
+        self, pending: _PendingBatch, work: Work, writing: asyncio.Future[None] | None
     ) -> asyncio.Future[None]:
         """Wait for the previous commit, and start the commit of a batch in a thread."""
         if writing is not None:
@@ -306,11 +306,11 @@ class Collector:
                 self.chain.key, f"block {block.height} does not follow the block {before.height} that came before"
             )
 
-    async def _last(self, pending: _Pending) -> Block | None:
+    async def _last(self, pending: _PendingBatch) -> Block | None:
         """Return the last block of a batch, on which the tail will build; None if no height has a block."""
         return pending.chunks[-1].last or await newest_block_in(self.chain, pending.span)
 
-    def _commit(self, pending: _Pending, last: Block | None, work: Work) -> None:
+    def _commit(self, pending: _PendingBatch, last: Block | None, work: Work) -> None:
         """Commit one batch: intent, one commit per table, close. Runs in a thread."""
         tables = self._new_only(pending.tables(), pending.span, work)
         if all(chunk.is_linked for chunk in pending.chunks):
@@ -328,7 +328,7 @@ class Collector:
         self._write(batch, tables)
         self._close(batch, pending, last, work)
 
-    def _reopen(self, batch: Batch, pending: _Pending) -> None:
+    def _reopen(self, batch: Batch, pending: _PendingBatch) -> None:
         """Remove derived ranges of a batch that has new rows of datasets that were read before.
 
         The histories are then made again.
@@ -339,7 +339,7 @@ class Collector:
                 for filter_ in batch.filters:
                     self.tail.remove_range(batch.chain, f"{name}/{dataset}", filter_, batch.span)
 
-    def _close(self, batch: Batch, pending: _Pending, last: Block | None, work: Work) -> None:
+    def _close(self, batch: Batch, pending: _PendingBatch, last: Block | None, work: Work) -> None:
         """Add the ranges of a batch, and store how accounts were read."""
         if work.accounts:
             chunks = pending.chunks

@@ -17,7 +17,7 @@ from chainfolio.errors import BadAnswer, NodeBehind, SourceError, WrongChain
 from chainfolio.transport.endpoint import Answer, Endpoint, Handshake
 from chainfolio.transport.pool import Pool
 from chainfolio.transport.wire import Request, typed
-from chainfolio.untrusted import Skipped
+from chainfolio.untrusted import SkippedContracts
 
 L1_TAG_CAPABILITY = "l1_tag"  # whether an endpoint knows the tag of the newest block that Ethereum accepted
 ACCEPTED_ON_L1 = "ACCEPTED_ON_L1"
@@ -51,7 +51,7 @@ class Node(Pool[Endpoint]):
         self, facts: Facts, endpoints: Sequence[Endpoint], environment: Environment, *, hedge: bool = True
     ) -> None:
         super().__init__(facts.key, endpoints, environment, hedge=hedge)
-        self.facts, self.finalized, self.skipped = facts, -1, Skipped()
+        self.facts, self.finalized, self.skipped = facts, -1, SkippedContracts()
         handshake = Handshake([Request("starknet_chainId")], self._check_network)
         for endpoint in self.endpoints:
             endpoint.handshake = handshake

@@ -20,7 +20,7 @@ from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.pool import Pool
 from chainfolio.transport.rest import RestEndpoint
 from chainfolio.transport.wire import typed
-from chainfolio.untrusted import Skipped
+from chainfolio.untrusted import SkippedContracts
 
 T = TypeVar("T")
 HEADER, SOLID = "/wallet/getblock", "/walletsolidity/getblock"
@@ -93,7 +93,7 @@ class Node(Pool[TronNode]):
         self, facts: Facts, endpoints: Sequence[TronNode], environment: Environment, *, hedge: bool = True
     ) -> None:
         super().__init__(facts.key, endpoints, environment, hedge=hedge)
-        self.facts, self.finalized, self.skipped = facts, -1, Skipped()
+        self.facts, self.finalized, self.skipped = facts, -1, SkippedContracts()
         for endpoint in self.endpoints:
             endpoint.handshake = self._check_genesis
 

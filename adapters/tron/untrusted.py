@@ -17,7 +17,7 @@ from chainfolio.adapters.tron.reads import ContractRead
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, SourceError
 from chainfolio.transport.wire import RpcError
-from chainfolio.untrusted import BURNT, MAX_SECONDS, OVER, Skipped
+from chainfolio.untrusted import BURNT, MAX_SECONDS, OVER, SkippedContracts
 
 MAX_FAILED: Final = 16  # calls of one round that may fail, and one more for each MULTICALL_SIZE reads
 MULTICALL_SIZE: Final = 200  # reads in one multicall
@@ -44,7 +44,7 @@ class UntrustedCalls:
     calls: Sequence[ContractRead]
     height: int
     multicall: str
-    skipped: Skipped
+    skipped: SkippedContracts
     results: dict[ContractRead, object] = field(default_factory=dict)
     blocks: set[Block] = field(default_factory=set)
     _split: set[ContractRead] = field(default_factory=set)  # calls of failed multicalls
