@@ -83,7 +83,7 @@ def _solana(text: str) -> str | None:
 def _tron(text: str) -> str | None:
     import base58
 
-    if _TRON_HEX.match(text):  # with 0x as contracts write it: where the kind is not known that is an EVM address
+    if _TRON_HEX.match(text):  # as contracts write it; if the kind is not known, 0x means an EVM address
         return base58.b58encode_check(bytes.fromhex(f"41{text[2:]}")).decode()
     data = _decoded(text)
     if data is None or len(data) == 32:

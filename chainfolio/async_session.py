@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from chainfolio.settings import Settings
 
 SETTINGS: Final = "chainfolio.toml"
-DATA: Final = ("lake", "tail.db")  # what a data folder has
+DATA: Final = ("lake", "tail.db")  # files of a data folder
 Addresses = str | Sequence[str]
 log = logging.getLogger("chainfolio.session")
 

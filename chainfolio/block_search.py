@@ -13,11 +13,11 @@ from chainfolio.chains import MAX_SKIPPED, Chain, PruningChain, ReadBlocks, limi
 from chainfolio.errors import HistoryUnavailable, NodeBehind
 from chainfolio.plans import Plan
 
-EVEN: Final = 8  # probes a round that cut the span evenly, so that it shrinks whatever the times are like
-NEAR: Final = (0, 1, 8, 64, 512, 4096)  # distances from where the moment would be if time were even
-EVEN_OF_MANY: Final = 1  # the same of each moment, where several are looked for
+EVEN: Final = 8  # evenly spaced probes per round, so that the span shrinks for any distribution of times
+NEAR: Final = (0, 1, 8, 64, 512, 4096)  # distances from the height that even block times predict
+EVEN_OF_MANY: Final = 1  # the same for each of several times
 NEAR_OF_MANY: Final = (0, 1, 32)
-SKIPPED_OF_EACH: Final = 16  # heights without a block that may be met for each of many moments
+SKIPPED_OF_EACH: Final = 16  # heights without a block, for each of several times
 FORGOTTEN: Final = "no node has blocks that are so old any more"
 
 

@@ -16,7 +16,7 @@ from chainfolio.errors import BadSettings
 
 DEFAULT_KIND = "evm"
 ENDPOINT_WORDS = frozenset({"http", "https", "url", "urls", "endpoint", "endpoints", "node", "nodes"})
-EVERYTHING, ACCOUNTS = "chain", "accounts"  # what is indexed of a chain
+EVERYTHING, ACCOUNTS = "chain", "accounts"  # values of `index`
 SettingsT = TypeVar("SettingsT", bound="ChainSettings")
 
 

@@ -171,8 +171,8 @@ class EndpointHealth:
     hedged: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
-    max_batch: int | None = None  # calls that it takes at once; None where it has refused no batch
-    rate: float | None = None  # float: requests that it takes in a second, or calls; None where it has refused none
+    max_batch: int | None = None  # calls per request; None if it has refused no batch
+    rate: float | None = None  # float: requests or calls per second; None if it has refused none
     counts_calls: bool = False  # True: its rate counts each call of a batch
 
     @property

@@ -11,7 +11,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.reads import ReadResult
 
-# What a net asset value is asked in; how many digits of a rate are kept is the asker's.
+# The currencies of a net asset value.
 FIAT: Final = ("USD", "EUR", "CAD", "AED", "CHF", "SGD")
 CRYPTO: Final = ("ETH", "SOL", "cbBTC", "EURC", "BNB")
 CURRENCIES: Final = (*FIAT, *CRYPTO)

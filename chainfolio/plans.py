@@ -159,7 +159,7 @@ def _step(
     report.rounds += 1
     try:
         reads = yielded if isinstance(yielded, _Distinct) else _checked(yielded, max_reads)
-    except Exception as error:  # nor does what it yields have to be reads
+    except Exception as error:  # third-party code may yield anything
         _fail(report, plan, f"yielded what cannot be read: {_reason(error)}", error)
         return
     report.read_count += len(reads)

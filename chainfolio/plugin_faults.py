@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# The top-level modules of releases before `chainfolio.plugins`, and where plug-ins have the same names now.
+# Top-level modules of releases before `chainfolio.plugins`, and the modules that replace them.
 OLD: Final = {
     "adapters.solana": "chainfolio.plugins.solana_protocol",
     "adapters": "chainfolio.plugins.protocol",

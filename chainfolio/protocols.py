@@ -14,7 +14,7 @@ from typing import Final
 
 from chainfolio.contracts import Issue
 
-# What positions can be, as the service names them.
+# The types of positions, as the service names them.
 POSITION_TYPES: Final = frozenset(
     {
         "AIRDROP",

@@ -67,7 +67,7 @@ class Session:
         self._begun.wait()
         try:
             self._answer(inner.__aenter__())
-        except BaseException:  # whatever ends it: nothing may go on behind the caller
+        except BaseException:  # including interrupts: no work may continue unseen
             self.close()
             raise
 
@@ -108,7 +108,7 @@ class Session:
         answer = asyncio.run_coroutine_threadsafe(question, self._loop)
         try:
             return answer.result()
-        except BaseException:  # whatever ends it: nothing may go on behind the caller
+        except BaseException:  # including interrupts: no work may continue unseen
             answer.cancel()
             raise
 

@@ -189,7 +189,7 @@ UNPRICED = ("N/A", "zero")
 MAX_WATCHED_DAYS = 3650
 SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas", "accounts", "snapshots", "pnl")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
-# Ours, but no settings: where the file is, what a client's command shows, how tests run.
+# Our variables that are no settings: the path of the file, the key of a client, the options of tests.
 NOT_SETTINGS = ("CHAINFOLIO_CONFIG", "CHAINFOLIO_KEY", "CHAINFOLIO_LOCALCHAIN_HOME", "CHAINFOLIO_TESTS")
 
 

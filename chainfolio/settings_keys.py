@@ -105,4 +105,4 @@ def _first(struct: inspected.StructType) -> str:
 def _toml(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return msgspec.json.encode(value).decode()  # a text, a number and what is empty are written alike in both
+    return msgspec.json.encode(value).decode()  # texts, numbers and empty values are the same in TOML

@@ -156,7 +156,7 @@ class Supervisor:
                 if current is None or current.cancelling():
                     raise
                 wait_s = task.failed(error)  # a call inside was cancelled, not this task
-            except Exception as error:  # whatever it is: a task that ends in silence is what must not be
+            except Exception as error:  # any error: a task must not end in silence
                 wait_s = task.failed(error)
             await self.clock.sleep(wait_s * (1 + self.random.random() / 4))
 

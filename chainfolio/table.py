@@ -48,7 +48,7 @@ class Table:
     group_rows: int = 0
 
     def __hash__(self) -> int:
-        # Of all columns it would take longer than what is looked up by it.
+        # A hash of all columns takes longer than the lookups that need it.
         return hash((self.name, self.revision))
 
     @property

@@ -278,10 +278,10 @@ def _rule(type_: TransactionType, needs: str = "", bars: str = "") -> Rule:
     return Rule(type_, parse_signs(needs), parse_signs(bars))
 
 
-# The first that fits, of `FIRST`, of the called protocol's own (`[[transactions]]` of its file), and of `RULES`.
-# `called X`: the function is one of those that `configs/functions.toml` has under that type. Anybody may call his own
-# contract, so what third parties send counts only where the coin or the token is beyond suspicion.
-# IGNORE is the user's word for what he wants left out, MULTITYPE for what he made of several: no chain says either.
+# The first fitting rule counts: of `FIRST`, of the called protocol (`[[transactions]]` of its file), or of `RULES`.
+# `called X`: `configs/functions.toml` lists the function under that type. Anybody may call a contract of their own, so
+# assets sent by third parties count only if the coin or the token is trusted.
+# No rule gives IGNORE or MULTITYPE: these are a user's own labels, for hidden and for combined transactions.
 FIRST: Final[tuple[Rule, ...]] = (
     _rule("FAILED", "failed"),
     _rule("SPAM", "poison", "approval"),

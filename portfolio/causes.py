@@ -22,9 +22,9 @@ FEE_ON_TRANSFER: Final = "fee_on_transfer"
 WITHOUT_EVENTS: Final = "without_events"
 EVENTS_WITHOUT_EFFECT: Final = "events_without_effect"
 UNKNOWN: Final = "unknown"
-# Differences that say that the index lacks something; of the others the token itself tells less, or more, than it does.
+# Causes that show a gap in the index. For all others, the events of the token itself are incomplete or wrong.
 OF_THE_INDEX: Final = frozenset([NOT_INDEXED, MISSING_TRACE, MISSING_ROW, WITHDRAWAL, MINT, BLOCK_REWARD, UNKNOWN])
-# The datasets whose rows are what only traces show, and what the protocol itself pays.
+# Datasets of movements by internal calls, and of payments by the protocol itself.
 OF_DATASETS: Final = {"internal": MISSING_TRACE, "mints": MINT, "withdrawals": WITHDRAWAL}
 
 

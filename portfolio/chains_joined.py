@@ -15,7 +15,7 @@ import msgspec
 from chainfolio import amounts
 from chainfolio.portfolio.document import UNKNOWN, IssueDocument, Portfolio, ProtocolDocument, percentages
 
-Coin = tuple[str, int | None]  # symbol and decimals of what fees are paid in
+Coin = tuple[str, int | None]  # symbol and decimals of the coin that pays fees
 SUMS = (
     "cash_balance",
     "daily_income",

@@ -35,7 +35,7 @@ from chainfolio.portfolio.document import (
 
 T = TypeVar("T")
 PLACES: Final = 18
-# The order that a row has where everything that orders rows is equal: any, but always the same.
+# Sort key of rows that are otherwise equal: arbitrary, but deterministic.
 _WHOLE: Final = msgspec.json.Encoder(order="deterministic")
 
 
@@ -89,7 +89,7 @@ def merge_users(portfolios: Sequence[Portfolio]) -> Portfolio:
     return merge(portfolios, ",".join(each.address for each in portfolios))
 
 
-# --- what is added up, and what has to agree -------------------------------------------------------------------------
+# --- sums and common values ------------------------------------------------------------------------------------------
 
 
 def _total(values: Iterable[str]) -> Decimal:

@@ -238,7 +238,7 @@ class _AssetSearch:
         for low, high in self.open:
             middle = self._between(low, high)
             read_heights = [height for height in middle if height in self.balances]
-            if read_heights:  # asked in the round before
+            if read_heights:  # read in the round before
                 open_pairs += self._parts([low, *read_heights, high])
             else:
                 open_pairs.append((low, high))

@@ -47,7 +47,7 @@ WEIGHTS: Final[Mapping[Reason, int]] = {
     "NO_PRICE": 20,
 }
 SPAM_FROM: Final = 60
-OWN_DEED: Final = 40  # what it takes off the score that the holder sent, bought or asked for it
+OWN_DEED: Final = 40  # taken off the score if the holder sent, bought or requested the token
 MASS_RECIPIENTS: Final = 20  # recipients of one token in one transaction
 MAX_SCORE: Final = 100
 
@@ -64,7 +64,7 @@ _LURE: Final = re.compile(
     r"|prize|free)\b|\$\s?[0-9]|[\U0001f381\u2705\U0001f4b0\U0001f389\u26a0]",
     re.IGNORECASE,
 )
-# What looks like an ASCII letter and is none, as in Unicode's confusables; what NFKD takes apart needs no row.
+# Characters similar to ASCII letters, from Unicode's confusables, except those that NFKD decomposes.
 _ALIKE: Final = dict(
     zip(
         "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425\u0406\u0408\u0405\u0430\u0435\u043e"
@@ -79,7 +79,7 @@ _ALIKE: Final = dict(
         strict=True,
     )
 )
-# What looks like another ASCII character in one font or another.
+# ASCII characters that look alike in some fonts.
 _ALIKE_ASCII: Final = str.maketrans("I1|0", "lllO")
 _FOREIGN: Final = ("CYRILLIC", "ARMENIAN", "CHEROKEE", "LISU", "COPTIC", "DESERET")
 
@@ -189,7 +189,7 @@ def _text_reasons(facts: TokenFacts, known_tokens: KnownTokens) -> Iterable[Reas
         yield "LINK"
     if lures:
         yield "LURE"
-    # Honest tokens are named after their sites, but have a symbol beside that.
+    # The name of an honest token may be its site; its symbol is not.
     if _SITE.search(_to_ascii(symbol)) or (lures and _SITE.search(text)):
         yield "SITE"
     if any(unicodedata.category(char) in ("Cc", "Cf", "Co", "Zl", "Zp") for char in symbol + name):
@@ -213,7 +213,7 @@ def _arrival_reasons(facts: TokenFacts) -> Iterable[Reason]:
         yield "MASS_TRANSFER"
     if not arrival.transfer_count:
         yield "NO_TRANSFER"
-    # What left without ever having come, and what came and is not there, the token only logged.
+    # Transfers that the balance contradicts exist only in the logs of the token.
     if facts.balance is not None and (arrival.net < 0 or (arrival.net > 0 and not facts.balance)):
         yield "FORGED"
 

@@ -22,7 +22,7 @@ BEYOND: Final = (
     "its market could pay {most} USD at most: all that is held of it is worth no more here, though its price says "
     "{whole} USD"
 )
-MAX_UNCLEAR: Final = 5  # tokens of a chain without decimals that are named: anybody can send any number
+MAX_UNCLEAR: Final = 5  # tokens without decimals that a chain's issues name: anybody can send any number
 UNCLEAR: Final = "the token does not say its decimals: how much this is cannot be known"
 
 

@@ -16,7 +16,7 @@ from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.records import asset_key
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 
-EARNED: Final = frozenset({"CLAIM", "COLLECT"})  # what lies in a protocol earned it: a gain, and no flow
+EARNED: Final = frozenset({"CLAIM", "COLLECT"})  # earned by positions in a protocol: a gain, and no flow
 ONE_WAY: Final = frozenset({"TRANSFERIN", "TRANSFEROUT", "BRIDGEIN", "BRIDGEOUT", "DONATION", "EXPENSE", "AIRDROP"})
 EXCHANGES: Final = frozenset({"SWAP", "WRAP", "UNWRAP"})
 

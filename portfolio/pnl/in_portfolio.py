@@ -236,7 +236,7 @@ class _Tree:
         return _with_issues(filled, issues)
 
     def _emptied(self, wallet: ProtocolDocument, document: Portfolio) -> ProtocolDocument:
-        """Return the wallet with an empty chain entry, for its closed gain, if it sold all that it held."""
+        """Return the wallet with an empty entry, for the closed gain, per chain where it sold everything."""
         sold = {key.partition(":")[0] for key in self.gains.closed}
         empty = {
             key: ProtocolChainDocument(

@@ -90,7 +90,7 @@ def _gains(entry: Entry, books: dict[str, Book], make: Callable[[], Lots], *, pe
         book.lose(entry.quantity)
     elif entry.kind in DISPOSED:
         return tuple(disposal_gains(entry, ((lot, "") for lot in book.take(entry.quantity))))
-    elif entry.kind != "move":  # what is paid back was never the owner's gain: it leaves at its cost
+    elif entry.kind != "move":  # a repayment is no disposal: its lots leave at their cost
         deque(book.take(entry.quantity), maxlen=0)
     elif per_wallet and entry.to != entry.wallet:
         _move(entry, book, book_of(entry.to))

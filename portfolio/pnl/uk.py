@@ -28,7 +28,7 @@ class Day:
 
     number: int
     acquisitions: AveragedLots
-    open: int = 0  # what came and is not matched yet
+    open: int = 0  # acquired and not matched yet
     last_us: int = 0
     transactions: dict[str, None] = field(default_factory=dict)
     disposals: list[Entry] = field(default_factory=list)
