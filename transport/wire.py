@@ -21,7 +21,7 @@ class Request:
 
     method: str
     params: tuple[Any, ...] = ()
-    named_params: Mapping[str, Any] | None = field(default=None, hash=False)
+    named_params: Mapping[str, object] | None = field(default=None, hash=False)
 
 
 # A longer error message is not decoded, nor is longer error data, unless it is a string.
@@ -36,7 +36,7 @@ class RpcError(msgspec.Struct, frozen=True):
 
     code: int = 0
     message: str = ""
-    data: Any = None
+    data: object = None
 
 
 class _ErrorObject(msgspec.Struct):
@@ -140,7 +140,7 @@ def _refusal(source: str, reply: _Reply) -> RpcError | None:
     message, payload = memoryview(error.message), memoryview(error.data)
     text = typed(source, message, str)[:MAX_MESSAGE] if len(message) <= MAX_REFUSAL else "a message without end"
     is_read = len(payload) <= MAX_REFUSAL or bytes(payload[:1]) == b'"'
-    return RpcError(error.code, text, typed(source, payload, Any) if is_read else None)
+    return RpcError(error.code, text, typed(source, payload, object) if is_read else None)
 
 
 def _content(source: str, reply: _Reply) -> bytes | RpcError:

@@ -1,4 +1,4 @@
-"""Simulated time for tasks that wait, and an endpoint that refuses what is above its rate."""
+"""Simulated time for waiting tasks, and a simulated endpoint with a rate limit."""
 
 from __future__ import annotations
 
@@ -52,8 +52,11 @@ class SimulatedClock:
             each.result()
 
 
-class Limited:
-    """An endpoint with a bucket of `burst` requests, or calls, that fills with `rps`; `latency_s` is a round trip."""
+class LimitedEndpoint:
+    """An endpoint with a bucket of `burst` requests or calls that fills with `rps` per second.
+
+    `latency_s` is the time of a round trip.
+    """
 
     def __init__(
         self,
@@ -87,9 +90,9 @@ class Limited:
 
 
 async def requested(
-    clock: SimulatedClock, endpoint: Limited, pace: Pace, batches: Sequence[int], *, at_once: int = 8
+    clock: SimulatedClock, endpoint: LimitedEndpoint, pace: Pace, batches: Sequence[int], *, at_once: int = 8
 ) -> float:
-    """Send batches of so many calls as an endpoint does, each until it is admitted; the seconds that it took."""
+    """Send batches as an endpoint does, each until it is admitted; return the simulated seconds."""
     pending, start_s = list(reversed(batches)), clock.now_s
 
     async def worker() -> None:

@@ -1,4 +1,4 @@
-"""A request without an answer is sent again after the endpoint's usual time, and never more often than it may be."""
+"""Requests without a response are sent again after the endpoint's usual time, within limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from chainfolio.transport.wire import Request
 CHAIN_ID = Request("eth_chainId")
 
 
-class Hanging:
+class HangingTransport:
     """A transport that answers at once, except to the requests with these numbers, which it never answers."""
 
     def __init__(self, *hanging: int) -> None:
@@ -50,14 +50,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_endpoint, "LEAST_PATIENCE_S", 0.01)
 
 
-def endpoint_of(transport: Hanging, timeout_s: float = 60) -> EvmEndpoint:
+def endpoint_of(transport: HangingTransport, timeout_s: float = 60) -> EvmEndpoint:
     endpoint = EvmEndpoint("http://one.test", transport, Environment(), timeout_s=timeout_s)
     endpoint.checked = True
     return endpoint
 
 
 async def test_a_hung_request_is_sent_again_and_its_connection_is_ended() -> None:
-    transport = Hanging(21)
+    transport = HangingTransport(21)
     endpoint = endpoint_of(transport)
     for _ in range(21):
         assert await endpoint.ask_one(CHAIN_ID) == b'"0x1"'
@@ -67,7 +67,7 @@ async def test_a_hung_request_is_sent_again_and_its_connection_is_ended() -> Non
 
 
 async def test_a_request_is_sent_three_times_at_most() -> None:
-    transport = Hanging(-1)
+    transport = HangingTransport(-1)
     endpoint = endpoint_of(transport, timeout_s=0.3)
     for _ in range(20):
         endpoint.health.record_read("exchange eth_chainId", 0.001)
@@ -79,7 +79,7 @@ async def test_a_request_is_sent_three_times_at_most() -> None:
 
 
 async def test_an_endpoint_that_is_slow_throughout_is_not_asked_twice_as_often() -> None:
-    transport = Hanging(*range(1, 400, 2))
+    transport = HangingTransport(*range(1, 400, 2))
     endpoint = endpoint_of(transport, timeout_s=0.2)
     for _ in range(20):
         endpoint.health.record_read("exchange eth_chainId", 0.001)
@@ -90,14 +90,14 @@ async def test_an_endpoint_that_is_slow_throughout_is_not_asked_twice_as_often()
 
 
 async def test_an_endpoint_without_samples_is_waited_for() -> None:
-    transport = Hanging(1)
+    transport = HangingTransport(1)
     endpoint = endpoint_of(transport, timeout_s=0.6)
     assert await endpoint.ask_one(CHAIN_ID) == b'"0x1"'
     assert endpoint.hedged == 1
 
 
 async def test_a_request_that_is_sent_again_is_charged_again() -> None:
-    transport = Hanging(21)
+    transport = HangingTransport(21)
     endpoint, budget = endpoint_of(transport), Budget(max_requests=100)
     with metering.charge_to(budget):
         for _ in range(21):
@@ -106,7 +106,7 @@ async def test_a_request_that_is_sent_again_is_charged_again() -> None:
 
 
 async def test_without_a_budget_for_it_no_request_is_sent_again() -> None:
-    transport = Hanging(21)
+    transport = HangingTransport(21)
     endpoint, budget = endpoint_of(transport, timeout_s=0.2), Budget(max_requests=21)
     with metering.charge_to(budget):
         for _ in range(20):
@@ -120,13 +120,13 @@ async def test_an_answer_that_comes_too_late_gives_its_memory_back() -> None:
     given_back: list[int] = []
 
     @dataclass
-    class Counted:
+    class CountedLease:
         number: int
 
         def give_back(self) -> None:
             given_back.append(self.number)
 
-    class Together(Hanging):
+    class SimultaneousTransport(HangingTransport):
         """Answers the first two tries at the same moment."""
 
         def __init__(self) -> None:
@@ -139,8 +139,8 @@ async def test_an_answer_that_comes_too_late_gives_its_memory_back() -> None:
             if number == 2:
                 self.both.set()
             await self.both.wait()
-            return replace(posted, lease=cast("Any", Counted(number)))
+            return replace(posted, lease=cast("Any", CountedLease(number)))
 
-    transport = Together()
+    transport = SimultaneousTransport()
     assert await endpoint_of(transport, timeout_s=0.6).ask_one(CHAIN_ID) == b'"0x1"'
     assert sorted(given_back) == [1, 2]

@@ -23,27 +23,27 @@ NEWEST = Request("eth_call", ({"to": "0x1"}, "latest"))
 
 @dataclass
 class Commands:
-    """One command after another with the same store. `sent` are the requests of all; `refused` are refused."""
+    """Successive commands with the same store. `log` has the requests of all commands."""
 
     tail: Tail
     now_us: int = 10**12
-    sent: list[Request] = field(default_factory=list)
-    refused: set[Request | str] = field(default_factory=set)
+    log: list[Request] = field(default_factory=list)
+    refused_methods: set[Request | str] = field(default_factory=set)
 
     def next(self, endpoint: str = "one") -> RecentAnswers:
         store = AnswerStore(self.tail.recent_answers, self.tail.add_answers, self.tail.drop_answers)
         return RecentAnswers(endpoint, store, lambda: self.now_us)
 
     async def ask(self, requests: Sequence[Request]) -> list[Answer]:
-        self.sent += requests
+        self.log += requests
         return [
-            NodeBehind("one", "it is gone") if each.method in self.refused else str(len(self.sent)).encode()
+            NodeBehind("one", "it is gone") if each.method in self.refused_methods else str(len(self.log)).encode()
             for each in requests
         ]
 
-    def taken(self) -> list[Request]:
-        sent, self.sent = self.sent, []
-        return sent
+    def take_requests(self) -> list[Request]:
+        requests, self.log = self.log, []
+        return requests
 
 
 @pytest.fixture
@@ -53,34 +53,34 @@ def commands(tmp_path: Path) -> Commands:
 
 async def test_the_next_command_reads_at_a_block_once(commands: Commands) -> None:
     first = await commands.next().through([STATE, NEWEST], commands.ask)
-    assert commands.taken() == [STATE, NEWEST]
-    again = await commands.next().through([NEWEST, OTHER_STATE, STATE], commands.ask)
-    assert commands.taken() == [NEWEST, OTHER_STATE], "what is read at the newest block may change"
-    assert again[2] == first[0]
+    assert commands.take_requests() == [STATE, NEWEST]
+    repeated = await commands.next().through([NEWEST, OTHER_STATE, STATE], commands.ask)
+    assert commands.take_requests() == [NEWEST, OTHER_STATE], "what is read at the newest block may change"
+    assert repeated[2] == first[0]
     await commands.next("two").through([STATE], commands.ask)
-    assert commands.taken() == [STATE], "another endpoint has not answered it"
+    assert commands.take_requests() == [STATE], "another endpoint has not answered it"
 
 
 async def test_a_head_is_used_for_a_minute_and_only_as_a_whole(commands: Commands) -> None:
     handshake = [CHAIN, HEAD, HEAD]
     first = await commands.next().through(handshake, commands.ask, is_handshake=True)
-    commands.taken()
+    commands.take_requests()
     assert await commands.next().through(handshake, commands.ask, is_handshake=True) == first
     await commands.next().through([HEAD], commands.ask)
-    assert commands.taken() == [HEAD], "a header that is read by itself is no handshake"
+    assert commands.take_requests() == [HEAD], "a header that is read by itself is no handshake"
     await commands.next().through([*handshake, Request("more")], commands.ask, is_handshake=True)
-    assert commands.taken() == [*handshake, Request("more")]
+    assert commands.take_requests() == [*handshake, Request("more")]
     commands.now_us += RECENT_US + 1
     await commands.next().through(handshake, commands.ask, is_handshake=True)
-    assert commands.taken() == handshake
+    assert commands.take_requests() == handshake
 
 
 async def test_a_refusal_drops_the_head(commands: Commands) -> None:
     await commands.next().through([CHAIN, HEAD], commands.ask, is_handshake=True)
-    commands.refused = {"eth_call"}
-    commands.taken()
+    commands.refused_methods = {"eth_call"}
+    commands.take_requests()
     (answer,) = await commands.next().through([STATE], commands.ask)
     assert isinstance(answer, NodeBehind)
     await commands.next().through([STATE], commands.ask)
     await commands.next().through([CHAIN, HEAD], commands.ask, is_handshake=True)
-    assert commands.taken() == [STATE, STATE, CHAIN, HEAD], "the block may have left the chain"
+    assert commands.take_requests() == [STATE, STATE, CHAIN, HEAD], "the block may have left the chain"
