@@ -198,10 +198,10 @@ class IdentifiesChains(Protocol):
 class Probe(Protocol):
     """A node known only by its URL."""
 
-    async def call(self, method: str) -> Any:
+    async def call(self, method: str) -> object:
         """Return the result of a JSON-RPC call without parameters; None if the node does not serve the method."""
 
-    async def read(self, path: str, body: object = None) -> Any:
+    async def read(self, path: str, body: object = None) -> object:
         """Return the JSON that a path answers to a GET, or to a POST of `body`; None if it is not JSON."""
 
 

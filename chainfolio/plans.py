@@ -98,7 +98,7 @@ def batched(
 
 def all_of(plans: Mapping[str, Plan[ReadT, ResultT, Any]]) -> Plan[ReadT, ResultT, dict[str, Any]]:
     """Run plans together and return their results by name; the first error of a plan is raised."""
-    reports: Mapping[str, Report[Any]] = yield from batched(plans)
+    reports = yield from batched(plans)
     for report in reports.values():
         if report.error is not None:
             raise report.error
