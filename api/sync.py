@@ -47,7 +47,8 @@ async def sync_transactions(request: Context, body: SyncBody) -> Answer:
     is a JSON string. The histories of the addresses are indexed from then on, for some days after the last call (30,
     unless the operator sets another number), up to the account's share of the server's capacity. The header
     `X-Completeness` is `partial` if an address has no configured chain, else `complete`; `X-Issues` lists such
-    addresses."""
+    addresses.
+    """
     owners = accounts(request, body)
     started = await request.engine.sync(owners)
     served, unserved = split_supported(owners, request.engine.kinds(), "fresh data")

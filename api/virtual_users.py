@@ -129,7 +129,8 @@ async def virtual_users_portfolio(request: Context, query: VirtualQuery) -> list
 
     It costs 1
     credit per virtual user; those without a configured chain are free. An id that does not belong to the account is
-    refused with 403, whether or not it exists."""
+    refused with 403, whether or not it exists.
+    """
     users = await _own_users(request, query)
     options = Options(
         images=query.include_images,

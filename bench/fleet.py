@@ -151,7 +151,7 @@ class Fleet:
         return sum(each.pid not in answered for each in self._running)
 
     def kill_one(self, chance: random.Random) -> None:
-        """kill -9 for one of them, and another in its place."""
+        """Kill one of them without notice, and start another one in its place."""
         victim = self._running.pop(chance.randrange(len(self._running)))
         at = time.time()
         victim.kill()

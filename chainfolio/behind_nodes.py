@@ -27,22 +27,28 @@ class Nodes(Protocol):
     finalized: int
 
     @property
-    def requests(self) -> int: ...
+    def requests(self) -> int:
+        """HTTP requests so far."""
 
     @property
-    def best_height(self) -> int | None: ...
+    def best_height(self) -> int | None:
+        """Height of the newest block that any endpoint claimed; None before the first claim."""
 
     @property
-    def endpoints(self) -> Sequence[Endpoint]: ...
+    def endpoints(self) -> Sequence[Endpoint]:
+        """The nodes one by one, in the order of the settings."""
 
     async def connect(self) -> Heads:
         """Check the endpoints and return the newest block and the newest final height."""
 
-    async def block(self, height: int) -> Block: ...
+    async def block(self, height: int) -> Block:
+        """Read the block at a height; NodeBehind if the chain has not reached it, NoBlock if it was skipped."""
 
-    async def blocks(self, heights: Sequence[int]) -> list[Block]: ...
+    async def blocks(self, heights: Sequence[int]) -> list[Block]:
+        """Read the blocks at some heights, in order and in few requests; heights without a block are left out."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close the connections."""
 
 
 N = TypeVar("N", bound=Nodes)

@@ -60,5 +60,5 @@ def _has_nul(value: object) -> bool:
 
 
 def _steps(path: str) -> list[str]:
-    """msgspec's `$.entries[0].label` as the list of its parts."""
+    """Split a path of msgspec such as `$.entries[0].label` into its parts."""
     return re.findall(r"[^.\[\]$`]+", path)

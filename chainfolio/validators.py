@@ -94,21 +94,19 @@ class SlotClock:
 
 @runtime_checkable
 class HasValidators(Protocol):
-    """A chain of validators, without accounts.
-
-    `settled_after`: number of epochs after which the rewards of an epoch are known. `execution`: key of the chain to
-    whose accounts validators withdraw; empty if it is not configured. `shows_stake`: portfolios of that chain show the
-    account's stakes.
-    """
+    """A chain of validators, without accounts."""
 
     @property
-    def settled_after(self) -> int: ...
+    def settled_after(self) -> int:
+        """Number of epochs after which the rewards of an epoch are known."""
 
     @property
-    def execution(self) -> str: ...
+    def execution(self) -> str:
+        """Key of the chain to whose accounts validators withdraw; empty if it is not configured."""
 
     @property
-    def shows_stake(self) -> bool: ...
+    def shows_stake(self) -> bool:
+        """True if portfolios of that chain show the account's stakes."""
 
     async def slot_clock(self) -> SlotClock:
         """Return the times of slots and epochs."""

@@ -56,7 +56,6 @@ def _add(options: argparse.Namespace) -> int:
         BadRequest: for an address or a label that is none, and for a label of several wallets.
         Refusal: if the account's quota is too small.
     """
-
     try:
         label = tidy("label", options.label)
     except ValueError as error:

@@ -83,7 +83,6 @@ def run(options: argparse.Namespace) -> int:
 
 def document(address: str, chain: str, allowances: CurrentApprovals) -> dict[str, Any]:
     """Return all allowances for --json: amounts raw as text, USD as decimal text, null if unknown."""
-
     return {
         "address": address,
         "chain": chain,

@@ -28,7 +28,6 @@ PLACES = "places"  # the task, as logs and metrics name it
 
 def schedule(history: History, supervisor: Supervisor, database: Callable[[], Database | None]) -> Schedule:
     """Return the schedule of daily snapshots. `database` is called each time and may return None."""
-
     config, clock = history.system.settings, history.system.environment.clock
 
     async def requested_accounts() -> FirstDays:
@@ -54,7 +53,6 @@ async def keep_places(system: System, database: Callable[[], Database | None], t
 
     This covers addresses that were paid for while the tail was not writable, and those that the operator added.
     """
-
     clock = system.environment.clock
     while True:
         sold = await asyncio.to_thread(_sold, database(), clock.now_us())

@@ -124,7 +124,6 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command. Raises BadRequest for an unknown kind of chain."""
-
     kinds = options.chains.split(",")
     if CHAINS[0] not in kinds or not {*kinds} <= {*CHAINS}:
         raise BadRequest("chains", f"{options.chains!r} is neither ethereum nor ethereum,solana")
@@ -188,7 +187,6 @@ def prepare(folder: Path, node: LocalNode, deployment: Deployment, port: int) ->
 
 def examples(node: LocalNode, deployment: Deployment) -> dict[str, object]:
     """Return the examples of the documentation page, and their replacements on this chain."""
-
     carol, dave, pool = deployment.accounts["carol"], deployment.accounts["dave"], deployment.contracts["Pool"]
     day = datetime.fromtimestamp(block_time_s(node), UTC).date()
     return {
@@ -270,7 +268,6 @@ async def _show(
 
 async def _index(system: System, *, quiet: bool) -> Progress:
     """Everything that is final, with a bar, and the tables derived from it."""
-
     chain = system.chain("local")
     with system.tail.lock(chain.key):
         span = Span(0, (await chain.heads()).finalized)
@@ -294,7 +291,6 @@ def _days_ago() -> date:
 
 def furnish(tx: Transaction, account: str, wallets: Mapping[str, str], now_us: int) -> None:
     """Return the addresses of the documentation's examples: Carol, and Dave if there are two."""
-
     carol, dave, erin = (wallets[name] for name in ("carol", "dave", "erin"))
     address_book.add(tx, account, {carol: "Carol", dave: "Dave", erin: "Erin"}, Quotas(), now_us)
     bundles.create(tx, account, ID, "Carol and Erin", [carol, erin], Quotas())
@@ -315,7 +311,6 @@ async def _serve(
     config: Settings, wallets: Mapping[str, str], options: argparse.Namespace, report: Callable[[str], None]
 ) -> None:
     """The API with a key, a ready command to try, and the worker following the chain, until interrupted."""
-
     state = open_state(config)
     account, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block", "enterprise"))
     state.database.write(lambda tx: furnish(tx, account.id, wallets, state.clock.now_us()))

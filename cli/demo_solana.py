@@ -84,7 +84,6 @@ def solana_demo(report: Callable[[str], None]) -> Iterator[SolanaDemo | None]:
 
     Yields None, and reports the reason, if the node cannot be installed.
     """
-
     try:
         node = SolanaNode().start()
     except (InstallFailed, NodeJsMissing) as error:
@@ -137,7 +136,6 @@ def trade_times(begun_s: int) -> list[int]:
 
 async def read(system: System, wallets: Mapping[str, str]) -> Progress:
     """The histories of the wallets, as `chainfolio watch` reads them."""
-
     chain = system.chain(CHAIN)
     watches = [WatchedAccount(address, 0) for address in wallets.values()]
     system.tail.watch(CHAIN, watches)

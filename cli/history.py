@@ -115,14 +115,12 @@ async def read_values(
     options: argparse.Namespace,
 ) -> list[DayValue]:
     """Return the values of accounts on some days, and store those that are read."""
-
     progress = _Progress(system.environment.clock, chains, len(days) * len(accounts) * len(chains), quiet=options.json)
     return await read_day_values(Engine(system), accounts, chains, days, retry=options.again, progress=progress.add)
 
 
 def days_of(system: System, options: argparse.Namespace) -> list[date]:
     """The days asked for. BadRequest as of `days_between`."""
-
     return days_between(options.first, options.last, options.interval, today(system))
 
 

@@ -68,7 +68,6 @@ def run(options: argparse.Namespace) -> int:
 
 def start_worker_processes(config: Settings, chain: str) -> list[WorkerProcess]:
     """The other processes of a bulk run: one less than the settings say, for this process is the first."""
-
     count = config.chains[chain].worker_processes if chain in config.chains else 1
     return [WorkerProcess(number, count, config, chain) for number in range(1, count)]
 
@@ -113,7 +112,6 @@ async def _index(system: System, options: argparse.Namespace, worker_processes: 
 
 async def _span(chain: Chain, options: argparse.Namespace) -> Span:
     """Return the blocks that the options name, up to the newest final one."""
-
     finalized = (await chain.heads()).finalized
     first = chain.settings.start_block if options.first is None else options.first
     span = check_span(chain.key, first, finalized if options.last is None else options.last, finalized)

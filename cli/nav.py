@@ -42,7 +42,6 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command. Raises BadRequest for --chain without --from."""
-
     wallets.check(options)
     if options.file is not None:
         with_system(options, partial(wallets.show, options=options, listing=_listing(options)))

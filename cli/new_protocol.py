@@ -60,7 +60,6 @@ async def start(system: System, options: argparse.Namespace) -> Made:
 
     Raises BadRequest if the name is taken, or for an unknown chain.
     """
-
     check_key(options.name)
     if any(each.key == options.name for each in system.registry.protocols):
         raise BadRequest("NAME", f"there is a protocol `{options.name}` already", remedy="choose another name")
@@ -91,7 +90,6 @@ def fork(system: System, key: str, family: ProtocolFamily, deployed_at: Deployme
         BadRequest: The contract does not fit the family.
         BadSettings: The settings name no folder of protocols.
     """
-
     fields = protocol_fields(family)
     if not system.settings.protocols:
         raise BadSettings(
@@ -117,7 +115,6 @@ def fork(system: System, key: str, family: ProtocolFamily, deployed_at: Deployme
 
 def check(system: System, key: str, text: str) -> None:
     """BadSettings where a protocol file could not be read here, or has a contract of another's."""
-
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / f"{key}.toml"
         draft.write_text(text)
@@ -126,7 +123,6 @@ def check(system: System, key: str, text: str) -> None:
 
 def package(system: System, key: str, texts: Mapping[str, str], deployed_at: Deployment, folder: Path) -> Made:
     """Write a package in a folder of its name. Raises BadRequest if the folder exists."""
-
     if key in system.families:
         raise BadRequest("NAME", f"there is a protocol family `{key}` already", remedy="choose another name")
     home, module = folder / f"chainfolio-{key.replace('_', '-')}", f"chainfolio_{key}"

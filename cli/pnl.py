@@ -73,7 +73,6 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-
     zone = zone_of(options.zone, options.method)
 
     async def read(system: System) -> PnlDocument:

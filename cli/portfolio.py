@@ -70,7 +70,6 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command. Raises BadRequest for --csv together with --from."""
-
     wallets.check(options)
     if options.file is not None:
         if options.csv:
@@ -97,7 +96,6 @@ def run(options: argparse.Namespace) -> int:
 
 async def _read_portfolios(system: System, options: argparse.Namespace) -> tuple[list[Portfolio], dict[str, str]]:
     """The portfolios, and the names of their accounts where names are wanted."""
-
     accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])
     document_options = _document_options(options.sources, spam=options.include_spam, rates=options.json)
     documents = await portfolios(Engine(system), accounts, options.chain, options.block, document_options)
@@ -108,7 +106,6 @@ async def _read_portfolios(system: System, options: argparse.Namespace) -> tuple
 
 def _listing(options: argparse.Namespace) -> wallets.Listing[Portfolio]:
     """A portfolio for each of many wallets."""
-
     document_options = _document_options(options.sources, spam=options.include_spam, rates=options.json)
 
     async def read_some(engine: Engine, accounts: Sequence[Account], key: str, block: Block) -> list[Portfolio]:
@@ -177,7 +174,6 @@ def _total(documents: Sequence[Portfolio]) -> str:
 
 def _groups(document: Portfolio) -> Iterator[Group]:
     """Yield the assets of each protocol on each chain."""
-
     for protocol in document.asset_by_protocols.values():
         for chain in protocol.chains.values():
             rows = [
@@ -191,7 +187,6 @@ def _groups(document: Portfolio) -> Iterator[Group]:
 
 def _remarks(document: Portfolio) -> Iterator[str]:
     """Yield what the sums leave out, the gains, and the issues."""
-
     if document.unpriced_assets:
         yield f"in no sum, for they have no price: {count_text(document.unpriced_assets, 'asset')}"
     if document.spam_assets:
@@ -211,7 +206,6 @@ def _remarks(document: Portfolio) -> Iterator[str]:
 
 def _source_lines(documents: Sequence[Portfolio]) -> Iterator[str]:
     """Yield a line for each asset: its block, the calls of its balance and price, and the price's source."""
-
     yield "sources"
     for document in documents:
         for position, side, asset in _every_asset(document):
@@ -237,7 +231,6 @@ def _of_sources(asset: AssetDocument, sources: Sources) -> Iterator[str]:
 
 def _every_asset(document: Portfolio) -> Iterator[tuple[str, str, AssetDocument]]:
     """Yield each asset with the protocol and chain that it is in, and its side, as of `_assets`."""
-
     for protocol in document.asset_by_protocols.values():
         for chain in protocol.chains.values():
             for position in chain.protocol_positions.values():

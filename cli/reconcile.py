@@ -56,7 +56,6 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; the exit code is 12 if a trusted asset differs, 13 if one could not be read."""
-
     check_reconcile(options.first, options.checkpoints, options.max_requests)
     if options.estimate:
         estimates = with_system(options, lambda system: _each_chain(system, options, _estimate))
@@ -78,7 +77,6 @@ def run(options: argparse.Namespace) -> int:
 
 async def _each_chain(system: System, options: argparse.Namespace, work: Work[T]) -> list[T]:
     """Run `work` on each chain in turn. See `on_each_chain`."""
-
     accounts = await accounts_of(system, options.address, options.chain)
     return await on_each_chain(
         system, accounts, options.chain, lambda chain, addresses: work(system, chain, addresses, options)

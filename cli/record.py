@@ -61,7 +61,6 @@ def run(options: argparse.Namespace) -> int:
 
 async def recorded(system: System, options: argparse.Namespace, file: Path) -> Recording:
     """Write a recording at the given block, or the newest final one, and return it. Raises BadRequest."""
-
     kit = decoder_kit(system.chain_kinds.get(options.chain, DEFAULT_KIND))
     _check_replaced(kit, file)
     check_chains(system)

@@ -64,7 +64,6 @@ async def examine(system: System) -> dict[str, Any]:
 
 async def _chain(system: System, chain: Chain) -> dict[str, Any]:
     """Return what is indexed up to the newest final block, or up to the newest indexed one without a node."""
-
     head = final = None
     problem = ""
     try:
@@ -137,7 +136,6 @@ def _watch_places(system: System, chain: Chain) -> list[dict[str, Any]]:
 
 def _indexed_ranges(system: System, chain: Chain, dataset: str) -> Spans | None:
     """Return the indexed spans of a dataset; None if no filter of this chain selects it."""
-
     event_filters = filters(dataset, chain.settings.chosen, system.event_filters(chain, [dataset]))
     indexed = system.tail.indexed_ranges(chain.key, dataset)
     covers = [indexed | system.tail.indexed_ranges(chain.key, dataset, name) for name in event_filters]
@@ -157,7 +155,6 @@ def _dataset(name: str, indexed_ranges: Spans, expected: Spans) -> dict[str, Any
 
 def of_account(system: System, chain: Chain, watch: WatchedAccount) -> dict[str, Any]:
     """Return an account's indexed spans with their sources, and its unexplained changes."""
-
     ways_by_dataset: dict[str, list[str]] = {}
     for dataset, source in system.tail.history_methods(chain.key, watch.account):
         ways_by_dataset.setdefault(dataset, []).append(source)

@@ -66,7 +66,6 @@ def files(arguments: list[str]) -> list[Path]:
 
 async def replayed(system: System, paths: list[Path], update: bool) -> list[Replay]:
     """Replay recordings and return their outcomes. With `update` a different one is written anew."""
-
     replays, kinds = [], system.chain_kinds
     for path in paths:
         kit = decoder_kit(kinds.get(chain_of(path), DEFAULT_KIND))

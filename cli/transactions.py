@@ -61,7 +61,6 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         BadRequest: for a limit, an offset or a day out of range, or `--limit` beside `--all`.
     """
-
     question = _question(options)
 
     async def read(system: System) -> tuple[Account, Transactions]:
@@ -95,7 +94,6 @@ def _question(options: argparse.Namespace) -> TransactionFilter:
 
 async def _stream_csv(pages: AsyncIterator[Transactions]) -> Transactions:
     """Print the rows of each page when it was read; return what the pages lack, without their rows."""
-
     summaries: list[Transactions] = []
     async for page in pages:
         rows = (row for each in page.transactions for row in transaction_rows(each))
@@ -137,7 +135,6 @@ def _cells(each: TransactionDocument, address: str) -> tuple[str, str, str, str,
 
 def _assets_text(assets: Sequence[TransactionAssetDocument]) -> str:
     """One line an asset: how much of what, and which one of a collection."""
-
     lines = []
     for each in assets:
         amount = "?" if each.balance == UNKNOWN else each.balance

@@ -143,7 +143,6 @@ async def show(system: System, options: argparse.Namespace, listing: Listing[T])
     A wallet that is in both is printed once. Nothing printed is kept in memory. Raises BadRequest for an account of
     another kind of chain, and the errors of `Engine.pinned` and of the listing.
     """
-
     lines, chains = read_accounts(options.file), [options.chain] if options.chain else []
     accounts = dict.fromkeys(await accounts_of(system, options.address, chains), "on the command line")
     for address, line_name in lines.items():

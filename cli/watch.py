@@ -83,7 +83,6 @@ async def _prepare(system: System, options: argparse.Namespace) -> None:
 
     What cannot be read now is left to those commands, which report the reason.
     """
-
     accounts = await accounts_of(system, options.address, options.chain)
     networks = tuple(options.chain)
     questions: list[Callable[[Engine], Awaitable[object]]] = [
@@ -155,7 +154,6 @@ async def _watch_chain(
 
 async def _estimate(system: System, chain: Chain, scope: Scope, max_requests: int | None) -> dict[str, Any]:
     """Return the estimated cost of reading what is missing."""
-
     work = missing_for_accounts(system.tail, chain, scope, (await chain.heads()).finalized, include_unread=True)
     cost = await estimate(chain, work, system.environment.clock, max_requests=max_requests)
     return {"chain": chain.key, "state": "estimated", **cost}

@@ -1,4 +1,4 @@
-"""Facts of configs/ out of public registries:  python -m chainfolio.configs.generate REGISTRY
+"""Generate facts of configs/ from public registries: `python -m chainfolio.configs.generate REGISTRY`.
 
 REGISTRY is a folder with `protocols.csv.gz` and `tokens/<chain>.csv.gz`: registries that were collected from public
 repositories, with the source of each row. Written are `protocols/forks.csv`, the token registries
@@ -174,8 +174,10 @@ def by_hand() -> dict[str, set[tuple[str, str]]]:
 def forks(
     rows: Iterable[dict[str, str]], chains: set[str], known: dict[str, set[tuple[str, str]]]
 ) -> Iterator[tuple[str, ...]]:
-    """The forks that our families read, in the order of their keys; each contract once, with the row trusted most,
-    and none of which sources say different families."""
+    """Yield the forks that our families read, in the order of their keys.
+
+    Each contract comes once, from its most trusted row. Contracts that sources give to different families are left out.
+    """
     taken: dict[tuple[str, str], tuple[tuple[bool, bool, str, str], tuple[str, ...]]] = {}
     claimed: dict[tuple[str, str], set[str]] = {}
     written = {place for places in known.values() for place in places}
@@ -214,8 +216,10 @@ def _name(slug: str) -> str:
 
 
 def tokens(folder: Path, chain: str) -> list[tuple[str, ...]]:
-    """The tokens of a chain that enough lists name: those that most lists name first. A name is left out where it is
-    the symbol."""
+    """Return the tokens of a chain that enough lists name, those that most lists name first.
+
+    The name is empty if it equals the symbol.
+    """
     address = {"solana": KEY, "tron": TRON}.get(chain, ADDRESS)
     own, others = folder / f"{chain}.csv.gz", folder / "other_evm.csv.gz"
     with gzip.open(own if own.exists() else others, "rt", newline="", encoding="utf-8") as file:
@@ -364,8 +368,10 @@ def facts_of(chain: str) -> dict[str, Any]:
 
 
 def trusted(chain: str) -> Iterator[str]:
-    """Lines of the tokens of a chain that prices are taken in: its wrapped native coin, and those that it lists itself
-    under one of some symbols."""
+    """Yield the lines of a chain's tokens that prices are taken in.
+
+    They are its wrapped native coin and the tokens that its own list has under certain symbols.
+    """
     facts = facts_of(chain)
     path = CONFIGS / "tokens" / f"{chain}.toml"
     own = tomllib.loads(path.read_text(encoding="utf-8"))["tokens"] if path.exists() else []

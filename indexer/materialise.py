@@ -228,7 +228,6 @@ def _without_existing(lake: Lake, tail: Tail, batch: Batch, rows: pl.DataFrame) 
 
     If an account's history has a row, so have the other accounts of the row: checking one account is enough.
     """
-
     derived = tail.ranges_by_filter(batch.chain, batch.datasets[0])
     nearby = {filter_: spans for filter_, ranges in derived.items() if (spans := ranges & [batch.span])}
     if batch.filters == ("",):

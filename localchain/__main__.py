@@ -1,4 +1,4 @@
-"""Run a local EVM chain with a history:  python -m chainfolio.localchain [--port N] [--blocks N]"""
+"""Run a local EVM chain with a history: `python -m chainfolio.localchain [--port N] [--blocks N]`."""
 
 import argparse
 import json

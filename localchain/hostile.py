@@ -57,7 +57,7 @@ class Hostile:
 
 
 def gives(*types_and_values: object, size: int | None = None) -> Answer:
-    """Returns these values: gives("string", "Name", "uint8", 6)."""
+    """Return the answer of types and their values in turn, such as "string", "Name", "uint8", 6."""
     types = [str(each) for each in types_and_values[::2]]
     return Answer(Kind.RETURN, words(types, *types_and_values[1::2]), size)
 

@@ -1,4 +1,4 @@
-"""Installs the EVM node and compiles the contracts, once:  python -m chainfolio.localchain.install"""
+"""Install the EVM node and compile the contracts, once: `python -m chainfolio.localchain.install`."""
 
 import fcntl
 import hashlib

@@ -194,7 +194,7 @@ class LocalNode:
         return [_result(method, answers[i]) for i, (method, _) in enumerate(calls)]
 
     def call(self, to: str, signature: str, *args: Any, block: int | str = "latest", sender: str | None = None) -> Any:
-        """Reads a contract: call(token, "balanceOf(address)(uint256)", alice)."""
+        """Read a contract by a signature with its results, such as `balanceOf(address)(uint256)`."""
         request = {"to": to, "data": call_data(signature, *args)} | ({"from": sender} if sender else {})
         return result(signature, self.rpc("eth_call", request, hex(block) if isinstance(block, int) else block))
 

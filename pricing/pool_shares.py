@@ -101,7 +101,8 @@ class CurvePools:
 class BalancerPools:
     """Shares of pools of Balancer V2 whose ids the configuration names, by the balances in the vault.
 
-    An early pool does not report the fees that it owes to the protocol since the last join or exit."""
+    An early pool does not report the fees that it owes to the protocol since the last join or exit.
+    """
 
     vault: str
     pool_ids: Mapping[str, bytes]  # by the contract of the pool

@@ -121,6 +121,7 @@ class OrderedSources(tuple[PriceSource, ...]):
     rules: Rules
 
     def __new__(cls, sources: Sequence[PriceSource], rules: Rules) -> OrderedSources:
+        """Return the sources in the given order."""
         ordered = super().__new__(cls, tuple(sources))
         ordered.rules = rules
         return ordered

@@ -45,6 +45,7 @@ def files_of(handle: DeltaTable | None) -> list[LakeFile]:
 
 
 def entry_of(file: LakeFile, changes: bool = True) -> AddAction:
+    """Return the log's entry that adds a file; `changes` is False if the table's rows stay the same."""
     statistics = {
         "numRecords": file.rows,
         "minValues": {"height": file.first},
@@ -56,6 +57,7 @@ def entry_of(file: LakeFile, changes: bool = True) -> AddAction:
 
 
 def partition_of(file: LakeFile) -> dict[str, str | None]:
+    """Return the values of the partition columns of a file."""
     return {"chain": file.chain} if file.bucket is None else {"chain": file.chain, "bucket": str(file.bucket)}
 
 
@@ -69,6 +71,7 @@ def schema_of(table: Table) -> Schema:
 
 
 def revision_of(handle: DeltaTable) -> int:
+    """Return the revision of a stored table's schema; 0 if it has none."""
     return int(handle.schema().fields[0].metadata.get(REVISION, 0))
 
 
@@ -84,23 +87,28 @@ def check_revision(table: Table, handle: DeltaTable) -> None:
 
 
 def batch_mark(stream: str, batch: int) -> CommitProperties:
+    """Return the properties of a commit that make `batch` the last batch of a stream."""
     return CommitProperties(app_transactions=[Transaction(app_id=stream, version=batch)])
 
 
 def last_batch(handle: DeltaTable, stream: str) -> int:
+    """Return the number of the last committed batch of a stream; -1 if there is none."""
     batch = handle.transaction_version(stream)
     return -1 if batch is None else batch
 
 
 def select_files(files: list[LakeFile], chain: str | None, bucket: int | None = None) -> list[LakeFile]:
+    """Return the files of a chain and bucket; None selects all of them."""
     return [file for file in files if chain in (None, file.chain) and bucket in (None, file.bucket)]
 
 
 def total_rows(files: list[LakeFile]) -> int:
+    """Return the number of rows in the files."""
     return sum(file.rows for file in files)
 
 
 def total_size(files: list[LakeFile]) -> int:
+    """Return the size of the files in bytes."""
     return sum(file.size for file in files)
 
 

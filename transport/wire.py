@@ -69,7 +69,7 @@ _TAIL = re.compile(rb'(?:,\s?"jsonrpc":\s?"2\.0"|,\s?"id":\s?(\d+))*\}\s*\Z')
 
 
 def encode(requests: Sequence[Request]) -> bytes:
-    """Encode the body of a POST request: an object for one request, else a batch with ids 1, 2, 3 …"""
+    """Encode the body of a POST request: an object for one request, else a batch with ids from 1."""
     bodies = [
         {"jsonrpc": "2.0", "id": number, "method": request.method, "params": request.named_params or request.params}
         for number, request in enumerate(requests, 1)

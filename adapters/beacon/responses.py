@@ -40,12 +40,16 @@ class StateResponse(Struct, Generic[T], frozen=True, gc=False):
 
 
 class Genesis(Struct, frozen=True, gc=False):
+    """`/eth/v1/beacon/genesis`; the time is in seconds."""
+
     genesis_time: Number
     genesis_validators_root: Root
     genesis_fork_version: str
 
 
 class HeaderMessage(Struct, frozen=True, gc=False):
+    """The fields of a block's header that its root commits to."""
+
     slot: Number
     proposer_index: Number
     parent_root: Root
@@ -54,29 +58,41 @@ class HeaderMessage(Struct, frozen=True, gc=False):
 
 
 class SignedHeader(Struct, frozen=True, gc=False):
+    """A header without its signature, which is not checked."""
+
     message: HeaderMessage
 
 
 class Header(Struct, frozen=True, gc=False):
+    """`/eth/v1/beacon/headers/{block}`: a header with its root."""
+
     root: Root
     header: SignedHeader
     canonical: bool = True
 
 
 class StateRoot(Struct, frozen=True, gc=False):
+    """`/eth/v1/beacon/states/{state}/root`."""
+
     root: Root
 
 
 class Checkpoint(Struct, frozen=True, gc=False):
+    """An epoch and the root of its first block."""
+
     epoch: Epoch
     root: Root
 
 
 class Checkpoints(Struct, frozen=True, gc=False):
+    """`/eth/v1/beacon/states/{state}/finality_checkpoints`."""
+
     finalized: Checkpoint
 
 
 class Validator(Struct, frozen=True, gc=False):
+    """A validator's record in a state."""
+
     pubkey: Key
     withdrawal_credentials: Root
     effective_balance: Gwei
@@ -88,6 +104,8 @@ class Validator(Struct, frozen=True, gc=False):
 
 
 class ValidatorState(Struct, frozen=True, gc=False):
+    """A validator with its balance and status, as `/eth/v1/beacon/states/{state}/validators` returns it."""
+
     index: Number
     balance: Gwei
     status: str
@@ -107,6 +125,8 @@ class RegistryFields(Struct, frozen=True, gc=False):
 
 
 class KeyedFields(RegistryFields, frozen=True, gc=False, kw_only=True):
+    """The fields of a validator with its public key."""
+
     pubkey: LongKey
 
 
@@ -119,17 +139,23 @@ class RegistryRow(Struct, frozen=True, gc=False):
 
 
 class KeyedRow(Struct, frozen=True, gc=False):
+    """A validator with its public key."""
+
     index: Number
     balance: Gwei
     validator: KeyedFields
 
 
 class BalanceRow(Struct, frozen=True, gc=False):
+    """A validator's balance, as `/eth/v1/beacon/states/{state}/validator_balances` returns it."""
+
     index: Number
     balance: Gwei
 
 
 class IdealReward(Struct, frozen=True, gc=False):
+    """Gwei that a perfect attester of an effective balance earns in an epoch."""
+
     effective_balance: Gwei
     head: SignedNumber
     target: SignedNumber
@@ -137,6 +163,8 @@ class IdealReward(Struct, frozen=True, gc=False):
 
 
 class TotalReward(Struct, frozen=True, gc=False):
+    """Gwei that a validator's attestation earned in an epoch, negative for penalties."""
+
     validator_index: Number
     head: SignedNumber
     target: SignedNumber
@@ -146,16 +174,22 @@ class TotalReward(Struct, frozen=True, gc=False):
 
 
 class AttestationRewards(Struct, frozen=True, gc=False):
+    """`/eth/v1/beacon/rewards/attestations/{epoch}`."""
+
     ideal_rewards: list[IdealReward]
     total_rewards: list[TotalReward]
 
 
 class SyncReward(Struct, frozen=True, gc=False):
+    """Gwei that a member of the sync committee earned with a block, as `rewards/sync_committee` returns it."""
+
     validator_index: Number
     reward: SignedNumber
 
 
 class BlockReward(Struct, frozen=True, gc=False):
+    """`/eth/v1/beacon/rewards/blocks/{block}`: what the proposer earned."""
+
     proposer_index: Number
     total: Gwei
     attestations: Gwei
@@ -165,19 +199,27 @@ class BlockReward(Struct, frozen=True, gc=False):
 
 
 class SyncCommittee(Struct, frozen=True, gc=False):
+    """`/eth/v1/beacon/states/{state}/sync_committees`: its members, with repetitions."""
+
     validators: list[Number]
 
 
 class ProposerDuty(Struct, frozen=True, gc=False):
+    """A slot's proposer, as `/eth/v1/validator/duties/proposer/{epoch}` returns it."""
+
     validator_index: Number
     slot: Number
 
 
 class Randao(Struct, frozen=True, gc=False):
+    """`/eth/v1/beacon/states/{state}/randao`."""
+
     randao: Root
 
 
 class PendingDeposit(Struct, frozen=True, gc=False):
+    """A deposit that the chain has not credited yet."""
+
     pubkey: Key
     withdrawal_credentials: Root
     amount: Gwei
@@ -186,6 +228,8 @@ class PendingDeposit(Struct, frozen=True, gc=False):
 
 
 class PendingConsolidation(Struct, frozen=True, gc=False):
+    """A validator whose balance is about to move to another one."""
+
     source_index: Number
     target_index: Number
 
@@ -194,6 +238,8 @@ class PendingConsolidation(Struct, frozen=True, gc=False):
 
 
 class Withdrawal(Struct, frozen=True, gc=False):
+    """A withdrawal to an account of the execution chain."""
+
     index: Number
     validator_index: Number
     address: Address
@@ -201,6 +247,8 @@ class Withdrawal(Struct, frozen=True, gc=False):
 
 
 class ExecutionPayload(Struct, frozen=True, gc=False):
+    """The execution block in a block."""
+
     block_number: Number
     block_hash: Root
     fee_recipient: Address
@@ -208,20 +256,28 @@ class ExecutionPayload(Struct, frozen=True, gc=False):
 
 
 class SyncAggregate(Struct, frozen=True, gc=False):
+    """The members of the sync committee that signed the parent block, as bits."""
+
     sync_committee_bits: Bits
 
 
 class DepositData(Struct, frozen=True, gc=False):
+    """A deposit as its contract logged it."""
+
     pubkey: Key
     withdrawal_credentials: Root
     amount: Gwei
 
 
 class Deposit(Struct, frozen=True, gc=False):
+    """A deposit that a proposer carried over, as was done before Electra."""
+
     data: DepositData
 
 
 class DepositRequest(Struct, frozen=True, gc=False):
+    """A deposit that the execution block carries, since Electra."""
+
     pubkey: Key
     withdrawal_credentials: Root
     amount: Gwei
@@ -229,54 +285,76 @@ class DepositRequest(Struct, frozen=True, gc=False):
 
 
 class WithdrawalRequest(Struct, frozen=True, gc=False):
+    """A withdrawal or exit that the validator's withdrawal account requested; an amount of 0 is an exit."""
+
     source_address: Address
     validator_pubkey: Key
     amount: Gwei
 
 
 class ConsolidationRequest(Struct, frozen=True, gc=False):
+    """A consolidation that the source's withdrawal account requested; equal keys switch to compounding."""
+
     source_address: Address
     source_pubkey: Key
     target_pubkey: Key
 
 
 class ExecutionRequests(Struct, frozen=True, gc=False):
+    """The requests that the execution block carries, since Electra."""
+
     deposits: list[DepositRequest] = []
     withdrawals: list[WithdrawalRequest] = []
     consolidations: list[ConsolidationRequest] = []
 
 
 class SlashedHeader(Struct, frozen=True, gc=False):
+    """The field of a slashing's header that names the accused."""
+
     proposer_index: Number
 
 
 class SlashedSigned(Struct, frozen=True, gc=False):
+    """A slashing's signed header."""
+
     message: SlashedHeader
 
 
 class ProposerSlashing(Struct, frozen=True, gc=False):
+    """Proof that a validator signed two blocks of one slot; the first header is enough to know it."""
+
     signed_header_1: SlashedSigned
 
 
 class IndexedAttestation(Struct, frozen=True, gc=False):
+    """A slashing's attestation with the validators that signed it."""
+
     attesting_indices: list[Number]
 
 
 class AttesterSlashing(Struct, frozen=True, gc=False):
+    """Proof that the validators in both attestations contradicted themselves."""
+
     attestation_1: IndexedAttestation
     attestation_2: IndexedAttestation
 
 
 class CredentialsChange(Struct, frozen=True, gc=False):
+    """A validator's change to withdrawals to an account."""
+
     validator_index: Number
     to_execution_address: Address
 
 
 class SignedCredentialsChange(Struct, frozen=True, gc=False):
+    """A change of credentials without its signature."""
+
     message: CredentialsChange
 
 
 class BlockBody(Struct, frozen=True, gc=False):
+    """A block's body without its attestations."""
+
     proposer_slashings: list[ProposerSlashing] = []
     attester_slashings: list[AttesterSlashing] = []
     deposits: list[Deposit] = []
@@ -287,6 +365,8 @@ class BlockBody(Struct, frozen=True, gc=False):
 
 
 class BlockMessage(Struct, frozen=True, gc=False):
+    """A block without its attestations."""
+
     slot: Number
     proposer_index: Number
     parent_root: Root
@@ -303,10 +383,14 @@ class BlockMessage(Struct, frozen=True, gc=False):
 
 
 class SignedBlock(Struct, frozen=True, gc=False):
+    """`/eth/v2/beacon/blocks/{block}`."""
+
     message: BlockMessage
 
 
 class VoteData(Struct, frozen=True, gc=False):
+    """What an attestation votes for."""
+
     slot: Number
     index: Number
     beacon_block_root: Root
@@ -322,6 +406,8 @@ class Attestation(Struct, frozen=True, gc=False):
 
 
 class AttestedBody(Struct, frozen=True, gc=False):
+    """A block's body with its attestations alone."""
+
     attestations: list[Attestation]
 
 
@@ -334,20 +420,28 @@ class AttestedBlock(Struct, frozen=True, gc=False):
 
 
 class SignedAttestedBlock(Struct, frozen=True, gc=False):
+    """`/eth/v2/beacon/blocks/{block}` with the attestations."""
+
     message: AttestedBlock
 
 
 class Committee(Struct, frozen=True, gc=False):
+    """A committee of a slot, as `/eth/v1/beacon/states/{state}/committees` returns it."""
+
     index: Number
     slot: Number
     validators: list[Number]
 
 
 class NodeVersion(Struct, frozen=True, gc=False):
+    """`/eth/v1/node/version`."""
+
     version: Annotated[str, Meta(max_length=512)]
 
 
 class SyncStatus(Struct, frozen=True, gc=False):
+    """`/eth/v1/node/syncing`."""
+
     head_slot: Number
     is_syncing: bool
     is_optimistic: bool = False

@@ -17,19 +17,32 @@ class RangePool(Protocol):
     """The fields that pools of all families have."""
 
     @property
-    def mint_a(self) -> str: ...
+    def mint_a(self) -> str:
+        """Mint of the first token."""
+
     @property
-    def mint_b(self) -> str: ...
+    def mint_b(self) -> str:
+        """Mint of the second token."""
+
     @property
-    def sqrt_price(self) -> int: ...
+    def sqrt_price(self) -> int:
+        """Square root of the price of token a in token b, times 2^64."""
+
     @property
-    def tick(self) -> int: ...
+    def tick(self) -> int:
+        """Tick of the current price."""
+
     @property
-    def tick_spacing(self) -> int: ...
+    def tick_spacing(self) -> int:
+        """Number of ticks between two that a position can use."""
+
     @property
-    def fee_growth_a(self) -> int: ...
+    def fee_growth_a(self) -> int:
+        """Fees in token a per unit of liquidity so far, times 2^64."""
+
     @property
-    def fee_growth_b(self) -> int: ...
+    def fee_growth_b(self) -> int:
+        """Fees in token b per unit of liquidity so far, times 2^64."""
 
 
 class RangeReward(NamedTuple):

@@ -1,4 +1,4 @@
-"""Sign and send transactions for a Starknet devnet; runs in a separate environment with starknet-py:
+"""Sign and send transactions for a Starknet devnet; runs in a separate environment with starknet-py.
 
 python client.py URL    reads requests as lines of JSON and answers each with one:
 
@@ -31,16 +31,19 @@ declared = {}  # class hashes, by file
 
 
 def read(file):
+    """Return the text of a file."""
     return Path(file).read_text()
 
 
 async def execute(account, calls):
+    """Send a transaction of calls, each (address, function, arguments), and return its hash."""
     invocations = [Call(int(to, 16), get_selector_from_name(name), args) for to, name, args in calls]
     response = await account.execute(invocations, max_fee=MAX_FEE)
     return f"0x{response.transaction_hash:064x}"
 
 
 async def declare(account, file, casm=None):
+    """Sign the declaration of a class; `casm` is the file of the compiled class, only of Cairo 2."""
     if casm is None:
         return await account.sign_declare_transaction(compiled_contract=read(file), max_fee=MAX_FEE)
     runs = compute_casm_class_hash(create_casm_class(read(casm)))
@@ -50,6 +53,7 @@ async def declare(account, file, casm=None):
 
 
 async def deploy(account, files, args):
+    """Deploy a class, declared before if it is not yet, and return the address of the contract."""
     file = files[0]
     if file not in declared:
         declared[file] = (await account.client.declare(await declare(account, *files))).class_hash
@@ -61,6 +65,7 @@ async def deploy(account, files, args):
 
 
 async def open_account(account, key, amount):
+    """Deploy an account of the same class for a key, with so much wei of coins, and return its address."""
     class_hash, pair = await account.client.get_class_hash_at(account.address), KeyPair.from_private_key(key)
     of = {"class_hash": class_hash, "constructor_calldata": [pair.public_key], "salt": key}
     address = compute_address(deployer_address=0, **of)
@@ -72,6 +77,7 @@ async def open_account(account, key, amount):
 
 
 async def main(url):
+    """Answer the requests on standard input."""
     client = FullNodeClient(node_url=url + "/rpc")
     for line in sys.stdin:
         request = json.loads(line)

@@ -63,7 +63,7 @@ class TronWeb:
         return answer["result"]
 
     def ask(self, node: TronNode, part: str, method: str, *args: Any, key: str = "") -> Any:
-        """Call a method of the client for a node: ask(node, "trx", "getBalance", address)."""
+        """Call a method of a part of the client, such as `getBalance` of `trx`, for a node."""
         return self.do("client", url=node.url, path=[part, method], args=list(args), key=key)
 
 
@@ -113,7 +113,7 @@ class Person:
         return self.send("sendTrx", to, sun, self.hex, **options)
 
     def call(self, contract: str, function: str, *args: tuple[str, Any], sun: int = 0, limit: int = FEE_LIMIT) -> str:
-        """Calls a contract: call(token, "transfer(address,uint256)", ("address", to), ("uint256", 5))."""
+        """Send a call of a contract and return the transaction's id; `args` are pairs of type and value."""
         parameters = [{"type": kind, "value": str(value) if kind.startswith("uint") else value} for kind, value in args]
         return self.send("triggerSmartContract", contract, function, parameters, feeLimit=limit, callValue=sun)
 

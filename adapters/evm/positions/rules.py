@@ -74,7 +74,8 @@ class Collection:
 
     With a `question` (a call without arguments that returns an address), the collection's answer is in `role` instead
     of the collection, and all tokens of the collection are one match (`ProtocolMatch.ids`). Anybody can deploy a
-    collection that answers so: the decoder has to verify every claim, for all tokens together."""
+    collection that answers so: the decoder has to verify every claim, for all tokens together.
+    """
 
     role: str
     question: str = ""
