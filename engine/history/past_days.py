@@ -160,7 +160,7 @@ class History:
 
         Args:
             accounts_by_day: The accounts of each day.
-            retry: Read snapshots again of which a read failed.
+            retry: Read snapshots with a failed read again.
 
         Raises:
             SourceError: The chain failed; snapshots that were read before are stored.
@@ -265,8 +265,8 @@ class History:
     ) -> dict[tuple[str, date], DaySnapshot]:
         """Return the valid stored snapshots.
 
-        They are complete ones, and those that lack only what the index still lacks; with `partial` also those of which
-        a read failed.
+        They are complete ones, and those that lack only what the index still lacks; with `partial` also those with
+        a failed read.
         """
         if (store := self.store) is None:
             return {}
