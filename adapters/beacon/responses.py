@@ -181,7 +181,7 @@ class AttestationRewards(Struct, frozen=True, gc=False):
 
 
 class SyncReward(Struct, frozen=True, gc=False):
-    """Gwei that a member of the sync committee earned with a block, as `rewards/sync_committee` returns it."""
+    """`/eth/v1/beacon/rewards/sync_committee/{block}`: gwei of one member, negative for penalties."""
 
     validator_index: Number
     reward: SignedNumber
@@ -389,7 +389,7 @@ class SignedBlock(Struct, frozen=True, gc=False):
 
 
 class VoteData(Struct, frozen=True, gc=False):
-    """What an attestation votes for."""
+    """The block and the target checkpoint that an attestation votes for."""
 
     slot: Number
     index: Number
