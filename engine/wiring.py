@@ -62,11 +62,9 @@ def stakes_of(system: System, chain: Chain) -> Stakes | None:
         if isinstance(beacon, HasValidators) and beacon.execution == chain.key:
             stakes = Stakes(chain.info.native.asset, beacon, system.lake, system.tail)
             return stakes if beacon.shows_stake else None
-    return (
-        Stakes(chain.info.native.asset, None, system.lake, system.tail)
-        if WITHDRAWALS_DATASET in chain.datasets
-        else None
-    )
+    if WITHDRAWALS_DATASET not in chain.datasets:
+        return None
+    return Stakes(chain.info.native.asset, None, system.lake, system.tail)
 
 
 def rates_of(system: System, read_prices: PriceReader) -> Rates:

@@ -154,18 +154,12 @@ async def allowances(
     context = await snapshotter.token_context(tokens.values(), block)
     if context.issues:
         raise BadAnswer(snapshotter.chain.key, f"{context.issues[0].adapter}: {context.issues[0].reason}")
-    described = {contract: context.tokens[asset] for contract, asset in tokens.items()}
+    by_key = {contract: context.tokens[asset] for contract, asset in tokens.items()}
     plan = require_capability(snapshotter.chain, Capability.APPROVALS).allowances(approvals)
     states = await _run(snapshotter, block, plan)
     prices = {price.asset: price for price in context.quotes.prices}
     return tuple(
-        _allowance(
-            each,
-            state,
-            described[each.token],
-            prices.get(described[each.token].asset),
-            labels.get(each.spender),
-        )
+        _allowance(each, state, by_key[each.token], prices.get(by_key[each.token].asset), labels.get(each.spender))
         for each, state in zip(approvals, states, strict=True)
     )
 

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_ATTEMPTS: Final = 3
-POSITION_COLUMNS: Final = ("account", "height", "tx_index")
-KEY_COLUMNS: Final = (*POSITION_COLUMNS, "time", "tx_hash")
+POSITION: Final = ("account", "height", "tx_index")
+KEY: Final = (*POSITION, "time", "tx_hash")
 TRANSFER_COLUMNS: Final = (
-    *KEY_COLUMNS,
+    *KEY,
     "log_index",
     "item",
     "direction",
@@ -44,8 +44,8 @@ TRANSFER_COLUMNS: Final = (
     "raw",
     "counterparty",
 )
-APPROVAL_COLUMNS: Final = (*KEY_COLUMNS, "log_index", "token", "spender")
-DETAIL_COLUMNS: Final = ("sender", "recipient", "created", "raw", "fee", "status", "selector")
+APPROVAL_COLUMNS: Final = (*KEY, "log_index", "token", "spender")
+DETAILS: Final = ("sender", "recipient", "created", "raw", "fee", "status", "selector")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,12 @@ class Activities:
         """
         import polars as pl
 
-        position = list(POSITION_COLUMNS)
-        sent_transactions = self.transactions.filter(pl.col("account") == account, pl.col("sender") == account)
-        own_transactions = sent_transactions.select(position).with_columns(pl.lit(True).alias("own"))
+        position = list(POSITION)
+        transactions = self.transactions.filter(pl.col("account") == account, pl.col("sender") == account)
+        own = transactions.select(position).with_columns(pl.lit(True).alias("own"))
         real = (
             self.transfers.filter(pl.col("account") == account, pl.col("raw") != bytes(32))
-            .join(own_transactions, on=position, how="left")
+            .join(own, on=position, how="left")
             .filter(
                 pl.col("token").is_null()
                 | pl.col("token").is_in(sorted(asset.reference for asset in listed))
@@ -90,12 +90,9 @@ class Activities:
         )
         interactions = (
             Interaction(
-                counterparty,
-                self._asset(standard, token, number).collection,
-                (height, tx_index),
-                amounts.raw_from_bytes(raw),
+                peer, self._asset(standard, token, number).collection, (height, tx_index), amounts.raw_from_bytes(raw)
             )
-            for counterparty, standard, token, height, tx_index, number, raw in real.iter_rows()
+            for peer, standard, token, height, tx_index, number, raw in real.iter_rows()
         )
         return Counterparties.of(interactions, rules, self.info.native.decimals or 0)
 
@@ -130,7 +127,7 @@ class Activities:
             orient="row",
         )
         movements, permissions, details = (
-            _by_position(rows.join(chosen, on=list(POSITION_COLUMNS), how="semi"))
+            _by_position(rows.join(chosen, on=list(POSITION), how="semi"))
             for rows in (self.transfers, self.approvals, self.transactions)
         )
         activities = []
@@ -197,21 +194,17 @@ def _read(
         for history, columns in (
             (ACCOUNT_TRANSFERS, TRANSFER_COLUMNS),
             (ACCOUNT_APPROVALS, APPROVAL_COLUMNS),
-            (ACCOUNT_TRANSACTIONS, (*KEY_COLUMNS, *DETAIL_COLUMNS)),
+            (ACCOUNT_TRANSACTIONS, (*KEY, *DETAILS)),
         )
     )
-    transfers = transfers.filter(
-        (pl.col("standard") != REWARD) | (pl.col("direction") == "in")
-    )  # a reward does not leave the stake
-    keys = pl.concat([rows.select(KEY_COLUMNS) for rows in (transfers, approvals, transactions)]).unique(
-        POSITION_COLUMNS
-    )
+    # A reward does not leave the stake.
+    transfers = transfers.filter((pl.col("standard") != REWARD) | (pl.col("direction") == "in"))
+    keys = pl.concat([rows.select(KEY) for rows in (transfers, approvals, transactions)]).unique(POSITION)
     for account, count in keys.group_by("account").len().iter_rows():
         check_transaction_count(account, count, max_transactions)
     transfers, approvals = transfers.sort("log_index", "item", "direction"), approvals.sort("log_index")
-    return Activities(
-        chain, info, tuple(_key(chain, *row) for row in keys.iter_rows()), hashes, transfers, approvals, transactions
-    )
+    activities = tuple(_key(chain, *row) for row in keys.iter_rows())
+    return Activities(chain, info, activities, hashes, transfers, approvals, transactions)
 
 
 def indexed_transactions(
@@ -233,9 +226,7 @@ def transaction_columns() -> list[pl.Expr]:
     """Return the columns of `transactions` for details, under the names of `account_transactions`."""
     import polars as pl
 
-    shared = [
-        pl.col(name) for name in (*KEY_COLUMNS, *DETAIL_COLUMNS) if name not in ("account", "tx_hash", "selector")
-    ]
+    shared = [pl.col(name) for name in (*KEY, *DETAILS) if name not in ("account", "tx_hash", "selector")]
     return [*shared, pl.col("hash").alias("tx_hash"), pl.col("input").bin.slice(0, 4).alias("selector")]
 
 
@@ -293,7 +284,5 @@ def missing(
     for name in datasets:
         indexed_ranges &= indexed_for_all(tail, chain, name, accounts)
     lag = lag if indexed_ranges else 0
-    missing_spans = [
-        span for span in Spans([Span(0, head)]) - indexed_ranges if span.last < head or span.first <= head - lag
-    ]
-    return indexed_ranges, Spans(missing_spans)
+    gaps = [span for span in Spans([Span(0, head)]) - indexed_ranges if span.last < head or span.first <= head - lag]
+    return indexed_ranges, Spans(gaps)

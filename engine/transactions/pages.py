@@ -200,7 +200,7 @@ class Statement:
         head = self.heads[subject.key] = latest.height
         self._judged_at[subject.key] = source.indexed_block(latest)
         lag = source.chain.info.blocks_in(LIVE_LAG_S)
-        indexed_ranges, missing_spans = await asyncio.to_thread(
+        indexed_ranges, gaps = await asyncio.to_thread(
             missing, source.tail, subject.key, accounts, subject.required_datasets, head, lag
         )
         self.reward_issues += await asyncio.to_thread(
@@ -210,7 +210,7 @@ class Statement:
         self._histories[subject.key] = await asyncio.to_thread(
             read_activities, source.lake, source.tail, subject.key, source.chain.info, accounts, indexed_ranges, limit
         )
-        await self._find_gap(subject, missing_spans)
+        await self._find_gap(subject, gaps)
 
     async def _head(self, chain: Chain) -> Block:
         """Return the newest block of a chain; the newest stored one, with an issue, without its node."""
@@ -222,11 +222,11 @@ class Statement:
             self.issues.append(head.issue)
         return head.block
 
-    async def _find_gap(self, subject: Subject, missing_spans: Spans) -> None:
+    async def _find_gap(self, subject: Subject, gaps: Spans) -> None:
         """Store the first missing span in the way of the list: any other comes after it."""
-        if not missing_spans:
+        if not gaps:
             return
-        spans = sorted(missing_spans, reverse=self.filters.newest_first)
+        spans = sorted(gaps, reverse=self.filters.newest_first)
         if subject.key in self.silent:
             ends = [_bounds(span, self._histories[subject.key].keys) for span in spans]
         else:
@@ -348,9 +348,7 @@ class Statement:
         withdrew = await self._withdrawing_validators([activity for activity, _ in records if activity.is_of_protocol])
         return [
             with_prices(
-                document
-                if (validators := withdrew.get(activity.sort_key)) is None
-                else with_fields(document, validators=validators),
+                document if (ids := withdrew.get(activity.sort_key)) is None else with_fields(document, validators=ids),
                 self._native(activity.chain),
                 prices[activity.chain][activity.height],
             )
@@ -381,12 +379,9 @@ class Statement:
 
     async def _blocks(self, chain: str, times: Mapping[int, int]) -> dict[int, Block]:
         """Return indexed blocks by height, with an empty hash if none is stored."""
-        replaceable = self._histories[chain].hashes
+        recent = self._histories[chain].hashes
         lake = self._subjects[chain].snapshotter.lake
-        hashes = {
-            **await asyncio.to_thread(indexed_hashes, lake, chain, times.keys() - replaceable.keys()),
-            **replaceable,
-        }
+        hashes = {**await asyncio.to_thread(indexed_hashes, lake, chain, times.keys() - recent.keys()), **recent}
         return {height: Block(height, hashes.get(height, ""), "", time_us) for height, time_us in times.items()}
 
     def _read_counterparties(self, subject: Subject, history: Activities, accounts: set[str]) -> None:
@@ -434,12 +429,12 @@ class Statement:
         activities = [
             replace(each, details=_protocol_details(each)) if each.is_of_protocol else each for each in activities
         ]
-        without_details = [activity for activity in activities if activity.details is None]
-        stored = await asyncio.to_thread(indexed_transactions, source.lake, source.tail, subject.key, without_details)
-        unindexed = [each.tx_hash for each in without_details if each.tx_hash not in stored]
+        incomplete = [activity for activity in activities if activity.details is None]
+        stored = await asyncio.to_thread(indexed_transactions, source.lake, source.tail, subject.key, incomplete)
+        unindexed = [each.tx_hash for each in incomplete if each.tx_hash not in stored]
         lookups = await asyncio.to_thread(source.tail.lookups, subject.key, unindexed)
         stored |= {each: msgspec.json.decode(details, type=TransactionDetails) for each, details in lookups.items()}
-        to_read = {activity.tx_hash: activity for activity in without_details if activity.tx_hash not in stored}
+        to_read = {activity.tx_hash: activity for activity in incomplete if activity.tx_hash not in stored}
         self._lookups += len(to_read)
         self._check_lookups(source.chain, [activity.height for activity in to_read.values()])
         if to_read and subject.key in self.silent:
@@ -448,14 +443,9 @@ class Statement:
         hashes = {**await asyncio.to_thread(indexed_hashes, source.lake, subject.key, final), **history.hashes}
         indexed = [
             IndexedTransaction(
-                tx_hash,
-                activity.height,
-                activity.tx_index,
-                activity.time_us // 1_000_000,
-                hashes.get(activity.height),
-                activity.height in final,
+                tx_hash, key.height, key.tx_index, key.time_us // 1_000_000, hashes.get(key.height), key.height in final
             )
-            for tx_hash, activity in to_read.items()
+            for tx_hash, key in to_read.items()
         ]
         if indexed:
             details_read = await require_capability(source.chain, Capability.TRANSACTIONS).look_up(indexed)
@@ -489,10 +479,10 @@ class Statement:
 def _reward_issues(tail: Tail, chain: Chain, accounts: Sequence[str], indexed: Spans) -> list[Issue]:
     """Return issues for the rewards of positions that are not indexed, at heights where all else is."""
     return [
-        Issue(chain.key, each.name, f"{each.loss} from block {missing_spans[0].first} on (dataset `{each.name}`)")
+        Issue(chain.key, each.name, f"{each.loss} from block {gaps[0].first} on (dataset `{each.name}`)")
         for each in chain.datasets.values()
         if each.reward_protocol
-        if (missing_spans := list(indexed - indexed_for_all(tail, chain.key, each.name, accounts)))
+        if (gaps := list(indexed - indexed_for_all(tail, chain.key, each.name, accounts)))
     ]
 
 

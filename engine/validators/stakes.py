@@ -73,17 +73,13 @@ class Stakes:
                 stakes = await beacon.stakes(accounts, candidates, block)
                 lag_issues = await self._lag_issues(beacon, block)
         except TimeoutError:
-            return [], [
-                _unread_issue(beacon, Unavailable(beacon.key, f"its nodes did not answer within {TIMEOUT_S:g} s"))
-            ]
+            return [], [_unread(beacon, Unavailable(beacon.key, f"its nodes did not answer within {TIMEOUT_S:g} s"))]
         except SourceError as error:
-            return [], [_unread_issue(beacon, error)]
+            return [], [_unread(beacon, error)]
         reason = f"{beacon.key} is indexed of some validators only: others of this account are not looked for"
         scope_issues = [_issue(each, reason, account=each, is_partial=False) for each in unindexed]
-        return [position for each in accounts for position in self._positions(each, stakes)], [
-            *lag_issues,
-            *scope_issues,
-        ]
+        positions = [position for each in accounts for position in self._positions(each, stakes)]
+        return positions, [*lag_issues, *scope_issues]
 
     async def withdrawing_validators(
         self, accounts: Collection[str], times_us: Collection[int]
@@ -102,7 +98,7 @@ class Stakes:
     ) -> dict[tuple[str, int], list[int]]:
         import polars as pl
 
-        ids = [int(each) for each in self._values_with_credentials(key, VALIDATORS, "validator", accounts)]
+        ids = [int(each) for each in self._values_of(key, VALIDATORS, "validator", accounts)]
         time_us = pl.col("time").dt.epoch("us")
         is_withdrawal = pl.col("address").is_in(accounts) & time_us.is_in(sorted(times_us))
         columns = ["number", "address", "time", "validator"]
@@ -168,20 +164,16 @@ class Stakes:
         return {
             str(each)
             for table, name in ((VALIDATORS, "validator"), (DEPOSITS, "pubkey"))
-            for each in self._values_with_credentials(beacon.key, table, name, accounts)
+            for each in self._values_of(beacon.key, table, name, accounts)
         }
 
-    def _values_with_credentials(self, key: str, table: Table, name: str, accounts: Sequence[str]) -> list[int | str]:
+    def _values_of(self, key: str, table: Table, name: str, accounts: Sequence[str]) -> list[int | str]:
         import polars as pl
 
-        has_account = (
-            pl.col("credentials").str.slice(ADDRESS_START).is_in([each.removeprefix("0x") for each in accounts])
-        )
-        values = in_tail(self.tail, key, table).filter(has_account)[name].to_list()
+        is_own = pl.col("credentials").str.slice(ADDRESS_START).is_in([each.removeprefix("0x") for each in accounts])
+        values = in_tail(self.tail, key, table).filter(is_own)[name].to_list()
         if self.lake.exists(table):
-            values += (
-                self.lake.scan(table, chain=key).filter(has_account).select(name).unique().collect()[name].to_list()
-            )
+            values += self.lake.scan(table, chain=key).filter(is_own).select(name).unique().collect()[name].to_list()
         return values
 
 
@@ -190,5 +182,5 @@ def _issue(subject: str, reason: str, *, account: str = "", is_partial: bool = T
     return Issue("validators", subject, reason, makes_partial=is_partial, account=account)
 
 
-def _unread_issue(beacon: Chain, error: SourceError) -> Issue:
+def _unread(beacon: Chain, error: SourceError) -> Issue:
     return _issue(beacon.key, f"what validators have could not be read: {error.reason}")
