@@ -383,17 +383,7 @@ def check(settings: Settings) -> None:
     """
     for key, chain in settings.chains.items():
         chain.check(f"chains.{key}")
-    server = settings.server
-    if not 0 <= server.port <= 65535:
-        raise BadSettings("server.port", f"{server.port} is not a port")
-    if server.unpriced not in UNPRICED:
-        raise BadSettings("server.unpriced", f"`{server.unpriced}` is none of {', '.join(UNPRICED)}")
-    for origin in server.cors_origins:
-        if not (is_http(origin) and re.fullmatch(r"https?://[^/?#@]+", origin)):
-            remedy = "scheme and host alone, as `https://app.example.org`"
-            raise BadSettings("server.cors_origins", f"`{origin}` is no origin of pages", remedy=remedy)
-    if min(server.workers, server.max_addresses, server.max_transactions) < 1 or server.cache_s < 0:
-        raise BadSettings("server", "workers, max_addresses and max_transactions are at least 1, cache_s at least 0")
+    _check_server(settings.server)
     if min(msgspec.structs.astuple(settings.limits)) < 1:
         raise BadSettings("limits", "every one is at least 1")
     if settings.rates:
@@ -406,6 +396,19 @@ def check(settings: Settings) -> None:
     _check_pnl(settings.pnl)
     if settings.log_level not in LOG_LEVELS:
         raise BadSettings("log_level", f"`{settings.log_level}` is none of {', '.join(LOG_LEVELS)}")
+
+
+def _check_server(server: Server) -> None:
+    if not 0 <= server.port <= 65535:
+        raise BadSettings("server.port", f"{server.port} is not a port")
+    if server.unpriced not in UNPRICED:
+        raise BadSettings("server.unpriced", f"`{server.unpriced}` is none of {', '.join(UNPRICED)}")
+    for origin in server.cors_origins:
+        if not (is_http(origin) and re.fullmatch(r"https?://[^/?#@]+", origin)):
+            remedy = "scheme and host alone, as `https://app.example.org`"
+            raise BadSettings("server.cors_origins", f"`{origin}` is no origin of pages", remedy=remedy)
+    if min(server.workers, server.max_addresses, server.max_transactions) < 1 or server.cache_s < 0:
+        raise BadSettings("server", "workers, max_addresses and max_transactions are at least 1, cache_s at least 0")
 
 
 def _check_accounts(accounts: Accounts) -> None:

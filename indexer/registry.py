@@ -288,12 +288,31 @@ def check_protocol(protocol: Protocol, families: Mapping[str, ProtocolFamily], k
     if any(name not in families for name in protocol.families):
         return
     protocol_families = [families[name] for name in protocol.families]
+    _check_kinds(protocol, protocol_families, kinds)
+    _check_roles(protocol, protocol_families)
+    options = {option for family in protocol_families for option in family.options}
+    for option in protocol.options.keys() - options:
+        message = f"options.{option}: no decoder reads this option"
+        raise BadSettings(_file(protocol.key), message, remedy=_suggestion(option, options) or "remove it")
+    deployed_roles = {role for _, role, _ in protocol.deployments}
+    for family in protocol_families:
+        if deployed_roles and not family.can_find_accounts(deployed_roles):
+            alternatives = " or ".join(f"`{role}`" for role in sorted(family.lookup_roles))
+            raise BadSettings(
+                _file(protocol.key), f"families: {family.name} finds nobody without a contract as {alternatives}"
+            )
+
+
+def _check_kinds(protocol: Protocol, families: Sequence[ProtocolFamily], kinds: Mapping[str, str]) -> None:
     for chain, roles in protocol.contracts.items():
-        for family in protocol_families:
+        for family in families:
             if roles and family.kind not in readable_kinds(kinds.get(chain, family.kind)):
                 problem = f"contracts.{chain}: {family.name} reads chains of the kind {family.kind}"
                 raise BadSettings(_file(protocol.key), f"{problem}, and {chain} is of the kind {kinds[chain]}")
-    read = {role for family in protocol_families for role in family.all_roles}
+
+
+def _check_roles(protocol: Protocol, families: Sequence[ProtocolFamily]) -> None:
+    read = {role for family in families for role in family.all_roles}
     path_by_role = {role: f"contracts.{chain}.{role}" for chain, role, _ in protocol.deployments}
     for role, key_path in path_by_role.items():
         if role not in read | {*protocol.labels, *protocol.undecoded}:
@@ -302,16 +321,6 @@ def check_protocol(protocol: Protocol, families: Mapping[str, ProtocolFamily], k
             )
     for role in {*protocol.labels, *protocol.undecoded} - path_by_role.keys():
         raise BadSettings(_file(protocol.key), f"labels, undecoded: there is no role `{role}` in `contracts`")
-    options = {option for family in protocol_families for option in family.options}
-    for option in protocol.options.keys() - options:
-        message = f"options.{option}: no decoder reads this option"
-        raise BadSettings(_file(protocol.key), message, remedy=_suggestion(option, options) or "remove it")
-    for family in protocol_families:
-        if path_by_role and not family.can_find_accounts(path_by_role):
-            alternatives = " or ".join(f"`{role}`" for role in sorted(family.lookup_roles))
-            raise BadSettings(
-                _file(protocol.key), f"families: {family.name} finds nobody without a contract as {alternatives}"
-            )
 
 
 def _role_fix(role: str, read: Collection[str]) -> str:

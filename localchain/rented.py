@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
 from typing import Any
@@ -142,7 +143,7 @@ class RentedEndpoint:
     @contextmanager
     def serving(self) -> Iterator["RentedEndpoint"]:
         """Serve at `url`, a free loopback port, until the context ends."""
-        with ThreadingHTTPServer(("127.0.0.1", 0), _handler(self)) as server:
+        with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self)) as server:
             server.daemon_threads = True
             server.block_on_close = False
             self.url = f"http://127.0.0.1:{server.server_address[1]}"
@@ -190,52 +191,54 @@ class Upstream:
         self._connection.close()
 
 
-def _handler(endpoint: RentedEndpoint) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-        wbufsize = -1
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
 
-        def setup(self) -> None:
-            super().setup()
-            self.node = Upstream(endpoint.node_url)
+    def __init__(self, endpoint: RentedEndpoint, *args: Any) -> None:
+        self.endpoint = endpoint
+        super().__init__(*args)  # answers all requests of the connection
 
-        def finish(self) -> None:
-            self.node.close()
-            super().finish()
+    def setup(self) -> None:
+        super().setup()
+        self.node = Upstream(self.endpoint.node_url)
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            calls = body if isinstance(body, list) else [body]
-            status, retry_after, lag = endpoint.admitted(calls)
-            if status == 0:
-                endpoint.wait(None)
-                self.close_connection = True
-                return
-            if endpoint.limits.latency_s:
-                endpoint.wait(endpoint.limits.latency_s)
-            if status != 200:
-                self._reply(status, b"<html>not now</html>", retry_after)
-            elif len(calls) > endpoint.limits.batch:
-                refusal = _error(-32600, f"batch of more than {endpoint.limits.batch} requests")
-                self._reply(200, json.dumps({"jsonrpc": "2.0", "id": None, **refusal}).encode(), None)
-            else:
-                replies = endpoint.answers(calls, lag, self.node)
-                self._reply(200, json.dumps(replies if isinstance(body, list) else replies[0]).encode(), None)
+    def finish(self) -> None:
+        self.node.close()
+        super().finish()
 
-        def _reply(self, status: int, content: bytes, retry_after: str | None) -> None:
-            self.send_response(status)
-            self.send_header("content-type", "application/json" if status == 200 else "text/html")
-            self.send_header("content-length", str(len(content)))
-            if retry_after is not None:
-                self.send_header("retry-after", retry_after)
-            self.end_headers()
-            self.wfile.write(content)
+    def do_POST(self) -> None:
+        endpoint = self.endpoint
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        calls = body if isinstance(body, list) else [body]
+        status, retry_after, lag = endpoint.admitted(calls)
+        if status == 0:
+            endpoint.wait(None)
+            self.close_connection = True
+            return
+        if endpoint.limits.latency_s:
+            endpoint.wait(endpoint.limits.latency_s)
+        if status != 200:
+            self._reply(status, b"<html>not now</html>", retry_after)
+        elif len(calls) > endpoint.limits.batch:
+            refusal = _error(-32600, f"batch of more than {endpoint.limits.batch} requests")
+            self._reply(200, json.dumps({"jsonrpc": "2.0", "id": None, **refusal}).encode(), None)
+        else:
+            replies = endpoint.answers(calls, lag, self.node)
+            self._reply(200, json.dumps(replies if isinstance(body, list) else replies[0]).encode(), None)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
+    def _reply(self, status: int, content: bytes, retry_after: str | None) -> None:
+        self.send_response(status)
+        self.send_header("content-type", "application/json" if status == 200 else "text/html")
+        self.send_header("content-length", str(len(content)))
+        if retry_after is not None:
+            self.send_header("retry-after", retry_after)
+        self.end_headers()
+        self.wfile.write(content)
 
-    return Handler
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
 
 
 def _ask(method: str, *params: Any) -> dict[str, Any]:

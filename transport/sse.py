@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,21 +47,17 @@ async def events(source: str, url: str, idle_s: float) -> AsyncGenerator[Event, 
             if response.status != 200 or response.content_type != "text/event-stream":
                 raise _status_error(source, response.status)
             yield Event(OPEN, "")
-            kind, data, size = "", list[str](), 0
+            lines, size = list[str](), 0
             async for encoded in response.content:
                 line = encoded.decode("utf-8").rstrip("\r\n")
-                name, _, value = line.partition(":")
+                lines.append(line)
                 size += len(line)
                 if size > MAX_EVENT:
                     raise BadAnswer(source, f"an event of more than {MAX_EVENT // 1024} KiB")
-                if name == "event":
-                    kind = value.removeprefix(" ")
-                elif name == "data":
-                    data.append(value.removeprefix(" "))
-                elif not line:
-                    if data:
-                        yield Event(kind or "message", "\n".join(data))
-                    kind, data, size = "", [], 0
+                if not line:
+                    if (event := _event(lines)) is not None:
+                        yield event
+                    lines, size = [], 0
     except TimeoutError:
         raise Unavailable(source, f"its events were silent for {idle_s:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
@@ -69,6 +65,18 @@ async def events(source: str, url: str, idle_s: float) -> AsyncGenerator[Event, 
     except (aiohttp.http_exceptions.HttpProcessingError, ValueError):  # invalid UTF-8, or a line that is too long
         raise BadAnswer(source, "its events are none") from None
     raise Unavailable(source, "its events ended")
+
+
+def _event(lines: Iterable[str]) -> Event | None:
+    """Return the event of the lines before a blank one; None if they have no data."""
+    kind, data = "", list[str]()
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name == "event":
+            kind = value.removeprefix(" ")
+        elif name == "data":
+            data.append(value.removeprefix(" "))
+    return Event(kind or "message", "\n".join(data)) if data else None
 
 
 def _status_error(source: str, status: int) -> Unavailable | UnsupportedMethod | BadAnswer:

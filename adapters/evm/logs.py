@@ -41,6 +41,7 @@ _NUMBERS = {
     b"logIndex": "log_index",
     b"blockTimestamp": "time_s",
 }
+_REQUIRED = {"address", "tx_hash", "block_hash", "height", "tx_index", "log_index"}
 _TEXTS = {b"address": ("address", 42), b"transactionHash": ("tx_hash", 66), b"blockHash": ("block_hash", 66)}
 _COLUMNS = (
     "height",
@@ -195,6 +196,42 @@ class _Template:
     data: tuple[int, int]
 
 
+@dataclass(slots=True)
+class _Fields:
+    """The fields of a record; `mask` is 0 at the bytes that vary between records of the same shape."""
+
+    mask: npt.NDArray[np.uint8]
+    numbers: list[tuple[str, int, int]] = field(default_factory=list)
+    texts: list[tuple[str, int, int]] = field(default_factory=list)
+    topics: tuple[int, ...] | None = None
+    data: tuple[int, int] | None = None
+
+    def add(self, match: re.Match[bytes]) -> bool:
+        """Add a field; return False if it is unknown or unusual, so that the strict parser must decide."""
+        key, text, items, literal = match.groups()
+        if key in _NUMBERS and text is not None and re.fullmatch(rb"0x[0-9a-f]{1,15}", text):
+            self.numbers.append((_NUMBERS[key], match.start(2) + 2, match.end(2)))
+        elif key in _TEXTS and text is not None and len(text) == _TEXTS[key][1] and text[:2] == b"0x":
+            self.texts.append((_TEXTS[key][0], match.start(2), match.end(2)))
+        elif key == b"topics" and self.topics is None and items is not None and _TOPICS.match(items):
+            self.topics = tuple(match.start(3) + topic.start(1) for topic in _TOPIC.finditer(items))
+            for start in self.topics:
+                self.mask[start + 2 : start + 66] = 0
+            return True
+        elif key == b"data" and self.data is None and text is not None and len(text) % 2 == 0 and text[:2] == b"0x":
+            self.data = (match.start(2) + 2, match.end(2))
+        else:
+            return bool(key == b"removed" and literal == b"false")
+        self.mask[match.start(2) + 2 : match.end(2)] = 0
+        return True
+
+    @property
+    def have_required_names(self) -> bool:
+        """True if each required number and text is there, and none comes twice."""
+        names = {name for name, _, _ in (*self.numbers, *self.texts)}
+        return len(names) == len(self.numbers) + len(self.texts) and names >= _REQUIRED
+
+
 def parse(source: str, content: bytes | memoryview) -> Logs:
     """Parse a JSON array of logs and sort it as on the chain.
 
@@ -311,43 +348,19 @@ def _nibbles(digits: Bytes) -> Bytes:
 
 def _template(record: bytes) -> _Template | None:
     """Return the shape of a record, or None if it cannot be cut into columns."""
-    mask = np.full(len(record), 255, np.uint8)
-    numbers: list[tuple[str, int, int]] = []
-    texts: list[tuple[str, int, int]] = []
-    topics: tuple[int, ...] | None = None
-    data: tuple[int, int] | None = None
+    fields = _Fields(np.full(len(record), 255, np.uint8))
     end = 1
     for match in _VALUE.finditer(record):
         separator = record[end : match.start()]
         if separator if end == 1 else not _COMMA.match(separator):
             return None
         end = match.end()
-        key, text, items, literal = match.groups()
-        if key in _NUMBERS and text is not None and re.fullmatch(rb"0x[0-9a-f]{1,15}", text):
-            numbers.append((_NUMBERS[key], match.start(2) + 2, match.end(2)))
-            mask[match.start(2) + 2 : match.end(2)] = 0
-        elif key in _TEXTS and text is not None and len(text) == _TEXTS[key][1] and text[:2] == b"0x":
-            texts.append((_TEXTS[key][0], match.start(2), match.end(2)))
-            mask[match.start(2) + 2 : match.end(2)] = 0
-        elif key == b"topics" and topics is None and items is not None and _TOPICS.match(items):
-            topics = tuple(match.start(3) + topic.start(1) for topic in _TOPIC.finditer(items))
-            for start in topics:
-                mask[start + 2 : start + 66] = 0
-        elif key == b"data" and data is None and text is not None and len(text) % 2 == 0 and text[:2] == b"0x":
-            data = (match.start(2) + 2, match.end(2))
-            mask[data[0] : data[1]] = 0
-        elif key != b"removed" or literal != b"false":
-            return None  # an unknown or unusual field: the strict parser decides
-    names = {name for name, _, _ in numbers} | {name for name, _, _ in texts}
-    if (
-        record[end:].strip() != b"}"
-        or data is None
-        or topics is None
-        or len(topics) > 4
-        or len(names) != len(numbers) + len(texts)
-    ):
+        if not fields.add(match):
+            return None
+    mask, topics, data = fields.mask, fields.topics, fields.data
+    if record[end:].strip() != b"}" or data is None or topics is None or len(topics) > 4:
         return None
-    if not names >= {"address", "tx_hash", "block_hash", "height", "tx_index", "log_index"}:
+    if not fields.have_required_names:
         return None
     aligned_size = len(record) // 8 * 8
     fixed = np.frombuffer(record[:aligned_size], np.uint8) & mask[:aligned_size]
@@ -358,8 +371,8 @@ def _template(record: bytes) -> _Template | None:
         fixed.view(np.uint64),
         mask[:aligned_size].view(np.uint64),
         record[aligned_size:],
-        tuple(numbers),
-        tuple(texts),
+        tuple(fields.numbers),
+        tuple(fields.texts),
         topics,
         data,
     )

@@ -65,16 +65,9 @@ def error_from(source: str, method: str, refusal: RpcError, height: int = 0) -> 
     """Return the typed error for a node's refusal of a method that was called about a height."""
     message = "".join(char if char.isprintable() else " " for char in refusal.message[:400])
     reason = f"{method}: {redacted(message)}"
-    if refusal.code == NO_CONTRACT or (refusal.code == INTERNAL and _NO_CONTRACT.search(message)):
-        return NoContract(source, reason)
-    if refusal.code == NO_FUNCTION or (refusal.code == CONTRACT_ERROR and _is_missing_function(refusal)):
-        return NoFunction(source, reason)
-    if refusal.code == CONTRACT_ERROR or (refusal.code == INTERNAL and _CONTRACT_FAILED.search(refusal.message)):
-        return ContractError(source, reason)
-    if refusal.code in (NO_BLOCK, NO_BLOCKS):
-        return NodeBehind(source, reason)
-    if refusal.code == NO_STATE:
-        return HistoryUnavailable(source, height, reason)
+    error = _contract_error(source, reason, message, refusal) or _block_error(source, reason, height, refusal.code)
+    if error is not None:
+        return error
     if refusal.code in (BAD_PAGE, TOO_MANY_KEYS):
         return ResponseTooLarge(source, reason)
     if refusal.code in (NO_TRANSACTION, BAD_TOKEN):
@@ -86,6 +79,24 @@ def error_from(source: str, method: str, refusal: RpcError, height: int = 0) -> 
     if refusal.code in (INTERNAL, -32000):
         return Unavailable(source, reason)
     return BadAnswer(source, f"{method} was refused: {redacted(message)} (code {refusal.code})")
+
+
+def _contract_error(source: str, reason: str, message: str, refusal: RpcError) -> SourceError | None:
+    """Return the error of a failed call; None if the refusal is about something else."""
+    if refusal.code == NO_CONTRACT or (refusal.code == INTERNAL and _NO_CONTRACT.search(message)):
+        return NoContract(source, reason)
+    if refusal.code == NO_FUNCTION or (refusal.code == CONTRACT_ERROR and _is_missing_function(refusal)):
+        return NoFunction(source, reason)
+    if refusal.code == CONTRACT_ERROR or (refusal.code == INTERNAL and _CONTRACT_FAILED.search(refusal.message)):
+        return ContractError(source, reason)
+    return None
+
+
+def _block_error(source: str, reason: str, height: int, code: int) -> SourceError | None:
+    """Return the error of a block or state that the node lacks; None if the code is about something else."""
+    if code in (NO_BLOCK, NO_BLOCKS):
+        return NodeBehind(source, reason)
+    return HistoryUnavailable(source, height, reason) if code == NO_STATE else None
 
 
 def _is_missing_function(refusal: RpcError) -> bool:

@@ -240,13 +240,7 @@ class Meter:
                     future.set_exception(error)
             return
         for (operation, future), result in zip(batch, results, strict=True):
-            if isinstance(operation, Settlement):
-                self.credit_totals[operation.kind] += operation.reservation.amount
-            elif result.reservation is not None:
-                self.credit_totals["reserve"] += result.reservation.amount
-            if isinstance(operation, Renewal) and result.reservation is not None:
-                self.credit_totals["void"] += result.reservation.amount
-                operation.reservation.call_id = result.reservation.call_id
+            self._count(operation, result)
             if future is None:
                 continue
             if not future.done():
@@ -256,6 +250,16 @@ class Meter:
                 future.set_result(result)
             else:
                 self._void(result)
+
+    def _count(self, operation: Operation, result: Admission) -> None:
+        """Add the operation to the totals. A renewed reservation gets the id of its new call."""
+        if isinstance(operation, Settlement):
+            self.credit_totals[operation.kind] += operation.reservation.amount
+        elif result.reservation is not None:
+            self.credit_totals["reserve"] += result.reservation.amount
+        if isinstance(operation, Renewal) and result.reservation is not None:
+            self.credit_totals["void"] += result.reservation.amount
+            operation.reservation.call_id = result.reservation.call_id
 
     def _void(self, admitted: Admission) -> None:
         """Void the reservation of a caller that was cancelled."""

@@ -344,19 +344,8 @@ class StarknetSubject:
         return said
 
     def _said(self, token: int, name: str, args: Sequence[int], state: Mapping[Any, int]) -> Sequence[int] | None:
-        wide, fungible = token != NARROW, STANDARDS[token] in ("native", "erc20")
-        raw: int | None = None
+        fungible = STANDARDS[token] in ("native", "erc20")
         match name:
-            case "balanceOf" | "balance_of" if fungible and (name == "balance_of") == (token == YOUNG):
-                raw = state.get(("held", token, args[0], -1), 0)
-            case "balanceOf" if token == PIECES and len(args) == 3:
-                raw = state.get(("held", token, args[0], args[1]), 0)
-            case "balanceOf" if token == ART:
-                raw = sum(held for place, held in state.items() if place[:3] == ("held", ART, args[0]))
-            case "allowance" if fungible:
-                raw = state.get(("approves", token, *args), 0)
-            case "totalSupply" if fungible:
-                raw = 10**20
             case "isApprovedForAll" if not fungible:
                 return [state.get(("all", token, *args), 0)]
             case "supportsInterface" if not fungible:
@@ -374,7 +363,23 @@ class StarknetSubject:
                 return [6]
             case "symbol" | "name" if fungible:
                 return [int.from_bytes(f"T{token:x}"[:8].encode(), "big")]
-        return None if raw is None else [raw & MASK, raw >> 128] if wide else [raw]
+        raw = self._raw(token, name, args, state, fungible)
+        return None if raw is None else [raw & MASK, raw >> 128] if token != NARROW else [raw]
+
+    def _raw(self, token: int, name: str, args: Sequence[int], state: Mapping[Any, int], fungible: bool) -> int | None:
+        """An amount of a token: balance, allowance or supply."""
+        match name:
+            case "balanceOf" | "balance_of" if fungible and (name == "balance_of") == (token == YOUNG):
+                return state.get(("held", token, args[0], -1), 0)
+            case "balanceOf" if token == PIECES and len(args) == 3:
+                return state.get(("held", token, args[0], args[1]), 0)
+            case "balanceOf" if token == ART:
+                return sum(held for place, held in state.items() if place[:3] == ("held", ART, args[0]))
+            case "allowance" if fungible:
+                return state.get(("approves", token, *args), 0)
+            case "totalSupply" if fungible:
+                return 10**20
+        return None
 
     # --- control -----------------------------------------------------------------------------------------------------
 
