@@ -17,7 +17,7 @@ from chainfolio.storage.state import open_database, subscriptions
 
 if TYPE_CHECKING:
     from chainfolio.engine.history.past_days import History
-    from chainfolio.engine.history.schedule import FirstDays, Schedule
+    from chainfolio.engine.history.schedule import FirstDays
     from chainfolio.indexer.wiring import System
     from chainfolio.storage.state.database import Database
     from chainfolio.supervisor import Supervisor, Task

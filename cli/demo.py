@@ -53,10 +53,7 @@ from chainfolio.settings import Quotas, Settings, load
 from chainfolio.storage.state import address_book, bundles, subscriptions, virtual_users
 
 if TYPE_CHECKING:
-    from chainfolio.indexer.progress import Progress
-    from chainfolio.indexer.wiring import System
     from chainfolio.localchain.deploy import Deployment
-    from chainfolio.localchain.node import LocalNode
     from chainfolio.storage.state.database import Transaction
 
 FACTS = """\

@@ -33,7 +33,6 @@ from chainfolio.storage.tail import WatchedAccount
 if TYPE_CHECKING:
     from chainfolio.indexer.progress import Progress
     from chainfolio.indexer.wiring import System
-    from chainfolio.localchain.solana.node import SolanaNode
 
 CHAIN: Final = "solana"
 SETTINGS: Final = """\

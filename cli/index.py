@@ -30,10 +30,8 @@ from chainfolio.indexer.worker_pool import WorkerProcess
 if TYPE_CHECKING:
     from chainfolio.blocks import Span
     from chainfolio.chains import Chain
-    from chainfolio.indexer.progress import Progress
     from chainfolio.indexer.wiring import System
     from chainfolio.indexer.work import Work
-    from chainfolio.indexer.worker_pool import WorkerProcess
     from chainfolio.settings import Settings
 
 

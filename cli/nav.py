@@ -21,7 +21,6 @@ from chainfolio.portfolio.nav import encode
 if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.blocks import Block
-    from chainfolio.engine.service import Engine
     from chainfolio.indexer.wiring import System
     from chainfolio.portfolio.nav import Nav
 

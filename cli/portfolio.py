@@ -39,10 +39,8 @@ from chainfolio.printable import harmless
 
 if TYPE_CHECKING:
     from chainfolio.blocks import Block
-    from chainfolio.engine.service import Engine
     from chainfolio.indexer.wiring import System
     from chainfolio.portfolio.document import AssetDocument, Portfolio, Sources
-    from chainfolio.portfolio.facts import Options
 
 COLUMNS = (
     Column("asset"),

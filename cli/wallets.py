@@ -18,7 +18,6 @@ from chainfolio.errors import BadRequest
 
 if TYPE_CHECKING:
     from chainfolio.blocks import Block
-    from chainfolio.engine.service import Engine
     from chainfolio.environment import Clock
     from chainfolio.indexer.wiring import System
 

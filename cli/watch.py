@@ -32,10 +32,7 @@ from chainfolio.storage.tail import WatchedAccount
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from chainfolio.engine.service import Engine
     from chainfolio.indexer.progress import Progress
-    from chainfolio.indexer.scopes import Scope
-    from chainfolio.indexer.wiring import System
 
 MAX_PREPARED: Final = 3  # accounts whose answers are prepared
 PREPARE_S: Final = 20

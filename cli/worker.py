@@ -21,7 +21,6 @@ from chainfolio.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
-    from chainfolio.indexer.worker import Worker
 
 REPORT_EVERY_S = 10.0
 
