@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import random
 import time
+from dataclasses import dataclass
 from functools import partial
 
 import sqlalchemy as sa
@@ -44,31 +45,34 @@ def run(options: argparse.Namespace) -> list[Figure]:
     print(f"seed {seed}")
     with scratch() as folder:
         url = options.postgres or f"sqlite:///{folder}/state.db"
-        result = measured(url, options.calls, options.clients, options.every, options.hold, seed)
+        result = measured(url, Trial(options.calls, options.clients, options.every, options.hold, seed))
     return _figures(result, f"{options.clients} clients, {SERVERS} servers on {url.partition(':')[0]}, seed {seed}")
 
 
-def measured(
-    url: str,
-    calls: int,
-    clients: int,
-    every_s: float,
-    hold_s: int,
-    seed: int,
-    kills: int = 1,
-    every_offset: bool = True,
-) -> Audit:
-    """Make calls and kill servers, on average every `every_s` seconds; then compare calls with the ledger.
+@dataclass(frozen=True)
+class Trial:
+    """How much is called and killed at least: servers every `every_s` seconds on average.
 
     A reservation that is not settled expires after `hold_s`. With `every_offset` it goes on, for three
     times as many calls at most, until calls were left at each byte of their answers.
     """
-    state = opened(url, hold_s)
+
+    calls: int
+    clients: int
+    every_s: float
+    hold_s: int
+    seed: int
+    kills: int = 1
+    every_offset: bool = True
+
+
+def measured(url: str, trial: Trial) -> Audit:
+    """Make calls and kill servers; then compare calls with the ledger."""
+    state = opened(url, trial.hold_s)
     try:
-        shared = _shared(state, clients, calls)
-        with fleet(url, SERVERS, hold_s) as servers:
-            running = _Run(servers, state, every_s, random.Random(seed), every_offset)
-            return uvloop.run(running.all(shared, clients, calls, kills))
+        shared = _shared(state, trial.clients, trial.calls)
+        with fleet(url, SERVERS, trial.hold_s) as servers:
+            return uvloop.run(_Run(servers, state, trial).all(shared))
     finally:
         state.close()
 
@@ -98,17 +102,16 @@ def _account(state: State, name: str, credits: int, keys: int) -> tuple[str, lis
 class _Run:
     """Clients that call, servers that are killed, and one who watches the balances."""
 
-    def __init__(self, servers: Fleet, state: State, every_s: float, chance: random.Random, every_offset: bool) -> None:
-        self.servers, self.state, self.every_s, self.chance = servers, state, every_s, chance
-        self.every_offset = every_offset
+    def __init__(self, servers: Fleet, state: State, trial: Trial) -> None:
+        self.servers, self.state, self.trial, self.chance = servers, state, trial, random.Random(trial.seed)
         self.lowest, self.over, self.seen = 0, asyncio.Event(), asyncio.Event()
 
-    async def all(self, shared: Shared, clients: int, calls: int, kills: int) -> Audit:
+    async def all(self, shared: Shared) -> Audit:
         """Call and kill until there was enough of both, and compare."""
-        record, servers, hold_s = Record(), self.servers, self.servers.hold_s
+        record, servers, trial = Record(), self.servers, self.trial
         load_clients = [
             LoadClient(number, servers.port, shared, record, random.Random(self.chance.random()))
-            for number in range(clients)
+            for number in range(trial.clients)
         ]
         began_s = time.monotonic()
         async with asyncio.TaskGroup() as group:
@@ -117,26 +120,27 @@ class _Run:
                 work.create_task(self._kill(record))
                 for each in load_clients:
                     work.create_task(each.until(self.over))
-                while len(record) < calls or len(servers.killed) < kills or self._lacks_tears(record, 3 * calls):
+                while len(record) < trial.calls or len(servers.killed) < trial.kills or self._lacks_tears(record):
                     await _is_set_within(self.over, LOOK_S / 2)
                 took_s = time.monotonic() - began_s
                 self.over.set()
             reservations = await self._open_reservations()
             self.seen.set()
-        result = audit(self.state.database, record, servers.killed, hold_s)
+        result = audit(self.state.database, record, servers.killed, servers.hold_s)
         result.lowest, result.took_s, result.still_held = self.lowest, took_s, reservations
         return result
 
-    def _lacks_tears(self, record: Record, max_calls: int) -> bool:
-        """Return True if some offset of a response was never cut, and `max_calls` permits more calls."""
-        return self.every_offset and len(record) < max_calls and record.tears.most_lacking is not None
+    def _lacks_tears(self, record: Record) -> bool:
+        """Return True if some offset of a response was never cut, and the trial permits more calls."""
+        is_below_limit = len(record) < 3 * self.trial.calls
+        return self.trial.every_offset and is_below_limit and record.tears.most_lacking is not None
 
     async def _kill(self, record: Record) -> None:
         """Kill one server at random times, in one of ten cases two at once.
 
         It waits until all servers answer: if servers start slowly, none would remain otherwise.
         """
-        while not await _is_set_within(self.over, self.chance.uniform(0.2, 1.8) * self.every_s):
+        while not await _is_set_within(self.over, self.chance.uniform(0.2, 1.8) * self.trial.every_s):
             if self.servers.starting(record.workers):
                 continue
             for _ in range(2 if self.chance.random() < 0.1 else 1):

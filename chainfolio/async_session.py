@@ -254,14 +254,14 @@ class AsyncSession:
         max_requests: int | None = None,
     ) -> list[Reconciliation]:
         """Compare the indexed movements of addresses with their balances on chain, by chain and address."""
-        from chainfolio.engine.requests.reconciliations import check_reconcile, on_each_chain, reconciliations
+        from chainfolio.engine.requests.reconciliations import Extent, on_each_chain, reconciliations
 
-        check_reconcile(first, checkpoints, max_requests)
+        extent = Extent(first, last, checkpoints, max_requests)
         engine = await self._ready()
         system, accounts = engine.system, await _accounts(engine, addresses, chains)
 
         async def work(chain: Chain, owners: Sequence[str]) -> list[Reconciliation]:
-            return (await reconciliations(system, chain, owners, first, last, checkpoints, max_requests))[0]
+            return (await reconciliations(system, chain, owners, extent))[0]
 
         return await on_each_chain(system, accounts, chains, work)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from chainfolio import amounts
@@ -16,7 +17,7 @@ from chainfolio.cli.progress_bar import clock
 from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
 from chainfolio.engine.reconcile.estimate import estimate
 from chainfolio.engine.reconcile.reconciler import Reconciler
-from chainfolio.engine.requests.reconciliations import check_reconcile, on_each_chain, reconciliations
+from chainfolio.engine.requests.reconciliations import Extent, on_each_chain, reconciliations
 from chainfolio.engine.wiring import snapshotter_of
 
 if TYPE_CHECKING:
@@ -56,15 +57,17 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; the exit code is 12 if a trusted asset differs, 13 if one could not be read."""
-    check_reconcile(options.first, options.checkpoints, options.max_requests)
+    extent = Extent(options.first, options.last, options.checkpoints, options.max_requests)
     if options.estimate:
-        estimates = with_system(options, lambda system: _each_chain(system, options, _estimate))
+        estimates = with_system(options, lambda system: _each_chain(system, options, partial(_estimate, extent)))
         if options.json:
             show_json(estimates)
         else:
             _show_estimates(estimates)
         return 0
-    reconciliations = with_system(options, lambda system: _each_chain(system, options, _reconcile_chain))
+    reconciliations = with_system(
+        options, lambda system: _each_chain(system, options, partial(_reconcile_chain, extent))
+    )
     if options.json:
         show_json([result for result, _ in reconciliations])
     else:
@@ -84,36 +87,27 @@ async def _each_chain(system: System, options: argparse.Namespace, work: Work[T]
 
 
 async def _reconcile_chain(
-    system: System, chain: Chain, addresses: Sequence[str], options: argparse.Namespace
+    extent: Extent, system: System, chain: Chain, addresses: Sequence[str], options: argparse.Namespace
 ) -> list[tuple[Reconciliation, Names]]:
 
     def report_progress(text: str) -> None:
         if not options.json:
             print(f"{chain.key}: {text} …", file=sys.stderr)
 
-    results, tokens = await reconciliations(
-        system,
-        chain,
-        addresses,
-        options.first,
-        options.last,
-        options.checkpoints,
-        options.max_requests,
-        report_progress,
-    )
+    results, tokens = await reconciliations(system, chain, addresses, extent, report_progress)
     return [(result, lambda name: tokens.get(asset(name).collection)) for result in results]
 
 
 async def _estimate(
-    system: System, chain: Chain, addresses: Sequence[str], options: argparse.Namespace
+    extent: Extent, system: System, chain: Chain, addresses: Sequence[str], options: argparse.Namespace
 ) -> list[dict[str, Any]]:
 
     reconciler = Reconciler(
         chain,
         system.lake,
         system.tail,
-        options.checkpoints,
-        max_requests=options.max_requests,
+        extent.checkpoints,
+        max_requests=extent.max_requests,
         trust_of=snapshotter_of(system, chain).trust,
     )
     return [await estimate(reconciler, addresses, options.first, options.last, system.environment.clock)]

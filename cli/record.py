@@ -14,6 +14,7 @@ from chainfolio.cli.common import Commands, show_json, with_system
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.names import account_of
 from chainfolio.engine.named_accounts import check_chains
+from chainfolio.engine.rows import ChainIndex
 from chainfolio.engine.snapshots import account_index
 from chainfolio.errors import BadRequest
 from chainfolio.kinds import decoder_kit
@@ -81,9 +82,8 @@ async def recorded(system: System, options: argparse.Namespace, file: Path) -> R
     block = await chain.block(height)
     events = chain.account_reader(InstalledProtocols(rows)).events
     unindexed = account_index.unindexed(system.tail, chain.key, height, events, [account])
-    interacted = await asyncio.to_thread(
-        account_index.interactions_of, system.lake, system.tail, chain.key, [account], height, chain.info, unindexed
-    )
+    index = ChainIndex(system.lake, system.tail, chain.key)
+    interacted = await asyncio.to_thread(account_index.interactions_of, index, [account], height, chain.info, unindexed)
     recording = await kit.record(chain, block, account, interacted[account] | interactions, rows)
     kit.save(file, recording)
     return recording

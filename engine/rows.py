@@ -8,7 +8,7 @@ are read in the same order: a row that moves may be read twice, but is never mis
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import NotFound
@@ -27,10 +27,16 @@ TRANSACTION_KEY: Final = ("account", "height", "tx_index")
 MAX_HEIGHTS: Final = 1024  # per read
 
 
+class ChainIndex(NamedTuple):
+    """The stores with the indexed rows of one chain."""
+
+    lake: Lake
+    tail: Tail
+    chain: str
+
+
 def rows_of(
-    lake: Lake,
-    tail: Tail,
-    chain: str,
+    index: ChainIndex,
     history: Table,
     accounts: Sequence[str],
     columns: Sequence[str | pl.Expr],
@@ -54,12 +60,13 @@ def rows_of(
     """
     import polars as pl
 
+    lake, chain = index.lake, index.chain
     within = pl.col("height").is_between(span.first, span.last)
     condition = within if where is None else within & where
     expressions = [pl.col(each) if isinstance(each, str) else each for each in columns]
     used_columns = {"account", *(name for each in (*expressions, condition) for name in each.meta.root_names())}
     parts = []
-    for part in _not_in_history(lake, tail, chain, history, accounts, span, condition):
+    for part in _not_in_history(index, history, accounts, span, condition):
         if max_transactions is not None:
             counts = part.select(TRANSACTION_KEY).unique().group_by("account").len().collect()
             for account, count in counts.iter_rows():
@@ -75,13 +82,14 @@ def rows_of(
 
 
 def _not_in_history(
-    lake: Lake, tail: Tail, chain: str, history: Table, accounts: Sequence[str], span: Span, condition: pl.Expr
+    index: ChainIndex, history: Table, accounts: Sequence[str], span: Span, condition: pl.Expr
 ) -> Iterator[pl.LazyFrame]:
     """Yield the rows that will come into a history: from the tail, then from the lake."""
     import polars as pl
 
     from chainfolio.portfolio.ledger import by_account, rows_of_accounts
 
+    lake, tail, chain = index
     source = HISTORIES[history.name].source
     is_of_accounts = rows_of_accounts(history, accounts) & condition
     has_account = pl.col("account").is_in(accounts)

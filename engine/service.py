@@ -335,9 +335,8 @@ class Engine:
         configured = self._configured(chain, "approvals")
         require_capability(configured, Capability.APPROVALS)
         owners, head = [account.address for account in accounts], await self.heads.latest(configured)
-        permit2 = self.system.permit2(configured.key)
         snapshotter = self._snapshotter(configured)
-        return await read_page(snapshotter, head, owners, limit, start, include, self.system.labels, permit2)
+        return await read_page(snapshotter, head, owners, limit, start, include, self.system)
 
     async def allowances(self, chain: str, account: Account) -> CurrentApprovals:
         """Return all that an account's approvals on a chain still allow, the greatest risk first.

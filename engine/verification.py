@@ -20,6 +20,7 @@ from chainfolio.assets import Account, Asset
 from chainfolio.blocks import Block
 from chainfolio.chains import Capability, require_capability
 from chainfolio.contracts import Snapshot, Token
+from chainfolio.engine.rows import ChainIndex
 from chainfolio.engine.snapshots import account_index
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.engine.wiring import snapshotter_of
@@ -267,8 +268,8 @@ async def _proofs(
     if Capability.PROOFS not in primary.chain.capabilities:
         return None, None, [], []
     block = primary.snapshot.block
-    index, info = (system.lake, system.tail, primary.chain.key), primary.chain.info
-    interactions = await asyncio.to_thread(account_index.interactions_of, *index, [account], block.height, info)
+    index, info = ChainIndex(system.lake, system.tail, primary.chain.key), primary.chain.info
+    interactions = await asyncio.to_thread(account_index.interactions_of, index, [account], block.height, info)
     unclaimed = dict.fromkeys([*interactions[account].tokens, *(asset for peer in peers for asset in peer.balances)], 0)
     balances: dict[Asset, int | None] = {**unclaimed, info.native.asset: None, **primary.balances}
     best: tuple[BlockProofs | None, str | None] = None, None

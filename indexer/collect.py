@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chains import Capability, newest_block_in, require_capability
@@ -124,6 +124,25 @@ class _Pieces:
         return piece
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerRole:
+    """The number of a worker process, and the boundary checks that it shares with the others."""
+
+    number: int
+    boundaries: Boundaries
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When work ends early: `budget` limits requests for accounts, `stops` returns True to end between two batches."""
+
+    budget: Budget | None = None
+    stops: Callable[[], bool] = lambda: False
+
+
+NO_LIMITS: Final = Limits()
+
+
 class Collector:
     """Fetches and commits missing spans of one chain. The caller holds the chain's lock."""
 
@@ -135,20 +154,19 @@ class Collector:
         environment: Environment,
         progress: Progress,
         *,
-        worker_process: int = 0,
-        boundaries: Boundaries | None = None,
-        budget: Budget | None = None,
-        stops: Callable[[], bool] = lambda: False,
+        role: WorkerRole | None = None,
+        limits: Limits = NO_LIMITS,
     ) -> None:
         """Set up a collector.
 
         Args:
-            budget: Limit of the requests for accounts.
-            stops: Work ends between two batches when it returns True.
+            role: None in the process that commits.
+            limits: When it ends early.
         """
         self.chain, self.lake, self.tail, self.environment, self.progress = chain, lake, tail, environment, progress
-        self.worker_process, self._boundaries = worker_process, boundaries or BoundaryCheck(chain.key)
-        self._budget, self._stops = budget, stops
+        self.worker_process = role.number if role else 0
+        self._boundaries: Boundaries = role.boundaries if role else BoundaryCheck(chain.key)
+        self._budget, self._stops = limits.budget, limits.stops
 
     async def run(self, work: Sequence[Work], worker_processes: Sequence[WorkerProcess] = ()) -> None:
         """Do all work, here and in the worker processes. After an error, committed batches stay."""

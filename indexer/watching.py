@@ -12,7 +12,7 @@ from chainfolio.blocks import Span
 from chainfolio.budgets import Budget
 from chainfolio.chain_settings import EVERYTHING
 from chainfolio.indexer import consistency, materialise
-from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.collect import Collector, Limits
 from chainfolio.indexer.progress import Progress
 from chainfolio.indexer.rewind import check_anchor
 from chainfolio.indexer.scopes import Scope, can_be_read, indexed_for
@@ -133,7 +133,7 @@ async def index_accounts(
     await asyncio.to_thread(system.follower(chain, accounts_only=True).recover)
     await check_anchor(chain, tail)
     progress = Progress(system.environment.clock, 0, on_change=on_change)
-    collector = Collector(chain, lake, tail, system.environment, progress, budget=budget)
+    collector = Collector(chain, lake, tail, system.environment, progress, limits=Limits(budget=budget))
     await collector.recover()
     await system.follower(chain, accounts_only=True).finalise_all()
     blocks, final = tail.blocks(chain.key), (await chain.heads()).finalized

@@ -14,7 +14,7 @@ from chainfolio.blocks import Span
 from chainfolio.chain_settings import EVERYTHING
 from chainfolio.errors import ChainfolioError, DeepReorg, Locked, SourceError, StorageFull, TooManyFiles
 from chainfolio.indexer import consistency, materialise
-from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.collect import Collector, Limits
 from chainfolio.indexer.follow import Follower, Status
 from chainfolio.indexer.maintenance import Maintenance
 from chainfolio.indexer.progress import Progress
@@ -148,7 +148,7 @@ class Worker:
     def _collector(self, chain: Chain, task: Task, stops: Callable[[], bool] = lambda: False) -> Collector:
         system = self.system
         progress = Progress(system.environment.clock, 1, on_change=lambda _: task.progressed())
-        return Collector(chain, system.lake, system.tail, system.environment, progress, stops=stops)
+        return Collector(chain, system.lake, system.tail, system.environment, progress, limits=Limits(stops=stops))
 
     async def _back_fill(self, chain: Chain, collector: Collector, follower: Follower) -> None:
         """Index all final blocks that are neither in the lake nor in the tail."""

@@ -16,7 +16,7 @@ import msgspec
 from chainfolio.blocks import Span
 from chainfolio.chains import errors_by_endpoint
 from chainfolio.errors import ChainfolioError
-from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.collect import Collector, WorkerRole
 from chainfolio.indexer.progress import Progress
 from chainfolio.indexer.wiring import CONFIGS, System
 from chainfolio.indexer.work import Work
@@ -91,7 +91,7 @@ async def _serve(tail: RemoteTail, pipe: Connection, number: int, settings: Sett
         chain = system.chain(key)
         progress = Progress(system.environment.clock, len(span), on_change=_Report(tail, chain))
         collector = Collector(
-            chain, system.lake, cast("Tail", tail), system.environment, progress, worker_process=number, boundaries=tail
+            chain, system.lake, cast("Tail", tail), system.environment, progress, role=WorkerRole(number, tail)
         )
         await _piece(collector, tail, span, work)
     await system.close()

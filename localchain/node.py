@@ -42,7 +42,7 @@ exit "$status"
 class LocalNode:
     """Foundry's anvil on a free loopback port. By default each transaction gets a separate block."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of a test node, each with a default
         self,
         *,
         port: int = 0,

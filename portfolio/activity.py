@@ -106,32 +106,41 @@ def sort_activities(activities: Collection[Activity], newest_first: bool) -> lis
 # --- signs -----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class AddressFacts:
+    """Tokens and addresses whose role is known apart from the activity.
+
+    Attributes:
+        spam: Tokens that are judged to be spam.
+        trusted: Tokens that are beyond suspicion.
+        burn_addresses: Addresses that mint and burn.
+        fee_collectors: Addresses that take fees as token movements. Such a payment is ignored.
+    """
+
+    spam: Collection[Asset] = ()
+    trusted: Collection[Asset] = ()
+    burn_addresses: Collection[str] = ()
+    fee_collectors: Collection[str] = ()
+
+
+NO_FACTS: Final = AddressFacts()
+
+
 def signs(
-    activity: Activity,
-    function: str,
-    spam: Collection[Asset] = (),
-    *,
-    called: str = "",
-    trusted: Collection[Asset] = (),
-    burn_addresses: Collection[str] = (),
-    fee_collectors: Collection[str] = (),
-    imitated: bool = False,
+    activity: Activity, function: str, facts: AddressFacts = NO_FACTS, *, called: str = "", imitated: bool = False
 ) -> frozenset[str]:
     """Return the names of all statements that certainly hold for an activity.
 
     Args:
         activity: Its `details` must be known.
         function: Name of the called function; empty if unknown.
-        spam: Tokens that are judged to be spam.
         called: The transaction type that the function stands for; empty if none.
-        trusted: Tokens that are beyond suspicion.
-        burn_addresses: Addresses that mint and burn.
-        fee_collectors: Addresses that take fees as token movements. Such a payment is ignored.
         imitated: Look-alike addresses made the whole activity.
     """
     details = activity.details
     assert details is not None, "what is not known of a transaction says nothing"
-    movements = _without_fee(activity, details, fee_collectors)
+    movements = _without_fee(activity, details, facts.fee_collectors)
+    burn_addresses = facts.burn_addresses
     net: dict[Asset, int] = defaultdict(int)
     for move in movements:
         net[move.asset] += move.raw if move.direction == "in" else -move.raw
@@ -144,7 +153,7 @@ def signs(
         "moved": bool(movements),
         "self": any(move.counterparty == activity.account for move in movements),
         "gain": bool(gains),
-        "known gain": bool(gains) and all(asset.is_native or asset.collection in trusted for asset in gains),
+        "known gain": bool(gains) and all(asset.is_native or asset.collection in facts.trusted for asset in gains),
         "loss": bool(losses),
         "plain": not details.selector,
         "withdrawn": activity.is_of_protocol,
@@ -155,7 +164,9 @@ def signs(
         "poison": not is_sender and bool(movements) and not any(move.raw for move in movements),
         "imitated": imitated,
         f"called {called}": bool(called),
-        "spam": not is_sender and bool(gains | losses) and all(move.asset.collection in spam for move in movements),
+        "spam": not is_sender
+        and bool(gains | losses)
+        and all(move.asset.collection in facts.spam for move in movements),
         **_wrapping(movements, gains | losses),
         **_minting(movements, gains, losses, burn_addresses),
         **_issuing(movements, gains, losses, burn_addresses),

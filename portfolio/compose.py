@@ -105,7 +105,6 @@ def portfolio(
         chain: amounts.total([bucket.value_usd for kinds in tree.values() for bucket in kinds[chain].values()])
         for chain in sorted({*account_valuation.scope[address], *(key for kinds in tree.values() for key in kinds)})
     }
-    shares = percentages(value_usd)
     names = {key: (protocols or {}).get(key) or ProtocolFacts(key, "Wallet" if key == WALLET else key) for key in tree}
     summed = [valued for valued in account_valuation.all_holdings if valued.value_usd is not None and valued.is_counted]
     cash = [valued.value_usd for valued in summed if valued.value_usd is not None and _is_cash(valued)]
@@ -119,23 +118,11 @@ def portfolio(
         asset_by_protocols={
             key: _protocol(names[key], tree[key], chains, _Style(address, names[key], options)) for key in sorted(tree)
         },
-        chains={
-            chains[key].key: _chain(
-                chains[key], value_usd[key], shares[key], options, account_valuation.heights.get(key)
-            )
-            for key in value_usd
-        },
+        chains=_chains(value_usd, chains, options, account_valuation.heights),
         completeness="partial"
         if any(issue.makes_partial for issue in account_valuation.unread[address])
         else "complete",
-        issues=issue_documents(
-            (
-                *account_valuation.unread[address],
-                *account_valuation.unclear_issues,
-                *account_valuation.capped_issues,
-                *_unknown_days(account_valuation, address),
-            )
-        ),
+        issues=_issues(account_valuation, address),
         unpriced_assets=sum(valued.value_usd is None for valued in account_valuation.all_holdings),
         spam_assets=sum(valued.spam is not None for valued in account_valuation.all_holdings),
         price_adapters=() if block_number is not None else tuple(sorted(adapters)),
@@ -145,6 +132,31 @@ def portfolio(
         fees=fees,
         fees_fiat=fees_fiat,
         block_number=UNSET if block_number is None else str(block_number),
+    )
+
+
+def _chains(
+    value_usd: dict[str, Decimal],
+    chains: Mapping[str, ChainFacts],
+    options: Options,
+    heights: Mapping[str, tuple[int, int | None]],
+) -> dict[str, ChainDocument]:
+    """Return the chains with their shares of the whole value, by the key that users know."""
+    shares = percentages(value_usd)
+    return {
+        chains[key].key: _chain(chains[key], value_usd[key], shares[key], options, heights.get(key))
+        for key in value_usd
+    }
+
+
+def _issues(valuation: Valuation, address: str) -> tuple[IssueDocument, ...]:
+    return issue_documents(
+        (
+            *valuation.unread[address],
+            *valuation.unclear_issues,
+            *valuation.capped_issues,
+            *_unknown_days(valuation, address),
+        )
     )
 
 

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.contracts import Price, Token, TransactionDetails
-from chainfolio.portfolio.activity import TRANSFERS, Activity, Functions, Movement, signs, type_of
+from chainfolio.portfolio.activity import TRANSFERS, Activity, AddressFacts, Functions, Movement, signs, type_of
 from chainfolio.portfolio.compose import clean
 from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.facts import ChainFacts, Options, ProtocolFacts, asset_page, shown_pictures
@@ -85,11 +85,8 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     activity_signs = signs(
         activity,
         function,
-        spam,
+        AddressFacts(spam, context.trusted, context.burn_addresses, context.fee_collectors),
         called=context.functions.types.get(selector, ""),
-        trusted=context.trusted,
-        burn_addresses=context.burn_addresses,
-        fee_collectors=context.fee_collectors,
         imitated=poison.only,
     )
     assets = [(move.direction, _asset(activity, move, context)) for move in activity.movements]

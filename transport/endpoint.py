@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import ClassVar, TypeVar
@@ -13,11 +13,9 @@ from chainfolio.chains import EndpointHealth
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, ResponseTooLarge, SourceError, Unavailable, UnsupportedMethod
 from chainfolio.transport.exchange import HttpResponse, RateLimited
-from chainfolio.transport.health import Evidence
 from chainfolio.transport.http import Transport
-from chainfolio.transport.http_endpoint import BodyRefused, HttpEndpoint
+from chainfolio.transport.http_endpoint import NO_RECORD, BodyRefused, EndpointRecord, HttpEndpoint
 from chainfolio.transport.pacing import Pace
-from chainfolio.transport.recent_answers import RecentAnswers
 from chainfolio.transport.wire import Request, RpcError, decode, encode, plain_result
 
 MAX_HANDSHAKE_BATCH = 20  # requests in a batch that contains the handshake
@@ -55,8 +53,8 @@ class Endpoint(HttpEndpoint, ABC):
     """Base class of the JSON-RPC endpoints of one kind of chain.
 
     `capabilities` are its detected limits: max_span, max_batch, max_bytes, route, pin, rps, counts_calls;
-    `on_capability` stores them. Until the endpoint is `checked`, its first requests are sent with the `handshake`, and
-    answers are used only if the handshake succeeds.
+    the record's `on_capability` stores them. Until the endpoint is `checked`, its first requests are sent with the
+    `handshake`, and answers are used only if the handshake succeeds.
 
     Attributes:
         refuses_all_batches: "Not supported" means that any batch is refused, and not only a large one.
@@ -73,11 +71,7 @@ class Endpoint(HttpEndpoint, ABC):
         timeout_s: float = 60,
         max_rps: int = 0,
         concurrency: int = 4,
-        capabilities: Mapping[str, int] | None = None,
-        on_capability: Callable[[str, int], None] = lambda name, value: None,
-        evidence: Evidence | None = None,
-        on_quarantine: Callable[[Evidence], None] = lambda evidence: None,
-        recent: RecentAnswers | None = None,
+        record: EndpointRecord = NO_RECORD,
     ) -> None:
         super().__init__(
             url,
@@ -86,15 +80,14 @@ class Endpoint(HttpEndpoint, ABC):
             timeout_s=timeout_s,
             max_rps=max_rps,
             concurrency=concurrency,
-            evidence=evidence,
-            on_quarantine=on_quarantine,
+            record=record,
         )
-        self.capabilities: dict[str, int] = dict(capabilities or {})
+        self.capabilities: dict[str, int] = dict(record.capabilities)
         self.pace = Pace(environment.clock, max_rps=max_rps, learnt=self.capabilities, on_learn=self.learn)
         self.handshake: Handshake | None = None
         self.lacks_state_at = -1  # the highest block whose state it no longer has, by its own refusals
-        self._on_learn = on_capability
-        self._recent = recent
+        self._on_learn = record.on_capability
+        self._recent = record.recent
 
     @abstractmethod
     def meaning(self, method: str, refusal: RpcError, height: int) -> SourceError:

@@ -14,7 +14,7 @@ from chainfolio.kinds import EndpointMemory
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.health import Evidence
 from chainfolio.transport.http import HttpTransport, Transport
-from chainfolio.transport.http_endpoint import identity
+from chainfolio.transport.http_endpoint import EndpointRecord, identity
 from chainfolio.transport.recent_answers import RecentAnswers
 from chainfolio.transport.settings import EndpointSettings
 
@@ -55,15 +55,20 @@ def make_endpoints(
             timeout_s=settings.timeout_s,
             max_rps=settings.max_rps,
             concurrency=settings.concurrency * 2,
-            capabilities=memory.capabilities(endpoint),
-            on_capability=partial(memory.on_capability, endpoint),
-            evidence=_decode_evidence(memory.quarantined(endpoint)),
-            on_quarantine=partial(_store_evidence, memory.on_quarantine, endpoint),
-            recent=RecentAnswers(endpoint, memory.answers, environment.clock.now_us) if memory.answers else None,
+            record=_record(memory, identity(url), environment.clock.now_us),
         )
         for url in settings.rpc
-        for endpoint in [identity(url)]
     ]
+
+
+def _record(memory: EndpointMemory, endpoint: str, now_us: Callable[[], int]) -> EndpointRecord:
+    return EndpointRecord(
+        memory.capabilities(endpoint),
+        partial(memory.on_capability, endpoint),
+        _decode_evidence(memory.quarantined(endpoint)),
+        partial(_store_evidence, memory.on_quarantine, endpoint),
+        RecentAnswers(endpoint, memory.answers, now_us) if memory.answers else None,
+    )
 
 
 def _store_evidence(on_quarantine: Callable[[str, bytes], None], endpoint: str, evidence: Evidence) -> None:

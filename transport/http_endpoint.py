@@ -6,9 +6,9 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from chainfolio.chains import Cost, EndpointHealth
@@ -19,6 +19,7 @@ from chainfolio.transport.exchange import HttpResponse, NoResponse, RateLimited,
 from chainfolio.transport.health import Evidence, Health
 from chainfolio.transport.http import Transport
 from chainfolio.transport.pacing import Pace
+from chainfolio.transport.recent_answers import RecentAnswers
 
 RETRIES = 6
 FIRST_WAIT_S = 0.2
@@ -76,6 +77,28 @@ def secrets_of(url: str) -> tuple[str, ...]:
     return tuple(piece for piece in pieces if piece and len(piece) >= MIN_SECRET)
 
 
+@dataclass(frozen=True, slots=True)
+class EndpointRecord:
+    """What earlier runs found out about one endpoint, and what stores the findings of this run.
+
+    Attributes:
+        capabilities: Its detected limits.
+        on_capability: Called with the name and the value of a limit that is new or has changed.
+        evidence: Why the endpoint is quarantined; None if it is not.
+        on_quarantine: Called once with the evidence when the endpoint becomes quarantined.
+        recent: Answers of the last minute, to share with other commands; None to share none.
+    """
+
+    capabilities: Mapping[str, int] = field(default_factory=dict)
+    on_capability: Callable[[str, int], None] = lambda name, value: None
+    evidence: Evidence | None = None
+    on_quarantine: Callable[[Evidence], None] = lambda evidence: None
+    recent: RecentAnswers | None = None
+
+
+NO_RECORD: Final = EndpointRecord()
+
+
 class HttpEndpoint:
     """One URL, for any protocol over HTTP.
 
@@ -86,8 +109,7 @@ class HttpEndpoint:
         timeout_s: Limit of one exchange.
         max_rps: Maximum number of requests per second; 0 for none.
         concurrency: Maximum number of parallel requests.
-        evidence: Why the endpoint is quarantined; None if it is not.
-        on_quarantine: Called once with the evidence when the endpoint becomes quarantined.
+        record: Findings of earlier runs, and what stores new ones.
     """
 
     def __init__(
@@ -99,13 +121,12 @@ class HttpEndpoint:
         timeout_s: float = 60,
         max_rps: int = 0,
         concurrency: int = 4,
-        evidence: Evidence | None = None,
-        on_quarantine: Callable[[Evidence], None] = lambda evidence: None,
+        record: EndpointRecord = NO_RECORD,
     ) -> None:
         self.url, self.name = url, name_of(url)
         self._secrets = secrets_of(url)
         self.errors = ErrorCounters()
-        self.health = Health(evidence=evidence)
+        self.health = Health(evidence=record.evidence)
         self.requests = self.hedged = self.sent_bytes = self.received_bytes = 0
         self.calls: Counter[str] = Counter()
         self.reads: Counter[str] = Counter()
@@ -114,7 +135,7 @@ class HttpEndpoint:
         self._transport, self._environment, self._timeout_s = transport, environment, timeout_s
         self._gate = asyncio.Semaphore(concurrency)
         self.pace = Pace(environment.clock, max_rps=max_rps)
-        self._on_quarantine = on_quarantine
+        self._on_quarantine = record.on_quarantine
 
     def response_error(self, response: HttpResponse) -> SourceError | None:
         """Return the error that a response means by its status or as no JSON; None for a usable one."""

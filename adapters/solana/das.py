@@ -20,6 +20,7 @@ from chainfolio.adapters.solana.trees import (
     HEADER_SIZE,
     MAX_DEPTH,
     Leaf,
+    LeafFields,
     asset_address,
     first_leaf,
     ring_end,
@@ -229,7 +230,7 @@ def _hashed(asset: _Asset, account: str) -> Leaf:
         raise ValueError("no tree has such a leaf")
     if asset.id != _address(compression.tree, compression.leaf_id):
         raise ValueError("it is called otherwise than its leaf")
-    common_fields = (
+    fields = LeafFields(
         key_bytes(asset.id),
         key_bytes(account),
         _key(asset.ownership.delegate or account),
@@ -239,14 +240,14 @@ def _hashed(asset: _Asset, account: str) -> Leaf:
     )
     collection, data, flags = compression.collection_hash, compression.asset_data_hash, compression.flags
     if collection is None and data is None and flags is None:
-        return Leaf(asset.id, compression.tree, compression.leaf_id, first_leaf(*common_fields), ())
+        return Leaf(asset.id, compression.tree, compression.leaf_id, first_leaf(fields), ())
     if collection is None or data is None or flags is None:
         raise ValueError("it is of a version that is not known here")
     return Leaf(
         asset.id,
         compression.tree,
         compression.leaf_id,
-        second_leaf(*common_fields, _key(collection), _key(data), flags),
+        second_leaf(fields, _key(collection), _key(data), flags),
         (),
     )
 

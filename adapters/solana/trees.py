@@ -68,25 +68,30 @@ def keccak(*parts: bytes) -> bytes:
     return bytes(keccak_256(b"".join(parts)).digest())
 
 
-def first_leaf(asset: bytes, owner: bytes, delegate: bytes, nonce: int, data: bytes, creators: bytes) -> bytes:
+class LeafFields(NamedTuple):
+    """The fields that leaves of both versions commit to; `data` and `creators` are hashes."""
+
+    asset: bytes
+    owner: bytes
+    delegate: bytes
+    nonce: int
+    data: bytes
+    creators: bytes
+
+    def hash(self, version: int, *more: bytes) -> bytes:
+        """Return the hash of a leaf with these fields and those that only its version has."""
+        nonce = struct.pack("<Q", self.nonce)
+        return keccak(bytes([version]), self.asset, self.owner, self.delegate, nonce, self.data, self.creators, *more)
+
+
+def first_leaf(fields: LeafFields) -> bytes:
     """Return the hash of a leaf of version 1."""
-    return keccak(b"\1", asset, owner, delegate, struct.pack("<Q", nonce), data, creators)
+    return fields.hash(1)
 
 
-def second_leaf(
-    asset: bytes,
-    owner: bytes,
-    delegate: bytes,
-    nonce: int,
-    data: bytes,
-    creators: bytes,
-    collection: bytes,
-    asset_data: bytes,
-    flags: int,
-) -> bytes:
+def second_leaf(fields: LeafFields, collection: bytes, asset_data: bytes, flags: int) -> bytes:
     """Return the hash of a leaf of version 2, which has three more fields."""
-    nonce_bytes, hashes = struct.pack("<Q", nonce), (data, creators, collection, asset_data, bytes([flags]))
-    return keccak(b"\2", asset, owner, delegate, nonce_bytes, *hashes)
+    return fields.hash(2, collection, asset_data, bytes([flags]))
 
 
 def asset_address(tree: str, nonce: int) -> str:

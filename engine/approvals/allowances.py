@@ -20,7 +20,7 @@ from chainfolio.chains import Capability, require_capability
 from chainfolio.contracts import Holding, Issue, Price, Token
 from chainfolio.engine.approvals.pages import AMOUNT, COLUMNS, approval, approvals_page, assets, time_us
 from chainfolio.engine.results import Allowance, Approval, ApprovalsPage, EventPosition, Operator
-from chainfolio.engine.rows import rows_of
+from chainfolio.engine.rows import ChainIndex, rows_of
 from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S, Snapshotter
 from chainfolio.engine.stored_heads import StoredHead
 from chainfolio.errors import BadAnswer
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from chainfolio.approvals import AllowanceState
+    from chainfolio.indexer.wiring import System
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Tail
 
@@ -87,7 +88,9 @@ def latest_events(
     """Return the last approval event of each key, newest first; only events that fill `column` count."""
     import polars as pl
 
-    rows = rows_of(lake, tail, chain, ACCOUNT_APPROVALS, owners, COLUMNS, where=pl.col(column).is_not_null())
+    rows = rows_of(
+        ChainIndex(lake, tail, chain), ACCOUNT_APPROVALS, owners, COLUMNS, where=pl.col(column).is_not_null()
+    )
     return rows.sort("height", "log_index").unique(keys, keep="last").sort("height", "log_index", descending=True)
 
 
@@ -128,7 +131,7 @@ def editions(
     import polars as pl
 
     columns, edition = ("account", "token", "token_id"), pl.col("standard").is_in(sorted(standards))
-    rows = rows_of(lake, tail, chain, ACCOUNT_TRANSFERS, owners, columns, where=edition)
+    rows = rows_of(ChainIndex(lake, tail, chain), ACCOUNT_TRANSFERS, owners, columns, where=edition)
     ids: dict[str, dict[str, set[int]]] = {owner: {} for owner in owners}
     for owner, token, number in rows.iter_rows():
         ids[owner].setdefault(token, set()).add(amounts.raw_from_bytes(number))
@@ -254,8 +257,7 @@ async def read_page(
     limit: int,
     start: EventPosition | None,
     include: Collection[str],
-    labels: Labels,
-    permit2: Collection[str],
+    system: System,
 ) -> ApprovalsPage:
     """Return a page of approvals from `start` (None: the newest) on, with what `include` names.
 
@@ -270,7 +272,15 @@ async def read_page(
     page = ApprovalsPage(tuple(items), end, await assets(snapshotter, {(item.owner, item.token) for item in items}))
     if not include:
         return page
-    return await with_state(page, snapshotter, owners, include, labels, first=start is None, permit2=permit2)
+    return await with_state(
+        page,
+        snapshotter,
+        owners,
+        include,
+        system.labels,
+        first=start is None,
+        permit2=system.permit2(chain.key),
+    )
 
 
 async def with_state(

@@ -14,7 +14,7 @@ from chainfolio import amounts
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Price, Token
 from chainfolio.engine.results import Approval, ApprovedAsset, EventPosition
-from chainfolio.engine.rows import rows_of
+from chainfolio.engine.rows import ChainIndex, rows_of
 from chainfolio.engine.snapshots.index_view import MAX_UNINDEXED_BLOCKS
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.errors import BadRequest, NotIndexed, SourceError
@@ -119,7 +119,7 @@ def _rows(
     if isinstance(start, EventPosition):
         below = pl.col("height") < start.height
         condition &= below | ((pl.col("height") == start.height) & (pl.col("log_index") <= start.log_index))
-    rows = rows_of(lake, tail, chain, ACCOUNT_APPROVALS, owners, COLUMNS, span=span, where=condition)
+    rows = rows_of(ChainIndex(lake, tail, chain), ACCOUNT_APPROVALS, owners, COLUMNS, span=span, where=condition)
     newest = rows.sort("height", "log_index", descending=True).head(limit)
     return [approval(row) for row in newest.iter_rows(named=True)]
 

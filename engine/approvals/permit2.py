@@ -14,7 +14,7 @@ from chainfolio.chains import Capability, require_capability
 from chainfolio.contracts import Holding, Price, Token
 from chainfolio.engine.approvals.pages import time_us
 from chainfolio.engine.results import EventPosition, Permit2Allowance
-from chainfolio.engine.rows import rows_of
+from chainfolio.engine.rows import ChainIndex, rows_of
 from chainfolio.engine.snapshots.account_index import unindexed
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.errors import BadAnswer, NotIndexed, NotSupported
@@ -95,7 +95,7 @@ def latest_permissions(
 ) -> list[Permit2Allowance]:
     """Return the last permission per owner, token and spender up to a block, newest first, without state."""
     span, events, approves = Span(0, block.height), of_events(filters), require_capability(chain, Capability.APPROVALS)
-    rows = rows_of(lake, tail, chain.key, ACCOUNT_EVENTS, owners, COLUMNS, span=span, where=events)
+    rows = rows_of(ChainIndex(lake, tail, chain.key), ACCOUNT_EVENTS, owners, COLUMNS, span=span, where=events)
     last_by_key: dict[tuple[str, ...], Permit2Allowance] = {}
     for row in rows.sort("height", "log_index").iter_rows(named=True):
         if (named_permission := approves.permission_of(row)) is not None:

@@ -14,7 +14,7 @@ import msgspec
 
 from chainfolio.engine.gains.pnl import PnlRequest, compute_gains
 from chainfolio.engine.record_source import RecordSource
-from chainfolio.engine.rows import rows_of
+from chainfolio.engine.rows import ChainIndex, rows_of
 from chainfolio.engine.shared_work import SharedWork
 from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S
 from chainfolio.engine.transactions.activities import missing
@@ -150,7 +150,11 @@ def _mark(system: System, chains: Sequence[Chain], account: str, max_transaction
         for table in (ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS):
             columns = [*(name for name in table.key if name != "chain"), "tx_hash"]
             rows = rows_of(
-                system.lake, system.tail, chain.key, table, [account], columns, max_transactions=max_transactions
+                ChainIndex(system.lake, system.tail, chain.key),
+                table,
+                [account],
+                columns,
+                max_transactions=max_transactions,
             )
             marks.append((rows["tx_hash"].n_unique(), int(rows.sort(columns).hash_rows().sum())))
     return tuple(marks)

@@ -27,7 +27,7 @@ from chainfolio.engine.reconcile.results import (
     UntrustedAssets,
     store_result,
 )
-from chainfolio.engine.rows import rows_of
+from chainfolio.engine.rows import ChainIndex, rows_of
 from chainfolio.engine.snapshots.replay import replays
 from chainfolio.engine.snapshots.sent_transactions import FEE_COLUMNS, sent_transactions
 from chainfolio.engine.snapshots.trust import Trust, mark_untrusted
@@ -243,8 +243,8 @@ class Reconciler:
 
     def _rows(self, accounts: Sequence[str], last: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the transfers of the accounts, and the fees that they paid."""
-        index, span = (self.lake, self.tail, self.chain.key), Span(0, last)
-        transfers = rows_of(*index, ACCOUNT_TRANSFERS, accounts, (*MOVED, *ASSET_COLUMNS, "raw"), span=span)
+        index, span = ChainIndex(self.lake, self.tail, self.chain.key), Span(0, last)
+        transfers = rows_of(index, ACCOUNT_TRANSFERS, accounts, (*MOVED, *ASSET_COLUMNS, "raw"), span=span)
         return drop_native_duplicates(transfers, self.chain.info), sent_transactions(
             *index, accounts, FEE_COLUMNS, span
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from chainfolio.assets import Asset, asset
@@ -47,23 +48,29 @@ async def on_each_chain(
     return results
 
 
-def check_reconcile(first: int | None, checkpoints: int, max_requests: int | None) -> None:
-    """Raise BadRequest for numbers out of the range of a reconciliation."""
-    if first is not None and first < 0:
-        raise BadRequest("from", "a block height is at least 0")
-    for name, value in (("checkpoints", checkpoints), ("max-requests", max_requests)):
-        if value is not None and value < 1:
-            raise BadRequest(name, "at least 1")
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Bounds of a reconciliation: heights (None: all that are indexed), checkpoints and requests (None: no limit)."""
+
+    first: int | None
+    last: int | None
+    checkpoints: int
+    max_requests: int | None
+
+    def __post_init__(self) -> None:
+        """Raise BadRequest for numbers out of range."""
+        if self.first is not None and self.first < 0:
+            raise BadRequest("from", "a block height is at least 0")
+        for name, value in (("checkpoints", self.checkpoints), ("max-requests", self.max_requests)):
+            if value is not None and value < 1:
+                raise BadRequest(name, "at least 1")
 
 
 async def reconciliations(
     system: System,
     chain: Chain,
     addresses: Sequence[str],
-    first: int | None,
-    last: int | None,
-    checkpoints: int,
-    max_requests: int | None,
+    extent: Extent,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> tuple[list[Reconciliation], Mapping[Asset, Token]]:
     """Reconcile accounts on a chain; return the results, and their tokens whose names are known."""
@@ -75,12 +82,12 @@ async def reconciliations(
         chain,
         system.lake,
         system.tail,
-        checkpoints,
-        max_requests=max_requests,
+        extent.checkpoints,
+        max_requests=extent.max_requests,
         on_progress=on_progress,
         trust_of=snapshotter.trust,
     )
-    results = await reconciler.run(addresses, first, last)
+    results = await reconciler.run(addresses, extent.first, extent.last)
     assets: set[Asset] = {asset(each.asset).collection for result in results for each in result.assets}
     end = Block(results[0].last_block, results[0].block_hash, "", 0)
     tokens = snapshotter.book.described_at(assets, end) | {native.asset: native}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from chainfolio.assets import Asset
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Issue
-from chainfolio.engine.rows import rows_of
+from chainfolio.engine.rows import ChainIndex, rows_of
 from chainfolio.indexer.materialise import of_events
 from chainfolio.indexer.scopes import indexed_for
 from chainfolio.interactions import EventRow, Interactions, contract_of
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from chainfolio.chains import Chain, ChainInfo
-    from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Tail
 
 ADAPTER = "index"
@@ -32,9 +31,7 @@ EVENT_COLUMNS = ("account", "address", "topic0", "place", "topic1", "topic2", "t
 
 
 def interactions_of(
-    lake: Lake,
-    tail: Tail,
-    chain: str,
+    index: ChainIndex,
     accounts: Sequence[str],
     height: int,
     info: ChainInfo,
@@ -52,7 +49,7 @@ def interactions_of(
     from chainfolio.portfolio.ledger import by_account
 
     columns = [*(pl.col(name) for name in TRANSFER_COLUMNS), (pl.col("raw") != ZERO_RAW).alias("moved")]
-    rows = rows_of(lake, tail, chain, ACCOUNT_TRANSFERS, accounts, columns, span=Span(0, height))
+    rows = rows_of(index, ACCOUNT_TRANSFERS, accounts, columns, span=Span(0, height))
     if recent is not None:
         account_events = by_account(ACCOUNT_TRANSFERS, pl.LazyFrame(recent)).filter(pl.col("account").is_in(accounts))
         rows = pl.concat([rows, account_events.filter(pl.col("height") <= height).select(columns).collect()]).unique()
@@ -64,7 +61,7 @@ def interactions_of(
     filters = {event for account_events in (events or {}).values() for event in account_events}
     if not events or not filters:
         return interactions
-    events_by_account = _events(lake, tail, chain, accounts, height, filters)
+    events_by_account = _events(index, accounts, height, filters)
     covered = {
         account: frozenset(event for event, unindexed_spans in account_events.items() if not unindexed_spans)
         for account, account_events in events.items()
@@ -76,12 +73,10 @@ def interactions_of(
 
 
 def _events(
-    lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], height: int, filters: Collection[str]
+    index: ChainIndex, accounts: Sequence[str], height: int, filters: Collection[str]
 ) -> dict[str, dict[str, tuple[EventRow, ...]]]:
     """Return the distinct events of some filters that name accounts, by account and filter."""
-    rows = rows_of(
-        lake, tail, chain, ACCOUNT_EVENTS, accounts, EVENT_COLUMNS, span=Span(0, height), where=of_events(filters)
-    )
+    rows = rows_of(index, ACCOUNT_EVENTS, accounts, EVENT_COLUMNS, span=Span(0, height), where=of_events(filters))
     events: dict[str, dict[str, list[EventRow]]] = {account: {} for account in accounts}
     for row in rows.sort(EVENT_COLUMNS).iter_rows(named=True):
         events[row["account"]].setdefault(f"{row['address']}/{row['topic0']}", []).append(row)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Span
-from chainfolio.engine.rows import rows_at, rows_of
+from chainfolio.engine.rows import ChainIndex, rows_at, rows_of
 from chainfolio.engine.snapshots.account_index import ZERO_RAW
 from chainfolio.portfolio.spam import TokenArrival
 from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSACTIONS, TRANSFERS
@@ -53,7 +53,9 @@ def arrivals(
     import polars as pl
 
     arrivals_by_account: dict[str, dict[Asset, TokenArrival]] = {account: {} for account in tokens}
-    rows = rows_of(lake, tail, chain, ACCOUNT_TRANSFERS, list(tokens), (*KEY, *TOKEN_AMOUNT), span=Span(0, height))
+    rows = rows_of(
+        ChainIndex(lake, tail, chain), ACCOUNT_TRANSFERS, list(tokens), (*KEY, *TOKEN_AMOUNT), span=Span(0, height)
+    )
     transfers = rows.select(*ACCOUNT_TRANSACTION, "direction", *TOKEN_AMOUNT)
     token_transfers = transfers.join(_pairs(tokens), on=ACCOUNT_TOKEN, how="semi")
     if token_transfers.is_empty():

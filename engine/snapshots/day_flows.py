@@ -11,7 +11,7 @@ from chainfolio import amounts
 from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
-from chainfolio.engine.rows import rows_of
+from chainfolio.engine.rows import ChainIndex, rows_of
 from chainfolio.engine.snapshots.sent_transactions import FEE_COLUMNS, sent_transactions
 from chainfolio.indexer.scopes import indexed_for_all
 from chainfolio.portfolio.ledger import drop_native_duplicates
@@ -94,8 +94,8 @@ def flows_in_span(
     """
     import polars as pl
 
-    index, flows = (lake, tail, chain.key), {account: Flows() for account in accounts}
-    transfers = rows_of(*index, ACCOUNT_TRANSFERS, accounts, TRANSFER_COLUMNS, span=span, where=row_filter)
+    index, flows = ChainIndex(lake, tail, chain.key), {account: Flows() for account in accounts}
+    transfers = rows_of(index, ACCOUNT_TRANSFERS, accounts, TRANSFER_COLUMNS, span=span, where=row_filter)
     if not with_rewards:
         transfers = transfers.filter(pl.col("standard") != REWARD)
     add_transfers(flows, transfers, chain.info, rules_of(chain.kind).burn_addresses)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.contracts import Issue
+from chainfolio.engine.rows import ChainIndex
 from chainfolio.engine.snapshots.account_index import gap_issues, interactions_of, unindexed, unindexed_transfers
 from chainfolio.engine.snapshots.day_flows import Flows, day_flows
 from chainfolio.errors import SourceError
@@ -68,10 +69,9 @@ async def read_index(
     )
     recent = None if reader.finds_tokens else await _recent_transfers(chain, tail, block)
     transfers = recent.tables["transfers"] if recent else None
+    index = ChainIndex(lake, tail, chain.key)
     interactions, (flows, no_days) = await asyncio.gather(
-        asyncio.to_thread(
-            interactions_of, lake, tail, chain.key, accounts, block.height, chain.info, missing_events, transfers
-        ),
+        asyncio.to_thread(interactions_of, index, accounts, block.height, chain.info, missing_events, transfers),
         asyncio.to_thread(day_flows, lake, tail, chain, accounts, block),
     )
     if recent is not None:

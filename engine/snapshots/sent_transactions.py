@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from chainfolio import amounts
 from chainfolio.blocks import Block, Span
-from chainfolio.engine.rows import rows_of
+from chainfolio.engine.rows import ChainIndex, rows_of
 from chainfolio.indexer.scopes import indexed_for_all
 from chainfolio.tables import ACCOUNT_TRANSACTIONS
 
@@ -35,7 +35,9 @@ def sent_transactions(
     is_sender = (
         pl.col("sender").is_in(accounts) if row_filter is None else pl.col("sender").is_in(accounts) & row_filter
     )
-    rows = rows_of(lake, tail, chain, ACCOUNT_TRANSACTIONS, accounts, (*columns, "sender"), span=span, where=is_sender)
+    rows = rows_of(
+        ChainIndex(lake, tail, chain), ACCOUNT_TRANSACTIONS, accounts, (*columns, "sender"), span=span, where=is_sender
+    )
     return rows.filter(pl.col("sender") == pl.col("account")).select(columns)
 
 

@@ -15,7 +15,7 @@ from chainfolio.addresses import AddressRules
 from chainfolio.assets import Asset
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import TransactionDetails
-from chainfolio.engine.rows import check_transaction_count, rows_at, rows_of
+from chainfolio.engine.rows import ChainIndex, check_transaction_count, rows_at, rows_of
 from chainfolio.errors import Reorged
 from chainfolio.indexer.scopes import indexed_for_all
 from chainfolio.portfolio.activity import Activity, Movement, Permission
@@ -155,7 +155,7 @@ def read_activities(
     """
     for _ in range(MAX_ATTEMPTS):
         before = _hashes(tail, chain)
-        activities = _read(lake, tail, chain, info, accounts, heights, max_transactions, before)
+        activities = _read(ChainIndex(lake, tail, chain), info, accounts, heights, max_transactions, before)
         if _is_same_chain(before, _hashes(tail, chain)):
             return activities
     raise Reorged(chain, max(before), before[max(before)])
@@ -175,9 +175,7 @@ def _is_same_chain(before: Mapping[int, str], after: Mapping[int, str]) -> bool:
 
 
 def _read(
-    lake: Lake,
-    tail: Tail,
-    chain: str,
+    index: ChainIndex,
     info: ChainInfo,
     accounts: Sequence[str],
     heights: Spans,
@@ -190,7 +188,7 @@ def _read(
         pl.lit(False), *(pl.col("height").is_between(span.first, span.last) for span in heights)
     )
     transfers, approvals, transactions = (
-        rows_of(lake, tail, chain, history, accounts, columns, where=indexed, max_transactions=max_transactions)
+        rows_of(index, history, accounts, columns, where=indexed, max_transactions=max_transactions)
         for history, columns in (
             (ACCOUNT_TRANSFERS, TRANSFER_COLUMNS),
             (ACCOUNT_APPROVALS, APPROVAL_COLUMNS),
@@ -203,8 +201,8 @@ def _read(
     for account, count in keys.group_by("account").len().iter_rows():
         check_transaction_count(account, count, max_transactions)
     transfers, approvals = transfers.sort("log_index", "item", "direction"), approvals.sort("log_index")
-    activities = tuple(_key(chain, *row) for row in keys.iter_rows())
-    return Activities(chain, info, activities, hashes, transfers, approvals, transactions)
+    activities = tuple(_key(index.chain, *row) for row in keys.iter_rows())
+    return Activities(index.chain, info, activities, hashes, transfers, approvals, transactions)
 
 
 def indexed_transactions(

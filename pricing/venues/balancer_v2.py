@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 from chainfolio.plans import Reverted
 from chainfolio.pricing.markets import Market, Pair, Pool, PoolState
@@ -73,7 +73,9 @@ class BalancerV2:
     def market(self, pool: Pool, results: Sequence[object]) -> Market | None:
         """Return the marginal price of the pool; None if it has none."""
         units = [raw_unit(decimals) for decimals in results[10:]]
-        current, parent = (_state(pool, units, *state) for state in (results[:5], results[5:10]))
+        current, parent = (
+            _state(pool, units, tokens, _Curve(*curve)) for tokens, *curve in (results[:5], results[5:10])
+        )
         return Market(current, parent) if current else None
 
     def _tokens_read(self, pool_id: bytes) -> Read:
@@ -85,7 +87,16 @@ def pool_contract(pool_id: bytes) -> str:
     return "0x" + pool_id[:20].hex()
 
 
-def _state(pool: Pool, units: Sequence[int], vault_tokens: object, *curve: object) -> PoolState | None:
+class _Curve(NamedTuple):
+    """Results of the reads in this order; an error where the pool has no such function."""
+
+    weights: object
+    amp: object
+    factors: object
+    providers: object
+
+
+def _state(pool: Pool, units: Sequence[int], vault_tokens: object, curve: _Curve) -> PoolState | None:
     vault_pool: VaultPool = pool.key
     if not isinstance(vault_tokens, tuple) or vault_tokens[0] != vault_pool.tokens:
         return None
@@ -93,12 +104,12 @@ def _state(pool: Pool, units: Sequence[int], vault_tokens: object, *curve: objec
     sold, bought = vault_pool.tokens.index(pool.pair.token), vault_pool.tokens.index(pool.pair.quote)
     if not (balances[sold] and balances[bought]):
         return None
-    weights = curve[0]
+    weights = curve.weights
     price: Fraction | None
     if isinstance(weights, tuple) and len(weights) == len(balances) and all(weights):
         price = Fraction(balances[bought] * weights[sold], balances[sold] * weights[bought])
     else:
-        price = _stable_price(vault_pool, balances, sold, bought, units, *curve[1:])
+        price = _stable_price(vault_pool, balances, sold, bought, units, curve)
     return PoolState(price, balances[bought]) if price else None
 
 
@@ -108,15 +119,14 @@ def _stable_price(
     sold: int,
     bought: int,
     units: Sequence[int],
-    amp: object,
-    factors: object,
-    providers: object,
+    curve: _Curve,
 ) -> Fraction | None:
     """Return the price of a stable pool, whose own shares are not part of the curve.
 
     None if it has no price.
     """
-    if isinstance(providers, Reverted) and all(units):
+    amp, factors = curve.amp, curve.factors
+    if isinstance(curve.providers, Reverted) and all(units):
         factors = tuple(BASE_FACTOR // unit for unit in units)  # an early pool, whose tokens have no rates
     if not (isinstance(amp, tuple) and amp[2] and isinstance(factors, tuple) and len(factors) == len(balances)):
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.ledger import measured
+from bench.ledger import Trial, measured
 from tests.storage.stores import KINDS, Stores
 
 CALLS, CLIENTS, KILLS, EVERY_S, HOLD_S = 2000, 16, 3, 1.2, 3
@@ -15,7 +15,7 @@ CALLS, CLIENTS, KILLS, EVERY_S, HOLD_S = 2000, 16, 3, 1.2, 3
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nobody_pays_for_what_never_came_and_nobody_pays_twice(kind: str, stores: Stores) -> None:
-    found = measured(stores.url(kind), CALLS, CLIENTS, EVERY_S, HOLD_S, seed=7, kills=KILLS, every_offset=False)
+    found = measured(stores.url(kind), Trial(CALLS, CLIENTS, EVERY_S, HOLD_S, 7, KILLS, every_offset=False))
     assert found.calls >= CALLS
     assert found.kills >= KILLS
     assert found.in_flight > 0, "some kills met calls that were running"

@@ -18,7 +18,7 @@ from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.environment import Environment
 from chainfolio.indexer import arrow_ipc, materialise
-from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.collect import Collector, Limits
 from chainfolio.indexer.follow import Follower
 from chainfolio.indexer.progress import Progress
 from chainfolio.indexer.scopes import Scope
@@ -69,7 +69,8 @@ class IndexOf(Generic[ChainT]):
         scope = Scope(tuple(WatchedAccount(each, first, last) for each in accounts))
         work = missing_for_accounts(self.tail, self.chain, scope, last, include_unread=again)
         progress = Progress(self.environment.clock, sum(len(item.spans) for item in work))
-        await Collector(self.chain, self.lake, self.tail, self.environment, progress, budget=budget).run(work)
+        limits = Limits(budget=budget)
+        await Collector(self.chain, self.lake, self.tail, self.environment, progress, limits=limits).run(work)
         return progress
 
     async def fill_final(self) -> int:

@@ -59,7 +59,7 @@ def traded() -> Iterator[tuple[LocalNode, str]]:
 
 @pytest.mark.node
 @pytest.mark.parametrize("alive", [True, False], ids=["node answers", "node is dead"])
-def test_no_command_shows_or_stores_a_configured_secret(
+def test_no_command_shows_or_stores_a_configured_secret(  # noqa: PLR0913 - pytest passes fixtures as arguments
     run: Run,
     here: Path,
     traded: tuple[LocalNode, str],

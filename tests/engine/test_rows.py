@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.engine.rows import rows_at, rows_of
+from chainfolio.engine.rows import ChainIndex, rows_at, rows_of
 from chainfolio.engine.transactions.activities import missing
 from chainfolio.errors import NotFound
 from chainfolio.indexer import arrow_ipc
@@ -181,11 +181,11 @@ def test_rows_of_accounts_are_all_rows_of_them_while_rows_move_on(history: Table
         where = WHERE[history.name] if data.draw(st.booleans(), "chosen") else pl.lit(True)
         columns = [name for name in history.names if name not in ("chain", "bucket")]
         with places(history, rows, before) as there:
-            index = (*there.moving(meanwhile), CHAIN)
-            found = rows_of(*index, history, accounts, columns, span=span, where=where)
+            index = ChainIndex(*there.moving(meanwhile), CHAIN)
+            found = rows_of(index, history, accounts, columns, span=span, where=where)
             expected = there.all_of(accounts, span, where).select(columns)
             assert_frame_equal(found.sort(columns), expected.sort(columns))
-            distinct = rows_of(*index, history, accounts, ("account", pl.col("height") % 2), span=span, where=where)
+            distinct = rows_of(index, history, accounts, ("account", pl.col("height") % 2), span=span, where=where)
             pairs = expected.select("account", pl.col("height") % 2).unique()
             assert_frame_equal(distinct.sort(pl.all()), pairs.sort(pl.all()))
 
@@ -199,8 +199,8 @@ def test_no_row_is_missed_whenever_it_moves_on() -> None:
             steps = [*["stay"] * before, "move", *["stay"] * between, "materialise"]
             for start in ((), ("move",)):
                 with places(ACCOUNT_APPROVALS, rows, start) as there:
-                    index = (*there.moving(steps), CHAIN)
-                    found = rows_of(*index, ACCOUNT_APPROVALS, ACCOUNTS[:1], KEY)
+                    index = ChainIndex(*there.moving(steps), CHAIN)
+                    found = rows_of(index, ACCOUNT_APPROVALS, ACCOUNTS[:1], KEY)
                     assert sorted(found["height"]) == list(range(HEIGHTS)), (start, steps)
 
 
@@ -223,11 +223,11 @@ def test_who_has_more_transactions_than_are_served_is_refused_wherever_they_lie(
         for number in range(6)
     ]
     with places(ACCOUNT_TRANSFERS, rows, steps) as there:
-        index = (there.lake, there.tail, CHAIN)
-        served = rows_of(*index, ACCOUNT_TRANSFERS, ACCOUNTS[:1], ("log_index",), max_transactions=3)
+        index = ChainIndex(there.lake, there.tail, CHAIN)
+        served = rows_of(index, ACCOUNT_TRANSFERS, ACCOUNTS[:1], ("log_index",), max_transactions=3)
         assert served.height == len(rows), "three transactions of two transfers each"
         with pytest.raises(NotFound, match="more than 2 transactions"):
-            rows_of(*index, ACCOUNT_TRANSFERS, ACCOUNTS[:1], ("log_index",), max_transactions=2)
+            rows_of(index, ACCOUNT_TRANSFERS, ACCOUNTS[:1], ("log_index",), max_transactions=2)
 
 
 def test_a_young_chain_that_nobody_indexed_is_behind_though_its_head_is_near(tmp_path: Path) -> None:

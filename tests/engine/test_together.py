@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chainfolio.engine.rows import ChainIndex
 from chainfolio.engine.snapshots import account_index
 from chainfolio.engine.snapshots.arrivals import arrivals
 from chainfolio.engine.snapshots.sent_transactions import paid_fees
@@ -54,11 +55,12 @@ async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
     async with index(subject, tmp_path) as indexed:
         await everywhere(indexed)
         lake, tail, key, info = indexed.lake, indexed.tail, indexed.key, indexed.chain.info
+        rows = ChainIndex(lake, tail, key)
         blocks = {height: await indexed.chain.block(height) for height in (0, 5, 12, 20, subject.height)}
         tokens = sorted(
             {
                 token
-                for each in account_index.interactions_of(lake, tail, key, everybody, subject.height, info).values()
+                for each in account_index.interactions_of(rows, everybody, subject.height, info).values()
                 for token in each.tokens
             }
         )
@@ -71,7 +73,7 @@ async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
             st.randoms(),
         )
         def equal(accounts: list[str], height: int, random: Random) -> None:
-            met = account_index.interactions_of(lake, tail, key, accounts, height, info)
+            met = account_index.interactions_of(rows, accounts, height, info)
             assert list(met) == accounts
             fees = paid_fees(lake, tail, key, accounts, blocks[height])
             asked = {account: random.sample(tokens, 4) for account in accounts}
@@ -82,9 +84,7 @@ async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
                 lake, tail, key, asked, more, height
             )
             for account in accounts:
-                assert account_index.interactions_of(lake, tail, key, [account], height, info) == {
-                    account: met[account]
-                }
+                assert account_index.interactions_of(rows, [account], height, info) == {account: met[account]}
                 assert paid_fees(lake, tail, key, [account], blocks[height]) == {account: fees[account]}
                 alone = arrivals(lake, tail, key, {account: asked[account]}, {account: trusted[account]}, height)
                 assert alone == {account: came[account]}

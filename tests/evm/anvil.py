@@ -21,6 +21,7 @@ from chainfolio.localchain.evm import Tx, tx
 from chainfolio.localchain.hostile import deploy_hostile
 from chainfolio.localchain.node import LocalNode
 from chainfolio.transport.http import HttpTransport
+from chainfolio.transport.http_endpoint import EndpointRecord
 
 LOCAL = Path(__file__).parents[2] / "configs" / "chains" / "local.toml"
 
@@ -68,7 +69,7 @@ async def chain_of(local: Local, **capabilities: int) -> AsyncIterator[EvmChain]
     wrapped = WrappedNative(local.deployment.tokens["WETH"].address.lower(), "WETH")
     facts = msgspec.structs.replace(load(LOCAL), wrapped=wrapped)
     environment = Environment()
-    endpoint = EvmEndpoint(local.node.url, HttpTransport(), environment, capabilities=capabilities)
+    endpoint = EvmEndpoint(local.node.url, HttpTransport(), environment, record=EndpointRecord(capabilities))
     chain = EvmChain(facts, Node(facts, [endpoint], environment), EvmSettings(rpc=[local.node.url]))
     try:
         yield chain

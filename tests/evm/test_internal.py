@@ -23,6 +23,7 @@ from chainfolio.errors import BadAnswer, UnsupportedMethod
 from chainfolio.localchain.evm import Tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.transport.http import HttpTransport
+from chainfolio.transport.http_endpoint import EndpointRecord
 from tests.evm import programs
 from tests.evm.anvil import LOCAL
 from tests.evm.fakes import FakeChain, FakeNode, wired
@@ -70,7 +71,7 @@ def paid() -> Iterator[LocalNode]:
 @asynccontextmanager
 async def chain_of(node: LocalNode, **capabilities: int) -> Any:
     facts, environment = load(LOCAL), Environment()
-    endpoint = EvmEndpoint(node.url, HttpTransport(), environment, capabilities=capabilities)
+    endpoint = EvmEndpoint(node.url, HttpTransport(), environment, record=EndpointRecord(capabilities))
     chain = EvmChain(facts, Node(facts, [endpoint], environment), EvmSettings(rpc=[node.url]))
     try:
         yield chain

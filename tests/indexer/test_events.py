@@ -14,6 +14,7 @@ from chainfolio.adapters.evm.protocols.masterchef import DEPOSIT, FAMILY
 from chainfolio.blocks import Span, Spans
 from chainfolio.cli.demo import SUSHI
 from chainfolio.contracts import Snapshot
+from chainfolio.engine.rows import ChainIndex
 from chainfolio.engine.snapshots import account_index
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
@@ -50,7 +51,7 @@ def found(indexed: Index, subject: EvmSubject, account: str) -> tuple[NamedEvent
     wanted = EVENT.filter(chef(subject))
     unindexed = account_index.unindexed(indexed.tail, indexed.key, subject.height, [wanted], [account])
     met = account_index.interactions_of(
-        indexed.lake, indexed.tail, indexed.key, [account], subject.height, indexed.chain.info, unindexed
+        ChainIndex(indexed.lake, indexed.tail, indexed.key), [account], subject.height, indexed.chain.info, unindexed
     )[account]
     assert met.covered == {wanted}
     return ContractInteractions.of(met).events.get(wanted, ())
@@ -161,7 +162,7 @@ async def test_an_index_that_begins_after_a_deposit_says_what_it_cannot_know(
             told[name] = await farmed(indexed, traded, account)
             left = account_index.unindexed(indexed.tail, indexed.key, traded.height, indexed.events, [account])
             met = account_index.interactions_of(
-                indexed.lake, indexed.tail, indexed.key, [account], traded.height, indexed.chain.info, left
+                ChainIndex(indexed.lake, indexed.tail, indexed.key), [account], traded.height, indexed.chain.info, left
             )[account]
             assert met.covered == (set(indexed.events) if name == "whole" else set())
     assert {name: len(each.positions) for name, each in told.items()} == {"whole": 1, "late": 0, "unindexed": 1}

@@ -20,6 +20,7 @@ from chainfolio.portfolio.activity import (
     FIRST,
     RULES,
     Activity,
+    AddressFacts,
     Functions,
     Movement,
     Permission,
@@ -172,10 +173,8 @@ def read(activity: Activity, function: str) -> frozenset[str]:
     return signs(
         activity,
         function,
-        {SPAM},
+        AddressFacts({SPAM}, {USDC}, EVM.burn_addresses),
         called=called,
-        trusted={USDC},
-        burn_addresses=EVM.burn_addresses,
         imitated=function == "imitated",
     )
 
@@ -248,7 +247,9 @@ def test_a_fee_that_is_a_transfer_of_a_token_says_nothing_of_what_was_done() -> 
     fee, mint = left(USDC, collector, 3), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)
 
     def type_of_(*movements: Movement, by: TransactionDetails | None = None) -> str:
-        found = signs(did(*movements, by=by), "mint", burn_addresses=EVM.burn_addresses, fee_collectors={collector})
+        found = signs(
+            did(*movements, by=by), "mint", AddressFacts(burn_addresses=EVM.burn_addresses, fee_collectors={collector})
+        )
         return type_of(found, "mint")
 
     assert type_of_(mint, fee) == "MINT"

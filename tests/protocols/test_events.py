@@ -12,6 +12,7 @@ from chainfolio.adapters.evm.reads import Call
 from chainfolio.blocks import Block, Span
 from chainfolio.cli.demo import _index
 from chainfolio.contracts import Position, Snapshot
+from chainfolio.engine.rows import ChainIndex
 from chainfolio.engine.snapshots import account_index
 from chainfolio.engine.wiring import snapshotter_of
 from chainfolio.indexer.wiring import System
@@ -114,8 +115,8 @@ def test_what_others_put_there_for_an_account_is_found_by_its_events_to_the_unit
 def test_neither_of_them_ever_exchanged_anything_with_the_contract(given: Given) -> None:
     async def match(system: System) -> Interactions:
         ivan = given.account("ivan")
-        index, height, info = (system.lake, system.tail, "local"), given.world.node.height, system.chain("local").info
-        return account_index.interactions_of(*index, [ivan], height, info)[ivan]
+        index, info = ChainIndex(system.lake, system.tail, "local"), system.chain("local").info
+        return account_index.interactions_of(index, [ivan], given.world.node.height, info)[ivan]
 
     assert given.morpho.lower() not in given.world.run(match).exchanged_with
 

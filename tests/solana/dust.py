@@ -15,7 +15,7 @@ from chainfolio.adapters.solana.account_reads import AccountRead, derived
 from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN, TOKEN_2022
 from chainfolio.adapters.solana.parsing import key_bytes
 from chainfolio.adapters.solana.positions import Claim, DecoderPlan, Family, require
-from chainfolio.adapters.solana.trees import BUBBLEGUM, PROGRAMS, asset_address, first_leaf, keccak
+from chainfolio.adapters.solana.trees import BUBBLEGUM, PROGRAMS, LeafFields, asset_address, first_leaf, keccak
 from chainfolio.assets import Asset
 from chainfolio.plans import Unknown
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols, TokenAmount
@@ -61,7 +61,7 @@ def _levels() -> list[list[bytes]]:
     data, creators = keccak(b"data"), keccak(b"creators")
     owner = key_bytes(OWNER)
     ids = [key_bytes(asset_address(TREE, place)) for place in range(LEAVES)]
-    levels = [[first_leaf(id, owner, owner, place, data, creators) for place, id in enumerate(ids)]]
+    levels = [[first_leaf(LeafFields(id, owner, owner, place, data, creators)) for place, id in enumerate(ids)]]
     while len(levels[-1]) > 1:
         below = levels[-1]
         levels.append([keccak(below[at], below[at + 1]) for at in range(0, len(below), 2)])

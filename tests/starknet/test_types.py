@@ -16,7 +16,7 @@ from chainfolio.addresses import STARKNET
 from chainfolio.assets import Asset
 from chainfolio.contracts import TransactionDetails
 from chainfolio.engine.transactions.function_names import load
-from chainfolio.portfolio.activity import Activity, Movement, signs, type_of
+from chainfolio.portfolio.activity import Activity, AddressFacts, Movement, signs, type_of
 from tests.starknet.recorded import FACTS, needs_recordings, rows, whole
 
 ENDS: tuple[tuple[Literal["in", "out"], str, str], ...] = (
@@ -68,7 +68,7 @@ def type_in(done: dict[str, Any], moves: list[dict[str, Any]]) -> str:
     activity = Activity("starknet", account, 1, 1, done["tx_index"], done["hash"], movements, (), details)
     function, called = FUNCTIONS.names.get(selector, ""), FUNCTIONS.types.get(selector, "")
     collectors = FACTS.info.fee_collectors
-    found = signs(activity, function, called=called, burn_addresses=STARKNET.burn_addresses, fee_collectors=collectors)
+    found = signs(activity, function, AddressFacts((), (), STARKNET.burn_addresses, collectors), called=called)
     return type_of(found, function)
 
 

@@ -32,7 +32,7 @@ from chainfolio.adapters.evm.positions.matching import Protocols, RuleMatch
 from chainfolio.adapters.evm.positions.reader import SingleAccountReader
 from chainfolio.adapters.evm.positions.shares import Shares
 from chainfolio.adapters.evm.positions.unfolded import AccountContents, UnfoldedPosition
-from chainfolio.adapters.evm.reads import balance_of
+from chainfolio.adapters.evm.reads import ReadPlan, balance_of
 from chainfolio.documents import ValidationError, strict
 from chainfolio.errors import BadRequest, NotFound, Unavailable
 from chainfolio.interactions import contract_of
@@ -180,20 +180,10 @@ async def record(
         BadRequest: A decoder requests an impossible read, or behaves differently when it runs again.
         SourceError: No endpoint answers.
     """
-    results, time_s = dict[Key, ReadResult](), block.time_us // 1_000_000
-
-    async def answer(requests: list[Any]) -> Sequence[ReadResult]:
-        reads = [at_block(request) for request in requests]
-        keys = [key_of(read) for read in reads]
-        answers = await chain.answer(reads, block)
-        results.update(zip(keys, answers, strict=True))
-        return answers
-
+    time_s = block.time_us // 1_000_000
     shares = Shares(Protocols(rows, plain))
     plan = SingleAccountReader(shares, account, interactions, time_s).read_all(sorted(interactions.tokens))
-    reports = await run_batched({"": plan}, answer, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
-    if (error := reports[""].error) is not None:
-        raise error
+    results, found = await _run(plan, chain, block)
     concerned, used = _concerned(shares, account, interactions, results)
     if not used:
         raise NotFound(
@@ -203,15 +193,9 @@ async def record(
     # Run again from these results with the relevant interactions only: the reads of this run are recorded.
     recorded, relevant_rows = RecordedResults(results), [row for row in rows if row.protocol in used]
     result = _read(relevant_rows, plain, account, concerned, time_s, recorded)
-    if recorded.missing or result.positions != _positions(reports[""].result):
+    if recorded.missing or result.positions != _positions(found):
         reason = "; ".join(recorded.missing) or "something else is found"
         raise BadRequest("decoder", f"asked the same again, it does otherwise: {reason}", remedy=IMPURE_DECODER)
-    exchanges = (exchange_of(read, results[key]) for key, read in recorded.requested.items())
-    calls = tuple(sorted(exchanges, key=sort_key))
-    for call in calls:
-        if call.cause == "read":
-            subject = f"{call.function.partition('(')[0] or 'the balance'} of {call.to}"
-            raise Unavailable(chain.key, f"nothing was recorded, for {subject} could not be read: {call.unknown}")
     return Recording(
         FORMAT,
         chain.key,
@@ -219,10 +203,45 @@ async def record(
         RecordedBlock(block.height, block.hash, time_s),
         _described(relevant_rows),
         RecordedInteractions.of(concerned),
-        calls,
+        _exchanges(chain.key, recorded, results),
         result,
         tuple(sorted(plain)),
     )
+
+
+async def _run(
+    plan: ReadPlan[AccountContents], chain: Chain, block: Block
+) -> tuple[dict[Key, ReadResult], AccountContents]:
+    """Run a plan at a block; return the results of its reads, and its own result. Raises the plan's error."""
+    results = dict[Key, ReadResult]()
+
+    async def answer(requests: list[Any]) -> Sequence[ReadResult]:
+        reads = [at_block(request) for request in requests]
+        keys = [key_of(read) for read in reads]
+        answers = await chain.answer(reads, block)
+        results.update(zip(keys, answers, strict=True))
+        return answers
+
+    report = (await run_batched({"": plan}, answer, max_rounds=MAX_ROUNDS, max_reads=MAX_READS))[""]
+    if report.error is not None:
+        raise report.error
+    assert report.result is not None, "a plan without an error has a result"
+    return results, report.result
+
+
+def _exchanges(chain: str, recorded: RecordedResults, results: Mapping[Key, ReadResult]) -> tuple[Exchange, ...]:
+    """Return the requested reads with their results, in the order of the file.
+
+    Raises:
+        Unavailable: One of them failed.
+    """
+    exchanges = (exchange_of(read, results[key]) for key, read in recorded.requested.items())
+    calls = tuple(sorted(exchanges, key=sort_key))
+    for call in calls:
+        if call.cause == "read":
+            subject = f"{call.function.partition('(')[0] or 'the balance'} of {call.to}"
+            raise Unavailable(chain, f"nothing was recorded, for {subject} could not be read: {call.unknown}")
+    return calls
 
 
 def read(path: Path) -> Recording:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any, NamedTuple
 
 from chainfolio import amounts
 from chainfolio.adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, ReadError, Token
@@ -61,33 +62,78 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     Raises:
         ReadError: A token of the market does not say the account's balance.
     """
-    pool, account = match.contract, match.account
-    account_data, *results = yield [
-        Call(pool, ACCOUNT, (account,)),
-        *(
-            MayRefuse(call)  # a token that only claims to belong to the market may refuse all of them
-            for token in match.tokens
-            for call in (
-                Call(token, UNDERLYING),
-                balance_of(token, account),
-                Call(token, "getIncentivesController()(address)"),
-            )
-        ),
-    ]
-    by_token = {
-        token: results[3 * index : 3 * index + 3]
-        for index, token in enumerate(match.tokens)
-        if results[3 * index] is not None
-    }
+    pool = match.contract
+    health, by_token = yield from _tokens(match)
     cash_reads = [MayRefuse(balance_of(asset, token)) for token, (asset, *_) in by_token.items()]
     pool_results = yield [
         *(Call(pool, RESERVE, (asset,)) for asset, _, _ in by_token.values()),
         *(cash_reads if match.is_fork else ()),
     ]
     reserves, cash = pool_results[: len(by_token)], dict(zip(by_token, pool_results[len(by_token) :], strict=False))
-    supplied: dict[str, TokenAmount] = {}  # by token
-    borrowed: dict[str, TokenAmount] = {}
-    incentives: dict[str, str] = {}  # token -> the contract that pays its rewards
+    sides = _sides(by_token, reserves)
+    rewards, are_known = yield from _rewards(sides.incentives, match.account)
+    market = DecodedPosition(
+        "LENDING",
+        supplied=tuple(sides.supplied.values()),
+        borrowed=tuple(sides.borrowed.values()),
+        rewards=() if match.is_fork else rewards,
+        unknown="" if are_known else "what it earned beside interest",
+        name="Lending market",
+        health=health,
+        pool=pool,
+        replaces=tuple(sides.incentives),
+        unverified=_fork_problem(match, sides.supplied, cash) if match.is_fork else "",
+    )
+    if not match.is_fork or not rewards:
+        return market
+    return [
+        market,
+        DecodedPosition("LENDING", rewards=rewards, name="Lending market", pool=pool, unverified=NOT_EARNED),
+    ]
+
+
+class _TokenState(NamedTuple):
+    """What a token of a market says of its asset, the account's balance, and the contract that pays its rewards."""
+
+    asset: str
+    balance: int | None
+    controller: str | None
+
+
+def _tokens(match: ProtocolMatch) -> DecoderPlan:
+    """Return the health of the account, and the state of each token that names its asset."""
+    account_data, *results = yield [
+        Call(match.contract, ACCOUNT, (match.account,)),
+        *(
+            MayRefuse(call)  # a token that only claims to belong to the market may refuse all of them
+            for token in match.tokens
+            for call in (
+                Call(token, UNDERLYING),
+                balance_of(token, match.account),
+                Call(token, "getIncentivesController()(address)"),
+            )
+        ),
+    ]
+    states = [_TokenState(*results[first : first + 3]) for first in range(0, len(results), 3)]
+    by_token = {token: state for token, state in zip(match.tokens, states, strict=True) if state.asset is not None}
+    return _health(account_data[5]), by_token
+
+
+class _Sides(NamedTuple):
+    """Amounts by token, and the contract that pays the rewards of each token."""
+
+    supplied: dict[str, TokenAmount]
+    borrowed: dict[str, TokenAmount]
+    incentives: dict[str, str]
+
+
+def _sides(by_token: Mapping[str, _TokenState], reserves: Sequence[Any]) -> _Sides:
+    """Return what is supplied and borrowed. Tokens that the pool does not list are left out.
+
+    Raises:
+        ReadError: A token of the market does not say the account's balance.
+    """
+    supplied, borrowed, incentives = dict[str, TokenAmount](), dict[str, TokenAmount](), dict[str, str]()
     for (token, (asset, balance, controller)), reserve in zip(by_token.items(), reserves, strict=True):
         share, debts = tokens_of(reserve)
         side = supplied if token == share else borrowed if token in debts else None
@@ -96,25 +142,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
                 raise ReadError(f"{token} did not say balanceOf")
             side[token] = TokenAmount(asset, balance)
             incentives[token] = controller or ZERO_ADDRESS
-    rewards, are_known = yield from _rewards(incentives, account)
-    market = DecodedPosition(
-        "LENDING",
-        supplied=tuple(supplied.values()),
-        borrowed=tuple(borrowed.values()),
-        rewards=() if match.is_fork else rewards,
-        unknown="" if are_known else "what it earned beside interest",
-        name="Lending market",
-        health=_health(account_data[5]),
-        pool=pool,
-        replaces=tuple(incentives),
-        unverified=_fork_problem(match, supplied, cash) if match.is_fork else "",
-    )
-    if not match.is_fork or not rewards:
-        return market
-    return [
-        market,
-        DecodedPosition("LENDING", rewards=rewards, name="Lending market", pool=pool, unverified=NOT_EARNED),
-    ]
+    return _Sides(supplied, borrowed, incentives)
 
 
 def _rewards(incentives: Mapping[str, str], account: str) -> DecoderPlan:
