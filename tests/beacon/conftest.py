@@ -72,7 +72,10 @@ def live(node: BeaconRuntime, fork: str) -> None:
     node.advance(260)
 
 
-@pytest.fixture(scope="session", params=["electra", "deneb"])
+@pytest.fixture(
+    scope="session",
+    params=["electra", pytest.param("deneb", marks=pytest.mark.slow("an earlier fork that follows the same rules"))],
+)
 def lived(request: pytest.FixtureRequest) -> Iterator[Lived]:
     """A chain of each fork with its history; tests only read it."""
     node = started(fork=request.param, validators=192 if request.param == "electra" else 64)

@@ -17,6 +17,8 @@ from tests.beacon.test_bad_input import same, wrong
 from tests.beacon.test_forks import check_every_balance, running
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
+EARLIER = pytest.mark.slow("an earlier fork that follows the same rules")
+FORKS = [*(pytest.param(fork, marks=EARLIER) for fork in ("capella", "deneb", "electra")), "fulu"]
 ROUNDED = ("source", "target", "head")  # the node that is compared rounds each of them, and the balance corrects it
 
 
@@ -58,7 +60,7 @@ def lived(node: BeaconRuntime, fork: str) -> None:
     node.advance(56)
 
 
-@pytest.mark.parametrize("fork", ["capella", "deneb", "electra", "fulu"])
+@pytest.mark.parametrize("fork", FORKS)
 async def test_what_is_computed_from_duties_is_what_the_node_says_and_closes_every_balance(fork: str) -> None:
     with running(fork=fork, validators=64) as node:
         lived(node, fork)
@@ -85,7 +87,7 @@ def silent_of_duties(path: str, status: int, found: Any) -> tuple[int, Any]:
     return (400, {"message": "epoch is too old"}) if "/duties/" in path else (status, found)
 
 
-@pytest.mark.parametrize("fork", ["capella", "deneb", "electra", "fulu"])
+@pytest.mark.parametrize("fork", FORKS)
 async def test_who_missed_a_block_is_computed_if_the_node_does_not_say_it(fork: str) -> None:
     def wrong_mix(path: str, status: int, found: Any) -> tuple[int, Any]:
         if "/randao" in path:

@@ -69,7 +69,9 @@ def check_every_balance(node: BeaconRuntime, per_epoch: int, tables: Tables, unt
     return last + 1
 
 
-@pytest.mark.parametrize("fork", ["capella", "fulu"])
+@pytest.mark.parametrize(
+    "fork", [pytest.param("capella", marks=pytest.mark.slow("an earlier fork that follows the same rules")), "fulu"]
+)
 async def test_a_short_history_of_each_fork_explains_every_balance(fork: str) -> None:
     with running(fork=fork, validators=64) as node:
         node.advance(16, miss=[9])
@@ -95,7 +97,9 @@ async def test_the_preset_of_mainnet_with_epochs_of_32_slots_explains_every_bala
     assert seats == 512 * proposed, "a validator has several seats, and each counts"
 
 
-@pytest.mark.parametrize("fork", ["deneb", "electra"])
+@pytest.mark.parametrize(
+    "fork", [pytest.param("deneb", marks=pytest.mark.slow("an earlier fork that follows the same rules")), "electra"]
+)
 async def test_a_leak_of_inactivity_is_told_of_whom_it_costs_and_explains_every_balance(fork: str) -> None:
     away = list(range(0, 64, 2))
     with running(fork=fork, validators=64) as node:

@@ -159,6 +159,9 @@ PAGES = [
 ]
 
 
+HOW_TO_PAGE = pytest.mark.slow("the README and the tutorial show the same commands")
+
+
 @pytest.fixture
 def chain(request: pytest.FixtureRequest, demo: Demo, tmp_path: Path) -> Iterator[Chain]:
     """The demo's; for the page about protocols one with a longer history, in which somebody staked."""
@@ -208,7 +211,10 @@ def configured(reader: dict[str, str], chain: Chain, keys: list[str]) -> Iterato
 @pytest.mark.node
 @pytest.mark.xdist_group("demo")
 @pytest.mark.skipif(which("curl") is None or which("bash") is None, reason="there is no curl or no bash here")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=HOW_TO_PAGE if page.path.parent == HOW_TO else (), id=page.path.name) for page in PAGES],
+)
 def test_the_commands_of_a_page_work_in_their_order_as_they_stand_there(
     page: Page, reader: dict[str, str], chain: Chain, tmp_path: Path
 ) -> None:
