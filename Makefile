@@ -54,12 +54,13 @@ quick: $(INSTALLED) ## the tests that need no node
 	@CHAINFOLIO_TESTS=quick $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not node and not slow" $(ARGS)
 
 .PHONY: check
-check: $(INSTALLED) ## style, types, arrows between packages, spelling, dependencies, tidiness
+check: $(INSTALLED) ## style, types, arrows between packages, spelling, Markdown, dependencies, tidiness
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict chainfolio bench tests
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
+	$(BIN)/pymarkdown scan -r README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs
 	$(BIN)/deptry .
 	$(BIN)/python -m pytest -q -p no:xdist tests/test_tidy.py tests/test_imports.py
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,7 +60,9 @@ def _commands(of: argparse.ArgumentParser, path: tuple[str, ...]) -> Iterator[st
 
 
 def _command(command: argparse.ArgumentParser, name: str) -> Iterator[str]:
-    yield from (f"## {name}", "", command.description or "", "")
+    yield from (f"## {name}", "")
+    if command.description:
+        yield from (command.description.strip(), "")
     actions = [action for action in command._actions if action.dest not in OF_EVERY_COMMAND]
     if actions:
         yield from ("| argument | what it means |", "|---|---|")
@@ -82,6 +85,7 @@ def _invocation(action: argparse.Action) -> str:
 
 def _meaning(action: argparse.Action) -> str:
     text = (action.help or "") % {**vars(action), "prog": "chainfolio"}
+    text = re.sub(r"(?<!`)https?://[^\s)]+", r"`\g<0>`", text)
     return text.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
 
 

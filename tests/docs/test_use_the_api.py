@@ -54,7 +54,7 @@ class Example:
 def examples(page: Path) -> Iterator[Example]:
     fences = FENCES.findall(page.read_text())
     for number, (language, body) in enumerate(fences):
-        if language == "sh":
+        if language == "sh" and "$URL/" in body:
             after = fences[number + 1] if number + 1 < len(fences) else ("", "")
             yield Example(body, after[1] if after[0] == "json" else None)
 
