@@ -1,26 +1,35 @@
-"""Examples in the documentation run: Python is executed, TOML is read by what reads it, tables are well-formed.
+"""Examples in the documentation run: Python is executed, TOML and JSON are read by what reads them, commands parsed.
 
 `test_commands` runs the shell blocks with commands of ours, `test_use_the_api` the curl lines, `test_operate` the
-installation.
+installation. What no test can run is in NOT_RUN, with its reason.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from chainfolio.adapters.evm.kit.kit import SCAFFOLD
-from chainfolio.settings import load
-from tests.docs.test_commands import FENCES, OURS, is_settings
+from chainfolio.cli.main import UsageError, parser
+from chainfolio.indexer.families import families
+from chainfolio.indexer.registry import check_protocol, protocol_of
+from chainfolio.pricing.registry import GROUP, build_sources
+from chainfolio.settings import Settings, load
+from tests.docs.test_commands import FENCES, OURS
 from tests.docs.test_commands import PAGES as COMMAND_PAGES
-from tests.docs.test_use_the_api import PAGES as CURL_PAGES
+from tests.docs.test_joining import TARGETS
+from tests.docs.test_operate import fences
+from tests.docs.test_use_the_api import EXAMPLES
 from tests.e2e.running import ROOT, Demo, environment
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")])
@@ -50,7 +59,11 @@ NOT_RUN = {
     ("api/README.md", '@get("/v1/wallet", tag="Portfolio", summary="Wallet balances, read live")'): "a signature",
     ("docs/architecture.md", "interfaces   cli → api                    parse, call, render"): "a drawing",
 }
-OTHERS = ("python", "toml", "json", "text", "markdown")  # run above, or what commands print and templates
+OTHERS = ("python", "toml", "json", "text", "markdown")  # run below, or what commands print and templates
+COMMAND = re.compile(r"^(?:\S.*?[ /])?chainfolio (?!-)([a-z][a-z-]*.*)$", re.M)
+MAKE = re.compile(r"^make ([a-z-]+)", re.M)
+PROGRAM = re.compile(r"^(chainfolio|curl|git|make|pip|python3?|sudo|systemctl) ", re.M)
+REDIRECTIONS = frozenset({"|", ">", "<", "&&", "||"})
 
 
 @dataclass(frozen=True)
@@ -121,26 +134,78 @@ def test_the_family_of_the_page_is_the_file_that_new_protocol_writes() -> None:
 
 @pytest.mark.parametrize("block", of("toml"), ids=named)
 def test_toml_is_read(block: Block, tmp_path: Path) -> None:
-    if not is_settings(block.body):
-        assert tomllib.loads(block.body)
-        return
-    file = tmp_path / "chainfolio.toml"
-    file.write_text(block.body)
-    places = {"CHAINFOLIO_DATABASE": "postgresql://chainfolio@127.0.0.1/chainfolio"}
-    load(file, {name: places.get(name, "http://127.0.0.1:8545") for name in VARIABLE.findall(block.body)})
+    tree = tomllib.loads(block.body)
+    if tree.keys() <= {*Settings.__struct_fields__}:
+        file = tmp_path / "chainfolio.toml"
+        file.write_text(block.body)
+        places = {"CHAINFOLIO_DATABASE": "postgresql://chainfolio@127.0.0.1/chainfolio"}
+        load(file, {name: places.get(name, "http://127.0.0.1:8545") for name in VARIABLE.findall(block.body)})
+    elif "project" in tree:  # of the package of a plug-in
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        assert tree["project"]["entry-points"].keys() <= {*project["entry-points"], GROUP}
+    elif tree.keys() & {"families", "transactions"}:
+        head = 'key = "myswap"\nname = "MySwap"\nfamilies = ["uniswap_v2"]\ncontracts = {}\n'
+        file = tmp_path / "myswap.toml"
+        file.write_text(("" if "key" in tree else head) + block.body.replace("0x…", "0x" + "12" * 20))
+        check_protocol(protocol_of(file, {"ethereum": "evm"}), families(), {"ethereum": "evm"})
+    else:
+        assert build_sources(tree, {}, "eip155:1", "evm"), "a file of prices"
+
+
+@pytest.mark.parametrize("block", of("json"), ids=named)
+def test_json_is_json(block: Block) -> None:
+    assert json.loads(block.body)
+
+
+def test_every_command_that_is_shown_can_be_given(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of the reference too, which nobody follows from its top to its bottom."""
+    ours = parser()
+    commands = [
+        (block.page, command)
+        for block in blocks()
+        if block.language in ("cron", "sh", "text")
+        for command in COMMAND.findall(block.body.replace("\\\n", " "))
+    ]
+    refused = []
+    for page, command in commands:
+        words = shlex.split(re.sub(r"\$\w+", "1", command), comments=True)
+        end = next((place for place, word in enumerate(words) if word in REDIRECTIONS), len(words))
+        try:
+            with suppress(SystemExit):  # after --help
+                ours.parse_args(words[:end])
+        except UsageError as error:
+            refused.append((page, command, str(error)))
+    assert refused == []
+    assert len(commands) > 200
+
+
+def test_every_target_of_make_that_is_shown_exists() -> None:
+    assert {target for block in blocks() for target in MAKE.findall(block.body)} <= TARGETS
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_fence_is_seen_by_these_tests(path: Path) -> None:
+    text = path.read_text()
+    assert len(re.findall(r"^\s*(?:```|~~~)", text, re.M)) == 2 * len(FENCES.findall(text)), "a fence begins its line"
+
+
+def test_nothing_that_can_be_run_is_shown_as_text() -> None:
+    # The test of commands parses these two: values are named by words, and nobody follows them in their order.
+    parsed = ("docs/index.md", "docs/reference/cli.md")
+    texts = [block for block in blocks() if block.language == "text" and block.page not in parsed]
+    assert [(block.page, block.first) for block in texts if PROGRAM.search(block.body)] == []
 
 
 def test_every_other_block_is_run_by_a_test_or_left_out_with_a_reason() -> None:
     command_pages = {str(page.path.relative_to(ROOT)) for page in COMMAND_PAGES}
-    curl_pages = {str(path.relative_to(ROOT)) for path in CURL_PAGES}
+    elsewhere = {*(example.command for example in EXAMPLES), fences("sh", "Install")}
     unknown = [
         (block.page, block.first)
         for block in blocks()
         if block.language not in OTHERS
         and not block.is_left_out
         and not (block.page in command_pages and OURS.search(block.body))
-        and not (block.page in curl_pages and block.language == "sh")
-        and not (block.page == "docs/how-to/operate.md" and block.language == "sh")
+        and block.body not in elsewhere
     ]
     assert unknown == []
     shown = {(block.page, block.first) for block in blocks()}
