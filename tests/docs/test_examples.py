@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from chainfolio.adapters.evm.kit.kit import SCAFFOLD
@@ -157,26 +158,33 @@ def test_json_is_json(block: Block) -> None:
     assert json.loads(block.body)
 
 
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """The words of each command of ours, with its page; `1` for variables."""
+    for block in blocks():
+        if block.language in ("cron", "sh", "text"):
+            for command in COMMAND.findall(block.body.replace("\\\n", " ")):
+                words = shlex.split(re.sub(r"\$\w+", "1", command), comments=True)
+                end = next((place for place, word in enumerate(words) if word in REDIRECTIONS), len(words))
+                yield block.page, words[:end]
+
+
 def test_every_command_that_is_shown_can_be_given(capsys: pytest.CaptureFixture[str]) -> None:
     """Those of the reference too, which nobody follows from its top to its bottom."""
-    ours = parser()
-    commands = [
-        (block.page, command)
-        for block in blocks()
-        if block.language in ("cron", "sh", "text")
-        for command in COMMAND.findall(block.body.replace("\\\n", " "))
-    ]
-    refused = []
-    for page, command in commands:
-        words = shlex.split(re.sub(r"\$\w+", "1", command), comments=True)
-        end = next((place for place, word in enumerate(words) if word in REDIRECTIONS), len(words))
+    ours, shown, refused = parser(), list(commands()), []
+    for page, words in shown:
         try:
             with suppress(SystemExit):  # after --help
-                ours.parse_args(words[:end])
+                ours.parse_args(words)
         except UsageError as error:
-            refused.append((page, command, str(error)))
+            refused.append((page, words, str(error)))
     assert refused == []
-    assert len(commands) > 200
+    assert len(shown) > 200
+
+
+def test_every_query_that_is_shown_is_sql() -> None:
+    queries = [word for _, words in commands() if words[0] == "sql" for word in words[1:] if not word.startswith("-")]
+    assert all(len(duckdb.extract_statements(query)) == 1 for query in queries)
+    assert len(queries) > 5
 
 
 def test_every_target_of_make_that_is_shown_exists() -> None:
