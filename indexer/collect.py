@@ -134,7 +134,10 @@ class WorkerRole:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When work ends early: `budget` limits requests for accounts, `stops` returns True to end between two batches."""
+    """Reasons to end early.
+
+    `budget` limits the requests for accounts; `stops` returns True to end between two batches.
+    """
 
     budget: Budget | None = None
     stops: Callable[[], bool] = lambda: False

@@ -79,7 +79,7 @@ def secrets_of(url: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class EndpointRecord:
-    """What earlier runs found out about one endpoint, and what stores the findings of this run.
+    """Findings of earlier runs about one endpoint, and the functions that store new ones.
 
     Attributes:
         capabilities: Its detected limits.

@@ -50,7 +50,7 @@ async def on_each_chain(
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Bounds of a reconciliation: heights (None: all that are indexed), checkpoints and requests (None: no limit)."""
+    """Bounds of a reconciliation. None as height: as far as is indexed; None as `max_requests`: no limit."""
 
     first: int | None
     last: int | None

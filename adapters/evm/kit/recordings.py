@@ -183,7 +183,7 @@ async def record(
     time_s = block.time_us // 1_000_000
     shares = Shares(Protocols(rows, plain))
     plan = SingleAccountReader(shares, account, interactions, time_s).read_all(sorted(interactions.tokens))
-    results, found = await _run(plan, chain, block)
+    results, contents = await _run(plan, chain, block)
     concerned, used = _concerned(shares, account, interactions, results)
     if not used:
         raise NotFound(
@@ -193,7 +193,7 @@ async def record(
     # Run again from these results with the relevant interactions only: the reads of this run are recorded.
     recorded, relevant_rows = RecordedResults(results), [row for row in rows if row.protocol in used]
     result = _read(relevant_rows, plain, account, concerned, time_s, recorded)
-    if recorded.missing or result.positions != _positions(found):
+    if recorded.missing or result.positions != _positions(contents):
         reason = "; ".join(recorded.missing) or "something else is found"
         raise BadRequest("decoder", f"asked the same again, it does otherwise: {reason}", remedy=IMPURE_DECODER)
     return Recording(

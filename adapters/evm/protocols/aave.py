@@ -93,7 +93,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 
 
 class _TokenState(NamedTuple):
-    """What a token of a market says of its asset, the account's balance, and the contract that pays its rewards."""
+    """A token's asset, the account's balance, and the contract that pays its rewards; None if refused."""
 
     asset: str
     balance: int | None
