@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -60,13 +60,18 @@ def lived(node: BeaconRuntime, fork: str) -> None:
     node.advance(56)
 
 
-@pytest.mark.parametrize("fork", FORKS)
-async def test_what_is_computed_from_duties_is_what_the_node_says_and_closes_every_balance(fork: str) -> None:
-    with running(fork=fork, validators=64) as node:
-        lived(node, fork)
-        told, computed = await rows_of(wrong(node, same).chain), await rows_of(wrong(node, untold).chain)
-        check_every_balance(node, 8, computed)
-        some = await rows_of(wrong(node, untold, validators=["5", "11", "20"]).chain, ("5", "11", "20"))
+@pytest.fixture(scope="module", params=FORKS)
+def node(request: pytest.FixtureRequest) -> Iterator[BeaconRuntime]:
+    """A chain of each fork with that history; tests only read it."""
+    with running(fork=request.param, validators=64) as node:
+        lived(node, request.param)
+        yield node
+
+
+async def test_what_is_computed_from_duties_is_what_the_node_says_and_closes_every_balance(node: BeaconRuntime) -> None:
+    told, computed = await rows_of(wrong(node, same).chain), await rows_of(wrong(node, untold).chain)
+    check_every_balance(node, 8, computed)
+    some = await rows_of(wrong(node, untold, validators=["5", "11", "20"]).chain, ("5", "11", "20"))
     assert some["validator_rewards"] == [e for e in computed["validator_rewards"] if e["validator"] in (5, 11, 20)]
     for name, rows in told.items():
         if name != "validator_rewards":
@@ -87,8 +92,7 @@ def silent_of_duties(path: str, status: int, found: Any) -> tuple[int, Any]:
     return (400, {"message": "epoch is too old"}) if "/duties/" in path else (status, found)
 
 
-@pytest.mark.parametrize("fork", FORKS)
-async def test_who_missed_a_block_is_computed_if_the_node_does_not_say_it(fork: str) -> None:
+async def test_who_missed_a_block_is_computed_if_the_node_does_not_say_it(node: BeaconRuntime) -> None:
     def wrong_mix(path: str, status: int, found: Any) -> tuple[int, Any]:
         if "/randao" in path:
             found = {**found, "data": {"randao": "0x" + "11" * 32}}
@@ -97,11 +101,9 @@ async def test_who_missed_a_block_is_computed_if_the_node_does_not_say_it(fork: 
     def without_mix(path: str, status: int, found: Any) -> tuple[int, Any]:
         return (404, {"message": "no"}) if "/randao" in path else silent_of_duties(path, status, found)
 
-    with running(fork=fork, validators=64) as node:
-        lived(node, fork)
-        told, computed = [await rows_of(wrong(node, each).chain) for each in (same, silent_of_duties)]
-        unknown = [await rows_of(wrong(node, each).chain) for each in (wrong_mix, without_mix)]
-        some = await rows_of(wrong(node, silent_of_duties, validators=["5", "11"]).chain, ("5", "11"))
+    told, computed = [await rows_of(wrong(node, each).chain) for each in (same, silent_of_duties)]
+    unknown = [await rows_of(wrong(node, each).chain) for each in (wrong_mix, without_mix)]
+    some = await rows_of(wrong(node, silent_of_duties, validators=["5", "11"]).chain, ("5", "11"))
     assert computed == told
     missed = {each["epoch"] for each in told["validator_rewards"] if each["missed"]}
     full = {each["epoch"] for each in told["validator_rewards"]} - missed

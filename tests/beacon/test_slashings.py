@@ -25,7 +25,9 @@ def penalties(tables: Tables) -> dict[int, dict[int, int]]:
     return dict(found)
 
 
-@pytest.mark.parametrize("fork", ["deneb", "electra"])
+@pytest.mark.parametrize(
+    "fork", [pytest.param("deneb", marks=pytest.mark.slow("an earlier fork with other penalties")), "electra"]
+)
 async def test_several_slashed_validators_pay_by_how_many_they_are(fork: str) -> None:
     with running(fork=fork, validators=64) as node:
         node.advance(20)
@@ -45,7 +47,9 @@ async def test_several_slashed_validators_pay_by_how_many_they_are(fork: str) ->
     assert found[LATE[0]][second] == found[LATE[1]][second]
 
 
-@pytest.mark.parametrize("fork", ["deneb", "electra"])
+@pytest.mark.parametrize(
+    "fork", [pytest.param("deneb", marks=pytest.mark.slow("an earlier fork with other penalties")), "electra"]
+)
 async def test_the_preset_of_mainnet_takes_what_its_rules_say_of_who_stays_longer_than_a_vector(fork: str) -> None:
     """Half of its vector is 18 days: so the state says earlier ends, as it says later ones where exits queue."""
     half = 4096
