@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
+from contextlib import redirect_stdout
+from io import StringIO
 from itertools import takewhile
 
 import pytest
 from rich.cells import cell_len
 
-from tests.e2e.running import ALICE, BOB, COMMAND, Demo, environment
+from chainfolio.cli.main import main
+from tests.e2e.running import ALICE, BOB, Demo
 
 REMARKS = ("  …", "  without", "  in no sum", "  gains")  # what follows the rows of a table
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("demo")]
@@ -16,16 +18,11 @@ pytestmark = [pytest.mark.node, pytest.mark.xdist_group("demo")]
 
 def printed(demo: Demo, width: int, *words: str) -> list[str]:
     """The lines that a command prints in a terminal of a width."""
-    done = subprocess.run(
-        [*COMMAND, *words, "--config", str(demo.config)],
-        env={**environment(), "COLUMNS": str(width)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode in (0, 12), done.stderr  # 12: tokens that grow without events differ
-    return done.stdout.splitlines()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as output:
+        patch.setenv("COLUMNS", str(width))
+        code = main([*words, "--config", str(demo.config)])
+    assert code in (0, 12)  # 12: tokens that grow without events differ
+    return output.getvalue().splitlines()
 
 
 @pytest.mark.parametrize("width", [80, 120])
