@@ -103,7 +103,7 @@ def test_a_folder_with_modules_of_common_names_changes_nothing(server: Server) -
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text('raise SystemExit("the wrong module")\n' if path.suffix == ".py" else "")
     (folder / "script.py").write_text(
-        "from chainfolio.api.app import GO_ON\nfrom chainfolio.storage.tail import Tail\n"
+        "from chainfolio.api.app import make_app\nfrom chainfolio.storage.tail import Tail\n"
         "from chainfolio.engine.service import Engine\nfrom chainfolio.indexer.wiring import System\nprint('ours')\n"
     )
     python = "/opt/chainfolio/bin/python"
