@@ -45,7 +45,7 @@ def arm(point: str) -> None:
     """Die as soon as a change comes by a point."""
     match point:
         case "before the transaction":
-            _before(changes, "_remembered")
+            _before(changes, "_store_once")
         case "the key is claimed":
             _after(idempotency, "claim")
         case "the credits are seen":
@@ -57,16 +57,17 @@ def arm(point: str) -> None:
         case "it is paid":
             _after(Meter, "pay")
         case "the answer is kept":
-            _after(idempotency, "keep")
+            _after(idempotency, "store_response")
         case "before the commit" | "the change is committed":
             _around_commit(inside=point == "before the commit")
         case "before the answer":
-            _after_awaited(admission, "changed")
+            _after_awaited(admission, "answer_change")
         case _:
             raise ValueError(point)
 
 
 def _before(holder: Any, name: str) -> None:
+    getattr(holder, name)  # a name that is gone would arm nothing
     setattr(holder, name, lambda *arguments, **named: die())
 
 
