@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from chainfolio import amounts
 from chainfolio.adapters.evm.positions.rules import DecoderPlan, Family, MayRefuse, ProtocolMatch, ReadError, Token
@@ -127,7 +127,7 @@ class _Sides(NamedTuple):
     incentives: dict[str, str]
 
 
-def _sides(by_token: Mapping[str, _TokenState], reserves: Sequence[Any]) -> _Sides:
+def _sides(by_token: Mapping[str, _TokenState], reserves: Sequence[Sequence[AbiValue]]) -> _Sides:
     """Return what is supplied and borrowed. Tokens that the pool does not list are left out.
 
     Raises:
