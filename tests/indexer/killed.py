@@ -17,7 +17,7 @@ import time
 
 from chainfolio.blocks import Block
 from chainfolio.cli.main import main
-from chainfolio.indexer import collect, follow, maintenance, materialise, worker
+from chainfolio.indexer import collect, follow, maintenance, materialise
 from chainfolio.storage.tail import Batch, Tail
 
 LOADED = (
@@ -29,14 +29,14 @@ LOADED = (
     "chainfolio.portfolio.ledger",
     "uvloop",
 )
-HASTE = {
-    "BATCH_ROWS": 60,
-    "WINDOW_ROWS": 200,
-    "FINALISE_BLOCKS": 4,
-    "FINALISE_S": 0.2,
-    "DERIVE_EVERY_S": 0.1,
-    "COMPACT_EVERY_S": 0.5,
-}
+HASTE = (
+    (collect, "BATCH_ROWS", 60),
+    (materialise, "WINDOW_ROWS", 200),
+    (follow, "FINALISE_BLOCKS", 4),
+    (follow, "FINALISE_S", 0.2),
+    (maintenance, "MATERIALISE_EVERY_S", 0.1),
+    (maintenance, "COMPACT_EVERY_S", 0.5),
+)
 
 
 def load() -> None:
@@ -47,10 +47,9 @@ def load() -> None:
 
 def hurry() -> None:
     """Commit often: a kill has then much to interrupt."""
-    for module in (collect, materialise, follow, maintenance, worker):
-        for name, value in HASTE.items():
-            if hasattr(module, name):
-                setattr(module, name, value)
+    for module, name, value in HASTE:
+        getattr(module, name)  # a name that is gone would hurry nothing
+        setattr(module, name, value)
 
 
 def tell(pipe: int) -> None:
