@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 from collections.abc import Sequence
@@ -20,15 +21,18 @@ TAG = "Documentation"
 
 def routes(api_routes: Sequence[Route], settings: Settings) -> tuple[Route, ...]:
     """Return the documentation routes, which describe `api_routes` and themselves."""
-    pages: list[bytes] = []
+
+    @cache
+    def document() -> bytes:
+        """Return the description; it is made for the first request, because that takes a tenth of a second."""
+        return msgspec.json.format(msgspec.json.encode(describe((*api_routes, *page_routes), settings)), indent=2)
 
     @get("/openapi.json", tag=TAG, summary="This description, OpenAPI 3.1", public=True)
     async def openapi(request: Context) -> Answer:
         """Returns the OpenAPI description, which is generated from the routes."""
-        return Answer(pages[0], headers={"Cache-Control": "no-cache"})
+        return Answer(await asyncio.to_thread(document), headers={"Cache-Control": "no-cache"})
 
     page_routes = (openapi, page, start)
-    pages.append(msgspec.json.format(msgspec.json.encode(describe((*api_routes, *page_routes), settings)), indent=2))
     return page_routes
 
 
