@@ -17,7 +17,7 @@ from tests.api.furnished import GRANTS, furnish
 from tests.api.tenants import a_world
 
 DEEP: Final = os.environ.get("CHAINFOLIO_TESTS") == "deep"
-EXAMPLES: Final = 1_000 if DEEP else 4
+EXAMPLES: Final = 1_000 if DEEP else 2
 PATIENCE_S: Final = 4 * 3600 if DEEP else 300
 ROOT: Final = Path(__file__).resolve().parents[2]
 NEVER: Final = 1_000_000_000  # a rate or purse that no run comes to the end of
@@ -31,6 +31,11 @@ expected-statuses = ["2xx", 302, 403, 404, 409, 413, 414, 422, 431]
 
 
 @pytest.mark.timeout(PATIENCE_S)
+@pytest.mark.parametrize(
+    "state_url",
+    ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow("the same requests over another store"))],
+    indirect=True,
+)
 async def test_what_is_answered_is_what_is_described(state_url: str, tmp_path: Path) -> None:
     limits = Limits(per_minute=NEVER, at_block_per_minute=NEVER, waiting_per_key=NEVER)
     settings = Settings(limits=limits, quotas=Quotas(bundles=NEVER))

@@ -95,6 +95,7 @@ def group(pid: int) -> list[int]:
     return [pid, *map(int, children.read_text().split())]
 
 
+@pytest.mark.slow("starts and ends whole servers; requests in flight have faster tests")
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_what_is_in_flight_at_sigterm_is_answered(workers: int) -> None:
     async with served(workers, 2) as server, ClientSession() as session:
@@ -128,6 +129,7 @@ async def test_a_signal_to_the_whole_group_ends_workers_gently_too() -> None:
         assert await server.ended() == 0
 
 
+@pytest.mark.slow("waits for workers of whole servers to die")
 async def test_a_worker_that_dies_young_ends_the_server() -> None:
     async with served(2, 0, 3_600) as server:  # on a busy machine it may have taken long to begin
         _, child, *_ = [pid for pid in await asyncio.to_thread(group, server.process.pid) if await ours(pid)]

@@ -92,6 +92,7 @@ def silent_of_duties(path: str, status: int, found: Any) -> tuple[int, Any]:
     return (400, {"message": "epoch is too old"}) if "/duties/" in path else (status, found)
 
 
+@pytest.mark.slow("reads a long history of a real node six times")
 async def test_who_missed_a_block_is_computed_if_the_node_does_not_say_it(node: BeaconRuntime) -> None:
     def wrong_mix(path: str, status: int, found: Any) -> tuple[int, Any]:
         if "/randao" in path:

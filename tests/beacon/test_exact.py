@@ -197,6 +197,7 @@ async def test_some_validators_alone_have_the_rows_that_they_have_among_all(
         assert sorted(map(str, found.tables[name].to_pylist())) == sorted(map(str, wanted)), name
 
 
+@pytest.mark.slow("reads a long history of a real node in many pieces")
 async def test_pieces_of_any_size_give_the_rows_of_the_whole(
     lived: Lived, tables: dict[str, list[dict[str, Any]]]
 ) -> None:

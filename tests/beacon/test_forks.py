@@ -97,6 +97,7 @@ async def test_the_preset_of_mainnet_with_epochs_of_32_slots_explains_every_bala
     assert seats == 512 * proposed, "a validator has several seats, and each counts"
 
 
+@pytest.mark.slow("a long history of a real node")
 @pytest.mark.parametrize(
     "fork", [pytest.param("deneb", marks=pytest.mark.slow("an earlier fork that follows the same rules")), "electra"]
 )
@@ -119,6 +120,7 @@ async def test_a_leak_of_inactivity_is_told_of_whom_it_costs_and_explains_every_
     assert cost[0] > 5 * cost[1], "who is there pays nearly nothing"
 
 
+@pytest.mark.slow("a long history of a real node")
 async def test_2048_eth_and_stake_that_comes_back_after_an_exit_are_explained() -> None:
     large, left = 20, 9
     with running(fork="fulu", validators=64) as node:

@@ -47,6 +47,7 @@ async def test_several_slashed_validators_pay_by_how_many_they_are(fork: str) ->
     assert found[LATE[0]][second] == found[LATE[1]][second]
 
 
+@pytest.mark.slow("a long history in long epochs of a real node")
 @pytest.mark.parametrize(
     "fork", [pytest.param("deneb", marks=pytest.mark.slow("an earlier fork with other penalties")), "electra"]
 )
@@ -71,6 +72,7 @@ async def test_the_preset_of_mainnet_takes_what_its_rules_say_of_who_stays_longe
     }
 
 
+@pytest.mark.slow("a long history of a real node")
 async def test_what_the_rules_do_not_take_stays_unexplained_and_without_old_states_it_is_the_difference() -> None:
     with running(fork="electra", validators=64) as node:
         node.advance(20)

@@ -151,6 +151,7 @@ async def test_the_deposits_of_others_are_in_the_answer_of_the_validator(node: B
         assert page["data"][1]["withdrawalAddress"] != "0x" + STRANGERS[-40:]
 
 
+@pytest.mark.slow("a history of its own for each way to choose")
 @pytest.mark.parametrize("chosen", ["index", "key", "address", "index and address"])
 def test_a_validator_that_was_chosen_before_there_was_one_has_all_its_rows_from_its_first_deposit(
     node: BeaconRuntime, tmp_path: Path, chosen: str
@@ -206,6 +207,7 @@ def without_queue(told: Callable[[Reader, int], Awaitable[Deposits]]) -> Callabl
     return pending_deposits
 
 
+@pytest.mark.slow("a history of its own for each way to choose")
 @pytest.mark.parametrize("pieces", [(4, 3, 80), (90,)], ids=["while it waits", "afterwards"])
 @pytest.mark.parametrize("tells_queue", [True, False])
 def test_what_others_deposit_for_a_validator_that_waits_is_a_row_where_it_was_chosen_by_its_address(

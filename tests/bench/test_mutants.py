@@ -16,6 +16,7 @@ REPLY = {"hash": "0xabcd", "transactions": [{"from": "0x12"}, {"from": "0x34"}]}
 BATCH = [{"jsonrpc": "2.0", "id": number, "result": msgspec.Raw(b'"0x%d"' % number)} for number in (1, 2, 3)]
 
 
+@pytest.mark.slow("runs a benchmark of many mutations")
 @pytest.mark.node
 def test_mutated_replies_end_in_clean_rows_or_a_typed_error() -> None:
     outcome = judge(800, 7)

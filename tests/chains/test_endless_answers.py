@@ -68,6 +68,7 @@ SEARCHES: dict[str, Search] = {
 }
 
 
+@pytest.mark.slow("searches to the end of what a search may take")
 @pytest.mark.parametrize("code", [-32007, -32009])
 @pytest.mark.parametrize("search", SEARCHES)
 async def test_search_among_heights_that_are_all_skipped_ends_and_names_the_cause(search: str, code: int) -> None:

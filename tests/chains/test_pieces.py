@@ -57,6 +57,7 @@ async def test_work_that_was_done_meanwhile_is_not_done_again(traded: ChainUnder
         assert indexed.read_all() == once
 
 
+@pytest.mark.slow("many small runs of each kind; other tests index in two pieces")
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow("one more order of the same pieces"))])
 async def test_pieces_in_any_order_make_the_same_index(traded: ChainUnderTest, tmp_path: Path, seed: int) -> None:
     chance, last = random.Random(seed), traded.height - FINALITY

@@ -48,6 +48,7 @@ async def test_a_reorganisation_leaves_no_trace(living: ChainUnderTest, live: An
     await assert_as_from_scratch(live, living)
 
 
+@pytest.mark.slow("a new chain of each kind; other tests replace blocks once")
 async def test_one_reorganisation_after_the_other(living: ChainUnderTest, live: AnyIndex) -> None:
     follower = live.follower()
     for depth in (1, 3, 1, 20, 7, 40):
@@ -59,6 +60,7 @@ async def test_one_reorganisation_after_the_other(living: ChainUnderTest, live: 
     await assert_as_from_scratch(live, living)
 
 
+@pytest.mark.slow("a new chain of each kind; other tests replace blocks between runs")
 async def test_the_chain_changes_between_back_fill_and_live(living: ChainUnderTest, tmp_path: Path) -> None:
     async with index(living, tmp_path) as live:
         await live.fill_final()
@@ -68,6 +70,7 @@ async def test_the_chain_changes_between_back_fill_and_live(living: ChainUnderTe
         await assert_as_from_scratch(live, living)
 
 
+@pytest.mark.slow("a new chain of each kind; other tests replace blocks between runs")
 async def test_the_chain_changes_while_nobody_follows(living: ChainUnderTest, tmp_path: Path, live: AnyIndex) -> None:
     living.reorg(10)
     living.mine(1)
@@ -76,6 +79,7 @@ async def test_the_chain_changes_while_nobody_follows(living: ChainUnderTest, tm
         await assert_as_from_scratch(restarted, living)
 
 
+@pytest.mark.slow("a new chain of each kind; other tests replace a branch once")
 async def test_a_branch_that_comes_back(living: ChainUnderTest, tmp_path: Path) -> None:
     living.fork(12)
     async with index(living, tmp_path) as live:
@@ -109,6 +113,7 @@ async def test_final_blocks_go_to_the_lake_and_what_can_still_change_stays(
     await assert_as_from_scratch(live, living)
 
 
+@pytest.mark.slow("a new chain of each kind; other tests move blocks to the lake")
 async def test_what_moved_to_the_lake_is_in_the_histories(
     living: ChainUnderTest, live: AnyIndex, tmp_path: Path
 ) -> None:
@@ -148,6 +153,7 @@ async def test_a_follower_that_runs_says_why_it_halted(living: ChainUnderTest, l
     assert "finalised block" in follower.status.halted
 
 
+@pytest.mark.slow("a new chain of each kind; rewinds have faster tests")
 async def test_a_halted_chain_is_mended_by_a_rewind(living: ChainUnderTest, live: AnyIndex) -> None:
     from chainfolio.indexer.rewind import rewind
 
@@ -158,6 +164,7 @@ async def test_a_halted_chain_is_mended_by_a_rewind(living: ChainUnderTest, live
     await assert_as_from_scratch(live, living)
 
 
+@pytest.mark.slow("a new chain of each kind; nodes that lag have faster tests")
 async def test_a_node_that_falls_behind_moves_nothing_backwards(living: ChainUnderTest, tmp_path: Path) -> None:
     living.fork(0)
     living.mine(5)
@@ -174,6 +181,7 @@ async def test_a_node_that_falls_behind_moves_nothing_backwards(living: ChainUnd
         await assert_as_from_scratch(live, living)
 
 
+@pytest.mark.slow("a new chain of each kind; other tests replace blocks between reads")
 async def test_the_chain_changes_while_it_is_read(living: ChainUnderTest, tmp_path: Path) -> None:
     async with index(living, tmp_path / "counted") as live:
         await live.fill_final()
@@ -193,6 +201,7 @@ async def test_the_chain_changes_while_it_is_read(living: ChainUnderTest, tmp_pa
             await assert_as_from_scratch(live, living)
 
 
+@pytest.mark.slow("a new chain of each kind, for a rare case")
 async def test_a_chain_that_is_younger_than_its_finality(living: ChainUnderTest, tmp_path: Path) -> None:
     """Nothing was final, so there is no block to stand on but the first."""
     async with index(living, tmp_path) as live:

@@ -108,6 +108,7 @@ def test_a_watch_that_ends_between_logs_and_transactions_loses_no_log(
     assert without_remarks(stopped) == answers_of_all_logs(complete, run, rent, newcomer_chain)["approvals"]
 
 
+@pytest.mark.slow("watches a long history; one log that is left out has a faster test")
 def test_one_log_of_500_is_left_out_and_no_answer_lacks_it(
     run: Run, rent: Rent, newcomer_chain: Newcomer, complete: dict[str, Any]
 ) -> None:
@@ -116,6 +117,7 @@ def test_one_log_of_500_is_left_out_and_no_answer_lacks_it(
     assert watched(run, rent, newcomer_chain, newcomer_chain.one_log_of()) == whole
 
 
+@pytest.mark.slow("watches a long history twice")
 def test_a_payment_by_others_that_is_left_out_is_named_by_reconcile_and_found_by_roots(
     run: Run, rent: Rent, newcomer_chain: Newcomer, complete: dict[str, Any]
 ) -> None:

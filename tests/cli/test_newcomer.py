@@ -54,6 +54,7 @@ def test_watch_reads_every_transaction_from_a_rented_endpoint(run: Run, rent: Re
     assert endpoint.requests <= MAX_AGAIN
 
 
+@pytest.mark.slow("waits for requests that hang, twice")
 @pytest.mark.parametrize("seed", [2, 3])
 def test_watch_survives_hung_requests_and_failures(
     run: Run, rent: Rent, newcomer_chain: Newcomer, monkeypatch: pytest.MonkeyPatch, seed: int

@@ -101,6 +101,7 @@ def _beacon_facts(url: str, folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow("starts a node of every kind")
 def test_a_node_of_any_kind_is_recognised(run: Run, place: Place, here: Path) -> None:
     (here / "chainfolio.toml").write_text(place.settings(here))
     ran = run("status", "--rpc", place.url, "--json")

@@ -91,6 +91,7 @@ def _without_age(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: value for key, value in each.items() if key != "lastUpdated"} for each in documents]
 
 
+@pytest.mark.slow("reads many wallets in batches of many sizes")
 @pytest.mark.node
 def test_many_are_what_each_is_alone_in_the_order_of_the_file_whatever_the_batch(
     run: Run, here: Path, world: tuple[Path, Deployment, int], monkeypatch: pytest.MonkeyPatch

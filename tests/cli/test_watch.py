@@ -101,6 +101,7 @@ def test_a_watched_account_is_answered_wholly_by_a_node_without_any_other_index(
     assert f"chainfolio watch ADDRESS --chain {KEY}" in run("transactions", other, "--json").error["remedy"]
 
 
+@pytest.mark.slow("indexes a chain in five ways")
 def test_what_is_stored_of_accounts_is_what_a_whole_index_has_of_them_whichever_came_first(
     run: Run, configured: Path, subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,6 +257,7 @@ def test_accounts_of_the_settings_are_read_by_an_index(run: Run, configured: Pat
     assert not any("not indexed" in reason for reason in issues(run, account(subject)))
 
 
+@pytest.mark.slow("indexes a chain in two ways and asks every question twice")
 def test_answers_about_a_watched_account_are_those_of_a_whole_index(
     run: Run, configured: Path, subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Server:
     return made
 
 
+@pytest.mark.slow("builds and installs the wheel first")
 def test_a_server_without_a_checkout_runs_the_wheel(server: Server) -> None:
     assert server.shell("chainfolio --version").split() == ["chainfolio", __version__]
     code = "from chainfolio import indexer, storage; print(indexer.__file__, storage.__file__)"

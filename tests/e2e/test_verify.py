@@ -172,6 +172,7 @@ def changed(world: World, symbol: str, height: int, who: str = "alice", by: int 
     return replacing("eth_call", f"{held:064x}", f"{held + by:064x}")
 
 
+@pytest.mark.slow("asks many endpoints for proofs; a changed node of a proof has a faster test")
 @pytest.mark.parametrize("symbol", ["ETH", "WETH", "USDC", "DAI"])
 def test_one_changed_balance_is_found_out_wherever_the_liar_sits(
     world: World, verify: Verify, tmp_path: Path, symbol: str

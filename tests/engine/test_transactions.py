@@ -372,6 +372,7 @@ async def test_what_an_account_did_is_found_without_reading_what_others_did(
         assert all(row["selector"] == sent[row["tx_hash"]]["input"][:4] for row in mine)
 
 
+@pytest.mark.slow("reads a history in pages of many sizes")
 async def test_pages_of_any_size_are_the_whole(
     subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

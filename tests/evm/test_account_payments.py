@@ -50,6 +50,7 @@ async def rows(paying: Paying, has: str, span: Span, accounts: Sequence[str]) ->
     return together(pieces), wanted, dict(pieces[-1].read_methods), told
 
 
+@pytest.mark.slow("indexes a chain at nodes with different methods")
 @pytest.mark.parametrize("has", list(SETS))
 async def test_withdrawals_and_mints_of_accounts_are_the_rows_of_a_whole_index_whatever_a_node_has(
     paying: Paying, has: str

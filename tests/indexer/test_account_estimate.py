@@ -36,6 +36,7 @@ def work_of(chain: EvmChain, span: Span, accounts: Sequence[str]) -> list[Work]:
     return [Work(Spans([span]), group, names) for group in groups(chain.datasets)]
 
 
+@pytest.mark.slow("indexes several histories to compare estimates with them")
 @pytest.mark.parametrize(("has", "largest"), [("traces", 10_000), ("search", 20), ("state", 10_000)])
 async def test_an_estimate_is_as_near_as_it_says_to_what_is_then_spent(
     lived: EvmSubject, has: str, largest: int

@@ -46,6 +46,7 @@ def lose_lake(folder: Path) -> None:
     shutil.rmtree(folder / "lake")
 
 
+@pytest.mark.slow("runs commands as processes many times")
 @pytest.mark.parametrize(("lose", "store"), [(lose_tail, "tail"), (lose_lake, "lake")])
 async def test_what_belongs_together_is_not_gone_on_with_apart(
     subject: EvmSubject, tmp_path: Path, lose: Any, store: str

@@ -111,6 +111,7 @@ async def assert_histories_are_whole(one: Index) -> None:
         assert before.num_rows == count
 
 
+@pytest.mark.slow("kills real processes many times")
 @pytest.mark.parametrize(
     ("worker_processes", "kills", "most_ms"), [(1, 14, 300), (2, 4, 1_500)], ids=["one process", "two processes"]
 )
@@ -143,6 +144,7 @@ async def test_an_index_that_is_killed_again_and_again_is_the_same_index(
         await assert_histories_are_whole(one)
 
 
+@pytest.mark.slow("kills real processes many times")
 async def test_a_watch_that_is_killed_again_and_again_is_the_same_watch(long: EvmSubject, tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     print(f"{seed=}")
@@ -218,6 +220,7 @@ async def test_a_worker_that_dies_while_its_failed_tasks_begin_again_has_followe
         await assert_followed(moving, tmp_path)
 
 
+@pytest.mark.slow("kills real processes many times")
 async def test_a_repair_that_is_killed_again_and_again_leaves_every_row_as_it_was(
     long: EvmSubject, tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "MOVE_BLOCKS", 12)
 
 
+@pytest.mark.slow("dies at very many moments of a run")
 @pytest.mark.usefixtures("small_batches")
 async def test_a_back_fill_may_die_at_any_moment(subject: EvmSubject, known: Known, tmp_path: Path) -> None:
     async def run(indexed: Index) -> None:
@@ -112,6 +113,7 @@ async def test_a_back_fill_may_die_at_any_moment(subject: EvmSubject, known: Kno
     assert await every_death(subject, known, tmp_path, None, run) >= 20
 
 
+@pytest.mark.slow("dies at very many moments of a run")
 @pytest.mark.usefixtures("small_batches")
 async def test_deriving_may_die_at_any_moment(subject: EvmSubject, known: Known, tmp_path: Path) -> None:
     async with index(subject, tmp_path / "before", datasets=DATASETS, span=5) as indexed:

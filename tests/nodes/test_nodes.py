@@ -101,6 +101,7 @@ async def test_balances_are_proven_against_the_root_of_a_past_block(other: Small
         await chain.close()
 
 
+@pytest.mark.slow("trades on two nodes of different makers")
 async def test_a_whole_market_is_the_same_portfolio_on_either_node(tmp_path: Path) -> None:
     """Coins aside: what gas costs follows each node's own base fees."""
     told = []

@@ -47,6 +47,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow("builds the wheel and the source archive twice")
 def test_the_same_commit_gives_the_same_bytes(release: ModuleType, copy: Path, tmp_path: Path) -> None:
     here, there = release.build(ROOT, tmp_path / "here"), release.build(copy, tmp_path / "there")
     assert [path.name for path in here] == [path.name for path in there]

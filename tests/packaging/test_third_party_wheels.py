@@ -118,6 +118,7 @@ def rows(answers: list[list[list[Any]]]) -> list[tuple[str, str, str]]:
     return [(row[1], row[3], row[8]) for answer in answers for row in answer]
 
 
+@pytest.mark.slow("builds and installs three wheels first")
 def test_a_script_has_the_chain_and_the_protocol_of_third_parties(project: Project) -> None:
     answers = json.loads(project.run("script.py", project.alice, ACCOUNTS[0]))
     found = rows(answers)

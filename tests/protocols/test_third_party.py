@@ -128,6 +128,7 @@ def test_a_package_that_cannot_be_loaded_is_an_issue_of_every_answer_and_stops_n
     assert found.keys() == whole.keys()
 
 
+@pytest.mark.slow("runs commands and tests of a package as processes")
 def test_it_is_recorded_on_a_node_and_replayed_without_one(
     operator: Operator, demo_world: World, tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
             demo.terminate()
 
 
+@pytest.mark.slow("starts the demo of all chains and runs its commands as processes")
 def test_every_command_that_the_demo_prints_works(served: tuple[Path, str], tmp_path: Path) -> None:
     commands = [line.strip() for line in served[1].splitlines() if line.strip().startswith(("chainfolio ", "curl "))]
     assert len(commands) == 5

@@ -139,6 +139,7 @@ def test_what_stake_accounts_held_is_what_the_node_said_then_though_all_of_them_
         assert (found["completeness"], staked(found)) == ("complete", then[str(world.owner)]), slot
 
 
+@pytest.mark.slow("a long history of a real Solana node")
 def test_who_was_given_a_stake_account_has_it_from_then_on(run: Run, world: World) -> None:
     run("watch", str(world.heir.pubkey()))
     for slot, then in world.then.items():

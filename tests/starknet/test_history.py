@@ -95,6 +95,7 @@ async def whole(chain: StarknetChain, span: Span, *accounts: str) -> Rows:
     return {name: each.rows_of_accounts(found.tables[name], accounts).to_pylist() for name, each in by_table.items()}
 
 
+@pytest.mark.slow("the Starknet node and its contracts are installed and deployed first")
 @pytest.mark.parametrize("who", [0, 1, 2])
 async def test_an_account_alone_has_the_rows_of_a_whole_index(world: World, chain: StarknetChain, who: int) -> None:
     heads, account = await chain.heads(), world.accounts[who]
@@ -104,6 +105,7 @@ async def test_an_account_alone_has_the_rows_of_a_whole_index(world: World, chai
     assert {each.read_methods["transactions"] for each in pieces} == {"search"}
 
 
+@pytest.mark.slow("the Starknet node and its contracts are installed and deployed first")
 async def test_blocks_that_may_still_go_are_searched_by_their_hashes(world: World, chain: StarknetChain) -> None:
     heads, account, begin = await chain.heads(), world.accounts[1], await chain.block(0)
     span = Span(1, heads.latest.height)

@@ -63,6 +63,7 @@ async def test_a_clock_that_jumps_changes_no_row(subject: TronSubject, tmp_path:
     assert found[0] == found[1]
 
 
+@pytest.mark.slow("runs commands as processes with few descriptors")
 @pytest.mark.parametrize("few", [16, 24, 48])
 def test_few_descriptors_end_a_run_with_a_typed_error_or_let_it_end(
     subject: TronSubject, tmp_path: Path, few: int
