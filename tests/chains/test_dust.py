@@ -23,7 +23,6 @@ MAX_ASSETS: Final = 300  # of one behaviour
 MAX_ISSUES: Final = 3 * (MAX_REASONS + 1)  # that floods add: balances, protocols and the kind itself have their own
 
 
-@pytest.mark.slow("many mixes of hostile assets; each has a fast test of its own")
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostile_assets_change_nothing_trusted(kind: str) -> None:
     subject = KINDS[kind]
