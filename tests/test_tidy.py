@@ -125,6 +125,10 @@ def test_a_module_has_one_thing_to_say() -> None:
     assert [f"{name(path)}: {len(lines(path))} lines" for path in modules() if len(lines(path)) > most(path)] == []
 
 
+def test_the_readme_is_read_in_minutes() -> None:
+    assert 60 <= len(lines(ROOT / "README.md")) <= 120
+
+
 def test_no_module_is_a_drawer() -> None:
     assert [name(path) for path in modules() if re.fullmatch(r"(?:utils?|helpers?)\d*\.py", path.name)] == []
     assert [name(path) for path in modules() if re.search(r"/(?:utils?|helpers?)/", f"/{name(path)}")] == []
