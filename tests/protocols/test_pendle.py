@@ -242,4 +242,4 @@ def test_standardized_yield_with_rewards_says_that_they_are_unknown() -> None:
     found = told(
         pendle_sy.position, ProtocolMatch(ME, SHARE, TOKEN), says=SAYS | {(SHARE, "getRewardTokens"): (YIELD,)}
     )
-    assert (found.supplied, found.unknown, found.unlisted) == (MINE, "its rewards", True)
+    assert (found.supplied, found.unknown, found.is_unlisted) == (MINE, "its rewards", True)

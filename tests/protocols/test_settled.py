@@ -58,7 +58,7 @@ STATE = 1_000, 4_000, 100
 
 def test_a_share_of_a_pair_that_was_moved_is_its_part_of_what_was_there_before() -> None:
     found = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), pair(*STATE, blocks=2))
-    assert found.given == both(100, 400)
+    assert found.parts == both(100, 400)
     assert "moved by 300 % within the block" in found.remark
 
 
@@ -95,13 +95,13 @@ def test_who_joins_a_pair_that_was_moved_in_the_same_block_gets_nothing_of_what_
     """A token of mine is sold into my pair; then shares are made where they cost next to nothing."""
     moved = 10**9, 10**3, 10**6  # before: a unit of mine, a dollar, a share
     found = share(10**6 - 1, pair(*moved), pair(1, 1, 1, blocks=1), pair(1, 1, 1, blocks=2))
-    assert found.given[1].raw <= 10**3 + 1
+    assert found.parts[1].raw <= 10**3 + 1
 
 
 def test_what_a_protocol_s_fee_takes_is_not_given_back_by_a_move() -> None:
     said = pair(2_000, 2_000, 100) | {(PAIR, "kLast"): 1_000 * 1_000, (FACTORY, "feeTo"): POOL}
     found = share(10, said, pair(*STATE, blocks=1), pair(*STATE, blocks=2))
-    assert all(part.raw < whole for part, whole in zip(found.given, (100, 400), strict=True))
+    assert all(part.raw < whole for part, whole in zip(found.parts, (100, 400), strict=True))
 
 
 @pytest.mark.parametrize("key", [(1, A, "balanceOf"), (1, PAIR, "totalSupply")])
@@ -118,7 +118,7 @@ def test_a_pair_that_is_new_in_the_block_is_what_leaving_pays(said: Any) -> None
 
 def test_a_block_before_the_parent_that_cannot_be_read_leaves_the_parent() -> None:
     found = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), {(2, A, "balanceOf"): GONE})
-    assert found.given == both(100, 400)
+    assert found.parts == both(100, 400)
 
 
 RAW = st.integers(1, 1 << 112)
@@ -156,7 +156,7 @@ def test_a_pool_that_changed_its_tokens_is_what_leaving_pays(before: tuple[str, 
     assert found == UnlistedShare(both(10**2, 10**8))
     honest = says | {(blocks, FACTORY, "getPoolTokens"): (tokens, (10**6, 10**6), 6) for blocks in (1, 2)}
     moved = told(balancer_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, is_fork=is_fork), 10, says=honest)
-    assert moved.given == UnlistedShare(both(10**5, 10**5))
+    assert moved.parts == UnlistedShare(both(10**5, 10**5))
 
 
 def test_a_fork_s_vault_that_claims_to_have_had_more_has_what_it_had() -> None:
