@@ -60,7 +60,7 @@ def test_watch_survives_hung_requests_and_failures(
     run: Run, rent: Rent, newcomer_chain: Newcomer, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(http_endpoint, "LEAST_PATIENCE_S", 0.2)
-    endpoint = rent(hanging=0.02, failing=0.03, seed=seed, more="timeout_s = 12")
+    endpoint = rent(hanging=0.04, failing=0.03, seed=seed, more="timeout_s = 12")
     ran = run("watch", newcomer_chain.wallet, "--json")
     assert ran.code == 0, ran.out + ran.err
     assert endpoint.hangs

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+import chainfolio.adapters.evm.datasets.internal  # noqa: F401  # raises the recursion limit, which Hypothesis checks
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.engine.rows import ChainIndex, rows_at, rows_of
 from chainfolio.engine.transactions.activities import missing
