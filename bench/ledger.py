@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 @dataclass(frozen=True)
 class Trial:
-    """How much is called and killed at least: servers every `every_s` seconds on average.
+    """The least numbers of calls and kills of a run; a server is killed every `every_s` seconds on average.
 
     A reservation that is not settled expires after `hold_s`. With `every_offset` it goes on, for three
     times as many calls at most, until calls were left at each byte of their answers.

@@ -66,7 +66,7 @@ def _part(module: str) -> str:
 
 
 def _follows(upper: str, lower: str, pairs: set[tuple[str, str]]) -> bool:
-    """Whether a way over another part leads from one part to the other."""
+    """Return True if `upper` depends on `lower` through another part."""
     reached, waiting = set[str](), [part for start, part in pairs if start == upper and part != lower]
     while waiting:
         part = waiting.pop()

@@ -1,4 +1,4 @@
-"""What MkDocs does in addition for this repository: pages made of files that lie outside of docs/ or are no Markdown.
+"""Hooks of MkDocs: pages made of files that lie outside of docs/ or are no Markdown.
 
 The README of each folder is a page below `parts/`; the changelog, CONTRIBUTING, SECURITY and the notebook of the
 tutorial are pages too. A link to a file that is on no page is shown as text.

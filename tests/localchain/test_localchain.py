@@ -65,6 +65,18 @@ def test_the_same_script_gives_the_same_hashes(node: LocalNode, deployment: Depl
 
 
 @needs_node
+def test_a_connection_that_the_node_closed_while_it_was_idle_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    with LocalNode() as node:
+        assert node.height == 0
+        connection = node._connection
+        assert connection is not None
+        assert connection.sock is not None
+        connection.sock.shutdown(socket.SHUT_RDWR)
+        monkeypatch.setattr("chainfolio.localchain.node.IDLE_S", 0.0)
+        assert node.height == 0
+        assert node._connection is not connection
+
+
 def test_another_seed_gives_another_history(node: LocalNode, traded: Traded) -> None:
     with LocalNode() as second:
         trade(second, deploy(second), BLOCKS, seed=8)
