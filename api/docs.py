@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
+from threading import Lock
 
 import msgspec
 
@@ -21,16 +22,21 @@ TAG = "Documentation"
 
 def routes(api_routes: Sequence[Route], settings: Settings) -> tuple[Route, ...]:
     """Return the documentation routes, which describe `api_routes` and themselves."""
+    made: list[bytes] = []
+    lock = Lock()
 
-    @cache
     def document() -> bytes:
-        """Return the description; it is made for the first request, because that takes a tenth of a second."""
-        return msgspec.json.format(msgspec.json.encode(describe((*api_routes, *page_routes), settings)), indent=2)
+        """Return the description. The first request makes it, because that takes a tenth of a second."""
+        with lock:  # requests that arrive meanwhile do not make it again
+            if not made:
+                description = describe((*api_routes, *page_routes), settings)
+                made.append(msgspec.json.format(msgspec.json.encode(description), indent=2))
+        return made[0]
 
     @get("/openapi.json", tag=TAG, summary="This description, OpenAPI 3.1", public=True)
     async def openapi(request: Context) -> Answer:
         """Returns the OpenAPI description, which is generated from the routes."""
-        return Answer(await asyncio.to_thread(document), headers={"Cache-Control": "no-cache"})
+        return Answer(made[0] if made else await asyncio.to_thread(document), headers={"Cache-Control": "no-cache"})
 
     page_routes = (openapi, page, start)
     return page_routes

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import re
 import subprocess
 import sys
+import time
 from typing import Any
 
 import msgspec
@@ -14,6 +16,7 @@ import pytest
 from aiohttp import ClientSession
 from openapi_spec_validator import validate
 
+from chainfolio.api.openapi import describe
 from chainfolio.api.router import Route
 from chainfolio.api.routes import ROUTES
 from tests.api.fakes import ALICE, an_app
@@ -100,6 +103,22 @@ def test_parameters_are_those_that_are_read(described: dict[str, Any]) -> None:
     assert parameters["waitForSync"]["schema"] == {"type": "boolean", "default": False}
     assert parameters["currency"]["schema"]["default"] == "USD"
     assert "cbBTC" in parameters["currency"]["schema"]["enum"]
+
+
+async def test_requests_at_once_make_the_description_once(
+    client: ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(arguments)
+        time.sleep(0.05)  # the other requests arrive meanwhile
+        return describe(*arguments)
+
+    monkeypatch.setattr("chainfolio.api.docs.describe", counted)
+    answers = await asyncio.gather(*(client.get("/openapi.json") for _ in range(10)))
+    assert len({await answer.read() for answer in answers}) == 1
+    assert len(calls) == 1
 
 
 async def test_examples_are_what_is_answered(client: ClientSession, described: dict[str, Any]) -> None:
