@@ -170,6 +170,10 @@ class Worker:
         )
 
     async def _follow(self, chain: Chain, follower: Follower, task: Task, stops: Callable[[], bool]) -> None:
+        """Index new blocks of a chain and maintain its tables, until the follower is halted or `stops()`.
+
+        If the chain's settings index no new blocks, only the maintenance runs.
+        """
         system = self.system
         maintenance = Maintenance(system.lake, system.tail, chain.key, system.environment.clock)
         async with self.supervisor.running(MAINTENANCE, maintenance.run, chain=chain.key):

@@ -84,7 +84,7 @@ NO_PICTURES: Final = Pictures()
 
 
 def pictures_of(chains: Iterable[ChainFacts], protocols: Iterable[ProtocolFacts]) -> Pictures:
-    """The small pictures of all tokens of chains, and of protocols."""
+    """Return a picture of each token and protocol: the small one, else the large one, else the placeholder."""
     return Pictures(
         {
             f"{chain.key}:{token.shown_contract}": pictures(images, PLACEHOLDER)[0]

@@ -79,7 +79,9 @@ def hex_of(number: int) -> str:
 
 
 def checked(source: str, header: Header | None, height: int | None = None) -> Header:
-    """Return a header with lower-case hashes, after checking its height.
+    """Check a header's height, lower the case of its hashes in place, and return it.
+
+    Without `height` only its presence is checked.
 
     Raises:
         NodeBehind: The node has no such block.

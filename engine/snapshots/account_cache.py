@@ -85,7 +85,8 @@ class AccountCache:
     async def get(self, accounts: Sequence[Account], *, wait: bool) -> list[CachedAccount]:
         """Return the entry of each account, in order, and read those that are not cached.
 
-        Stale entries are refreshed in the background; with `wait` they are read before the function returns.
+        Stale entries are refreshed in the background; with `wait` they are read before the function returns. A chain
+        that fails is an issue of its entries, which are not cached then.
         """
         now_us = self.system.environment.clock.now_us()
         keep_us = self.system.settings.server.cache_s * 1_000_000

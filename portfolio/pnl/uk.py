@@ -65,9 +65,10 @@ def by_uk_rules(entries: Iterable[Entry], zone: tzinfo, unit: int) -> Gains:
 
 
 def _days(entries: Iterable[Entry], zone: tzinfo, unit: int) -> list[Day]:
-    """Return the days of one asset with entries, in order.
+    """Return the days of one asset with entries, in the order of `entries`, which are sorted by time.
 
-    Quantities that others claim have left are limited to what is held, and unsolicited units go first.
+    The quantity of a `taken` entry is limited to what is held, and takes unsolicited units first. Other disposals keep
+    theirs.
     """
     days: dict[int, Day] = {}
     balance = unsolicited = 0

@@ -252,7 +252,10 @@ class Meter:
                 self._void(result)
 
     def _count(self, operation: Operation, result: Admission) -> None:
-        """Add the operation to the totals. A renewed reservation gets the id of its new call."""
+        """Add the credits of an operation to `credit_totals`; a refused one adds none.
+
+        A renewal counts as a reservation and a void; the reservation object that it renews gets the new call id.
+        """
         if isinstance(operation, Settlement):
             self.credit_totals[operation.kind] += operation.reservation.amount
         elif result.reservation is not None:

@@ -69,11 +69,11 @@ def unchecked_logs(source: str, receipt: bytes) -> Logs:
 
 
 def logs_of_receipt(source: str, full: FullBlock, tx: ExecutedTransaction, receipt: bytes, *, bloom: bool) -> Logs:
-    """Return the logs of a transaction's receipt (JSON); none if the receipt has no field for logs.
+    """Return the logs of a transaction's receipt (JSON), with the time of its block; none if it has no field for logs.
 
     Raises:
-        BadAnswer: A log is of another transaction or block, a failed transaction has one, log indices have gaps, or
-            (with `bloom`) the bloom of the block denies a log.
+        BadAnswer: A log is of another transaction, block or time, a failed transaction has one, log indices have gaps,
+            or (with `bloom`, if the block has one) the bloom of the block denies a log.
     """
     logs = unchecked_logs(source, receipt)
     if len(logs) == 0:

@@ -34,7 +34,8 @@ def unwrapping(matched: RuleMatch, raw: int) -> Reads:
 def outcome_of(matched: RuleMatch, protocol: Reads | None = None) -> ReadPlan[Outcome]:
     """Run the decoder of one match; whatever it raises or returns wrongly becomes an issue.
 
-    `protocol` reads meanwhile to which protocol a third-party contract belongs; the outcome is empty if it is None.
+    `protocol` reads meanwhile to which protocol a third-party contract belongs; the outcome is empty if that
+    read returns None.
     """
     plans = {"": _decoder_plan(matched.family.position, matched.match)}
     if protocol is not None:

@@ -125,7 +125,10 @@ class SingleAccountReader:
         return {str(index): self._position(match) for index, match in enumerate(matches)}
 
     def _position(self, matched: RuleMatch, protocol: Reads | None = None) -> ReadPlan[PositionsRead]:
-        """Decode one match and unfold its positions; `protocol` is as for `outcome_of`."""
+        """Decode one match, unfold what its positions supply, and describe the tokens that they borrow or earn.
+
+        Failures of the decoder are issues. `protocol` is as for `outcome_of`.
+        """
         outcome = yield from outcome_of(matched.at(self.time_s), protocol)
         matched = outcome.matched
         plans: dict[str, Reads] = {
