@@ -110,6 +110,12 @@ def _exemplify(of: argparse.ArgumentParser, path: tuple[str, ...]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 done, 2 wrong usage, 3 node, 4 not indexed, 5 store."""
+    with output.written_whole():
+        return _flushed(arguments)
+
+
+def _flushed(arguments: Sequence[str] | None) -> int:
+    """Run one command with all of its output, and return its exit code."""
     try:
         try:
             with process.few_looks_for_rings():

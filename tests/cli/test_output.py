@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,39 @@ def test_an_answer_that_cannot_be_written_is_an_error(environment: dict[str, str
     assert code == 5
     assert complaint.startswith("error: output: no space left on the device\n")
     assert "Traceback" not in complaint
+
+
+PRINTER = """
+import signal, sys
+from chainfolio.cli import main as command
+def run(arguments):
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.1, 0.05)
+    sys.stdout.write("x" * 300_000 + chr(10))
+    sys.stdout.write("prompt> ")
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return 0
+command._ended = run
+sys.exit(command.main())
+"""
+
+
+@pytest.mark.parametrize("unbuffered", [False, True], ids=["buffered", "PYTHONUNBUFFERED"])
+@pytest.mark.parametrize("blocking", [False, True], ids=["non-blocking", "blocking"])
+def test_an_answer_longer_than_a_pipe_is_written_whole(
+    environment: dict[str, str], unbuffered: bool, blocking: bool
+) -> None:
+    """Its reader is slow, signals arrive meanwhile, and another process may have made the pipe non-blocking."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, blocking)
+    if unbuffered:
+        environment["PYTHONUNBUFFERED"] = "1"
+    with subprocess.Popen(
+        [sys.executable, "-c", PRINTER], cwd=ROOT, env=environment, stdout=writer, stderr=subprocess.PIPE
+    ) as printer:
+        os.close(writer)
+        time.sleep(0.5)
+        with os.fdopen(reader, "rb") as answer:
+            assert answer.read() == b"x" * 300_000 + b"\nprompt> "
+        assert printer.stderr is not None
+        assert (printer.stderr.read(), printer.wait(60)) == (b"", 0)
