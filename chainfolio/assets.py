@@ -60,7 +60,7 @@ def account(text: str) -> Account:
     )
 
 
-def evm(text: str) -> str:
+def evm_address(text: str) -> str:
     """The canonical form of an EVM address; anything else is a BadRequest."""
     return EVM.address(text)
 
@@ -114,5 +114,5 @@ def asset(text: str) -> Asset:
         )
     chain, kind, reference, token_id = match.groups()
     if chain.startswith("eip155:") and kind != "slip44":
-        reference = evm(reference)
+        reference = evm_address(reference)
     return Asset(chain, kind, reference, token_id or "")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chainfolio.assets import evm
+from chainfolio.assets import evm_address
 from chainfolio.chain_settings import EVERYTHING
 from chainfolio.chains import errors_by_endpoint
 from chainfolio.cli.common import Commands, one_line, settings, with_system
@@ -73,7 +73,7 @@ def start_worker_processes(config: Settings, chain: str) -> list[WorkerProcess]:
 async def _index(system: System, options: argparse.Namespace, worker_processes: Sequence[WorkerProcess]) -> None:
 
     chain = system.chain(options.chain)
-    contracts = [evm(contract) for contract in _names(options.contracts)] or chain.settings.chosen
+    contracts = [evm_address(contract) for contract in _names(options.contracts)] or chain.settings.chosen
     if not options.datasets and not chain.settings.datasets:
         await chain.probe(chain.settings.start_block if options.first is None else options.first)
     all_datasets = system.datasets(chain) if chain.settings.index == EVERYTHING else ()

@@ -12,9 +12,8 @@ import msgspec
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.plans import Unknown
-from chainfolio.pricing.guards import MAX_USD, MIN_USD
+from chainfolio.price_sources import MAX_USD, MIN_USD, PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section
 from chainfolio.pricing.http_reads import BatchedRead, HttpGet, ReadLabel
-from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section
 from chainfolio.pricing.vendors import (
     VendorHost,
     VendorQuote,

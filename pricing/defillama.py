@@ -16,8 +16,8 @@ import msgspec
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.plans import Unknown
+from chainfolio.price_sources import PricePlan, PriceSection, Quotes, Section
 from chainfolio.pricing.http_reads import BatchedRead, HttpGet, ReadLabel
-from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Section
 from chainfolio.pricing.vendors import (
     VendorHost,
     VendorQuote,

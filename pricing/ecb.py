@@ -15,8 +15,8 @@ from fractions import Fraction
 from typing import Final
 
 from chainfolio import amounts
+from chainfolio.price_sources import Section
 from chainfolio.pricing.http_reads import HttpGet
-from chainfolio.pricing.quotes import Section
 from chainfolio.pricing.vendors import VendorHost, base_url, check_keys, parse_number
 
 SOURCE: Final = "ecb"

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from chainfolio import amounts
-from chainfolio.assets import Asset, asset
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
-from chainfolio.errors import BadRequest, BadSettings
-from chainfolio.pricing.guards import MAX_USD
-from chainfolio.pricing.quotes import PricePlan, PriceSection, PriceSource, Quotes, Section
+from chainfolio.errors import BadSettings
+from chainfolio.price_sources import MAX_USD, PricePlan, PriceSection, PriceSource, Quotes, Section, parse_asset
 
 CERTAIN = Decimal(1)
 PEG = "peg"
@@ -54,17 +53,6 @@ def build_fixed(section: Section, location: str, name: str = "fixed") -> FixedPr
     """
     prices = {parse_asset(text, location): _parse_usd(price, text, location) for text, price in section.items()}
     return FixedPrices(name, prices)
-
-
-def parse_asset(text: str, location: str) -> Asset:
-    """Parse an asset of the settings; raise BadSettings if it is none or not in its canonical form."""
-    try:
-        parsed = asset(text)
-    except BadRequest as error:
-        raise BadSettings(location, error.reason, remedy=error.remedy) from None
-    if str(parsed) != text:
-        raise BadSettings(location, f"{text} is not in canonical form", remedy=f"write {parsed}")
-    return parsed
 
 
 def _parse_usd(price: object, asset_text: str, location: str) -> Decimal:

@@ -12,8 +12,8 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Unknown
+from chainfolio.price_sources import PricePlan, PriceSection, PriceSource, Section
 from chainfolio.pricing.http_reads import HttpGet, ReadLabel
-from chainfolio.pricing.quotes import PricePlan, PriceSection, PriceSource, Section
 from chainfolio.pricing.vendors import (
     DisabledSource,
     MarketQuote,

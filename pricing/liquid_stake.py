@@ -16,9 +16,17 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Unknown
-from chainfolio.pricing.fixed import parse_asset
+from chainfolio.price_sources import (
+    PricePlan,
+    PriceSection,
+    Quotes,
+    Refusal,
+    RelativePrice,
+    Section,
+    by_chain,
+    parse_asset,
+)
 from chainfolio.pricing.programs import KIND, Record, account_read, parse_address, parse_token
-from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section, by_chain
 from chainfolio.pricing.relatives import rounded
 from chainfolio.reads import Read, ReadResult
 

@@ -10,8 +10,7 @@ from chainfolio.addresses import SOLANA
 from chainfolio.assets import Asset
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.kinds import contract_calls
-from chainfolio.pricing.fixed import parse_asset
-from chainfolio.pricing.quotes import Section
+from chainfolio.price_sources import Section, parse_asset
 from chainfolio.reads import Read
 
 KIND: Final = "solana"  # of the chains that have these programs

@@ -17,8 +17,8 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Unknown
+from chainfolio.price_sources import PricePlan, PriceSection, Section
 from chainfolio.pricing.http_reads import HttpGet, ReadLabel
-from chainfolio.pricing.quotes import PricePlan, PriceSection, Section
 from chainfolio.pricing.vendors import (
     VendorHost,
     VendorQuote,

@@ -17,10 +17,9 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Unknown
-from chainfolio.pricing.fixed import parse_asset
+from chainfolio.price_sources import PricePlan, PriceSection, Quotes, Refusal, Section, by_chain, parse_asset
 from chainfolio.pricing.programs import KIND, MAX_CLOCK_SKEW_S, Record, account_read, derive_address, parse_address
 from chainfolio.pricing.pyth import pyth_quote
-from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, Section, by_chain
 from chainfolio.pricing.vendors import check_keys, collect_quotes, quote_fault, seconds
 from chainfolio.reads import Read, ReadResult
 

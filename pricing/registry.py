@@ -1,8 +1,8 @@
 """Build the price sources of a chain from the file of prices.
 
-A section of the file is built by the source of its name: a module of this folder, or an entry point of the group
-`chainfolio.prices` in another package. Both have a `PriceSection`. Fixed prices come first, then observed prices, then
-pegs.
+A section of the file is built by the source of its name: a module of this folder, a module of `adapters/<kind>/prices`,
+or an entry point of the group `chainfolio.prices` in another package. All have a `PriceSection`. Fixed prices come
+first, then observed prices, then pegs.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import pkgutil
 from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from typing import Final
 
+from chainfolio import kinds
 from chainfolio.assets import Asset
 from chainfolio.errors import BadSettings, ChainfolioError
 from chainfolio.plugin_faults import load_fault
+from chainfolio.price_sources import PriceSection, PriceSource, Section
 from chainfolio.pricing.fixed import build_fixed
-from chainfolio.pricing.quotes import PriceSection, PriceSource, Section
 from chainfolio.pricing.rules import SECTIONS, OrderedSources, parse_rules
 
 GROUP: Final = "chainfolio.prices"
@@ -53,11 +55,11 @@ def build_sources(
         section, location = tree[name], f"{file}: {name}"
         if not isinstance(section, Mapping):
             raise BadSettings(location, "is not a section")
-        kinds = sections[name].kinds
-        if not kinds or kind in kinds:
+        supported = sections[name].kinds
+        if not supported or kind in supported:
             sources.append(_build_source(sections[name], section, chain, location))
         elif chain in section:
-            fault = f"{name} reads chains of the kind {' or '.join(kinds)}, and {chain} is of the kind {kind}"
+            fault = f"{name} reads chains of the kind {' or '.join(supported)}, and {chain} is of the kind {kind}"
             raise BadSettings(f"{location}.{chain}", fault, remedy="remove the section")
     return OrderedSources(sources, parse_rules(tree, sections, file, wrapped))
 
@@ -68,15 +70,16 @@ def load_sections(names: Iterable[str], file: str) -> dict[str, PriceSection]:
     Raises:
         BadSettings: No source or more than one has a name, or its package cannot be loaded.
     """
-    modules = {module.name for module in pkgutil.iter_modules(import_module(BUILTIN_PACKAGE).__path__)}
-    sections = {name: section for name in names if name in modules and (section := _builtin_section(name))}
+    modules = _builtin_modules()
+    builtin = {name: _section_of(modules[name]) for name in names if name in modules}
+    sections = {name: section for name, section in builtin.items() if section}
     # Looking through all distributions takes 40 ms, and most operators have no third-party sources.
     plugins = [name for name in names if name not in sections]
     entries = sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)) if plugins else []
     for name in plugins:
         matches = {entry.value: entry for entry in entries if entry.name == name}
         if not matches:
-            available = {entry.name for entry in entries} | {module for module in modules if _builtin_section(module)}
+            available = {entry.name for entry in entries} | {name for name in modules if _section_of(modules[name])}
             similar = difflib.get_close_matches(name, available, 1)
             remedy = f"did you mean [{similar[0]}]?" if similar else f"known are {', '.join(sorted(available))}"
             raise BadSettings(file, f"unknown section [{name}]", remedy=remedy)
@@ -90,9 +93,20 @@ def load_sections(names: Iterable[str], file: str) -> dict[str, PriceSection]:
     return sections
 
 
-def _builtin_section(name: str) -> PriceSection | None:
-    """Return the section of a module of this folder; None if the module has none."""
-    section: PriceSection | None = getattr(import_module(f"{BUILTIN_PACKAGE}.{name}"), "SECTION", None)
+def _builtin_modules() -> dict[str, str]:
+    """Return the full names of the modules that may be sources, by their own names."""
+    packages = [BUILTIN_PACKAGE, *(f"{kinds.BUILTIN_PACKAGE}.{kind}.prices" for kind in kinds.builtin_kinds())]
+    return {
+        module.name: f"{package}.{module.name}"
+        for package in packages
+        if find_spec(package)
+        for module in pkgutil.iter_modules(import_module(package).__path__)
+    }
+
+
+def _section_of(module: str) -> PriceSection | None:
+    """Return the section of a module; None if the module has none."""
+    section: PriceSection | None = getattr(import_module(module), "SECTION", None)
     return section
 
 

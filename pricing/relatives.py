@@ -10,7 +10,7 @@ from typing import Final
 
 from chainfolio.assets import Asset
 from chainfolio.contracts import Price
-from chainfolio.pricing.quotes import RelativePrice
+from chainfolio.price_sources import RelativePrice
 
 MAX_STEPS: Final = 4  # from an asset to a price that depends on no other
 MAX_MARKETS: Final = 2  # of these steps: a pool whose quote asset is priced by another pool, and no further

@@ -14,8 +14,8 @@ from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
-from chainfolio.pricing.fixed import PEG, FixedPrices, parse_asset
-from chainfolio.pricing.quotes import PriceSource, Section
+from chainfolio.price_sources import PriceSource, Section, parse_asset
+from chainfolio.pricing.fixed import PEG, FixedPrices
 
 CLASSES: Final = ("native", "stable", "share", "other")
 GUARDS: Final = ("floor", "disagreement", "step", "step_days")

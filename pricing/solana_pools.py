@@ -17,8 +17,8 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Unknown
-from chainfolio.pricing.markets import percent_apart, ratio
-from chainfolio.pricing.pools import TOO_MANY_TOKENS, parse_minimum
+from chainfolio.pool_prices import TOO_MANY_TOKENS, parse_minimum, percent_apart, ratio
+from chainfolio.price_sources import PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section, by_chain
 from chainfolio.pricing.programs import (
     KIND,
     Record,
@@ -28,7 +28,6 @@ from chainfolio.pricing.programs import (
     parse_address,
     parse_token,
 )
-from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section, by_chain
 from chainfolio.reads import Read, ReadResult
 
 SOURCE: Final = "solana_pools"

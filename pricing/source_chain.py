@@ -16,8 +16,8 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.plans import MAX_ROUNDS, Report, batched
+from chainfolio.price_sources import PricePlan, PriceSource, Quotes, Refusal, RelativePrice
 from chainfolio.pricing.guards import observation_fault, price_fault, type_fault
-from chainfolio.pricing.quotes import PricePlan, PriceSource, Quotes, Refusal, RelativePrice
 from chainfolio.pricing.relatives import DIRECT, MAX_STEPS, PricePath, extend_path, path_fault, relative_fault, to_usd
 from chainfolio.pricing.rules import Rules, is_fixed, knows, reads_chain_only, rules_of
 

@@ -19,9 +19,8 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Unknown
-from chainfolio.pricing.fixed import parse_asset
+from chainfolio.price_sources import PricePlan, Quotes, Refusal, Section, parse_asset
 from chainfolio.pricing.http_reads import Batch, BatchedRead, HttpGet
-from chainfolio.pricing.quotes import PricePlan, Quotes, Refusal, Section
 from chainfolio.reads import ReadResult
 
 log = logging.getLogger("chainfolio.prices")

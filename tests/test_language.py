@@ -63,7 +63,7 @@ EXCEPTIONS = {  # "rule: path: name" to its reason
     "bare class: chainfolio/errors.py: Reorged": "errors may be named by the state that they report",
     "bare class: chainfolio/plans.py: Reverted": "the outcome that the EVM and its tools call so",
     "bare class: portfolio/pnl/lots.py: Lot": "what accountants match is a lot",
-    "bare class: pricing/chainlink.py: Feed": "Chainlink's name of a price",
+    "bare class: adapters/evm/prices/chainlink.py: Feed": "Chainlink's name of a price",
 }
 MOST_EXCEPTIONS = 20
 

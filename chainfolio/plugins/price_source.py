@@ -10,8 +10,8 @@ from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
 from chainfolio.kinds import contract_calls
 from chainfolio.plans import Plan, Unknown, run_offline
+from chainfolio.price_sources import PriceSection, PriceSource, Quotes, Refusal, RelativePrice, by_chain
 from chainfolio.pricing.http_reads import Batch, BatchedRead, HttpGet
-from chainfolio.pricing.quotes import PriceSection, PriceSource, Quotes, Refusal, RelativePrice, by_chain
 from chainfolio.reads import AtParent, Read, ReadResult
 
 __all__ = [

@@ -22,7 +22,7 @@ from chainfolio.indexer.scopes import indexed_for_all
 from chainfolio.plans import Plan, run_batched
 from chainfolio.portfolio.valuation import market_value
 from chainfolio.positions import MAX_ROUNDS
-from chainfolio.pricing.quotes import Quotes
+from chainfolio.price_sources import Quotes
 from chainfolio.pricing.source_chain import query_sources
 from chainfolio.tables import ACCOUNT_APPROVALS, APPROVALS
 

@@ -18,8 +18,8 @@ from chainfolio.engine.prices.steps import BlockSearch, Steps
 from chainfolio.errors import BadAnswer, SourceError
 from chainfolio.plans import Plan, Unknown, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
+from chainfolio.price_sources import PriceSource, Quotes
 from chainfolio.pricing.http_reads import HTTP_READS
-from chainfolio.pricing.quotes import PriceSource, Quotes
 from chainfolio.pricing.rules import rules_of
 from chainfolio.pricing.source_chain import query_sources
 

@@ -21,7 +21,7 @@ from chainfolio.plans import run_batched
 from chainfolio.portfolio.frames import frame
 from chainfolio.portfolio.pnl.report import iso_time
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
-from chainfolio.pricing.quotes import RelativePrice
+from chainfolio.price_sources import RelativePrice
 from chainfolio.pricing.rules import rules_of
 from chainfolio.pricing.source_chain import SourceOutcome, query_sources
 

@@ -11,8 +11,8 @@ from chainfolio.engine.snapshots.day_flows import Flows
 from chainfolio.engine.snapshots.judgement import Judgement
 from chainfolio.engine.snapshots.reading import Reading, natives_of
 from chainfolio.engine.snapshots.trust import group_untrusted_issues
+from chainfolio.price_sources import PriceSource, Quotes
 from chainfolio.pricing.fixed import pegged_assets
-from chainfolio.pricing.quotes import PriceSource, Quotes
 from chainfolio.pricing.rules import rules_of
 
 if TYPE_CHECKING:

@@ -38,8 +38,8 @@ from chainfolio.errors import BadAnswer, Reorged
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Output, Plan, Report, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState, OpenPosition
+from chainfolio.price_sources import PriceSource
 from chainfolio.pricing.fixed import pegged_assets
-from chainfolio.pricing.quotes import PriceSource
 from chainfolio.pricing.rules import knows, rules_of
 from chainfolio.protocols import InstalledProtocols
 

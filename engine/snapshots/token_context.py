@@ -12,7 +12,7 @@ from chainfolio.contracts import Issue, Price, Token
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.plans import Plan, Report, batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
-from chainfolio.pricing.quotes import PriceSource, Quotes, Refusal
+from chainfolio.price_sources import PriceSource, Quotes, Refusal
 from chainfolio.pricing.source_chain import query_sources
 
 if TYPE_CHECKING:

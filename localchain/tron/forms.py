@@ -32,7 +32,7 @@ def inner(text: object, visible: bool = False) -> str:
     return address
 
 
-def evm(address: str) -> str:
+def evm_address(address: str) -> str:
     """Return the address in the virtual machine: 20 bytes in hex with 0x."""
     return "0x" + address[2:]
 

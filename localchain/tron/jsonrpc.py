@@ -4,7 +4,7 @@ from typing import Any
 
 from chainfolio.localchain.errors import RpcError
 from chainfolio.localchain.tron.chain import Block, Chain
-from chainfolio.localchain.tron.forms import BadAddress, evm, tron
+from chainfolio.localchain.tron.forms import BadAddress, evm_address, tron
 from chainfolio.localchain.tron.vm import MOST_ENERGY
 
 Json = dict[str, Any]
@@ -100,7 +100,7 @@ def block(node: Chain, source: Block, is_full: bool) -> Json:
         "parentHash": "0x" + source.header["parentHash"],
         "timestamp": hex(source.time_ms // 1000),
         "transactions": names,
-        "miner": evm(source.header["witness_address"]),
+        "miner": evm_address(source.header["witness_address"]),
         "transactionsRoot": "0x" + source.header["txTrieRoot"],
         "stateRoot": "0x",
         "receiptsRoot": WORD,
@@ -131,8 +131,8 @@ def _transaction(node: Chain, name: str, receipt: bool) -> Json | None:
         "transactionIndex": hex(number),
         "blockHash": f"0x{block_of_tx.id}",
         "blockNumber": hex(block_of_tx.height),
-        "from": evm(transaction.owner),
-        "to": evm(to) if to else None,
+        "from": evm_address(transaction.owner),
+        "to": evm_address(to) if to else None,
     }
     if receipt:
         used = info["receipt"].get("energy_usage_total", 0)

@@ -5,7 +5,7 @@ from typing import Any
 
 from chainfolio.localchain.errors import RpcError
 from chainfolio.localchain.node import LocalNode
-from chainfolio.localchain.tron.forms import evm, tron
+from chainfolio.localchain.tron.forms import evm_address, tron
 
 MOST_ENERGY = 100_000_000
 BLOCK_GAS = 10**15
@@ -66,15 +66,20 @@ class Machine:
 
     def hold(self, address: str, sun: int) -> None:
         """Says what an account has before a block is made."""
-        self.node.rpc("anvil_setBalance", evm(address), hex(sun))
+        self.node.rpc("anvil_setBalance", evm_address(address), hex(sun))
 
     def hand_in(self, call: Call) -> str:
         """Puts a call into the next block; its hash there."""
         gas = min(call.energy, MOST_ENERGY) + call.intrinsic
         if call.code:
-            self.node.rpc("anvil_setCode", evm(call.contract), "0x" + call.data)
+            self.node.rpc("anvil_setCode", evm_address(call.contract), "0x" + call.data)
         data = "0x" if call.code else "0x" + call.data
-        request = {"from": evm(call.owner), "to": evm(call.contract), "data": data, "value": hex(call.value)}
+        request = {
+            "from": evm_address(call.owner),
+            "to": evm_address(call.contract),
+            "data": data,
+            "value": hex(call.value),
+        }
         handed: str = self.node.rpc("eth_sendTransaction", {**request, "gas": hex(gas), "gasPrice": "0x0"})
         return handed
 
@@ -105,14 +110,20 @@ class Machine:
         return CallOutcome(result, energy, output, [_bare(log) for log in logs], internal, created)
 
     def _install(self, call: Call, code: str, height: int) -> None:
-        self.node.rpc("anvil_setCode", evm(call.contract), "0x" + code)
+        self.node.rpc("anvil_setCode", evm_address(call.contract), "0x" + code)
         if code:
             self.code[call.contract] = (height, code)
 
     def ask(self, owner: str, contract: str, data: str, value: int = 0) -> CallOutcome:
         """Simulate a call at the newest block and return its outcome."""
-        request = {"from": evm(owner), "to": evm(contract), "data": "0x" + data, "value": hex(value), "gasPrice": "0x0"}
-        rich = {evm(owner): {"balance": hex(FAR)}} if value else {}
+        request = {
+            "from": evm_address(owner),
+            "to": evm_address(contract),
+            "data": "0x" + data,
+            "value": hex(value),
+            "gasPrice": "0x0",
+        }
+        rich = {evm_address(owner): {"balance": hex(FAR)}} if value else {}
         try:
             output = self.node.rpc("eth_call", {**request, "gas": hex(MOST_ENERGY)}, "latest", rich)
         except RpcError as error:
@@ -127,7 +138,7 @@ class Machine:
             if created_at > height:
                 del self.code[contract]
             else:  # it was put there after its block was made, which the node does not take for a part of the block
-                self.node.rpc("anvil_setCode", evm(contract), "0x" + code)
+                self.node.rpc("anvil_setCode", evm_address(contract), "0x" + code)
 
 
 def _bare(log: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chainfolio import addresses
 from chainfolio.addresses import STARKNET_PRIME
-from chainfolio.assets import ZERO_ADDRESS, Account, Asset, account, asset, evm
+from chainfolio.assets import ZERO_ADDRESS, Account, Asset, account, asset, evm_address
 from chainfolio.errors import BadRequest
 
 VITALIK = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
@@ -44,7 +44,7 @@ def test_the_canonical_form_of_a_canonical_form_is_itself(written: str) -> None:
 @given(evm_written)
 def test_an_evm_address_is_lower_case_whatever_its_letters_were(written: str) -> None:
     assert account(written) == Account("evm", written.lower())
-    assert evm(written) == written.lower()
+    assert evm_address(written) == written.lower()
     assert account("0X" + written[2:]) == account(written)
 
 
@@ -141,7 +141,7 @@ def test_what_is_no_address_is_refused(written: str) -> None:
 @pytest.mark.parametrize("written", [*MALFORMED.values(), TRON, SYSTEM_PROGRAM, "0x" + "1" * 41])
 def test_only_an_evm_address_is_an_evm_address(written: str) -> None:
     with pytest.raises(BadRequest, match="is not an EVM address"):
-        evm(written)
+        evm_address(written)
 
 
 @given(st.text(max_size=80))

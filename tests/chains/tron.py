@@ -28,7 +28,7 @@ from chainfolio.localchain.artifacts import artifact
 from chainfolio.localchain.evm import call_data
 from chainfolio.localchain.tron.answers import View, block_json, info_json
 from chainfolio.localchain.tron.codec import CONTRACTS, TYPE_URL, encode
-from chainfolio.localchain.tron.forms import base58check, contract_address, evm, sha256, tron
+from chainfolio.localchain.tron.forms import base58check, contract_address, evm_address, sha256, tron
 from chainfolio.localchain.tron.node import TronNode
 from chainfolio.transport.exchange import HttpResponse, Sink
 from chainfolio.transport.http import HttpTransport
@@ -169,10 +169,10 @@ class TronSubject:
         )
         self.node.advance()
         for each in self.people:
-            each.call(self.node, self.dollar, "mint(address,uint256)", evm(each.hex), 10**12)
+            each.call(self.node, self.dollar, "mint(address,uint256)", evm_address(each.hex), 10**12)
         self.node.advance()
         for each in self.people:
-            each.call(self.node, self.euro, "mint(address,uint256)", evm(each.hex), 10**12)
+            each.call(self.node, self.euro, "mint(address,uint256)", evm_address(each.hex), 10**12)
         self.birth = self.node.advance().height
 
     # --- who and what ------------------------------------------------------------------------------------------------
@@ -231,8 +231,8 @@ class TronSubject:
         raw, node = chance.randrange(1, 10**6), self.node
         one.send(node, "TransferContract", to_address=two.hex, amount=raw)
         token = chance.choice([self.dollar, self.euro])
-        two.call(node, token, "transfer(address,uint256)", evm(three.hex), raw)
-        three.call(node, token, "approve(address,uint256)", evm(four.hex), raw)
+        two.call(node, token, "transfer(address,uint256)", evm_address(three.hex), raw)
+        three.call(node, token, "approve(address,uint256)", evm_address(four.hex), raw)
         if chance.random() < 0.7:
             four.call(node, self.wrapped, "deposit()", sun=raw)
         else:
@@ -292,8 +292,8 @@ class TronSubject:
         known = {base58check(each): each for each in self.node.states[height].contracts}
         if token not in known:
             return None
-        given = [evm(next(hex_ for hex_ in self._everybody if base58check(hex_) == each)) for each in accounts]
-        said: int = self.node.machine.node.call(evm(known[token]), function, *given, block=height)
+        given = [evm_address(next(hex_ for hex_ in self._everybody if base58check(hex_) == each)) for each in accounts]
+        said: int = self.node.machine.node.call(evm_address(known[token]), function, *given, block=height)
         return said
 
     @property

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from chainfolio.adapters.evm.facts import load
+from chainfolio.adapters.evm.prices.pools import build_pools
 from chainfolio.adapters.solana.facts import load as load_solana
 from chainfolio.adapters.starknet.facts import load as load_starknet
 from chainfolio.adapters.tron.facts import load as load_tron
@@ -21,7 +22,6 @@ from chainfolio.configs.generate import ENOUGH_LISTS
 from chainfolio.engine.snapshots.token_book import token_list
 from chainfolio.engine.snapshots.token_registry import TokenRegistry
 from chainfolio.errors import BadSettings
-from chainfolio.pricing.pools import build_pools
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"

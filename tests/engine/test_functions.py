@@ -114,8 +114,8 @@ def test_selectors_come_from_the_kinds_of_the_configured_chains(
         system = SimpleNamespace(settings=SimpleNamespace(chains=chains), configs=tmp_path)
         return wiring.functions(cast(Any, system))
 
-    evm, toy = KIND.selector("trade(uint256)"), b"tra"
-    assert len(evm) == 4
+    selector, toy = KIND.selector("trade(uint256)"), b"tra"
+    assert len(selector) == 4
     assert of("mute") == Functions({}, {})
     assert of("toy", "mute") == Functions({toy: "trade"}, {toy: "SWAP"})
-    assert of("evm", "evm", "toy") == Functions({evm: "trade", toy: "trade"}, {evm: "SWAP", toy: "SWAP"})
+    assert of("evm", "evm", "toy") == Functions({selector: "trade", toy: "trade"}, {selector: "SWAP", toy: "SWAP"})

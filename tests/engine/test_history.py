@@ -15,6 +15,7 @@ import pytest
 
 from chainfolio import amounts
 from chainfolio.adapters.evm import scan
+from chainfolio.adapters.evm.prices.chainlink import LATEST
 from chainfolio.assets import account
 from chainfolio.blocks import Block, Span
 from chainfolio.engine.history import snapshot_store
@@ -27,7 +28,6 @@ from chainfolio.indexer.wiring import System
 from chainfolio.plans import Unknown
 from chainfolio.portfolio.document import encode_one
 from chainfolio.portfolio.overview import overview
-from chainfolio.pricing.chainlink import LATEST
 from chainfolio.settings import Settings
 from chainfolio.tables import SNAPSHOT_HOLDINGS, SNAPSHOTS
 from tests.e2e.conftest import World, configured, paid_daily

@@ -27,7 +27,7 @@ from chainfolio.adapters.evm.reads import Call
 from chainfolio.contracts import Price
 from chainfolio.plans import Unknown
 from chainfolio.pricing.http_reads import HttpGet
-from chainfolio.pricing.quotes import PriceSection, Quotes, Refusal
+from chainfolio.price_sources import PriceSection, Quotes, Refusal
 
 
 class Web:

@@ -21,7 +21,7 @@ from chainfolio.portfolio.compose import portfolio
 from chainfolio.portfolio.document import encode_one
 from chainfolio.portfolio.facts import ChainFacts, Options
 from chainfolio.portfolio.valuation import valuate
-from chainfolio.pricing.quotes import Quotes
+from chainfolio.price_sources import Quotes
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
 from tests.chains.evm import EvmSubject, evm

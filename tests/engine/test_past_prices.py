@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from chainfolio.adapters.evm.kind import KIND
+from chainfolio.adapters.evm.prices.chainlink import Chainlink, build_chainlink
 from chainfolio.adapters.evm.scan import CREATION, OVERRIDE, ROUTE, SINGLES
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.engine.results import TransactionFilter
@@ -23,7 +24,6 @@ from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.trade import set_price
 from chainfolio.portfolio.facts import ChainFacts
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
-from chainfolio.pricing.chainlink import Chainlink, build_chainlink
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import Index, index
 

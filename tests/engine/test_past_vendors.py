@@ -16,9 +16,9 @@ from chainfolio.engine.prices.past_prices import PastPrices
 from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
 from chainfolio.environment import Environment
 from chainfolio.plans import Plan
+from chainfolio.price_sources import Quotes
 from chainfolio.pricing.defillama import SECTION
 from chainfolio.pricing.http_reads import Http
-from chainfolio.pricing.quotes import Quotes
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import index
 from tests.pricing.test_defillama import answered

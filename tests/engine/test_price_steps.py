@@ -22,7 +22,7 @@ from chainfolio.engine.prices.past_prices import MAX_ITERATIONS, PastPrices
 from chainfolio.engine.prices.store import PriceStore
 from chainfolio.localchain.trade import set_price
 from chainfolio.plans import Plan
-from chainfolio.pricing.quotes import Quotes
+from chainfolio.price_sources import Quotes
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
 from tests.chains.evm import evm

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from chainfolio.adapters.evm.prices.chainlink import Chainlink, Feed, Sequencer
 from chainfolio.adapters.evm.reads import Call, NativeBalance, balance_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
@@ -23,8 +24,7 @@ from chainfolio.engine.snapshots.trust import (
 )
 from chainfolio.plans import Reverted, Unknown, run_offline
 from chainfolio.positions import AccountState
-from chainfolio.pricing.chainlink import Chainlink, Feed, Sequencer
-from chainfolio.pricing.quotes import Quotes, RelativePrice
+from chainfolio.price_sources import Quotes, RelativePrice
 from chainfolio.pricing.source_chain import query_sources
 from chainfolio.reads import AtParent
 

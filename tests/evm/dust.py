@@ -6,6 +6,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from chainfolio.adapters.evm.prices.chainlink import Chainlink, Feed
 from chainfolio.adapters.evm.reads import NativeBalance, balance_of
 from chainfolio.adapters.evm.scan import answer
 from chainfolio.adapters.evm.tokens import describe
@@ -15,7 +16,6 @@ from chainfolio.engine.snapshots.reading import holdings_of
 from chainfolio.engine.snapshots.trust import Trust, group_untrusted_issues, mark_untrusted
 from chainfolio.plans import Plan, run_batched
 from chainfolio.positions import AccountState
-from chainfolio.pricing.chainlink import Chainlink, Feed
 from tests.chains.dust import DustKind, Mix, Wallet, Work
 from tests.evm.contracts import Burns, Contract, Contracts, Reverts, balances, gives
 from tests.evm.fakes import ALICE, TOKEN, FakeChain, FakeNode, FakeTransport, wired

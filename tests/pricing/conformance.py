@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from chainfolio.assets import Asset
-from chainfolio.pricing.quotes import PriceSource
+from chainfolio.price_sources import PriceSource
 from tests.pricing.vendor_server import NOW_S
 
 

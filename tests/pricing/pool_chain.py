@@ -30,8 +30,8 @@ from chainfolio.localchain.deploy import (
 from chainfolio.localchain.evm import MAX, ZERO
 from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import run_batched
+from chainfolio.price_sources import PriceSource, Quotes, RelativePrice
 from chainfolio.pricing.http_reads import Http
-from chainfolio.pricing.quotes import PriceSource, Quotes, RelativePrice
 from chainfolio.transport.http import HttpTransport
 from tests.evm.anvil import LOCAL
 

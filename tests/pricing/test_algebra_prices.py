@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from chainfolio.adapters.evm.prices.pools import Pools, build_pools
 from chainfolio.localchain import install
 from chainfolio.localchain.deploy import FOREVER, WAD, Deployer, checked, erc20_tokens, sqrt_price_x96
 from chainfolio.localchain.evm import MAX, ZERO, Tx, created_address, words
 from chainfolio.localchain.node import LocalNode
-from chainfolio.pricing.pools import Pools, build_pools
 from tests.pricing.pool_chain import PoolChain, one_part, section
 
 pytestmark = pytest.mark.node

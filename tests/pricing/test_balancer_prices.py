@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import pytest
 
+from chainfolio.adapters.evm.prices.pools import Pools, build_pools
+from chainfolio.adapters.evm.prices.shares import Shares, build_shares
 from chainfolio.assets import Asset
 from chainfolio.errors import BadSettings
 from chainfolio.localchain.deploy import FOREVER, Deployer, deploy
 from chainfolio.localchain.node import LocalNode
-from chainfolio.pricing.pools import Pools, build_pools
-from chainfolio.pricing.shares import Shares, build_shares
 from tests.pricing.pool_chain import CHAIN, PoolChain, one_part, section
 from tests.protocols.balancer_v2_deployment import EXACT_TOKENS_IN, JOIN, SWAP, Balancer, balancer, join
 

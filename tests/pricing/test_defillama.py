@@ -12,8 +12,8 @@ from aiohttp import web
 
 from chainfolio.assets import asset
 from chainfolio.errors import BadSettings
+from chainfolio.price_sources import PriceSource
 from chainfolio.pricing.defillama import SECTION, CoinBatch
-from chainfolio.pricing.quotes import PriceSource
 from chainfolio.pricing.vendors import VendorHost, VendorQuote
 from tests.pricing.recorded import answers
 from tests.pricing.vendor_server import BLOCK, NOW_S, priced, sending, vendor

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainfolio.adapters.evm.prices.feed_rounds import ROUND_RULES, FeedRound, read_fault, round_fault
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.plans import Reverted, Unknown
-from chainfolio.pricing.guards import ROUND_RULES, FeedRound, price_fault, read_fault, round_fault
+from chainfolio.pricing.guards import price_fault
 
 GOOD = FeedRound(
     round_id=7,

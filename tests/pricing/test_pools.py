@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
+from chainfolio.adapters.evm.prices.pools import Pools, build_pools
 from chainfolio.assets import ZERO_ADDRESS, asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.localchain.deploy import FOREVER, MINT_POSITION
 from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import Reverted, Unknown, run_offline
+from chainfolio.pool_prices import TOO_MANY_TOKENS
+from chainfolio.price_sources import Quotes
 from chainfolio.pricing.fixed import build_fixed
-from chainfolio.pricing.pools import TOO_MANY_TOKENS, Pools, build_pools
-from chainfolio.pricing.quotes import Quotes
 from chainfolio.pricing.source_chain import query_sources
 from chainfolio.reads import AtParent
 from chainfolio.tick_math import sqrt_price
@@ -350,7 +351,7 @@ def test_what_cannot_be_read_of_pools_leaves_the_token_without_a_price_and_says_
 
 
 def test_of_many_tokens_nothing_is_asked_of_venues_that_are_not_on_the_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chainfolio.pricing.pools.MAX_TOKENS_FOR_ALL_VENUES", 2)
+    monkeypatch.setattr("chainfolio.adapters.evm.prices.pools.MAX_TOKENS_FOR_ALL_VENUES", 2)
     other = "0x" + "fb" * 20
     venues = [
         {"family": "uniswap_v2", "factory": FACTORY},
@@ -374,13 +375,13 @@ def test_of_many_tokens_nothing_is_asked_of_venues_that_are_not_on_the_chain(mon
 
 
 def test_a_venue_that_cannot_be_read_is_not_taken_for_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chainfolio.pricing.pools.MAX_TOKENS_FOR_ALL_VENUES", 0)
+    monkeypatch.setattr("chainfolio.adapters.evm.prices.pools.MAX_TOKENS_FOR_ALL_VENUES", 0)
     quotes = of_answers({"getPair(address,address)(address)": Unknown("out of gas")})
     assert "out of gas" in quotes.refused[0].reason
 
 
 def test_tokens_beyond_the_bound_are_told_so_and_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chainfolio.pricing.pools.MAX_LOOKUPS", 4)
+    monkeypatch.setattr("chainfolio.adapters.evm.prices.pools.MAX_LOOKUPS", 4)
     source = build_pools({"quotes": {WETH: "5"}, "venues": [{"family": "uniswap_v2", "factory": FACTORY}]}, "x")
     tokens = [asset(f"{CHAIN}/erc20:0x{k:040x}") for k in range(1, 4)]
     first = next(source.prices(tokens, BLOCK))

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from chainfolio.adapters.evm.prices.principals import Principals, build_principals
 from chainfolio.assets import Asset
 from chainfolio.errors import BadSettings
 from chainfolio.localchain.deploy import WAD, Deployer, deploy
 from chainfolio.localchain.evm import tx
 from chainfolio.localchain.node import LocalNode
-from chainfolio.pricing.principals import Principals, build_principals
 from tests.pricing.pool_chain import CHAIN, PoolChain, one_part
 from tests.protocols.pendle_deployment import SWAP, Pendle, pendle
 

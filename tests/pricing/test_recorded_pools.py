@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from chainfolio.adapters.evm.prices.markets import Market, Pair, Pool
+from chainfolio.adapters.evm.prices.pools import build_pools
+from chainfolio.adapters.evm.prices.shares import build_shares
+from chainfolio.adapters.evm.prices.venues import curve_ng, solidly, stable
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.plans import Reverted, Unknown, run_offline
-from chainfolio.pricing.markets import Market, Pair, Pool
-from chainfolio.pricing.pools import build_pools
-from chainfolio.pricing.quotes import Quotes
-from chainfolio.pricing.shares import build_shares
-from chainfolio.pricing.venues import curve_ng, solidly, stable
+from chainfolio.price_sources import Quotes
 from chainfolio.reads import AtParent
 from tests.pricing.pool_chain import CHAIN, WAD, one_part
 from tests.pricing.recorded_contracts import RecordedContracts

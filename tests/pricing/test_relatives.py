@@ -18,7 +18,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.plans import Plan, run_batched, run_offline
-from chainfolio.pricing.quotes import Quotes, Refusal, RelativePrice
+from chainfolio.price_sources import Quotes, Refusal, RelativePrice
 from chainfolio.pricing.relatives import MAX_STEPS, rounded
 from chainfolio.pricing.source_chain import MAX_CHAIN_ROUNDS, query_sources
 from chainfolio.reads import ReadResult

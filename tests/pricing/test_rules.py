@@ -16,8 +16,8 @@ from chainfolio.assets import Asset, asset
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
 from chainfolio.plans import run_offline
+from chainfolio.price_sources import Quotes, Refusal, RelativePrice
 from chainfolio.pricing.fixed import FixedPrices, build_fixed
-from chainfolio.pricing.quotes import Quotes, Refusal, RelativePrice
 from chainfolio.pricing.registry import build_sources
 from chainfolio.pricing.rules import Guards, OrderedSources, Rules, parse_rules
 from chainfolio.pricing.source_chain import SourceOutcome, query_sources

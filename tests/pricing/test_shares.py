@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from chainfolio.adapters.evm.prices.shares import Shares, build_shares
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.localchain.deploy import FOREVER, WAD, Deployer, deploy
 from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import run_offline
-from chainfolio.pricing.shares import Shares, build_shares
 from chainfolio.reads import AtParent
 from tests.pricing.pool_chain import CHAIN, PoolChain, one_part
 from tests.protocols.compound_v2_deployment import Venus, supply, venus

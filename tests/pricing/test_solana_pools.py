@@ -19,9 +19,9 @@ from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Unknown, run_offline
+from chainfolio.pool_prices import TOO_MANY_TOKENS
+from chainfolio.price_sources import Quotes
 from chainfolio.pricing.fixed import build_fixed
-from chainfolio.pricing.pools import TOO_MANY_TOKENS
-from chainfolio.pricing.quotes import Quotes
 from chainfolio.pricing.registry import build_sources
 from chainfolio.pricing.relatives import rounded
 from chainfolio.pricing.solana_pools import MAX_TOKENS

@@ -14,10 +14,10 @@ from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import run_offline
+from chainfolio.price_sources import Quotes
 from chainfolio.pricing.liquid_stake import LiquidStake
 from chainfolio.pricing.programs import MAX_CLOCK_SKEW_S
 from chainfolio.pricing.pyth_accounts import PythAccounts
-from chainfolio.pricing.quotes import Quotes
 from chainfolio.pricing.registry import build_sources
 from chainfolio.pricing.source_chain import query_sources
 from tests.solana.ledger import Ledger

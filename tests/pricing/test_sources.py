@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from chainfolio.adapters.evm.reads import Call, Read
+from chainfolio.adapters.evm.prices.chainlink import LATEST, build_chainlink
+from chainfolio.adapters.evm.reads import DECIMALS, Call, Read
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Plan, Reverted, Unknown, run_offline
-from chainfolio.pricing.chainlink import DECIMALS, LATEST, build_chainlink
+from chainfolio.price_sources import PriceSection, PriceSource, Quotes, Refusal
 from chainfolio.pricing.fixed import build_fixed
-from chainfolio.pricing.quotes import PriceSection, PriceSource, Quotes, Refusal
 from chainfolio.pricing.registry import build_sources, load_sections
 from chainfolio.pricing.source_chain import query_sources
 

@@ -7,11 +7,11 @@ from fractions import Fraction
 
 import pytest
 
+from chainfolio.adapters.evm.prices.pools import Pools, build_pools
 from chainfolio.adapters.evm.protocols.uniswap_v4 import pool_id
 from chainfolio.localchain.deploy import Deployer, Deployment, deploy
 from chainfolio.localchain.evm import ZERO
 from chainfolio.localchain.node import LocalNode
-from chainfolio.pricing.pools import Pools, build_pools
 from chainfolio.tick_math import sqrt_price
 from tests.pricing.pool_chain import PoolChain, one_part, section
 from tests.protocols.uniswap_v4_deployment import HIGHEST_PRICE, KEY, LOWEST_PRICE, PoolKey, UniswapV4, uniswap_v4

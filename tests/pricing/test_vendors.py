@@ -20,10 +20,10 @@ from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Plan, Unknown
 from chainfolio.portfolio.valuation import market_value
+from chainfolio.price_sources import PriceSection, PriceSource, Quotes
 from chainfolio.pricing import binance, coingecko, defillama, jupiter, pyth, vendors
 from chainfolio.pricing.fixed import build_fixed
 from chainfolio.pricing.http_reads import MAX_WAIT_S, HttpGet
-from chainfolio.pricing.quotes import PriceSection, PriceSource, Quotes
 from chainfolio.pricing.registry import build_sources
 from chainfolio.pricing.rules import Guards, knows
 from chainfolio.pricing.vendors import DisabledSource, VendorHost, VendorQuote, add_vendor_names

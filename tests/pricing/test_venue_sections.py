@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from chainfolio.adapters.evm.prices.markets import Pair, Pool
+from chainfolio.adapters.evm.prices.section import VenueSection
+from chainfolio.adapters.evm.prices.shares import ExchangeRate, Shares
+from chainfolio.adapters.evm.prices.venues import slipstream, uniswap_v3
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.plans import run_offline
-from chainfolio.pricing.markets import Pair, Pool
-from chainfolio.pricing.quotes import by_chain
-from chainfolio.pricing.shares import ExchangeRate, Shares
-from chainfolio.pricing.venues import slipstream, uniswap_v3
-from chainfolio.pricing.venues.section import VenueSection
+from chainfolio.price_sources import by_chain
 from chainfolio.reads import AtParent
 
 LOW, HIGH, FACTORY = "0x" + "01" * 20, "0x" + "02" * 20, "0x" + "0f" * 20

@@ -14,8 +14,8 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.environment import Environment
 from chainfolio.plans import run_batched
+from chainfolio.price_sources import PriceSource, Quotes
 from chainfolio.pricing.http_reads import Http
-from chainfolio.pricing.quotes import PriceSource, Quotes
 from chainfolio.pricing.source_chain import query_sources
 
 NOW_S = 1_760_000_000

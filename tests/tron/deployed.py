@@ -7,7 +7,7 @@ from typing import Any
 
 from eth_abi.abi import encode as abi
 
-from chainfolio.localchain.tron.forms import base58check, evm, tron
+from chainfolio.localchain.tron.forms import base58check, evm_address, tron
 from chainfolio.localchain.tron.node import TronNode
 from tests.chains.tron import Signer
 
@@ -33,7 +33,7 @@ class Deployed:
         self.node.advance()
         self.wrapped = self.made("WETH9")
         self.dollar = self.made("Token", ["string", "string", "uint8"], ["Dollar", "USD", 6])
-        self.done(self.dollar, "mint(address,uint256)", evm(self.rich.hex), 10**15)
+        self.done(self.dollar, "mint(address,uint256)", evm_address(self.rich.hex), 10**15)
         self.done(self.wrapped, "deposit()", sun=10**13)
         self._pair()
         self._pool()
@@ -57,66 +57,68 @@ class Deployed:
         """What a contract answers at a block."""
         height = self.node.head.height if height is None else height
         return self.node.machine.node.call(
-            evm(contract), signature, *args, block=height, **({"sender": who} if who else {})
+            evm_address(contract), signature, *args, block=height, **({"sender": who} if who else {})
         )
 
     # --- what ------------------------------------------------------------------------------------------------------
 
     def _pair(self) -> None:
-        self.factory = self.made("UniswapV2Factory", ["address"], [evm(self.rich.hex)])
-        self.done(self.factory, "createPair(address,address)", evm(self.wrapped), evm(self.dollar))
+        self.factory = self.made("UniswapV2Factory", ["address"], [evm_address(self.rich.hex)])
+        self.done(self.factory, "createPair(address,address)", evm_address(self.wrapped), evm_address(self.dollar))
         self.pair = tron(
-            self.said(self.factory, "getPair(address,address)(address)", evm(self.wrapped), evm(self.dollar))
+            self.said(
+                self.factory, "getPair(address,address)(address)", evm_address(self.wrapped), evm_address(self.dollar)
+            )
         )
         for token, raw in ((self.wrapped, 4 * 10**12), (self.dollar, 10**12 + 7)):
-            self.done(token, "transfer(address,uint256)", evm(self.pair), raw)
-        self.done(self.pair, "mint(address)", evm(self.rich.hex))
+            self.done(token, "transfer(address,uint256)", evm_address(self.pair), raw)
+        self.done(self.pair, "mint(address)", evm_address(self.rich.hex))
 
     def _pool(self) -> None:
         self.factory3 = self.made("UniswapV3Factory")
-        given = [evm(self.factory3), evm(self.wrapped), ZERO]
+        given = [evm_address(self.factory3), evm_address(self.wrapped), ZERO]
         self.manager = self.made("NonfungiblePositionManager", ["address"] * 3, given)
         for token in (self.wrapped, self.dollar):
-            self.done(token, "approve(address,uint256)", evm(self.manager), MAX)
-        tokens = sorted((evm(self.wrapped), evm(self.dollar)), key=lambda each: int(each, 16))
+            self.done(token, "approve(address,uint256)", evm_address(self.manager), MAX)
+        tokens = sorted((evm_address(self.wrapped), evm_address(self.dollar)), key=lambda each: int(each, 16))
         create = "createAndInitializePoolIfNecessary(address,address,uint24,uint160)"
         self.done(self.manager, create, *tokens, FEE, 2**96)
-        wanted = (*tokens, FEE, -6_000, 12_000, 10**9, 10**9, 0, 0, evm(self.rich.hex), FOREVER)
+        wanted = (*tokens, FEE, -6_000, 12_000, 10**9, 10**9, 0, 0, evm_address(self.rich.hex), FOREVER)
         self.done(self.manager, MINT, wanted)
 
     def _markets(self) -> None:
         code, self.comptroller = self.made("Comptroller"), self.made("Unitroller")
-        self.done(self.comptroller, "_setPendingImplementation(address)", evm(code))
-        self.done(code, "_become(address)", evm(self.comptroller))
+        self.done(self.comptroller, "_setPendingImplementation(address)", evm_address(code))
+        self.done(code, "_become(address)", evm_address(self.comptroller))
         self.node.machine.node.rpc("anvil_setCode", PERMISSIONS, YES)
         oracle = self.made("SimplePriceOracle")
         model = self.made("WhitePaperInterestRateModel", ["uint256"] * 2, [WAD // 20, WAD * 3 // 10])
         self.done(self.comptroller, "_setAccessControl(address)", PERMISSIONS)
-        self.done(self.comptroller, "_setComptrollerLens(address)", evm(self.made("ComptrollerLens")))
+        self.done(self.comptroller, "_setComptrollerLens(address)", evm_address(self.made("ComptrollerLens")))
         self.done(self.comptroller, "_setCloseFactor(uint256)", WAD // 2)
-        self.done(self.comptroller, "_setPriceOracle(address)", evm(oracle))
-        terms = [evm(self.comptroller), evm(model)]
+        self.done(self.comptroller, "_setPriceOracle(address)", evm_address(oracle))
+        terms = [evm_address(self.comptroller), evm_address(model)]
         named = ["uint256", "string", "string", "uint8", "address"]
         self.dollars = self.made(
             "VBep20Immutable",
             ["address"] * 3 + named,
-            [evm(self.dollar), *terms, 2 * 10**14, "Market of dollars", "jUSD", 8, evm(self.rich.hex)],
+            [evm_address(self.dollar), *terms, 2 * 10**14, "Market of dollars", "jUSD", 8, evm_address(self.rich.hex)],
         )
         self.coins = self.made(
             "MockVBNB",
             ["address"] * 2 + named,
-            [*terms, 2 * 10**14, "Market of coins", "vBNB", 8, evm(self.rich.hex)],
+            [*terms, 2 * 10**14, "Market of coins", "vBNB", 8, evm_address(self.rich.hex)],
         )
-        self.done(oracle, "setDirectPrice(address,uint256)", evm(self.dollar), WAD)
+        self.done(oracle, "setDirectPrice(address,uint256)", evm_address(self.dollar), WAD)
         for market in (self.dollars, self.coins):
-            self.done(self.comptroller, "_supportMarket(address)", evm(market))
-            self.done(self.comptroller, "_setCollateralFactor(address,uint256)", evm(market), WAD * 7 // 10)
-            self.done(self.comptroller, "_setMarketSupplyCaps(address[],uint256[])", [evm(market)], [MAX])
+            self.done(self.comptroller, "_supportMarket(address)", evm_address(market))
+            self.done(self.comptroller, "_setCollateralFactor(address,uint256)", evm_address(market), WAD * 7 // 10)
+            self.done(self.comptroller, "_setMarketSupplyCaps(address[],uint256[])", [evm_address(market)], [MAX])
             self.done(market, "_setReserveFactor(uint256)", WAD // 10)
-        self.done(self.dollar, "approve(address,uint256)", evm(self.dollars), MAX)
+        self.done(self.dollar, "approve(address,uint256)", evm_address(self.dollars), MAX)
         self.done(self.dollars, "mint(uint256)", 10**13)
         self.done(self.coins, "mint()", sun=5 * 10**12, who=self.poor)
-        self.done(self.comptroller, "enterMarkets(address[])", [evm(self.coins)], who=self.poor)
+        self.done(self.comptroller, "enterMarkets(address[])", [evm_address(self.coins)], who=self.poor)
         self.done(self.dollars, "borrow(uint256)", 10**9 + 1, who=self.poor)
         self.node.advance(5)
 

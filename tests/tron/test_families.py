@@ -17,7 +17,7 @@ from chainfolio.contracts import Snapshot
 from chainfolio.engine.wiring import snapshotter_of
 from chainfolio.errors import Unavailable
 from chainfolio.indexer.wiring import System
-from chainfolio.localchain.tron.forms import base58check, evm
+from chainfolio.localchain.tron.forms import base58check, evm_address
 from chainfolio.localchain.tron.node import TronNode
 from chainfolio.settings import load
 from tests.chains.tron import Signer
@@ -74,7 +74,7 @@ def raws(found: Snapshot, protocol: str, account: Signer) -> tuple[dict[str, int
 
 def check(deployed: Deployed, found: Snapshot) -> None:
     """Everything is what the contracts say at the very block of the snapshot."""
-    height, poor, rich = found.block.height, evm(deployed.poor.hex), evm(deployed.rich.hex)
+    height, poor, rich = found.block.height, evm_address(deployed.poor.hex), evm_address(deployed.rich.hex)
     assert found.block.hash == deployed.node.blocks[height].id
     dollar, wrapped = base58check(deployed.dollar), base58check(deployed.wrapped)
     own, owed = "balanceOfUnderlying(address)(uint256)", "borrowBalanceCurrent(address)(uint256)"
@@ -89,7 +89,7 @@ def check(deployed: Deployed, found: Snapshot) -> None:
         for function, given in (("balanceOf(address)(uint256)", [rich]), ("totalSupply()(uint256)", []))
     )
     held = {
-        token: deployed.said(at, "balanceOf(address)(uint256)", evm(deployed.pair), height=height)
+        token: deployed.said(at, "balanceOf(address)(uint256)", evm_address(deployed.pair), height=height)
         for token, at in ((dollar, deployed.dollar), (wrapped, deployed.wrapped))
     }
     assert raws(found, "sunswap2", deployed.rich)[0] == {token: raw * shares // supply for token, raw in held.items()}

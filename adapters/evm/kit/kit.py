@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from chainfolio.adapters.evm.kit import recordings
 from chainfolio.adapters.evm.kit.recordings import Recording
 from chainfolio.adapters.evm.positions.interactions import COLLECTIBLE, ContractInteractions
-from chainfolio.assets import Asset, evm
+from chainfolio.assets import Asset, evm_address
 from chainfolio.errors import BadRequest
 from chainfolio.interactions import Interactions
 
@@ -67,7 +67,7 @@ class EvmKit:
         contracts, ids = set[str](), dict[Asset, frozenset[int]]()
         for each in texts:
             contract, separator, token_id = each.partition("/")
-            address = evm(contract)
+            address = evm_address(contract)
             if not separator:
                 contracts.add(address)
             elif token_id.isascii() and token_id.isdigit():

@@ -13,15 +13,24 @@ from fractions import Fraction
 from importlib import import_module
 from typing import Any, Final
 
-from chainfolio import amounts
+from chainfolio.adapters.evm.prices.markets import Market, Pair, Pool, Venue, deepest_market, first_read_error
+from chainfolio.adapters.evm.prices.section import KIND, VenueSection, raw_unit
+from chainfolio.adapters.evm.reads import DECIMALS, Call
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Plan, Unknown
-from chainfolio.pricing.fixed import parse_asset
-from chainfolio.pricing.markets import Market, Pair, Pool, Venue, deepest_market, first_read_error
-from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section, by_chain
-from chainfolio.pricing.venues.section import DECIMALS, KIND, VenueSection, call, raw_unit
+from chainfolio.pool_prices import TOO_MANY_TOKENS, parse_minimum
+from chainfolio.price_sources import (
+    PricePlan,
+    PriceSection,
+    Quotes,
+    Refusal,
+    RelativePrice,
+    Section,
+    by_chain,
+    parse_asset,
+)
 from chainfolio.reads import AtParent, Read, ReadResult
 
 SOURCE: Final = "pools"
@@ -38,7 +47,6 @@ FAMILIES: Final = (
     "curve_ng",
     "balancer_v2",
 )
-TOO_MANY_TOKENS: Final = "too many tokens at once: its pools were not looked for"
 MOVE_PERCENT: Final = 10
 
 Results = dict[Any, Any]  # results by read
@@ -76,7 +84,7 @@ class Pools:
         has_many = len(tokens) > MAX_TOKENS_FOR_ALL_VENUES
         venues = (yield from self._deployed_venues(tokens)) if has_many else self.venues
         searches = [_Search(token, self, venues) for token in tokens]
-        decimals = [call(token.reference, DECIMALS) for token in dict.fromkeys((*tokens, *self.quotes))]
+        decimals = [Call(token.reference, DECIMALS) for token in dict.fromkeys((*tokens, *self.quotes))]
         results = yield from _read_distinct([*decimals, *(read for s in searches for read in s.lookups())])
         budget = MAX_STATE_READS
         for search in searches:
@@ -152,7 +160,7 @@ class _Search:
         if not markets:
             return None
         minimums = {quote.reference: minimum for quote, minimum in self.source.quotes.items()}
-        units = {token: raw_unit(results[call(token, DECIMALS)]) for token in (*minimums, self.asset.reference)}
+        units = {token: raw_unit(results[Call(token, DECIMALS)]) for token in (*minimums, self.asset.reference)}
         if not units[self.asset.reference]:
             return self._refusal("the token does not say how many decimals it has")
         floors = {token: max(int(minimum * units[token]), 1) for token, minimum in minimums.items() if units[token]}
@@ -169,7 +177,7 @@ class _Search:
     ) -> RelativePrice:
         quote, quote_unit = self.asset._replace(reference=pool.pair.quote), units[pool.pair.quote]
         price = market.current.price * Fraction(units[self.asset.reference], quote_unit)
-        decimals = [call(token, DECIMALS) for token in (pool.pair.token, pool.pair.quote)]
+        decimals = [Call(token, DECIMALS) for token in (pool.pair.token, pool.pair.quote)]
         reads = dict.fromkeys((*decimals, *self.pools[pool].reads(pool)))
         return RelativePrice(
             self.asset,
@@ -221,23 +229,9 @@ def _build_venue(section: Any, location: str) -> Venue:
     if family not in FAMILIES:
         raise BadSettings(location, f"a venue's family is {family!r}", remedy=f"one of {', '.join(FAMILIES)}")
     venue_section = VenueSection(section, location)
-    venue: Venue = import_module(f"chainfolio.pricing.venues.{family}").build(venue_section)
+    venue: Venue = import_module(f"chainfolio.adapters.evm.prices.venues.{family}").build(venue_section)
     venue_section.reject_unread_keys()
     return venue
-
-
-def parse_minimum(text: object, asset: str, location: str) -> Fraction:
-    """Parse the amount of a trusted asset that a pool must be able to pay.
-
-    Raise BadSettings if it is not above 0.
-    """
-    try:
-        amount = amounts.parse(text) if isinstance(text, str) else None
-    except ValueError:
-        amount = None
-    if amount is None or amount <= 0:
-        raise BadSettings(location, f"what a pool has to have of {asset} is {text!r}", remedy='an amount: "5000"')
-    return Fraction(amount)
 
 
 SECTION = PriceSection(by_chain(build_pools), order=70, kinds=(KIND,))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from chainfolio.pricing.venues.section import VenueSection
-from chainfolio.pricing.venues.uniswap_v3 import UniswapV3
+from chainfolio.adapters.evm.prices.section import VenueSection
+from chainfolio.adapters.evm.prices.venues.uniswap_v3 import UniswapV3
 
 GET_POOL: Final = "getPool(address,address,int24)(address)"
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from chainfolio.pricing.markets import Market, Pair, Pool, PoolState, is_contract
-from chainfolio.pricing.venues import stable
-from chainfolio.pricing.venues.section import VenueSection, call
+from chainfolio.adapters.evm.prices.markets import Market, Pair, Pool, PoolState, is_contract
+from chainfolio.adapters.evm.prices.section import VenueSection
+from chainfolio.adapters.evm.prices.venues import stable
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.reads import AtParent, Read
 
 FIND_POOL: Final = "find_pool_for_coins(address,address,uint256)(address)"
@@ -30,7 +31,7 @@ class CurveNG:
 
     def lookups(self, pair: Pair) -> Sequence[Read]:
         """Return the reads of the factory for the first, the second, … pool of the pair."""
-        return [call(self.factory, FIND_POOL, (*pair.ordered, number)) for number in range(self.max_pools)]
+        return [Call(self.factory, FIND_POOL, (*pair.ordered, number)) for number in range(self.max_pools)]
 
     def pools(self, pair: Pair, results: Sequence[object]) -> Sequence[Pool]:
         """Return the pools without duplicates."""
@@ -39,8 +40,8 @@ class CurveNG:
 
     def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
         """Return the read of the coins, and those of balances, rates and amplification, now and before."""
-        state = [call(pool.key, function) for function in (BALANCES, RATES, AMP)]
-        return [call(self.factory, COINS, (pool.key,)), *state, *map(AtParent, state)]
+        state = [Call(pool.key, function) for function in (BALANCES, RATES, AMP)]
+        return [Call(self.factory, COINS, (pool.key,)), *state, *map(AtParent, state)]
 
     def market(self, pool: Pool, results: Sequence[object]) -> Market | None:
         """Return the price of the curve.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from chainfolio.pricing.venues.section import VenueSection
-from chainfolio.pricing.venues.uniswap_v3 import UniswapV3
+from chainfolio.adapters.evm.prices.section import VenueSection
+from chainfolio.adapters.evm.prices.venues.uniswap_v3 import UniswapV3
 
 POOL_BY_PAIR: Final = "poolByPair(address,address)(address)"
 STATE: Final = "globalState()(uint160,int24)"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from chainfolio.pricing.markets import is_contract
-from chainfolio.pricing.redeemables import Amounts, Redemption, Results
-from chainfolio.pricing.venues import balancer_v2, curve_ng, solidly, uniswap_v2
-from chainfolio.pricing.venues.section import call
+from chainfolio.adapters.evm.prices.markets import is_contract
+from chainfolio.adapters.evm.prices.redeemables import Amounts, Redemption, Results
+from chainfolio.adapters.evm.prices.venues import balancer_v2, curve_ng, solidly, uniswap_v2
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.reads import AtParent, Read
 
 FACTORY, TOKEN0, TOKEN1 = "factory()(address)", "token0()(address)", "token1()(address)"
@@ -31,7 +31,7 @@ class UniswapPairs:
 
     def identity_reads(self, token: str) -> Sequence[Read]:
         """Return the reads of the factory and of both tokens."""
-        return [call(token, function) for function in (FACTORY, TOKEN0, TOKEN1)]
+        return [Call(token, function) for function in (FACTORY, TOKEN0, TOKEN1)]
 
     def underlying(self, token: str, results: Results) -> tuple[str, ...]:
         """Return both tokens; empty if the factory is not named."""
@@ -41,7 +41,7 @@ class UniswapPairs:
     def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
         """Return the read of the factory's pair, and those of reserves and supply, now and before."""
         factory, *tokens = (results[read] for read in self.identity_reads(token))
-        return [call(factory, uniswap_v2.GET_PAIR, tuple(tokens)), *_state_reads(token, uniswap_v2.RESERVES)]
+        return [Call(factory, uniswap_v2.GET_PAIR, tuple(tokens)), *_state_reads(token, uniswap_v2.RESERVES)]
 
     def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
         """Return the reserves per share; None if the factory has another pair."""
@@ -57,7 +57,7 @@ class SolidlyPools(UniswapPairs):
 
     def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
         """Return the read of the factory's list, and those of reserves and supply, now and before."""
-        return [call(results[call(token, FACTORY)], IS_POOL, (token,)), *_state_reads(token, solidly.RESERVES)]
+        return [Call(results[Call(token, FACTORY)], IS_POOL, (token,)), *_state_reads(token, solidly.RESERVES)]
 
     def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
         """Return the reserves per share; None if the factory does not list the pool."""
@@ -80,7 +80,7 @@ class CurvePools:
 
     def identity_reads(self, token: str) -> Sequence[Read]:
         """Return the reads of the coins that each factory has for the pool."""
-        return [call(factory, curve_ng.COINS, (token,)) for factory in self.factories]
+        return [Call(factory, curve_ng.COINS, (token,)) for factory in self.factories]
 
     def underlying(self, token: str, results: Results) -> tuple[str, ...]:
         """Return the coins from the first factory that knows the pool."""
@@ -113,7 +113,7 @@ class BalancerPools:
 
     def identity_reads(self, token: str) -> Sequence[Read]:
         """Return the read of a named pool's balances in the vault; empty for other tokens."""
-        return [call(self.vault, balancer_v2.POOL_TOKENS, (self.pool_ids[token],))] if token in self.pool_ids else []
+        return [Call(self.vault, balancer_v2.POOL_TOKENS, (self.pool_ids[token],))] if token in self.pool_ids else []
 
     def underlying(self, token: str, results: Results) -> tuple[str, ...]:
         """Return the pool's tokens without its own shares."""
@@ -122,7 +122,7 @@ class BalancerPools:
 
     def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
         """Return the reads of balances and of both supplies (the pool's own and ERC-20), now and before."""
-        state = [*self.identity_reads(token), call(token, ACTUAL_SUPPLY), call(token, SUPPLY)]
+        state = [*self.identity_reads(token), Call(token, ACTUAL_SUPPLY), Call(token, SUPPLY)]
         return [*state, *map(AtParent, state)]
 
     def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
@@ -141,7 +141,7 @@ def _vault_amounts(token: str, vault_tokens: object, actual_supply: object, supp
 
 
 def _state_reads(token: str, balances: str) -> list[Read | AtParent]:
-    state = [call(token, balances), call(token, SUPPLY)]
+    state = [Call(token, balances), Call(token, SUPPLY)]
     return [*state, *map(AtParent, state)]
 
 

@@ -13,15 +13,24 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
+from chainfolio.adapters.evm.prices.markets import Market, PoolState, first_read_error, is_contract
+from chainfolio.adapters.evm.prices.redeemables import Redemption
+from chainfolio.adapters.evm.prices.section import KIND, parse_contract, raw_unit
+from chainfolio.adapters.evm.prices.shares import redemption_price
+from chainfolio.adapters.evm.reads import DECIMALS, Call
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
-from chainfolio.pricing.fixed import parse_asset
-from chainfolio.pricing.markets import Market, PoolState, first_read_error, is_contract
-from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section, by_chain
-from chainfolio.pricing.redeemables import Redemption
-from chainfolio.pricing.shares import redemption_price
-from chainfolio.pricing.venues.section import DECIMALS, KIND, call, parse_contract, raw_unit
+from chainfolio.price_sources import (
+    PricePlan,
+    PriceSection,
+    Quotes,
+    Refusal,
+    RelativePrice,
+    Section,
+    by_chain,
+    parse_asset,
+)
 from chainfolio.reads import AtParent, Read, ReadResult
 
 SOURCE: Final = "principals"
@@ -94,9 +103,9 @@ class _Principal:
 
     def market_reads(self, results: Results) -> list[Read | AtParent]:
         """Return the reads of the market's tokens, state (now and before), observations, and of the decimals."""
-        state = call(self.market, STATE, (self.market,))
-        average = call(self.market, OBSERVE, ((AVERAGE_S, 0),))
-        return [call(self.market, TOKENS), state, AtParent(state), average, call(self.asset.reference, DECIMALS)]
+        state = Call(self.market, STATE, (self.market,))
+        average = Call(self.market, OBSERVE, ((AVERAGE_S, 0),))
+        return [Call(self.market, TOKENS), state, AtParent(state), average, Call(self.asset.reference, DECIMALS)]
 
     def yield_reads(self, results: Results) -> list[Read | AtParent]:
         """Return the reads of both indexes of the yield (now and before), and of its asset.
@@ -105,16 +114,16 @@ class _Principal:
 
         The first index is the current exchange rate, the second the highest one so far.
         """
-        tokens = results[call(self.market, TOKENS)]
+        tokens = results[Call(self.market, TOKENS)]
         if not isinstance(tokens, tuple) or tokens[1] != self.asset.reference:
             return []
-        indexes = [call(tokens[0], INDEX), call(tokens[2], STORED_INDEX)]
-        return [*indexes, *map(AtParent, indexes), call(tokens[0], ASSET_INFO)]
+        indexes = [Call(tokens[0], INDEX), Call(tokens[2], STORED_INDEX)]
+        return [*indexes, *map(AtParent, indexes), Call(tokens[0], ASSET_INFO)]
 
     def asset_reads(self, results: Results) -> list[Read | AtParent]:
         """Return the read of the asset's decimals; empty if the yield is not of a token."""
         info = self._asset_info(results)
-        return [call(info[1], DECIMALS)] if info and is_contract(info[1]) else []
+        return [Call(info[1], DECIMALS)] if info and is_contract(info[1]) else []
 
     def _asset_info(self, results: Results) -> tuple[int, str, int] | None:
         reads = self.yield_reads(results)
@@ -128,7 +137,7 @@ class _Principal:
             return self._refusal(f"its market could not be read: {fault}")
         if not self.yield_reads(results):
             return self._refusal(f"{self.market} is no market of it")
-        info, unit = self._asset_info(results), raw_unit(results[call(self.asset.reference, DECIMALS)])
+        info, unit = self._asset_info(results), raw_unit(results[Call(self.asset.reference, DECIMALS)])
         underlying = self._underlying(info, native) if info else None
         if not (info and underlying and unit == (raw_unit(results[reads[-1]]) if is_contract(info[1]) else WAD)):
             return self._refusal("what its yield is of is no token that can be priced")
@@ -157,7 +166,7 @@ class _Principal:
         return self.asset._replace(reference=info[1]) if is_contract(info[1]) else native
 
     def _market_state(self, results: Results) -> MarketState:
-        return MarketState(*results[call(self.market, STATE, (self.market,))])
+        return MarketState(*results[Call(self.market, STATE, (self.market,))])
 
     def _state(self, results: Results, block: Block, *, at_parent: bool) -> PoolState | None:
         """Return the price in the asset and the amount of it that the market could pay.
@@ -166,7 +175,7 @@ class _Principal:
         """
         state, index, stored_index = (
             results[AtParent(read) if at_parent else read]
-            for read in (call(self.market, STATE, (self.market,)), *self.yield_reads(results)[:2])
+            for read in (Call(self.market, STATE, (self.market,)), *self.yield_reads(results)[:2])
         )
         if not (isinstance(state, tuple) and isinstance(index, int) and isinstance(stored_index, int) and index):
             return None
@@ -178,7 +187,7 @@ class _Principal:
 
     def _average(self, results: Results, block: Block) -> Fraction | None:
         """Return the price at the average rate; None if the market has no observation that is old enough."""
-        observations = results[call(self.market, OBSERVE, ((AVERAGE_S, 0),))]
+        observations = results[Call(self.market, OBSERVE, ((AVERAGE_S, 0),))]
         index, stored_index = (results[read] for read in self.yield_reads(results)[:2])
         if not isinstance(observations, tuple) or len(observations) != 2:
             return None

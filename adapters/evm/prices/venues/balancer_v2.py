@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NamedTuple
 
+from chainfolio.adapters.evm.prices.markets import Market, Pair, Pool, PoolState
+from chainfolio.adapters.evm.prices.section import VenueSection, raw_unit
+from chainfolio.adapters.evm.prices.venues import stable
+from chainfolio.adapters.evm.reads import DECIMALS, Call
 from chainfolio.plans import Reverted
-from chainfolio.pricing.markets import Market, Pair, Pool, PoolState
-from chainfolio.pricing.venues import stable
-from chainfolio.pricing.venues.section import DECIMALS, VenueSection, call, raw_unit
 from chainfolio.reads import AtParent, Read
 
 POOL_TOKENS: Final = "getPoolTokens(bytes32)(address[],uint256[],uint256)"
@@ -66,9 +67,9 @@ class BalancerV2:
         Those of other kinds of pools revert.
         """
         vault_pool: VaultPool = pool.key
-        curve = [call(vault_pool.contract, function) for function in (WEIGHTS, AMP, FACTORS, PROVIDERS)]
+        curve = [Call(vault_pool.contract, function) for function in (WEIGHTS, AMP, FACTORS, PROVIDERS)]
         state = [self._tokens_read(vault_pool.pool_id), *curve]
-        return [*state, *map(AtParent, state), *(call(token, DECIMALS) for token in vault_pool.tokens)]
+        return [*state, *map(AtParent, state), *(Call(token, DECIMALS) for token in vault_pool.tokens)]
 
     def market(self, pool: Pool, results: Sequence[object]) -> Market | None:
         """Return the marginal price of the pool; None if it has none."""
@@ -79,7 +80,7 @@ class BalancerV2:
         return Market(current, parent) if current else None
 
     def _tokens_read(self, pool_id: bytes) -> Read:
-        return call(self.vault, POOL_TOKENS, (pool_id,))
+        return Call(self.vault, POOL_TOKENS, (pool_id,))
 
 
 def pool_contract(pool_id: bytes) -> str:

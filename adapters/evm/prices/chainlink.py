@@ -11,21 +11,19 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from chainfolio.assets import Asset, evm
+from chainfolio.adapters.evm.prices.feed_rounds import FeedRound, is_unread, read_fault, round_fault
+from chainfolio.adapters.evm.prices.section import KIND, parse_contract
+from chainfolio.adapters.evm.reads import DECIMALS, Call
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
-from chainfolio.errors import BadRequest, BadSettings
-from chainfolio.kinds import contract_calls
+from chainfolio.errors import BadSettings
 from chainfolio.plans import Unknown
-from chainfolio.pricing.fixed import parse_asset
-from chainfolio.pricing.guards import FeedRound, is_unread, read_fault, round_fault
-from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, Section, by_chain
+from chainfolio.price_sources import PricePlan, PriceSection, Quotes, Refusal, Section, by_chain, parse_asset
 from chainfolio.reads import Read, ReadResult
 
 SOURCE: Final = "chainlink"
-KIND: Final = "evm"  # of the chains that have feeds
 LATEST: Final = "latestRoundData()(uint80,int256,uint256,uint256,uint80)"
-DECIMALS: Final = "decimals()(uint8)"
 SEQUENCER: Final = "sequencer"
 MAX_DECIMALS: Final = 36
 CERTAIN: Final = Decimal(1)
@@ -43,8 +41,7 @@ class Feed:
     @property
     def reads(self) -> tuple[Read, Read]:
         """The reads of the latest round, and of the decimals."""
-        call = contract_calls(KIND)
-        return call(self.feed, LATEST), call(self.feed, DECIMALS)
+        return Call(self.feed, LATEST), Call(self.feed, DECIMALS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,7 @@ class Sequencer:
     @property
     def read(self) -> Read:
         """The read of the latest round."""
-        return contract_calls(KIND)(self.feed, LATEST)
+        return Call(self.feed, LATEST)
 
     def fault(self, latest_round: Any, block: Block) -> str:
         """Return the reason why no feed of the chain is used at a block.
@@ -162,28 +159,16 @@ def _parse_sequencer(line: object, location: str) -> Sequencer:
     if not isinstance(line, Mapping) or line.keys() != {"feed", "grace_s"}:
         raise BadSettings(location, f"{SEQUENCER} needs exactly feed and grace_s")
     grace_s = _whole_number(line["grace_s"], 0, 7 * 86_400, f"grace_s of {SEQUENCER}", location)
-    return Sequencer(_parse_address(line["feed"], SEQUENCER, location), grace_s)
+    return Sequencer(parse_contract(line["feed"], f"the feed of {SEQUENCER}", location), grace_s)
 
 
 def _parse_feed(asset: Asset, line: object, location: str) -> Feed:
     if not isinstance(line, Mapping) or line.keys() != {"feed", "decimals", "heartbeat_s"}:
         raise BadSettings(location, f"{asset} needs exactly feed, decimals and heartbeat_s")
-    address = _parse_address(line["feed"], str(asset), location)
+    address = parse_contract(line["feed"], f"the feed of {asset}", location)
     decimals = _whole_number(line["decimals"], 0, MAX_DECIMALS, f"decimals of {asset}", location)
     heartbeat_s = _whole_number(line["heartbeat_s"], 1, 366 * 86_400, f"heartbeat_s of {asset}", location)
     return Feed(asset, address, decimals, heartbeat_s)
-
-
-def _parse_address(text: object, subject: str, location: str) -> str:
-    try:
-        address = evm(text) if isinstance(text, str) else ""
-    except BadRequest:
-        address = ""
-    if not address or address != text:
-        raise BadSettings(
-            location, f"the feed of {subject} is not an address", remedy="0x and 40 hex digits in lower case"
-        )
-    return address
 
 
 def _whole_number(value: object, minimum: int, maximum: int, subject: str, location: str) -> int:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from chainfolio.pricing.markets import Market, Pair, Pool, PoolState, is_contract
-from chainfolio.pricing.venues.section import DECIMALS, VenueSection, call, raw_unit
+from chainfolio.adapters.evm.prices.markets import Market, Pair, Pool, PoolState, is_contract
+from chainfolio.adapters.evm.prices.section import VenueSection, raw_unit
+from chainfolio.adapters.evm.reads import DECIMALS, Call
 from chainfolio.reads import AtParent, Read
 
 GET_POOL: Final = "getPool(address,address,bool)(address)"
@@ -28,7 +29,7 @@ class Solidly:
 
     def lookups(self, pair: Pair) -> Sequence[Read]:
         """Return the reads of the factory for both curves."""
-        return [call(self.factory, GET_POOL, (*pair.ordered, is_stable)) for is_stable in CURVES]
+        return [Call(self.factory, GET_POOL, (*pair.ordered, is_stable)) for is_stable in CURVES]
 
     def pools(self, pair: Pair, results: Sequence[object]) -> Sequence[Pool]:
         """Return the pools that exist."""
@@ -41,8 +42,8 @@ class Solidly:
     def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
         """Return the reads of the reserves, now and before, and of a stable pool's decimals."""
         address, is_stable = pool.key
-        read = call(address, RESERVES)
-        return [read, AtParent(read), *(call(token, DECIMALS) for token in pool.pair.ordered if is_stable)]
+        read = Call(address, RESERVES)
+        return [read, AtParent(read), *(Call(token, DECIMALS) for token in pool.pair.ordered if is_stable)]
 
     def market(self, pool: Pool, results: Sequence[object]) -> Market | None:
         """Return the marginal price of the pool; None if it is empty, or if a token has no usable decimals."""

@@ -6,14 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
-from chainfolio.assets import Asset
+from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
-from chainfolio.errors import BadSettings
+from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.plans import Plan
 from chainfolio.reads import ReadResult
+
+MAX_USD: Final = Decimal(10**12)  # limits of a price
+MIN_USD: Final = Decimal("1E-18")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +129,14 @@ def by_chain(build: Callable[[Section, str], PriceSource]) -> SourceFactory:
         return build(chain_section, f"{location}.{chain}")
 
     return build_for_chain
+
+
+def parse_asset(text: str, location: str) -> Asset:
+    """Parse an asset of the settings; raise BadSettings if it is none or not in its canonical form."""
+    try:
+        parsed = asset(text)
+    except BadRequest as error:
+        raise BadSettings(location, error.reason, remedy=error.remedy) from None
+    if str(parsed) != text:
+        raise BadSettings(location, f"{text} is not in canonical form", remedy=f"write {parsed}")
+    return parsed

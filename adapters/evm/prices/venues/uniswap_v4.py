@@ -15,8 +15,9 @@ from typing import Final
 
 from sha3 import keccak_256
 
-from chainfolio.pricing.markets import Market, Pair, Pool, PoolState, two_sided_state
-from chainfolio.pricing.venues.section import VenueSection, call
+from chainfolio.adapters.evm.prices.markets import Market, Pair, Pool, PoolState, two_sided_state
+from chainfolio.adapters.evm.prices.section import VenueSection
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.reads import AtParent, Read
 from chainfolio.tick_math import MAX_TICK, price, sqrt_price
 
@@ -53,7 +54,7 @@ class UniswapV4:
 
     def lookups(self, pair: Pair) -> Sequence[Read]:
         """Return the reads of the price of each pool that may exist."""
-        return [call(self.view, SLOT0, (key.pool_id,)) for key in self._pool_keys(pair)]
+        return [Call(self.view, SLOT0, (key.pool_id,)) for key in self._pool_keys(pair)]
 
     def pools(self, pair: Pair, results: Sequence[object]) -> Sequence[Pool]:
         """Return the pools that have a price."""
@@ -65,7 +66,7 @@ class UniswapV4:
 
     def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
         """Return the reads of price and liquidity, now and before."""
-        state = [call(self.view, function, (pool.key.pool_id,)) for function in (SLOT0, LIQUIDITY)]
+        state = [Call(self.view, function, (pool.key.pool_id,)) for function in (SLOT0, LIQUIDITY)]
         return [*state, *map(AtParent, state)]
 
     def market(self, pool: Pool, results: Sequence[object]) -> Market | None:

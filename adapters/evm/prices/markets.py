@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any, Final, Protocol
 
 from chainfolio.plans import Unknown
+from chainfolio.pool_prices import percent_apart, ratio
 from chainfolio.reads import AtParent, Read
 
 CONFIDENCE_WITH_AVERAGE: Final = Decimal("0.9")
@@ -161,13 +162,3 @@ def deepest_market(markets: Mapping[Pool, Market], floors: Mapping[str, int]) ->
         return None
     _, pool, market = max(deep, key=lambda candidate: (candidate[0], candidate[1].label))
     return pool, market
-
-
-def ratio(a: Fraction, b: Fraction) -> Fraction:
-    """Return the higher of two positive numbers divided by the lower."""
-    return max(a, b) / min(a, b)
-
-
-def percent_apart(value: Fraction, reference: Fraction) -> str:
-    """Return the difference of a number from a reference as text such as "5 %", rounded up."""
-    return f"{min(abs(100 * (value - reference) / reference), Fraction(10**6)).__ceil__()} %"

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from chainfolio.pricing.markets import Market, Pair, Pool, PoolState, is_contract
-from chainfolio.pricing.venues.section import VenueSection, call
+from chainfolio.adapters.evm.prices.markets import Market, Pair, Pool, PoolState, is_contract
+from chainfolio.adapters.evm.prices.section import VenueSection
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.reads import AtParent, Read
 
 GET_PAIR: Final = "getPair(address,address)(address)"
@@ -27,7 +28,7 @@ class UniswapV2:
 
     def lookups(self, pair: Pair) -> Sequence[Read]:
         """Return the read of the factory."""
-        return [call(self.factory, GET_PAIR, pair.ordered)]
+        return [Call(self.factory, GET_PAIR, pair.ordered)]
 
     def pools(self, pair: Pair, results: Sequence[object]) -> Sequence[Pool]:
         """Return the pair if it exists."""
@@ -38,7 +39,7 @@ class UniswapV2:
 
         They exclude tokens sent to the pair without a trade.
         """
-        read = call(pool.key, RESERVES)
+        read = Call(pool.key, RESERVES)
         return [read, AtParent(read)]
 
     def market(self, pool: Pool, results: Sequence[object]) -> Market | None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Protocol
 
-from chainfolio.pricing.markets import is_contract
-from chainfolio.pricing.venues.section import DECIMALS, call
+from chainfolio.adapters.evm.prices.markets import is_contract
+from chainfolio.adapters.evm.reads import DECIMALS, Call
 from chainfolio.reads import AtParent, Read
 
 ASSET: Final = "asset()(address)"
@@ -76,7 +76,7 @@ class Vaults:
 
     def identity_reads(self, token: str) -> Sequence[Read]:
         """Return the read of the asset of a named vault; empty for other tokens."""
-        return [call(token, ASSET)] if token in self.addresses else []
+        return [Call(token, ASSET)] if token in self.addresses else []
 
     def underlying(self, token: str, results: Results) -> tuple[str, ...]:
         """Return the asset of the vault."""
@@ -84,8 +84,8 @@ class Vaults:
 
     def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
         """Return the reads of the conversion, now and before, and of the decimals."""
-        read = call(token, TO_ASSETS, (SHARES_PER_READ * 10 ** results[call(token, DECIMALS)],))
-        return [read, AtParent(read), call(token, DECIMALS)]
+        read = Call(token, TO_ASSETS, (SHARES_PER_READ * 10 ** results[Call(token, DECIMALS)],))
+        return [read, AtParent(read), Call(token, DECIMALS)]
 
     def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
         """Return the assets per share; None if the vault converts to nothing."""
@@ -107,7 +107,7 @@ class AaveTokens:
 
     def identity_reads(self, token: str) -> Sequence[Read]:
         """Return the read of the supplied asset."""
-        return [call(token, AAVE_UNDERLYING)]
+        return [Call(token, AAVE_UNDERLYING)]
 
     def underlying(self, token: str, results: Results) -> tuple[str, ...]:
         """Return the asset that the token names."""
@@ -117,7 +117,7 @@ class AaveTokens:
     def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
         """Return the reads of the token that each market has for the asset."""
         supplied = self.underlying(token, results)
-        return [call(provider, AAVE_RESERVE_TOKENS, supplied) for provider in self.providers]
+        return [Call(provider, AAVE_RESERVE_TOKENS, supplied) for provider in self.providers]
 
     def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
         """Return one for one; None if no market has this token for the asset."""
@@ -138,7 +138,7 @@ class CompoundTokens:
 
     def identity_reads(self, token: str) -> Sequence[Read]:
         """Return the reads of the comptroller and of the underlying asset."""
-        return [call(token, COMPTROLLER), call(token, UNDERLYING)]
+        return [Call(token, COMPTROLLER), Call(token, UNDERLYING)]
 
     def underlying(self, token: str, results: Results) -> tuple[str, ...]:
         """Return the asset that the token names; native coins if it names none."""
@@ -149,8 +149,8 @@ class CompoundTokens:
 
     def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
         """Return the read of the comptroller's list, and those of the rate, now and before."""
-        rate = call(token, RATE)
-        return [call(results[call(token, COMPTROLLER)], MARKET, (token,)), rate, AtParent(rate)]
+        rate = Call(token, RATE)
+        return [Call(results[Call(token, COMPTROLLER)], MARKET, (token,)), rate, AtParent(rate)]
 
     def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
         """Return the exchange rate; None if the comptroller does not list the token."""

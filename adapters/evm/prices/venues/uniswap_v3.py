@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from chainfolio.pricing.markets import Market, Pair, Pool, PoolState, is_contract, two_sided_state
-from chainfolio.pricing.venues.section import VenueSection, call
+from chainfolio.adapters.evm.prices.markets import Market, Pair, Pool, PoolState, is_contract, two_sided_state
+from chainfolio.adapters.evm.prices.section import VenueSection
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.reads import AtParent, Read
 from chainfolio.tick_math import MAX_TICK, price, sqrt_price
 
@@ -44,7 +45,7 @@ class UniswapV3:
 
     def lookups(self, pair: Pair) -> Sequence[Read]:
         """Return the reads of the factory, one per tier."""
-        return [call(self.factory, self.get_pool, (*pair.ordered, *tier)) for _, tier in self.tiers]
+        return [Call(self.factory, self.get_pool, (*pair.ordered, *tier)) for _, tier in self.tiers]
 
     def pools(self, pair: Pair, results: Sequence[object]) -> Sequence[Pool]:
         """Return the pools that exist, at most one per tier."""
@@ -57,9 +58,9 @@ class UniswapV3:
     def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
         """Return the reads of price, liquidity and balances, now and before, and of the average."""
         address = pool.key
-        balances = [call(token, BALANCE_OF, (address,)) for token in (pool.pair.quote, pool.pair.token)]
-        state = [call(address, self.state), call(address, LIQUIDITY), *balances]
-        average = [call(address, OBSERVE, ((self.mean_s, 0),))] if self.mean_s else []
+        balances = [Call(token, BALANCE_OF, (address,)) for token in (pool.pair.quote, pool.pair.token)]
+        state = [Call(address, self.state), Call(address, LIQUIDITY), *balances]
+        average = [Call(address, OBSERVE, ((self.mean_s, 0),))] if self.mean_s else []
         return [*state, *map(AtParent, state), *average]
 
     def market(self, pool: Pool, results: Sequence[object]) -> Market | None:

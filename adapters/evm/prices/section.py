@@ -1,4 +1,4 @@
-"""The section of one venue in the settings, parsed strictly, and helpers for reads of its contracts."""
+"""The section of one venue in the settings, parsed strictly, and the addresses and units of its tokens."""
 
 from __future__ import annotations
 
@@ -6,21 +6,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from chainfolio.assets import evm
+from chainfolio.assets import evm_address
 from chainfolio.errors import BadRequest, BadSettings
-from chainfolio.kinds import contract_calls
-from chainfolio.pricing.quotes import Section
-from chainfolio.reads import Read
+from chainfolio.price_sources import Section
 
-KIND: Final = "evm"  # of the chains that have venues
-DECIMALS: Final = "decimals()(uint8)"
+KIND: Final = "evm"  # of the chains that have these contracts
 MAX_DECIMALS: Final = 36
 BYTES32: Final = re.compile(r"0x[0-9a-f]{64}\Z")
-
-
-def call(contract: str, function: str, args: tuple[object, ...] = ()) -> Read:
-    """Return the read of a contract's function, given as `name(types)(result types)`."""
-    return contract_calls(KIND)(contract, function, args)
 
 
 def raw_unit(decimals: object) -> int:
@@ -103,7 +95,7 @@ def parse_contract(value: object, subject: str, location: str) -> str:
     Raise BadSettings, which names `subject`, if it is not in canonical form.
     """
     try:
-        address = evm(value) if isinstance(value, str) else ""
+        address = evm_address(value) if isinstance(value, str) else ""
     except BadRequest:
         address = ""
     if not address or address != value:

@@ -12,16 +12,34 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
+from chainfolio.adapters.evm.prices.markets import first_read_error
+from chainfolio.adapters.evm.prices.pool_shares import BalancerPools, CurvePools, SolidlyPools, UniswapPairs
+from chainfolio.adapters.evm.prices.redeemables import (
+    NATIVE,
+    AaveTokens,
+    CompoundTokens,
+    Redemption,
+    Results,
+    ShareKind,
+    Vaults,
+)
+from chainfolio.adapters.evm.prices.section import KIND, VenueSection, parse_contract, raw_unit
+from chainfolio.adapters.evm.prices.venues.balancer_v2 import pool_contract
+from chainfolio.adapters.evm.reads import DECIMALS, Call
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
-from chainfolio.pricing.fixed import parse_asset
-from chainfolio.pricing.markets import first_read_error, percent_apart, ratio
-from chainfolio.pricing.pool_shares import BalancerPools, CurvePools, SolidlyPools, UniswapPairs
-from chainfolio.pricing.quotes import PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section, by_chain
-from chainfolio.pricing.redeemables import NATIVE, AaveTokens, CompoundTokens, Redemption, Results, ShareKind, Vaults
-from chainfolio.pricing.venues.balancer_v2 import pool_contract
-from chainfolio.pricing.venues.section import DECIMALS, KIND, VenueSection, call, parse_contract, raw_unit
+from chainfolio.pool_prices import percent_apart, ratio
+from chainfolio.price_sources import (
+    PricePlan,
+    PriceSection,
+    Quotes,
+    Refusal,
+    RelativePrice,
+    Section,
+    by_chain,
+    parse_asset,
+)
 from chainfolio.reads import AtParent, Read, ReadResult
 
 SOURCE: Final = "shares"
@@ -92,12 +110,12 @@ class Shares:
 
     def _identity_reads(self, token: Asset) -> list[Read]:
         reads = [read for kind in self.kinds for read in kind.identity_reads(token.reference)]
-        return [call(token.reference, DECIMALS), *reads] if reads else []
+        return [Call(token.reference, DECIMALS), *reads] if reads else []
 
     def _possible_shares(self, token: Asset, results: Results) -> list[_Share]:
         """Return what a token may be a share of by its own claims; empty if it has no usable decimals."""
         address = token.reference
-        unit = raw_unit(results.get(call(address, DECIMALS)))
+        unit = raw_unit(results.get(Call(address, DECIMALS)))
         if not unit:
             return []
         claims = [(kind, kind.underlying(address, results)) for kind in self.kinds]
@@ -112,7 +130,7 @@ class Shares:
         return tuple(native if ref == NATIVE else token._replace(reference=ref) for ref in references)
 
     def _rate_reads(self, token: Asset) -> tuple[Read, AtParent]:
-        read = call(token.reference, self.rates[token].function)
+        read = Call(token.reference, self.rates[token].function)
         return read, AtParent(read)
 
     def _rate_outcome(self, token: Asset, results: Results, block: Block) -> RelativePrice | Refusal | None:
@@ -142,7 +160,7 @@ class _Share:
     def reads(self) -> list[Read | AtParent]:
         """The reads of its kind, and of the decimals of its underlying assets."""
         tokens = (asset for asset in self.underlying if asset.kind == "erc20")
-        return [*self.kind_reads, *(call(token.reference, DECIMALS) for token in tokens)]
+        return [*self.kind_reads, *(Call(token.reference, DECIMALS) for token in tokens)]
 
     def outcome(self, results: Results, block: Block) -> RelativePrice | Refusal | None:
         """Return its price, or a refusal; None if no contract confirms the share."""
@@ -188,7 +206,7 @@ def redemption_price(
 
 
 def _asset_unit(asset: Asset, results: Results) -> int:
-    return raw_unit(results[call(asset.reference, DECIMALS)]) if asset.kind == "erc20" else RATE_UNIT  # native coins
+    return raw_unit(results[Call(asset.reference, DECIMALS)]) if asset.kind == "erc20" else RATE_UNIT  # native coins
 
 
 def build_shares(section: Section, location: str) -> Shares:
