@@ -346,7 +346,7 @@ async def _system(settings: Settings, urls: Sequence[str], data: str | Path | No
     import msgspec
 
     from chainfolio.environment import Environment
-    from chainfolio.indexer.endpoints import at_endpoints
+    from chainfolio.indexer.endpoints import at_endpoints, family_kinds
     from chainfolio.indexer.wiring import CONFIGS, System
 
     environment = Environment()
@@ -357,4 +357,5 @@ async def _system(settings: Settings, urls: Sequence[str], data: str | Path | No
         settings = msgspec.structs.replace(settings, data=str(data))
     if urls:
         settings = await at_endpoints(settings, urls, environment, configs=CONFIGS)
-    return System(settings, environment, keeps_nothing=data is None)
+    kinds = family_kinds(settings) if urls else None
+    return System(settings, environment, keeps_nothing=data is None, kinds=kinds)

@@ -110,13 +110,14 @@ async def _system(options: argparse.Namespace) -> System:
     if not urls:
         return System(config)
     from chainfolio.environment import Environment
-    from chainfolio.indexer.endpoints import at_endpoints
+    from chainfolio.indexer.endpoints import at_endpoints, family_kinds
 
     environment = Environment()
     elsewhere = config.lake.uri or config.tail.url
     is_new = settings_file(options) is None and not elsewhere and not config.data_dir.exists()
     config = await at_endpoints(config, urls, environment, configs=CONFIGS)
-    return System(config, environment, keeps_nothing=is_new and not options.keeps)
+    keeps_nothing = is_new and not options.keeps
+    return System(config, environment, keeps_nothing=keeps_nothing, kinds=family_kinds(config))
 
 
 def _explain(system: System, node_count: int) -> None:

@@ -94,7 +94,7 @@ async def _prepare(system: System, options: argparse.Namespace) -> None:
         async with asyncio.timeout(PREPARE_S):
             for question in questions:
                 # A new one each time: the reads are to be those of a process that has read nothing yet.
-                fresh = System(system.settings, system.environment, shares_answers=True)
+                fresh = System(system.settings, system.environment, shares_answers=True, kinds=system.kinds)
                 try:
                     await question(Engine(fresh, max_lookups=MAX_LOOKUPS))
                 finally:

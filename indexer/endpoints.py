@@ -13,7 +13,7 @@ import msgspec
 from chainfolio.chain_settings import ACCOUNTS, DEFAULT_KIND, ChainSettings, is_http, masked
 from chainfolio.environment import Environment
 from chainfolio.errors import BadRequest, BadSettings
-from chainfolio.kinds import IdentifiesChains, builtin_kinds, kind_of
+from chainfolio.kinds import IdentifiesChains, builtin_kinds, kind_of, readable_kinds
 from chainfolio.settings import Settings, check
 from chainfolio.transport.http import HttpTransport
 from chainfolio.transport.probe import Probe, unrecognised
@@ -61,6 +61,11 @@ async def at_endpoints(
     narrowed = msgspec.structs.replace(settings, chains=configured)
     check(narrowed)
     return narrowed
+
+
+def family_kinds(settings: Settings) -> frozenset[str]:
+    """Return the kinds whose protocol families read the chains of some settings."""
+    return frozenset().union(*(readable_kinds(chain.adapter) for chain in settings.chains.values()))
 
 
 def _settings(key: str, kind: str, settings: Settings, endpoints: list[str]) -> ChainSettings:

@@ -8,6 +8,7 @@ left out as a whole and reported: the others are read, and every response says w
 from __future__ import annotations
 
 import pkgutil
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from chainfolio.protocols import ProtocolFamily
 GROUP = "chainfolio.protocols"
 # As in pyproject.toml, which is not read if the project runs without being installed.
 OURS = ("chainfolio.adapters.evm.protocols", "chainfolio.adapters.solana.protocols")
+_DEFINES_FAMILY = re.compile(r"^FAMILY\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +57,41 @@ class Package:
 
 
 @cache
-def installed() -> tuple[Package, ...]:
+def installed(kinds: frozenset[str] | None = None) -> tuple[Package, ...]:
     """Return all packages of protocols, ours first, then those of third parties by name.
 
     Errors of our own packages are bugs, and are raised.
+
+    Args:
+        kinds: Leave out our families for other kinds of chain, and do not import their libraries. None loads all.
     """
-    own_packages = [_package("chainfolio", name) for name in OURS]
+    own_packages = [_package("chainfolio", name) for name in OURS if kinds is None or _kind(name) in kinds]
     entries = sorted(
         (each for each in entry_points(group=GROUP) if each.value not in OURS), key=lambda each: each.value
     )
     third_party = [_load_third_party(entry) for entry in {each.value: each for each in entries}.values()]
-    own_names = {family.name for package in own_packages for family in package.families}
-    names = Counter(family.name for package in (*own_packages, *third_party) for family in package.families)
+    own_names = builtin_names()
+    names = Counter(family.name for package in third_party for family in package.families) + Counter(own_names)
     return (*own_packages, *(_unambiguous(package, own_names, names) for package in third_party))
 
 
 def families() -> dict[str, ProtocolFamily]:
     """Return all usable families by name."""
     return {family.name: family for package in installed() for family in package.families}
+
+
+@cache
+def builtin_names() -> frozenset[str]:
+    """Return the names of our families, which are those of their modules, without importing these."""
+    folders = [Path(path) for name in OURS for path in import_module(name).__path__]
+    return frozenset(
+        path.stem for folder in folders for path in folder.glob("*.py") if _DEFINES_FAMILY.search(path.read_text())
+    )
+
+
+def _kind(package: str) -> str:
+    """Return the kind of chain that a package of OURS is for."""
+    return package.removeprefix("chainfolio.adapters.").partition(".")[0]
 
 
 def _load_third_party(entry: EntryPoint) -> Package:
@@ -114,7 +133,7 @@ def _family(module: ModuleType) -> ProtocolFamily:
     return family
 
 
-def _unambiguous(package: Package, own_names: set[str], names: Counter[str]) -> Package:
+def _unambiguous(package: Package, own_names: frozenset[str], names: Counter[str]) -> Package:
     """Return the package, as unusable if another one has a family with the same name."""
     duplicates = sorted(family.name for family in package.families if names[family.name] > 1)
     if not duplicates:

@@ -43,6 +43,7 @@ class System:
     Attributes:
         keeps_nothing: Use an empty lake and a tail in memory, and write no file.
         shares_answers: Reuse heads and reads at a block that another command made within the last minute.
+        kinds: Load built-in protocol families for these kinds of chain only, with their libraries. None loads all.
     """
 
     settings: Settings
@@ -50,6 +51,7 @@ class System:
     configs: Path = CONFIGS
     keeps_nothing: bool = False
     shares_answers: bool = False
+    kinds: frozenset[str] | None = None
     _lake: Lake | None = None
     _tail: Tail | None = None
     _chains: dict[str, Chain] = field(default_factory=dict)
@@ -145,7 +147,9 @@ class System:
     @property
     def unread(self) -> tuple[UnreadableProtocol, ...]:
         """The protocols whose files name families that are not installed."""
-        return self.registry.unread(self.families)
+        from chainfolio.indexer.families import builtin_names
+
+        return self.registry.unread(self.families.keys() | builtin_names())
 
     def log_problems(self) -> None:
         """Log packages and protocols that cannot be used, for services."""
@@ -165,7 +169,7 @@ class System:
             operator_keys = {path.stem for folder in folders for path in folder.glob("*.toml")}
             kinds = self.chain_kinds
             base = load([self.configs / "protocols", *folders], kinds)
-            self._loaded = add_packages(base, installed(), kinds, operator_keys)
+            self._loaded = add_packages(base, installed(self.kinds), kinds, operator_keys)
         return self._loaded
 
     @property

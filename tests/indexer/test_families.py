@@ -114,6 +114,24 @@ def test_a_family_of_another_kind_of_chain_than_a_file_s_is_told_at_load(install
     assert "ethereum is of the kind evm" in str(caught.value)
 
 
+def test_names_of_our_families_are_those_of_their_modules() -> None:
+    ours = [each for each in families.installed() if each.provider == "chainfolio"]
+    assert families.builtin_names() == {family.name for package in ours for family in package.families}
+
+
+def test_families_of_other_kinds_are_left_out_and_called_neither_missing_nor_free(install: Install) -> None:
+    install("p_taker", GOOD.format(name="orca_whirlpool"))
+    system = System(Settings(), kinds=frozenset({"evm"}))
+    assert {family.kind for family in system.families.values()} == {"evm"}
+    assert problems(system) == {"p_taker 1.0": "its family `orca_whirlpool` has the name of Chainfolio's own"}
+    assert system.unread == ()
+    kamino = [each for each in system.registry.protocols if "kamino_lending" in each.families]
+    assert kamino
+    everything = System(Settings())
+    ethereum = system.registry.rows("ethereum", "evm", system.families)
+    assert ethereum == everything.registry.rows("ethereum", "evm", everything.families)
+
+
 def test_of_two_packages_with_one_name_neither_is_believed(install: Install) -> None:
     for name in ("p_one", "p_two"):
         install(name, GOOD.format(name="twin"))
