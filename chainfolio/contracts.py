@@ -18,6 +18,8 @@ CURRENCIES: Final = (*FIAT, *CRYPTO)
 
 # How gains choose the lot that is sold first.
 GAIN_METHODS: Final = ("fifo", "lifo", "hifo", "lofo", "average", "uk")
+# Which side of a trade gives both sides their value: the one with the stronger price, or always the same one.
+TRADE_VALUES: Final = ("market", "received", "given")
 
 
 @dataclass(frozen=True, slots=True)

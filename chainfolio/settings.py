@@ -125,6 +125,13 @@ class Pnl(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     max_transactions: Annotated[
         int, doc("an address with more transactions has `N/A` for its gains in `/portfolio`; 0: so have all")
     ] = 1000
+    trade_value: Annotated[
+        str,
+        doc(
+            "which side of a trade gives both sides their value: `market` (a stable currency, a feed, the deeper "
+            "market; else what came), `received` or `given`"
+        ),
+    ] = "market"
 
 
 class Quotas(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -440,10 +447,12 @@ def _check_addresses(name: str, addresses: list[str]) -> None:
 
 
 def _check_pnl(pnl: Pnl) -> None:
-    from chainfolio.contracts import GAIN_METHODS
+    from chainfolio.contracts import GAIN_METHODS, TRADE_VALUES
 
     if pnl.method not in GAIN_METHODS:
         raise BadSettings("pnl.method", f"`{pnl.method}` is none of {', '.join(GAIN_METHODS)}")
+    if pnl.trade_value not in TRADE_VALUES:
+        raise BadSettings("pnl.trade_value", f"`{pnl.trade_value}` is none of {', '.join(TRADE_VALUES)}")
     if pnl.max_transactions < 0:
         raise BadSettings("pnl.max_transactions", "at least 0")
 

@@ -20,7 +20,7 @@ from chainfolio.cli.common import (
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.names import accounts_of
 from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
-from chainfolio.contracts import GAIN_METHODS
+from chainfolio.contracts import GAIN_METHODS, TRADE_VALUES
 from chainfolio.engine.gains.pnl import PnlRequest, pnl, zone_of
 from chainfolio.engine.named_accounts import check_chains
 from chainfolio.engine.service import Engine
@@ -63,6 +63,13 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
         help="what others send costs its price at that time (default), or its cost is unknown",
     )
     command.add_argument(
+        "--trade-value",
+        choices=TRADE_VALUES,
+        default="",
+        help="which side of a trade gives both their value: the one with the stronger price, or always the same one "
+        "(default: `pnl.trade_value` of the settings, market)",
+    )
+    command.add_argument(
         "--zone", metavar="NAME", help="the time zone of days (default UTC; Europe/London with --method uk)"
     )
     add_csv(command)
@@ -85,6 +92,7 @@ def run(options: argparse.Namespace) -> int:
             options.received_at == "spot",
             zone,
             networks,
+            options.trade_value,
         )
         pnl_request.check()
         accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])

@@ -16,6 +16,7 @@ from chainfolio.portfolio.facts import Options
 
 if TYPE_CHECKING:
     from chainfolio.engine.transactions.page_positions import ListPosition
+    from chainfolio.portfolio.pnl.trade_value import Strengths
     from chainfolio.portfolio.transactions import Transactions
 
 
@@ -260,7 +261,11 @@ class TransactionFilter:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsPage:
-    """One page of transactions, and the position of its end; None on the last page."""
+    """One page of transactions, and the position of its end; None on the last page.
+
+    `strengths` are those of the page's prices, for the values of trades.
+    """
 
     document: Transactions
     end: ListPosition | None
+    strengths: Strengths = field(default_factory=dict)

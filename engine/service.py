@@ -403,7 +403,8 @@ class Engine:
         is_partial = any(issue.makes_partial for issue in (*issues, *statement.issues))
         completeness: Literal["complete", "partial"] = "partial" if is_partial else "complete"
         documents = issue_documents([*issues, *statement.issues])
-        return TransactionsPage(Transactions(tuple(records), completeness, documents), end), statement.heads
+        page = TransactionsPage(Transactions(tuple(records), completeness, documents), end, statement.strengths)
+        return page, statement.heads
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
         """Start to read accounts anew in the background; return False if all are being read already.

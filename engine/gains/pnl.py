@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from chainfolio import amounts
 from chainfolio.addresses import rules_of
-from chainfolio.contracts import GAIN_METHODS
+from chainfolio.contracts import GAIN_METHODS, TRADE_VALUES
 from chainfolio.engine.record_source import RecordSource
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.errors import BadRequest
@@ -26,6 +26,7 @@ from chainfolio.portfolio.pnl.report import AssetFacts, PnlDocument, document
 if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
+    from chainfolio.portfolio.pnl.trade_value import Strengths
 
 
 class ReportSource(RecordSource, Protocol):
@@ -39,7 +40,10 @@ class ReportSource(RecordSource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PnlRequest:
-    """Options of a computation of gains; empty `networks` means all chains."""
+    """Options of a computation of gains.
+
+    Empty `networks` mean all chains, an empty `trade_value` that of the settings.
+    """
 
     method: str = "fifo"
     per_wallet: bool = False
@@ -47,15 +51,21 @@ class PnlRequest:
     received_at_spot: bool = True
     zone: tzinfo = UTC
     networks: tuple[str, ...] = ()
+    trade_value: str = ""
 
     def check(self) -> None:
         """Raise if the options contradict each other.
 
         Raises:
-            BadRequest: The method is unknown, or cannot be used for each wallet separately.
+            BadRequest: The method or the rule for trades is unknown, or the method cannot be used for each wallet
+                separately.
         """
         if self.method not in GAIN_METHODS:
             raise BadRequest("method", f"{self.method!r} is no method", remedy=f"one of {', '.join(GAIN_METHODS)}")
+        if self.trade_value not in ("", *TRADE_VALUES):
+            raise BadRequest(
+                "trade-value", f"{self.trade_value!r} is no rule", remedy=f"one of {', '.join(TRADE_VALUES)}"
+            )
         if self.method == UK and self.per_wallet:
             raise BadRequest("per-wallet", "the rules of the United Kingdom pool all that one person holds")
 
@@ -94,7 +104,7 @@ async def compute_gains(source: RecordSource, accounts: Sequence[Account], reque
     record_filter = TransactionFilter(max_transactions, 0, newest_first=False, networks=request.networks)
     page, _ = await source.records(accounts, record_filter)
     assert page.end is None, "an account has no more transactions than are allowed"
-    treatment = _treatment(source, chains, request)
+    treatment = _treatment(source, chains, request, page.strengths)
     read = entries_of(page.document.transactions, {account.address for account in accounts}, treatment)
     gains = gains_of(read.entries, request.method, per_wallet=request.per_wallet, zone=request.zone)
     return GainsResult(read.entries, gains, read.facts, treatment.aliases, (*page.document.issues, *read.issues))
@@ -131,7 +141,7 @@ async def pnl(source: ReportSource, accounts: Sequence[Account], request: PnlReq
     )
 
 
-def _treatment(source: RecordSource, chains: Sequence[Chain], request: PnlRequest) -> Treatment:
+def _treatment(source: RecordSource, chains: Sequence[Chain], request: PnlRequest, strengths: Strengths) -> Treatment:
     """Return how records are treated: the wrapped native coin counts as the native coin."""
     aliases = {
         f"{chain.key}:{wrapped.shown_contract}": f"{chain.key}:{chain.info.native.asset.shown_contract}"
@@ -145,6 +155,8 @@ def _treatment(source: RecordSource, chains: Sequence[Chain], request: PnlReques
         aliases,
         burn_accounts,
         cache(source.is_trusted_contract),
+        request.trade_value or source.system.settings.pnl.trade_value,
+        strengths,
     )
 
 

@@ -40,9 +40,11 @@ from chainfolio.errors import HistoryUnavailable, NotIndexed, Unavailable, Unsup
 from chainfolio.indexer.scopes import indexed_for_all
 from chainfolio.portfolio.activity import Activity, Functions, sort_activities
 from chainfolio.portfolio.facts import ChainFacts, ProtocolFacts
+from chainfolio.portfolio.pnl.trade_value import PriceKey, PriceKind, Strength
 from chainfolio.portfolio.poisoning import Counterparties
 from chainfolio.portfolio.statement import RenderContext, assets_of, mentions, protocol_key, record, with_prices
 from chainfolio.portfolio.transactions import TransactionDocument
+from chainfolio.pricing.rules import rules_of as rules_of_prices
 from chainfolio.tables import TRANSACTIONS
 
 if TYPE_CHECKING:
@@ -121,6 +123,7 @@ class Statement:
         heads: Height of the head of each chain.
         stored_heads: If given, chains whose nodes do not answer are read from the store; else their error is raised.
         silent: Keys of the chains that are read from the store.
+        strengths: The strengths of the page's prices, where they are no feeds.
     """
 
     registry: Registry
@@ -133,6 +136,7 @@ class Statement:
     stored_heads: StoredHeads | None = None
     max_lookups: int = MAX_LOOKUPS
     silent: set[str] = field(default_factory=set)
+    strengths: dict[PriceKey, Strength] = field(default_factory=dict)
     _subjects: dict[str, Subject] = field(default_factory=dict)
     _histories: dict[str, Activities] = field(default_factory=dict)
     _gaps: list[IndexGap] = field(default_factory=list)
@@ -344,6 +348,8 @@ class Statement:
                 assets.setdefault(blocks[activity.height], set()).update(assets_of(activity, native))
         results = await asyncio.gather(*(self._prices(chain, assets) for chain, assets in assets_by_block.items()))
         prices = {chain: prices for chain, (prices, _) in zip(assets_by_block, results, strict=True)}
+        for chain, chain_prices in prices.items():
+            self.strengths |= _strengths(self._subjects[chain].snapshotter, chain_prices)
         self.issues += [issue for _, issues in results for issue in issues]
         withdrew = await self._withdrawing_validators([activity for activity, _ in records if activity.is_of_protocol])
         return [
@@ -484,6 +490,19 @@ def _reward_issues(tail: Tail, chain: Chain, accounts: Sequence[str], indexed: S
         if each.reward_protocol
         if (gaps := list(indexed - indexed_for_all(tail, chain.key, each.name, accounts)))
     ]
+
+
+def _strengths(source: Snapshotter, prices: Prices) -> dict[PriceKey, Strength]:
+    """Return the strengths of prices that come from a market, or are those of stable assets."""
+    rules, chain = rules_of_prices(source.sources), source.chain.key
+    strengths: dict[PriceKey, Strength] = {}
+    for height, block_prices in prices.items():
+        for asset, price in block_prices.items():
+            if rules.class_of(asset) == "stable":
+                strengths[chain, height, asset.shown_contract] = Strength(PriceKind.STABLE)
+            elif price.depth_usd is not None:
+                strengths[chain, height, asset.shown_contract] = Strength(PriceKind.MARKET, price.depth_usd)
+    return strengths
 
 
 def _protocol_details(activity: Activity) -> TransactionDetails:

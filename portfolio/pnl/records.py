@@ -10,10 +10,12 @@ from typing import Final
 from msgspec import UNSET
 
 from chainfolio import amounts
+from chainfolio.contracts import TRADE_VALUES
 from chainfolio.portfolio.document import UNKNOWN, IssueDocument
 from chainfolio.portfolio.pnl.deposits import Deposits
 from chainfolio.portfolio.pnl.entries import ACQUIRED, EARNED, UNASKED, Entry, Kind, money, share
 from chainfolio.portfolio.pnl.report import AssetFacts
+from chainfolio.portfolio.pnl.trade_value import FEED_STRENGTH, Side, Strength, Strengths, equalise
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 
 DEPOSITS: Final = frozenset({"DEPOSIT", "LEND", "STAKE", "ADDLIQUIDITY", "OPENVAULT", "BRIDGEOUT"})
@@ -36,6 +38,8 @@ class Treatment:
         aliases: Keys of assets that count as another one (the wrapped native coin).
         burn_addresses: Addresses that mint and burn.
         is_trusted: Returns False for contracts whose movements by others may be invented.
+        trade_value: Which side of a trade gives both their value, one of `TRADE_VALUES`.
+        strengths: The strengths of prices, where they are no feeds.
     """
 
     deposits_are_disposals: bool = False
@@ -43,6 +47,8 @@ class Treatment:
     aliases: Mapping[str, str] = field(default_factory=dict)
     burn_addresses: Collection[str] = frozenset()
     is_trusted: Callable[[str], bool] = field(default=lambda contract: True)
+    trade_value: str = TRADE_VALUES[0]
+    strengths: Strengths = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +58,6 @@ class RecordEntries:
     entries: list[Entry]
     facts: dict[str, AssetFacts]
     issues: list[IssueDocument]
-
-
-@dataclass(slots=True)
-class Side:
-    """A net movement of one asset in one transaction."""
-
-    asset: str
-    quantity: int
-    value: int | None
 
 
 def entries_of(
@@ -106,7 +103,8 @@ class _Record:
         received_shares, returned_shares = (self._shares(direction) for direction in ("in", "out"))
         if returned_shares:
             kinds = self._redeemed(kinds, returned_shares)
-        _fill_missing_value(*([side for kind, side in kinds if kind == kind_wanted] for kind_wanted in ("buy", "sell")))
+        bought, sold = ([side for kind, side in kinds if kind == trade_kind] for trade_kind in ("buy", "sell"))
+        equalise(bought, sold, self.treatment.trade_value)
         priced = [
             _without_trust(each) if each.asset in untrusted else each for each in self._with_fee(kinds, fee_value)
         ]
@@ -172,8 +170,9 @@ class _Record:
             if not quantity or self._is_share(key, direction):
                 continue
             value = _money(asset.value)
-            side = sides.setdefault(key, Side(key, 0, 0))
-            side.quantity += quantity
+            strength = self._strength(asset)
+            side = sides.setdefault(key, Side(key, 0, 0, strength))
+            side.quantity, side.strength = side.quantity + quantity, min(side.strength, strength)
             side.value = None if side.value is None or value is None else side.value + value
         return self._without_debt(external, sides) if self.record.type in ("BORROW", "REPAYVAULT") else sides
 
@@ -219,7 +218,7 @@ class _Record:
             bought = int(side.quantity * part) if kind == "withdraw" else 0
             if bought:
                 value = None if side.value is None else share(side.value, bought, side.quantity)
-                kinds_with_sales.append(("buy", Side(side.asset, bought, value)))
+                kinds_with_sales.append(("buy", Side(side.asset, bought, value, side.strength)))
                 side.value = None if side.value is None or value is None else side.value - value
                 side.quantity -= bought
             if side.quantity:
@@ -284,6 +283,11 @@ class _Record:
                     entry = entry._replace(fee=part)
             yield entry
 
+    def _strength(self, asset: TransactionAssetDocument) -> Strength:
+        """Return the strength of an asset's price at the block of the transaction."""
+        record = self.record
+        return self.treatment.strengths.get((record.chain.key, record.block_number, asset.contract), FEED_STRENGTH)
+
     def _asset(self, asset: TransactionAssetDocument) -> str:
         """Return the key of an asset, with the number of a collectible, and store how it is shown."""
         own_key = asset_key(asset)
@@ -333,21 +337,7 @@ def _net_off(incoming: dict[str, Side], outgoing: dict[str, Side], asset: str) -
     if quantity:
         larger = gain if quantity > 0 else loss
         value = None if larger.value is None else share(larger.value, abs(quantity), larger.quantity)
-        (incoming if quantity > 0 else outgoing)[asset] = Side(asset, abs(quantity), value)
-
-
-def _fill_missing_value(gains: Sequence[Side], losses: Sequence[Side]) -> None:
-    """Set the value of the only unvalued side of a trade, so that both sides are equal.
-
-    Unchanged if that value would be negative.
-    """
-    unknown = [side for side in (*gains, *losses) if side.value is None]
-    if len(unknown) != 1 or not gains or not losses:
-        return
-    known_gains, known_losses = (sum(side.value or 0 for side in sides) for sides in (gains, losses))
-    difference = known_losses - known_gains if any(unknown[0] is side for side in gains) else known_gains - known_losses
-    if difference >= 0:
-        unknown[0].value = difference
+        (incoming if quantity > 0 else outgoing)[asset] = Side(asset, abs(quantity), value, larger.strength)
 
 
 def _money(value: str) -> int | None:

@@ -18,7 +18,7 @@ from pyarrow import csv as pa_csv
 from pyarrow import parquet as pq
 
 from chainfolio.amounts import EXACT, text, total
-from chainfolio.contracts import GAIN_METHODS
+from chainfolio.contracts import GAIN_METHODS, TRADE_VALUES
 from chainfolio.localchain.deploy import Deployment
 from chainfolio.localchain.evm import Tx, tx
 from chainfolio.localchain.node import LocalNode
@@ -215,6 +215,32 @@ def test_transactions_say_what_each_cost_and_gained_and_together_they_are_the_re
             known += expected not in ("0", "N/A")
         assert by_transaction == {}, "every disposal is in a transaction of the list"
     assert known > 5
+
+
+@pytest.mark.parametrize("rule", ["", *TRADE_VALUES])
+def test_both_sides_of_every_swap_have_one_value(run: Run, wallets: dict[str, str], rule: str) -> None:
+    swaps = 0
+    option = ("--trade-value", rule) if rule else ()
+    for wallet in (wallets[name] for name in TRADERS):
+        gains = run("pnl", wallet, *option, "--json").json["gains"]
+        for each in run("transactions", wallet, "--limit", "250", "--json").json["transactions"]:
+            sold = [gain for gain in gains if gain["transaction"] == each["hash"] and gain["kind"] == "sell"]
+            if each["type"] != "SWAP" or not sold or "N/A" in (gain["proceeds"] for gain in sold):
+                continue
+            proceeds = total([Decimal(gain["proceeds"]) for gain in sold])
+            own_in, own_out = (
+                total([Decimal(row["value"]) for row in each[side]]) for side in ("assetsIn", "assetsOut")
+            )
+            if rule == "given":
+                assert proceeds == own_out
+            elif rule == "received":
+                assert proceeds == own_in
+            else:
+                assert proceeds in (own_in, own_out)
+                bought = [Decimal(row["totalCostBasis"]) for row in each["assetsIn"]]
+                assert total(bought) == EXACT.add(proceeds, Decimal(each["feesFiat"]))
+            swaps += 1
+    assert swaps > 3
 
 
 def test_of_more_transactions_than_wanted_no_gain_is_computed(run: Run, wallets: dict[str, str], here: Path) -> None:

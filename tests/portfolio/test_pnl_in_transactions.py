@@ -37,13 +37,13 @@ def at(number: int, type_: str, *sides: Any, **more: Any) -> TransactionDocument
 def test_a_sale_says_what_was_sold_cost_and_gained_and_a_purchase_what_it_cost() -> None:
     records = [
         at(1, "TRANSFERIN", [asset("coin", "10", "20")], []),
-        at(2, "SWAP", [asset("a", "5", "8")], [asset("coin", "4", "12")], ("1", "3")),
+        at(2, "SWAP", [asset("a", "5", "12")], [asset("coin", "4", "12")], ("1", "3")),
     ]
     gains = known(records)
     (bought, _), (sold, faults) = (with_gains(each, gains) for each in records)
     (came,), (left,), fee = sold.assets_in, sold.assets_out, sold.native_asset_fees
     assert (bought.closed_pnl, bought.assets_in[0].total_cost_basis, bought.assets_in[0].cost_basis) == ("0", "20", "2")
-    assert (came.total_cost_basis, came.cost_basis, came.closed_pnl) == ("11", "2.2", "0")  # with the fee of 3
+    assert (came.total_cost_basis, came.cost_basis, came.closed_pnl) == ("15", "3", "0")  # with the fee of 3
     assert (left.total_cost_basis, left.cost_basis, left.closed_pnl) == ("8", "2", "4")
     assert (fee.total_cost_basis, fee.closed_pnl) == ("2", "1")  # the coin that paid the fee was disposed of, too
     assert (sold.closed_pnl, faults) == ("5", {})

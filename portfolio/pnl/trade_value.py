@@ -1,0 +1,91 @@
+"""One value for both sides of a trade: that of the side whose prices are stronger.
+
+The two sides of a trade are worth the same, fees apart. Their own prices rarely say so: a feed moves in steps, a pool
+has a spread. If each side kept its own price, the difference would be a gain or a loss that no trade made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from chainfolio.portfolio.pnl.entries import share
+
+
+class PriceKind(IntEnum):
+    """The kinds of prices, the weakest first."""
+
+    MARKET = 0  # a pool that could pay a limited sum
+    FEED = 1  # a feed, or a price of the settings
+    STABLE = 2  # an asset that the settings count as stable, or peg
+
+
+class Strength(NamedTuple):
+    """How much a price is trusted as the value of a trade; `depth_usd` is what its market could pay."""
+
+    kind: PriceKind = PriceKind.FEED
+    depth_usd: Decimal = Decimal(0)
+
+
+PriceKey = tuple[str, int, str]  # chain, height, contract as documents show it
+Strengths = Mapping[PriceKey, Strength]  # of the prices that differ from `FEED_STRENGTH`
+FEED_STRENGTH: Final = Strength()
+
+
+@dataclass(slots=True)
+class Side:
+    """A net movement of one asset in one transaction. `strength` is that of its price."""
+
+    asset: str
+    quantity: int
+    value: int | None
+    strength: Strength = FEED_STRENGTH
+
+
+def equalise(incoming: Sequence[Side], outgoing: Sequence[Side], rule: str) -> None:
+    """Give both sides of a trade the same total value, in place.
+
+    A side whose assets all have a value decides if the other side lacks one. If both have all values, `rule` chooses:
+    `received` or `given` names the side, `market` takes the side whose weakest price is stronger, and `received` if
+    they are equal. The other side shares that total in proportion to its own values. If a value stays unknown, so that
+    no total is known for both sides, the values stay as they are.
+    """
+    if not incoming or not outgoing:
+        return
+    unknown = [side for side in (*incoming, *outgoing) if side.value is None]
+    if not unknown:
+        deciding, following = _ordered(incoming, outgoing, rule)
+        _share_total(sum(side.value or 0 for side in deciding), following)
+    elif len(unknown) == 1:
+        _fill(unknown[0], incoming, outgoing)
+
+
+def _ordered(incoming: Sequence[Side], outgoing: Sequence[Side], rule: str) -> tuple[Sequence[Side], Sequence[Side]]:
+    """Return the side that decides the value, and the other one."""
+    weakest_in, weakest_out = (min(side.strength for side in sides) for sides in (incoming, outgoing))
+    outgoing_decides = weakest_out > weakest_in if rule == "market" else rule == "given"
+    return (outgoing, incoming) if outgoing_decides else (incoming, outgoing)
+
+
+def _share_total(total: int, sides: Sequence[Side]) -> None:
+    """Share a total among assets in proportion to their values; unknown if several have no value at all."""
+    remaining = sum(side.value or 0 for side in sides)
+    if not remaining and len(sides) > 1 and total:
+        for side in sides:
+            side.value = None
+        return
+    for side in sides:
+        own = side.value or 0
+        side.value = share(total, own, remaining) if remaining else total
+        total, remaining = total - side.value, remaining - own
+
+
+def _fill(unknown: Side, incoming: Sequence[Side], outgoing: Sequence[Side]) -> None:
+    """Set the only unknown value, so that both sides are equal; unchanged if it would be negative."""
+    value_in, value_out = (sum(side.value or 0 for side in sides) for sides in (incoming, outgoing))
+    difference = value_out - value_in if any(unknown is side for side in incoming) else value_in - value_out
+    if difference >= 0:
+        unknown.value = difference
