@@ -205,10 +205,10 @@ def _title(values: Sequence[DayValue]) -> str:
 
 
 def _remarks(values: Sequence[DayValue]) -> None:
-    """Print how many values are incomplete, and why."""
+    """Print how many values lack something, and what."""
     reasons: dict[tuple[str, str], int] = {}
     for each in values:
-        if each.completeness != "complete":
+        if each.completeness != "complete" or each.reason:
             key = each.completeness, each.reason
             reasons[key] = reasons.get(key, 0) + 1
     sorted_reasons = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))

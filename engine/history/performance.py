@@ -19,6 +19,7 @@ from chainfolio import amounts
 from chainfolio.blocks import Block
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.day_values import DayValue, day_values
+from chainfolio.engine.history.missing_prices import with_missing_prices
 from chainfolio.engine.history.past_days import ABSENT, PENDING, History, addresses_of
 from chainfolio.engine.history.snapshot_store import UNREADABLE, DaySnapshot
 from chainfolio.engine.prices.conversion import Conversion
@@ -133,7 +134,7 @@ async def _read_chain(
     try:
         async with history.budget(chain):
             async for batch in history.read(chain, accounts_by_day):
-                snapshots += batch
+                snapshots += await with_missing_prices(history, chain, batch)
     except SourceError as error:
         log.warning("%s could not be read: %s", chain.key, error.message)
         read = {(each.account, each.day) for each in snapshots}

@@ -126,7 +126,7 @@ class SnapshotStore:
         is_requested_day = pl.col("day").is_in([midnight(day) for day in days])
         counts = self.lake.of_accounts(SNAPSHOTS, chain, accounts, KEY).filter(is_requested_day)
         newest = counts.group_by("account", "day").agg(pl.col("attempt").max())
-        columns = [*KEY, "asset", "protocol", "raw", "value", "spam"]
+        columns = [*KEY, "asset", "symbol", "decimals", "protocol", "raw", "value", "spam"]
         rows = self.lake.of_accounts(SNAPSHOT_HOLDINGS, chain, accounts, columns).filter(is_requested_day)
         is_held = pl.col("raw").is_null() | (pl.col("raw") != bytes(32))
         return rows.filter(is_held).join(newest, on=list(KEY), how="semi").collect()

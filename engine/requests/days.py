@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from chainfolio.engine.history.day_blocks import days_from
 from chainfolio.engine.history.day_values import DayValue, day_values
+from chainfolio.engine.history.missing_prices import with_missing_prices
 from chainfolio.engine.history.past_days import addresses_of
 from chainfolio.errors import BadRequest
 
@@ -83,7 +84,7 @@ async def read_day_values(
         wallets = addresses_of(chain, accounts)
         snapshots: list[DaySnapshot] = []
         async for batch in engine.history.read(chain, dict.fromkeys(days, wallets), retry=retry):
-            snapshots += batch
+            snapshots += await with_missing_prices(engine.history, chain, batch)
             progress(len(batch))
         return snapshots
 

@@ -183,3 +183,23 @@ def test_a_run_says_how_far_it_is_and_what_is_probably_left(run: Run, asked: lis
     progress = _Progress(Environment().clock, [], 10, quiet=True)
     progress.done = 5
     assert progress._text(10.0) == "5 of 10 values, 0 requests, about 0 more, 10 s left"
+
+
+def test_a_coin_without_a_price_makes_the_value_unknown_and_not_zero(
+    run: Run, asked: list[str], past: tuple[LocalNode, str]
+) -> None:
+    Path("chainfolio.toml").write_text("")
+    first, again = run(*asked, "--json"), run(*asked, "--json")
+    assert first.json == again.json
+    (account,) = first.json
+    for at, day in enumerate(account["days"]):
+        (part,) = day["chains"]
+        assert (day["value"], day["completeness"], part["value"], part["completeness"]) == (None, "unpriced") * 2
+        assert f"no source has a price of {2 * at + 1} eth at block {part['block']}" in day["reason"]
+    shown = run(*asked)
+    assert "0.00" not in shown.out
+    assert shown.out.count("unpriced") == 2 * len(DAYS) - 2  # a row a day, and 5 of 7 reasons
+    assert f"not known: {DAYS[0]} to {DAYS[-1]}" in run(*asked, "--plot").out
+    nobody = [*asked]
+    nobody[1] = "0x" + "78" * 20
+    assert set(values(run(*nobody, "--json")).values()) == {"0"}, "who holds nothing has nothing, whatever it costs"

@@ -78,8 +78,13 @@ def test_past_days_are_what_there_is_now_without_what_moved_since(run: Run, live
     [found] = run(*asked)
     told = [(each["day"], each["completeness"], each["reason"]) for each in found["days"]]
     assert told[0] == (str(days[0]), "unreadable", "solana: no node has blocks that are so old any more")
-    assert told[1:] == [(str(day), "complete", None) for day in days[1:]]
     blocks = [each["chains"][0]["block"] for each in found["days"][1:]]
+    missing = "solana: no source has a price of {} sol at block {}"
+    assert told[1:] == [
+        (str(day), "unpriced", missing.format(coins_held, block))
+        for day, coins_held, block in zip(days[1:], (3, 3, 4, 4), blocks, strict=True)
+    ]
+    assert {each["value"] for each in found["days"]} == {None}, "coins without a price are not worth nothing"
     held_then = [held(run("portfolio", lived.owner, "--chain", "solana", "--block", str(block))[0]) for block in blocks]
     assert held_then == [{NATIVE: "3", lived.token: "10"}] * 2 + [{NATIVE: "4", lived.token: "7.5"}] * 2
     assert run(*asked) == [found], "what was kept is told again"
