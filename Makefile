@@ -20,6 +20,9 @@ export UV_SYSTEM_CERTS ?= 1
 export UV_NATIVE_TLS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# Each command would compile the project anew, and tests run hundreds.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Without a network it is said within a minute or two, and not after forty.
 export UV_HTTP_TIMEOUT ?= 15
 export UV_HTTP_RETRIES ?= 1

@@ -9,9 +9,9 @@ import tomllib
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -138,6 +138,8 @@ class Registry:
         Raises:
             BadSettings: A protocol has a key or a contract that exists already.
         """
+        if not protocols:
+            return self
         for protocol in protocols:
             if any(protocol.key == each.key for each in self.protocols):
                 raise BadSettings(_file(protocol.key), f"there is a protocol `{protocol.key}` already")
@@ -214,7 +216,8 @@ class Registry:
 def load(folders: Sequence[Path], chains: Mapping[str, str]) -> Registry:
     """Load the protocols of some folders. A file replaces one with its name in an earlier folder.
 
-    Contracts that a protocol file names are left out of the lists of forks.
+    Contracts that a protocol file names are left out of the lists of forks. Files that did not change are read once in
+    a process.
 
     Args:
         chains: The kind of each chain that files may name.
@@ -223,12 +226,35 @@ def load(folders: Sequence[Path], chains: Mapping[str, str]) -> Registry:
         BadSettings: A file is invalid; it names the file and the key.
     """
     files = {path.name: path for folder in folders for path in sorted(folder.glob("*.toml"))}
-    protocols = [protocol_of(path, chains) for path in files.values()]
     forks = {folder / FORKS: None for folder in folders if (folder / FORKS).exists()}
+    return _load(tuple(map(_Version.of, files.values())), tuple(map(_Version.of, forks)), tuple(chains.items()))
+
+
+class _Version(NamedTuple):
+    """A file as it is now."""
+
+    path: Path
+    inode: int
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        status = path.stat()
+        return cls(path, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _load(
+    files: Sequence[_Version], fork_lists: Sequence[_Version], chain_kinds: Sequence[tuple[str, str]]
+) -> Registry:
+    chains = dict(chain_kinds)
+    protocols = [protocol_of(each.path, chains) for each in files]
     used = {(chain, address) for protocol in protocols for chain, _, address in protocol.deployments}
     keys = {protocol.key for protocol in protocols}
-    for path in forks:
-        protocols += [each for each in forks_of(path, chains, used) if each.contracts and each.key not in keys]
+    for each in fork_lists:
+        forks = forks_of(each.path, chains, used)
+        protocols += [fork for fork in forks if fork.contracts and fork.key not in keys]
     return Registry(protocols)
 
 
@@ -305,8 +331,9 @@ def check_protocol(protocol: Protocol, families: Mapping[str, ProtocolFamily], k
 
 def _check_kinds(protocol: Protocol, families: Sequence[ProtocolFamily], kinds: Mapping[str, str]) -> None:
     for chain, roles in protocol.contracts.items():
+        kind = kinds.get(chain)
         for family in families:
-            if roles and family.kind not in readable_kinds(kinds.get(chain, family.kind)):
+            if roles and kind not in (None, family.kind) and family.kind not in readable_kinds(kind):
                 problem = f"contracts.{chain}: {family.name} reads chains of the kind {family.kind}"
                 raise BadSettings(_file(protocol.key), f"{problem}, and {chain} is of the kind {kinds[chain]}")
 
