@@ -295,7 +295,7 @@ class AsyncSession:
         async with self._lock:
             if self._is_closed:
                 raise BadRequest("session", "it is closed", remedy="connect or open another one")
-            self._engine = self._engine or Engine(await self._begin())
+            self._engine = self._engine or Engine(await self._begin(), max_lookups=None)
             return self._engine
 
 

@@ -76,7 +76,7 @@ async def _read(system: System, options: argparse.Namespace) -> PerformanceDocum
     accounts = await accounts_of(system, options.address, options.chain)
     chains = chains_with_past(system, accounts, options.chain)
     values = await read_values(system, accounts, chains, days, options)
-    return await performance(Engine(system), accounts, chains, values, options.currency)
+    return await performance(Engine(system, max_lookups=None), accounts, chains, values, options.currency)
 
 
 def show(performance: PerformanceDocument, *, plot: bool) -> None:

@@ -19,6 +19,7 @@ from chainfolio.cli.common import (
 )
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.names import accounts_of
+from chainfolio.cli.progress_bar import record_progress
 from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
 from chainfolio.contracts import GAIN_METHODS, TRADE_VALUES
 from chainfolio.engine.gains.pnl import PnlRequest, pnl, zone_of
@@ -97,7 +98,8 @@ def run(options: argparse.Namespace) -> int:
         pnl_request.check()
         accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])
         check_chains(system)
-        return await pnl(Engine(system), accounts, pnl_request)
+        show_progress = record_progress("pnl", system, quiet=options.json)
+        return await pnl(Engine(system, max_lookups=None, progress=show_progress), accounts, pnl_request)
 
     gains = with_system(options, read, shares_answers=True)
     if options.parquet:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from chainfolio.indexer.wiring import System
+
+MIN_SHOWN_S: Final = 1.0  # a shorter run shows no progress of its records
 
 
 class ProgressWatcher(Protocol):
@@ -59,6 +64,19 @@ class Bar:
         self._next_s = 0.0
         sys.stderr.write("\r\x1b[2K")
         sys.stderr.flush()
+
+
+def record_progress(name: str, system: System, *, quiet: bool) -> Callable[[int, int], None]:
+    """Return a function that shows how many of an answer's records were read; with `quiet` it shows nothing."""
+    clock_s, show = system.environment.clock.monotonic_s, watch(name)
+    began_s = clock_s()
+
+    def show_records(done: int, total: int) -> None:
+        seconds = clock_s() - began_s
+        if not quiet and total and seconds >= MIN_SHOWN_S:
+            show(done / total, seconds, lambda: f"{done:,} of {total:,} transactions")
+
+    return show_records
 
 
 def clock(seconds: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -92,13 +92,15 @@ class Engine:
     """Reads and computes everything about accounts.
 
     `indexing` is the status of each chain in the worker, if the process runs one; `supervisor` runs background tasks. A
-    request may read at most `max_lookups` third-party transactions from nodes.
+    request reads at most `max_lookups` third-party transactions from nodes, any number if None; `progress` gets the
+    number of records that were read for an answer, and of those that will be.
     """
 
     system: System
     indexing: Mapping[str, Status] = field(default_factory=dict)
     supervisor: Supervisor = field(default_factory=Supervisor)
-    max_lookups: int = MAX_LOOKUPS
+    max_lookups: int | None = MAX_LOOKUPS
+    progress: Callable[[int, int], None] = lambda done, total: None
     _accounts: AccountCache = field(init=False)
     history: History = field(init=False)
     heads: StoredHeads = field(init=False)
@@ -372,6 +374,7 @@ class Engine:
         the others are issues), NotFound above `server.max_transactions`, NotIndexed if the index does not reach that
         far.
         """
+        from chainfolio.engine.transactions.lookups import Lookups
         from chainfolio.engine.transactions.pages import Statement, Subject
 
         system = self.system
@@ -390,9 +393,14 @@ class Engine:
             for chain_accounts in (addresses[chain.key],)
         ]
         self._functions = self._functions or functions(system)
-        limit = system.settings.server.max_transactions
         statement = Statement(
-            system.registry, self._functions, limit, filters, stored_heads=stored_heads, max_lookups=self.max_lookups
+            system.registry,
+            self._functions,
+            system.settings.server.max_transactions,
+            filters,
+            stored_heads=stored_heads,
+            lookups=Lookups(self.max_lookups),
+            progress=self.progress,
         )
         records, end = await statement.page(subjects)
         issues = [*unsupported.values(), *(issue for subject in subjects for issue in subject.issues)]
@@ -403,8 +411,8 @@ class Engine:
         is_partial = any(issue.makes_partial for issue in (*issues, *statement.issues))
         completeness: Literal["complete", "partial"] = "partial" if is_partial else "complete"
         documents = issue_documents([*issues, *statement.issues])
-        page = TransactionsPage(Transactions(tuple(records), completeness, documents), end, statement.strengths)
-        return page, statement.heads
+        document = Transactions(tuple(records), completeness, documents)
+        return TransactionsPage(document, end, statement.strengths), statement.heads
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
         """Start to read accounts anew in the background; return False if all are being read already.

@@ -13,30 +13,29 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from msgspec.structs import replace as with_fields
 
 from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chains import Capability, Chain, IndexedTransaction, require_capability, times_at
+from chainfolio.chains import Chain, times_at
 from chainfolio.contracts import Issue, Token, TransactionDetails
 from chainfolio.datasets import Dataset
 from chainfolio.engine.prices.past_prices import Prices
-from chainfolio.engine.results import MAX_LOOKUPS, TransactionFilter
+from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.rows import check_transaction_count
 from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S, Snapshotter
 from chainfolio.engine.stored_heads import StoredHeads
 from chainfolio.engine.transactions.activities import (
     Activities,
     indexed_hashes,
-    indexed_transactions,
     missing,
     read_activities,
 )
+from chainfolio.engine.transactions.lookups import Lookups
 from chainfolio.engine.transactions.page_positions import ListPosition, position_after, remaining
 from chainfolio.engine.validators.stakes import PROTOCOL
-from chainfolio.errors import HistoryUnavailable, NotIndexed, Unavailable, UnsupportedMethod
+from chainfolio.errors import HistoryUnavailable, NotIndexed, UnsupportedMethod
 from chainfolio.indexer.scopes import indexed_for_all
 from chainfolio.portfolio.activity import Activity, Functions, sort_activities
 from chainfolio.portfolio.facts import ChainFacts, ProtocolFacts
@@ -45,7 +44,6 @@ from chainfolio.portfolio.poisoning import Counterparties
 from chainfolio.portfolio.statement import RenderContext, assets_of, mentions, protocol_key, record, with_prices
 from chainfolio.portfolio.transactions import TransactionDocument
 from chainfolio.pricing.rules import rules_of as rules_of_prices
-from chainfolio.tables import TRANSACTIONS
 
 if TYPE_CHECKING:
     from chainfolio.indexer.registry import Registry
@@ -124,6 +122,8 @@ class Statement:
         stored_heads: If given, chains whose nodes do not answer are read from the store; else their error is raised.
         silent: Keys of the chains that are read from the store.
         strengths: The strengths of the page's prices, where they are no feeds.
+        lookups: Reads the transactions that are not in the index.
+        progress: Gets the number of records that were read, and of those that will be.
     """
 
     registry: Registry
@@ -134,7 +134,8 @@ class Statement:
     reward_issues: list[Issue] = field(default_factory=list)
     heads: dict[str, int] = field(default_factory=dict)
     stored_heads: StoredHeads | None = None
-    max_lookups: int = MAX_LOOKUPS
+    lookups: Lookups = field(default_factory=Lookups)
+    progress: Callable[[int, int], None] = lambda done, total: None
     silent: set[str] = field(default_factory=set)
     strengths: dict[PriceKey, Strength] = field(default_factory=dict)
     _subjects: dict[str, Subject] = field(default_factory=dict)
@@ -145,7 +146,6 @@ class Statement:
     _tokens: dict[str, dict[Asset, Token]] = field(default_factory=dict)
     _spam: set[tuple[str, Asset]] = field(default_factory=set)
     _counterparties: dict[str, dict[str, Counterparties]] = field(default_factory=dict)
-    _lookups: int = 0
 
     async def page(self, subjects: Sequence[Subject]) -> tuple[list[TransactionDocument], ListPosition | None]:
         """Return one page, and its end; None on the last page.
@@ -257,7 +257,7 @@ class Statement:
         first = self.filters.offset - (self.filters.after.count if self.filters.after else 0)
         end = first + self.filters.limit
         if not self._needs_records:
-            return [each for piece in _pieces(keys[first:end]) for each in await self._records(piece)]
+            return await self._all_records(keys[first:end])
         records: list[Record] = []
         matched = 0
         grows = all("transactions" in subject.required_datasets for subject in self._subjects.values())
@@ -268,6 +268,14 @@ class Statement:
                     records.append(each)
                 if matched == end:
                     return records
+        return records
+
+    async def _all_records(self, keys: Sequence[Activity]) -> list[Record]:
+        """Return the records of all keys, read piece by piece."""
+        records: list[Record] = []
+        for piece in _pieces(keys):
+            records += await self._records(piece)
+            self.progress(len(records), len(keys))
         return records
 
     @property
@@ -427,59 +435,13 @@ class Statement:
         return self.registry.facts.get(keys[0]) if keys else None
 
     async def _with_details(self, subject: Subject, history: Activities, activities: list[Activity]) -> list[Activity]:
-        """Return the activities with the details of their transactions.
-
-        Details of the accounts' own transactions are in the index. Others are read from the node once, and stored.
-        """
-        source = subject.snapshotter
+        """Return the activities with the details of their transactions."""
         activities = [
             replace(each, details=_protocol_details(each)) if each.is_of_protocol else each for each in activities
         ]
-        incomplete = [activity for activity in activities if activity.details is None]
-        stored = await asyncio.to_thread(indexed_transactions, source.lake, source.tail, subject.key, incomplete)
-        unindexed = [each.tx_hash for each in incomplete if each.tx_hash not in stored]
-        lookups = await asyncio.to_thread(source.tail.lookups, subject.key, unindexed)
-        stored |= {each: msgspec.json.decode(details, type=TransactionDetails) for each, details in lookups.items()}
-        to_read = {activity.tx_hash: activity for activity in incomplete if activity.tx_hash not in stored}
-        self._lookups += len(to_read)
-        self._check_lookups(source.chain, [activity.height for activity in to_read.values()])
-        if to_read and subject.key in self.silent:
-            raise Unavailable(subject.key, "the node does not answer, and not all of these transactions are stored")
-        final = {activity.height for activity in to_read.values()} - history.hashes.keys()
-        hashes = {**await asyncio.to_thread(indexed_hashes, source.lake, subject.key, final), **history.hashes}
-        indexed = [
-            IndexedTransaction(
-                tx_hash, key.height, key.tx_index, key.time_us // 1_000_000, hashes.get(key.height), key.height in final
-            )
-            for tx_hash, key in to_read.items()
-        ]
-        if indexed:
-            details_read = await require_capability(source.chain, Capability.TRANSACTIONS).look_up(indexed)
-            stored |= {each.tx_hash: details for each, details in zip(indexed, details_read, strict=True)}
-            blocks = [None if each.final else each.block_hash or "" for each in indexed]
-            rows = [
-                (each.tx_hash, each.height, block_hash, msgspec.json.encode(details))
-                for each, block_hash, details in zip(indexed, blocks, details_read, strict=True)
-            ]
-            await asyncio.to_thread(source.tail.add_lookups, subject.key, rows)
-        return [
-            activity if activity.details else replace(activity, details=stored[activity.tx_hash])
-            for activity in activities
-        ]
-
-    def _check_lookups(self, chain: Chain, heights: Sequence[int]) -> None:
-        """Raise an error if the transactions may not be read from the node.
-
-        Raises:
-            NotIndexed: They are too many, or the node cannot return them, and they belong into the index.
-            MissingCapability: Neither the index nor the node can have them.
-        """
-        if not heights:
-            return
-        if all(each.table is not TRANSACTIONS for each in chain.datasets.values()):
-            require_capability(chain, Capability.TRANSACTIONS)
-        if self._lookups > self.max_lookups or Capability.TRANSACTIONS not in chain.capabilities:
-            raise NotIndexed(chain.key, "transactions", min(heights), max(heights))
+        return await self.lookups.with_details(
+            subject.snapshotter, history, activities, is_silent=subject.key in self.silent
+        )
 
 
 def _reward_issues(tail: Tail, chain: Chain, accounts: Sequence[str], indexed: Spans) -> list[Issue]:

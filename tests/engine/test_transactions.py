@@ -17,10 +17,11 @@ from chainfolio.engine.results import MAX_LOOKUPS, TransactionFilter
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.engine.transactions.function_names import load
+from chainfolio.engine.transactions.lookups import Lookups
 from chainfolio.engine.transactions.page_positions import ListPosition
 from chainfolio.engine.transactions.pages import Statement, Subject
 from chainfolio.engine.validators.stakes import Stakes
-from chainfolio.errors import NotFound, NotIndexed
+from chainfolio.errors import NotFound, NotIndexed, Unavailable
 from chainfolio.indexer.registry import Protocol, Registry
 from chainfolio.indexer.wiring import CONFIGS, System
 from chainfolio.localchain.evm import Tx, tx, words
@@ -85,14 +86,14 @@ async def page(
     most: int = 100_000,
     protocols: tuple[Protocol, ...] = (),
     stakes: Stakes | None = None,
-    max_lookups: int = MAX_LOOKUPS,
+    max_lookups: int | None = MAX_LOOKUPS,
 ) -> tuple[list[TransactionDocument], ListPosition | None]:
     """One page over one chain, and how far it goes."""
     facts = indexed.chain.facts
     book = TokenBook(facts.key, indexed.lake, {})
     shown = ChainFacts(facts.key, facts.name, facts.chain_id, {"transaction": "https://scan.example/tx/{hash}"})
     snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), stakes=stakes)
-    statement = Statement(Registry(protocols), FUNCTIONS, most, question or wanted(), max_lookups=max_lookups)
+    statement = Statement(Registry(protocols), FUNCTIONS, most, question or wanted(), lookups=Lookups(max_lookups))
     return await statement.page([Subject(snapshotter, shown, indexed.datasets, tuple(accounts))])
 
 
@@ -499,15 +500,37 @@ async def test_without_the_dataset_of_transactions_the_node_says_the_same(
         assert indexed.chain.requests - before <= 4  # the head, tokens nobody knows, and one batch for the page
 
 
-async def test_a_filter_over_more_than_a_node_should_be_asked_is_not_answered(
+async def test_a_request_over_many_lookups_goes_on_where_the_last_one_ended(
     subject: EvmSubject, tmp_path: Path
 ) -> None:
     assert MAX_LOOKUPS >= 250
+    alice = wallets(subject)[1]
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         await filled(indexed)
-        with pytest.raises(NotIndexed, match="transactions of local"):
-            await ask(indexed, [wallets(subject)[1]], wanted(types=("BORROW",)), max_lookups=10)
-        assert len(await ask(indexed, [wallets(subject)[1]], wanted(5), max_lookups=10)) == 5
+        with pytest.raises(Unavailable, match="goes on there") as error:
+            await ask(indexed, [alice], max_lookups=10)
+        assert error.value.retry_after_s == 1
+        pending = int(error.value.reason.split()[0])
+        for left in range(pending, 10, -10):
+            with pytest.raises(Unavailable, match=rf"\b{left - 10} of the"):
+                await ask(indexed, [alice], max_lookups=10)
+        found = await ask(indexed, [alice], max_lookups=10)
+        assert found == await ask(indexed, [alice], max_lookups=0), "all of them are stored"
+        assert len(found) > 10
+
+
+async def test_any_number_of_lookups_is_read_in_batches_that_are_stored(
+    subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chainfolio.engine.transactions.lookups.BATCH", 7)
+    alice = wallets(subject)[1]
+    async with index(subject, tmp_path, datasets=LOGS) as indexed:
+        await filled(indexed)
+        whole = await ask(indexed, [alice], max_lookups=None)
+        assert len(whole) > 2 * 7
+        before = indexed.chain.requests
+        assert await ask(indexed, [alice], max_lookups=0) == whole
+        assert indexed.chain.requests - before <= 4
 
 
 async def test_an_address_with_more_than_is_served_is_not_found(
