@@ -61,7 +61,7 @@ class Answers:
     async def watch_subscribed(self, owner: str, subscribed: Mapping[Account, int]) -> None:
         """Do nothing."""
 
-    async def written(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
+    async def encoded_portfolios(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """Portfolios as JSON."""
         return [await self._portfolio(account.address) for account in accounts]
 

@@ -53,7 +53,6 @@ class LocalNode:
         no_mining: bool = False,
         slots_in_an_epoch: int = 32,
         archive: bool = True,
-        max_persisted_states: int | None = None,
         hardfork: str = "prague",
         extra_args: Sequence[str] = (),
     ) -> None:
@@ -65,7 +64,7 @@ class LocalNode:
         self.block_time = block_time
         self.no_mining = no_mining
         self.slots_in_an_epoch = slots_in_an_epoch
-        self.max_persisted_states = max_persisted_states or (1_000_000 if archive else None)
+        self.max_persisted_states = 1_000_000 if archive else None
         self.hardfork = hardfork
         self.extra_args = tuple(extra_args)
         self._wanted_port = port

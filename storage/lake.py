@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -73,9 +73,8 @@ class CompactReport:
 class Lake:
     """The tables at one address: a folder, or `s3://bucket/prefix`. Safe to use from several threads."""
 
-    def __init__(self, uri: str, *, options: Mapping[str, str] | None = None) -> None:
+    def __init__(self, uri: str) -> None:
         self.uri = uri.removeprefix("file://").rstrip("/")
-        self.options = dict(options or {})
         self.is_local = "://" not in self.uri
         # Reused handles commit three times faster. Writers have their own, so that readers do not wait for long writes.
         self._readers: dict[str, DeltaTable] = {}
@@ -305,7 +304,6 @@ class Lake:
             name=table.name,
             description=table.description,
             configuration=PROPERTIES,
-            storage_options=self.options or None,
         )
         handle = self._writer(table)
         assert handle is not None, f"table {table.name} was just created"
@@ -482,7 +480,7 @@ class Lake:
             return None
         else:
             try:
-                handles[table.name] = DeltaTable(self._path(table), storage_options=self.options or None)
+                handles[table.name] = DeltaTable(self._path(table))
             except TableNotFoundError:
                 return None
         return handles[table.name]
@@ -506,7 +504,7 @@ class Lake:
         from deltalake.fs import DeltaStorageHandler
         from pyarrow.fs import PyFileSystem
 
-        return Bucket(PyFileSystem(DeltaStorageHandler(self._path(table), self.options)))
+        return Bucket(PyFileSystem(DeltaStorageHandler(self._path(table))))
 
     def _path(self, table: Table) -> str:
         return f"{self.uri}/{table.name}"

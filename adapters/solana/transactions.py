@@ -25,7 +25,6 @@ from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN_PROGRAMS
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 
 COMPUTE_BUDGET: Final = str(compute_budget.ID)
-BASE_FEE: Final = 5_000  # lamports per signature; the rest is the priority fee
 NATIVE: Final = ""  # the native coin, among mints
 BASE58_DIGITS: Final = {chr(char): number for number, char in enumerate(BITCOIN_ALPHABET)}
 PREFIX_SIZE: Final = 8  # bytes of instruction data that are kept
@@ -142,7 +141,6 @@ class Change(msgspec.Struct, frozen=True, gc=False):
         program: The main program; None if there is none.
         fee: In lamports.
         failed: True if the transaction failed.
-        signatures: The number of signatures.
         native: Lamports by account. The fee is not part of the payer's change.
         tokens: Raw units by mint and owner.
         content: The first bytes of the main program's instruction data; None if they are not kept.
@@ -153,15 +151,9 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     program: str | None
     fee: int
     failed: bool
-    signatures: int
     native: Mapping[str, int]
     tokens: Mapping[str, Mapping[str, int]]
     content: bytes | None = None
-
-    @property
-    def priority_fee(self) -> int:
-        """The part of the fee above the base fee of its signatures."""
-        return max(0, self.fee - BASE_FEE * self.signatures)
 
     def net(self, account: str, mint: str = NATIVE) -> int:
         """Return the change of an account in raw units of a mint, or in lamports with the fee."""
@@ -199,7 +191,7 @@ def change(source: str, entry: Entry, slot: int) -> Change:
         raise HistoryUnavailable(source, slot, "what token accounts had in a transaction is not kept")
     program, content = _main_program(source, keys, instructions)
     failed = meta.err is not None
-    return Change(signatures[0], keys[0], program, meta.fee, failed, len(signatures), native, tokens, content)
+    return Change(signatures[0], keys[0], program, meta.fee, failed, native, tokens, content)
 
 
 def _main_program(

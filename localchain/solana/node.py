@@ -26,8 +26,7 @@ PATIENCE_S = 300.0
 class SolanaNode:
     """Surfpool on a free loopback port; unless told otherwise every transaction makes a slot."""
 
-    def __init__(self, slot_time_ms: int = 0) -> None:
-        self.slot_time_ms = slot_time_ms
+    def __init__(self) -> None:
         self.url = ""
         self.payer = Keypair()
         self._process: subprocess.Popen[str] | None = None
@@ -45,7 +44,7 @@ class SolanaNode:
         assert self._process is None, "it is running"
         folder = install.packages(HERE / "package.json", install.home() / "solana", PATIENCE_S)
         self._process = subprocess.Popen(
-            ["node", str(HERE / "start.cjs"), str(self.slot_time_ms)],
+            ["node", str(HERE / "start.cjs")],
             env={"NODE_PATH": str(folder / "node_modules"), "PATH": "/usr/local/bin:/usr/bin:/bin"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,12 +1,11 @@
 // Starts Surfpool (LiteSVM behind Agave's RPC), prints one line of JSON with where it answers and who pays, and ends
-// when its standard input does. One slot for each transaction, or, with an argument, one for so many milliseconds.
+// when its standard input does. One slot for each transaction.
 const { Surfnet } = require("@solana/surfpool-linux-x64-gnu");
 
-const slotTimeMs = Number(process.argv[2] ?? 0);
 const net = Surfnet.startWithConfig({
   offline: true, // never look for accounts on a remote cluster
   airdropSol: 10_000 * 1e9, // lamports for the payer
-  ...(slotTimeMs > 0 ? { blockProductionMode: "clock", slotTimeMs } : { blockProductionMode: "transaction" }),
+  blockProductionMode: "transaction",
 });
 console.log(JSON.stringify({ rpc: net.rpcUrl, payer: net.payer, secret: Array.from(net.payerSecretKey) }));
 const stop = () => { try { net.stop(); } finally { process.exit(0); } };
