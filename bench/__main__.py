@@ -17,6 +17,7 @@ from bench.places import MissingPrerequisite
 # With --quick: short runs that show whether everything works.
 QUICK = {
     "rate": ("--repeat", "2", "--times", "3"),
+    "clients": ("--repeat", "1", "--epochs", "20"),
     "full": ("--repeat", "1"),
     "cache": ("--repeat", "2"),
     "kills": ("--kills", "3"),

@@ -108,6 +108,7 @@ def latest(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
 
 ORDER = (
     "rate",
+    "clients",
     "full",
     "cache",
     "faults",

@@ -101,14 +101,19 @@ class HttpTransport:
     async def _exchange(
         self, source: str, url: str, body: bytes | None, timeout_s: float, sink: Sink | None = None
     ) -> HttpResponse:
-        if url.lower().startswith("http://"):
-            if self._plain is None:
-                from chainfolio.transport.plain_http import PlainTransport
+        if not url.lower().startswith("http://"):
+            return await self._exchange_by_aiohttp(source, url, body, timeout_s, sink)
+        if self._plain is None:
+            from chainfolio.transport.plain_http import PlainTransport
 
-                self._plain = PlainTransport(
-                    self.budget, connections=self._connections, max_body=self._max_body, headers=self._headers
-                )
-            return await self._plain.exchange(source, url, body, timeout_s, sink)
+            self._plain = PlainTransport(
+                self.budget, connections=self._connections, max_body=self._max_body, headers=self._headers
+            )
+        return await self._plain.exchange(source, url, body, timeout_s, sink)
+
+    async def _exchange_by_aiohttp(
+        self, source: str, url: str, body: bytes | None, timeout_s: float, sink: Sink | None = None
+    ) -> HttpResponse:
         lease = self.budget.lease()
         try:
             return await self._read(source, url, body, timeout_s, lease, sink)
