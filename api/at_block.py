@@ -10,6 +10,7 @@ from chainfolio.api.addresses import EvmAddress
 from chainfolio.api.context import Context
 from chainfolio.api.examples import AT_BLOCK
 from chainfolio.api.fields import InvalidParameter, JsonObject, Reader, quoted
+from chainfolio.api.portfolio import IncludeExplorerUrls, IncludeImages, IncludeSources, IncludeSpam
 from chainfolio.api.router import get
 from chainfolio.portfolio.document import Portfolio
 from chainfolio.portfolio.facts import Options
@@ -53,18 +54,10 @@ class AtBlockQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         int,
         msgspec.Meta(ge=1, description="Block number; 400 if it is above the chain's head.", examples=[19_000_000]),
     ]
-    include_images: Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")] = False
-    include_explorer_urls: Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")] = False
-    include_sources: Annotated[
-        bool,
-        msgspec.Meta(
-            description="The block of each balance; source, time and confidence of each price; the calls that returned "
-            "them."
-        ),
-    ] = False
-    include_spam: Annotated[
-        bool, msgspec.Meta(description="Include spam tokens in sums. They are listed in both cases.")
-    ] = False
+    include_images: IncludeImages = False
+    include_explorer_urls: IncludeExplorerUrls = False
+    include_sources: IncludeSources = False
+    include_spam: IncludeSpam = False
 
 
 @get(

@@ -12,6 +12,7 @@ from chainfolio.api.addresses import Addresses
 from chainfolio.api.context import Context
 from chainfolio.api.failures import READING
 from chainfolio.api.fields import InvalidParameter, JsonObject, Reader, one_of, quoted
+from chainfolio.api.portfolio import WaitForSync
 from chainfolio.api.router import get
 from chainfolio.currencies import served
 from chainfolio.portfolio.document import IssueDocument
@@ -48,9 +49,7 @@ class NavQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Wallets and currency."""
 
     addresses: Addresses
-    wait_for_sync: Annotated[
-        bool, msgspec.Meta(description="Wait for fresh data if the cached data is older than the cache time.")
-    ] = False
+    wait_for_sync: WaitForSync = False
     currency: Currency = "USD"
 
 

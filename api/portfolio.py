@@ -17,6 +17,17 @@ from chainfolio.portfolio.facts import Options
 
 IncludeImages = Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")]
 IncludeExplorerUrls = Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")]
+IncludeSources = Annotated[
+    bool,
+    msgspec.Meta(
+        description="The block of each balance; source, time and confidence of each price; the calls that returned "
+        "them."
+    ),
+]
+IncludeSpam = Annotated[bool, msgspec.Meta(description="Include spam tokens in sums. They are listed in both cases.")]
+WaitForSync = Annotated[
+    bool, msgspec.Meta(description="Wait for fresh data if the cached data is older than the cache time.")
+]
 
 
 class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -25,22 +36,12 @@ class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     addresses: Addresses
     include_images: IncludeImages = False
     include_explorer_urls: IncludeExplorerUrls = False
-    include_sources: Annotated[
-        bool,
-        msgspec.Meta(
-            description="The block of each balance; source, time and confidence of each price; the calls that returned "
-            "them."
-        ),
-    ] = False
-    include_spam: Annotated[
-        bool, msgspec.Meta(description="Include spam tokens in sums. They are listed in both cases.")
-    ] = False
+    include_sources: IncludeSources = False
+    include_spam: IncludeSpam = False
     include_nfts: Annotated[
         bool, msgspec.Meta(description="Indexed collectibles (NFTs) of the wallets; they have no value.")
     ] = msgspec.field(default=False, name="includeNFTs")
-    wait_for_sync: Annotated[
-        bool, msgspec.Meta(description="Wait for fresh data if the cached data is older than the cache time.")
-    ] = False
+    wait_for_sync: WaitForSync = False
 
 
 @get(

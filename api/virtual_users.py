@@ -12,6 +12,7 @@ from chainfolio.api.context import Context
 from chainfolio.api.examples import EXAMPLE
 from chainfolio.api.failures import READING
 from chainfolio.api.fields import InvalidParameter, JsonObject, Reader, quoted
+from chainfolio.api.portfolio import IncludeExplorerUrls, IncludeImages, IncludeSources, WaitForSync
 from chainfolio.api.router import get
 from chainfolio.engine.virtual_users import check_supported, unsupported_users
 from chainfolio.portfolio.document import Portfolio
@@ -75,18 +76,10 @@ class VirtualQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     aggregated: Annotated[
         bool, msgspec.Meta(description="One portfolio over all of them; its `address` is the ids joined by commas.")
     ] = False
-    wait_for_sync: Annotated[
-        bool, msgspec.Meta(description="Wait for fresh data if the cached data is older than the cache time.")
-    ] = False
-    include_images: Annotated[bool, msgspec.Meta(description="Image URLs for chains, assets and protocols.")] = False
-    include_explorer_urls: Annotated[bool, msgspec.Meta(description="Links to the chain's block explorer.")] = False
-    include_sources: Annotated[
-        bool,
-        msgspec.Meta(
-            description="The block of each balance; source, time and confidence of each price; the calls that returned "
-            "them."
-        ),
-    ] = False
+    wait_for_sync: WaitForSync = False
+    include_images: IncludeImages = False
+    include_explorer_urls: IncludeExplorerUrls = False
+    include_sources: IncludeSources = False
 
 
 class VirtualUser(msgspec.Struct, frozen=True):

@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from chainfolio.blocks import Span
 from chainfolio.table import Table
-from chainfolio.tables import LOGS
+from chainfolio.tables import (
+    ACCOUNT_APPROVALS,
+    ACCOUNT_TRANSACTIONS,
+    ACCOUNT_TRANSFERS,
+    APPROVALS,
+    BLOCKS,
+    LOGS,
+    TRANSACTIONS,
+    TRANSFERS,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -95,3 +104,53 @@ def without_rows(
     if topics is not None:
         matches = pc.and_(matches, pc.is_in(rows["topic0"], value_set=topics))
     return {**tables, name: rows.filter(pc.invert(matches))}
+
+
+# --- datasets of chains whose accounts are read at their places -------------------------------------------------------
+
+PARTIES: Final = ("sender", "recipient")
+
+
+def coin_dataset(name: str, loss: str) -> Dataset:
+    """Return a dataset of the native coin: transfers of the standard `name`."""
+    return Dataset(
+        name,
+        TRANSFERS,
+        standards=(name,),
+        history=ACCOUNT_TRANSFERS.name,
+        in_activity=True,
+        loss=loss,
+        by_account="places",
+        account_columns=PARTIES,
+    )
+
+
+BLOCKS_DATASET: Final = Dataset("blocks", BLOCKS)
+TRANSACTIONS_DATASET: Final = Dataset(
+    "transactions",
+    TRANSACTIONS,
+    history=ACCOUNT_TRANSACTIONS.name,
+    in_activity=True,
+    loss="transactions are not indexed",
+    by_account="places",
+    account_columns=PARTIES,
+)
+NATIVE_DATASET: Final = coin_dataset("native", "native coins are not indexed")
+TRANSFERS_DATASET: Final = Dataset(
+    "transfers",
+    TRANSFERS,
+    filtered_by="contract",
+    history=ACCOUNT_TRANSFERS.name,
+    in_activity=True,
+    by_account="places",
+    account_columns=PARTIES,
+)
+APPROVALS_DATASET: Final = Dataset(
+    "approvals",
+    APPROVALS,
+    filtered_by="contract",
+    history=ACCOUNT_APPROVALS.name,
+    in_activity=True,
+    by_account="places",
+    account_columns=("owner", "spender"),
+)

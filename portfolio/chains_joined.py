@@ -6,27 +6,15 @@ kept or have just been read: both give the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
 
 import msgspec
 
-from chainfolio import amounts
 from chainfolio.portfolio.document import UNKNOWN, IssueDocument, Portfolio, ProtocolDocument, percentages
+from chainfolio.portfolio.merge import SUMS, exact_sum, exact_sums, pnl_sums
 
 Coin = tuple[str, int | None]  # symbol and decimals of the coin that pays fees
-SUMS = (
-    "cash_balance",
-    "daily_income",
-    "daily_expense",
-    "fees_fiat",
-    "open_pnl",
-    "closed_pnl",
-    "total_cost_basis",
-    "manual_balance_networth",
-)
-PNL = ("total_cost_basis", "total_open_pnl", "total_closed_pnl")
 
 
 def join_chains(parts: Mapping[str, Portfolio], coins: Mapping[str, Coin]) -> Portfolio:
@@ -45,7 +33,7 @@ def join_chains(parts: Mapping[str, Portfolio], coins: Mapping[str, Coin]) -> Po
     protocol_keys = sorted({key for each in documents for key in each.asset_by_protocols})
     return msgspec.structs.replace(
         documents[0],
-        networth=_sum(each.networth for each in documents),
+        networth=exact_sum(each.networth for each in documents),
         asset_by_protocols={
             key: _protocol([each.asset_by_protocols[key] for each in documents if key in each.asset_by_protocols])
             for key in protocol_keys
@@ -57,7 +45,7 @@ def join_chains(parts: Mapping[str, Portfolio], coins: Mapping[str, Coin]) -> Po
         spam_assets=sum(each.spam_assets for each in documents),
         price_adapters=tuple(sorted({adapter for each in documents for adapter in each.price_adapters})),
         fees=_fees(parts, coins),
-        **_sums(documents, *SUMS),
+        **exact_sums(documents, *SUMS),
     )
 
 
@@ -69,9 +57,9 @@ def _protocol(parts: Sequence[ProtocolDocument]) -> ProtocolDocument:
     chains = {key: chain for each in parts for key, chain in each.chains.items()}
     return msgspec.structs.replace(
         parts[0],
-        value=_sum(each.value for each in parts),
+        value=exact_sum(each.value for each in parts),
         chains={key: chains[key] for key in sorted(chains)},
-        **_sums(parts, *PNL),
+        **pnl_sums(parts),
     )
 
 
@@ -79,14 +67,4 @@ def _fees(parts: Mapping[str, Portfolio], coins: Mapping[str, Coin]) -> str:
     """Return the sum of fees in the smallest unit; unknown if fees of several coins would be added up."""
     fees = {chain: each.fees for chain, each in parts.items() if each.fees != "0"}
     has_several_coins = len({coins[chain] for chain in fees}) > 1
-    return UNKNOWN if has_several_coins else _sum(fees.values())
-
-
-def _sums(parts: Sequence[Any], *names: str) -> dict[str, str]:
-    return {name: _sum(getattr(each, name) for each in parts) for name in names}
-
-
-def _sum(values: Iterable[str]) -> str:
-    """The exact sum; unknown as soon as one of the values is."""
-    texts = list(values)
-    return UNKNOWN if UNKNOWN in texts else amounts.text(amounts.total([Decimal(each) for each in texts]))
+    return UNKNOWN if has_several_coins else exact_sum(fees.values())

@@ -35,6 +35,16 @@ from chainfolio.portfolio.document import (
 
 T = TypeVar("T")
 PLACES: Final = 18
+SUMS: Final = (  # fields of a portfolio that are sums over its parts
+    "cash_balance",
+    "daily_income",
+    "daily_expense",
+    "fees_fiat",
+    "open_pnl",
+    "closed_pnl",
+    "total_cost_basis",
+    "manual_balance_networth",
+)
 # Sort key of rows that are otherwise equal: arbitrary, but deterministic.
 _WHOLE: Final = msgspec.json.Encoder(order="deterministic")
 
@@ -55,7 +65,7 @@ def merge(parts: Sequence[Portfolio], address: str) -> Portfolio:
     issues = {issue for part in parts for issue in part.issues}
     return Portfolio(
         address=address,
-        networth=_sum(part.networth for part in parts),
+        networth=exact_sum(part.networth for part in parts),
         last_updated=min((part.last_updated for part in parts), key=int),
         asset_by_protocols=protocols,
         chains={key: _chain(chains[key], values[key], shares[key]) for key in chains},
@@ -67,17 +77,7 @@ def merge(parts: Sequence[Portfolio], address: str) -> Portfolio:
         conversion_rates=_rates(parts),
         block_number=_agreed(part.block_number for part in parts),
         fees=_fees([part.fees for part in parts], len(chains)),
-        **_sums(
-            parts,
-            "cash_balance",
-            "daily_income",
-            "daily_expense",
-            "fees_fiat",
-            "open_pnl",
-            "closed_pnl",
-            "total_cost_basis",
-            "manual_balance_networth",
-        ),
+        **exact_sums(parts, *SUMS),
     )
 
 
@@ -96,24 +96,26 @@ def _total(values: Iterable[str]) -> Decimal:
     return amounts.total([Decimal(value) for value in values])
 
 
-def _sum(values: Iterable[str]) -> str:
-    """The exact sum; unknown as soon as one of the values is."""
+def exact_sum(values: Iterable[str]) -> str:
+    """Return the exact sum; unknown as soon as one of the values is."""
     texts = list(values)
     return UNKNOWN if UNKNOWN in texts else amounts.text(_total(texts))
 
 
-def _sums(parts: Sequence[Any], *names: str) -> dict[str, Any]:
-    return {name: _sum(getattr(part, name) for part in parts) for name in names}
+def exact_sums(parts: Sequence[Any], *names: str) -> dict[str, Any]:
+    """Return the exact sums of fields, by name; unknown if one of the values is."""
+    return {name: exact_sum(getattr(part, name) for part in parts) for name in names}
 
 
 def _fees(fees: Sequence[str], chains: int) -> str:
     """Return the sum of fees in smallest units; unknown if fees of several chains would be added up."""
     nonzero_fees = [fee for fee in fees if fee != "0"]
-    return _sum(nonzero_fees) if len(nonzero_fees) < 2 or chains < 2 else UNKNOWN
+    return exact_sum(nonzero_fees) if len(nonzero_fees) < 2 or chains < 2 else UNKNOWN
 
 
-def _pnl(parts: Sequence[Any]) -> dict[str, Any]:
-    return _sums(parts, "total_cost_basis", "total_open_pnl", "total_closed_pnl")
+def pnl_sums(parts: Sequence[Any]) -> dict[str, Any]:
+    """Return the exact sums of cost basis, open and closed gains."""
+    return exact_sums(parts, "total_cost_basis", "total_open_pnl", "total_closed_pnl")
 
 
 def _agreed(values: Iterable[T | UnsetType]) -> T | UnsetType:
@@ -163,7 +165,7 @@ def _chain(parts: Sequence[ChainDocument], value: Decimal, share: str) -> ChainD
         value_percentile=share,
         block_number=str(min(heights)) if heights else UNSET,
         blocks_behind=max(blocks_behind) if blocks_behind else UNSET,
-        **_pnl(parts),
+        **pnl_sums(parts),
         **_pictures(parts),
     )
 
@@ -186,9 +188,9 @@ def _protocol(key: str, parts: Sequence[ProtocolDocument]) -> ProtocolDocument:
     return ProtocolDocument(
         name=parts[0].name,
         key=key,
-        value=_sum(part.value for part in parts),
+        value=exact_sum(part.value for part in parts),
         chains={key: _protocol_chain(each) for key, each in _grouped(part.chains for part in parts).items()},
-        **_pnl(parts),
+        **pnl_sums(parts),
         **_pictures(parts),
     )
 
@@ -198,9 +200,9 @@ def _protocol_chain(parts: Sequence[ProtocolChainDocument]) -> ProtocolChainDocu
     return ProtocolChainDocument(
         name=min(part.name for part in parts),
         key=parts[0].key,
-        value=_sum(part.value for part in parts),
+        value=exact_sum(part.value for part in parts),
         protocol_positions={kind: _positions(each) for kind, each in kinds.items()},
-        **_pnl(parts),
+        **pnl_sums(parts),
         **_pictures(parts),
     )
 
@@ -208,13 +210,13 @@ def _protocol_chain(parts: Sequence[ProtocolChainDocument]) -> ProtocolChainDocu
 def _positions(parts: Sequence[PositionsDocument]) -> PositionsDocument:
     return PositionsDocument(
         name=min(part.name for part in parts),
-        total_value=_sum(part.total_value for part in parts),
+        total_value=exact_sum(part.total_value for part in parts),
         unlock_at=max((part.unlock_at for part in parts), key=int),
         assets=_assets(asset for part in parts for asset in part.assets),
         protocol_positions=tuple(
             sorted((nested for part in parts for nested in part.protocol_positions), key=_position_key)
         ),
-        **_pnl(parts),
+        **pnl_sums(parts),
         **_links(parts, "img_small", "img_large", "explorer_url"),
     )
 
@@ -255,7 +257,7 @@ def _asset(parts: Sequence[AssetDocument]) -> AssetDocument:
         decimal=first.decimal,
         sources=_sources([part.sources for part in parts]),
         spam=_spam([part.spam for part in parts if isinstance(part.spam, SpamDocument)]),
-        **_sums(parts, "open_pnl", "total_cost_basis"),
+        **exact_sums(parts, "open_pnl", "total_cost_basis"),
         price_source=", ".join(sorted({part.price_source for part in parts})),
         **_links(parts, "img_small", "img_large", "explorer_url"),
     )

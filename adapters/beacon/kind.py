@@ -5,7 +5,7 @@ Every command that reads settings loads this module, so large imports stand insi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from chainfolio.adapters.beacon.facts import read_facts
 from chainfolio.adapters.beacon.settings import BeaconSettings
 from chainfolio.kinds import EndpointMemory, Probe
+from chainfolio.transport.node_kind import NodeKind
 
 if TYPE_CHECKING:
     from chainfolio.adapters.beacon.chain import BeaconChain
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class BeaconKind:
+class BeaconKind(NodeKind):
     """The beacon chain of Ethereum, and other chains with the Beacon API."""
 
     name: str = "beacon"
@@ -45,12 +46,6 @@ class BeaconKind:
         from chainfolio.adapters.beacon.chain import build
 
         return build(key, settings, environment, configs=configs)
-
-    def identities(self, settings: BeaconSettings) -> Sequence[tuple[str, str]]:
-        """Return the name and the identity of each node."""
-        from chainfolio.transport.http_endpoint import identity, name_of
-
-        return [(name_of(url), identity(url)) for url in settings.rpc]
 
     def identity(self, key: str, settings: BeaconSettings, *, configs: Path) -> str:
         """Return the root of the first validators in the chain's file of facts, empty if it has none."""

@@ -106,22 +106,23 @@ def deposits(chain: str, spec: Spec, pairs: Sequence[tuple[Block, BlockMessage]]
         ]
         for item, (kind, number, pubkey, credentials, gwei) in enumerate(parts):
             if includes(pubkey.lower(), credentials.lower()):
-                rows.append(
-                    {
-                        "chain": chain,
-                        "bucket": bucket(pubkey.lower()),
-                        "pubkey": pubkey.lower(),
-                        "epoch": spec.epoch(block.height),
-                        "height": block.height,
-                        "time": block.time,
-                        "item": item,
-                        "number": number,
-                        "kind": kind,
-                        "credentials": credentials.lower(),
-                        "gwei": gwei,
-                    }
-                )
+                position = _position(chain, spec, block, pubkey, item)
+                details = {"number": number, "kind": kind, "credentials": credentials.lower(), "gwei": gwei}
+                rows.append({**position, **details})
     return pa.Table.from_pylist(rows, DEPOSITS.schema())
+
+
+def _position(chain: str, spec: Spec, block: Block, pubkey: str, item: int) -> dict[str, object]:
+    """Return the columns that say where an item of a block stands, and the validator that it is about."""
+    return {
+        "chain": chain,
+        "bucket": bucket(pubkey.lower()),
+        "pubkey": pubkey.lower(),
+        "epoch": spec.epoch(block.height),
+        "height": block.height,
+        "time": block.time,
+        "item": item,
+    }
 
 
 def stake_requests(
@@ -141,21 +142,9 @@ def stake_requests(
         ]
         for item, (kind, pubkey, address, target, gwei) in enumerate(parts):
             if includes(pubkey.lower(), f"0x01{'0' * 22}{address[2:].lower()}"):
-                rows.append(
-                    {
-                        "chain": chain,
-                        "bucket": bucket(pubkey.lower()),
-                        "pubkey": pubkey.lower(),
-                        "epoch": spec.epoch(block.height),
-                        "height": block.height,
-                        "time": block.time,
-                        "item": item,
-                        "kind": kind,
-                        "address": address.lower(),
-                        "target": target,
-                        "gwei": gwei,
-                    }
-                )
+                position = _position(chain, spec, block, pubkey, item)
+                details = {"kind": kind, "address": address.lower(), "target": target, "gwei": gwei}
+                rows.append({**position, **details})
     return pa.Table.from_pylist(rows, STAKE_REQUESTS.schema())
 
 

@@ -6,13 +6,14 @@ It imports little, because it is loaded with every settings file.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.kinds import EndpointMemory, Probe
+from chainfolio.transport.node_kind import NodeKind
 
 if TYPE_CHECKING:
     from chainfolio.abi import AbiFamilies
@@ -26,7 +27,7 @@ _QUANTITY: Final = re.compile(r"0x[0-9a-fA-F]{1,16}")
 
 
 @dataclass(frozen=True, slots=True)
-class EvmKind:
+class EvmKind(NodeKind):
     """Ethereum, and every chain with its JSON-RPC."""
 
     name: str = "evm"
@@ -46,12 +47,6 @@ class EvmKind:
         from chainfolio.adapters.evm.chain import build
 
         return build(key, settings, environment, configs=configs, memory=memory)
-
-    def identities(self, settings: EvmSettings) -> Sequence[tuple[str, str]]:
-        """Return the name and the identity of each endpoint."""
-        from chainfolio.transport.http_endpoint import identity, name_of
-
-        return [(name_of(url), identity(url)) for url in settings.rpc]
 
     def call(self, contract: str, function: str, args: tuple[AbiValue, ...] = ()) -> Call:
         """Return the read of a contract's function."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from chainfolio.adapters.solana.settings import SolanaSettings
 from chainfolio.addresses import SOLANA, AddressRules
 from chainfolio.kinds import EndpointMemory, Probe
+from chainfolio.transport.node_kind import NodeKind
 
 if TYPE_CHECKING:
     from chainfolio.adapters.solana.account_reads import AccountRead
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SolanaKind:
+class SolanaKind(NodeKind):
     """Solana, and other chains with its JSON-RPC."""
 
     name: str = "solana"
@@ -40,12 +41,6 @@ class SolanaKind:
         from chainfolio.adapters.solana.chain import build
 
         return build(key, settings, environment, configs=configs, memory=memory)
-
-    def identities(self, settings: SolanaSettings) -> Sequence[tuple[str, str]]:
-        """Return the name and the identity of each endpoint."""
-        from chainfolio.transport.http_endpoint import identity, name_of
-
-        return [(name_of(url), identity(url)) for url in settings.rpc]
 
     def selector(self, function: str) -> bytes:
         """Return the first four data bytes of an instruction such as `solana:sharedAccountsRoute()`."""

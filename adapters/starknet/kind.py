@@ -5,7 +5,7 @@ Every command that reads settings loads this module, so large imports stand insi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from chainfolio.adapters.starknet.settings import StarknetSettings
 from chainfolio.addresses import STARKNET, AddressRules
 from chainfolio.errors import BadAnswer
 from chainfolio.kinds import EndpointMemory, Probe
+from chainfolio.transport.node_kind import NodeKind
 
 if TYPE_CHECKING:
     from chainfolio.adapters.starknet.chain import StarknetChain
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class StarknetKind:
+class StarknetKind(NodeKind):
     """Starknet, and other chains whose nodes have the same JSON-RPC."""
 
     name: str = "starknet"
@@ -47,12 +48,6 @@ class StarknetKind:
         from chainfolio.adapters.starknet.chain import build
 
         return build(key, settings, environment, configs=configs, memory=memory)
-
-    def identities(self, settings: StarknetSettings) -> Sequence[tuple[str, str]]:
-        """Return the name and the identity of each endpoint."""
-        from chainfolio.transport.http_endpoint import identity, name_of
-
-        return [(name_of(url), identity(url)) for url in settings.rpc]
 
     def selector(self, function: str) -> bytes:
         """Return the last four bytes of the selector of a function such as `starknet:multi_route_swap()`."""

@@ -5,69 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from chainfolio.datasets import Dataset
-from chainfolio.tables import (
-    ACCOUNT_APPROVALS,
-    ACCOUNT_TRANSACTIONS,
-    ACCOUNT_TRANSFERS,
-    APPROVALS,
-    BLOCKS,
-    RESOURCES,
-    TRANSACTIONS,
-    TRANSFERS,
+from chainfolio.datasets import (
+    APPROVALS_DATASET,
+    BLOCKS_DATASET,
+    NATIVE_DATASET,
+    TRANSACTIONS_DATASET,
+    TRANSFERS_DATASET,
+    Dataset,
+    coin_dataset,
 )
+from chainfolio.tables import RESOURCES
 
 NATIVE, INTERNAL = "native", "internal"
-PARTIES: Final = ("sender", "recipient")
 
 DATASETS: Final[Mapping[str, Dataset]] = {
-    "blocks": Dataset("blocks", BLOCKS),
-    "transactions": Dataset(
-        "transactions",
-        TRANSACTIONS,
-        history=ACCOUNT_TRANSACTIONS.name,
-        in_activity=True,
-        loss="transactions are not indexed",
-        by_account="places",
-        account_columns=PARTIES,
-    ),
-    "native": Dataset(
-        "native",
-        TRANSFERS,
-        standards=(NATIVE,),
-        history=ACCOUNT_TRANSFERS.name,
-        in_activity=True,
-        loss="native coins are not indexed",
-        by_account="places",
-        account_columns=PARTIES,
-    ),
-    "internal": Dataset(
-        "internal",
-        TRANSFERS,
-        standards=(INTERNAL,),
-        history=ACCOUNT_TRANSFERS.name,
-        in_activity=True,
-        loss="native coins that contracts send are not indexed",
-        by_account="places",
-        account_columns=PARTIES,
-    ),
-    "transfers": Dataset(
-        "transfers",
-        TRANSFERS,
-        filtered_by="contract",
-        history=ACCOUNT_TRANSFERS.name,
-        in_activity=True,
-        by_account="places",
-        account_columns=PARTIES,
-    ),
-    "approvals": Dataset(
-        "approvals",
-        APPROVALS,
-        filtered_by="contract",
-        history=ACCOUNT_APPROVALS.name,
-        in_activity=True,
-        by_account="places",
-        account_columns=("owner", "spender"),
-    ),
-    "resources": Dataset("resources", RESOURCES, is_default=False),
+    each.name: each
+    for each in (
+        BLOCKS_DATASET,
+        TRANSACTIONS_DATASET,
+        NATIVE_DATASET,
+        coin_dataset(INTERNAL, "native coins that contracts send are not indexed"),
+        TRANSFERS_DATASET,
+        APPROVALS_DATASET,
+        Dataset("resources", RESOURCES, is_default=False),
+    )
 }

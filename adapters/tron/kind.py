@@ -5,7 +5,7 @@ Every command that reads settings loads this module, so large imports stand insi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from chainfolio.adapters.tron.settings import TronSettings
 from chainfolio.addresses import TRON, AddressRules
 from chainfolio.kinds import EndpointMemory, Probe
+from chainfolio.transport.node_kind import NodeKind
 
 if TYPE_CHECKING:
     from chainfolio.adapters.tron.chain import TronChain
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class TronKind:
+class TronKind(NodeKind):
     """Tron, and other chains whose nodes have the same HTTP API."""
 
     name: str = "tron"
@@ -47,12 +48,6 @@ class TronKind:
         from chainfolio.adapters.tron.chain import build
 
         return build(key, settings, environment, configs=configs, memory=memory)
-
-    def identities(self, settings: TronSettings) -> Sequence[tuple[str, str]]:
-        """Return the name and the identity of each endpoint."""
-        from chainfolio.transport.http_endpoint import identity, name_of
-
-        return [(name_of(url), identity(url)) for url in settings.rpc]
 
     def selector(self, function: str) -> bytes:
         """Return the selector of a function such as `transfer(address,uint256)` or `tron:freezeBalanceV2()`."""
