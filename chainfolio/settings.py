@@ -132,6 +132,10 @@ class Pnl(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             "market; else what came), `received` or `given`"
         ),
     ] = "market"
+    treat_liquidity: Annotated[
+        str,
+        doc("liquidity that is added to a pool keeps its lots (`container`), or is sold for its shares (`disposal`)"),
+    ] = "container"
 
 
 class Quotas(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -453,6 +457,8 @@ def _check_pnl(pnl: Pnl) -> None:
         raise BadSettings("pnl.method", f"`{pnl.method}` is none of {', '.join(GAIN_METHODS)}")
     if pnl.trade_value not in TRADE_VALUES:
         raise BadSettings("pnl.trade_value", f"`{pnl.trade_value}` is none of {', '.join(TRADE_VALUES)}")
+    if pnl.treat_liquidity not in ("container", "disposal"):
+        raise BadSettings("pnl.treat_liquidity", f"`{pnl.treat_liquidity}` is neither container nor disposal")
     if pnl.max_transactions < 0:
         raise BadSettings("pnl.max_transactions", "at least 0")
 

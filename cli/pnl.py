@@ -58,6 +58,12 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
         help="a deposit in a protocol sells what is deposited and buys the share",
     )
     command.add_argument(
+        "--treat-liquidity",
+        choices=("container", "disposal"),
+        default="",
+        help="liquidity keeps its lots, or is sold for its shares (default: the setting pnl.treat_liquidity)",
+    )
+    command.add_argument(
         "--received-at",
         choices=("spot", "unknown"),
         default="spot",
@@ -88,12 +94,13 @@ def run(options: argparse.Namespace) -> int:
         networks = (options.chain,) if options.chain else ()
         pnl_request = PnlRequest(
             options.method,
-            options.per_wallet,
-            options.deposits_are_disposals,
-            options.received_at == "spot",
-            zone,
-            networks,
-            options.trade_value,
+            per_wallet=options.per_wallet,
+            deposits_are_disposals=options.deposits_are_disposals,
+            received_at_spot=options.received_at == "spot",
+            zone=zone,
+            networks=networks,
+            trade_value=options.trade_value,
+            treat_liquidity=options.treat_liquidity,
         )
         pnl_request.check()
         accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])

@@ -219,24 +219,29 @@ def _minting(
 def _issuing(
     movements: Sequence[Movement], gains: set[Asset], losses: set[Asset], burn_addresses: Collection[str]
 ) -> dict[str, bool]:
-    """Return two signs of deposits in a contract that issues shares.
+    """Return the signs of deposits in a contract that issues shares, whichever contract was called.
 
-    `into issuer`: one share was minted, and all that left went to its contract. `from issuer`: one share was burnt or
-    returned to its contract, and all that arrived came from it.
+    `into issuer`: one share was issued, and all that left went to its contract. `from issuer`: one share was burnt or
+    returned to its contract, and all that arrived came from it. `into pool` and `from pool`: the same with several
+    assets, of which a router may have passed some on.
     """
     incoming = [move for move in movements if move.direction == "in" and move.asset in gains]
     outgoing = [move for move in movements if move.direction == "out" and move.asset in losses]
-    shares_in, shares_out = {move.asset for move in incoming}, {move.asset for move in outgoing}
+    recipients, senders = ({move.counterparty for move in moves} for moves in (outgoing, incoming))
+    issuers, redeemers = {share.reference for share in gains}, {share.reference for share in losses}
+    is_issued = len(gains) == 1 and _are_shares(incoming, burn_addresses)
+    is_redeemed = len(losses) == 1 and _are_shares(outgoing, burn_addresses)
     return {
-        "into issuer": len(shares_in) == 1
-        and bool(outgoing)
-        and all(move.counterparty in burn_addresses and _is_share(move) for move in incoming)
-        and {move.counterparty for move in outgoing} == {share.reference for share in shares_in},
-        "from issuer": len(shares_out) == 1
-        and bool(incoming)
-        and all(move.counterparty in {*burn_addresses, move.asset.reference} and _is_share(move) for move in outgoing)
-        and {move.counterparty for move in incoming} == {share.reference for share in shares_out},
+        "into issuer": is_issued and recipients == issuers,
+        "from issuer": is_redeemed and senders == redeemers,
+        "into pool": is_issued and len(losses) > 1 and issuers <= recipients,
+        "from pool": is_redeemed and len(gains) > 1,
     }
+
+
+def _are_shares(moves: Sequence[Movement], burn_addresses: Collection[str]) -> bool:
+    """Return True if all movements issue or return shares of the contract of their token."""
+    return all(_is_share(move) and move.counterparty in {*burn_addresses, move.asset.reference} for move in moves)
 
 
 def _returning(
@@ -331,6 +336,8 @@ RULES: Final[tuple[Rule, ...]] = (
     _rule("SELFTRANSFER", "self", "gain, loss"),
     _rule("WRAP", "wrap", "unwrap, other"),
     _rule("UNWRAP", "unwrap", "wrap, other"),
+    _rule("ADDLIQUIDITY", "into pool"),
+    _rule("REMOVELIQUIDITY", "from pool"),
     _rule("DEPOSIT", "into issuer"),
     _rule("WITHDRAW", "from issuer"),
     _rule("MINT", "sent, minted", "loss"),

@@ -52,6 +52,7 @@ class PnlRequest:
     zone: tzinfo = UTC
     networks: tuple[str, ...] = ()
     trade_value: str = ""
+    treat_liquidity: str = ""
 
     def check(self) -> None:
         """Raise if the options contradict each other.
@@ -150,13 +151,14 @@ def _treatment(source: RecordSource, chains: Sequence[Chain], request: PnlReques
     }
     burn_accounts = frozenset(address for chain in chains for address in rules_of(chain.kind).burn_addresses)
     return Treatment(
-        request.deposits_are_disposals,
-        request.received_at_spot,
-        aliases,
-        burn_accounts,
-        cache(source.is_trusted_contract),
-        request.trade_value or source.system.settings.pnl.trade_value,
-        strengths,
+        deposits_are_disposals=request.deposits_are_disposals,
+        liquidity_is_disposal=(request.treat_liquidity or source.system.settings.pnl.treat_liquidity) == "disposal",
+        received_at_spot=request.received_at_spot,
+        aliases=aliases,
+        burn_addresses=burn_accounts,
+        is_trusted=cache(source.is_trusted_contract),
+        trade_value=request.trade_value or source.system.settings.pnl.trade_value,
+        strengths=strengths,
     )
 
 

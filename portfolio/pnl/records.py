@@ -12,8 +12,8 @@ from msgspec import UNSET
 from chainfolio import amounts
 from chainfolio.contracts import TRADE_VALUES
 from chainfolio.portfolio.document import UNKNOWN, IssueDocument
-from chainfolio.portfolio.pnl.deposits import Deposits
-from chainfolio.portfolio.pnl.entries import ACQUIRED, EARNED, UNASKED, Entry, Kind, money, share
+from chainfolio.portfolio.pnl.containers import Containers, settle
+from chainfolio.portfolio.pnl.entries import ACQUIRED, DISPOSED, EARNED, UNASKED, Entry, Kind, money, share
 from chainfolio.portfolio.pnl.report import AssetFacts
 from chainfolio.portfolio.pnl.trade_value import FEED_STRENGTH, Side, Strength, Strengths, equalise
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
@@ -34,6 +34,7 @@ class Treatment:
 
     Attributes:
         deposits_are_disposals: A deposit in a protocol is a sale.
+        liquidity_is_disposal: Liquidity that is added to a pool is sold for its shares.
         received_at_spot: Assets sent by others cost their value at that time.
         aliases: Keys of assets that count as another one (the wrapped native coin).
         burn_addresses: Addresses that mint and burn.
@@ -43,6 +44,7 @@ class Treatment:
     """
 
     deposits_are_disposals: bool = False
+    liquidity_is_disposal: bool = False
     received_at_spot: bool = True
     aliases: Mapping[str, str] = field(default_factory=dict)
     burn_addresses: Collection[str] = frozenset()
@@ -67,10 +69,10 @@ def entries_of(
 
     Each record counts once.
     """
-    result, deposits = RecordEntries([], {}, []), Deposits()
+    result, containers = RecordEntries([], {}, []), Containers()
     distinct = {(record.chain.key, record.hash, record.user.address): record for record in records}
     for order, record in enumerate(distinct.values()):
-        _Record(record, order, own_wallets, treatment, result, deposits).add()
+        _Record(record, order, own_wallets, treatment, result, containers).add()
     return result
 
 
@@ -83,7 +85,7 @@ class _Record:
     own_wallets: Collection[str]
     treatment: Treatment
     result: RecordEntries
-    deposits: Deposits
+    containers: Containers
 
     def add(self) -> None:
         """Add the entries of this record to the result."""
@@ -102,15 +104,32 @@ class _Record:
         kinds = self._kinds(list(incoming.values()), list(outgoing.values()))
         received_shares, returned_shares = (self._shares(direction) for direction in ("in", "out"))
         if returned_shares:
-            kinds = self._redeemed(kinds, returned_shares)
+            kinds, settled = self._redeemed(kinds, returned_shares)
+        else:
+            kinds, settled = self._opened(self._unstaked(kinds))
         bought, sold = ([side for kind, side in kinds if kind == trade_kind] for trade_kind in ("buy", "sell"))
         equalise(bought, sold, self.treatment.trade_value)
-        priced = [
-            _without_trust(each) if each.asset in untrusted else each for each in self._with_fee(kinds, fee_value)
-        ]
-        entries = [*moves, *priced, *self._staked(), *fee]
-        self.deposits.add(entries, received_shares)
+        entries = [*self._with_fee(kinds, fee_value), *self._settled(settled)]
+        entries = [_without_trust(each) if each.asset in untrusted else each for each in entries]
+        entries = [*moves, *entries, *self._staked(), *fee]
+        self._fill_containers(received_shares, entries)
+        self.containers.add(entries)
         self.result.entries.extend(entries)
+
+    def _settled(self, kinds: Iterable[tuple[Kind, Side]]) -> Iterator[Entry]:
+        """Yield entries without a part of the transaction's fee: what positions return was not traded."""
+        for kind, side in kinds:
+            yield self._entry(kind, side.asset, side.quantity, side.value)
+
+    def _fill_containers(self, shares: Mapping[str, int], entries: Sequence[Entry]) -> None:
+        """Put what was deposited into the container of its share, or of the contract that took it."""
+        deposited = {entry.asset: entry.quantity for entry in entries if entry.kind == "deposit" and not entry.reason}
+        if shares:
+            self.containers.put(shares, deposited)
+            return
+        for asset, quantity in deposited.items():
+            rows = [row for row in self._with_others(self.record.assets_out, "out") if self._asset(row) == asset]
+            self.containers.stake(max(rows, key=lambda row: self._quantity(row) or 0).recipient, asset, quantity)
 
     def _entry(self, kind: Kind, asset: str, quantity: int, value: int | None, reason: str = "") -> Entry:
         record = self.record
@@ -199,31 +218,85 @@ class _Record:
 
         False if the same asset also moved the other way: then the difference counts.
         """
-        if self.treatment.deposits_are_disposals:
+        if self._is_disposal:
             return False
-        if self.record.type not in (DEPOSITS if direction == "in" else WITHDRAWALS):
+        is_interest = direction == "in" and self.record.type in WITHDRAWALS and asset in self.containers.by_share
+        if not is_interest and self.record.type not in (DEPOSITS if direction == "in" else WITHDRAWALS):
+            return False
+        if direction == "in" and self._is_reward(asset):
             return False
         return not any(self._asset(each) == asset for each in self._rows("out" if direction == "in" else "in"))
+
+    @property
+    def _is_disposal(self) -> bool:
+        """True if what this transaction deposits is sold, and what it withdraws is bought."""
+        treatment = self.treatment
+        return treatment.deposits_are_disposals or (
+            treatment.liquidity_is_disposal and self.record.type in ("ADDLIQUIDITY", "REMOVELIQUIDITY")
+        )
+
+    @property
+    def _native(self) -> str:
+        return self._asset(self.record.native_asset_fees)
+
+    def _is_reward(self, asset: str) -> bool:
+        """Return True if an asset came with a deposit from a contract that gives no shares."""
+        senders = {row.sender for row in self.record.assets_in if self._asset(row) == asset}
+        recipients = {row.recipient for row in self.record.assets_out}
+        return senders <= self.containers.farms.keys() & recipients
 
     def _rows(self, direction: str) -> Sequence[TransactionAssetDocument]:
         return self.record.assets_in if direction == "in" else self.record.assets_out
 
-    def _redeemed(self, kinds: Sequence[tuple[Kind, Side]], shares: Mapping[str, int]) -> list[tuple[Kind, Side]]:
-        """Return the movements of a withdrawal, with bought shares as sold for their part of the payment."""
-        sold, part = self.deposits.redeem(shares)
-        kinds_with_sales: list[tuple[Kind, Side]] = [
-            ("sell", Side(asset, quantity, None)) for asset, quantity in sold.items()
-        ]
+    def _redeemed(
+        self, kinds: Sequence[tuple[Kind, Side]], shares: Mapping[str, int]
+    ) -> tuple[list[tuple[Kind, Side]], list[tuple[Kind, Side]]]:
+        """Split the movements of a withdrawal into those outside of containers, and those of the redeemed ones.
+
+        Bought shares are sold for their part of the payment.
+        """
+        contents, bought, part = self.containers.redeem(shares)
+        outside: list[tuple[Kind, Side]] = [("sell", Side(asset, quantity, None)) for asset, quantity in bought.items()]
+        paid = list[Side]()
         for kind, side in kinds:
-            bought = int(side.quantity * part) if kind == "withdraw" else 0
-            if bought:
-                value = None if side.value is None else share(side.value, bought, side.quantity)
-                kinds_with_sales.append(("buy", Side(side.asset, bought, value, side.strength)))
-                side.value = None if side.value is None or value is None else side.value - value
-                side.quantity -= bought
-            if side.quantity:
-                kinds_with_sales.append((kind, side))
-        return kinds_with_sales
+            for_bought = int(side.quantity * part) if kind == "withdraw" else 0
+            if for_bought:
+                outside.append(("buy", side.part(for_bought)))
+                side = side.without(for_bought)
+            if side.quantity and contents and kind in ("withdraw", "income"):
+                paid.append(side)
+            elif side.quantity:
+                outside.append((kind, side))
+        return outside, settle(contents, paid, self.treatment.trade_value, self._native)
+
+    def _unstaked(self, kinds: Sequence[tuple[Kind, Side]]) -> Iterator[tuple[Kind, Side]]:
+        """Split what comes back from contracts that gave no shares: first the deposit, then income."""
+        for kind, side in kinds:
+            senders = {row.sender for row in self.record.assets_in if self._asset(row) == side.asset}
+            returned = self.containers.unstake(sorted(senders), side.asset, side.quantity) if kind == "withdraw" else 0
+            yield kind, side.part(returned or side.quantity)
+            if 0 < returned < side.quantity:
+                yield "income", side.without(returned)
+
+    def _opened(self, kinds: Iterable[tuple[Kind, Side]]) -> tuple[list[tuple[Kind, Side]], list[tuple[Kind, Side]]]:
+        """Replace shares that were sold or given away by what went into their positions.
+
+        If they were exchanged for an asset that went in, they were redeemed on a market.
+        """
+        movements = list(kinds)
+        bought = [side for kind, side in movements if kind == "buy"]
+        outside, settled = list[tuple[Kind, Side]](), list[tuple[Kind, Side]]()
+        for kind, side in movements:
+            rest, contents = self.containers.dispose(side) if kind in DISPOSED else (side, [])
+            outside += [(kind, rest)] if rest else []
+            if rest is None and {each.asset for each in contents} & {each.asset for each in bought}:
+                settled += settle({each.asset: each.quantity for each in contents}, bought, self.treatment.trade_value)
+                bought.clear()
+                continue
+            outside += [(kind, each) for each in contents]
+            settled += [("withdraw", Side(each.asset, each.quantity, None)) for each in contents]
+        was_settled = {id(side) for kind, side in movements if kind == "buy"} - {id(side) for side in bought}
+        return [each for each in outside if id(each[1]) not in was_settled], settled
 
     def _without_debt(self, external: Sequence[TransactionAssetDocument], sides: dict[str, Side]) -> dict[str, Side]:
         """Return the net movements without tokens that were minted or burnt, unless that leaves none.
@@ -241,7 +314,7 @@ class _Record:
         """Return the kind of each net movement, by the type of the transaction."""
         type_ = self.record.type
         incoming, outgoing = _default_kinds(bool(gains), bool(losses))
-        if not self.treatment.deposits_are_disposals and type_ in DEPOSITS:
+        if not self._is_disposal and type_ in DEPOSITS:
             outgoing = "deposit"
         if type_ == "BORROW":
             incoming, outgoing = "borrow", "deposit"
@@ -251,8 +324,10 @@ class _Record:
             incoming = "income"
         elif type_ == "DONATION" and not gains:
             outgoing = "donate"
-        if type_ in WITHDRAWALS and not self.treatment.deposits_are_disposals:
+        if type_ in WITHDRAWALS and not self._is_disposal:
             incoming_kinds = [(self._of_withdrawal(side, gains), side) for side in gains]
+        elif type_ in DEPOSITS and not self._is_disposal:
+            incoming_kinds = [("income" if self._is_reward(side.asset) else incoming, side) for side in gains]
         else:
             incoming_kinds = [(incoming, side) for side in gains]
         return [*incoming_kinds, *((outgoing, side) for side in losses)]
@@ -262,8 +337,8 @@ class _Record:
 
         Removed liquidity is always `withdraw`, because it may have been exchanged.
         """
-        returns = any(each.asset in self.deposits.assets for each in gains)
-        is_reward = returns and side.asset not in self.deposits.assets and self.record.type != "REMOVELIQUIDITY"
+        returns = any(each.asset in self.containers.assets for each in gains)
+        is_reward = returns and side.asset not in self.containers.assets and self.record.type != "REMOVELIQUIDITY"
         return "income" if is_reward else "withdraw"
 
     def _with_fee(self, kinds: Sequence[tuple[Kind, Side]], fee: int | None) -> Iterator[Entry]:

@@ -44,6 +44,17 @@ class Side:
     value: int | None
     strength: Strength = FEED_STRENGTH
 
+    def part(self, quantity: int) -> Side:
+        """Return a movement of another quantity at the same price."""
+        value = None if self.value is None else share(self.value, quantity, self.quantity)
+        return Side(self.asset, quantity, value, self.strength)
+
+    def without(self, quantity: int) -> Side:
+        """Return the movement without a part of it, so that no unit of value is lost."""
+        value, taken = self.value, self.part(quantity).value
+        rest = None if value is None or taken is None else value - taken
+        return Side(self.asset, self.quantity - quantity, rest, self.strength)
+
 
 def equalise(incoming: Sequence[Side], outgoing: Sequence[Side], rule: str) -> None:
     """Give both sides of a trade the same total value, in place.

@@ -1,0 +1,196 @@
+"""Containers: what an account put into positions, and what comes out of them.
+
+A position keeps the lots that go into it: a deposit is no disposal. A container is the record of one position: its
+`units` (shares of a vault, a pool or a lender; the liquidity of a position NFT) and the assets that went in for them.
+Taking units out takes the same part of each asset. The difference to what the position pays is settled by `settle`.
+Families do not matter here: they only say what goes in and what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+from chainfolio.portfolio.pnl.entries import ARRIVED, DISPOSED, EARNED, Entry, Kind, share
+from chainfolio.portfolio.pnl.trade_value import Side, equalise
+
+
+@dataclass(slots=True)
+class Container:
+    """One position of an account: its units, and the quantities that went in for them, by asset."""
+
+    units: int = 0
+    inside: dict[str, int] = field(default_factory=dict)
+
+    def put(self, units: int, assets: Mapping[str, int]) -> None:
+        """Add units and the assets that went in for them."""
+        self.units += units
+        for asset, quantity in assets.items():
+            self.inside[asset] = self.inside.get(asset, 0) + quantity
+
+    def take(self, units: int) -> dict[str, int]:
+        """Take units out, at most all, and return their part of each asset; the last unit takes the rest."""
+        units = min(units, self.units)
+        parts = {asset: quantity * units // self.units for asset, quantity in self.inside.items()} if units else {}
+        self.units -= units
+        for asset, quantity in parts.items():
+            self.inside[asset] -= quantity
+        return {asset: quantity for asset, quantity in parts.items() if quantity}
+
+
+class Redemption(NamedTuple):
+    """What redeemed shares stand for.
+
+    Attributes:
+        contents: What went into positions for them, by asset.
+        bought: How many of them were acquired otherwise, by share: these are sold for their part of the payment.
+        part: The largest fraction of a redemption that was bought.
+    """
+
+    contents: dict[str, int]
+    bought: dict[str, int]
+    part: Fraction
+
+
+@dataclass(slots=True)
+class Containers:
+    """The containers of an account so far, by the key of their share.
+
+    Attributes:
+        assets: Assets that were deposited.
+        farms: What is deposited in contracts that give no shares, by contract and asset.
+        lots: How much of each asset was acquired otherwise, and is still there.
+    """
+
+    assets: set[str] = field(default_factory=set)
+    farms: dict[str, dict[str, int]] = field(default_factory=dict)
+    lots: dict[str, int] = field(default_factory=dict)
+    by_share: dict[str, Container] = field(default_factory=dict)
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Add the entries of one transaction."""
+        for entry in entries:
+            asset = entry.asset
+            if entry.kind == "deposit":
+                self.assets |= {asset} if entry.reason != EARNED else set()
+            elif entry.kind in ARRIVED:
+                self.lots[asset] = self.lots.get(asset, 0) + entry.quantity
+            elif entry.kind in DISPOSED:
+                self.lots[asset] = max(self.lots.get(asset, 0) - entry.quantity, 0)
+
+    def put(self, shares: Mapping[str, int], assets: Mapping[str, int]) -> None:
+        """Add the shares that came for deposited assets.
+
+        Of several shares nobody knows which one stands for what: their contents stay empty.
+        """
+        for asset, units in shares.items():
+            self.by_share.setdefault(asset, Container()).put(units, assets if len(shares) == 1 else {})
+
+    def stake(self, contract: str, asset: str, quantity: int) -> None:
+        """Add a deposit in a contract that gives no shares."""
+        stakes = self.farms.setdefault(contract, {})
+        stakes[asset] = stakes.get(asset, 0) + quantity
+
+    def unstake(self, contracts: Iterable[str], asset: str, quantity: int) -> int:
+        """Take a quantity out of such contracts, at most what is deposited there, and return how much that was."""
+        remaining = quantity
+        for contract in contracts:
+            stakes = self.farms.get(contract, {})
+            taken = min(remaining, stakes.get(asset, 0))
+            if taken:
+                stakes[asset] -= taken
+                remaining -= taken
+        return quantity - remaining
+
+    def redeem(self, shares: Mapping[str, int]) -> Redemption:
+        """Take redeemed shares out, those of deposits first. Shares beyond both are interest that shares earned."""
+        contents, bought, part = dict[str, int](), dict[str, int](), Fraction(0)
+        for asset, quantity in shares.items():
+            container = self.by_share.get(asset, Container())
+            rest = max(quantity - container.units, 0)
+            _add(contents, container.take(quantity))
+            if sold := min(rest, self.lots.get(asset, 0)):
+                bought[asset] = sold
+                part = max(part, Fraction(sold, quantity))
+        return Redemption(contents, bought, part)
+
+    def dispose(self, side: Side) -> tuple[Side | None, list[Side]]:
+        """Take what was sold or given away, those that were acquired otherwise first.
+
+        Returns:
+            The part that has lots or no known origin (None if there is no such part), and the contents of the shares
+            among the rest. What was paid for several assets counts as paid in equal parts.
+        """
+        container = self.by_share.get(side.asset)
+        units = min(
+            side.quantity - min(side.quantity, self.lots.get(side.asset, 0)), container.units if container else 0
+        )
+        if container is None or not units or not container.inside:
+            return side, []
+        contents = [Side(asset, quantity, None) for asset, quantity in container.take(units).items()]
+        remaining = side.part(units).value
+        for i, each in enumerate(contents):
+            if remaining is not None:
+                each.value = share(remaining, 1, len(contents) - i)
+                remaining -= each.value
+        rest = side.quantity - units
+        return (side.without(units) if rest else None), contents
+
+
+def settle(
+    contents: Mapping[str, int], paid: Sequence[Side], trade_value: str, hidden: str = ""
+) -> list[tuple[Kind, Side]]:
+    """Return the movements of units that leave a position: what went in for them, and what it paid.
+
+    All of `contents` returns with its lots. Of what is paid beyond that:
+
+    - If the position holds several assets, or pays none of those that went in, it exchanged the missing ones for the
+      others: a trade.
+    - Otherwise it is income, and what is missing is lost: sold for nothing.
+
+    Args:
+        contents: What went in, by asset.
+        paid: What the position pays.
+        trade_value: The rule of `equalise` for the value of the trade.
+        hidden: An asset whose payments by contracts may not be indexed: if none of it came, no value is known.
+    """
+    by_asset = {side.asset: side for side in paid}
+    back: list[tuple[Kind, Side]] = []
+    lost = list[Side]()
+    for asset, raw in contents.items():
+        side = by_asset.get(asset)
+        value = None if side is None else side.part(raw).value
+        back.append(("withdraw", Side(asset, raw, value)))
+        if (missing := raw - (side.quantity if side else 0)) > 0:
+            lost.append(side.part(missing) if side else Side(asset, missing, None))
+    more = [side.part(beyond) for side in paid if (beyond := side.quantity - contents.get(side.asset, 0)) > 0]
+    is_hidden = any(side.asset == hidden for side in lost) and hidden not in by_asset
+    if lost and more and (len(contents) > 1 or not any(asset in by_asset for asset in contents)):
+        _exchange(lost, more, trade_value, is_hidden)
+        return [*back, *(("sell", side) for side in lost), *(("buy", side) for side in more)]
+    for side in lost:
+        side.value = None if is_hidden else 0
+    return [*back, *(("sell", side) for side in lost), *(("income", side) for side in more)]
+
+
+def _exchange(lost: Sequence[Side], more: Sequence[Side], trade_value: str, is_hidden: bool) -> None:
+    """Give both sides of a position's exchange the same value, in place; lost assets without a price share it."""
+    if is_hidden:
+        for side in (*lost, *more):
+            side.value = None
+        return
+    equalise(more, lost, trade_value)
+    values = [side.value for side in more]
+    if None in values or all(side.value is not None for side in lost):
+        return
+    remaining = sum(value or 0 for value in values)
+    for i, side in enumerate(lost):
+        side.value = share(remaining, 1, len(lost) - i)
+        remaining -= side.value
+
+
+def _add(total: dict[str, int], parts: Mapping[str, int]) -> None:
+    for asset, quantity in parts.items():
+        total[asset] = total.get(asset, 0) + quantity

@@ -1,0 +1,109 @@
+"""A local chain with real contracts, and wallets on it whose gains are compared with a ledger of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfolio.assets import account
+from chainfolio.cli.demo import _index, prepare
+from chainfolio.engine.gains.pnl import PnlRequest, pnl
+from chainfolio.engine.results import TransactionFilter
+from chainfolio.engine.service import Engine
+from chainfolio.indexer.wiring import System
+from chainfolio.localchain.deploy import WAD, Deployment, deploy
+from chainfolio.localchain.node import LocalNode
+from chainfolio.loop import run_until_done
+from chainfolio.portfolio.pnl.report import PnlDocument
+from chainfolio.portfolio.transactions import TransactionDocument
+from chainfolio.settings import Settings, load
+from tests.gains.ledger import ETH, Wallet
+
+CENT = Fraction(1, 100)
+
+
+@dataclass
+class World:
+    """A chain with a hidden part: no file names a router, a pool or a position manager, as for hundreds of forks."""
+
+    node: LocalNode
+    deployment: Deployment
+    folder: Path
+    files: dict[str, str] = field(default_factory=dict)
+    _wallets: int = 0
+
+    def contract(self, name: str) -> str:
+        """The address of a deployed contract."""
+        return self.deployment.contracts[name]
+
+    def wallet(self, **got: int) -> Wallet:
+        """A new wallet that friends gave something, with ether for its fees."""
+        self._wallets += 1
+        address = f"0x{0xFACE0000 + self._wallets:040x}"
+        self.node.rpc("anvil_impersonateAccount", address)
+        assets = {symbol: token.address for symbol, token in self.deployment.tokens.items()}
+        wallet = Wallet(self.node, self.deployment, address, {**assets, "SUSHI": self.contract("SUSHI")})
+        for symbol, raw in {ETH: 5 * WAD, **got}.items():
+            wallet.get(symbol, raw)
+        return wallet
+
+    def read(self, *wallets: Wallet, **options: Any) -> tuple[PnlDocument, list[TransactionDocument]]:
+        """Index the chain; return the report of wallets, and their transactions, the oldest first."""
+
+        async def work() -> tuple[PnlDocument, list[TransactionDocument]]:
+            system = System(settings)
+            try:
+                await _index(system, quiet=True)
+                engine = Engine(system)
+                accounts = [account(wallet.address) for wallet in wallets]
+                report = await pnl(engine, accounts, PnlRequest(**options))
+                page, _ = await engine.records(accounts, TransactionFilter(1000, 0, newest_first=False))
+                return report, list(page.document.transactions)
+            finally:
+                await system.close()
+
+        self.node.mine(20)
+        settings = self._settings()
+        return run_until_done(work())
+
+    def _settings(self) -> Settings:
+        """Settings with the protocols of `files` only, and a price of SUSHI."""
+        protocols = Path(prepare(self.folder / "data", self.node, self.deployment, 0).protocols)
+        for path in protocols.glob("*.toml"):
+            path.unlink()
+        for key, text in self.files.items():
+            (protocols / f"{key}.toml").write_text(text)
+        file = self.folder / "data" / "chainfolio.toml"
+        sushi = f'"eip155:31337/erc20:{self.contract("SUSHI").lower()}" = "2"\n'
+        file.write_text(file.read_text().replace("[rates]", f"[prices]\n{sushi}[rates]"))
+        return load(file, {})
+
+
+def assert_equal(report: PnlDocument, wallet: Wallet, *others: Wallet) -> None:
+    """Costs, income and gains of a report are those of the ledger, to the cent, and every unit is held."""
+    assert report.unknown == {}, report.issues
+    held = {each.symbol.upper(): each for each in report.holdings if Decimal(each.amount)}
+    symbols = {symbol for symbol in wallet.ledger.lots if wallet.ledger.held(symbol)}
+    assert held.keys() == symbols
+    for symbol in symbols:
+        decimals = {ETH: 18, "USDC": 6, "WBTC": 8}.get(symbol, 18)
+        assert int(Decimal(held[symbol].amount).scaleb(decimals)) == wallet.ledger.held(symbol), symbol
+    for name, ours, theirs in (
+        ("income", report.income, wallet.ledger.income),
+        ("closed", report.closed_pnl, wallet.ledger.closed),
+        ("cost", report.total_cost_basis, wallet.ledger.cost),
+    ):
+        assert abs(Fraction(ours) - theirs) < CENT, (name, ours, float(theirs))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with LocalNode() as node:
+        deployment = deploy(node)
+        yield World(node, deployment, tmp_path_factory.mktemp("gains"))
