@@ -101,7 +101,7 @@ async def _make_affordable_change(context: Context, proceed: Proceed, available:
     if available < context.cost:
         raise insufficient_credits(context.cost, available)
     answer = await proceed(context)
-    assert context.is_committed, f"{context.route.name} answers without `change`, so nobody pays for it"
+    assert context.is_committed, f"{context.route.name} answers without `change`, so it is not paid for"
     return answer
 
 

@@ -84,7 +84,7 @@ def uncounted(account: str, reason: str) -> str:
 
     It makes no answer partial, because anybody can send such a claim.
     """
-    return f"not counted for {account}, since nobody can verify it: {reason}"
+    return f"not counted for {account}, since it cannot be verified: {reason}"
 
 
 def remarked(account: str, remark: str) -> str:

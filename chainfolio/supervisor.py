@@ -150,7 +150,7 @@ class Supervisor:
         while True:
             try:
                 await work(task)
-                raise TaskEnded("it came to its end, though nobody stopped it")
+                raise TaskEnded("it ended without being stopped")
             except asyncio.CancelledError as error:
                 current = asyncio.current_task()
                 if current is None or current.cancelling():

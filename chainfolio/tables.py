@@ -181,7 +181,7 @@ ACCOUNT_TRANSFERS = Table(
 
 ACCOUNT_APPROVALS = Table(
     "account_approvals",
-    "Every approval event again, in 64 buckets of whoever gave it, sorted by account: one account's approvals are one "
+    "Every approval event again, in 64 buckets of the owner, sorted by account: one account's approvals are one "
     "small read.",
     (
         CHAIN,
@@ -333,8 +333,8 @@ SNAPSHOT_HOLDINGS = Table(
         Column("symbol", "text", "symbol"),
         Column("decimals", "int", "decimals; null where they are not known", nullable=True),
         Column("raw", "raw", "how much, in the smallest unit; null where the amount is not known", nullable=True),
-        Column("price", "text", "price in USD, an exact decimal number; null where nobody priced it", nullable=True),
-        Column("value", "text", "worth in USD, an exact decimal number; null where nobody priced it", nullable=True),
+        Column("price", "text", "price in USD, an exact decimal number; null without a price", nullable=True),
+        Column("value", "text", "worth in USD, an exact decimal number; null without a price", nullable=True),
         Column("spam", "bool", "whether it is taken for spam, and so is in no sum"),
     ),
     key=("chain", "account", "day", "attempt", "item"),
@@ -395,7 +395,7 @@ VALIDATOR_REWARDS = Table(
         Column("sync_misses", "int", "seats that did not"),
         Column("proposals", "long", "for its blocks, on the beacon chain"),
         Column("proposed", "int", "blocks it proposed"),
-        Column("missed", "int", "blocks that it was to propose and did not; null where nobody can know", nullable=True),
+        Column("missed", "int", "blocks that it was to propose and did not; null if unknown", nullable=True),
         Column("slashing", "long", "penalties for being slashed"),
         Column("effective", "long", "effective balance at the end of the epoch"),
         Column("unexplained", "long", "change of its balance in the epoch that nothing else here explains"),
@@ -524,7 +524,7 @@ RESOURCES = Table(
         Column("energy_of_contract", "long", "of it, what the owner of the contract has staked for"),
         Column("energy_penalty", "long", "of it, what calls of a busy contract cost more"),
         Column("energy_fee", "long", "burnt for energy, in sun"),
-        Column("bandwidth", "long", "bytes that were free, or that somebody has staked for"),
+        Column("bandwidth", "long", "bytes that were free or paid by stakes"),
         Column("bandwidth_fee", "long", "burnt for bytes instead, in sun"),
     ),
     key=("chain", "height", "tx_index"),

@@ -208,7 +208,7 @@ def _delegate(options: argparse.Namespace) -> int:
         change = delegations.withdraw if options.withdraw else delegations.delegate
         state.database.write(lambda tx: change(tx, options.id, options.to, now_us))
         delegates = state.database.read(lambda tx: delegations.delegates(tx, options.id))
-    message = f"{options.id} is acted for by {', '.join(delegates) or 'nobody else'}"
+    message = f"{options.id}: accounts that act for it: {', '.join(delegates) or 'none'}"
     _print_result(options, {"accountId": options.id, "delegates": delegates}, message)
     return 0
 

@@ -146,7 +146,7 @@ def show(address: str, allowances: CurrentApprovals) -> None:
     show_groups(title, COLUMNS, [Group("", [_cells(each) for each in allowances.allowances])])
     if allowances.unpriced:
         print_wrapped(
-            f"{allowances.unpriced} of them at a risk that nobody can tell: no price, or the contract does not say",
+            f"{allowances.unpriced} of them at an unknown risk: no price, or the contract does not say",
             indent=2,
         )
     if allowances.operators:

@@ -146,7 +146,7 @@ def run(options: argparse.Namespace) -> int:
             count = sum(traded.transactions.values())
             report(f"{count:,} transactions in {options.blocks} blocks, {len(traded.failed)} of them failed on purpose")
             spam = airdrop(node, deployment)
-            report(f"{len(spam)} spam tokens sent to {len(SPAMMED)} wallets and many strangers")
+            report(f"{len(spam)} spam tokens sent to {len(SPAMMED)} wallets and many other accounts")
             config = prepare(Path(options.data), node, deployment, options.port)
             if solana is not None:
                 solana.prepare(Path(options.data))

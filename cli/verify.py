@@ -69,8 +69,8 @@ def _show(verification: Verification) -> None:
     title = f"{verification.address} on {verification.chain} at block {verification.block_number}"
     show_table(title, COLUMNS, [_row(check) for check in verification.checks])
     print(f"answered by {verification.answered_by}; block hash {verification.block_hash}")
-    compared_with = ", ".join(verification.compared_with) or "nobody"
-    print(f"compared with {compared_with}; proofs from {verification.proven_by or 'nobody'}")
+    compared_with = ", ".join(verification.compared_with) or "no other endpoint"
+    print(f"compared with {compared_with}; proofs from {verification.proven_by or 'no endpoint'}")
     for note in verification.notes:
         print(f"  note: {note}")
     for fault in verification.silent:

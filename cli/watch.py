@@ -182,7 +182,7 @@ def _show(report: dict[str, Any]) -> None:
         for address in report["subscribed"]:
             print(f"{name}: {address} stays watched: a client subscribed to it (chainfolio status)")
     elif report["state"] == "queued":
-        print(f"{name}: watched from now on; whoever indexes the chain takes them up: {report['why']}")
+        print(f"{name}: watched from now on; the process that indexes the chain reads them: {report['why']}")
     else:
         print(
             f"{name}: {report['blocks']:,} blocks, {report['events']:,} events, {report['rows']:,} rows "

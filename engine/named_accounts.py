@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.indexer.wiring import System
 
-BURN_ADDRESS_REASON = "an account that mints and burns for everybody has no history of its own"
+BURN_ADDRESS_REASON = "an account that mints and burns for all accounts has no history of its own"
 ENS_CHAIN = "ethereum"
 _NAME = re.compile(r"[^\s.][^\s]*\.[^\s]*[^\s.]")
 NO_CHAIN = (

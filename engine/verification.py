@@ -418,7 +418,7 @@ def _notes(primary: _Reading, peers: Sequence[_Reading], peer_chains: Sequence[C
     if Capability.PROOFS not in primary.chain.capabilities:
         notes.append(f"{primary.chain.key} has no proofs: only other endpoints can confirm an answer")
     elif not peers:
-        notes.append("proofs hold for this block hash: see that it is the chain's with somebody you trust")
+        notes.append("proofs hold for this block hash: check with a source that you trust that it is the chain's")
     notes += [
         f"{issue.adapter}: {issue.reason}"
         for issue in primary.snapshot.issues

@@ -34,7 +34,7 @@ async def read_checked(
     """
     collected = await read()
     if chain.kind not in builtin_kinds() and (fault := _fault(chain.key, span, collected, is_complete)):
-        raise BadAnswer(chain.key, f"its package gives what nobody asked for: {fault}")
+        raise BadAnswer(chain.key, f"its package gives data that was not requested: {fault}")
     return collected
 
 

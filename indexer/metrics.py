@@ -62,7 +62,7 @@ class WorkerMetrics:
                 ("lag_blocks", "blocks behind the best endpoint"),
                 ("latency_seconds", "average of its exchanges, the newest weighing most"),
                 ("faults", "how many of its last exchanges came to nothing"),
-                ("quarantined", "1 where it was caught lying and is asked nothing"),
+                ("quarantined", "1 if it gave wrong data and gets no requests"),
             )
         }
         hedged = CounterMetricFamily("chainfolio_node_hedged", "reads asked of a second endpoint", labels=["chain"])

@@ -325,7 +325,7 @@ def check_protocol(protocol: Protocol, families: Mapping[str, ProtocolFamily], k
         if deployed_roles and not family.can_find_accounts(deployed_roles):
             alternatives = " or ".join(f"`{role}`" for role in sorted(family.lookup_roles))
             raise BadSettings(
-                _file(protocol.key), f"families: {family.name} finds nobody without a contract as {alternatives}"
+                _file(protocol.key), f"families: {family.name} finds no accounts without a contract as {alternatives}"
             )
 
 
@@ -353,7 +353,7 @@ def _check_roles(protocol: Protocol, families: Sequence[ProtocolFamily]) -> None
 def _role_fix(role: str, read: Collection[str]) -> str:
     """Return the fix for a role that no decoder reads."""
     return (
-        _suggestion(role, read) or "name it in `labels`, or in `undecoded` where positions lie there that nobody reads"
+        _suggestion(role, read) or "name it in `labels`, or in `undecoded` if it holds positions that no decoder reads"
     )
 
 

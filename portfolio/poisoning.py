@@ -122,7 +122,8 @@ def flags(
     if "poison" in signs:
         counterparties = sorted({move.counterparty for move in activity.movements} - poisoning.resembled.keys())
         warnings += [
-            Flag("POISONING", "somebody else moved nothing in this wallet's name", address=o) for o in counterparties
+            Flag("POISONING", "another account transferred nothing in this wallet's name", address=o)
+            for o in counterparties
         ]
     warnings += [
         Flag("SPAM", "the token is taken for spam: by what it is called, or by how it came", address=token)

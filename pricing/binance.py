@@ -147,7 +147,7 @@ def _last_close(candles: Sequence[Candle], time_s: int) -> VendorQuote | Unknown
         if not closes:
             first_s = min(map(_end_s, candles))
             return Unknown(
-                f"nobody traded before the block; the first minute closed {first_s - time_s} s after the block"
+                f"there was no trade before the block; the first minute closed {first_s - time_s} s after the block"
             )
         end_s, usd = max(closes)
         price = parse_number(usd)

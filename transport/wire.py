@@ -111,7 +111,7 @@ def decode(source: str, body: bytes, count: int) -> list[bytes | RpcError]:
         if count == 1 and reply.id is None and (refusal := _refusal(source, reply)) is not None:
             return [refusal]
         if not isinstance(reply.id, int) or not 1 <= reply.id <= count:
-            raise BadAnswer(source, "an answer to a question nobody asked")
+            raise BadAnswer(source, "an answer without a request")
         if answers[reply.id - 1] is not None:
             raise BadAnswer(source, f"two answers with id {reply.id}")
         answers[reply.id - 1] = _content(source, reply)

@@ -351,7 +351,7 @@ class Reader:
             parts.append(await _decode(len(rows), validator_table, self.nodes.key, rows))
         table = concatenate(parts)
         if not set(table.index.tolist()) <= set(indexes):
-            raise BadAnswer(self.nodes.key, "a validator that nobody asked for")
+            raise BadAnswer(self.nodes.key, "a validator that was not requested")
         return table
 
     async def find_validators(self, slot: int, ids: Sequence[str]) -> list[ValidatorState]:
@@ -392,7 +392,7 @@ class Reader:
         rows = np.concatenate(parts)
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
         if (rows[1:, 0] == rows[:-1, 0]).any() or not balances.locate(rows[:, 0])[1].all():
-            raise BadAnswer(self.nodes.key, f"rewards of epoch {epoch} twice, or of a validator that nobody asked for")
+            raise BadAnswer(self.nodes.key, f"rewards of epoch {epoch} twice, or of a validator that was not requested")
         return ideal, rows
 
     async def proposer_duties(self, epoch: int) -> dict[int, int] | None:

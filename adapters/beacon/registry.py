@@ -101,7 +101,7 @@ class Registry:
 
     def _check_indexes(self, page: Table, first: int) -> Table:
         if not np.array_equal(page.index, np.arange(first, first + len(page))):
-            raise BadAnswer(self.nodes.key, "validators that nobody asked for, or some are left out")
+            raise BadAnswer(self.nodes.key, "validators that were not requested, or some are left out")
         return page
 
     async def _read_balances(self, slot: int, first: int) -> BalanceTable:

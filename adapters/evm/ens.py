@@ -93,7 +93,7 @@ class Names:
         if expires_s < self._time_s:
             day = f"{datetime.fromtimestamp(expires_s, UTC):%Y-%m-%d}"
             raise NotFound(
-                f"the name {name} expired on {day}: nobody vouches for the address that it stood for",
+                f"the name {name} expired on {day}, so its address may be another owner's",
                 remedy="give the address itself",
             )
 

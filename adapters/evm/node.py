@@ -274,7 +274,7 @@ class Node(Pool[Endpoint]):
                     self.quarantine(endpoint, question, block_hash, truth)
             return block.hash
         if len(votes) != 1 or len(hashes) < self.quorum:
-            split = ", ".join(f"{endpoint.name} has {hashes[endpoint]}" for endpoint in hashes) or "nobody answers"
+            split = ", ".join(f"{endpoint.name} has {hashes[endpoint]}" for endpoint in hashes) or "no endpoint answers"
             raise Unavailable(self.key, f"endpoints do not agree about final block {block.height}: {split}")
         return next(iter(votes))
 

@@ -35,7 +35,7 @@ EXTENSION_NOTES: Final = {
     6: "accounts may be frozen from the start",
     9: "it cannot be transferred",
     10: "it bears interest: its amount grows for display",
-    12: "somebody may take it",
+    12: "others may take it",
     14: "a program decides on transfers",
     25: "its amount is scaled for display",
     26: "its transfers can be paused",

@@ -105,7 +105,7 @@ def _notes(token_account: TokenAccountData) -> Iterable[Note]:
     """Yield notes about one token account: frozen, not transferable, withheld fees, confidential balance."""
     if token_account.state == "frozen":
         raw = token_account.tokenAmount.amount
-        yield Note(token_account.mint, f"{raw} of it are frozen: whoever issues it lets nobody move them")
+        yield Note(token_account.mint, f"{raw} of it are frozen: its issuer does not allow transfers of them")
     for each in token_account.extensions:
         if each.extension == "nonTransferableAccount":
             yield Note(token_account.mint, "it cannot be transferred")

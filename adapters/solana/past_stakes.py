@@ -127,4 +127,4 @@ class PastStakes:
 
 def _checked(raw: int, minimum: int, maximum: int) -> int | Unknown:
     """Return an amount; Unknown if rewards and transactions contradict each other."""
-    return raw if minimum <= raw <= maximum else Unknown("rewards are told that do not fit its transactions")
+    return raw if minimum <= raw <= maximum else Unknown("its reported rewards do not fit its transactions")

@@ -180,7 +180,7 @@ def _wallet(
     elif request in read.refusals:
         notes.append(Note(account, f"stake accounts were not found: {read.refusals[request].reason}", True))
     if native_account is not None and native_account.owner != SYSTEM:
-        reason = f"the address is an account of the program {native_account.owner}, and nobody's wallet"
+        reason = f"the address is an account of the program {native_account.owner}, and no wallet"
         notes.append(Note(account, reason))
     lamports = native_account.lamports if native_account else 0
     return Wallet(block, lamports, joined(source, balances), tuple(stakes), tuple(notes), epoch)

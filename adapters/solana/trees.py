@@ -135,7 +135,7 @@ def _sizes(header: bytes, owner: str) -> tuple[int, int]:
         raise BadLayout("it breaks off")
     kind, version, capacity, depth = struct.unpack_from("<BBII", header)
     if (kind, version) != (TREE, FIRST_VERSION):
-        raise BadLayout("it is another kind of account, or of a version that nobody knows here")
+        raise BadLayout("it is another kind of account, or of an unknown version")
     if not 0 < depth <= MAX_DEPTH or not 0 < capacity <= MAX_CHANGES:
         raise BadLayout(f"no tree is {depth} deep with {capacity} changes")
     return depth, capacity

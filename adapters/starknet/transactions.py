@@ -38,7 +38,7 @@ def parties(felts: FormattedFelts, transaction: Transaction, receipt: Receipt) -
         case "INVOKE" | "INVOKE_FUNCTION":
             sender = transaction.sender_address or transaction.contract_address
             if sender is None:
-                raise BadAnswer(felts.source, "a transaction that nobody signed")
+                raise BadAnswer(felts.source, "a transaction without a signature")
             recipient, function = _last_call(felts, transaction)
             return Parties(felts[sender], recipient or felts[sender], None, function)
         case "L1_HANDLER":

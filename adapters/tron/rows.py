@@ -211,7 +211,7 @@ class BlockRows:
                 movements += decode_internal(self.source, call)
             except KeyError as error:
                 kind = error.args[0][:60]
-                self.note(operation.owner, f"a call of the kind {kind!r}, of which nobody knows what it moves")
+                self.note(operation.owner, f"a call of the unknown kind {kind!r}: it is not known what it moves")
         return movements
 
     def note(self, account: str, reason: str) -> None:

@@ -110,7 +110,7 @@ class SignedTransaction(NamedTuple):
         """The reason why the transaction is unexplained, as a sentence for people."""
         if None in self.signers:
             return f"transaction {self.tx_hash} has a signature of which no key comes"
-        by = ", ".join(sorted(str(each) for each in self.other_signers)) or "nobody"
+        by = ", ".join(sorted(str(each) for each in self.other_signers)) or "no key"
         return f"transaction {self.tx_hash} was signed by {by}, whom the account does not name now"
 
 

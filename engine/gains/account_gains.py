@@ -38,7 +38,7 @@ MAX_ACCOUNTS: Final = 2_000
 MAX_ROWS: Final = 500_000  # over all accounts
 TOO_MANY: Final = "it has more than {most:,} transactions: chainfolio pnl {address} computes them"
 NOT_INDEXED: Final = "not all that it did on {chain} is indexed: chainfolio watch {address} --chain {chain} reads it"
-NO_GAINS: Final = TransactionGains(reason="nobody asked")
+NO_GAINS: Final = TransactionGains(reason="gains were not requested")
 HistoryMark = tuple[tuple[int, int], ...]
 
 

@@ -60,7 +60,7 @@ class DaySnapshot:
     @property
     def portfolio(self) -> Portfolio:
         """The decoded document; the snapshot must have one."""
-        assert self.document is not None, "nobody could read it"
+        assert self.document is not None, "it could not be read"
         return msgspec.json.decode(self.document, type=Portfolio)
 
     def has_same_content(self, other: DaySnapshot) -> bool:

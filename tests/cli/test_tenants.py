@@ -99,7 +99,8 @@ def test_delegations_are_given_and_withdrawn(run: Run, ada: str) -> None:
     for _ in "12":
         assert run("account", "delegate", ada, "--to", eve, "--json").json["delegates"] == [eve]
     assert run("account", "show", ada).json["delegates"] == [eve]
-    assert run("account", "delegate", ada, "--to", eve, "--withdraw").out == f"{ada} is acted for by nobody else\n"
+    withdrawn = run("account", "delegate", ada, "--to", eve, "--withdraw")
+    assert withdrawn.out == f"{ada}: accounts that act for it: none\n"
     assert run("account", "delegate", ada, "--to", ada, "--json").code == 2
     assert actions(run, ada)[-2:] == ["delegated", "delegation ended"]
 

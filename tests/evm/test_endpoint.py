@@ -125,8 +125,8 @@ def whole_of(endpoint: Endpoint) -> Callable[[Request], Awaitable[bytes]]:
         (HttpResponse(401, None, b'{"error":"no"}'), BadAnswer, "access refused"),
         (HttpResponse(403, None, b"Forbidden"), BadAnswer, "access refused"),
         (HttpResponse(301, None, b""), BadAnswer, "redirects"),
-        (HttpResponse(200, None, b'{"hello":"world"}'), BadAnswer, "question nobody asked"),
-        (HttpResponse(404, None, b'{"message":"no Route matched"}'), BadAnswer, "question nobody asked"),
+        (HttpResponse(200, None, b'{"hello":"world"}'), BadAnswer, "an answer without a request"),
+        (HttpResponse(404, None, b'{"message":"no Route matched"}'), BadAnswer, "an answer without a request"),
         (HttpResponse(200, None, b'{"jsonrpc":"2.0","id":1}'), BadAnswer, "neither"),
     ],
 )

@@ -185,7 +185,7 @@ def test_a_role_or_option_that_no_decoder_reads_is_told(tmp_path: Path, more: st
 
 def test_a_family_that_finds_nobody_by_a_file_is_told(tmp_path: Path) -> None:
     write(tmp_path, swap=SWAP.format('labels = ["router"]\n', "").replace("factory", "router"))
-    with pytest.raises(BadSettings, match="uniswap_v2 finds nobody without a contract as `factory`"):
+    with pytest.raises(BadSettings, match="uniswap_v2 finds no accounts without a contract as `factory`"):
         _ = System(Settings(protocols=str(tmp_path))).registry
 
 

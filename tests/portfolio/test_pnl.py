@@ -174,16 +174,16 @@ def test_what_is_sold_beyond_what_was_bought_has_no_known_cost(method: str) -> N
 def test_what_came_at_an_unknown_cost_is_sold_at_an_unknown_gain_and_never_at_zero(method: str) -> None:
     found = gains_of(
         [
-            entry("2020-01-01", "received", 10, None, reason="nobody priced it"),
+            entry("2020-01-01", "received", 10, None, reason="it has no price"),
             entry("2020-03-01", "sell", 4, 40),
         ],
         method,
     )
     (gain,) = found.gains
-    assert (gain.proceeds, gain.cost, gain.gain, gain.reason) == (40 * POUND, None, None, "nobody priced it")
+    assert (gain.proceeds, gain.cost, gain.gain, gain.reason) == (40 * POUND, None, None, "it has no price")
     shown = document(found, {"token": AssetFacts("tok", 0)}, {"token": Decimal(12)}, method=method, addresses=["a"])
     assert (shown.total_cost_basis, shown.open_pnl, shown.closed_pnl) == (UNKNOWN, UNKNOWN, UNKNOWN)
-    assert shown.unknown == {"nobody priced it": 2}
+    assert shown.unknown == {"it has no price": 2}
 
 
 @pytest.mark.parametrize("method", GAIN_METHODS)
@@ -197,10 +197,10 @@ def test_a_token_that_nobody_can_price_hides_no_sum_of_what_is_known(method: str
 
     whole = shown()
     assert (whole.open_pnl, whole.closed_pnl, whole.total_cost_basis, whole.unknown) == ("12", "20", "60", {})
-    sent = entry("2020-02-01", "received", 5, None, asset="gift", reason="nobody priced it")
+    sent = entry("2020-02-01", "received", 5, None, asset="gift", reason="it has no price")
     found = shown(sent, entry("2020-04-01", "sell", 1, 3, asset="gift"))
     assert (found.open_pnl, found.closed_pnl, found.total_cost_basis) == (UNKNOWN, UNKNOWN, UNKNOWN)
-    assert found.unknown == {"nobody priced it": 2}
+    assert found.unknown == {"it has no price": 2}
     assert found.known == whole.known
     assert (found.known.open_pnl, found.known.closed_pnl, found.known.total_cost_basis) == ("12", "20", "60")
 

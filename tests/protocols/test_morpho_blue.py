@@ -146,7 +146,7 @@ def test_what_a_stranger_supplied_and_borrowed_back_has_no_value(lived: Lived) -
     assert [part.value_usd for part in valued.parts] == [None]
     assert valued.value_usd == 0
     (issue,) = [each for each in lived.snapshot.issues if each.account == lived.account("dave")]
-    assert ("nobody can verify it" in issue.reason, issue.makes_partial) == (True, False)
+    assert ("it cannot be verified" in issue.reason, issue.makes_partial) == (True, False)
 
 
 def leaving(lived: Lived, name: str) -> list[Tx]:
@@ -298,7 +298,7 @@ def test_what_others_supplied_counts_only_where_it_could_be_withdrawn(
     first, *paper = told(position, ProtocolMatch(ME, MORPHO, values=(values,), time_s=1_000, sent=sent), says=says)
     assert (TokenAmount(LOAN, 5) in first.supplied, first.unverified) == (counts, "")
     assert TokenAmount(COLLATERAL, 400) in first.supplied
-    assert [(each.supplied, "somebody else" in each.unverified) for each in paper] == [
+    assert [(each.supplied, "another account" in each.unverified) for each in paper] == [
         ((TokenAmount(LOAN, 5),), True)
     ] * (not counts)
 

@@ -266,7 +266,7 @@ async def test_accounts_are_found_by_their_owner_and_owe_what_they_borrowed() ->
     assert (found.protocol, found.type, found.pool) == ("marginfi", "LENDING", several[0].group)
     assert sum(found.borrowed.values()) >= 10**6
     assert [(each.reason, each.makes_partial) for each in states[WALLET].issues] == [
-        (f"not counted for {WALLET}, since nobody can verify it: {NOT_COVERED}", False)
+        (f"not counted for {WALLET}, since it cannot be verified: {NOT_COVERED}", False)
     ]
 
 

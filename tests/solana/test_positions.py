@@ -169,7 +169,7 @@ async def test_why_a_position_has_no_value_is_said_and_what_else_is_unknown_of_i
     [found] = states[WALLET].positions
     assert found.unverified == "it is odd"
     assert [(each.reason, each.makes_partial) for each in states[WALLET].issues] == [
-        (f"not counted for {WALLET}, since nobody can verify it: it is odd", False),
+        (f"not counted for {WALLET}, since it cannot be verified: it is odd", False),
         (f"not known of {WALLET}: its farm", False),
     ]
 

@@ -217,7 +217,7 @@ def test_a_pool_that_is_counted_in_units_too_large_pays_nobody(
 ) -> None:
     pool = pool_of(raws, counted, decimals=decimals)
     [content] = done([pool.job(systemDecimalValue=unit)])
-    with pytest.raises(Exception, match="pays nobody"):
+    with pytest.raises(Exception, match="pays nothing out"):
         decoded(write(pool, content), pool, 5 * 10**8)
 
 

@@ -129,7 +129,7 @@ async def test_frozen_tokens_are_counted_and_said(node: SolanaNode, chain: Solan
     node.send([frozen(node, token, home(owner, token))])
     found = await read(chain, owner)
     assert found.tokens == {str(token): MintBalance(7, 0, TOKEN)}
-    assert [each.reason for each in found.notes] == ["7 of it are frozen: whoever issues it lets nobody move them"]
+    assert [each.reason for each in found.notes] == ["7 of it are frozen: its issuer does not allow transfers of them"]
 
 
 async def test_tokens_that_cannot_be_moved_are_counted_and_said(
@@ -184,7 +184,7 @@ async def test_accounts_that_are_frozen_from_the_start_get_nothing_until_they_ar
     with pytest.raises(RpcError, match="Account is frozen"):
         node.send([issued(node, token, place, 5, TOKEN_2022)])
     balances, reasons = await said(chain, owner, token)
-    assert (balances, reasons) == ({}, ["0 of it are frozen: whoever issues it lets nobody move them"])
+    assert (balances, reasons) == ({}, ["0 of it are frozen: its issuer does not allow transfers of them"])
     node.send([thawed(node, token, place), issued(node, token, place, 5, TOKEN_2022)])
     assert await said(chain, owner, token) == ({asset: 5}, [EXTENSION_NOTES[6]])
 
@@ -355,7 +355,7 @@ async def test_a_mint_whose_decimals_changed_has_those_of_now(
 async def test_an_address_of_a_program_is_read_and_said(chain: SolanaChain) -> None:
     found = await read(chain, Pubkey.from_string(TOKEN))
     assert found.lamports > 0
-    assert ["nobody's wallet" in each.reason for each in found.notes] == [True]
+    assert ["and no wallet" in each.reason for each in found.notes] == [True]
 
 
 async def test_a_node_of_another_chain_is_refused(

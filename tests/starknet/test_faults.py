@@ -208,7 +208,7 @@ async def test_receipts_are_asked_one_by_one_where_a_node_has_no_blocks_with_the
     [
         ({"version": hex(2**128 + 1)}, "only tried"),
         ({"type": "STRANGE"}, "unknown type"),
-        ({"sender_address": None}, "nobody signed"),
+        ({"sender_address": None}, "without a signature"),
         ({"transaction_hash": "0x2"}, "another one"),
     ],
 )

@@ -24,10 +24,10 @@ REWARDS = "getAllUserRewards(address[],address)(address[],uint256[])"
 NO_DEBT = (1 << 256) - 1
 WAD_DECIMALS = 18
 POOL = "POOL()(address)"
-NOTHING_SUPPLIED = "nobody read the code of this market, and the account supplied nothing for what it owes there"
-NOT_SENT = "nobody read the code of this market, and the account never sent its tokens what they say it supplied"
-NOT_THERE = "nobody read the code of this market, and its tokens do not have what they say was supplied"
-NOT_EARNED = "nobody read the code that says what was earned in this market"
+NOTHING_SUPPLIED = "the code of this market was not reviewed, and the account supplied nothing for what it owes there"
+NOT_SENT = "the code of this market was not reviewed, and the account never sent its tokens what they say it supplied"
+NOT_THERE = "the code of this market was not reviewed, and its tokens do not have what they say was supplied"
+NOT_EARNED = "the code that says what was earned in this market was not reviewed"
 
 
 # The addresses provider of V3 has the first, that of V2 the second. Some forks have both, and neither result is

@@ -16,9 +16,9 @@ WAD, DOUBLE = 10**18, 10**36
 WAD_DECIMALS = 18
 MARKET = "markets(address)(bool,uint256)"
 UNDERLYING = "underlying()(address)"
-NOTHING_SUPPLIED = "nobody read the code of this comptroller, and the account supplied nothing for what it owes there"
-NOT_SENT = "nobody read the code of this comptroller, and the account never sent its markets what they say it supplied"
-NOT_THERE = "nobody read the code of this comptroller, and its markets do not have what they say was supplied"
+NOTHING_SUPPLIED = "the comptroller's code was not reviewed, and the account supplied nothing for what it owes there"
+NOT_SENT = "the comptroller's code was not reviewed, and the account never sent its markets what they say it supplied"
+NOT_THERE = "the comptroller's code was not reviewed, and its markets do not have what they say was supplied"
 REWARD_STATE = "State(address)(uint224,uint32)"
 
 

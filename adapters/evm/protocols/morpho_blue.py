@@ -23,7 +23,7 @@ VIRTUAL_SHARES, VIRTUAL_ASSETS = 10**6, 1
 POSITION = "position(bytes32,address)(uint256,uint128,uint128)"
 MARKET = "market(bytes32)(uint128,uint128,uint128,uint128,uint128,uint128)"
 MARKET_PARAMS = "idToMarketParams(bytes32)(address,address,address,address,uint256)"
-ON_PAPER = "somebody else supplied it, no file lists its market, and more is lent there than could be withdrawn now"
+ON_PAPER = "another account supplied it, no file lists its market, and more is lent there than could be withdrawn now"
 FEES = "fees of markets in which it never had anything else"
 RATE = (
     "borrowRateView((address,address,address,address,uint256),"

@@ -9,9 +9,9 @@ from chainfolio.adapters.evm.positions.rules import DecoderPlan, ProtocolMatch
 from chainfolio.adapters.evm.reads import balance_of
 from chainfolio.protocols import DecodedPosition
 
-NOT_SENT = "nobody read the code of this farm, and the account never sent it what it says is staked there"
+NOT_SENT = "the code of this farm was not reviewed, and the account never sent it what it says is staked there"
 NOT_THERE = "the farm does not have what it says is staked there"
-NOT_EARNED = "nobody read the code of this farm, and it does not have what it says was earned"
+NOT_EARNED = "the code of this farm was not reviewed, and it does not have what it says was earned"
 
 
 def verify_stakes(match: ProtocolMatch, positions: Sequence[DecodedPosition]) -> DecoderPlan:

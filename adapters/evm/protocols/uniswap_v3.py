@@ -32,7 +32,7 @@ TICKS = "ticks(int24)(uint128,int128,uint256,uint256)"
 FACTORY = "factory()(address)"
 SLOT0 = "slot0()(uint160,int24)"
 NOT_THERE = "the pool does not keep the liquidity for this position manager that it says it put there"
-NOT_COVERED = "nobody read the code of this pool, and it does not have what it says that the position is worth"
+NOT_COVERED = "the code of this pool was not reviewed, and it does not have what it says that the position is worth"
 
 
 class PositionRecord(NamedTuple):

@@ -89,12 +89,12 @@ def _without_pnl(pool: RaydiumAmm, target: RaydiumTargetOrders, raw_a: int, raw_
     old_b = target.baseline_b * scales[1] // pool.pnl_unit
     now_a, now_b = raw_a * pool.pnl_unit // scales[0], raw_b * pool.pnl_unit // scales[1]
     if raw_a * raw_b < old_a * old_b or not now_a or not now_b:
-        raise Unreadable("its pool has less than when profits were last taken, and pays nobody")
+        raise Unreadable("its pool has less than when profits were last taken, and pays nothing out")
     # The baseline's reserve of token b at the price of now: both have the same product.
     baseline_b = isqrt(target.baseline_b * target.baseline_a * now_b // now_a)
     profits = now_a - baseline_b * now_a // now_b, now_b - baseline_b
     if min(profits) < 0:
-        raise Unreadable("its pool has less than when profits were last taken, and pays nobody")
+        raise Unreadable("its pool has less than when profits were last taken, and pays nothing out")
     pnl_a, pnl_b = (
         profit * scale // pool.pnl_unit * pool.pnl_numerator // pool.pnl_denominator
         for profit, scale in zip(profits, scales, strict=True)
