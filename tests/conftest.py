@@ -1,18 +1,23 @@
 """What holds for every test: how hard properties are searched, and which tests run in one process.
 
-CHAINFOLIO_TESTS=deep searches for much longer, and CHAINFOLIO_TESTS=quick for less.
+CHAINFOLIO_TESTS=deep searches for much longer, and CHAINFOLIO_TESTS=quick for less. A test with some slow variants
+names those that are not: `@pytest.mark.slow("reason", fast=["evm-*"])`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.e2e.running import Demo, Running, as_ethereum, demonstrated
 from tests.storage.stores import KINDS, Stores, postgres
+
+if os.environ.get("CHAINFOLIO_TESTS") != "deep":
+    os.fsync = lambda fd: None  # the power stays on; writes in other processes still wait for the disk
 
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("deep", parent=settings.get_profile("here"), max_examples=2_000)
@@ -28,11 +33,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     the tests of a group in any process. So the group is appended here to what pytest reads.
     """
     for item in items:
+        _let_be_fast(item)
         if isinstance(item, pytest.Function) and not item.get_closest_marker("xdist_group") and (name := _group(item)):
             item.add_marker(pytest.mark.xdist_group(name))
         group = item.get_closest_marker("xdist_group")
         if group and config.getoption("loadgroup", False) and hasattr(item, "_id"):
             item._id = type(item._id).parse(f"{item.nodeid}@{group.args[0]}")
+
+
+def _let_be_fast(item: pytest.Item) -> None:
+    """Take the mark `slow` from a test whose parameters have one of the ids that the mark names as `fast`."""
+    for mark in [each for each in item.own_markers if each.name == "slow" and each.kwargs.get("fast")]:
+        if isinstance(item, pytest.Function) and any(fnmatchcase(item.callspec.id, id_) for id_ in mark.kwargs["fast"]):
+            item.own_markers.remove(mark)
 
 
 def _group(item: pytest.Function) -> str | None:

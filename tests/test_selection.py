@@ -48,8 +48,12 @@ def in_make_test(text: str) -> list[str]:
         each.name
         for each in functions
         if each.name.startswith("test_")
-        and not any(ast.unparse(decorator).startswith("pytest.mark.slow") for decorator in each.decorator_list)
+        and not any(_slow_as_a_whole(ast.unparse(decorator)) for decorator in each.decorator_list)
     ]
+
+
+def _slow_as_a_whole(decorator: str) -> bool:
+    return decorator.startswith("pytest.mark.slow") and ", fast=[" not in decorator
 
 
 def test_the_commands_leave_out_what_they_say() -> None:
@@ -74,6 +78,7 @@ def test_every_file_has_a_test_that_is_not_slow_and_slow_ones_say_why(path: Path
         ("@pytest.mark.slow('a')\ndef test_a(): pass\ndef test_b(): pass", ["test_b"], ["a"]),
         ("@pytest.mark.slow\nasync def test_a(): pass", [], [""]),
         ("@pytest.mark.slow()\ndef test_a(): pass", [], [""]),
+        ("@pytest.mark.slow('a', fast=['x*'])\ndef test_a(): pass", ["test_a"], ["a"]),
         ("pytestmark = [pytest.mark.node, pytest.mark.slow('a b')]\ndef test_a(): pass", [], ["a b"]),
         (
             "@pytest.mark.parametrize('a', [pytest.param(1, marks=pytest.mark.slow('c'))])\ndef test_a(a): pass",
