@@ -13,14 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import aiohttp
 
 from bench.figures import Figure, main, spread
 from bench.places import scratch
 from chainfolio.adapters.evm.call import encode
-from chainfolio.adapters.evm.reads import Call, Read
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import account
 from chainfolio.blocks import Block
 from chainfolio.cli.demo import _index, prepare
@@ -32,6 +31,7 @@ from chainfolio.localchain.deploy import PRICES, Deployment, deploy
 from chainfolio.localchain.evm import Tx, tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.portfolio.facts import Options
+from chainfolio.reads import Read, Value
 
 ROUND_TRIPS, WALL = 6, 4.0
 BASE = 0x70C0 << 140
@@ -109,10 +109,10 @@ async def _measure(node: LocalNode, deployment: Deployment, wallet: str, folder:
 async def _first(system: System, wallet: str, height: int, runs: Runs) -> tuple[list[Call], Block]:
     """Read the portfolio with a new system, including the handshake; return its calls and the block."""
     fresh = System(system.settings)
-    chain, asks = fresh.chain("local"), list[Read]()
+    chain, asks = fresh.chain("local"), list[Read[object]]()
     answer = chain.answer
 
-    async def recording(reads: Sequence[Read], block: Block) -> list[Any]:
+    async def recording(reads: Sequence[Read[Value]], block: Block) -> list[Value]:
         asks.extend(reads)
         return await answer(reads, block)
 

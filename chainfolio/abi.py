@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from chainfolio.assets import Asset
 from chainfolio.positions import AccountReader
 from chainfolio.protocols import InstalledProtocols
+from chainfolio.reads import Read
 
 
 class AssetNames(Protocol):
@@ -53,8 +54,8 @@ class AbiFamilies(Protocol):
         Contracts in `plain` are no shares; transfers of those in `trusted` need no check.
         """
 
-    def to_request(self, read: Any) -> AbiCall | CoinBalance | None:
+    def to_request(self, read: Read[object]) -> AbiCall | CoinBalance | None:
         """Return the request of a decoder's read; None if it is another kind of read."""
 
-    def decode(self, read: Any, returned: bytes) -> Any:
+    def decode(self, read: Read[object], returned: bytes) -> object:
         """Return the value of a contract read from the bytes that the call returned."""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from chainfolio.blocks import Block
 from chainfolio.chains import EndpointHealth, Heads
 from chainfolio.errors import SourceError
+from chainfolio.reads import Read, Value
 
 
 class Endpoint(Protocol):
@@ -93,12 +94,14 @@ class NodeBackedChain(ABC, Generic[N]):
         return [endpoint.health_report(best) for endpoint in self.node.endpoints]
 
     @abstractmethod
-    async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
+    async def answer(self, reads: Sequence[Read[Value]], block: Block) -> list[Value]:
         """Return the results of reads at a block, as `chainfolio.chains.Chain.answer`."""
 
-    async def answer_each(self, requests: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
+    async def answer_each(
+        self, requests: Sequence[tuple[Block, Sequence[Read[Value]]]]
+    ) -> list[list[Value] | SourceError]:
         """Return the results of reads at several blocks, block by block; a SourceError for a failed one."""
-        results: list[list[Any] | SourceError] = []
+        results: list[list[Value] | SourceError] = []
         for block, reads in requests:
             try:
                 results.append(await self.answer(reads, block))

@@ -11,7 +11,7 @@ from typing import Final
 from chainfolio.blocks import Block
 from chainfolio.chains import MAX_SKIPPED, Chain, PruningChain, ReadBlocks, limit_skipped
 from chainfolio.errors import HistoryUnavailable, NodeBehind
-from chainfolio.plans import Plan
+from chainfolio.plans import Rounds
 
 EVEN: Final = 8  # evenly spaced probes per round, so that the span shrinks for any distribution of times
 NEAR: Final = (0, 1, 8, 64, 512, 4096)  # distances from the height that even block times predict
@@ -85,7 +85,7 @@ async def blocks_before(
 
 
 def _advance(
-    plans: dict[int, Plan[int, Block, Block | None]],
+    plans: dict[int, Rounds[int, Block, Block | None]],
     blocks: Sequence[Block] | None,
     requests: dict[int, Sequence[int]],
     results: dict[int, Block | None],
@@ -101,7 +101,7 @@ def _advance(
 
 def last_before(
     head: Block, moment_us: int, even: int = EVEN, distances: Sequence[int] = NEAR, first: int = 0
-) -> Plan[int, Block, Block | None]:
+) -> Rounds[int, Block, Block | None]:
     """Find the last block before a time, as a plan that yields heights and is sent the blocks at them.
 
     More blocks than requested may be sent.

@@ -19,9 +19,9 @@ from chainfolio.budgets import Budget
 from chainfolio.chain_settings import ChainSettings
 from chainfolio.contracts import Holding, Issue, Token, TransactionDetails
 from chainfolio.errors import HistoryUnavailable, MissingCapability, NoBlock, SourceError
-from chainfolio.plans import ChainPlan
+from chainfolio.plans import Plan
 from chainfolio.proofs import BlockProofs
-from chainfolio.reads import ReadResult
+from chainfolio.reads import Read, ReadResult, Value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -266,10 +266,12 @@ class Chain(Protocol):
             events: Filter of the dataset `events`.
         """
 
-    async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
+    async def answer(self, reads: Sequence[Read[Value]], block: Block) -> list[Value]:
         """Return the results of reads, all at the hash of one block. A failed read is Unknown, never zero."""
 
-    async def answer_each(self, requests: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
+    async def answer_each(
+        self, requests: Sequence[tuple[Block, Sequence[Read[Value]]]]
+    ) -> list[list[Value] | SourceError]:
         """Return the results of reads at several blocks; a SourceError in place of a failed block."""
 
     def account_reader(self, installed: InstalledProtocols, trusted: Collection[Asset] = ()) -> AccountReader:
@@ -278,10 +280,10 @@ class Chain(Protocol):
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
         """Return the reads that prove a wallet's balance, each with the name of its number."""
 
-    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> ChainPlan[Sequence[BalanceResult]]:
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Sequence[BalanceResult]]:
         """Read balances in one round, in order: an int (for a collectible its count), Unknown or Reverted."""
 
-    def describe(self, assets: Sequence[Asset]) -> ChainPlan[Mapping[Asset, Token]]:
+    def describe(self, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
         """Read symbol, name and decimals of tokens from their contracts."""
 
     async def probe(self, first: int) -> None:
@@ -360,12 +362,12 @@ class ApprovalReader(Protocol):
     def edition_standards(self) -> Collection[str]:
         """The collection standards that allow an account to hold several items of one id."""
 
-    def allowances(self, approvals: Sequence[TokenApproval]) -> ChainPlan[Sequence[AllowanceState]]:
+    def allowances(self, approvals: Sequence[TokenApproval]) -> Plan[Sequence[AllowanceState]]:
         """Read the remaining amounts of approvals, in order."""
 
     def operators(
         self, operators: Sequence[OperatorApproval], ids: Mapping[str, Mapping[str, Collection[int]]]
-    ) -> ChainPlan[Sequence[OperatorState | None]]:
+    ) -> Plan[Sequence[OperatorState | None]]:
         """Read what operators may move, in order; None if not approved. `ids` are by owner and collection."""
 
     def permission_filters(self, contracts: Collection[str]) -> tuple[str, ...]:
@@ -374,7 +376,7 @@ class ApprovalReader(Protocol):
     def permission_of(self, row: EventRow) -> tuple[str, str] | None:
         """Return token and spender of a row of `account_events`; None if its account is not the owner."""
 
-    def permissions(self, permissions: Sequence[IndirectApproval]) -> ChainPlan[Sequence[PermissionState]]:
+    def permissions(self, permissions: Sequence[IndirectApproval]) -> Plan[Sequence[PermissionState]]:
         """Read the remaining permissions inside contracts such as Permit2, in order."""
 
 

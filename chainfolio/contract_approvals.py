@@ -6,7 +6,7 @@ A kind of chain defines how a call is made and its result decoded.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
 from chainfolio.approvals import (
@@ -18,11 +18,12 @@ from chainfolio.approvals import (
     TokenApproval,
 )
 from chainfolio.interactions import EventRow
-from chainfolio.plans import ChainPlan, Reverted
+from chainfolio.plans import Plan, Reverted, read_all
+from chainfolio.reads import Read
 
 MAX_IDS: Final = 1_000  # of one collection: who has met more of them is not counted
 Ids = Mapping[str, Mapping[str, Collection[int]]]  # of the collectibles that accounts met, by account and collection
-Results = Mapping[Hashable, object]
+Results = Mapping[Read[object], object]
 Argument = str | int | bytes
 Function = Literal[
     "allowance",
@@ -47,7 +48,7 @@ class ContractApprovals(ABC):
     erc1155: ClassVar[Sequence[Argument]]
 
     @abstractmethod
-    def question(self, contract: str, function: Function, *args: Any) -> Hashable:
+    def question(self, contract: str, function: Function, *args: Any) -> Read[object]:
         """Return the read of a function; arguments are accounts, collectible numbers, or an interface id."""
 
     @abstractmethod
@@ -62,10 +63,9 @@ class ContractApprovals(ABC):
     def is_account(self, answer: object, account: str) -> bool | None:
         """Return True if the result is this account; None if it is no account."""
 
-    def put_questions(self, questions: Sequence[Any]) -> ChainPlan[Sequence[object]]:
+    def put_questions(self, questions: Sequence[Read[object]]) -> Plan[Sequence[object]]:
         """Read the results, in order."""
-        answers: Sequence[object] = yield questions
-        return answers
+        return (yield from read_all(questions))
 
     def permission_filters(self, contracts: Collection[str]) -> tuple[str, ...]:
         """Return no filters: events of such contracts are not indexed."""
@@ -75,12 +75,12 @@ class ContractApprovals(ABC):
         """Return None: no row is of such a contract."""
         return None
 
-    def permissions(self, permissions: Sequence[IndirectApproval]) -> ChainPlan[Sequence[PermissionState]]:
+    def permissions(self, permissions: Sequence[IndirectApproval]) -> Plan[Sequence[PermissionState]]:
         """Return unknown states, because such contracts are not indexed."""
         yield from ()
         return [PermissionState(None, None, None, None) for _ in permissions]
 
-    def allowances(self, approvals: Sequence[TokenApproval]) -> ChainPlan[Sequence[AllowanceState]]:
+    def allowances(self, approvals: Sequence[TokenApproval]) -> Plan[Sequence[AllowanceState]]:
         """Read the remaining amounts of approvals, in order and in one round."""
         results = yield from self.distinct(each for approval in approvals for each in self._allowance(approval))
         return [
@@ -88,7 +88,7 @@ class ContractApprovals(ABC):
             for approval in approvals
         ]
 
-    def operators(self, operators: Sequence[OperatorApproval], ids: Ids) -> ChainPlan[Sequence[OperatorState | None]]:
+    def operators(self, operators: Sequence[OperatorApproval], ids: Ids) -> Plan[Sequence[OperatorState | None]]:
         """Read what operators may move, in order and in one round; None if no longer approved.
 
         `ids` are the edition ids (ERC-1155) that owners received, by owner and collection.
@@ -100,13 +100,13 @@ class ContractApprovals(ABC):
         results = yield from self.distinct(questions)
         return [self._operator(operator, results, ids) for operator in operators]
 
-    def distinct(self, questions: Iterable[Hashable]) -> ChainPlan[Results]:
+    def distinct(self, questions: Iterable[Read[object]]) -> Plan[Results]:
         """Return results by read; each distinct read is sent once."""
         distinct = list(dict.fromkeys(questions))
         results = yield from self.put_questions(distinct)
         return dict(zip(distinct, results, strict=True))
 
-    def _allowance(self, approval: TokenApproval) -> Sequence[Hashable]:
+    def _allowance(self, approval: TokenApproval) -> Sequence[Read[object]]:
         allowance = self.question(approval.token, "allowance", approval.owner, approval.spender)
         return (
             allowance,
@@ -114,7 +114,7 @@ class ContractApprovals(ABC):
             self.question(approval.token, "totalSupply"),
         )
 
-    def _operator_reads(self, operator: OperatorApproval) -> Sequence[Hashable]:
+    def _operator_reads(self, operator: OperatorApproval) -> Sequence[Read[object]]:
         """Return the reads about one collectible, else about the collection."""
         if operator.token_id is not None:
             return [self.question(operator.token, name, operator.token_id) for name in ("getApproved", "ownerOf")]
@@ -122,7 +122,7 @@ class ContractApprovals(ABC):
         allowed = self.question(operator.token, "isApprovedForAll", operator.owner, operator.spender)
         return [allowed, self.question(operator.token, "balanceOf", operator.owner), *standards]
 
-    def _editions(self, operator: OperatorApproval, ids: Ids) -> Sequence[Hashable]:
+    def _editions(self, operator: OperatorApproval, ids: Ids) -> Sequence[Read[object]]:
         numbers = ids[operator.owner].get(operator.token, ())
         if len(numbers) > MAX_IDS:
             return []

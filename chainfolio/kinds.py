@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.datasets import Dataset
     from chainfolio.environment import Environment
-    from chainfolio.reads import Read
+    from chainfolio.reads import ContractRead
     from chainfolio.recordings import DecoderKit
 
 ENTRY_POINT_GROUP = "chainfolio.chains"
@@ -93,11 +93,11 @@ class SelectsFunctions(Protocol):
 class CallsContracts(Protocol):
     """A kind of chain whose contracts are read by calling functions, for price sources that ask contracts."""
 
-    def call(self, contract: str, function: str, args: tuple[object, ...] = ()) -> Read:
+    def call(self, contract: str, function: str, args: tuple[object, ...] = ()) -> ContractRead:
         """Return the read of a function such as `balanceOf(address)(uint256)`."""
 
 
-def contract_calls(name: str) -> Callable[..., Read]:
+def contract_calls(name: str) -> Callable[..., ContractRead]:
     """Return the function that makes contract reads on a kind of chain.
 
     It takes contract, function and arguments.

@@ -1,6 +1,11 @@
 """Query plans: generators that yield the reads of one round and are sent their results.
 
-Datasets and decoders are plans. A plan does no I/O, cannot choose a block, and is tested with a dictionary.
+Datasets and decoders are plans. A plan does no I/O, cannot choose a block, and is tested with a dictionary. Each read
+has the type of its result, which `read` and `read_all` return:
+
+    def decode_position(vault: str, account: str) -> Plan[Amount | None]:
+        asset, shares = yield from read(AssetOf(vault), BalanceOf(vault, account))
+
 `run_batched` runs any number of them together, so that a hundred decoders of two rounds are two batches at one block. A
 revert is a result (`Reverted`), not an exception. A plan that raises becomes a `failed` report, and the other plans of
 its round go on.
@@ -8,20 +13,26 @@ its round go on.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, Generic, Literal, TypeVar
+from itertools import accumulate, islice
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, overload
 
-from chainfolio.errors import ChainfolioError
+from chainfolio.errors import BadAnswer, ChainfolioError
+from chainfolio.reads import Read
 
 ReadT = TypeVar("ReadT")
 ResultT = TypeVar("ResultT")
 Output = TypeVar("Output")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
 
-Plan = Generator[Sequence[ReadT], Sequence[ResultT], Output]
-ChainPlan = Plan[Any, Any, Output]  # with the reads and results of one kind of chain
+# A generator that yields the questions of each round, all of one type, and is sent their answers, all of another.
+Rounds: TypeAlias = Generator[Sequence[ReadT], Sequence[ResultT], Output]
+Plan: TypeAlias = Rounds[Read[object], object, Output]  # yields reads; `read` and `read_all` type their results
 
 MAX_ROUNDS = 16
 MAX_READS = 100_000
@@ -59,7 +70,7 @@ class Report(Generic[Output]):
     reason: str = ""
     rounds: int = 0
     read_count: int = 0
-    recorded: list[tuple[Any, Any]] = field(default_factory=list, repr=False)
+    recorded: list[tuple[object, object]] = field(default_factory=list, repr=False)
     result: Output | None = None
     error: BaseException | None = field(default=None, repr=False)
 
@@ -69,18 +80,18 @@ class _Distinct(list[ReadT]):
 
 
 def batched(
-    plans: Mapping[str, Plan[ReadT, ResultT, Output]],
+    plans: Mapping[str, Rounds[ReadT, ResultT, Output]],
     *,
     max_rounds: int = MAX_ROUNDS,
     max_reads: int = MAX_READS,
     record: bool = False,
-) -> Plan[ReadT, ResultT, dict[str, Report[Output]]]:
+) -> Rounds[ReadT, ResultT, dict[str, Report[Output]]]:
     """Run plans as one plan: a round has the distinct reads of all of them. Return a report of each.
 
     `max_rounds` and `max_reads` bound each plan, not their sum; `record` fills the `recorded` of reports.
     """
     reports: dict[str, Report[Output]] = {name: Report(name) for name in plans}
-    waiting: dict[str, tuple[Plan[ReadT, ResultT, Output], Sequence[ReadT]]] = {}
+    waiting: dict[str, tuple[Rounds[ReadT, ResultT, Output], Sequence[ReadT]]] = {}
     for name, plan in plans.items():
         _step(reports[name], plan, None, waiting, max_rounds, max_reads)
     while waiting:
@@ -96,13 +107,113 @@ def batched(
     return reports
 
 
-def all_of(plans: Mapping[str, Plan[ReadT, ResultT, Any]]) -> Plan[ReadT, ResultT, dict[str, Any]]:
-    """Run plans together and return their results by name; the first error of a plan is raised."""
-    reports = yield from batched(plans)
+@overload
+def read(a: Read[A], /) -> Plan[A]: ...
+@overload
+def read(a: Read[A], b: Read[B], /) -> Plan[tuple[A, B]]: ...
+@overload
+def read(a: Read[A], b: Read[B], c: Read[C], /) -> Plan[tuple[A, B, C]]: ...
+def read(*reads: Read[object]) -> Plan[object]:
+    """Read a fixed number of values in one round and return them, a single one without a tuple."""
+    results = yield reads
+    return results[0] if len(reads) == 1 else tuple(results)
+
+
+def read_all(reads: Sequence[Read[A]]) -> Plan[Sequence[A]]:
+    """Read any number of values of one type in one round and return them in order; no round without reads."""
+    results = (yield reads) if reads else ()
+    return cast(Sequence[A], results)
+
+
+def read_distinct(reads: Iterable[Read[A]]) -> Plan[dict[Read[A], A]]:
+    """Read each distinct read once, in one round, and return the results by read; no round without reads."""
+    distinct = list(dict.fromkeys(reads))
+    return dict(zip(distinct, (yield from read_all(distinct)), strict=True))
+
+
+@overload
+def read_groups(a: Sequence[Read[A]], b: Sequence[Read[B]], /) -> Plan[tuple[Sequence[A], Sequence[B]]]: ...
+@overload
+def read_groups(
+    a: Sequence[Read[A]], b: Sequence[Read[B]], c: Sequence[Read[C]], /
+) -> Plan[tuple[Sequence[A], Sequence[B], Sequence[C]]]: ...
+@overload
+def read_groups(
+    a: Sequence[Read[A]], b: Sequence[Read[B]], c: Sequence[Read[C]], d: Sequence[Read[D]], /
+) -> Plan[tuple[Sequence[A], Sequence[B], Sequence[C], Sequence[D]]]: ...
+def read_groups(*groups: Sequence[Read[object]]) -> Plan[tuple[Sequence[object], ...]]:
+    """Read several groups of values in one round and return the values of each group in order."""
+    results = yield [each for group in groups for each in group]
+    ends = list(accumulate(map(len, groups)))
+    return tuple(results[end - len(group) : end] for group, end in zip(groups, ends, strict=True))
+
+
+def all_of(
+    plans: Mapping[str, Rounds[ReadT, ResultT, Output]],
+    *,
+    source: str = "plan",
+    max_rounds: int = MAX_ROUNDS,
+    max_reads: int = MAX_READS,
+) -> Rounds[ReadT, ResultT, dict[str, Output]]:
+    """Run plans together and return their results by name.
+
+    `max_rounds` and `max_reads` bound each plan, not their sum.
+
+    Raises:
+        Exception: the first error of a plan.
+        BadAnswer: a plan read too much, or yielded something else; it names `source`.
+    """
+    reports = yield from batched(plans, max_rounds=max_rounds, max_reads=max_reads)
     for report in reports.values():
-        if report.error is not None:
-            raise report.error
-    return {name: report.result for name, report in reports.items()}
+        if report.status != "ok":
+            raise report.error or BadAnswer(source, report.reason)
+    return {name: cast(Output, report.result) for name, report in reports.items()}
+
+
+@dataclass(slots=True)
+class PlanResult(Generic[Output]):
+    """The result of a plan of a `PlanGroup`."""
+
+    _values: list[Output] = field(default_factory=list)
+
+    @property
+    def value(self) -> Output:
+        """The result, once the group has run."""
+        return self._values[0]
+
+
+@dataclass(slots=True)
+class PlanGroup:
+    """Plans with results of different types that run together; `all_of` runs plans with results of one type.
+
+    Attributes:
+        source: Named by errors.
+        max_rounds: The most rounds of each plan.
+        max_reads: The most reads of each plan.
+    """
+
+    source: str = "plan"
+    max_rounds: int = MAX_ROUNDS
+    max_reads: int = MAX_READS
+    _plans: dict[str, Plan[None]] = field(default_factory=dict)
+
+    def add(self, plan: Plan[Output]) -> PlanResult[Output]:
+        """Add a plan; the returned object has its result after `run`."""
+        result = PlanResult[Output]()
+        self._plans[str(len(self._plans))] = _store(plan, result._values)
+        return result
+
+    def run(self) -> Plan[None]:
+        """Run all plans once.
+
+        Raises:
+            Exception: the first error of a plan, or BadAnswer, as in `all_of`.
+        """
+        yield from all_of(self._plans, source=self.source, max_rounds=self.max_rounds, max_reads=self.max_reads)
+
+
+def _store(plan: Plan[Output], values: list[Output]) -> Plan[None]:
+    values.append((yield from plan))
 
 
 def _merge(rounds: Sequence[Sequence[ReadT]]) -> tuple[Sequence[ReadT], list[list[int] | None]]:
@@ -118,7 +229,7 @@ def _merge(rounds: Sequence[Sequence[ReadT]]) -> tuple[Sequence[ReadT], list[lis
 
 
 async def run_batched(
-    plans: Mapping[str, Plan[ReadT, ResultT, Output]],
+    plans: Mapping[str, Rounds[ReadT, ResultT, Output]],
     answer: Callable[[list[ReadT]], Awaitable[Sequence[ResultT]]],
     *,
     max_rounds: int = MAX_ROUNDS,
@@ -141,9 +252,9 @@ async def run_batched(
 
 def _step(
     report: Report[Output],
-    plan: Plan[ReadT, ResultT, Output],
+    plan: Rounds[ReadT, ResultT, Output],
     results: Sequence[ResultT] | None,
-    waiting: dict[str, tuple[Plan[ReadT, ResultT, Output], Sequence[ReadT]]],
+    waiting: dict[str, tuple[Rounds[ReadT, ResultT, Output], Sequence[ReadT]]],
     max_rounds: int,
     max_reads: int,
 ) -> None:
@@ -179,7 +290,7 @@ def _checked(yielded: Sequence[ReadT], max_reads: int) -> Sequence[ReadT]:
 
 
 def _fail(
-    report: Report[Output], plan: Plan[ReadT, ResultT, Output], reason: str, error: BaseException | None = None
+    report: Report[Output], plan: Rounds[ReadT, ResultT, Output], reason: str, error: BaseException | None = None
 ) -> None:
     report.status, report.reason, report.error = "failed", reason, error
     with suppress(Exception):  # one that will not be closed has failed already
@@ -191,10 +302,10 @@ def _reason(error: Exception) -> str:
 
 
 def run_offline(
-    plan: Plan[ReadT, ResultT, Output], results: Mapping[ReadT, ResultT] | Callable[[ReadT], ResultT]
+    plan: Rounds[ReadT, ResultT, Output], results: Mapping[Any, ResultT] | Callable[[Any], ResultT]
 ) -> Output:
     """Run one plan with results from a dictionary or a function, as tests of decoders do."""
-    result_of: Callable[[ReadT], ResultT] = results if callable(results) else results.__getitem__
+    result_of = results if callable(results) else results.__getitem__
     try:
         reads = next(plan)
         while True:

@@ -14,7 +14,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import EpochReward, Holding, Issue, Position, Token
 from chainfolio.interactions import Interactions
-from chainfolio.plans import ChainPlan, Reverted, Unknown
+from chainfolio.plans import Plan, Reverted, Unknown
 from chainfolio.reads import ReadResult
 
 # Of the plan of a whole account; decoders inside it have bounds of their own.
@@ -23,7 +23,7 @@ MAX_READS: Final = 10_000_000
 
 Amounts = Mapping[Asset, int]
 BalanceResult = int | Unknown | Reverted
-Describe = Callable[[Iterable[Asset]], ChainPlan[None]]
+Describe = Callable[[Iterable[Asset]], Plan[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +128,8 @@ class BlockReader(Protocol):
         interactions: Interactions,
         assets: Sequence[Asset],
         describe: Describe | None = None,
-        prefetch: ChainPlan[None] | None = None,
-    ) -> ChainPlan[AccountState]:
+        prefetch: Plan[None] | None = None,
+    ) -> Plan[AccountState]:
         """Read native balance, balances of `assets`, and all positions of an account.
 
         Args:

@@ -72,7 +72,7 @@ class Quotes:
     relative: tuple[RelativePrice, ...] = ()
 
 
-PricePlan: TypeAlias = Plan[Any, Any, Quotes]  # yields reads of the chain, or HTTP reads, or both
+PricePlan: TypeAlias = Plan[Quotes]  # yields reads of the chain, or HTTP reads, or both
 Section: TypeAlias = Mapping[str, Any]  # one table of `configs/prices.toml`
 
 

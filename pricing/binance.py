@@ -11,9 +11,9 @@ import msgspec
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.plans import Unknown
+from chainfolio.plans import Unknown, read_all
 from chainfolio.price_sources import MAX_USD, MIN_USD, PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section
-from chainfolio.pricing.http_reads import BatchedRead, HttpGet, ReadLabel
+from chainfolio.pricing.http_reads import BatchedRead, HttpGet
 from chainfolio.pricing.vendors import (
     VendorHost,
     VendorQuote,
@@ -25,7 +25,7 @@ from chainfolio.pricing.vendors import (
     seconds,
     vendor_names,
 )
-from chainfolio.reads import ReadResult
+from chainfolio.reads import ReadLabel, ReadResult
 
 SOURCE: Final = "binance"
 URL: Final = "https://data-api.binance.vision"
@@ -107,7 +107,7 @@ class Binance:
             return Quotes(refused=tuple(Refusal(asset, SOURCE, reason) for asset in traded))
         time_s = block.time_us // 1_000_000
         reads = {asset: BatchedRead(self.batch, (self.markets[asset], time_s)) for asset in traded}
-        results = yield list(reads.values())
+        results = yield from read_all(list(reads.values()))
         outcomes = [
             self._outcome(asset, self.usdt, read, quote, block)
             for (asset, read), quote in zip(reads.items(), results, strict=True)

@@ -17,7 +17,7 @@ from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Unknown
 from chainfolio.price_sources import PricePlan, PriceSection, PriceSource, Section
-from chainfolio.pricing.http_reads import HttpGet, ReadLabel
+from chainfolio.pricing.http_reads import HttpGet
 from chainfolio.pricing.vendors import (
     DisabledSource,
     VendorHost,
@@ -34,6 +34,7 @@ from chainfolio.pricing.vendors import (
     seconds,
     vendor_names,
 )
+from chainfolio.reads import ReadLabel
 
 SOURCE: Final = "coingecko"
 PLANS: Final = {  # address, header of the key, its environment variable, requests per second

@@ -15,9 +15,9 @@ import msgspec
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.plans import Unknown
+from chainfolio.plans import Unknown, read_all
 from chainfolio.price_sources import PricePlan, PriceSection, Quotes, Section
-from chainfolio.pricing.http_reads import BatchedRead, HttpGet, ReadLabel
+from chainfolio.pricing.http_reads import BatchedRead, HttpGet
 from chainfolio.pricing.vendors import (
     VendorHost,
     VendorQuote,
@@ -33,6 +33,7 @@ from chainfolio.pricing.vendors import (
     to_price,
     vendor_names,
 )
+from chainfolio.reads import ReadLabel
 
 SOURCE: Final = "defillama"
 FREE_URL: Final = "https://coins.llama.fi"
@@ -118,11 +119,11 @@ class DefiLlama:
             return Quotes()
         time_s = block.time_us // 1_000_000
         reads = {asset: BatchedRead(self.batch, (coin, time_s)) for asset, coin in coins.items()}
-        quotes = dict(zip(coins, (yield list(reads.values())), strict=True))
+        quotes = dict(zip(coins, (yield from read_all(list(reads.values()))), strict=True))
         late = [asset for asset, quote in quotes.items() if isinstance(quote, VendorQuote) and quote.time_s > time_s]
         if late:
             earlier_reads = [BatchedRead(self.batch, (coins[asset], time_s - by)) for asset in late for by in EARLIER_S]
-            results = yield earlier_reads
+            results = yield from read_all(earlier_reads)
             for i, asset in enumerate(late):
                 part = slice(i * len(EARLIER_S), (i + 1) * len(EARLIER_S))
                 usable = [

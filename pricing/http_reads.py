@@ -12,11 +12,12 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
 from chainfolio.environment import Environment
 from chainfolio.plans import Unknown
+from chainfolio.reads import Read, ReadLabel, Value
 
 if TYPE_CHECKING:
     import aiohttp
@@ -31,11 +32,9 @@ MAX_CACHED_RESULTS: Final = 100_000  # of batched reads
 DEFAULT_PAUSE_S: Final = 60.0  # for a host that limits us and does not name a time
 MAX_PAUSE_S: Final = 3600.0
 
-ReadLabel: TypeAlias = tuple[str, str | None, str | None, tuple[object, ...]]  # method, address, function, parameters
-
 
 @dataclass(frozen=True, slots=True)
-class HttpGet:
+class HttpGet(Read[bytes | Unknown]):
     """A GET request. Its result is the body as bytes, or `Unknown`.
 
     Attributes:
@@ -75,7 +74,7 @@ class Batch(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class BatchedRead:
+class BatchedRead(Read[Any]):
     """A read that is sent together with others of its batch.
 
     Its result is what the batch parsed for its key, None if the host does not know the key, or `Unknown`. It must never
@@ -113,15 +112,15 @@ class Http:
     _cache: dict[BatchedRead, object] = field(default_factory=dict)
     _running: dict[BatchedRead, asyncio.Task[dict[BatchedRead, object]]] = field(default_factory=dict)
 
-    async def read(self, reads: Sequence[HttpGet | BatchedRead]) -> list[Any]:
-        """Send the reads and return their results in order; duplicates are sent once."""
+    async def read(self, reads: Sequence[Read[Value]]) -> list[Value]:
+        """Send `HttpGet` and `BatchedRead` reads, duplicates once, and return their results in order."""
         gets = list(dict.fromkeys(read for read in reads if isinstance(read, HttpGet)))
         batched = dict.fromkeys(read for read in reads if isinstance(read, BatchedRead))
         bodies, parsed = await asyncio.gather(
             asyncio.gather(*(self._send(read) for read in gets)), self._read_batched(list(batched))
         )
-        by_get = dict(zip(gets, bodies, strict=True))
-        return [by_get[read] if isinstance(read, HttpGet) else parsed[read] for read in reads]
+        results = dict[Read[object], object]([*zip(gets, bodies, strict=True), *parsed.items()])
+        return [cast(Value, results[read]) for read in reads]
 
     async def close(self) -> None:
         """Cancel the running requests and close the session."""

@@ -13,7 +13,7 @@ from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Unknown
 from chainfolio.price_sources import PricePlan, PriceSection, PriceSource, Section
-from chainfolio.pricing.http_reads import HttpGet, ReadLabel
+from chainfolio.pricing.http_reads import HttpGet
 from chainfolio.pricing.vendors import (
     DisabledSource,
     MarketQuote,
@@ -27,6 +27,7 @@ from chainfolio.pricing.vendors import (
     parse_number,
     read_quotes,
 )
+from chainfolio.reads import ReadLabel
 
 SOURCE: Final = "jupiter"
 URL: Final = "https://api.jup.ag"

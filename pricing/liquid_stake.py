@@ -15,7 +15,7 @@ from typing import Final
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Unknown
+from chainfolio.plans import Unknown, read_all
 from chainfolio.price_sources import (
     PricePlan,
     PriceSection,
@@ -28,7 +28,7 @@ from chainfolio.price_sources import (
 )
 from chainfolio.pricing.programs import KIND, Record, account_read, parse_address, parse_token
 from chainfolio.pricing.relatives import rounded
-from chainfolio.reads import Read, ReadResult
+from chainfolio.reads import ContractRead, ReadResult
 
 SOURCE: Final = "liquid_stake"
 CONFIDENCE: Final = Decimal("0.95")
@@ -47,7 +47,7 @@ class StakePool:
     address: str
 
     @property
-    def read(self) -> Read:
+    def read(self) -> ContractRead:
         """The read of the account."""
         return account_read(self.program, self.layout, self.address)
 
@@ -70,7 +70,7 @@ class LiquidStake:
         tokens = [asset for asset in assets if asset in self.pools]
         if not tokens:
             return Quotes()
-        accounts = yield [self.pools[token].read for token in tokens]
+        accounts = yield from read_all([self.pools[token].read for token in tokens])
         outcomes = [self._outcome(token, account, block) for token, account in zip(tokens, accounts, strict=True)]
         return Quotes(
             refused=tuple(outcome for outcome in outcomes if isinstance(outcome, Refusal)),

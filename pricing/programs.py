@@ -11,7 +11,7 @@ from chainfolio.assets import Asset
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.kinds import contract_calls
 from chainfolio.price_sources import Section, parse_asset
-from chainfolio.reads import Read
+from chainfolio.reads import ContractRead
 
 KIND: Final = "solana"  # of the chains that have these programs
 MAX_CLOCK_SKEW_S: Final = 30  # a validator's clock may be behind the clocks of those who observe prices
@@ -19,7 +19,7 @@ MAX_CLOCK_SKEW_S: Final = 30  # a validator's clock may be behind the clocks of 
 Record: TypeAlias = Any  # result of an account read: the fields of its layout, or `Unknown`
 
 
-def account_read(program: str, layout: str, *address: str | bytes) -> Read:
+def account_read(program: str, layout: str, *address: str | bytes) -> ContractRead:
     """Return the read of a program's account, given its address or the seeds of its address."""
     return contract_calls(KIND)(program, layout, address)
 

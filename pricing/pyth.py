@@ -18,7 +18,7 @@ from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
 from chainfolio.plans import Unknown
 from chainfolio.price_sources import PricePlan, PriceSection, Section
-from chainfolio.pricing.http_reads import HttpGet, ReadLabel
+from chainfolio.pricing.http_reads import HttpGet
 from chainfolio.pricing.vendors import (
     VendorHost,
     VendorQuote,
@@ -30,6 +30,7 @@ from chainfolio.pricing.vendors import (
     seconds,
     vendor_names,
 )
+from chainfolio.reads import ReadLabel
 
 SOURCE: Final = "pyth"
 HERMES: Final = "https://hermes.pyth.network"

@@ -16,12 +16,12 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Unknown
+from chainfolio.plans import Unknown, read_all
 from chainfolio.price_sources import PricePlan, PriceSection, Quotes, Refusal, Section, by_chain, parse_asset
 from chainfolio.pricing.programs import KIND, MAX_CLOCK_SKEW_S, Record, account_read, derive_address, parse_address
 from chainfolio.pricing.pyth import pyth_quote
 from chainfolio.pricing.vendors import check_keys, collect_quotes, quote_fault, seconds
-from chainfolio.reads import Read, ReadResult
+from chainfolio.reads import ContractRead, ReadResult
 
 SOURCE: Final = "pyth_accounts"
 MAX_AGE_S: Final = 120  # accounts are written once per minute, and when the price moves
@@ -44,7 +44,7 @@ class PythAccounts:
         """Return True if the asset has a feed."""
         return asset in self.feeds
 
-    def read(self, feed: bytes) -> Read:
+    def read(self, feed: bytes) -> ContractRead:
         """Return the read of the account of a feed."""
         address = derive_address(self.push_oracle, self.shard.to_bytes(2, "little"), feed)
         return account_read(self.receiver, "pyth_price", address)
@@ -55,10 +55,10 @@ class PythAccounts:
         if not priced:
             return Quotes()
         reads = [self.read(self.feeds[asset]) for asset in priced]
-        accounts = yield reads
+        accounts = yield from read_all(reads)
         return collect_quotes(self._outcome(*args, block) for args in zip(priced, reads, accounts, strict=True))
 
-    def _outcome(self, asset: Asset, read: Read, account: Record, block: Block) -> Price | Refusal:
+    def _outcome(self, asset: Asset, read: ContractRead, account: Record, block: Block) -> Price | Refusal:
         if isinstance(account, Unknown):
             return Refusal(asset, SOURCE, account.reason)
         if account.feed != self.feeds[asset]:

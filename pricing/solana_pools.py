@@ -16,7 +16,7 @@ from typing import Any, Final
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Unknown
+from chainfolio.plans import Unknown, read_distinct
 from chainfolio.pool_prices import TOO_MANY_TOKENS, parse_minimum, percent_apart, ratio
 from chainfolio.price_sources import PricePlan, PriceSection, Quotes, Refusal, RelativePrice, Section, by_chain
 from chainfolio.pricing.programs import (
@@ -28,7 +28,7 @@ from chainfolio.pricing.programs import (
     parse_address,
     parse_token,
 )
-from chainfolio.reads import Read, ReadResult
+from chainfolio.reads import ContractRead, ReadResult
 
 SOURCE: Final = "solana_pools"
 MAX_TOKENS: Final = 50  # of one plan: each takes dozens of reads of accounts
@@ -45,7 +45,7 @@ FAMILIES: Final = {  # and the setting that lists the tiers of their pools
 }
 MAX_TIER: Final = 2**16 - 1
 
-Results = Mapping[Read, Any]
+Results = Mapping[ContractRead, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Venue:
     tiers: tuple[int, ...]
     config: str = ""
 
-    def pool_reads(self, first: str, second: str) -> Iterator[Read]:
+    def pool_reads(self, first: str, second: str) -> Iterator[ContractRead]:
         """Return the reads of the pools of two mints, given in the order of their bytes."""
         for tier in self.tiers:
             if self.family == "orca_whirlpool":
@@ -79,13 +79,13 @@ class Pool:
         token_is_first: True if the token is the first of the pool's two tokens.
     """
 
-    read: Read
+    read: ContractRead
     account: Record
     quote: Asset
     token_is_first: bool
 
     @property
-    def vault_reads(self) -> tuple[Read, ...]:
+    def vault_reads(self) -> tuple[ContractRead, ...]:
         """The reads of the vault of the quote and, for a constant product, of the vault of the token."""
         vaults = (self.account.vault_a, self.account.vault_b)
         reads = tuple(account_read("", "token_account", vault) for vault in vaults)
@@ -174,21 +174,19 @@ class SolanaPools:
         candidates = [asset for asset in assets if self.knows(asset) is None]
         if not candidates:
             return Quotes()
-        mint_reads = list(map(_mint_read, (*self.quotes, *candidates[:MAX_MINTS])))
-        results = dict(zip(mint_reads, (yield mint_reads), strict=True))
+        mint_reads = map(_mint_read, (*self.quotes, *candidates[:MAX_MINTS]))
+        results = yield from read_distinct(mint_reads)
         tokens = [token for token in candidates[:MAX_MINTS] if not _is_nft(results[_mint_read(token)])]
         searches = [_Search(token, self) for token in tokens[:MAX_TOKENS]]
         too_many = (*tokens[MAX_TOKENS:], *candidates[MAX_MINTS:])
         refusals = [Refusal(token, SOURCE, TOO_MANY_TOKENS) for token in too_many]
         if not searches:
             return Quotes(refused=tuple(refusals))
-        pool_reads = list(dict.fromkeys(read for search in searches for read, *_ in search.pool_reads()))
-        results |= zip(pool_reads, (yield pool_reads), strict=True)
+        results |= yield from read_distinct(read for search in searches for read, *_ in search.pool_reads())
         for search in searches:
             search.add_pools(results)
         pools = [pool for search in searches for pool in search.pools]
-        if vault_reads := list(dict.fromkeys(read for pool in pools for read in pool.vault_reads)):
-            results |= zip(vault_reads, (yield vault_reads), strict=True)
+        results |= yield from read_distinct(read for pool in pools for read in pool.vault_reads)
         outcomes = [search.outcome(results, block) for search in searches]
         refusals += [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
         relative = tuple(outcome for outcome in outcomes if isinstance(outcome, RelativePrice))
@@ -207,7 +205,7 @@ class _Search:
     pools: list[Pool] = field(default_factory=list)
     fault: str = ""
 
-    def pool_reads(self) -> Iterator[tuple[Read, Asset, bool]]:
+    def pool_reads(self) -> Iterator[tuple[ContractRead, Asset, bool]]:
         """Return the reads of its possible pools, each with the quote and `token_is_first`."""
         token = self.asset.reference
         for quote in self.source.quotes:
@@ -274,7 +272,7 @@ class _Search:
         return Refusal(self.asset, SOURCE, reason)
 
 
-def _mint_read(asset: Asset) -> Read:
+def _mint_read(asset: Asset) -> ContractRead:
     return account_read("", "mint", asset.reference)
 
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
-from chainfolio.plans import MAX_ROUNDS, Report, batched
+from chainfolio.plans import MAX_ROUNDS, batched
 from chainfolio.price_sources import PricePlan, PriceSource, Quotes, Refusal, RelativePrice
 from chainfolio.pricing.guards import observation_fault, price_fault, type_fault
 from chainfolio.pricing.relatives import DIRECT, MAX_STEPS, PricePath, extend_path, path_fault, relative_fault, to_usd
@@ -62,9 +62,7 @@ def query_sources(
     rounds_left = MAX_CHAIN_ROUNDS
     while queries := search.next_queries():
         plans = {str(index): _checked_quotes(sources[index], pending, block) for index, pending in queries.items()}
-        reports: dict[str, Report[Quotes]] = yield from batched(
-            plans, max_rounds=min(MAX_ROUNDS, rounds_left), max_reads=MAX_SOURCE_READS
-        )
+        reports = yield from batched(plans, max_rounds=min(MAX_ROUNDS, rounds_left), max_reads=MAX_SOURCE_READS)
         rounds_left -= max(report.rounds for report in reports.values())
         for index, pending in queries.items():
             report = reports[str(index)]

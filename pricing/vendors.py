@@ -18,7 +18,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Unknown
+from chainfolio.plans import Unknown, read_all
 from chainfolio.price_sources import PricePlan, Quotes, Refusal, Section, parse_asset
 from chainfolio.pricing.http_reads import Batch, BatchedRead, HttpGet
 from chainfolio.reads import ReadResult
@@ -230,7 +230,7 @@ def read_quotes(source: str, batch: Batch, keys: Mapping[Asset, Hashable], block
     if not keys:
         return Quotes()
     reads = {asset: BatchedRead(batch, key) for asset, key in keys.items()}
-    results = yield list(reads.values())
+    results = yield from read_all(list(reads.values()))
     pairs = zip(reads.items(), results, strict=True)
     return collect_quotes(to_price(source, asset, read, quote, block, max_age_s) for (asset, read), quote in pairs)
 

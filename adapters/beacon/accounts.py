@@ -34,8 +34,8 @@ class NoAccounts:
         interactions: Interactions,
         assets: Sequence[Asset],
         describe: Describe | None = None,
-        prefetch: Plan[object, object, None] | None = None,
-    ) -> Plan[object, object, AccountState]:
+        prefetch: Plan[None] | None = None,
+    ) -> Plan[AccountState]:
         """Return Unknown for every balance, without a read."""
         yield from ()
         return AccountState(NO_ACCOUNTS, dict.fromkeys(assets, NO_ACCOUNTS), (), ())

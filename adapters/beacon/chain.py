@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from chainfolio.adapters.beacon import rows
 from chainfolio.adapters.beacon.accounts import NO_ACCOUNTS, NoAccounts
@@ -52,7 +52,7 @@ from chainfolio.datasets import Dataset
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, NoBlock, NodeBehind, NoQuorum, NotFound, Reorged, SourceError, Unavailable
 from chainfolio.plans import Plan, Unknown
-from chainfolio.reads import ReadResult
+from chainfolio.reads import Read, ReadResult, Value
 from chainfolio.transport.http import HttpTransport, WebTransport
 from chainfolio.transport.rest import ResourceNotFound
 from chainfolio.validators import ADDRESS, SlotClock, Stake, ValidatorNow
@@ -542,15 +542,15 @@ class BeaconChain:
 
     # --- accounts, which do not exist --------------------------------------------------------------------------------
 
-    async def answer(self, reads: Sequence[object], block: Block) -> list[Unknown]:
+    async def answer(self, reads: Sequence[Read[Value]], block: Block) -> list[Value]:
         """Return Unknown for every read."""
-        return [NO_ACCOUNTS] * len(reads)
+        return cast(list[Value], [NO_ACCOUNTS] * len(reads))
 
     async def answer_each(
-        self, requests: Sequence[tuple[Block, Sequence[object]]]
-    ) -> list[list[Unknown] | SourceError]:
+        self, requests: Sequence[tuple[Block, Sequence[Read[Value]]]]
+    ) -> list[list[Value] | SourceError]:
         """Return Unknown for every read at every block."""
-        return [[NO_ACCOUNTS] * len(reads) for _, reads in requests]
+        return [await self.answer(reads, block) for block, reads in requests]
 
     def account_reader(self, installed: InstalledProtocols, trusted: Collection[Asset] = ()) -> NoAccounts:
         """Return a reader without results."""
@@ -560,12 +560,12 @@ class BeaconChain:
         """Return no reads."""
         return ()
 
-    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[object, object, Sequence[Unknown]]:
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Sequence[Unknown]]:
         """Return Unknown for every pair."""
         yield from ()
         return [NO_ACCOUNTS] * len(pairs)
 
-    def describe(self, assets: Sequence[Asset]) -> Plan[object, object, Mapping[Asset, Token]]:
+    def describe(self, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
         """Return tokens without names: there are none."""
         yield from ()
         return {asset: Token(asset, "", "", None) for asset in assets}

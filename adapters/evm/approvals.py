@@ -6,10 +6,11 @@ from collections.abc import Collection, Sequence
 from typing import ClassVar, Final
 
 from chainfolio.adapters.evm import permit2
-from chainfolio.adapters.evm.reads import BALANCE_OF_ID, OWNER, AbiValue, Call, ReadPlan, balance_of
+from chainfolio.adapters.evm.reads import BALANCE_OF_ID, OWNER, AbiValue, Call, balance_of
 from chainfolio.approvals import IndirectApproval, PermissionState
 from chainfolio.contract_approvals import ContractApprovals, Function
 from chainfolio.interactions import EventRow
+from chainfolio.plans import Plan
 
 ALLOWANCE: Final = "allowance(address,address)(uint256)"
 FUNCTIONS: Final[dict[Function, str]] = {
@@ -54,7 +55,7 @@ class Approvals(ContractApprovals):
         """Return token and spender of a permission's row in `account_events`; None if it names no owner."""
         return permit2.token_and_spender(row)
 
-    def permissions(self, permissions: Sequence[IndirectApproval]) -> ReadPlan[Sequence[PermissionState]]:
+    def permissions(self, permissions: Sequence[IndirectApproval]) -> Plan[Sequence[PermissionState]]:
         """Read the remaining amounts of permissions in one round, in their order."""
         results = yield from self.distinct(call for item in permissions for call in _permission_calls(item))
         return [

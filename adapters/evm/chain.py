@@ -48,10 +48,11 @@ if TYPE_CHECKING:
     from chainfolio.adapters.evm.datasets.transactions import ExecutedTransaction
     from chainfolio.adapters.evm.explorer import Explorer
     from chainfolio.adapters.evm.positions.reader import EvmAccountReader
-    from chainfolio.adapters.evm.reads import AbiValue, Read, ReadPlan
+    from chainfolio.adapters.evm.reads import AbiValue
     from chainfolio.budgets import Budget
+    from chainfolio.plans import Plan
     from chainfolio.protocols import InstalledProtocols
-    from chainfolio.reads import ReadResult
+    from chainfolio.reads import Read, ReadResult, Value
 
 PROBE_BLOCKS = 8  # neighbouring blocks among which one with transactions is looked for
 BODY_BATCH = 20
@@ -141,19 +142,24 @@ class EvmChain(Approvals):
         """Return the blocks at some heights, in order, in as few requests as the node allows."""
         return [header.block() for header in await self.node.headers(heights)]
 
-    async def answer(self, reads: Sequence[Read], block: Block) -> list[AbiValue]:
+    async def answer(self, reads: Sequence[Read[Value]], block: Block) -> list[Value]:
         """Return the results of some reads, all at that block's hash; as `scan.answer`."""
+        from chainfolio.adapters.evm import reads as evm_reads
         from chainfolio.adapters.evm import scan
 
-        return await scan.answer(self.node, reads, block)
+        return await scan.answer(self.node, evm_reads.own_reads(reads), block)
 
-    async def answer_each(self, queries: Sequence[tuple[Block, Sequence[Read]]]) -> list[list[AbiValue] | SourceError]:
+    async def answer_each(
+        self, requests: Sequence[tuple[Block, Sequence[Read[Value]]]]
+    ) -> list[list[Value] | SourceError]:
         """Return the results of some reads at each of several blocks, with an error for a block without state.
 
         All blocks share the requests that one block would take; as `scan.answer_each`.
         """
+        from chainfolio.adapters.evm import reads as evm_reads
         from chainfolio.adapters.evm import scan
 
+        queries = [(block, evm_reads.own_reads(reads)) for block, reads in requests]
         return await scan.answer_each(self.node, queries) if queries else []
 
     def account_reader(self, installed: InstalledProtocols, trusted: Collection[Asset] = ()) -> EvmAccountReader:
@@ -212,11 +218,11 @@ class EvmChain(Approvals):
         """Return the reads behind a token in a wallet: its balance and its decimals."""
         return tokens.wallet_reads(holding)
 
-    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> ReadPlan[Sequence[AbiValue]]:
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Sequence[AbiValue]]:
         """Read the balances that accounts have of assets; as `tokens.balances`."""
         return (yield from tokens.balances(pairs)) if pairs else ()
 
-    def describe(self, assets: Sequence[Asset]) -> ReadPlan[Mapping[Asset, Token]]:
+    def describe(self, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
         """Read names and decimals of some tokens from their contracts, in one round."""
         by_contract = yield from tokens.describe(self.facts, [asset.reference for asset in assets])
         return {asset: by_contract[asset.reference] for asset in assets}

@@ -11,6 +11,7 @@ from chainfolio.adapters.evm.positions.matching import Protocols
 from chainfolio.adapters.evm.positions.reader import EvmAccountReader
 from chainfolio.adapters.evm.reads import AbiValue, Call, NativeBalance
 from chainfolio.protocols import InstalledProtocols
+from chainfolio.reads import Read
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +28,15 @@ class Families:
         )
         return EvmAccountReader(protocols, names)
 
-    def to_request(self, read: object) -> AbiCall | CoinBalance | None:
+    def to_request(self, read: Read[object]) -> AbiCall | CoinBalance | None:
         """Return the call or balance that a decoder's read stands for; None if it is no such read."""
         if isinstance(read, Call):
             return AbiCall(read.to, encode(read.signature, read.args), read.alone)
         return CoinBalance(read.account) if isinstance(read, NativeBalance) else None
 
-    def decode(self, read: Call, returned: bytes) -> AbiValue:
+    def decode(self, read: Read[object], returned: bytes) -> AbiValue:
         """Return the value of a call's return data."""
+        assert isinstance(read, Call), "balances have no return data"
         return decode(read, returned)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, cast
 
-from chainfolio.plans import Plan, Report
+from chainfolio import reads
+from chainfolio.reads import ReadLabel
 
 BALANCE_OF: Final = "balanceOf(address)(uint256)"
 OWNER: Final = "ownerOf(uint256)(address)"
@@ -16,12 +17,10 @@ DECIMALS: Final = "decimals()(uint8)"
 # An argument or result of a contract call: an int, bool, text, bytes, or a tuple of these, by its signature, which type
 # checkers cannot read. A result may also be `Reverted` or `Unknown`.
 AbiValue: TypeAlias = Any
-# How answers name a read: the node's method, the contract, the function, the arguments.
-ReadLabel = tuple[str, str | None, str | None, tuple[AbiValue, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(reads.Read[AbiValue]):
     """A read of a contract: `Call(vault, "convertToAssets(uint256)(uint256)", (shares,))`.
 
     The result is the one output, a tuple of several, `Reverted`, or `Unknown` (no code there, too short, out of gas).
@@ -51,7 +50,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class NativeBalance:
+class NativeBalance(reads.Read[AbiValue]):
     """The native coins of an account; the result is an int in the smallest unit, or `Unknown`."""
 
     account: str
@@ -69,11 +68,18 @@ def _contains_any(contracts: Set[str], arg: AbiValue) -> bool:
 
 
 Read = Call | NativeBalance
-Output = TypeVar("Output")
-ReadPlan = Plan[Read, AbiValue, Output]
-Reads = ReadPlan[Any]
-PlanReport = Report[Any]
-Reports = dict[str, PlanReport]
+
+
+def own_reads(chain_reads: Sequence[reads.Read[object]]) -> list[Read]:
+    """Return the reads, which are all of an EVM chain.
+
+    Raises:
+        TypeError: One is of another kind of chain.
+    """
+    others = [read for read in chain_reads if not isinstance(read, Read)]
+    if others:
+        raise TypeError(f"{others[0]!r:.200} is no read of an EVM chain")
+    return cast(list[Read], chain_reads)
 
 
 def balance_of(contract: str, account: str) -> Call:

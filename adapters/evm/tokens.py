@@ -17,7 +17,7 @@ from chainfolio.adapters.evm.reads import (
 )
 from chainfolio.assets import Asset
 from chainfolio.contracts import Holding, Token
-from chainfolio.plans import Plan, Unknown
+from chainfolio.plans import Plan, Unknown, read_all
 from chainfolio.printable import MAX_NAME, MAX_SYMBOL, clean
 from chainfolio.reads import ReadResult
 
@@ -25,9 +25,9 @@ SINGLE_OWNER_KIND = "erc721"  # tokens with one owner each: the owner is read in
 SIGNATURES = ("symbol()(*)", "name()(*)", "decimals()(*)")
 
 
-def describe(facts: Facts, contracts: Sequence[str]) -> Plan[Read, AbiValue, dict[str, Token]]:
+def describe(facts: Facts, contracts: Sequence[str]) -> Plan[dict[str, Token]]:
     """Read the token of each contract in one round; unusable names become empty, decimals None."""
-    answers = yield [Call(contract, signature) for contract in contracts for signature in SIGNATURES]
+    answers = yield from read_all([Call(contract, signature) for contract in contracts for signature in SIGNATURES])
     tokens = {}
     for k, contract in enumerate(contracts):
         symbol, name, decimals = answers[3 * k : 3 * k + 3]
@@ -48,12 +48,12 @@ def wallet_reads(holding: Holding) -> list[tuple[str, ReadResult]]:
     return reads
 
 
-def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[Read, AbiValue, list[AbiValue]]:
+def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[list[AbiValue]]:
     """Read the balances that accounts have of assets, in one round.
 
     A collectible with one owner counts 1 or 0; it is 0 if its contract refuses to name an owner (EIP-721).
     """
-    results = yield [_balance_read(account, asset) for account, asset in pairs]
+    results = yield from read_all([_balance_read(account, asset) for account, asset in pairs])
     return [_balance(account, asset, result) for (account, asset), result in zip(pairs, results, strict=True)]
 
 

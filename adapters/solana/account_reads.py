@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,10 +14,11 @@ from chainfolio.adapters.solana.account_layouts import LAMPORTS, LAYOUT_NAMES, L
 from chainfolio.adapters.solana.forms import Plain
 from chainfolio.adapters.solana.layouts import SYSTEM, BadLayout
 from chainfolio.plans import Unknown
+from chainfolio.reads import ContractRead, Read, ReadLabel
 
 
 @dataclass(frozen=True, slots=True)
-class AccountRead:
+class AccountRead(ContractRead):
     """A read of one account. Its result is the record of its layout, or Unknown.
 
     The account is read as it is now: nodes keep no past state.
@@ -45,7 +47,7 @@ class AccountRead:
         return derived(self.program, self.location)
 
     @property
-    def label(self) -> tuple[str, str | None, str | None, tuple[object, ...]]:
+    def label(self) -> ReadLabel:
         """The read as answers show it: method, address, layout and arguments."""
         return "getMultipleAccounts", self.address, self.layout, self.pick
 
@@ -67,7 +69,7 @@ class AccountRead:
 
 
 @dataclass(frozen=True, slots=True)
-class ListRead:
+class ListRead(Read[Sequence[str] | Unknown]):
     """A search for the accounts of a program with one layout that contain an address.
 
     Its result is their sorted addresses, or Unknown if no endpoint serves the search.
@@ -88,7 +90,7 @@ class ListRead:
         assert self.layout in LAYOUTS, f"no layout is called {self.layout}"
 
     @property
-    def label(self) -> tuple[str, str | None, str | None, tuple[object, ...]]:
+    def label(self) -> ReadLabel:
         """The read as answers show it: method, program, layout and arguments."""
         return "getProgramAccounts", self.program, self.layout, (self.offset, self.address)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from chainfolio.adapters.solana.facts import COMPRESSED, Facts
 from chainfolio.adapters.solana.layouts import EXTENSION_NOTES, SYSTEM, TOKEN_2022, Mint
@@ -28,14 +28,12 @@ from chainfolio.adapters.solana.trees import Leaf
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import EpochReward, Issue, Token
-from chainfolio.errors import BadAnswer
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan, Report, Unknown, batched
+from chainfolio.plans import Plan, PlanGroup, Unknown, read_all
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Amounts, Describe, OpenPosition
 from chainfolio.protocols import InstalledProtocols, TokenAmount
+from chainfolio.reads import Read
 
-T = TypeVar("T")
-ReadPlan = Plan[Any, Any, T]
 Rewards = Mapping[RewardRead, Reward | Unknown | None]  # None: nothing was paid
 STAKE_PROTOCOL, NFT_PROTOCOL = "solana_stake", "bubblegum"
 SHOWN_CHARACTERS: Final = 4  # at both ends of a validator's address
@@ -80,32 +78,33 @@ class Accounts:
         interactions: Interactions,
         assets: Sequence[Asset],
         describe: Describe | None = None,
-        prefetch: Plan[Any, Any, None] | None = None,
-    ) -> ReadPlan[AccountState]:
+        prefetch: Plan[None] | None = None,
+    ) -> Plan[AccountState]:
         """Read an account as `chainfolio.positions.BlockReader` defines it."""
-        state: ReadPlan[Any] = self._read_state(account, interactions, assets, describe)
-        results = yield from _run_all({"state": state, **({"prefetch": prefetch} if prefetch else {})})
-        account_state: AccountState = results["state"]
-        return account_state
+        group = _group()
+        state = group.add(self._read_state(account, interactions, assets, describe))
+        if prefetch is not None:
+            group.add(prefetch)
+        yield from group.run()
+        return state.value
 
     def _read_state(
         self, account: str, interactions: Interactions, tokens: Sequence[Asset], describe_tokens: Describe | None
-    ) -> ReadPlan[AccountState]:
+    ) -> Plan[AccountState]:
         wallet, claimed_positions, issues = yield from self.positions.read(account, interactions.self_acquired)
         balances = {self.facts.token_asset(mint): each for mint, each in wallet.tokens.items() if each.raw}
         raws = dict.fromkeys(tokens, 0) | {asset: each.raw for asset, each in balances.items()}
         extended_mints = [asset.reference for asset, each in balances.items() if each.program == TOKEN_2022]
-        plans: dict[str, ReadPlan[Any]] = {
-            "mints": _read_mints(extended_mints),
-            "rewards": _read_rewards(wallet, self.reward_epochs),
-        }
+        group = _group()
+        mints = group.add(_read_mints(extended_mints))
+        reward_plan = group.add(_read_rewards(wallet, self.reward_epochs))
         if describe_tokens is not None:
-            plans["names"] = describe_tokens(balances)
-        results = yield from _run_all(plans)
+            group.add(describe_tokens(balances))
+        yield from group.run()
         notes = [self._issue(account, note) for note in wallet.notes]
-        mint_issues = _extension_issues(account, self.facts.kind, results["mints"] or {})
+        mint_issues = _extension_issues(account, self.facts.kind, mints.value)
         notes += [issue for issue in mint_issues if issue not in notes]
-        rewards = results["rewards"]
+        rewards = reward_plan.value
         notes += _unknown_reward_issues(account, self.facts.kind, rewards)
         native = self.facts.native_asset
         stakes = tuple(
@@ -204,19 +203,12 @@ def stake_position(
     )
 
 
-def _run_all(plans: Mapping[str, ReadPlan[Any]]) -> ReadPlan[dict[str, Any]]:
-    """Run plans together and return their results by name, or raise the first error.
-
-    The limits of rounds and reads are those of a whole account.
-    """
-    reports: Mapping[str, Report[Any]] = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
-    for report in reports.values():
-        if report.status != "ok":
-            raise report.error or BadAnswer("solana", report.reason)
-    return {name: report.result for name, report in reports.items()}
+def _group() -> PlanGroup:
+    """Return a group of plans with the limits of a whole account."""
+    return PlanGroup("solana", MAX_ROUNDS, MAX_READS)
 
 
-def _read_rewards(wallet: Wallet, epoch_count: int) -> ReadPlan[Rewards]:
+def _read_rewards(wallet: Wallet, epoch_count: int) -> Plan[Rewards]:
     """Read the rewards of stake accounts in the last finished epochs, the newest first."""
     reads = [
         RewardRead(stake.address, epoch)
@@ -224,7 +216,7 @@ def _read_rewards(wallet: Wallet, epoch_count: int) -> ReadPlan[Rewards]:
         for stake in wallet.stakes
         if stake.reward_epochs and stake.reward_epochs[0] <= epoch <= stake.reward_epochs[1]
     ]
-    return dict(zip(reads, (yield reads), strict=True)) if reads else {}
+    return dict(zip(reads, (yield from read_all(reads)), strict=True))
 
 
 def _unknown_reward_issues(account: str, adapter: str, rewards: Rewards) -> Iterator[Issue]:
@@ -242,8 +234,8 @@ def _unknown_reward_issues(account: str, adapter: str, rewards: Rewards) -> Iter
         yield Issue(adapter, account, text, makes_partial=False, account=account)
 
 
-def _read_mints(addresses: Sequence[str]) -> ReadPlan[Mapping[str, Mint | Unknown]]:
-    results = yield [MintRead(address) for address in addresses]
+def _read_mints(addresses: Sequence[str]) -> Plan[Mapping[str, Mint | Unknown]]:
+    results = yield from read_all([MintRead(address) for address in addresses])
     return dict(zip(addresses, results, strict=True))
 
 
@@ -255,13 +247,17 @@ def _extension_issues(account: str, adapter: str, mints: Mapping[str, Mint | Unk
             yield Issue(adapter, address, reasons, makes_partial=False, account=account)
 
 
-def describe(assets: Sequence[Asset]) -> ReadPlan[Mapping[Asset, Token]]:
+def describe(assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
     """Read symbol, name and decimals of tokens, in one round.
 
     A token without a mint has no decimals (None). A compressed NFT always has 0.
     """
-    results = yield [(NameRead if asset.kind == COMPRESSED else MintRead)(asset.reference) for asset in assets]
+    results = yield from read_all([_token_read(asset) for asset in assets])
     return {asset: _token(asset, result) for asset, result in zip(assets, results, strict=True)}
+
+
+def _token_read(asset: Asset) -> Read[Mint | tuple[str, str] | Unknown]:
+    return NameRead(asset.reference) if asset.kind == COMPRESSED else MintRead(asset.reference)
 
 
 def _token(asset: Asset, result: Mint | tuple[str, str] | Unknown) -> Token:
@@ -274,13 +270,13 @@ def _token(asset: Asset, result: Mint | tuple[str, str] | Unknown) -> Token:
     return Token(asset, result.symbol, result.name, result.decimals)
 
 
-def balances(pairs: Sequence[tuple[str, Asset]]) -> ReadPlan[Sequence[int | Unknown]]:
+def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[Sequence[int | Unknown]]:
     """Read the balances of accounts and assets in raw units, in one round and in the order of `pairs`.
 
     Unknown for compressed NFTs, which have no balance.
     """
     accounts = list(dict.fromkeys(account for account, _ in pairs))
-    wallets = dict(zip(accounts, (yield [WalletRead(account) for account in accounts]), strict=True)) if pairs else {}
+    wallets = dict(zip(accounts, (yield from read_all(list(map(WalletRead, accounts)))), strict=True))
     return [_balance(wallets[account], asset) for account, asset in pairs]
 
 

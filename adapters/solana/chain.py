@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from chainfolio.adapters.solana import facts as chain_facts
 from chainfolio.adapters.solana.datasets import DATASETS, REWARDS
@@ -21,20 +21,21 @@ from chainfolio.contracts import Holding, Issue, Token, TransactionDetails
 from chainfolio.environment import Environment
 from chainfolio.errors import SourceError
 from chainfolio.kinds import EndpointMemory
+from chainfolio.reads import Value
 from chainfolio.transport.endpoint_factory import NO_MEMORY, make_endpoints
 from chainfolio.transport.http import Transport
 
 # Modules of state and blocks load solders, pyarrow and others, so they are imported when they are needed.
 if TYPE_CHECKING:
-    from chainfolio.adapters.solana.accounts import Accounts, ReadPlan
+    from chainfolio.adapters.solana.accounts import Accounts
     from chainfolio.adapters.solana.history import AccountHistory
     from chainfolio.adapters.solana.reward_rows import RewardRows
     from chainfolio.adapters.solana.stake_histories import StakeHistories
     from chainfolio.budgets import Budget
-    from chainfolio.plans import Unknown
+    from chainfolio.plans import Plan, Unknown
     from chainfolio.positions import OpenPosition
     from chainfolio.protocols import InstalledProtocols
-    from chainfolio.reads import ReadResult
+    from chainfolio.reads import Read, ReadResult
 
 
 class SolanaChain(NodeBackedChain[Node]):
@@ -119,13 +120,15 @@ class SolanaChain(NodeBackedChain[Node]):
 
         return await look_up(self.node, transactions)
 
-    async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
+    async def answer(self, reads: Sequence[Read[Value]], block: Block) -> list[Value]:
         """Return the results of reads now, not older than `block`. Wallets name the block of their state."""
         from chainfolio.adapters.solana.state import answer
 
         return await answer(self.node, reads, block, with_stakes=self.settings.stake_accounts)
 
-    async def answer_each(self, requests: Sequence[tuple[Block, Sequence[Any]]]) -> list[list[Any] | SourceError]:
+    async def answer_each(
+        self, requests: Sequence[tuple[Block, Sequence[Read[Value]]]]
+    ) -> list[list[Value] | SourceError]:
         """Return the results of reads at each of several blocks, or the error of a block that cannot be read.
 
         Wallets, mints and NFT lists are read once, now, and not older than any of the blocks. Program accounts are read
@@ -134,7 +137,7 @@ class SolanaChain(NodeBackedChain[Node]):
         from chainfolio.adapters.solana.reads import LeavesRead, MintRead, WalletRead
 
         current_reads = WalletRead | MintRead | LeavesRead
-        shared_reads = list(
+        shared_reads: list[Read[object]] = list(
             dict.fromkeys(read for _, reads in requests for read in reads if isinstance(read, current_reads))
         )
         newest = max((block for block, _ in requests), key=lambda block: block.height, default=None)
@@ -149,15 +152,15 @@ class SolanaChain(NodeBackedChain[Node]):
         return [await self._answered(block, reads, shared_results) for block, reads in requests]
 
     async def _answered(
-        self, block: Block, reads: Sequence[Any], known_results: Mapping[Any, Any]
-    ) -> list[Any] | SourceError:
+        self, block: Block, reads: Sequence[Read[Value]], known_results: Mapping[Read[object], object]
+    ) -> list[Value] | SourceError:
         """Return the results of reads at a block, or its error. `known_results` are not read again."""
         missing = list(dict.fromkeys(read for read in reads if read not in known_results))
         try:
             results = dict(zip(missing, await self.answer(missing, block), strict=True)) if missing else {}
         except SourceError as error:
             return error
-        return [known_results[read] if read in known_results else results[read] for read in reads]
+        return [cast(Value, known_results[read]) if read in known_results else results[read] for read in reads]
 
     def account_reader(self, installed: InstalledProtocols, trusted: Collection[Asset] = ()) -> Accounts:
         """Return the reader of accounts, with the positions of some protocols."""
@@ -172,13 +175,13 @@ class SolanaChain(NodeBackedChain[Node]):
 
         return [("balance", ReadResult(WalletRead(holding.account), holding.raw))]
 
-    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> ReadPlan[Sequence[int | Unknown]]:
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Sequence[int | Unknown]]:
         """Plan the reads of balances, in the order of `pairs`."""
         from chainfolio.adapters.solana.accounts import balances
 
         return balances(pairs)
 
-    def describe(self, assets: Sequence[Asset]) -> ReadPlan[Mapping[Asset, Token]]:
+    def describe(self, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
         """Plan the reads of symbol, name and decimals of tokens."""
         from chainfolio.adapters.solana.accounts import describe
 

@@ -21,7 +21,7 @@ from chainfolio.adapters.solana.reads import LeavesRead, Wallet, WalletRead
 from chainfolio.assets import Asset
 from chainfolio.contracts import Issue
 from chainfolio.decoded import as_positions, notes
-from chainfolio.plans import Plan, Unknown
+from chainfolio.plans import Plan, Rounds, Unknown, read_all, read_groups
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, ProtocolFamily
 
 T = TypeVar("T")
@@ -39,9 +39,10 @@ SHARED: Final = (
 )
 NFT, SHARE, ACCOUNT = "nft", "share", "account"  # kinds of claims
 
-AccountPlan = Plan[AccountRead | ListRead, Any, T]
+# The results of account reads follow from their layouts, which they name as text.
+AccountPlan = Rounds[AccountRead | ListRead, Any, T]
 DecoderPlan = AccountPlan[Sequence[DecodedPosition]]
-Results = dict[Any, Any]  # by read
+Results = dict[AccountRead | ListRead, Any]
 ClaimKey = tuple[str, str, str, str]  # family, program, account and subject
 
 
@@ -181,12 +182,12 @@ class SnapshotPositions:
 
     def read(
         self, account: str, own_tokens: Collection[Asset] = ()
-    ) -> Plan[Any, Any, tuple[Wallet, Sequence[ClaimedPosition], Sequence[Issue]]]:
+    ) -> Plan[tuple[Wallet, Sequence[ClaimedPosition], Sequence[Issue]]]:
         """Read an account: its wallet, its positions, and issues about positions that could not be read."""
         is_first = not self.wallets
         self.wallets[account], self.own_tokens[account] = None, {asset.reference for asset in own_tokens}
         searches = list(self._owner_searches(account))
-        wallet, leaves, *results = yield [WalletRead(account), LeavesRead(account), *searches]
+        [wallet], [leaves], results = yield from read_groups([WalletRead(account)], [LeavesRead(account)], searches)
         self.wallets[account], self.compressed.lists[account] = wallet, leaves
         self.search_results |= zip(searches, results, strict=True)
         if is_first:
@@ -197,12 +198,12 @@ class SnapshotPositions:
                 self.is_done = True
         else:
             yield from self._wait_until(lambda: self.is_done)
-        wallet = self.wallets[account]
-        assert wallet is not None, "every wallet was read"
+        latest = self.wallets[account]
+        assert latest is not None, "every wallet was read"
         issues = [issue for issue in self.issues if issue.account == account]
-        return wallet, self.positions.get(account, ()), [*issues, *self.compressed.issues(account)]
+        return latest, self.positions.get(account, ()), [*issues, *self.compressed.issues(account)]
 
-    def _wait_until(self, is_ready: Callable[[], bool]) -> AccountPlan[None]:
+    def _wait_until(self, is_ready: Callable[[], bool]) -> Plan[None]:
         while not is_ready():
             yield []
 
@@ -218,7 +219,7 @@ class SnapshotPositions:
             for program in installed.contracts.get(family.role, ()):
                 yield installed, family, program
 
-    def _read_at_one_slot(self) -> Plan[Any, Any, None]:
+    def _read_at_one_slot(self) -> Plan[None]:
         """Find the positions, then read them at one slot with the wallets and decode them."""
         self._report_skipped_tokens()
         trees = self.compressed.tree_reads()
@@ -241,10 +242,12 @@ class SnapshotPositions:
             # A search that failed is not repeated: what it would find stays unknown.
             searches = [search for search, result in self.search_results.items() if not _is_unknown(result)]
             accounts = list(self.wallets)
-            results = iter((yield [*map(WalletRead, accounts), *searches, *trees, *reads]))
-            self.wallets = {account: next(results) for account in accounts}
-            self.search_results |= {search: next(results) for search in searches}
-            self.compressed.tree_results = {tree: next(results) for tree in trees}
+            wallets, found, tree_results, results = yield from read_groups(
+                list(map(WalletRead, accounts)), searches, trees, reads
+            )
+            self.wallets = dict(zip(accounts, wallets, strict=True))
+            self.search_results |= zip(searches, found, strict=True)
+            self.compressed.tree_results = dict(zip(trees, tree_results, strict=True))
             if self._decode(failed | self.search_results | dict(zip(reads, results, strict=True)), empty):
                 break
         else:
@@ -303,7 +306,7 @@ class SnapshotPositions:
         result = self.search_results[family.owner_search(program, account)]
         return [] if isinstance(result, Unknown) else [(address, 1) for address in result[:MAX_CLAIMS]]
 
-    def _read_inputs(self, claims: Sequence[tuple[InstalledProtocol, Claim]]) -> Plan[Any, Any, Results]:
+    def _read_inputs(self, claims: Sequence[tuple[InstalledProtocol, Claim]]) -> Plan[Results]:
         """Read the accounts that decoders ask for, up to `MAX_ROUNDS` rounds, and return the results by read."""
         results: Results = {**self.search_results}
         unfinished = list(claims)
@@ -318,7 +321,7 @@ class SnapshotPositions:
             results |= dict.fromkeys(searches[search_budget:], SEARCH_LIMIT)
             search_budget -= len(searches[:search_budget])
             if reads := [read for read in missing if read not in results]:
-                results |= zip(reads, (yield reads), strict=True)
+                results |= zip(reads, (yield from read_all(reads)), strict=True)
         return results
 
     def _decode(self, results: Results, empty: Collection[ClaimKey]) -> bool:

@@ -13,6 +13,7 @@ from chainfolio.adapters.solana.trees import Leaf, Tree
 from chainfolio.adapters.solana.trees import read as read_tree
 from chainfolio.blocks import Block
 from chainfolio.plans import Unknown
+from chainfolio.reads import Read, ReadLabel
 
 __all__ = [
     "LeafList",
@@ -30,11 +31,9 @@ __all__ = [
     "WalletStake",
 ]
 
-ReadLabel = tuple[str, str | None, str | None, tuple[object, ...]]  # method, subject, layout, arguments
-
 
 @dataclass(frozen=True, slots=True)
-class WalletRead:
+class WalletRead(Read["Wallet"]):
     """A read of the lamports, token accounts and stake accounts of an account. Its result is a `Wallet`."""
 
     account: str
@@ -46,7 +45,7 @@ class WalletRead:
 
 
 @dataclass(frozen=True, slots=True)
-class MintRead:
+class MintRead(Read[Mint | Unknown]):
     """A read of a mint and its metadata. Its result is a `Mint`, or Unknown if there is no such mint."""
 
     mint: str
@@ -58,7 +57,7 @@ class MintRead:
 
 
 @dataclass(frozen=True, slots=True)
-class LeavesRead:
+class LeavesRead(Read["LeafList | Unknown"]):
     """A read of the compressed NFTs that an endpoint lists for an account, with their proofs.
 
     Its result is a `LeafList`, or Unknown with the cause `absent` if no endpoint has an index of compressed NFTs.
@@ -73,7 +72,7 @@ class LeavesRead:
 
 
 @dataclass(frozen=True, slots=True)
-class TreeRead:
+class TreeRead(Read[Tree | Unknown]):
     """A read of the first `size` bytes of a Merkle tree account. Its result is a `Tree` or Unknown."""
 
     address: str
@@ -110,7 +109,7 @@ class LeafList:
 
 
 @dataclass(frozen=True, slots=True)
-class NameRead:
+class NameRead(Read[tuple[str, str] | Unknown]):
     """A read of the symbol and name in the last list with a compressed NFT; Unknown without a list."""
 
     id: str
@@ -122,7 +121,7 @@ class NameRead:
 
 
 @dataclass(frozen=True, slots=True)
-class RewardRead:
+class RewardRead(Read["Reward | Unknown | None"]):
     """A read of a stake account's reward in a past epoch: a `Reward`, None for none, or Unknown."""
 
     stake: str

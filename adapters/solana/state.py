@@ -6,7 +6,7 @@ import asyncio
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from chainfolio.adapters.solana import das
 from chainfolio.adapters.solana.account_reads import AccountRead, ListRead
@@ -58,6 +58,7 @@ from chainfolio.adapters.solana.stakes import HISTORY_SIZE, StakeHistory, stake_
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
 from chainfolio.plans import Unknown
+from chainfolio.reads import Read, Value
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.wire import Request
 
@@ -318,7 +319,7 @@ async def _read_stake_history(node: Node, endpoint: Endpoint, slot: int, epoch: 
 # --- all reads --------------------------------------------------------------------------------------------------------
 
 
-async def answer(node: Node, reads: Sequence[Any], block: Block, *, with_stakes: bool) -> list[Any]:
+async def answer(node: Node, reads: Sequence[Read[Value]], block: Block, *, with_stakes: bool) -> list[Value]:
     """Return the results of reads, in order. Reads of an unknown type have the result Unknown."""
     accounts = [read.account for read in reads if isinstance(read, WalletRead)]
     mint_addresses = [read.mint for read in reads if isinstance(read, MintRead)]
@@ -330,7 +331,7 @@ async def answer(node: Node, reads: Sequence[Any], block: Block, *, with_stakes:
     rewards = await read_rewards(node, [read for read in reads if isinstance(read, RewardRead)])
     leaves_by_account = dict(zip(leaf_lists, leaves, strict=True))
     results = _Results(wallets, leaves_by_account, mints, program_results, rewards, node.nft_names)
-    return [results.get(read) for read in reads]
+    return cast(list[Value], [results.get(read) for read in reads])
 
 
 async def _read_state(
@@ -365,7 +366,7 @@ class _Results:
     rewards: Mapping[RewardRead, Reward | Unknown | None]
     nft_names: Mapping[str, tuple[str, str]]
 
-    def get(self, read: Any) -> Any:
+    def get(self, read: Read[object]) -> object:
         """Return the result of one read."""
         match read:
             case RewardRead():

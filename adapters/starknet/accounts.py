@@ -12,13 +12,13 @@ from typing import Final, TypeAlias
 from chainfolio.adapters.starknet.facts import Facts
 from chainfolio.adapters.starknet.felts import U128, decode_string, u256
 from chainfolio.adapters.starknet.staking import delegated_positions
-from chainfolio.adapters.starknet.state import Call, ReadPlan, Result, is_missing_function
+from chainfolio.adapters.starknet.state import Call, Result, is_missing_function
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Token
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Reverted, Unknown, all_of
-from chainfolio.positions import AccountState, Describe
+from chainfolio.plans import Plan, PlanGroup, Reverted, Unknown, read_all
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Describe
 
 SNAKE_CASE: Final = {
     "balanceOf": "balance_of",
@@ -56,22 +56,20 @@ class Accounts:
         interactions: Interactions,
         assets: Sequence[Asset],
         describe: Describe | None = None,
-        prefetch: ReadPlan[None] | None = None,
-    ) -> ReadPlan[AccountState]:
+        prefetch: Plan[None] | None = None,
+    ) -> Plan[AccountState]:
         """Read an account, as specified by `chainfolio.positions.BlockReader.read`."""
-        plans: dict[str, ReadPlan[object]] = {
-            "balances": self._balances(account, assets, describe),
-            "delegations": delegated_positions(self.facts, account, interactions),
-            **({"prefetch": prefetch} if prefetch else {}),
-        }
-        results = yield from all_of(plans)
-        coins, tokens = results["balances"]
-        positions, issues = results["delegations"]
-        return AccountState(coins, tokens, positions, issues)
+        group = PlanGroup("starknet", MAX_ROUNDS, MAX_READS)
+        balances = group.add(self._balances(account, assets, describe))
+        delegations = group.add(delegated_positions(self.facts, account, interactions))
+        if prefetch is not None:
+            group.add(prefetch)
+        yield from group.run()
+        return AccountState(*balances.value, *delegations.value)
 
     def _balances(
         self, account: str, assets: Sequence[Asset], describe: Describe | None
-    ) -> ReadPlan[tuple[Balance, Mapping[Asset, Balance]]]:
+    ) -> Plan[tuple[Balance, Mapping[Asset, Balance]]]:
         """Read the native coin and tokens, and then describe the tokens whose balance is not zero."""
         coin = self.facts.native_asset
         tokens = [asset for asset in assets if asset != coin and self.facts.contract_of(asset) != self.facts.coin]
@@ -82,27 +80,27 @@ class Accounts:
         return coins, token_balances
 
 
-def call_with_fallback(calls: Sequence[Call]) -> ReadPlan[list[Result]]:
+def call_with_fallback(calls: Sequence[Call]) -> Plan[list[Result]]:
     """Return the results of calls, in order. Missing functions are called in snake case in a second round."""
-    results = list((yield calls)) if calls else []
+    results = list((yield from read_all(calls)))
     repeated = {
         index: _in_snake_case(call)
         for index, call in enumerate(calls)
         if call.function in SNAKE_CASE and is_missing_function(results[index])
     }
     if repeated:
-        for index, result in zip(repeated, (yield list(repeated.values())), strict=True):
+        for index, result in zip(repeated, (yield from read_all(list(repeated.values()))), strict=True):
             results[index] = result
     return results
 
 
-def call_both_spellings(calls: Sequence[Call]) -> ReadPlan[list[Result]]:
+def call_both_spellings(calls: Sequence[Call]) -> Plan[list[Result]]:
     """Return the results of calls, in order, from one round with both spellings of their functions.
 
     All functions must be keys of SNAKE_CASE.
     """
     pairs = [spelling for call in calls for spelling in (call, _in_snake_case(call))]
-    results = list((yield pairs)) if pairs else []
+    results = yield from read_all(pairs)
     return [
         snake if is_missing_function(camel) else camel for camel, snake in zip(results[::2], results[1::2], strict=True)
     ]
@@ -115,8 +113,8 @@ def _in_snake_case(call: Call) -> Call:
 def balances(
     facts: Facts,
     pairs: Sequence[tuple[str, Asset]],
-    call: Callable[[Sequence[Call]], ReadPlan[list[Result]]] = call_with_fallback,
-) -> ReadPlan[list[Balance]]:
+    call: Callable[[Sequence[Call]], Plan[list[Result]]] = call_with_fallback,
+) -> Plan[list[Balance]]:
     """Return the balances of (account, asset) pairs, in order.
 
     A single collectible has 1 or 0, a collection the number of its items. `call` handles both spellings of functions.
@@ -159,7 +157,7 @@ def split_u256(number: int) -> tuple[int, int]:
     return number % U128, number >> 128
 
 
-def describe(facts: Facts, assets: Sequence[Asset]) -> ReadPlan[Mapping[Asset, Token]]:
+def describe(facts: Facts, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
     """Return symbol, name and decimals of tokens; decimals are None if the contract has no valid ones."""
     calls = [
         Call(facts.contract_of(asset), function) for asset in assets for function in ("symbol", "name", "decimals")
@@ -176,7 +174,7 @@ def _decode_token(asset: Asset, results: Sequence[Result]) -> Token:
     return Token(asset, symbol, name, None)
 
 
-def detect_collections(contracts: Sequence[str]) -> ReadPlan[Mapping[str, bool]]:
+def detect_collections(contracts: Sequence[str]) -> Plan[Mapping[str, bool]]:
     """Return by contract whether it is an ERC-721 collection.
 
     A collection supports the interface, or has the function `ownerOf` and no function `decimals`.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from chainfolio.adapters.starknet.accounts import ERC721, call_with_fallback, decode_amount, split_u256
-from chainfolio.adapters.starknet.state import Call, ReadPlan, Result
+from chainfolio.adapters.starknet.state import Call, Result
 from chainfolio.contract_approvals import ContractApprovals, Function
+from chainfolio.plans import Plan
+from chainfolio.reads import Read
 
 
 class Approvals(ContractApprovals):
@@ -31,6 +33,6 @@ class Approvals(ContractApprovals):
         """Return True if a result is the address of an account; None if the call failed."""
         return answer == (int(account, 16),) if isinstance(answer, tuple) else None
 
-    def put_questions(self, questions: Sequence[Call]) -> ReadPlan[Sequence[Result]]:
+    def put_questions(self, questions: Sequence[Read[object]]) -> Plan[Sequence[Result]]:
         """Return the results of calls in order, with both spellings of functions."""
-        return call_with_fallback(questions)
+        return call_with_fallback(cast(Sequence[Call], questions))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from chainfolio.adapters.starknet import accounts, doctor, lookup, spans, state
 from chainfolio.adapters.starknet import facts as chain_facts
@@ -16,7 +16,7 @@ from chainfolio.adapters.starknet.facts import Facts
 from chainfolio.adapters.starknet.history import AccountHistory
 from chainfolio.adapters.starknet.node import Node
 from chainfolio.adapters.starknet.settings import StarknetSettings
-from chainfolio.adapters.starknet.state import Call, ReadPlan, Result
+from chainfolio.adapters.starknet.state import Call
 from chainfolio.assets import Asset
 from chainfolio.behind_nodes import NodeBackedChain
 from chainfolio.blocks import Block, Span
@@ -24,7 +24,8 @@ from chainfolio.chains import Capability, IndexedTransaction, SpanTables
 from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.environment import Environment
 from chainfolio.kinds import EndpointMemory
-from chainfolio.reads import ReadResult
+from chainfolio.plans import Plan
+from chainfolio.reads import Read, ReadResult, Value
 from chainfolio.transport.endpoint_factory import NO_MEMORY, make_endpoints
 from chainfolio.transport.http import Transport
 
@@ -94,14 +95,14 @@ class StarknetChain(NodeBackedChain[Node], Approvals):
         """
         return await lookup.look_up(self.node, transactions)
 
-    async def answer(self, reads: Sequence[Call], block: Block) -> list[Result]:
+    async def answer(self, reads: Sequence[Read[Value]], block: Block) -> list[Value]:
         """Return the results of calls, all at the hash of a block.
 
         Raises:
             SourceError: The results could not be read.
             Reorged: The block left the chain.
         """
-        return await state.answer(self.node, reads, block)
+        return cast(list[Value], await state.answer(self.node, cast(Sequence[Call], reads), block))
 
     def account_reader(self, installed: InstalledProtocols, trusted: Collection[Asset] = ()) -> Accounts:
         """Return a reader of accounts. No installed protocol supports Starknet yet."""
@@ -112,11 +113,11 @@ class StarknetChain(NodeBackedChain[Node], Approvals):
         call = Call(self.facts.contract_of(holding.token.asset), "balanceOf", (int(holding.account, 16),))
         return [("balance", ReadResult(call, holding.raw))]
 
-    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> ReadPlan[Sequence[Balance]]:
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Sequence[Balance]]:
         """Return the balances of (account, asset) pairs, in order and in one round."""
         return accounts.balances(self.facts, pairs, accounts.call_both_spellings)
 
-    def describe(self, assets: Sequence[Asset]) -> ReadPlan[Mapping[Asset, Token]]:
+    def describe(self, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
         """Return symbol, name and decimals of tokens."""
         return accounts.describe(self.facts, assets)
 

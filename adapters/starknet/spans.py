@@ -22,7 +22,6 @@ from chainfolio.adapters.starknet.forms import (
 )
 from chainfolio.adapters.starknet.node import header_request, unwrap
 from chainfolio.adapters.starknet.rows import BlockRows, build_rows, build_tables
-from chainfolio.adapters.starknet.state import answer
 from chainfolio.blocks import Block, Span
 from chainfolio.chains import SpanTables
 from chainfolio.errors import BadAnswer, Reorged, UnsupportedMethod
@@ -72,7 +71,7 @@ async def resolve_collections(chain: StarknetChain, blocks: Sequence[BlockRows])
     if new:
         block = blocks[-1].block
         plan = {"collections": detect_collections(sorted(new))}
-        report = (await run_batched(plan, lambda calls: answer(chain.node, calls, block)))["collections"]
+        report = (await run_batched(plan, lambda calls: chain.answer(calls, block)))["collections"]
         if report.error is not None:
             raise report.error
         chain.collections.update(report.result or {})

@@ -13,10 +13,10 @@ from typing import Final, TypeAlias
 
 from chainfolio.adapters.starknet.facts import Facts
 from chainfolio.adapters.starknet.felts import U128, format_felt
-from chainfolio.adapters.starknet.state import Call, ReadPlan, Result
+from chainfolio.adapters.starknet.state import Call, Result
 from chainfolio.contracts import Issue
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Unknown
+from chainfolio.plans import Plan, Unknown, read_all
 from chainfolio.positions import OpenPosition
 from chainfolio.reads import ReadResult
 
@@ -51,14 +51,14 @@ class Pool:
 
 def delegated_positions(
     facts: Facts, account: str, interactions: Interactions
-) -> ReadPlan[tuple[tuple[OpenPosition, ...], tuple[Issue, ...]]]:
+) -> Plan[tuple[tuple[OpenPosition, ...], tuple[Issue, ...]]]:
     """Return the positions of an account in pools, and issues about contracts that were not read."""
     contracts = sorted(interactions.sent_to) if facts.staking else []
     called, owner = contracts[:MAX_CONTRACTS], int(account, 16)
     if not called:
         return (), ()
     calls = [Call(each, "get_pool_member_info_v1", (owner,)) for each in called]
-    results = dict(zip(called, (yield calls), strict=True))
+    results = dict(zip(called, (yield from read_all(calls)), strict=True))
     reads = {call.contract: ReadResult(call, results[call.contract]) for call in calls}
     members = {each: member for each, result in results.items() if (member := decode_member(result)) is not None}
     pools, errors = yield from _read_pools(sorted(members))
@@ -90,9 +90,9 @@ def _decode_time(felts: Sequence[int]) -> int | None:
     return None
 
 
-def _read_pools(contracts: Sequence[str]) -> ReadPlan[tuple[list[Pool], dict[str, str]]]:
+def _read_pools(contracts: Sequence[str]) -> Plan[tuple[list[Pool], dict[str, str]]]:
     """Return pools, and errors of contracts that could not be read. Contracts without a pool are left out."""
-    results = (yield [Call(each, "contract_parameters_v1") for each in contracts]) if contracts else []
+    results = yield from read_all([Call(each, "contract_parameters_v1") for each in contracts])
     pools, errors = list[Pool](), dict[str, str]()
     for contract, result in zip(contracts, results, strict=True):
         match result:
@@ -103,10 +103,10 @@ def _read_pools(contracts: Sequence[str]) -> ReadPlan[tuple[list[Pool], dict[str
     return pools, errors
 
 
-def _read_listed_pools(facts: Facts, validators: set[int]) -> ReadPlan[Mapping[int, ListedPools]]:
+def _read_listed_pools(facts: Facts, validators: set[int]) -> Plan[Mapping[int, ListedPools]]:
     """Return by validator the pools that the staking contract lists; Unknown if they could not be read."""
     ordered = sorted(validators)
-    results = (yield [Call(facts.staking, "staker_pool_info", (each,)) for each in ordered]) if ordered else []
+    results = yield from read_all([Call(facts.staking, "staker_pool_info", (each,)) for each in ordered])
     return {validator: _decode_listed_pools(result) for validator, result in zip(ordered, results, strict=True)}
 
 

@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from chainfolio.adapters.starknet.felts import parse_felt, selector
 from chainfolio.adapters.starknet.node import Node
 from chainfolio.adapters.starknet.refusals import ContractError, NoContract, NoFunction
 from chainfolio.blocks import Block
 from chainfolio.errors import NodeBehind, Reorged, SourceError
-from chainfolio.plans import Plan, Reverted, Unknown
+from chainfolio.plans import Reverted, Unknown
+from chainfolio.reads import Read, ReadLabel
 from chainfolio.transport.endpoint import Answer, Endpoint
 from chainfolio.transport.wire import Request, typed
 from chainfolio.untrusted import MAX_SECONDS, OVER
@@ -25,11 +26,10 @@ NO_FUNCTION_DATA: Final = b"no such function"
 BlockHashes: TypeAlias = Mapping[int, str]  # expected hashes of blocks that are not final, by height
 BlockId: TypeAlias = Mapping[str, str | int]  # how nodes name a block: `block_hash` or `block_number`
 Result: TypeAlias = tuple[int, ...] | Reverted | Unknown
-Output = TypeVar("Output")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Read[Result]):
     """A call of a function of a contract.
 
     Its result is a tuple of felts, Reverted if the contract refuses or lacks the function, and Unknown if there is no
@@ -46,7 +46,7 @@ class Call:
         return replace(self, untrusted=True) if self.contract in strangers else self
 
     @property
-    def label(self) -> tuple[str, str | None, str | None, tuple[str, ...]]:
+    def label(self) -> ReadLabel:
         """The name of the call in answers: method, contract, function, arguments."""
         return "starknet_call", self.contract, self.function, tuple(map(hex, self.args))
 
@@ -62,9 +62,6 @@ class Call:
             "calldata": [hex(each) for each in self.args],
         }
         return Request("starknet_call", (parameters, block_id))
-
-
-ReadPlan: TypeAlias = Plan[Call, Result, Output]
 
 
 def is_missing_function(result: Result) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from chainfolio.adapters.tron.facts import TRC10, Facts
 from chainfolio.adapters.tron.families import EvmProtocols
@@ -17,8 +17,6 @@ from chainfolio.adapters.tron.one_block import OneBlock
 from chainfolio.adapters.tron.reads import (
     AssetRead,
     Call,
-    Output,
-    ReadPlan,
     WalletRead,
     WalletState,
     decode_text,
@@ -29,9 +27,8 @@ from chainfolio.adapters.tron.stakes import borrowed_stake_issues, positions
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Token
-from chainfolio.errors import BadAnswer
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Report, Reverted, Unknown, all_of, batched
+from chainfolio.plans import Plan, PlanGroup, Reverted, Unknown, all_of, read_all, read_groups
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, BalanceResult, Describe
 
 MAX_DECIMALS: Final = 255
@@ -72,10 +69,10 @@ class SnapshotAccounts:
         interactions: Interactions,
         assets: Sequence[Asset],
         describe: Describe | None = None,
-        prefetch: ReadPlan[None] | None = None,
-    ) -> ReadPlan[AccountState]:
+        prefetch: Plan[None] | None = None,
+    ) -> Plan[AccountState]:
         """Read an account, as specified by `chainfolio.positions.BlockReader`."""
-        state: AccountState = yield from self.one_block.read(
+        state = yield from self.one_block.read(
             lambda is_first: self._read(
                 account, interactions, assets, *((describe, prefetch) if is_first else (None, None))
             )
@@ -88,22 +85,22 @@ class SnapshotAccounts:
         interactions: Interactions,
         tokens: Sequence[Asset],
         describe: Describe | None,
-        expected: ReadPlan[None] | None,
-    ) -> ReadPlan[AccountState]:
-        plans: dict[str, ReadPlan[Any]] = {"state": self._read_wallet(account, tokens, describe)}
+        expected: Plan[None] | None,
+    ) -> Plan[AccountState]:
+        group = PlanGroup("tron", MAX_ROUNDS, MAX_READS)
+        states = [group.add(self._read_wallet(account, tokens, describe))]
         if expected is not None:
-            plans["expected"] = expected
+            group.add(expected)
         if self.protocols is not None:
-            plans["protocols"] = self.protocols.read(account, interactions, tokens, describe, self.block)
-        results = yield from _all_results(plans)
-        state: AccountState = results["state"]
-        if self.protocols is None:
-            return state
-        protocols: AccountState = results["protocols"]
-        positions = (*state.positions, *protocols.positions)
-        return replace(state, positions=positions, issues=(*state.issues, *protocols.issues))
+            states.append(group.add(self.protocols.read(account, interactions, tokens, describe, self.block)))
+        yield from group.run()
+        return replace(
+            states[0].value,
+            positions=tuple(position for state in states for position in state.value.positions),
+            issues=tuple(issue for state in states for issue in state.value.issues),
+        )
 
-    def _read_wallet(self, account: str, tokens: Sequence[Asset], describe: Describe | None) -> ReadPlan[AccountState]:
+    def _read_wallet(self, account: str, tokens: Sequence[Asset], describe: Describe | None) -> Plan[AccountState]:
         """Read the balances and stakes of an account, without protocols."""
         tokens = [asset for asset in tokens if not asset.is_native]
         state, raws = yield from _read_balances(account, tokens)
@@ -120,20 +117,10 @@ class SnapshotAccounts:
         )
 
 
-def _all_results(plans: Mapping[str, ReadPlan[Output]]) -> ReadPlan[dict[str, Any]]:
-    """Return the results of plans that may each read a whole account; an error of a plan is raised."""
-    reports: Mapping[str, Report[Output]] = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
-    for report in reports.values():
-        if report.status != "ok":
-            raise report.error or BadAnswer("tron", report.reason)
-    return {name: report.result for name, report in reports.items()}
-
-
-def _read_balances(account: str, assets: Sequence[Asset]) -> ReadPlan[tuple[WalletState, list[BalanceResult]]]:
+def _read_balances(account: str, assets: Sequence[Asset]) -> Plan[tuple[WalletState, list[BalanceResult]]]:
     """Return an account and its balances of tokens, in one round."""
     calls = [_balance_call(account, asset) for asset in assets if asset.kind != TRC10]
-    state, *results = yield [WalletRead(account), *calls]
-    assert isinstance(state, WalletState), "an account is read or an error"
+    [state], results = yield from read_groups([WalletRead(account)], calls)
     trc10, call_results = trc10_balances(state.wallet), iter(results)
     raws = [
         trc10.get(asset.reference, 0) if asset.kind == TRC10 else _decode_balance(account, asset, next(call_results))
@@ -147,7 +134,7 @@ def trc10_balances(wallet: Wallet) -> Mapping[str, int]:
     return {each.key: each.value for each in wallet.assetV2}
 
 
-def balances(pairs: Sequence[tuple[str, Asset]]) -> ReadPlan[list[BalanceResult]]:
+def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[list[BalanceResult]]:
     """Return the balances of (account, asset) pairs, in order and in one round.
 
     Each is an int, or `Reverted` or `Unknown`. That of a collectible is 1 if the account owns it, else 0.
@@ -180,10 +167,10 @@ def _decode_balance(account: str, asset: Asset, result: bytes | Unknown | Revert
     return int(result[:32] == encode_word(account)) if asset.kind == "trc721" else raw
 
 
-def describe(assets: Sequence[Asset]) -> ReadPlan[Mapping[Asset, Token]]:
+def describe(assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
     """Return symbol, name and decimals of tokens, in one round. Decimals are None if they are unknown."""
     reads = {asset: _metadata_reads(asset) for asset in assets}
-    results = iter((yield [each for asset in assets for each in reads[asset]]) if assets else ())
+    results = iter((yield from read_all([each for asset in assets for each in reads[asset]])))
     return {asset: _decode_token(asset, [next(results) for _ in reads[asset]]) for asset in assets}
 
 

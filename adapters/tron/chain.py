@@ -16,7 +16,6 @@ from chainfolio.adapters.tron.datasets import DATASETS
 from chainfolio.adapters.tron.facts import Facts
 from chainfolio.adapters.tron.families import EvmProtocols
 from chainfolio.adapters.tron.node import Node, TronNode
-from chainfolio.adapters.tron.reads import ReadPlan
 from chainfolio.adapters.tron.roots import RootCheck
 from chainfolio.adapters.tron.settings import TronSettings
 from chainfolio.adapters.tron.signers import Permissions, SignatureCheck
@@ -28,8 +27,9 @@ from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.environment import Environment
 from chainfolio.errors import Unavailable
 from chainfolio.kinds import EndpointMemory
+from chainfolio.plans import Plan
 from chainfolio.positions import BalanceResult
-from chainfolio.reads import ReadResult
+from chainfolio.reads import Read, ReadResult, Value
 from chainfolio.transport.http import HttpTransport, WebTransport
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class TronChain(NodeBackedChain[Node], Approvals):
         """
         return await lookup.look_up(self.node, transactions)
 
-    async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
+    async def answer(self, reads: Sequence[Read[Value]], block: Block) -> list[Value]:
         """Return the results of reads at the newest block, which is `block` or a later one.
 
         Raises:
@@ -140,11 +140,11 @@ class TronChain(NodeBackedChain[Node], Approvals):
         """Return the read that a holding outside of positions comes from."""
         return [("balance", ReadResult(accounts.balance_read(holding.account, holding.token.asset), holding.raw))]
 
-    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> ReadPlan[Sequence[BalanceResult]]:
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Sequence[BalanceResult]]:
         """Return the balances of (account, asset) pairs, in order."""
         return accounts.balances(pairs)
 
-    def describe(self, assets: Sequence[Asset]) -> ReadPlan[Mapping[Asset, Token]]:
+    def describe(self, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
         """Return symbol, name and decimals of tokens."""
         return accounts.describe(assets)
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from chainfolio.abi import AbiCall, AbiFamilies, CoinBalance
 from chainfolio.adapters.tron.addresses import decode_address, encode_address
 from chainfolio.adapters.tron.facts import TRC20, Facts
-from chainfolio.adapters.tron.reads import AbiRead, Output, ReadPlan, WalletRead, WalletState
+from chainfolio.adapters.tron.reads import AbiRead, WalletRead, WalletState
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Unknown
+from chainfolio.plans import Output, Plan, Unknown
 from chainfolio.positions import AccountReader, AccountState, Describe, OpenPosition
 from chainfolio.protocols import InstalledProtocols
-from chainfolio.reads import AtParent, ReadResult
+from chainfolio.reads import AtParent, Read, ReadResult
 
 TRC721: Final = "trc721"  # Tron's name for collections
 ERC721: Final = "erc721"  # the decoders' name for them
@@ -102,19 +102,19 @@ class EvmProtocols:
         tokens: Sequence[Asset],
         describe: Describe | None,
         block: Block,
-    ) -> ReadPlan[AccountState]:
+    ) -> Plan[AccountState]:
         """Return the positions of an account, from its interactions and its balances of `tokens`."""
         evm_tokens = [_asset_to_evm(each) for each in tokens if each.kind == TRC20]
         reader = self.reader.at(block)
         plan = reader.read(to_evm(account), _interactions_to_evm(interactions), evm_tokens, describe)
-        state: AccountState = yield from self._translate(plan)
+        state = yield from self._translate(plan)
         return replace(
             state,
             positions=tuple(map(self._position_from_evm, state.positions)),
             issues=tuple(map(_issue_from_evm, state.issues)),
         )
 
-    def _translate(self, plan: ReadPlan[Output]) -> ReadPlan[Output]:
+    def _translate(self, plan: Plan[Output]) -> Plan[Output]:
         """Run a plan of the decoders with reads of this chain. Reads of older states get `NO_OLD_STATE`."""
         results: list[object] | None = None
         while True:
@@ -130,7 +130,7 @@ class EvmProtocols:
                 NO_OLD_STATE if read is None else _native_balance(evm_read, next(answers)) for evm_read, read in pairs
             ]
 
-    def _translate_read(self, read: object) -> Any:
+    def _translate_read(self, read: Read[object]) -> Read[object] | None:
         """Return a read of this chain for one of the decoders, None if it is of an older state."""
         if isinstance(read, AtParent) and self._is_evm(read):
             return None
@@ -139,7 +139,7 @@ class EvmProtocols:
             return WalletRead(from_evm(call.account))
         return AbiRead(self.families, read) if isinstance(call, AbiCall) else read
 
-    def _is_evm(self, read: object) -> bool:
+    def _is_evm(self, read: Read[object]) -> bool:
         while isinstance(read, AtParent):
             read = read.read
         return self.families.to_request(read) is not None

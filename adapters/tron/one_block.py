@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, NamedTuple, TypeAlias
+from typing import Final, Generic, NamedTuple, TypeAlias, cast
 
-from chainfolio.adapters.tron.reads import AbiRead, Call, Output, ReadPlan, WalletRead
+from chainfolio.adapters.tron.reads import AbiRead, Call, WalletRead
 from chainfolio.errors import Unavailable
+from chainfolio.plans import Output, Plan
+from chainfolio.reads import Read
 
 MAX_PASSES: Final = 6
 STATE_READS: Final = (AbiRead, Call, WalletRead)  # must be at one block, unlike metadata and answers of vendors
-PlanFactory: TypeAlias = Callable[[bool], ReadPlan[Output]]  # the argument is True in the first pass
-Reads: TypeAlias = dict[object, None]  # ordered, without duplicates
-Results: TypeAlias = Mapping[object, object]
+PlanFactory: TypeAlias = Callable[[bool], Plan[Output]]  # the argument is True in the first pass
+Reads: TypeAlias = dict[Read[object], None]  # ordered, without duplicates
+Results: TypeAlias = Mapping[Read[object], object]
 
 
 class FirstPass(NamedTuple, Generic[Output]):
@@ -47,7 +49,7 @@ class OneBlock:
     is_multi_round: bool = False
     has_new_reads: bool = False
 
-    def read(self, plan: PlanFactory[Output]) -> ReadPlan[Output]:
+    def read(self, plan: PlanFactory[Output]) -> Plan[Output]:
         """Return the result of a plan, with all state reads at one block.
 
         Args:
@@ -66,7 +68,7 @@ class OneBlock:
         for _ in range(MAX_PASSES):
             reads = list(required)
             results = dict(zip(reads, (yield reads), strict=True))
-            result, missing = _run(plan(False), results)
+            repeated, missing = _run(plan(False), results)
             required |= dict.fromkeys(missing)
             self.has_new_reads |= bool(missing)
             yield []  # until every plan has run
@@ -74,12 +76,12 @@ class OneBlock:
             yield []  # until every plan has seen that
             self.has_new_reads = False
             if not repeat:
-                return result
+                return cast(Output, repeated)
         raise Unavailable(self.chain, "what accounts have changes faster than it can be read")
 
-    def _first_pass(self, factory: PlanFactory[Output]) -> ReadPlan[FirstPass[Output]]:
+    def _first_pass(self, factory: PlanFactory[Output]) -> Plan[FirstPass[Output]]:
         self.first_pass_count += 1
-        plan, answers, rounds, state = factory(True), None, 0, dict[object, object]()
+        plan, answers, rounds, state = factory(True), None, 0, dict[Read[object], object]()
         try:
             while True:
                 try:
@@ -97,7 +99,7 @@ class OneBlock:
             self.second_pass_round = rounds + 1
 
 
-def _required_reads(plan: ReadPlan[object], results: Results) -> tuple[Reads, bool]:
+def _required_reads(plan: Plan[object], results: Results) -> tuple[Reads, bool]:
     """Return the reads of a plan, as far as there are results, and whether it takes more than one round."""
     required, rounds, answers = Reads(), 0, None
     while True:
@@ -113,7 +115,7 @@ def _required_reads(plan: ReadPlan[object], results: Results) -> tuple[Reads, bo
         answers = [results[each] for each in reads]
 
 
-def _run(plan: ReadPlan[object], results: Results) -> tuple[Any, list[object]]:
+def _run(plan: Plan[Output], results: Results) -> tuple[Output | None, list[Read[object]]]:
     """Run a plan on results. Return its result, or None and the reads of the first round that lacks some."""
     answers: list[object] | None = None
     while True:

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias
 
 from chainfolio.abi import AbiCall, AbiFamilies
 from chainfolio.adapters.tron.addresses import decode_address, encode_address
 from chainfolio.adapters.tron.forms import Wallet
 from chainfolio.adapters.tron.functions import selector
 from chainfolio.blocks import Block
-from chainfolio.plans import Plan
+from chainfolio.plans import Reverted, Unknown
+from chainfolio.reads import Read, ReadLabel
 
-Output = TypeVar("Output")
-ReadPlan: TypeAlias = Plan[Any, Any, Output]  # results have the type that each read documents
-ReadLabel: TypeAlias = tuple[
-    str, str | None, str | None, tuple[object, ...]
-]  # method, account or contract, function, args
 WORD = 32
 EVM_ADDRESS_LENGTH = 42  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class WalletRead:
+class WalletRead(Read["WalletState"]):
     """Read an account as the chain stores it. The result is a `WalletState`."""
 
     account: str
@@ -48,7 +44,7 @@ class WalletState:
 
 
 @dataclass(frozen=True, slots=True)
-class AssetRead:
+class AssetRead(Read[tuple[str, str, int] | Unknown]):
     """Read the metadata of a TRC-10 token. The result is (symbol, name, decimals), or Unknown."""
 
     number: str
@@ -60,7 +56,7 @@ class AssetRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Read[bytes | Reverted | Unknown]):
     """Call a function of a contract such as `balanceOf(address)`, with addresses and numbers as arguments.
 
     The result is the returned bytes, `Reverted` if the call reverts, `Unknown` if there is no such contract.
@@ -97,7 +93,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class AbiRead:
+class AbiRead(Read[object]):
     """A contract read of an EVM decoder, sent as a call on this chain, with the result that it expects.
 
     Attributes:
@@ -107,7 +103,7 @@ class AbiRead:
     """
 
     families: AbiFamilies
-    read: Any
+    read: Read[object]
     untrusted: bool = field(default=False, compare=False)
 
     def untrusted_if(self, strangers: Set[str]) -> AbiRead:

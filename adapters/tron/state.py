@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -22,6 +22,7 @@ from chainfolio.adapters.tron.untrusted import UntrustedCalls
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, NodeBehind, Unavailable
 from chainfolio.plans import Unknown
+from chainfolio.reads import Read, Value
 from chainfolio.transport.wire import typed
 from chainfolio.untrusted import OVER
 
@@ -45,7 +46,7 @@ class TokenInfo(msgspec.Struct):
     precision: Uint63 = 0
 
 
-async def answer(node: Node, reads: Sequence[object], block: Block, multicall: str) -> list[object]:
+async def answer(node: Node, reads: Sequence[Read[Value]], block: Block, multicall: str) -> list[Value]:
     """Return the results of reads, in order, at `block` or a newer block.
 
     Args:
@@ -63,8 +64,8 @@ async def answer(node: Node, reads: Sequence[object], block: Block, multicall: s
 
 
 async def _answer(
-    node: Node, reads: Sequence[object], block: Block, multicall: str, endpoint: TronNode
-) -> list[object]:
+    node: Node, reads: Sequence[Read[Value]], block: Block, multicall: str, endpoint: TronNode
+) -> list[Value]:
     wallets = [each for each in reads if isinstance(each, WalletRead)]
     calls = [each for each in reads if isinstance(each, Call | AbiRead)]
     trusted = [each for each in calls if not each.untrusted]
@@ -74,7 +75,7 @@ async def _answer(
     results: Results = dict(zip(assets, metadata, strict=True))
     results |= await _read_at_one_block(endpoint, wallets, trusted, untrusted, block, multicall)
     endpoint.reads.update(each.function for each in calls)
-    return [results[each] for each in reads]
+    return cast(list[Value], [results[each] for each in reads])
 
 
 async def _read_at_one_block(

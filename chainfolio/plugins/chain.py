@@ -67,11 +67,23 @@ from chainfolio.kinds import (
     SelectsFunctions,
     UsesFamilies,
 )
-from chainfolio.plans import Plan, Report, Reverted, Unknown, all_of, batched
+from chainfolio.plans import (
+    Plan,
+    PlanGroup,
+    Report,
+    Reverted,
+    Unknown,
+    all_of,
+    batched,
+    read,
+    read_all,
+    read_distinct,
+    read_groups,
+)
 from chainfolio.positions import AccountReader, AccountState, BlockReader, Describe, OpenPosition
 from chainfolio.proofs import BlockProofs, ProofResult
 from chainfolio.protocols import InstalledProtocol, InstalledProtocols
-from chainfolio.reads import AtParent, Read, ReadResult
+from chainfolio.reads import AtParent, Read, ReadLabel, ReadResult, Value
 from chainfolio.recordings import DecoderKit, Recording, Replay
 
 __all__ = [
@@ -134,12 +146,14 @@ __all__ = [
     "PastCoinReader",
     "PastPositionReader",
     "Plan",
+    "PlanGroup",
     "Position",
     "Probe",
     "ProofResult",
     "PruningChain",
     "Read",
     "ReadBlocks",
+    "ReadLabel",
     "ReadResult",
     "ReceiptReader",
     "Recording",
@@ -163,6 +177,7 @@ __all__ = [
     "Unknown",
     "UnsupportedMethod",
     "UsesFamilies",
+    "Value",
     "WrongChain",
     "account",
     "all_of",
@@ -171,4 +186,8 @@ __all__ = [
     "batched",
     "doc",
     "raw_from_bytes",
+    "read",
+    "read_all",
+    "read_distinct",
+    "read_groups",
 ]

@@ -9,7 +9,7 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
 from chainfolio.kinds import contract_calls
-from chainfolio.plans import Plan, Unknown, run_offline
+from chainfolio.plans import Plan, Unknown, read, read_all, read_distinct, read_groups, run_offline
 from chainfolio.price_sources import PriceSection, PriceSource, Quotes, Refusal, RelativePrice, by_chain
 from chainfolio.pricing.http_reads import Batch, BatchedRead, HttpGet
 from chainfolio.reads import AtParent, Read, ReadResult
@@ -37,5 +37,9 @@ __all__ = [
     "amount",
     "by_chain",
     "contract_calls",
+    "read",
+    "read_all",
+    "read_distinct",
+    "read_groups",
     "run_offline",
 ]

@@ -23,7 +23,7 @@ from chainfolio.adapters.evm.positions.rules import (
 )
 from chainfolio.adapters.evm.reads import Call, NativeBalance, Read, balance_of
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.plans import Plan, Unknown, all_of
+from chainfolio.plans import Rounds, Unknown, all_of
 from chainfolio.protocols import AnnotatedShare, DecodedPosition, TokenAmount, UnlistedShare, UnverifiedShare
 from chainfolio.tick_math import MAX_TICK, Q128, WORD, sqrt_price
 
@@ -45,11 +45,11 @@ __all__ = [
     "Family",
     "MayRefuse",
     "NativeBalance",
-    "Plan",
     "ProtocolMatch",
     "Read",
     "ReadError",
     "Reserves",
+    "Rounds",
     "Rule",
     "Token",
     "TokenAmount",

@@ -6,7 +6,7 @@ from chainfolio.adapters.solana.account_reads import AccountRead, ListRead, deri
 from chainfolio.adapters.solana.layouts import SYSTEM
 from chainfolio.adapters.solana.positions import SHARED, SLOT_MS, Claim, DecoderPlan, Family, Unreadable, require
 from chainfolio.adapters.solana.shares import issued
-from chainfolio.plans import Plan, Unknown, all_of
+from chainfolio.plans import Rounds, Unknown, all_of
 from chainfolio.protocols import AnnotatedShare, DecodedPosition, TokenAmount, UnlistedShare, UnverifiedShare
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "DecoderPlan",
     "Family",
     "ListRead",
-    "Plan",
+    "Rounds",
     "TokenAmount",
     "Unknown",
     "UnlistedShare",

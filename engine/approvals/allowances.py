@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from chainfolio import amounts
 from chainfolio.addresses import rules_of
@@ -192,7 +192,7 @@ async def operators(
     )
 
 
-async def _run(snapshotter: Snapshotter, block: Block, plan: Plan[Any, Any, Sequence[State]]) -> Sequence[State]:
+async def _run(snapshotter: Snapshotter, block: Block, plan: Plan[Sequence[State]]) -> Sequence[State]:
     report = (await run_batched({"approvals": plan}, lambda reads: snapshotter.chain.answer(reads, block)))["approvals"]
     if report.result is None:
         raise BadAnswer(snapshotter.chain.key, f"what is left of approvals could not be read: {report.reason}")

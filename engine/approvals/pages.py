@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio import amounts
+from chainfolio.assets import Asset
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Price, Token
 from chainfolio.engine.results import Approval, ApprovedAsset, EventPosition
@@ -21,7 +22,7 @@ from chainfolio.errors import BadRequest, NotIndexed, SourceError
 from chainfolio.indexer.scopes import indexed_for_all
 from chainfolio.plans import Plan, run_batched
 from chainfolio.portfolio.valuation import market_value
-from chainfolio.positions import MAX_ROUNDS
+from chainfolio.positions import MAX_ROUNDS, BalanceResult
 from chainfolio.price_sources import Quotes
 from chainfolio.pricing.source_chain import query_sources
 from chainfolio.tables import ACCOUNT_APPROVALS, APPROVALS
@@ -152,7 +153,7 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
     try:
         block = await snapshotter.newest_block()
         book = snapshotter.book.described_at(tokens.values(), block)
-        plans: dict[str, Plan[Any, Any, Any]] = {
+        plans: dict[str, Plan[Sequence[BalanceResult] | Mapping[Asset, Token] | Quotes]] = {
             "balances": chain.balances([(account, tokens[token]) for account, token in sorted_pairs]),
             "tokens": chain.describe([asset for asset in tokens.values() if asset not in book]),
             "prices": query_sources(snapshotter.sources, tokens.values(), block),
@@ -160,11 +161,11 @@ async def assets(snapshotter: Snapshotter, pairs: Iterable[tuple[str, str]]) -> 
         reports = await run_batched(plans, lambda reads: chain.answer(reads, block), max_rounds=MAX_ROUNDS)
     except SourceError:
         return {}
-    quotes: Quotes = reports["prices"].result or Quotes()
-    raws = dict(zip(sorted_pairs, reports["balances"].result or (), strict=False))
-    described = book | (reports["tokens"].result or {})
+    balances, tokens_read, quotes = (report.result for report in reports.values())
+    raws = dict(zip(sorted_pairs, balances if isinstance(balances, Sequence) else (), strict=False))
+    described = book | (dict(tokens_read) if isinstance(tokens_read, Mapping) else {})
     token_at = {contract: described[asset] for contract, asset in tokens.items()}
-    prices = {price.asset: price for price in quotes.prices}
+    prices = {price.asset: price for price in quotes.prices} if isinstance(quotes, Quotes) else {}
     return {
         pair: _asset(token_at[pair[1]], raw, prices[token_at[pair[1]].asset])
         for pair, raw in raws.items()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.chains import Capability, require_capability
 from chainfolio.errors import HistoryUnavailable, SourceError
+from chainfolio.reads import Read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from chainfolio.blocks import Block, Span
     from chainfolio.chains import Chain
 
-PendingRead = tuple["Block", Sequence[Any], "asyncio.Future[list[Any]]"]
+PendingRead = tuple["Block", Sequence[Read[object]], "asyncio.Future[list[object]]"]
 
 
 @dataclass(slots=True)
@@ -33,9 +34,9 @@ class JointChain:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.chain, name)
 
-    async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
+    async def answer(self, reads: Sequence[Read[object]], block: Block) -> list[object]:
         """Return the results of reads at the block."""
-        result: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        result: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
         self._waiting.append((block, reads, result))
         self._send_if_all_ask()
         return await result

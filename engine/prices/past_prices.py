@@ -16,12 +16,13 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Price
 from chainfolio.engine.prices.steps import BlockSearch, Steps
 from chainfolio.errors import BadAnswer, SourceError
-from chainfolio.plans import Plan, Unknown, run_batched
+from chainfolio.plans import Rounds, Unknown, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
-from chainfolio.price_sources import PriceSource, Quotes
+from chainfolio.price_sources import PricePlan, PriceSource, Quotes
 from chainfolio.pricing.http_reads import HTTP_READS
 from chainfolio.pricing.rules import rules_of
 from chainfolio.pricing.source_chain import query_sources
+from chainfolio.reads import Read
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 MAX_BLOCKS: Final = 20_000  # in the cache; the oldest entries are evicted first
 MAX_ITERATIONS: Final = 16  # of pricing blocks again because a price before them was held back; usually one
-Located = tuple[Block, Any]
+Located = tuple[Block, Read[object]]
 Prices = dict[int, dict[Asset, Price]]  # by height
 
 
@@ -161,7 +162,7 @@ class _Node:
     unavailable: dict[int, str] = field(default_factory=dict)
     unanswered: set[int] = field(default_factory=set)
 
-    async def answers(self, reads: Sequence[Located]) -> list[Any]:
+    async def answers(self, reads: Sequence[Located]) -> list[object]:
         """Return results in order, Unknown at heights that could not be read."""
         by_block: dict[Block, list[Any]] = {}
         for block, read in reads:
@@ -172,8 +173,8 @@ class _Node:
             for request in reads
         ]
 
-    async def _read(self, by_block: Mapping[Block, Sequence[Any]]) -> dict[Located, Any]:
-        results: dict[Located, Any] = {}
+    async def _read(self, by_block: Mapping[Block, Sequence[Read[object]]]) -> dict[Located, object]:
+        results: dict[Located, object] = {}
         try:
             pending = await self._with_hashes([block for block in by_block if block.height not in self.unavailable])
             while pending:
@@ -212,9 +213,9 @@ class _Node:
         return {block: headers_by_height[block.height] if block in headers else block for block in blocks}
 
 
-def _at(block: Block, plan: Plan[Any, Any, Quotes]) -> Plan[Located, Any, Quotes]:
+def _at(block: Block, plan: PricePlan) -> Rounds[Located, object, Quotes]:
     """Wrap a plan so that each of its reads names the block."""
-    answers: Sequence[Any] | None = None
+    answers: Sequence[object] | None = None
     while True:
         try:
             reads = next(plan) if answers is None else plan.send(answers)

@@ -17,7 +17,7 @@ from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block, Span
 from chainfolio.contracts import Price
 from chainfolio.errors import Locked
-from chainfolio.reads import ReadResult
+from chainfolio.reads import Read, ReadResult
 from chainfolio.tables import BLOCKS, PRICES
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class StoredPrice(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRead:
+class StoredRead(Read[object]):
     """A read that was made earlier, reduced to the fields that answers show."""
 
     label: tuple[str, str | None, str | None, tuple[str, ...]]

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import islice, zip_longest
-from typing import Any, Final
+from typing import Final
 
 from chainfolio.assets import Asset
 from chainfolio.chains import Chain
 from chainfolio.contracts import Holding, Issue, Token
 from chainfolio.engine.snapshots.trust import Trust, mark_untrusted
 from chainfolio.interactions import Interactions
-from chainfolio.plans import Plan, Unknown
+from chainfolio.plans import Output, Plan, Unknown
 
 MAX_READS: Final = 256  # collectibles of one account in one answer
 TOO_MANY: Final = "of {account}, {count} more collectibles are indexed than are asked for: it is unknown which are held"
@@ -57,7 +57,7 @@ def _round_robin(numbers: Mapping[Asset, Sequence[int]]) -> Iterator[tuple[Asset
         yield from ((collection, number) for collection, number in zip(numbers, row, strict=True) if number is not None)
 
 
-def read(chain: Chain, pairs: Sequence[AccountCollectible], trust: Trust) -> Plan[Any, Any, CollectiblesResult]:
+def read(chain: Chain, pairs: Sequence[AccountCollectible], trust: Trust) -> Plan[CollectiblesResult]:
     """Return the collectibles that are held, with collection names, and an issue for each unreadable one.
 
     Reads of untrusted collections are marked as untrusted.
@@ -81,12 +81,13 @@ def read(chain: Chain, pairs: Sequence[AccountCollectible], trust: Trust) -> Pla
     return holdings, issues
 
 
-def _marked(plan: Plan[Any, Any, Any], strangers: Set[str]) -> Plan[Any, Any, Any]:
+def _marked(plan: Plan[Output], strangers: Set[str]) -> Plan[Output]:
     """Wrap a plan so that its reads of untrusted contracts are marked."""
     answers = None
     while True:
         try:
             reads = next(plan) if answers is None else plan.send(answers)
         except StopIteration as stop:
-            return stop.value
+            result: Output = stop.value
+            return result
         answers = yield mark_untrusted(reads, strangers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,12 +11,12 @@ from chainfolio.blocks import Block
 from chainfolio.errors import HistoryUnavailable, SourceError
 from chainfolio.plans import Unknown
 from chainfolio.pricing.http_reads import HTTP_READS, BatchedRead, Http, HttpGet
-from chainfolio.reads import AtParent
+from chainfolio.reads import AtParent, Read
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
 
-Located = tuple[Block, Sequence[Any]]
+Located = tuple[Block, Sequence[Read[object]]]
 NO_PARENT = "the parent of the block is not known"
 
 
@@ -33,7 +33,7 @@ class MixedReadsChain:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.chain, name)
 
-    async def answer(self, reads: Sequence[Any], block: Block) -> list[Any]:
+    async def answer(self, reads: Sequence[Read[object]], block: Block) -> list[object]:
         """Return the results of reads at a block.
 
         Raises:
@@ -46,7 +46,7 @@ class MixedReadsChain:
             raise results
         return results
 
-    async def answer_each(self, requests: Sequence[Located]) -> list[list[Any] | SourceError]:
+    async def answer_each(self, requests: Sequence[Located]) -> list[list[object] | SourceError]:
         """Return the results of reads at each block, or an error if the chain could not be read at that block."""
         http_reads = list(
             dict.fromkeys(read for _, reads in requests for read in reads if isinstance(read, HTTP_READS))
@@ -92,7 +92,9 @@ class MixedReadsChain:
         }
         return {block: Block(block.height - 1, parent, "", block.time_us) for block, parent in hashes.items() if parent}
 
-    async def _states(self, located: Sequence[Located], requests: Sequence[Located]) -> list[list[Any] | SourceError]:
+    async def _states(
+        self, located: Sequence[Located], requests: Sequence[Located]
+    ) -> list[list[object] | SourceError]:
         """Return the results of chain reads, an error for a block whose state is gone, [] for no reads.
 
         Raises:
@@ -101,7 +103,7 @@ class MixedReadsChain:
         nonempty = [(block, reads) for block, reads in located if reads]
         try:
             if len(nonempty) == 1:
-                results: Iterator[list[Any] | SourceError] = iter(
+                results: Iterator[list[object] | SourceError] = iter(
                     [await self.chain.answer(nonempty[0][1], nonempty[0][0])]
                 )
             else:
@@ -113,7 +115,7 @@ class MixedReadsChain:
         return [next(results) if reads else [] for _, reads in located]
 
 
-def _unwrap(read: Any) -> tuple[Any, int]:
+def _unwrap(read: Read[object]) -> tuple[Read[object], int]:
     """Return the inner read and the number of blocks before the requested one."""
     depth = 0
     while isinstance(read, AtParent):
@@ -121,9 +123,9 @@ def _unwrap(read: Any) -> tuple[Any, int]:
     return read, depth
 
 
-def _levels(reads: Sequence[Any]) -> list[list[Any]]:
+def _levels(reads: Sequence[Read[object]]) -> list[list[Read[object]]]:
     """Return the chain's reads by depth: those of the block itself first, then its parent's."""
-    levels: list[list[Any]] = [[]]
+    levels: list[list[Read[object]]] = [[]]
     for read in reads:
         if not isinstance(read, HTTP_READS):
             inner, depth = _unwrap(read)
@@ -138,8 +140,10 @@ def _parent_hash(block: Block, header: Block | None) -> str:
 
 
 def _merge(
-    reads: Sequence[Any], levels: Sequence[list[Any] | SourceError], http_results: dict[HttpGet | BatchedRead, Any]
-) -> list[Any] | SourceError:
+    reads: Sequence[Read[object]],
+    levels: Sequence[list[object] | SourceError],
+    http_results: Mapping[HttpGet | BatchedRead, object],
+) -> list[object] | SourceError:
     """Return all results of a block in the order of its reads.
 
     Reads at a parent whose state is gone give Unknown; an error of the block itself is returned as it is.
@@ -150,7 +154,7 @@ def _merge(
     reasons = [each.reason if isinstance(each, SourceError) else NO_PARENT for each in levels]
     remaining = [iter([] if isinstance(each, SourceError) else each) for each in levels]
 
-    def result(read: Any) -> Any:
+    def result(read: Read[object]) -> object:
         if isinstance(read, HTTP_READS):
             return http_results[read]
         _, depth = _unwrap(read)

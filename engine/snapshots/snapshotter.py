@@ -37,7 +37,7 @@ from chainfolio.engine.snapshots.trust import Trust, mark_untrusted
 from chainfolio.errors import BadAnswer, Reorged
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Output, Plan, Report, run_batched
-from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState, OpenPosition
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState, BalanceResult, OpenPosition
 from chainfolio.price_sources import PriceSource
 from chainfolio.pricing.fixed import pegged_assets
 from chainfolio.pricing.rules import knows, rules_of
@@ -280,7 +280,7 @@ class Snapshotter:
         requested: Mapping[str, Mapping[Asset, bool]],
         trust: Trust,
         context: TokenContext,
-    ) -> dict[str, Plan[Any, Any, AccountState]]:
+    ) -> dict[str, Plan[AccountState]]:
         """Return the plan that reads each account."""
         reader = self.reader.at(context.block)
         moved_today = {asset for each in index.flows.values() for asset in each.assets}
@@ -298,26 +298,31 @@ class Snapshotter:
 
     async def _run_plans(
         self,
-        plans: Mapping[str, Plan[Any, Any, AccountState]],
+        plans: Mapping[str, Plan[AccountState]],
         block: Block,
         untrusted: Set[str],
-        collectibles_plan: Plan[Any, Any, collectibles.CollectiblesResult],
+        collectibles_plan: Plan[collectibles.CollectiblesResult],
     ) -> tuple[dict[str, AccountState], collectibles.CollectiblesResult]:
         """Read all accounts and their collectibles in the same rounds.
 
         Raises:
             SourceError: A plan failed. Decoders inside a plan are bounded one by one and do not fail it.
         """
-        all_plans: dict[str, Plan[Any, Any, Any]] = {**plans, COLLECTIBLES: collectibles_plan}
+        all_plans: dict[str, Plan[AccountState | collectibles.CollectiblesResult]] = {
+            **plans,
+            COLLECTIBLES: collectibles_plan,
+        }
         reports = await self._run(all_plans, block, untrusted)
         for report in reports.values():
             if report.result is None:
                 raise report.error or BadAnswer(self.chain.key, report.reason)
-        results = {name: report.result for name, report in reports.items() if report.result is not None}
-        return results, results.pop(COLLECTIBLES)
+        states = {name: each.result for name, each in reports.items() if isinstance(each.result, AccountState)}
+        held_collectibles = reports[COLLECTIBLES].result
+        assert isinstance(held_collectibles, tuple), "the plan of collectibles returns them with issues"
+        return states, held_collectibles
 
     async def _run(
-        self, plans: Mapping[str, Plan[Any, Any, Output]], block: Block, untrusted: Set[str] = frozenset()
+        self, plans: Mapping[str, Plan[Output]], block: Block, untrusted: Set[str] = frozenset()
     ) -> dict[str, Report[Output]]:
         """Run plans in lockstep at a block; reads of `untrusted` contracts are marked.
 
@@ -383,7 +388,7 @@ class Snapshotter:
         context = await self._new_context(block)
         suspects = sorted(pair for pair in pairs if pair[1] not in self._judge.listed_tokens)
         unknown = [pair for pair in suspects if pair not in balances]
-        plans: dict[str, Plan[Any, Any, Any]] = {
+        plans: dict[str, Plan[Sequence[BalanceResult] | None]] = {
             "about": context.load(assets),
             "held": self.chain.balances(unknown),
         }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Price, Token
 from chainfolio.engine.snapshots.token_book import TokenBook
-from chainfolio.plans import Plan, Report, batched
+from chainfolio.plans import Plan, batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
 from chainfolio.price_sources import PriceSource, Quotes, Refusal
 from chainfolio.pricing.source_chain import query_sources
@@ -45,7 +45,7 @@ class TokenContext:
     _stored: set[Asset] = field(default_factory=set)
     _described: dict[Asset, Token] = field(default_factory=dict)
 
-    def prefetch(self, assets: Iterable[Asset]) -> Plan[Any, Any, None]:
+    def prefetch(self, assets: Iterable[Asset]) -> Plan[None]:
         """Read descriptions of tokens in the round of the balances, before it is known whether they are held."""
         tokens = set(assets) - {self.chain.info.native.asset}
         unknown = sorted(tokens - self.book.described_at(tokens, self.block).keys())
@@ -64,7 +64,7 @@ class TokenContext:
             self._prices |= stored
             self._stored |= {price.asset for price in fresh}
 
-    def load(self, assets: Iterable[Asset]) -> Plan[Any, Any, None]:
+    def load(self, assets: Iterable[Asset]) -> Plan[None]:
         """Read descriptions and prices of assets that were not requested yet, the native coin with the first."""
         native = self.chain.info.native
         new_assets = sorted({*assets, native.asset} - self._requested)
@@ -79,21 +79,22 @@ class TokenContext:
         self._prices |= stored
         self._stored |= stored.keys()
         unpriced = [asset for asset in new_assets if asset not in stored]
-        plans: dict[str, Plan[Any, Any, Any]] = {
+        plans: dict[str, Plan[Quotes | Mapping[Asset, Token]]] = {
             "prices": query_sources(self.sources, unpriced, self.block, self.recent_prices)
         }
         if unknown:
             plans["tokens"] = self.chain.describe(unknown)
-        reports: dict[str, Report[Any]] = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
+        reports = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
         self.issues += [
             Issue(name, self.chain.key, report.reason) for name, report in reports.items() if report.status == "failed"
         ]
-        described = reports["tokens"].result if unknown else None
-        self._described |= described or {}
-        self.tokens |= descriptions | (described or {}) | {native.asset: native}
+        results = [report.result for report in reports.values()]
+        described = next((result for result in results if isinstance(result, Mapping)), {})
+        self._described |= described
+        self.tokens |= descriptions | dict(described) | {native.asset: native}
         for asset in new_assets:
             self.tokens.setdefault(asset, Token(asset, "", "", None))
-        quotes = reports["prices"].result or Quotes()
+        quotes = next((result for result in results if isinstance(result, Quotes)), Quotes())
         self._prices |= {price.asset: price for price in quotes.prices}
         self._refusals += quotes.refused
 

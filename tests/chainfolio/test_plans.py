@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio.errors import BadRequest, Unavailable
-from chainfolio.plans import MAX_ROUNDS, Plan, Reverted, Unknown, run_batched, run_offline
+from chainfolio.plans import MAX_ROUNDS, Reverted, Rounds, Unknown, run_batched, run_offline
 
-Decoder = Plan[Any, Any, Any]
-Rounds = list[list[int]]
+Decoder = Rounds[Any, Any, Any]
+Asks = list[list[int]]
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Chain:
         return [self.meaning(ask) for ask in reads]
 
 
-def reading(rounds: Rounds) -> Decoder:
+def reading(rounds: Asks) -> Decoder:
     """Asks what it was told to, and what the answers before lead it to."""
     seen: list[int] = []
     for reads in rounds:
@@ -53,7 +53,7 @@ plans = st.lists(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=5), 
 
 
 @given(plans)
-def test_together_each_gets_what_it_gets_alone(given_plans: list[Rounds]) -> None:
+def test_together_each_gets_what_it_gets_alone(given_plans: list[Asks]) -> None:
     chain = Chain()
     reports = run({str(at): reading(rounds) for at, rounds in enumerate(given_plans)}, chain)
     for at, rounds in enumerate(given_plans):
@@ -66,7 +66,7 @@ def test_together_each_gets_what_it_gets_alone(given_plans: list[Rounds]) -> Non
 
 @given(plans)
 def test_there_are_as_many_batches_as_the_longest_has_rounds_and_nothing_is_asked_twice_in_one(
-    given_plans: list[Rounds],
+    given_plans: list[Asks],
 ) -> None:
     chain = Chain()
     run({str(at): reading(rounds) for at, rounds in enumerate(given_plans)}, chain)
@@ -76,7 +76,7 @@ def test_there_are_as_many_batches_as_the_longest_has_rounds_and_nothing_is_aske
 
 
 @given(plans)
-def test_they_are_reported_by_name_in_the_order_given(given_plans: list[Rounds]) -> None:
+def test_they_are_reported_by_name_in_the_order_given(given_plans: list[Asks]) -> None:
     names = [f"decoder {at}" for at in range(len(given_plans))]
     reports = run({name: reading(rounds) for name, rounds in zip(names, given_plans, strict=True)})
     assert list(reports) == names
@@ -137,7 +137,7 @@ def test_one_that_asks_for_ever_is_stopped_at_its_bound() -> None:
 
 
 @pytest.mark.parametrize(("rounds", "status"), [([[0] * 5], "ok"), ([[0] * 6], "failed"), ([[0] * 3] * 2, "failed")])
-def test_asks_are_bounded_over_all_rounds(rounds: Rounds, status: str) -> None:
+def test_asks_are_bounded_over_all_rounds(rounds: Asks, status: str) -> None:
     assert run({"greedy": reading(rounds)}, max_reads=5)["greedy"].status == status
 
 

@@ -52,7 +52,8 @@ PLUGINS = {
         PruningChain HasDecoderKit Heads HistoryUnavailable Holding IdentifiesChains
         InstalledProtocol InstalledProtocols Interactions Issue PastCoinReader PastPositionReader
         IndexedTransaction TransactionReader NameResolver NoBlock NodeBehind OffersFamilies OpenPosition
-        Plan Position Probe BalanceProver Read ReadBlocks ReadResult AccountHistoryReader
+        Plan PlanGroup Position Probe BalanceProver Read ReadBlocks ReadLabel ReadResult AccountHistoryReader
+        Value read read_all read_distinct read_groups
         ReceiptReader Recording Reorged Replay Report RowDecoder Reverted Environment
         SelectsFunctions SourceError Span Spans Spam Token ResponseTooLarge TransactionDetails
         Unavailable UnexplainedChange Unknown NotSupported UnsupportedMethod UsesFamilies
@@ -61,12 +62,12 @@ PLUGINS = {
         BLOCKS Column Dataset LOGS RESOURCES TRANSACTIONS TRANSFERS Table""",
     "price_source": """Asset AtParent BadSettings Batch BatchedRead Block Call HttpGet NativeBalance Plan Price
         PriceSection PriceSource Quotes Read ReadResult Refusal RelativePrice Unknown amount
-        by_chain contract_calls run_offline""",
+        by_chain contract_calls read read_all read_distinct read_groups run_offline""",
     "protocol": """AtEarlierBlock Call Collection Counterparty DecodedPosition DecoderPlan DecoderRead
-        Event EveryAccount Family MAX_TICK MayRefuse NativeBalance Plan ProtocolMatch Q128 Read AnnotatedShare Reserves
-        Rule Token TokenAmount Unknown UnlistedShare ReadError UnverifiedShare WORD ZERO_ADDRESS
+        Event EveryAccount Family MAX_TICK MayRefuse NativeBalance ProtocolMatch Q128 Read AnnotatedShare Reserves
+        Rounds Rule Token TokenAmount Unknown UnlistedShare ReadError UnverifiedShare WORD ZERO_ADDRESS
         all_of amounts balance_of guard_price guard_reserves is_backed reserves run_decoder sqrt_price""",
-    "solana_protocol": """AccountRead Claim DecodedPosition DecoderPlan Family ListRead Plan AnnotatedShare SHARED
+    "solana_protocol": """AccountRead Claim DecodedPosition DecoderPlan Family ListRead AnnotatedShare Rounds SHARED
         SLOT_MS SYSTEM TokenAmount Unknown UnlistedShare Unreadable UnverifiedShare all_of
         derived issued require""",
 }

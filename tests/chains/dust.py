@@ -75,7 +75,7 @@ async def wallet_of(
     strangers = trust.untrusted_contracts(wanted)
     described: dict[Asset, Any] = {}
 
-    def named(held: Any) -> Plan[Any, Any, None]:
+    def named(held: Any) -> Plan[None]:
         described.update((yield from chain.describe(sorted(set(held) - described.keys()))))
 
     reader = chain.account_reader(installed or InstalledProtocols()).at(head)

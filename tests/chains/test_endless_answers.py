@@ -28,6 +28,8 @@ from chainfolio.errors import BadAnswer, HistoryUnavailable, Unavailable
 from chainfolio.indexer.collect import Collector
 from chainfolio.indexer.progress import Progress
 from chainfolio.indexer.work import Work
+from chainfolio.plans import Unknown
+from chainfolio.pricing.http_reads import HttpGet
 from chainfolio.scopes import account_filter
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
@@ -256,20 +258,21 @@ class Gone:
 
 ERRORS = [HistoryUnavailable("node", 5, "pruned"), Unavailable("node", "down")]
 BLOCKS = [Block(height, f"0x{height}", "0x", height) for height in (5, 6)]
+READ = HttpGet("https://one.test")
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=["pruned", "down"])
 async def test_prices_of_blocks_that_no_node_answers_are_lost(error: Any) -> None:
     node = _Node(Gone(error))  # type: ignore[arg-type]
-    answers = await node.answers([(block, "read") for block in BLOCKS])
-    assert [each.reason for each in answers] == [error.reason] * 2
+    answers = await node.answers([(block, READ) for block in BLOCKS])
+    assert answers == [Unknown(error.reason)] * 2
     assert node.unavailable.keys() == {5, 6}
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=["pruned", "down"])
 async def test_snapshots_of_blocks_that_no_node_answers_fail(error: Any) -> None:
     shared = JointChain(Gone(error), 2)  # type: ignore[arg-type]
-    found = await asyncio.gather(*(shared.answer(["read"], block) for block in BLOCKS), return_exceptions=True)
+    found = await asyncio.gather(*(shared.answer([READ], block) for block in BLOCKS), return_exceptions=True)
     assert [type(each) for each in found] == [type(error)] * 2
 
 

@@ -37,7 +37,7 @@ class Moody:
     name: str = "moody"
     asked: int = 0
 
-    def prices(self, assets: Any, block: Block) -> Plan[Any, Any, Quotes]:
+    def prices(self, assets: Any, block: Block) -> Plan[Quotes]:
         yield from ()
         self.asked += len(assets)
         price = Decimal(self.asked) / 7

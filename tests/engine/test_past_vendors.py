@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,7 +32,7 @@ class Behind:
 
     name = "behind"
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
+    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
         from chainfolio.adapters.evm.reads import NativeBalance
 
         (balance,) = yield [NativeBalance("0x" + "a1" * 20)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -52,7 +52,7 @@ class Told:
     says: Series
     asked: list[int] = field(default_factory=list)
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
+    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
         yield from ()
         self.asked.append(block.height)
         said = self.says.get(block.height, {})

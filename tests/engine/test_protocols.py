@@ -29,12 +29,12 @@ from chainfolio.adapters.evm.positions.rules import (
 from chainfolio.adapters.evm.positions.shares import Shares
 from chainfolio.adapters.evm.positions.unfolded import AccountContents
 from chainfolio.adapters.evm.protocols.erc4626 import LAGS, payable
-from chainfolio.adapters.evm.reads import BALANCE_OF, Call, NativeBalance, Read
+from chainfolio.adapters.evm.reads import BALANCE_OF, Call, NativeBalance
 from chainfolio.indexer.families import families
 from chainfolio.indexer.registry import Protocol, Registry
 from chainfolio.plans import Reverted, Unknown, run_offline
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
-from chainfolio.reads import AtParent
+from chainfolio.reads import AtParent, Read
 
 ME, POOL, FARM, SHARE, OTHER, COIN, GOLD = (f"0x{digit * 40}" for digit in "1234567")
 OURS = {name: family for name, family in families().items() if isinstance(family, Family)}
@@ -49,7 +49,7 @@ def protocols(family: Family, options: Mapping[str, str] | None = None, **roles:
     )
 
 
-def asked(contracts: Contracts, ask: Read) -> Any:
+def asked(contracts: Contracts, ask: Read[object]) -> Any:
     assert isinstance(ask, Call)
     said = contracts.get((ask.to, ask.signature), Reverted())
     return said(*ask.args) if callable(said) else said
@@ -60,11 +60,12 @@ def read(
 ) -> AccountContents:
     """All that is read of an account that met something and holds some tokens."""
 
-    def answer(ask: Read | AtParent) -> Any:
+    def answer(ask: Read[object]) -> Any:
         if isinstance(ask, AtParent):  # the block before was the same
             return answer(ask.read)
         if isinstance(ask, NativeBalance):
             return 0
+        assert isinstance(ask, Call)
         return held[ask.to] if ask.signature == BALANCE_OF and ask.args == (ME,) else asked(contracts, ask)
 
     found: AccountContents = run_offline(SingleAccountReader(Shares(given), ME, match).read_all(tuple(held)), answer)

@@ -89,11 +89,11 @@ async def read(mix: Mix, mark: Callable[..., list[Any]] = mark_untrusted) -> Wal
     strangers = trust.untrusted_contracts(tokens)
     source = Chainlink({asset: Feed(asset, FEED, 8, 3600) for asset in (listed, native)})
 
-    def wallet() -> Plan[Any, Any, Any]:
+    def wallet() -> Plan[Any]:
         native_raw, *raws = yield [NativeBalance(ALICE), *(balance_of(each.reference, ALICE) for each in tokens)]
         return native_raw, dict(zip(tokens, raws, strict=True))
 
-    plans: dict[str, Plan[Any, Any, Any]] = {
+    plans: dict[str, Plan[Any]] = {
         "wallet": wallet(),
         "tokens": describe(facts, [each.reference for each in tokens]),
         "prices": source.prices([listed, native], BLOCK),

@@ -361,7 +361,7 @@ def test_of_many_tokens_nothing_is_asked_of_venues_that_are_not_on_the_chain(mon
 
     def answer(read: Any) -> Any:
         asked.append(read)
-        inner = read.read if isinstance(read, AtParent) else read
+        inner: Any = read.read if isinstance(read, AtParent) else read
         return Unknown("there is no contract", "absent") if inner.to == other else BY_READ[inner.signature]
 
     tokens = [asset(f"{CHAIN}/erc20:0x{k:040x}") for k in range(1, 4)]

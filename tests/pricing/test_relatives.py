@@ -57,7 +57,7 @@ class Told:
     says: Mapping[Asset, Price | RelativePrice | Refusal] = field(default_factory=dict)
     asked: list[Asset] = field(default_factory=list)
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
+    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
         self.asked += assets
         yield [Call(self.name, "x()(uint256)")]
         said = [self.says[each] for each in assets if each in self.says]
@@ -76,7 +76,7 @@ def quoted(sources: Sequence[Told], *assets: Asset) -> Quotes:
     return run_offline(query_sources(sources, assets, BLOCK), lambda _: 1)
 
 
-def driven(plan: Plan[Any, Any, Quotes]) -> tuple[Quotes, int]:
+def driven(plan: Plan[Quotes]) -> tuple[Quotes, int]:
     """What a plan returns, and in how many rounds."""
     rounds, answers = 0, None
     while True:
@@ -199,7 +199,7 @@ def test_shares_of_shares_are_followed_four_deep_and_no_deeper() -> None:
 
 def test_a_tower_of_shares_that_anybody_built_is_not_climbed() -> None:
     class Endless(Told):
-        def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
+        def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
             self.asked += assets
             yield [Call(self.name, "x()(uint256)")]
             return Quotes(
@@ -218,7 +218,7 @@ def test_a_tower_of_shares_that_anybody_built_is_not_climbed() -> None:
 
 def test_sources_that_never_end_are_stopped_and_the_others_still_price() -> None:
     class Restless(Told):
-        def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
+        def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
             while True:
                 yield [Call(self.name, "x()(uint256)")]
 
@@ -303,7 +303,7 @@ def test_a_relative_price_that_is_none_is_refused_and_the_next_source_is_asked(n
 
 def test_a_relative_price_that_nobody_asked_for_is_ignored() -> None:
     class Chatty(Told):
-        def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
+        def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
             yield from ()
             return Quotes(relative=(share(B, (ETH, Fraction(1)), source="chatty"),))
 

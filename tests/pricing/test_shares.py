@@ -193,7 +193,8 @@ def claimed(role: str, **vouched: Any) -> Any:
     by_name = {signature.partition("(")[0]: answer for signature, answer in told.items()}
 
     def answer(read: Any) -> Any:
-        return by_name[(read.read if isinstance(read, AtParent) else read).signature.partition("(")[0]]
+        inner: Any = read.read if isinstance(read, AtParent) else read
+        return by_name[inner.signature.partition("(")[0]]
 
     return run_offline(source.prices([token], BLOCK), answer).relative
 

@@ -45,7 +45,7 @@ class Feed:
     def knows(self, of: Asset) -> bool:
         return of in self.usd
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
+    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
         yield from ()
         return Quotes(tuple(Price(each, self.usd[each], "feed", block.time_us, Decimal(1)) for each in assets))
 

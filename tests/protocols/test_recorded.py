@@ -22,7 +22,7 @@ from chainfolio.configs.generate import kinds
 from chainfolio.indexer.families import families
 from chainfolio.indexer.registry import load
 from chainfolio.localchain.evm import call_data, result
-from chainfolio.plans import Plan, Reverted
+from chainfolio.plans import Output, Reverted, Rounds
 from chainfolio.protocols import DecodedPosition, InstalledProtocol
 from tests.evm.recorded import lines, needs_recordings
 from tests.protocols.told import outcomes
@@ -54,15 +54,18 @@ class Recording:
         assert (call.to, data) in self._said, f"{call} was not recorded"
         return result(call.signature, self._said[call.to, data])
 
-    def run_batched(self, plan: Plan[Any, Any, Any]) -> Any:
+    def run_batched(self, plan: Rounds[Any, Any, Output]) -> Output:
         """Runs a decoder on what was recorded."""
         answers: Sequence[Any] | None = None
         while True:
             try:
                 reads = next(plan) if answers is None else plan.send(answers)
             except StopIteration as stop:
-                return stop.value
-            answers = [Reverted() if call.to in FEES else self.answer(call) for call in reads]
+                result: Output = stop.value
+                return result
+            calls = [read for read in reads if isinstance(read, Call)]
+            assert len(calls) == len(reads)
+            answers = [Reverted() if call.to in FEES else self.answer(call) for call in calls]
 
     def raws(self, decimals: Mapping[str, int]) -> dict[tuple[str, str], int]:
         """What had to come out, in the units of the contracts: by side and token."""
@@ -77,8 +80,7 @@ class Recording:
         registry = load([CONFIGS / "protocols"], kinds())
         own = [row for row in registry.rows(self.chain, "evm", families()) if row.protocol == protocol]
         assert own, f"{protocol} has no decoder on {self.chain}"
-        found: list[Outcome] = self.run_batched(outcomes(Protocols(own), self.account, interactions))
-        return found
+        return self.run_batched(outcomes(Protocols(own), self.account, interactions))
 
 
 def summed(found: Sequence[DecodedPosition]) -> dict[tuple[str, str], int]:

@@ -10,9 +10,9 @@ from chainfolio.adapters.evm.positions.matching import Protocols
 from chainfolio.adapters.evm.positions.outcomes import Outcome, outcome_of
 from chainfolio.adapters.evm.positions.rules import DecoderPlan, run_decoder
 from chainfolio.adapters.evm.positions.shares import Shares
-from chainfolio.adapters.evm.reads import Call, Read
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.plans import Plan, Report, Unknown, batched, run_offline
-from chainfolio.reads import AtParent
+from chainfolio.reads import AtParent, Read
 
 # A key is a contract and a function's name, and may go on with arguments; or it begins with how many blocks before.
 Says = Mapping[tuple[Any, ...], Any]
@@ -35,7 +35,7 @@ def told(decoder: Callable[..., DecoderPlan], *given: Any, says: Says) -> Any:
     return report.result
 
 
-def outcomes(protocols: Protocols, account: str, match: ContractInteractions) -> Plan[Read, Any, list[Outcome]]:
+def outcomes(protocols: Protocols, account: str, match: ContractInteractions) -> Plan[list[Outcome]]:
     """What the decoders of all that an account met find, not unfolded."""
     shares = Shares(protocols)
     yield from shares.read_answers(sorted(match.tokens))
@@ -46,7 +46,7 @@ def outcomes(protocols: Protocols, account: str, match: ContractInteractions) ->
     return [report.result for report in reports.values() if report.result is not None]
 
 
-def _answer(ask: Read | AtParent, says: Says) -> Any:
+def _answer(ask: Read[object], says: Says) -> Any:
     blocks = 0
     while isinstance(ask, AtParent):  # what is not said of blocks before was the same there
         ask, blocks = ask.read, blocks + 1

@@ -17,7 +17,7 @@ from chainfolio.adapters.solana.chain import SolanaChain
 from chainfolio.adapters.solana.facts import COMPRESSED
 from chainfolio.adapters.solana.layouts import SYSTEM, BadLayout
 from chainfolio.adapters.solana.parsing import key_bytes
-from chainfolio.adapters.solana.reads import LeavesRead
+from chainfolio.adapters.solana.reads import LeafList, LeavesRead
 from chainfolio.adapters.solana.trees import BUBBLEGUM, HEADER_SIZE, PROGRAMS, Leaf, asset_address, fault, ring_end
 from chainfolio.adapters.solana.trees import read as tree_of
 from chainfolio.assets import Asset
@@ -359,6 +359,7 @@ async def test_proofs_come_by_whatever_method_an_endpoint_has_which_is_remembere
     block = (await chain.heads()).latest
     for _ in range(2):
         [told] = await chain.answer([LeavesRead(OWNER)], block)
+        assert isinstance(told, LeafList)
         assert len(told.leaves) == 3
     assert node.asked.count("getAssetProofs") == 1
     await chain.close()

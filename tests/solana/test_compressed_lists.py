@@ -66,7 +66,9 @@ async def test_a_name_is_made_safe_and_short(name: str, shown: str) -> None:
     chain = node.chain()
     block = (await chain.heads()).latest
     await chain.answer([LeavesRead(OWNER)], block)
-    [(symbol, told)] = await chain.answer([NameRead(ids(one, 0)[0])], block)
+    [answer] = await chain.answer([NameRead(ids(one, 0)[0])], block)
+    assert isinstance(answer, tuple)
+    symbol, told = answer
     assert (told, len(symbol) <= MAX_SYMBOL) == (shown, True)
     await chain.close()
 

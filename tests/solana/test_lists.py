@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pytest
@@ -12,7 +12,7 @@ from chainfolio.adapters.solana import positions
 from chainfolio.adapters.solana.account_reads import ListRead
 from chainfolio.adapters.solana.layouts import STAKE
 from chainfolio.adapters.solana.protocols import marinade_ticket
-from chainfolio.adapters.solana.reads import WalletRead
+from chainfolio.adapters.solana.reads import Wallet, WalletRead
 from chainfolio.errors import BadAnswer, Unavailable
 from chainfolio.plans import Unknown
 from chainfolio.protocols import InstalledProtocol, InstalledProtocols
@@ -127,7 +127,9 @@ async def test_where_one_endpoint_fails_to_list_another_one_is_asked_first() -> 
     chain = node.chain("http://one.test", "http://two.test")
     head = (await chain.heads()).latest
     wallet, listed = await chain.answer([WalletRead(WALLET), ListRead(MARINADE, "marinade_ticket", 40, WALLET)], head)
+    assert isinstance(wallet, Wallet)
     assert wallet.lamports == 5
+    assert isinstance(listed, Sequence)
     assert len(listed) == 2
     await chain.close()
 
@@ -203,6 +205,7 @@ async def test_lists_beside_no_wallet_are_read_too() -> None:
     head = (await chain.heads()).latest
     asked = ListRead(MARINADE, "marinade_ticket", 40, WALLET)
     [found] = await chain.answer([asked], head)
+    assert isinstance(found, Sequence)
     assert len(found) == 2
 
     def refuses(params: Any) -> Any:

@@ -83,7 +83,7 @@ async def used(node: FakeNode) -> None:
     reader = chain.account_reader(InstalledProtocols())
     tokens = [chain.facts.token_asset(f"0x{int(TOKEN, 16):064x}")]
 
-    def named(assets: Any) -> Plan[Any, Any, None]:
+    def named(assets: Any) -> Plan[None]:
         yield from chain.describe(list(assets))
 
     sent = Interactions(sent_to={POOL: frozenset()})

@@ -56,7 +56,7 @@ def moved(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["standard"], row["token"], row["sender"], row["recipient"], int.from_bytes(row["raw"], "big")
 
 
-async def told(node: FakeNode, plan: Plan[Any, Any, Any]) -> Any:
+async def told(node: FakeNode, plan: Plan[Any]) -> Any:
     """What a plan finds out at the head of a node."""
     chain = node.chain()
     heads = await chain.heads()

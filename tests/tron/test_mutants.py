@@ -84,7 +84,7 @@ async def used(node: FakeNode) -> None:
     reader = chain.account_reader(InstalledProtocols())
     tokens = [chain.facts.token_asset(each) for each in (USDT, "1002000")]
 
-    def named(assets: Any) -> Plan[Any, Any, None]:
+    def named(assets: Any) -> Plan[None]:
         yield from chain.describe(list(assets))
 
     plan = {"account": reader.at(heads.latest).read(ALICE, Interactions(), tokens, named)}

@@ -12,7 +12,7 @@ from chainfolio.plans import Plan
 BALANCE, NAME, BEHIND = (Call(f"T{name}", f"{name}()(uint256)", ()) for name in ("balance", "name", "behind"))
 
 
-def rounds(plan: Plan[Any, Any, Any]) -> Iterator[list[Any]]:
+def rounds(plan: Plan[Any]) -> Iterator[list[Any]]:
     """What a plan asks, round by round; every answer is 7."""
     given: Any = None
     while True:
@@ -26,7 +26,7 @@ def rounds(plan: Plan[Any, Any, Any]) -> Iterator[list[Any]]:
 
 
 def test_a_round_of_names_alone_is_no_reason_to_ask_again() -> None:
-    def reading(first: bool) -> Plan[Any, Any, Any]:
+    def reading(first: bool) -> Plan[Any]:
         (balance,) = yield [BALANCE]
         if first:
             yield [NAME]
@@ -36,7 +36,7 @@ def test_a_round_of_names_alone_is_no_reason_to_ask_again() -> None:
 
 
 def test_what_an_answer_led_to_is_asked_again_with_it_and_without_names() -> None:
-    def reading(first: bool) -> Plan[Any, Any, Any]:
+    def reading(first: bool) -> Plan[Any]:
         (balance,) = yield [BALANCE]
         behind = yield [BEHIND, *([NAME] if first else [])]
         return balance, behind[0]

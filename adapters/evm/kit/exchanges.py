@@ -13,6 +13,7 @@ from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
 from chainfolio.errors import BadRequest
 from chainfolio.plans import Reverted, Unknown
 from chainfolio.reads import AtParent
+from chainfolio.reads import Read as ChainRead
 
 NOT_RECORDED: Final = "it was not recorded"
 Key: TypeAlias = tuple[str, ...]  # of a read: an account, or a contract, a function and its call data
@@ -48,7 +49,7 @@ class RecordedResults:
     requested: dict[Key, Read] = field(default_factory=dict)
     invalid: list[str] = field(default_factory=list)
 
-    def answer(self, request: Read | AtParent) -> ReadResult:
+    def answer(self, request: ChainRead[object]) -> ReadResult:
         """Return the recorded result, or Unknown if there is none; the request is remembered."""
         read = at_block(request)
         try:
@@ -66,13 +67,14 @@ class RecordedResults:
         return tuple(sorted({*unrecorded, *self.invalid}))
 
 
-def at_block(read: Read | AtParent) -> Read:
+def at_block(read: ChainRead[object]) -> Read:
     """Return the read at the block of the recording.
 
     Recordings have no other block, so earlier blocks are assumed to be equal and price guards do not act.
     """
     while isinstance(read, AtParent):
         read = read.read
+    assert isinstance(read, Read), "decoders yield reads of an EVM chain"
     return read
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -32,13 +32,14 @@ from chainfolio.adapters.evm.positions.matching import Protocols, RuleMatch
 from chainfolio.adapters.evm.positions.reader import SingleAccountReader
 from chainfolio.adapters.evm.positions.shares import Shares
 from chainfolio.adapters.evm.positions.unfolded import AccountContents, UnfoldedPosition
-from chainfolio.adapters.evm.reads import ReadPlan, balance_of
+from chainfolio.adapters.evm.reads import balance_of
 from chainfolio.documents import ValidationError, strict
 from chainfolio.errors import BadRequest, NotFound, Unavailable
 from chainfolio.interactions import contract_of
-from chainfolio.plans import Unknown, run_batched, run_offline
+from chainfolio.plans import Plan, Unknown, run_batched, run_offline
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
 from chainfolio.protocols import InstalledProtocol, ProtocolFamily, TokenAmount
+from chainfolio.reads import Read as ChainRead
 from chainfolio.recordings import (
     AGAIN,
     Amount,
@@ -210,12 +211,12 @@ async def record(
 
 
 async def _run(
-    plan: ReadPlan[AccountContents], chain: Chain, block: Block
+    plan: Plan[AccountContents], chain: Chain, block: Block
 ) -> tuple[dict[Key, ReadResult], AccountContents]:
     """Run a plan at a block; return the results of its reads, and its own result. Raises the plan's error."""
     results = dict[Key, ReadResult]()
 
-    async def answer(requests: list[Any]) -> Sequence[ReadResult]:
+    async def answer(requests: list[ChainRead[object]]) -> Sequence[ReadResult]:
         reads = [at_block(request) for request in requests]
         keys = [key_of(read) for read in reads]
         answers = await chain.answer(reads, block)

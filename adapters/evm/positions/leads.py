@@ -11,8 +11,8 @@ from typing import Final
 
 from chainfolio.adapters.evm.positions.matching import Decoder, family_of
 from chainfolio.adapters.evm.positions.rules import ReadError, Token
-from chainfolio.adapters.evm.reads import Call, ReadPlan
-from chainfolio.plans import Unknown
+from chainfolio.adapters.evm.reads import Call
+from chainfolio.plans import Plan, Unknown, read_all
 from chainfolio.protocols import InstalledProtocol
 
 MAX_LIST_LENGTH: Final = 16  # of a list of contracts that a call returns
@@ -45,13 +45,13 @@ class ContractProtocols:
         return None
 
 
-def follow_leads(leads: Sequence[tuple[InstalledProtocol, Token, str]]) -> ReadPlan[ContractProtocols]:
+def follow_leads(leads: Sequence[tuple[InstalledProtocol, Token, str]]) -> Plan[ContractProtocols]:
     """Read all paths together and return the protocols of the contracts at their ends."""
     protocols, pending = ContractProtocols(), [(row, rule, contract, 0) for row, rule, contract in leads]
     while pending:
         calls = [Call(contract, rule.through[step]) for _, rule, contract, step in pending]
         followed = []
-        for (row, rule, contract, step), result in zip(pending, (yield calls), strict=True):
+        for (row, rule, contract, step), result in zip(pending, (yield from read_all(calls)), strict=True):
             if isinstance(result, Unknown) and result.cause == "read":
                 protocols.failed.append(contract)
             contracts = [result] if isinstance(result, str) else result if isinstance(result, tuple) else ()

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Protocol, Self, TypeVar
 
-from chainfolio.adapters.evm.positions.rules import AtEarlierBlock, DecoderPlan
+from chainfolio.adapters.evm.positions.rules import AtEarlierBlock, DecoderPlan, DecoderRead
 from chainfolio.adapters.evm.reads import AbiValue, Call
-from chainfolio.plans import Plan, Unknown
+from chainfolio.plans import Rounds, Unknown
 
 MAX_MOVE: Final = Fraction(105, 100)  # ordinary trades of one block move a price by less than this factor
 UNMOVED: Final = Fraction(1)
@@ -33,7 +33,7 @@ State = TypeVar("State", bound=PoolState)
 
 def guard_price(
     calls: Sequence[Call], parse: Callable[..., State | None], current: State, parent_values: Sequence[AbiValue]
-) -> Plan[AbiValue, AbiValue, tuple[State, str]]:
+) -> Rounds[DecoderRead, AbiValue, tuple[State, str]]:
     """Return the state whose price counts, reading one more round if the price moved too far.
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 from chainfolio.abi import AssetNames
 from chainfolio.adapters.evm.positions.interactions import ContractInteractions
@@ -17,21 +17,27 @@ from chainfolio.adapters.evm.positions.matching import Protocols, RuleMatch
 from chainfolio.adapters.evm.positions.outcomes import calls_of, makes_partial, outcome_of, unwrapping
 from chainfolio.adapters.evm.positions.shares import Shares
 from chainfolio.adapters.evm.positions.unfolded import AccountContents, Underlying, UnfoldedPosition, asset_of
-from chainfolio.adapters.evm.reads import AbiValue, NativeBalance, Read, ReadPlan, Reads, Reports, balance_of
+from chainfolio.adapters.evm.reads import AbiValue, NativeBalance, Read, balance_of
 from chainfolio.adapters.evm.words import ADDRESS
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue
 from chainfolio.decoded import problem_of_parts
-from chainfolio.errors import BadAnswer
 from chainfolio.interactions import Interactions
-from chainfolio.plans import batched
+from chainfolio.plans import Output, Plan, PlanGroup, all_of, batched, read_all
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Describe
-from chainfolio.protocols import AnnotatedShare, DecodedPosition, TokenAmount, UnlistedShare, UnverifiedShare
+from chainfolio.protocols import (
+    AnnotatedShare,
+    DecodedPosition,
+    InstalledProtocol,
+    TokenAmount,
+    UnlistedShare,
+    UnverifiedShare,
+)
 
 MAX_DEPTH = 8  # of shares in shares
 SECOND_US = 1_000_000
-DescribeTokens = Callable[[Iterable[str]], ReadPlan[None]]
+DescribeTokens = Callable[[Iterable[str]], Plan[None]]
 Trail = tuple[str, ...]  # the shares that contain a token, from the outermost
 
 
@@ -70,19 +76,21 @@ class SingleAccountReader:
     interactions: ContractInteractions
     time_s: int = 0
     describe: DescribeTokens | None = None
-    expected: ReadPlan[None] | None = None
+    expected: Plan[None] | None = None
     _inner: set[str] = field(default_factory=set)  # tokens inside positions and shares
 
-    def read_all(self, tokens: Sequence[str]) -> ReadPlan[AccountContents]:
+    def read_all(self, tokens: Sequence[str]) -> Plan[AccountContents]:
         """Read the balances of `tokens` and every position that the account's interactions lead to."""
         matches = self.shares.protocols.by_contract(self.account, self.interactions)
-        plans = self._position_plans(matches)
+        group = _group()
+        tokens_read = group.add(self._tokens(tokens))
+        collections = group.add(self._collections())
+        by_contract = [group.add(plan) for plan in self._position_plans(matches).values()]
         if self.expected is not None:
-            plans["expected"] = self.expected
-        results = yield from _run_all({"tokens": self._tokens(tokens), "collections": self._collections(), **plans})
-        results.pop("expected", None)
-        native, balances, decoded, unwrapped = results.pop("tokens")
-        positions, issues = _joined([*results.values(), decoded])
+            group.add(self.expected)
+        yield from group.run()
+        native, balances, decoded, unwrapped = tokens_read.value
+        positions, issues = _joined([collections.value, *(result.value for result in by_contract), decoded])
         issues += unwrapped.issues
         replaced = {token for position in positions for token in position.decoded.replaces}
         positions += [position for position in unwrapped.positions if position.decoded.pool not in replaced]
@@ -92,12 +100,12 @@ class SingleAccountReader:
         nonempty = tuple(position for position in positions if not position.is_empty)
         return AccountContents(native, balances, nonempty, tuple(issues))
 
-    def _tokens(self, tokens: Sequence[str]) -> ReadPlan[TokensRead]:
+    def _tokens(self, tokens: Sequence[str]) -> Plan[TokensRead]:
         """Read balances, then the positions and shares that tokens matched."""
         reads: list[Read] = [NativeBalance(self.account), *(balance_of(token, self.account) for token in tokens)]
         expected = self.shares.protocols.expected_tokens(self.account)
         questions = self.shares.questions(sorted(self.interactions.tokens | expected))
-        native, *results = yield [*reads, *questions]
+        native, *results = yield from read_all([*reads, *questions])
         self.shares.store_answers(questions, results[len(tokens) :])
         balances = dict(zip(tokens, results, strict=False))
         held_amounts = {token: raw for token, raw in balances.items() if isinstance(raw, int) and raw}
@@ -108,12 +116,16 @@ class SingleAccountReader:
             decoders[f"led {index}"] = self._position(match, self.shares.protocol_of(match))
         shares = {token: self._share(token, raw) for token, raw in held_amounts.items()}
         unreadable = {token for token in self.interactions.tokens if not isinstance(balances.get(token, 0), int)}
-        names = {"": self.describe({*held_amounts, *unreadable})} if self.describe is not None else {}
-        results_by_plan = yield from _run_all(decoders | shares | names)
-        decoded, unwrapped = (_joined(results_by_plan[key] for key in keys) for keys in (decoders, shares))
-        return TokensRead(native, balances, decoded, unwrapped)
+        group = _group()
+        decoded = [group.add(plan) for plan in decoders.values()]
+        unwrapped = [group.add(plan) for plan in shares.values()]
+        if self.describe is not None:
+            group.add(self.describe({*held_amounts, *unreadable}))
+        yield from group.run()
+        joined = (_joined(result.value for result in results) for results in (decoded, unwrapped))
+        return TokensRead(native, balances, *joined)
 
-    def _collections(self) -> ReadPlan[PositionsRead]:
+    def _collections(self) -> Plan[PositionsRead]:
         """Read the positions that are tokens of collections which no file names."""
         yield from self.shares.read_collections(self.interactions.ids)
         matches = self.shares.by_collection(self.account, self.interactions)
@@ -121,28 +133,31 @@ class SingleAccountReader:
         positions, issues = _joined(results.values())
         return PositionsRead(positions, [*issues, *self.shares.unread_collections(self.account, self.interactions)])
 
-    def _position_plans(self, matches: Iterable[RuleMatch]) -> dict[str, Reads]:
+    def _position_plans(self, matches: Iterable[RuleMatch]) -> dict[str, Plan[PositionsRead]]:
         return {str(index): self._position(match) for index, match in enumerate(matches)}
 
-    def _position(self, matched: RuleMatch, protocol: Reads | None = None) -> ReadPlan[PositionsRead]:
+    def _position(
+        self, matched: RuleMatch, protocol: Plan[InstalledProtocol | None] | None = None
+    ) -> Plan[PositionsRead]:
         """Decode one match, unfold what its positions supply, and describe the tokens that they borrow or earn.
 
         Failures of the decoder are issues. `protocol` is as for `outcome_of`.
         """
         outcome = yield from outcome_of(matched.at(self.time_s), protocol)
         matched = outcome.matched
-        plans: dict[str, Reads] = {
-            str(index): self._underlying(position.supplied, is_inner=bool(position.replaces))
-            for index, position in enumerate(outcome.positions)
-        }
+        group = _group()
+        supplied = [
+            group.add(self._underlying(position.supplied, is_inner=bool(position.replaces)))
+            for position in outcome.positions
+        ]
         other_parts = (part for position in outcome.positions for part in (*position.borrowed, *position.rewards))
         other_tokens = {part.token for part in other_parts if part.raw}
         if other_tokens and self.describe is not None:  # in the rounds that unfold what was supplied, not a round later
-            plans["describe"] = self.describe(other_tokens)
-        results = yield from _run_all(plans)
-        results.pop("describe", None)
+            group.add(self.describe(other_tokens))
+        yield from group.run()
         unfolded, issues = [], list(outcome.issues)
-        for position, underlying in zip(outcome.positions, results.values(), strict=True):
+        for position, result in zip(outcome.positions, supplied, strict=True):
+            underlying = result.value
             underlying.calls[:0] = outcome.calls
             if position.is_unlisted:
                 underlying.unlisted.add(matched.match.contract)
@@ -151,7 +166,7 @@ class SingleAccountReader:
             issues += underlying.issues
         return PositionsRead(unfolded, issues)
 
-    def _share(self, token: str, raw: int) -> ReadPlan[PositionsRead]:
+    def _share(self, token: str, raw: int) -> Plan[PositionsRead]:
         """Unwrap a token of the wallet; no position if it is no share, or its family decodes positions."""
         matched = self.shares.share(self.account, token, self.interactions.sent)
         if matched is None or matched.family.position is not None:
@@ -163,9 +178,7 @@ class SingleAccountReader:
         unfolded = UnfoldedPosition(self.account, matched.row.protocol, position, underlying)
         return PositionsRead([unfolded], underlying.issues)
 
-    def _underlying(
-        self, parts: Sequence[TokenAmount], trail: Trail = (), is_inner: bool = True
-    ) -> ReadPlan[Underlying]:
+    def _underlying(self, parts: Sequence[TokenAmount], trail: Trail = (), is_inner: bool = True) -> Plan[Underlying]:
         """Unfold several parts together and return the sum."""
         plans = {str(index): self._unfold(part, trail, is_inner) for index, part in enumerate(parts)}
         results = yield from _run_all(plans)
@@ -174,7 +187,7 @@ class SingleAccountReader:
             total.merge(underlying)
         return total
 
-    def _unfold(self, part: TokenAmount, trail: Trail, is_inner: bool) -> ReadPlan[Underlying]:
+    def _unfold(self, part: TokenAmount, trail: Trail, is_inner: bool) -> Plan[Underlying]:
         """Return the tokens that a part stands for: itself if it is no share or cannot be unwrapped.
 
         `is_inner`: it lies in another share.
@@ -195,22 +208,22 @@ class SingleAccountReader:
             itself.issues.append(self._unknown(share, reason, share.is_trusted))
             return itself
         plan = unwrapping(share.at(self.time_s, is_inner), part.raw)
-        reports: Reports = yield from batched({"": plan}, record=True)
+        reports = yield from batched({"": plan}, record=True)
         report = reports[""]
-        result: Any = report.result
+        result = report.result
         if report.status == "ok" and result is None:
             return itself  # it does not belong to the family
         if isinstance(result, UnverifiedShare):
             itself.issues.append(share.unverified(result.reason))
             return itself
         remark = result.remark if isinstance(result, AnnotatedShare) else ""
-        unwrapped: Any = result.parts if isinstance(result, AnnotatedShare) else result
+        unwrapped = result.parts if isinstance(result, AnnotatedShare) else result
         parts = unwrapped.parts if isinstance(unwrapped, UnlistedShare) else unwrapped
         problem = report.reason or problem_of_parts(parts, ADDRESS.match)
         if problem:
             itself.issues.append(self._unknown(share, problem, makes_partial(share, report)))
             return itself
-        underlying: Underlying = yield from self._underlying(parts, (*trail, part.token))
+        underlying = yield from self._underlying(cast(Sequence[TokenAmount], parts), (*trail, part.token))
         underlying.calls[:0] = calls_of(report)
         if remark:
             underlying.issues.append(share.remarked(remark))
@@ -236,8 +249,8 @@ class EvmBlockReader:
         interactions: Interactions,
         assets: Sequence[Asset],
         describe: Describe | None = None,
-        prefetch: ReadPlan[None] | None = None,
-    ) -> ReadPlan[AccountState]:
+        prefetch: Plan[None] | None = None,
+    ) -> Plan[AccountState]:
         """Read an account as `chainfolio.positions.BlockReader.read` describes."""
         describe_contracts = (
             None if describe is None else lambda tokens: describe(asset_of(token, self.names) for token in tokens)
@@ -283,13 +296,14 @@ def _joined(reads: Iterable[PositionsRead]) -> PositionsRead:
     return joined
 
 
-def _run_all(plans: Mapping[str, Reads]) -> ReadPlan[dict[str, Any]]:
+def _run_all(plans: Mapping[str, Plan[Output]]) -> Plan[dict[str, Output]]:
     """Run plans together and return their results; an error of one is raised.
 
     Decoders inside the plans have bounds of their own, and their errors are issues already.
     """
-    reports: Reports = yield from batched(plans, max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
-    for report in reports.values():
-        if report.status != "ok":
-            raise report.error or BadAnswer("positions", report.reason)
-    return {name: report.result for name, report in reports.items()}
+    return all_of(plans, source="positions", max_rounds=MAX_ROUNDS, max_reads=MAX_READS)
+
+
+def _group() -> PlanGroup:
+    """Return a group of plans with the bounds of `_run_all`."""
+    return PlanGroup("positions", MAX_ROUNDS, MAX_READS)

@@ -15,14 +15,14 @@ from chainfolio.adapters.evm.positions.events import EventSignature, Parameter, 
 from chainfolio.adapters.evm.reads import AbiValue, Call, NativeBalance, Read
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.errors import ChainfolioError
-from chainfolio.plans import Plan, Reverted, Unknown
+from chainfolio.plans import Plan, Reverted, Rounds, Unknown
 from chainfolio.protocols import ProtocolFamily, position_type_problem
-from chainfolio.reads import AtParent
+from chainfolio.reads import AtParent, ContractRead
 
 Value = TypeVar("Value")
 
 # A decoder yields reads, is sent their values, and returns a DecodedPosition, several of them, TokenAmounts, or None.
-DecoderPlan = Plan["DecoderRead", Any, Any]
+DecoderPlan = Rounds["DecoderRead", AbiValue, Any]
 
 
 class ReadError(ChainfolioError):
@@ -241,7 +241,7 @@ class AtEarlierBlock:
     blocks: int = 1
 
     @property
-    def read(self) -> AtParent:
+    def read(self) -> AtParent[AbiValue]:
         """The read that the chain answers."""
         return AtParent(self.call if self.blocks == 1 else AtEarlierBlock(self.call, self.blocks - 1).read)
 
@@ -249,9 +249,7 @@ class AtEarlierBlock:
 DecoderRead = Read | MayRefuse | AtEarlierBlock
 
 
-def run_decoder(
-    decoder: Callable[..., Plan[DecoderRead, AbiValue, Value]], *args: object
-) -> Plan[Any, AbiValue, Value]:
+def run_decoder(decoder: Callable[..., Rounds[DecoderRead, AbiValue, Value]], *args: object) -> Plan[Value]:
     """Run a decoder as a plan: it is sent values, and continues only if it has all values that it needs.
 
     Raises:
@@ -269,7 +267,7 @@ def run_decoder(
         values = [_value(read, result) for read, result in zip(reads, results, strict=True)]
 
 
-def _chain_read(read: DecoderRead) -> Read | AtParent:
+def _chain_read(read: DecoderRead) -> ContractRead:
     """The read that the chain answers for a decoder's read."""
     return read.call if isinstance(read, MayRefuse) else read.read if isinstance(read, AtEarlierBlock) else read
 

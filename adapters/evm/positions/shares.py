@@ -21,10 +21,10 @@ from chainfolio.adapters.evm.positions.matching import (
     match_of,
 )
 from chainfolio.adapters.evm.positions.rules import ProtocolMatch, Token
-from chainfolio.adapters.evm.reads import AbiValue, Call, ReadPlan
+from chainfolio.adapters.evm.reads import AbiValue, Call
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.contracts import Issue
-from chainfolio.plans import Unknown
+from chainfolio.plans import Plan, Unknown, read_all
 from chainfolio.protocols import InstalledProtocol
 
 
@@ -42,11 +42,11 @@ class Shares:
     _contract_protocols: ContractProtocols | None = None
     _rules: dict[str, list[int]] = field(default_factory=dict)  # by token: cache of `_rules_of`
 
-    def read_answers(self, tokens: Iterable[str]) -> ReadPlan[None]:
+    def read_answers(self, tokens: Iterable[str]) -> Plan[None]:
         """Read and store the answers of those tokens that have not answered yet."""
         reads = self.questions(tokens)
         if reads:
-            self.store_answers(reads, (yield reads))
+            self.store_answers(reads, (yield from read_all(reads)))
 
     def questions(self, tokens: Iterable[str]) -> list[Call]:
         """Return the calls to ask of those tokens that have not answered yet."""
@@ -68,13 +68,13 @@ class Shares:
             reason = f"whether what {account} has of it is a share of something is unknown: the read failed"
             yield Issue("protocols", call.to, reason, account=account)
 
-    def read_collections(self, contracts: Iterable[str]) -> ReadPlan[None]:
+    def read_collections(self, contracts: Iterable[str]) -> Plan[None]:
         """Read and store the answers of ERC-721 collections that no file names."""
         unlisted = sorted(set(contracts) - self.protocols.collections.keys() - self.protocols.non_shares)
         questions = sorted({question for question, _ in self.protocols.by_collection})
         reads = [Call(contract, question) for contract in unlisted for question in questions]
         if reads:
-            self._collections |= zip(reads, (yield reads), strict=True)
+            self._collections |= zip(reads, (yield from read_all(reads)), strict=True)
 
     def by_collection(self, account: str, interactions: ContractInteractions) -> Iterator[RuleMatch]:
         """Yield a match for each unlisted collection that answers with a listed contract.
@@ -137,7 +137,7 @@ class Shares:
                 )
                 yield RuleMatch(row, match, is_trusted=any(token in sent_tokens for token in group))
 
-    def protocol_of(self, matched: RuleMatch) -> ReadPlan[InstalledProtocol | None]:
+    def protocol_of(self, matched: RuleMatch) -> Plan[InstalledProtocol | None]:
         """Read the protocol of a third-party contract; None if contracts of files do not lead to it.
 
         Raises:

@@ -18,9 +18,9 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Unknown
+from chainfolio.plans import Unknown, read_all
 from chainfolio.price_sources import PricePlan, PriceSection, Quotes, Refusal, Section, by_chain, parse_asset
-from chainfolio.reads import Read, ReadResult
+from chainfolio.reads import ContractRead, ReadResult
 
 SOURCE: Final = "chainlink"
 LATEST: Final = "latestRoundData()(uint80,int256,uint256,uint256,uint80)"
@@ -39,7 +39,7 @@ class Feed:
     heartbeat_s: int
 
     @property
-    def reads(self) -> tuple[Read, Read]:
+    def reads(self) -> tuple[ContractRead, ContractRead]:
         """The reads of the latest round, and of the decimals."""
         return Call(self.feed, LATEST), Call(self.feed, DECIMALS)
 
@@ -56,7 +56,7 @@ class Sequencer:
     grace_s: int
 
     @property
-    def read(self) -> Read:
+    def read(self) -> ContractRead:
         """The read of the latest round."""
         return Call(self.feed, LATEST)
 
@@ -99,7 +99,7 @@ class Chainlink:
         if not feeds:
             return Quotes()
         uptime_reads = [self.sequencer.read] if self.sequencer else []
-        results = yield [*(read for feed in feeds for read in feed.reads), *uptime_reads]
+        results = yield from read_all([*(read for feed in feeds for read in feed.reads), *uptime_reads])
         fault, uptime_calls, uptime = "", list[ReadResult](), None
         if self.sequencer:
             *results, uptime = results

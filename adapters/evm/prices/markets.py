@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from chainfolio.plans import Unknown
 from chainfolio.pool_prices import percent_apart, ratio
-from chainfolio.reads import AtParent, Read
+from chainfolio.reads import ContractRead
 
 CONFIDENCE_WITH_AVERAGE: Final = Decimal("0.9")
 CONFIDENCE_WITHOUT_AVERAGE: Final = Decimal("0.7")  # only the parent block can be compared
@@ -121,13 +121,13 @@ class Venue(Protocol):
     def name(self) -> str:
         """The name that prices show."""
 
-    def lookups(self, pair: Pair) -> Sequence[Read]:
+    def lookups(self, pair: Pair) -> Sequence[ContractRead]:
         """Return the reads that find the pools of a pair."""
 
     def pools(self, pair: Pair, results: Sequence[object]) -> Sequence[Pool]:
         """Return the pools of a pair, given the results of `lookups`; empty if there are none."""
 
-    def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
+    def reads(self, pool: Pool) -> Sequence[ContractRead]:
         """Return the reads of a pool's state, now and at the parent block."""
 
     def market(self, pool: Pool, results: Sequence[object]) -> Market | None:

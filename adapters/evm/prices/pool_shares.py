@@ -11,7 +11,7 @@ from chainfolio.adapters.evm.prices.markets import is_contract
 from chainfolio.adapters.evm.prices.redeemables import Amounts, Redemption, Results
 from chainfolio.adapters.evm.prices.venues import balancer_v2, curve_ng, solidly, uniswap_v2
 from chainfolio.adapters.evm.reads import Call
-from chainfolio.reads import AtParent, Read
+from chainfolio.reads import AtParent, ContractRead
 
 FACTORY, TOKEN0, TOKEN1 = "factory()(address)", "token0()(address)", "token1()(address)"
 SUPPLY: Final = "totalSupply()(uint256)"
@@ -29,7 +29,7 @@ class UniswapPairs:
         """Return False: only reads show it."""
         return False
 
-    def identity_reads(self, token: str) -> Sequence[Read]:
+    def identity_reads(self, token: str) -> Sequence[ContractRead]:
         """Return the reads of the factory and of both tokens."""
         return [Call(token, function) for function in (FACTORY, TOKEN0, TOKEN1)]
 
@@ -38,7 +38,7 @@ class UniswapPairs:
         factory, *tokens = (results[read] for read in self.identity_reads(token))
         return tuple(tokens) if factory in self.factories and all(map(is_contract, tokens)) else ()
 
-    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+    def redemption_reads(self, token: str, results: Results) -> Sequence[ContractRead]:
         """Return the read of the factory's pair, and those of reserves and supply, now and before."""
         factory, *tokens = (results[read] for read in self.identity_reads(token))
         return [Call(factory, uniswap_v2.GET_PAIR, tuple(tokens)), *_state_reads(token, uniswap_v2.RESERVES)]
@@ -55,7 +55,7 @@ class SolidlyPools(UniswapPairs):
     The fees that a share earned are not included.
     """
 
-    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+    def redemption_reads(self, token: str, results: Results) -> Sequence[ContractRead]:
         """Return the read of the factory's list, and those of reserves and supply, now and before."""
         return [Call(results[Call(token, FACTORY)], IS_POOL, (token,)), *_state_reads(token, solidly.RESERVES)]
 
@@ -78,7 +78,7 @@ class CurvePools:
         """Return False: only reads show it."""
         return False
 
-    def identity_reads(self, token: str) -> Sequence[Read]:
+    def identity_reads(self, token: str) -> Sequence[ContractRead]:
         """Return the reads of the coins that each factory has for the pool."""
         return [Call(factory, curve_ng.COINS, (token,)) for factory in self.factories]
 
@@ -88,7 +88,7 @@ class CurvePools:
         valid = (coins for coins in lists if isinstance(coins, tuple) and coins and all(map(is_contract, coins)))
         return next(valid, ())
 
-    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+    def redemption_reads(self, token: str, results: Results) -> Sequence[ContractRead]:
         """Return the reads of balances and supply, now and before."""
         return _state_reads(token, curve_ng.BALANCES)
 
@@ -111,7 +111,7 @@ class BalancerPools:
         """Return True for a named pool."""
         return token in self.pool_ids
 
-    def identity_reads(self, token: str) -> Sequence[Read]:
+    def identity_reads(self, token: str) -> Sequence[ContractRead]:
         """Return the read of a named pool's balances in the vault; empty for other tokens."""
         return [Call(self.vault, balancer_v2.POOL_TOKENS, (self.pool_ids[token],))] if token in self.pool_ids else []
 
@@ -120,7 +120,7 @@ class BalancerPools:
         balances = [results[read] for read in self.identity_reads(token)]
         return tuple(asset for result in balances if isinstance(result, tuple) for asset in result[0] if asset != token)
 
-    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+    def redemption_reads(self, token: str, results: Results) -> Sequence[ContractRead]:
         """Return the reads of balances and of both supplies (the pool's own and ERC-20), now and before."""
         state = [*self.identity_reads(token), Call(token, ACTUAL_SUPPLY), Call(token, SUPPLY)]
         return [*state, *map(AtParent, state)]
@@ -140,7 +140,7 @@ def _vault_amounts(token: str, vault_tokens: object, actual_supply: object, supp
     return _amounts([raw for asset, raw in balances.items() if asset != token], actual_supply)
 
 
-def _state_reads(token: str, balances: str) -> list[Read | AtParent]:
+def _state_reads(token: str, balances: str) -> list[ContractRead]:
     state = [Call(token, balances), Call(token, SUPPLY)]
     return [*state, *map(AtParent, state)]
 

@@ -19,7 +19,7 @@ from chainfolio.adapters.evm.reads import DECIMALS, Call
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
-from chainfolio.plans import Plan, Unknown
+from chainfolio.plans import Plan, Unknown, read_distinct
 from chainfolio.pool_prices import TOO_MANY_TOKENS, parse_minimum
 from chainfolio.price_sources import (
     PricePlan,
@@ -31,7 +31,7 @@ from chainfolio.price_sources import (
     by_chain,
     parse_asset,
 )
-from chainfolio.reads import AtParent, Read, ReadResult
+from chainfolio.reads import AtParent, ContractRead, ReadResult
 
 SOURCE: Final = "pools"
 MAX_LOOKUPS: Final = 300_000  # of one plan, whose reads are limited
@@ -49,7 +49,7 @@ FAMILIES: Final = (
 )
 MOVE_PERCENT: Final = 10
 
-Results = dict[Any, Any]  # results by read
+Results = dict[ContractRead, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +85,24 @@ class Pools:
         venues = (yield from self._deployed_venues(tokens)) if has_many else self.venues
         searches = [_Search(token, self, venues) for token in tokens]
         decimals = [Call(token.reference, DECIMALS) for token in dict.fromkeys((*tokens, *self.quotes))]
-        results = yield from _read_distinct([*decimals, *(read for s in searches for read in s.lookups())])
+        results = yield from read_distinct([*decimals, *(read for s in searches for read in s.lookups())])
         budget = MAX_STATE_READS
         for search in searches:
             budget -= search.add_pools(results, budget)
         state_reads = [read for search in searches for read in search.reads()]
-        results |= (yield from _read_distinct(state_reads)) if state_reads else {}
+        results |= yield from read_distinct(state_reads)
         outcomes = [search.outcome(results, block) for search in searches]
         refusals += [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
         relative = tuple(outcome for outcome in outcomes if isinstance(outcome, RelativePrice))
         return Quotes(refused=tuple(refusals), relative=relative)
 
-    def _deployed_venues(self, tokens: Sequence[Asset]) -> Plan[Any, Any, list[Venue]]:
+    def _deployed_venues(self, tokens: Sequence[Asset]) -> Plan[list[Venue]]:
         """Return the venues whose contracts exist at the block, by one round of lookups for one pair."""
         pair = next(
             Pair(token.reference, quote.reference) for token in tokens for quote in self.quotes if quote != token
         )
         lookups = {id(venue): venue.lookups(pair) for venue in self.venues}
-        results = yield from _read_distinct([read for reads in lookups.values() for read in reads])
+        results = yield from read_distinct([read for reads in lookups.values() for read in reads])
         return [venue for venue in self.venues if not _is_absent([results[read] for read in lookups[id(venue)]])]
 
     @property
@@ -128,7 +128,7 @@ class _Search:
         pairs = [Pair(self.asset.reference, quote.reference) for quote in self.source.quotes if quote != self.asset]
         return [(venue, pair) for pair in pairs for venue in self.venues]
 
-    def lookups(self) -> list[Read]:
+    def lookups(self) -> list[ContractRead]:
         """Return the reads that find its pools."""
         return [read for venue, pair in self._venues_and_pairs() for read in venue.lookups(pair)]
 
@@ -143,7 +143,7 @@ class _Search:
             self.pools, self.fault, read_count = {}, TOO_MANY_TOKENS, 0
         return read_count
 
-    def reads(self) -> list[Read | AtParent]:
+    def reads(self) -> list[ContractRead]:
         """Return the reads of its pools' states."""
         return [read for pool, venue in self.pools.items() for read in venue.reads(pool)]
 
@@ -197,12 +197,6 @@ class _Search:
 def _is_absent(results: Sequence[object]) -> bool:
     """Return True if all contracts of a venue are absent; False for a venue without lookups."""
     return bool(results) and all(isinstance(result, Unknown) and result.cause == "absent" for result in results)
-
-
-def _read_distinct(reads: Sequence[Read]) -> Plan[Any, Any, Results]:
-    """Send each distinct read once, in one round, and return the results by read."""
-    distinct = list(dict.fromkeys(reads))
-    return dict(zip(distinct, (yield distinct), strict=True))
 
 
 def build_pools(section: Section, location: str) -> Pools:

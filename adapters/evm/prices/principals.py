@@ -21,6 +21,7 @@ from chainfolio.adapters.evm.reads import DECIMALS, Call
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
+from chainfolio.plans import read_distinct
 from chainfolio.price_sources import (
     PricePlan,
     PriceSection,
@@ -31,7 +32,7 @@ from chainfolio.price_sources import (
     by_chain,
     parse_asset,
 )
-from chainfolio.reads import AtParent, Read, ReadResult
+from chainfolio.reads import AtParent, ContractRead, ReadResult
 
 SOURCE: Final = "principals"
 TOKENS: Final = "readTokens()(address,address,address)"
@@ -48,7 +49,7 @@ TOKEN_TYPE: Final = 0  # of the yield's asset; the other types are liquidity, an
 MAX_EXPONENT: Final = 20
 EXACT: Final = Context(prec=50, rounding=ROUND_HALF_EVEN)
 
-Results = dict[Any, Any]  # results by read
+Results = dict[ContractRead, Any]
 
 
 class MarketState(NamedTuple):
@@ -85,8 +86,8 @@ class Principals:
             return Quotes()
         results: Results = {}
         for round_reads in (_Principal.market_reads, _Principal.yield_reads, _Principal.asset_reads):
-            reads = list(dict.fromkeys(read for principal in principals for read in round_reads(principal, results)))
-            results |= zip(reads, (yield reads), strict=True) if reads else ()
+            reads = (read for principal in principals for read in round_reads(principal, results))
+            results |= yield from read_distinct(list(reads))
         outcomes = [principal.outcome(results, block, self.native) for principal in principals]
         return Quotes(
             refused=tuple(outcome for outcome in outcomes if isinstance(outcome, Refusal)),
@@ -101,13 +102,13 @@ class _Principal:
     asset: Asset
     market: str
 
-    def market_reads(self, results: Results) -> list[Read | AtParent]:
+    def market_reads(self, results: Results) -> list[ContractRead]:
         """Return the reads of the market's tokens, state (now and before), observations, and of the decimals."""
         state = Call(self.market, STATE, (self.market,))
         average = Call(self.market, OBSERVE, ((AVERAGE_S, 0),))
         return [Call(self.market, TOKENS), state, AtParent(state), average, Call(self.asset.reference, DECIMALS)]
 
-    def yield_reads(self, results: Results) -> list[Read | AtParent]:
+    def yield_reads(self, results: Results) -> list[ContractRead]:
         """Return the reads of both indexes of the yield (now and before), and of its asset.
 
         Empty if not its market.
@@ -120,7 +121,7 @@ class _Principal:
         indexes = [Call(tokens[0], INDEX), Call(tokens[2], STORED_INDEX)]
         return [*indexes, *map(AtParent, indexes), Call(tokens[0], ASSET_INFO)]
 
-    def asset_reads(self, results: Results) -> list[Read | AtParent]:
+    def asset_reads(self, results: Results) -> list[ContractRead]:
         """Return the read of the asset's decimals; empty if the yield is not of a token."""
         info = self._asset_info(results)
         return [Call(info[1], DECIMALS)] if info and is_contract(info[1]) else []

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from chainfolio.adapters.evm.prices.markets import is_contract
 from chainfolio.adapters.evm.reads import DECIMALS, Call
-from chainfolio.reads import AtParent, Read
+from chainfolio.reads import AtParent, ContractRead
 
 ASSET: Final = "asset()(address)"
 TO_ASSETS: Final = "convertToAssets(uint256)(uint256)"
@@ -27,7 +27,7 @@ SHARES_PER_READ: Final = 10**9  # converted at once, so that rounding is negligi
 WAD: Final = 10**18
 NATIVE: Final = ""  # instead of a token's address
 
-Results = Mapping[Read, Any]
+Results = Mapping[ContractRead, Any]
 Amounts = tuple[Fraction, ...]  # of each underlying asset
 
 
@@ -45,7 +45,7 @@ class ShareKind(Protocol):
     def knows(self, token: str) -> bool:
         """Return True if the configuration names the token as a share of this kind."""
 
-    def identity_reads(self, token: str) -> Sequence[Read]:
+    def identity_reads(self, token: str) -> Sequence[ContractRead]:
         """Return the reads that show whether any token may be a share of this kind."""
 
     def underlying(self, token: str, results: Results) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ class ShareKind(Protocol):
         Empty if it is no share.
         """
 
-    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+    def redemption_reads(self, token: str, results: Results) -> Sequence[ContractRead]:
         """Return the reads that confirm a share and show its redemption, given those of its identity."""
 
     def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
@@ -74,7 +74,7 @@ class Vaults:
         """Return True for a named vault."""
         return token in self.addresses
 
-    def identity_reads(self, token: str) -> Sequence[Read]:
+    def identity_reads(self, token: str) -> Sequence[ContractRead]:
         """Return the read of the asset of a named vault; empty for other tokens."""
         return [Call(token, ASSET)] if token in self.addresses else []
 
@@ -82,7 +82,7 @@ class Vaults:
         """Return the asset of the vault."""
         return tuple(results[read] for read in self.identity_reads(token) if is_contract(results[read]))
 
-    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+    def redemption_reads(self, token: str, results: Results) -> Sequence[ContractRead]:
         """Return the reads of the conversion, now and before, and of the decimals."""
         read = Call(token, TO_ASSETS, (SHARES_PER_READ * 10 ** results[Call(token, DECIMALS)],))
         return [read, AtParent(read), Call(token, DECIMALS)]
@@ -105,7 +105,7 @@ class AaveTokens:
         """Return False: only reads show it."""
         return False
 
-    def identity_reads(self, token: str) -> Sequence[Read]:
+    def identity_reads(self, token: str) -> Sequence[ContractRead]:
         """Return the read of the supplied asset."""
         return [Call(token, AAVE_UNDERLYING)]
 
@@ -114,7 +114,7 @@ class AaveTokens:
         (read,) = self.identity_reads(token)
         return (results[read],) if is_contract(results[read]) else ()
 
-    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+    def redemption_reads(self, token: str, results: Results) -> Sequence[ContractRead]:
         """Return the reads of the token that each market has for the asset."""
         supplied = self.underlying(token, results)
         return [Call(provider, AAVE_RESERVE_TOKENS, supplied) for provider in self.providers]
@@ -136,7 +136,7 @@ class CompoundTokens:
         """Return False: only reads show it."""
         return False
 
-    def identity_reads(self, token: str) -> Sequence[Read]:
+    def identity_reads(self, token: str) -> Sequence[ContractRead]:
         """Return the reads of the comptroller and of the underlying asset."""
         return [Call(token, COMPTROLLER), Call(token, UNDERLYING)]
 
@@ -147,7 +147,7 @@ class CompoundTokens:
             return ()
         return (supplied if is_contract(supplied) else NATIVE,)
 
-    def redemption_reads(self, token: str, results: Results) -> Sequence[Read | AtParent]:
+    def redemption_reads(self, token: str, results: Results) -> Sequence[ContractRead]:
         """Return the read of the comptroller's list, and those of the rate, now and before."""
         rate = Call(token, RATE)
         return [Call(results[Call(token, COMPTROLLER)], MARKET, (token,)), rate, AtParent(rate)]

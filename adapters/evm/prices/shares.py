@@ -29,6 +29,7 @@ from chainfolio.adapters.evm.reads import DECIMALS, Call
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.errors import BadSettings
+from chainfolio.plans import read_distinct
 from chainfolio.pool_prices import percent_apart, ratio
 from chainfolio.price_sources import (
     PricePlan,
@@ -40,7 +41,7 @@ from chainfolio.price_sources import (
     by_chain,
     parse_asset,
 )
-from chainfolio.reads import AtParent, Read, ReadResult
+from chainfolio.reads import AtParent, ContractRead, ReadResult
 
 SOURCE: Final = "shares"
 MAX_TOKENS: Final = 5_000  # of one plan
@@ -89,15 +90,14 @@ class Shares:
         rated = [asset for asset in assets if asset in self.rates]
         candidates = [asset for asset in assets if asset not in self.rates and self.knows(asset) is not False]
         tokens, too_many = candidates[:MAX_TOKENS], candidates[MAX_TOKENS:]
-        identity_reads = list(dict.fromkeys(read for token in tokens for read in self._identity_reads(token)))
+        identity_reads = (read for token in tokens for read in self._identity_reads(token))
         reads = [*identity_reads, *(read for token in rated for read in self._rate_reads(token))]
         if not reads:
             return Quotes()
-        results = dict(zip(reads, (yield reads), strict=True))
+        results = yield from read_distinct(reads)
         shares = [share for token in tokens for share in self._possible_shares(token, results)]
         if shares:
-            reads_of_shares = list(dict.fromkeys(read for share in shares for read in share.reads))
-            results |= zip(reads_of_shares, (yield reads_of_shares), strict=True)
+            results |= yield from read_distinct(read for share in shares for read in share.reads)
         outcomes = [
             *(share.outcome(results, block) for share in shares),
             *(self._rate_outcome(token, results, block) for token in rated),
@@ -108,7 +108,7 @@ class Shares:
             relative=tuple(outcome for outcome in outcomes if isinstance(outcome, RelativePrice)),
         )
 
-    def _identity_reads(self, token: Asset) -> list[Read]:
+    def _identity_reads(self, token: Asset) -> list[ContractRead]:
         reads = [read for kind in self.kinds for read in kind.identity_reads(token.reference)]
         return [Call(token.reference, DECIMALS), *reads] if reads else []
 
@@ -129,7 +129,7 @@ class Shares:
         native = self.native or token
         return tuple(native if ref == NATIVE else token._replace(reference=ref) for ref in references)
 
-    def _rate_reads(self, token: Asset) -> tuple[Read, AtParent]:
+    def _rate_reads(self, token: Asset) -> tuple[ContractRead, ContractRead]:
         read = Call(token.reference, self.rates[token].function)
         return read, AtParent(read)
 
@@ -154,10 +154,10 @@ class _Share:
     kind: ShareKind
     unit: int
     underlying: tuple[Asset, ...]
-    kind_reads: Sequence[Read | AtParent]
+    kind_reads: Sequence[ContractRead]
 
     @property
-    def reads(self) -> list[Read | AtParent]:
+    def reads(self) -> list[ContractRead]:
         """The reads of its kind, and of the decimals of its underlying assets."""
         tokens = (asset for asset in self.underlying if asset.kind == "erc20")
         return [*self.kind_reads, *(Call(token.reference, DECIMALS) for token in tokens)]

@@ -18,7 +18,7 @@ from chainfolio.adapters.evm.prices.section import VenueSection, raw_unit
 from chainfolio.adapters.evm.prices.venues import stable
 from chainfolio.adapters.evm.reads import DECIMALS, Call
 from chainfolio.plans import Reverted
-from chainfolio.reads import AtParent, Read
+from chainfolio.reads import AtParent, ContractRead
 
 POOL_TOKENS: Final = "getPoolTokens(bytes32)(address[],uint256[],uint256)"
 WEIGHTS: Final = "getNormalizedWeights()(uint256[])"
@@ -49,7 +49,7 @@ class BalancerV2:
     vault: str
     ids: tuple[bytes, ...]
 
-    def lookups(self, pair: Pair) -> Sequence[Read]:
+    def lookups(self, pair: Pair) -> Sequence[ContractRead]:
         """Return the reads of all pools' tokens, which are the same for every pair."""
         return [self._tokens_read(pool_id) for pool_id in self.ids]
 
@@ -61,7 +61,7 @@ class BalancerV2:
             if isinstance(result, tuple) and {pair.token, pair.quote} <= {*result[0]} - {pool_contract(pool_id)}
         ]
 
-    def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
+    def reads(self, pool: Pool) -> Sequence[ContractRead]:
         """Return the reads of balances and curve parameters, now and before.
 
         Those of other kinds of pools revert.
@@ -79,7 +79,7 @@ class BalancerV2:
         )
         return Market(current, parent) if current else None
 
-    def _tokens_read(self, pool_id: bytes) -> Read:
+    def _tokens_read(self, pool_id: bytes) -> ContractRead:
         return Call(self.vault, POOL_TOKENS, (pool_id,))
 
 

@@ -11,7 +11,7 @@ from chainfolio.adapters.evm.prices.markets import Market, Pair, Pool, PoolState
 from chainfolio.adapters.evm.prices.section import VenueSection
 from chainfolio.adapters.evm.prices.venues import stable
 from chainfolio.adapters.evm.reads import Call
-from chainfolio.reads import AtParent, Read
+from chainfolio.reads import AtParent, ContractRead
 
 FIND_POOL: Final = "find_pool_for_coins(address,address,uint256)(address)"
 COINS: Final = "get_coins(address)(address[])"
@@ -29,7 +29,7 @@ class CurveNG:
     factory: str
     max_pools: int
 
-    def lookups(self, pair: Pair) -> Sequence[Read]:
+    def lookups(self, pair: Pair) -> Sequence[ContractRead]:
         """Return the reads of the factory for the first, the second, … pool of the pair."""
         return [Call(self.factory, FIND_POOL, (*pair.ordered, number)) for number in range(self.max_pools)]
 
@@ -38,7 +38,7 @@ class CurveNG:
         addresses = dict.fromkeys(filter(is_contract, results))
         return [Pool(pair, f"{self.name} pool {address}", address) for address in addresses]
 
-    def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
+    def reads(self, pool: Pool) -> Sequence[ContractRead]:
         """Return the read of the coins, and those of balances, rates and amplification, now and before."""
         state = [Call(pool.key, function) for function in (BALANCES, RATES, AMP)]
         return [Call(self.factory, COINS, (pool.key,)), *state, *map(AtParent, state)]

@@ -13,7 +13,7 @@ from typing import Final
 from chainfolio.adapters.evm.prices.markets import Market, Pair, Pool, PoolState, is_contract
 from chainfolio.adapters.evm.prices.section import VenueSection, raw_unit
 from chainfolio.adapters.evm.reads import DECIMALS, Call
-from chainfolio.reads import AtParent, Read
+from chainfolio.reads import AtParent, ContractRead
 
 GET_POOL: Final = "getPool(address,address,bool)(address)"
 RESERVES: Final = "getReserves()(uint256,uint256,uint256)"
@@ -27,7 +27,7 @@ class Solidly:
     name: str
     factory: str
 
-    def lookups(self, pair: Pair) -> Sequence[Read]:
+    def lookups(self, pair: Pair) -> Sequence[ContractRead]:
         """Return the reads of the factory for both curves."""
         return [Call(self.factory, GET_POOL, (*pair.ordered, is_stable)) for is_stable in CURVES]
 
@@ -39,7 +39,7 @@ class Solidly:
             if is_contract(address)
         ]
 
-    def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
+    def reads(self, pool: Pool) -> Sequence[ContractRead]:
         """Return the reads of the reserves, now and before, and of a stable pool's decimals."""
         address, is_stable = pool.key
         read = Call(address, RESERVES)

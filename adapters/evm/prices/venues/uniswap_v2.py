@@ -13,7 +13,7 @@ from typing import Final
 from chainfolio.adapters.evm.prices.markets import Market, Pair, Pool, PoolState, is_contract
 from chainfolio.adapters.evm.prices.section import VenueSection
 from chainfolio.adapters.evm.reads import Call
-from chainfolio.reads import AtParent, Read
+from chainfolio.reads import AtParent, ContractRead
 
 GET_PAIR: Final = "getPair(address,address)(address)"
 RESERVES: Final = "getReserves()(uint112,uint112)"
@@ -26,7 +26,7 @@ class UniswapV2:
     name: str
     factory: str
 
-    def lookups(self, pair: Pair) -> Sequence[Read]:
+    def lookups(self, pair: Pair) -> Sequence[ContractRead]:
         """Return the read of the factory."""
         return [Call(self.factory, GET_PAIR, pair.ordered)]
 
@@ -34,7 +34,7 @@ class UniswapV2:
         """Return the pair if it exists."""
         return [Pool(pair, f"{self.name} pair {address}", address) for address in results if is_contract(address)]
 
-    def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
+    def reads(self, pool: Pool) -> Sequence[ContractRead]:
         """Return the reads of the reserves, now and before.
 
         They exclude tokens sent to the pair without a trade.

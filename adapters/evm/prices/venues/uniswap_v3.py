@@ -14,7 +14,7 @@ from typing import Final
 from chainfolio.adapters.evm.prices.markets import Market, Pair, Pool, PoolState, is_contract, two_sided_state
 from chainfolio.adapters.evm.prices.section import VenueSection
 from chainfolio.adapters.evm.reads import Call
-from chainfolio.reads import AtParent, Read
+from chainfolio.reads import AtParent, ContractRead
 from chainfolio.tick_math import MAX_TICK, price, sqrt_price
 
 GET_POOL: Final = "getPool(address,address,uint24)(address)"
@@ -43,7 +43,7 @@ class UniswapV3:
     get_pool: str = GET_POOL
     state: str = SLOT0
 
-    def lookups(self, pair: Pair) -> Sequence[Read]:
+    def lookups(self, pair: Pair) -> Sequence[ContractRead]:
         """Return the reads of the factory, one per tier."""
         return [Call(self.factory, self.get_pool, (*pair.ordered, *tier)) for _, tier in self.tiers]
 
@@ -55,7 +55,7 @@ class UniswapV3:
             if is_contract(address)
         ]
 
-    def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
+    def reads(self, pool: Pool) -> Sequence[ContractRead]:
         """Return the reads of price, liquidity and balances, now and before, and of the average."""
         address = pool.key
         balances = [Call(token, BALANCE_OF, (address,)) for token in (pool.pair.quote, pool.pair.token)]

@@ -18,7 +18,7 @@ from sha3 import keccak_256
 from chainfolio.adapters.evm.prices.markets import Market, Pair, Pool, PoolState, two_sided_state
 from chainfolio.adapters.evm.prices.section import VenueSection
 from chainfolio.adapters.evm.reads import Call
-from chainfolio.reads import AtParent, Read
+from chainfolio.reads import AtParent, ContractRead
 from chainfolio.tick_math import MAX_TICK, price, sqrt_price
 
 SLOT0: Final = "getSlot0(bytes32)(uint160,int24)"
@@ -52,7 +52,7 @@ class UniswapV4:
     tiers: tuple[tuple[int, int], ...]
     wrapped: str
 
-    def lookups(self, pair: Pair) -> Sequence[Read]:
+    def lookups(self, pair: Pair) -> Sequence[ContractRead]:
         """Return the reads of the price of each pool that may exist."""
         return [Call(self.view, SLOT0, (key.pool_id,)) for key in self._pool_keys(pair)]
 
@@ -64,7 +64,7 @@ class UniswapV4:
             if isinstance(slot0, tuple) and slot0[0]
         ]
 
-    def reads(self, pool: Pool) -> Sequence[Read | AtParent]:
+    def reads(self, pool: Pool) -> Sequence[ContractRead]:
         """Return the reads of price and liquidity, now and before."""
         state = [Call(self.view, function, (pool.key.pool_id,)) for function in (SLOT0, LIQUIDITY)]
         return [*state, *map(AtParent, state)]

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from chainfolio.plugins.chain import AccountState, Asset, Block, Describe, Interactions, Issue, Plan, Report, batched
+from chainfolio.plugins.chain import (
+    AccountState,
+    Asset,
+    Block,
+    Describe,
+    Interactions,
+    Issue,
+    Plan,
+    PlanGroup,
+    Read,
+    ReadLabel,
+    Unknown,
+    read_all,
+)
 
 from .ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(Read[int | Unknown]):
     """A read: how much of a token, or of the native coin (None), an account has. Answered with an int or Unknown."""
 
     account: str
     token: str | None
+
+    @property
+    def label(self) -> ReadLabel:
+        """As answers show it."""
+        return "balance", self.token, None, (self.account,)
 
     def answered(self, ledger: Ledger, height: int) -> int | None:
         """The answer of the ledger; None where there is no such token."""
@@ -44,22 +61,19 @@ class Accounts:
         interactions: Interactions,
         assets: Sequence[Asset],
         describe: Describe | None = None,
-        prefetch: Plan[Any, Any, None] | None = None,
-    ) -> Plan[Any, Any, AccountState]:
+        prefetch: Plan[None] | None = None,
+    ) -> Plan[AccountState]:
         """Balances, and what the tokens are called that are held."""
-        state: Plan[Any, Any, Any] = self._state(account, assets, describe)
-        reports: Mapping[str, Report[Any]] = yield from batched(
-            {"state": state, **({"expected": prefetch} if prefetch else {})}
-        )
-        for report in reports.values():
-            if report.error is not None:
-                raise report.error
-        read = reports["state"].result
-        assert isinstance(read, AccountState), "a plan without an error has a result"
-        return read
+        group = PlanGroup(self.__class__.__name__)
+        state = group.add(self._state(account, assets, describe))
+        if prefetch is not None:
+            group.add(prefetch)
+        yield from group.run()
+        return state.value
 
-    def _state(self, account: str, wanted: Sequence[Asset], named: Describe | None) -> Plan[Any, Any, AccountState]:
-        native, *held = yield [Balance(account, None), *(Balance(account, asset.reference) for asset in wanted)]
+    def _state(self, account: str, wanted: Sequence[Asset], named: Describe | None) -> Plan[AccountState]:
+        reads = [Balance(account, None), *(Balance(account, asset.reference) for asset in wanted)]
+        native, *held = yield from read_all(reads)
         balances = dict(zip(wanted, held, strict=True))
         if named is not None:
             yield from named([asset for asset, raw in balances.items() if raw])

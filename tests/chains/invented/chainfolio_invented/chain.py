@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -21,6 +21,8 @@ from chainfolio.plugins.chain import (
     NoBlock,
     NodeBehind,
     Plan,
+    Read,
+    ReadLabel,
     ReadResult,
     Reorged,
     SourceError,
@@ -29,6 +31,8 @@ from chainfolio.plugins.chain import (
     Token,
     TransactionDetails,
     Unknown,
+    Value,
+    read_all,
 )
 from chainfolio.plugins.dataset import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS, TRANSFERS, Dataset
 
@@ -79,13 +83,17 @@ DATASETS = {
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class About(Read[tuple[str, str, int] | Unknown]):
     """A read: symbol, name and decimals of a token, or Unknown."""
 
     token: str
 
+    @property
+    def label(self) -> ReadLabel:
+        """As answers show it."""
+        return "about", self.token, None, ()
 
-Read = Balance | About
+
 OnRead = Callable[[Span | None, Sequence[str]], None]
 
 
@@ -250,15 +258,15 @@ class InventedChain:
         ]
         return pa.Table.from_pylist([row for row in rows if row["standard"] in standards], TRANSFERS.schema())
 
-    async def answer(self, reads: Sequence[Read], block: Block) -> list[Any]:
+    async def answer(self, reads: Sequence[Read[Value]], block: Block) -> list[Value]:
         """What some reads say after a block."""
         ledger = self._ask()
         minted = ledger.minted.get(block.height)
         if minted is None or minted.block.hash != block.hash:
             raise Reorged(self.key, block.height, block.hash)
-        return [self._read(ledger, read, block.height) for read in reads]
+        return cast(list[Value], [self._read(ledger, read, block.height) for read in reads])
 
-    def _read(self, ledger: Ledger, read: Read, height: int) -> Any:
+    def _read(self, ledger: Ledger, read: Read[object], height: int) -> object:
         if isinstance(read, About):
             return TOKENS.get(read.token, Unknown("there is no such token", "absent"))
         if not isinstance(read, Balance):
@@ -266,9 +274,11 @@ class InventedChain:
         held = read.answered(ledger, height)
         return Unknown("there is no such token", "absent") if held is None else held
 
-    async def answer_each(self, requests: Sequence[tuple[Block, Sequence[Read]]]) -> list[list[Any] | SourceError]:
+    async def answer_each(
+        self, requests: Sequence[tuple[Block, Sequence[Read[Value]]]]
+    ) -> list[list[Value] | SourceError]:
         """The same at several blocks."""
-        results: list[list[Any] | SourceError] = []
+        results: list[list[Value] | SourceError] = []
         for block, reads in requests:
             try:
                 results.append(await self.answer(reads, block))
@@ -296,14 +306,14 @@ class InventedChain:
         """Answers list no reads of this chain."""
         return ()
 
-    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Read, Any, Sequence[Any]]:
+    def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Sequence[int | Unknown]]:
         """How much accounts have of coins and tokens."""
         asked = [Balance(account, None if asset.is_native else asset.reference) for account, asset in pairs]
-        return (yield asked) if pairs else ()
+        return (yield from read_all(asked))
 
-    def describe(self, assets: Sequence[Asset]) -> Plan[Read, Any, Mapping[Asset, Token]]:
+    def describe(self, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
         """Symbol, name and decimals of tokens, in one round."""
-        told = yield [About(asset.reference) for asset in assets]
+        told = yield from read_all([About(asset.reference) for asset in assets])
         return {
             asset: Token(asset, "", "", None) if isinstance(each, Unknown) else Token(asset, *each)
             for asset, each in zip(assets, told, strict=True)

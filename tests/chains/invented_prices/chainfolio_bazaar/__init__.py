@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
 
 from chainfolio_invented.accounts import Balance  # type: ignore[import-not-found]  # of another package
 
@@ -20,6 +19,8 @@ from chainfolio.plugins.price_source import (
     Refusal,
     Unknown,
     amount,
+    read,
+    read_all,
 )
 
 SURE = Decimal(1)
@@ -34,16 +35,17 @@ class Treasury:
     def __init__(self, accounts: Mapping[str, str]) -> None:
         self.accounts = accounts  # by token
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
+    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
         """One read a token."""
         own = [asset for asset in assets if asset.reference in self.accounts]
         if not own:
             return Quotes()
-        coins = yield [Balance(self.accounts[asset.reference], None) for asset in own]
+        coins = yield from read_all([Balance(self.accounts[asset.reference], None) for asset in own])
         return Quotes(
             tuple(
                 Price(asset, amount(raw, COIN_DECIMALS), self.name, block.time_us, SURE)
                 for asset, raw in zip(own, coins, strict=True)
+                if isinstance(raw, int)
             )
         )
 
@@ -56,12 +58,12 @@ class Bazaar:
     def __init__(self, url: str, tokens: Sequence[str]) -> None:
         self.url, self.tokens = url, tokens
 
-    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Any, Any, Quotes]:
+    def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
         """One request for all."""
         own = [asset for asset in assets if asset.reference in self.tokens]
         if not own:
             return Quotes()
-        (body,) = yield [HttpGet(self.url)]
+        body = yield from read(HttpGet(self.url))
         if isinstance(body, Unknown):
             return Quotes(refused=tuple(Refusal(asset, self.name, body.reason) for asset in own))
         told = json.loads(body)
