@@ -9,6 +9,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+SEEDS ?= 1 2 3
 ARGS ?=
 
 # An environment may be empty.
@@ -55,6 +56,12 @@ test-all: install ## every test, those that are slow too
 .PHONY: quick
 quick: $(INSTALLED) ## the tests that need no node
 	@CHAINFOLIO_TESTS=quick $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not node and not slow" $(ARGS)
+
+.PHONY: luck
+luck: $(INSTALLED) ## the tests that need no node, in random order, with SEEDS="1 2 3" of Hypothesis
+	@for seed in $(SEEDS); do echo "== seed $$seed"; \
+		$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not node and not slow" -p randomly \
+			-p no:cacheprovider --randomly-seed=$$seed --hypothesis-seed=$$seed $(ARGS); done
 
 .PHONY: check
 check: $(INSTALLED) ## style, types, arrows between packages, spelling, Markdown, dependencies, tidiness

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+import chainfolio
+from chainfolio.errors import BadRequest, NotFound
 from chainfolio.indexer.wiring import CONFIGS
 from chainfolio.localchain.names import YEAR_S, Names, deploy_names
 from chainfolio.localchain.node import LocalNode
@@ -115,6 +118,30 @@ def test_a_name_without_a_node_of_ethereum_is_refused_with_the_cure(run: Run, he
     assert (ran.code, ran.error["kind"]) == (2, "BadRequest")
     assert "names are looked up on ethereum" in ran.error["message"]
     assert "--rpc" in ran.error["remedy"]
+
+
+def test_a_session_takes_names_for_addresses(here: Path, named: Named, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "chainfolio.session")
+    with chainfolio.open(here) as session:
+        by_name, by_address = session.portfolios(["Alice.eth", named.bob])
+        assert (by_name.address, by_address.address) == (named.alice, named.bob)
+        assert caplog.messages == [f"Alice.eth is {named.alice}"]
+        assert session.portfolio("alice.eth").networth == by_name.networth
+        assert session.nav(["alice.eth", named.alice]).nav == session.nav(named.alice).nav
+        with pytest.raises(NotFound, match=r"silent\.eth"):
+            session.portfolio("silent.eth")
+        with pytest.raises(BadRequest):
+            session.nav("a_b.eth")
+
+
+async def test_an_asynchronous_session_takes_names_for_addresses(here: Path, named: Named) -> None:
+    async with chainfolio.AsyncSession.open(here) as session:
+        assert (await session.portfolio("pay.alice.eth")).address == named.bob
+
+
+def test_a_session_without_a_node_of_ethereum_refuses_names(named: Named) -> None:
+    with chainfolio.connect(named.node.url) as session, pytest.raises(BadRequest, match="looked up on ethereum"):
+        session.portfolio("alice.eth")
 
 
 def test_an_address_that_is_kept_may_be_written_as_a_name(run: Run, named: Named) -> None:
