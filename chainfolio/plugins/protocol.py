@@ -21,7 +21,7 @@ from chainfolio.adapters.evm.positions.rules import (
     is_backed,
     run_decoder,
 )
-from chainfolio.adapters.evm.reads import Call, NativeBalance, Read, balance_of
+from chainfolio.adapters.evm.reads import OWNER, AbiValue, Call, NativeBalance, Read, balance_of
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.plans import Rounds, Unknown, all_of
 from chainfolio.protocols import AnnotatedShare, DecodedPosition, TokenAmount, UnlistedShare, UnverifiedShare
@@ -29,9 +29,11 @@ from chainfolio.tick_math import MAX_TICK, Q128, WORD, sqrt_price
 
 __all__ = [
     "MAX_TICK",
+    "OWNER",
     "Q128",
     "WORD",
     "ZERO_ADDRESS",
+    "AbiValue",
     "AnnotatedShare",
     "AtEarlierBlock",
     "Call",

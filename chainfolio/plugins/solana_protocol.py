@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from chainfolio.adapters.solana.account_reads import AccountRead, ListRead, derived
 from chainfolio.adapters.solana.layouts import SYSTEM
-from chainfolio.adapters.solana.positions import SHARED, SLOT_MS, Claim, DecoderPlan, Family, Unreadable, require
+from chainfolio.adapters.solana.positions import (
+    ACCOUNT,
+    SHARE,
+    SHARED,
+    SLOT_MS,
+    AccountPlan,
+    Claim,
+    DecoderPlan,
+    Family,
+    Unreadable,
+    require,
+)
 from chainfolio.adapters.solana.shares import issued
 from chainfolio.plans import Rounds, Unknown, all_of
 from chainfolio.protocols import AnnotatedShare, DecodedPosition, TokenAmount, UnlistedShare, UnverifiedShare
 
 __all__ = [
+    "ACCOUNT",
+    "SHARE",
     "SHARED",
     "SLOT_MS",
     "SYSTEM",
+    "AccountPlan",
     "AccountRead",
     "AnnotatedShare",
     "Claim",

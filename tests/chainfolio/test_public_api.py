@@ -65,9 +65,10 @@ PLUGINS = {
         by_chain contract_calls read read_all read_distinct read_groups run_offline""",
     "protocol": """AtEarlierBlock Call Collection Counterparty DecodedPosition DecoderPlan DecoderRead
         Event EveryAccount Family MAX_TICK MayRefuse NativeBalance ProtocolMatch Q128 Read AnnotatedShare Reserves
-        Rounds Rule Token TokenAmount Unknown UnlistedShare ReadError UnverifiedShare WORD ZERO_ADDRESS
+        AbiValue OWNER Rounds Rule Token TokenAmount Unknown UnlistedShare ReadError UnverifiedShare WORD ZERO_ADDRESS
         all_of amounts balance_of guard_price guard_reserves is_backed reserves run_decoder sqrt_price""",
-    "solana_protocol": """AccountRead Claim DecodedPosition DecoderPlan Family ListRead AnnotatedShare Rounds SHARED
+    "solana_protocol": """ACCOUNT AccountPlan SHARE
+        AccountRead Claim DecodedPosition DecoderPlan Family ListRead AnnotatedShare Rounds SHARED
         SLOT_MS SYSTEM TokenAmount Unknown UnlistedShare Unreadable UnverifiedShare all_of
         derived issued require""",
 }
@@ -132,6 +133,22 @@ def plug_ins() -> dict[str, str]:
 @pytest.mark.parametrize("name", plug_ins())
 def test_plug_ins_import_what_is_public_and_nothing_else(name: str) -> None:
     assert private(plug_ins()[name]) == []
+
+
+@pytest.mark.parametrize(("kind", "module"), [("evm", "protocol"), ("solana", "solana_protocol")])
+def test_our_decoders_use_names_that_plug_ins_have_too(kind: str, module: str) -> None:
+    """A copied decoder needs no private name but those of modules about single protocols, which are copied with it."""
+    plugin = import_module(f"chainfolio.plugins.{module}")
+    owners = {getattr(getattr(plugin, name), "__module__", "") for name in plugin.__all__}
+    modules = {name for name in owners if name.startswith("chainfolio.")}
+    names = {
+        name.name
+        for path in (ROOT / f"adapters/{kind}/protocols").glob("*.py")
+        for each in ast.walk(ast.parse(path.read_text()))
+        if isinstance(each, ast.ImportFrom) and each.module in modules
+        for name in each.names
+    }
+    assert {"Family", "DecodedPosition", "TokenAmount"} <= names <= {*plugin.__all__}
 
 
 def test_a_private_import_is_seen() -> None:
