@@ -16,6 +16,7 @@ FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()}  # a path of t
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 FILE = re.compile(r"`([\w./-]+\.(?:py|toml|csv|yul))`")
 STEP = re.compile(r"(\d+)\. `([\w/]+\.py)` `([\w.]+)`: .+\.")
+PLACE = re.compile(r"`([\w/]+\.py)` `([\w.]+)`")
 INVENTED = {"000N_what.py", "KEY.toml", "mine.py"}  # stand for files that a reader may add
 MAX_STEPS = 12
 
@@ -65,6 +66,28 @@ def test_every_step_of_a_walk_names_a_function_that_exists(title: str) -> None:
     assert [int(number) for number, *_ in found] == list(range(1, len(found) + 1))
     assert len(found) <= MAX_STEPS
     assert [(file, name) for _, file, name in found if name not in functions(file)] == []
+
+
+@cache
+def names(file: str) -> frozenset[str]:
+    """The functions and classes of a file, and the fields of its classes as `Class.field`."""
+    classes = [node for node in ast.parse((ROOT / file).read_text()).body if isinstance(node, ast.ClassDef)]
+    fields = [
+        f"{owner.name}.{ast.unparse(node.target)}"
+        for owner in classes
+        for node in owner.body
+        if isinstance(node, ast.AnnAssign)
+    ]
+    return functions(file) | {owner.name for owner in classes} | set(fields)
+
+
+def test_every_place_of_a_common_change_exists() -> None:
+    _, section = ARCHITECTURE.split("\n## Where a common change belongs\n")
+    _, _, *rows = [line for line in section.split("\n## ")[0].splitlines() if line.startswith("|")]
+    places = [PLACE.findall(row) for row in rows]
+    assert places
+    assert [] not in places, "a row names a file, and what to edit in it"
+    assert [(file, name) for row in places for file, name in row if name not in names(file)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
