@@ -25,6 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from bench.damage import with_results
 from bench.figures import Figure, main
 from chainfolio.adapters.evm.chain import EvmChain, build
 from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
@@ -68,28 +69,19 @@ class ByzantineNode:
         posted = await self._real.post(source, self.url, body, timeout_s)
         if url != self.byzantine:
             return posted
-        asks, replies = json.loads(body), json.loads(posted.body)
-        if isinstance(asks, dict):
-            return _replaced(posted, self._changed(asks, replies))
-        by_id = {ask["id"]: ask for ask in asks}
-        return _replaced(posted, [self._changed(by_id[reply["id"]], reply) for reply in replies])
+        replies = with_results(json.loads(body), json.loads(posted.body), self._changed)
+        return replace(posted, body=json.dumps(replies, separators=(",", ":")).encode())
 
     async def close(self) -> None:
         """Let go of connections."""
         await self._real.close()
 
-    def _changed(self, ask: Mapping[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
-        lie = LIES.get(ask["method"])
-        if lie is None or ask["method"] != self.method or not reply.get("result") or self.chance.random() >= self.often:
-            return reply
-        result = lie(self.chance, reply["result"])
-        if result != reply["result"]:
-            self.lies[ask["method"]] += 1
-        return {**reply, "result": result}
-
-
-def _replaced(posted: HttpResponse, replies: Any) -> HttpResponse:
-    return replace(posted, body=json.dumps(replies, separators=(",", ":")).encode())
+    def _changed(self, method: str, params: list[Any], result: Any) -> Any:
+        if method != self.method or not result or self.chance.random() >= self.often:
+            return result
+        lie = LIES[method](self.chance, result)
+        self.lies[method] += lie != result
+        return lie
 
 
 def _number(chance: random.Random, result: str) -> str:

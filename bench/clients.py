@@ -1,6 +1,6 @@
 """Measure `chainfolio index` at nodes of this machine: our HTTP client against aiohttp.
 
-python -m bench.clients [--repeat 7] [--epochs 300]
+python -m bench.clients [--repeat 7] [--epochs 300] [--parts logs usual validators]
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from bench.node import replay
 from bench.places import recorded, scratch
 
 MIN_RATIO: Final = 1.25
+PARTS: Final = ("logs", "usual", "validators")
 OWN: Final = "import sys; from chainfolio.cli.main import main; sys.exit(main())"
 AIOHTTP: Final = (
     f"from chainfolio.transport.http import HttpTransport as T; T._exchange = T._exchange_by_aiohttp; {OWN}"
@@ -64,16 +65,18 @@ def compare(name: str, index: Index, repeat: int) -> Figure:
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
-    kinds: dict[str, Callable[[Path], AbstractContextManager[Index]]] = {
-        "logs of 2,000 EVM blocks": lambda folder: evm(folder, runs.EVENTS),
-        "2,000 EVM blocks with the usual datasets": lambda folder: evm(folder, runs.USUAL),
-        f"{options.epochs} epochs of {validators.SOME} validators": lambda folder: beacon(folder, options.epochs),
+    parts: dict[str, tuple[str, Callable[[Path], AbstractContextManager[Index]]]] = {
+        "logs": ("logs of 2,000 EVM blocks", lambda folder: evm(folder, runs.EVENTS)),
+        "usual": ("2,000 EVM blocks with the usual datasets", lambda folder: evm(folder, runs.USUAL)),
+        "validators": (
+            f"{options.epochs} epochs of {validators.SOME} validators",
+            lambda folder: beacon(folder, options.epochs),
+        ),
     }
     figures = []
-    for name, start in kinds.items():
+    for name, start in (parts[part] for part in options.parts):
         with scratch() as folder, start(folder) as index:
             figures.append(compare(name, index, options.repeat))
-            print(figures[-1].value, flush=True)
     return figures
 
 
@@ -81,6 +84,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("--repeat", type=int, default=7, help="counted rounds")
     parser.add_argument("--epochs", type=int, default=300)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
 
 
 if __name__ == "__main__":

@@ -236,17 +236,20 @@ def damaged(chance: random.Random, kind: str, value: Any, at: Place, elsewhere: 
     `elsewhere` is the value of the same field in another reply or row.
     """
     if kind == "of elsewhere":
-        return SAME if elsewhere is SAME else _rebuilt(value, at, lambda _: elsewhere)
+        return SAME if elsewhere is SAME else rebuilt(value, at, lambda _: elsewhere)
     if kind in VALUES:
-        return _rebuilt(value, at, lambda old: VALUES[kind](chance, old))
-    return _rebuilt(value, at[:-1], lambda holder: PLACES[kind](chance, holder, at[-1])) if at else SAME
+        return rebuilt(value, at, lambda old: VALUES[kind](chance, old))
+    return rebuilt(value, at[:-1], lambda holder: PLACES[kind](chance, holder, at[-1])) if at else SAME
 
 
-def _rebuilt(value: Any, at: Place, change: Callable[[Any], Any]) -> Any:
-    """The value with what lies at a place changed; what is on the way there is copied, all else is shared."""
+def rebuilt(value: Any, at: Place, change: Callable[[Any], Any]) -> Any:
+    """Return a value with what lies at a place changed; what is on the way there is copied, all else is shared.
+
+    SAME if `change` returns it. KeyError, IndexError or TypeError if the value does not have the place.
+    """
     if not at:
         return change(value)
-    inner = _rebuilt(value[at[0]], at[1:], change)
+    inner = rebuilt(value[at[0]], at[1:], change)
     if inner is SAME:
         return SAME
     outer = dict(value) if isinstance(value, dict) else list(value)
@@ -257,6 +260,19 @@ def _rebuilt(value: Any, at: Place, change: Callable[[Any], Any]) -> Any:
 # --- a batch --------------------------------------------------------------------------------------------------------
 
 Reply = dict[str, Any]  # the values are undecoded
+
+
+def with_results(requests: Any, replies: Any, change: Callable[[str, list[Any], Any], Any]) -> Any:
+    """Return JSON-RPC replies, one or a batch, with each result changed by its method, parameters and value.
+
+    Refusals stay.
+    """
+    if isinstance(requests, list):
+        by_id = {request["id"]: request for request in requests}
+        return [with_results(by_id[reply["id"]], reply, change) for reply in replies]
+    if "result" not in replies:
+        return replies
+    return {**replies, "result": change(requests["method"], requests["params"], replies["result"])}
 
 
 def _refusal(chance: random.Random) -> Raw:

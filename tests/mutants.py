@@ -1,46 +1,77 @@
-"""Every field of an answer, replaced and left out."""
+"""Replies of a node with damage in every place: the tests that no reply breaks a read share them."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Final, Protocol
 
-NASTY: tuple[Any, ...] = (None, -1, 2**64, "zz", "0x", [], {"a": 1}, "\x00💥")
-GONE = object()
-Path = tuple[Any, ...]
+from bench.damage import Place, places, rebuilt
+from chainfolio.errors import ChainfolioError
 
-
-def mutants(value: Any) -> Iterator[Callable[[Any], Any]]:
-    """Each change of an answer like this one; where another one lacks the place, it stays as it is."""
-    for at in _places(value):
-        for lie in (*NASTY, *((GONE,) if at else ())):
-            yield partial(_lied, at, lie)
+ODD_VALUES: Final[tuple[Any, ...]] = (None, -1, 2**64, "zz", "0x", [], {"a": 1}, "\x00💥")
+Change = Callable[[Any], Any]
 
 
-def _places(value: Any, at: Path = ()) -> Iterator[Path]:
-    """Where everything in an answer stands."""
-    yield at
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in pairs:
-        yield from _places(each, (*at, key))
+class AnsweringNode(Protocol):
+    """A node in memory whose answers are functions of the request."""
+
+    answers: Mapping[str, Callable[[Any], Any]]
 
 
-def _lied(at: Path, lie: Any, given: Any) -> Any:
+def mutants(value: Any) -> Iterator[Change]:
+    """Yield every change of a reply like `value`: each place replaced by each odd value, and left out.
+
+    A reply without that place stays as it is.
+    """
+    for at in places(value):
+        for odd in ODD_VALUES:
+            yield partial(_changed, at, partial(_replaced, odd))
+        if at:
+            yield partial(_changed, at[:-1], partial(_without, at[-1]))
+
+
+def _changed(at: Place, change: Change, reply: Any) -> Any:
     try:
-        return _changed(at, lie, given)
+        return rebuilt(reply, at, change)
     except (KeyError, IndexError, TypeError, AttributeError):
-        return given
+        return reply
 
 
-def _changed(at: Path, lie: Any, given: Any) -> Any:
-    """An answer with a lie in one place, or without that place; a lie itself where the place is all of it."""
-    if not at:
-        return lie
-    made = copy.copy(given)
-    if len(at) == 1 and lie is GONE:
-        del made[at[0]]
-    else:
-        made[at[0]] = _changed(at[1:], lie, given[at[0]])
-    return made
+def _replaced(odd: Any, value: Any) -> Any:
+    return odd
+
+
+def _without(key: Any, holder: Any) -> Any:
+    remaining = holder.copy()
+    del remaining[key]
+    return remaining
+
+
+async def check_mutants(
+    node: AnsweringNode,
+    name: str,
+    request: Any,
+    read: Callable[[], Awaitable[None]],
+    is_like: Callable[[Any], bool] = lambda request: True,
+) -> None:
+    """Read once with every mutant of an answer; each read ends well or with a typed error.
+
+    Args:
+        node: Its answers are replaced.
+        name: The answer that is changed.
+        request: The request with the reply that shows the places.
+        read: Reads everything of the node.
+        is_like: Whether the answer to a request is changed.
+    """
+    answers = node.answers
+    honest = answers[name]
+
+    def answer(mutant: Change, body: Any) -> Any:
+        return mutant(honest(body)) if is_like(body) else honest(body)
+
+    for mutant in mutants(honest(request)):
+        node.answers = {**answers, name: partial(answer, mutant)}
+        with suppress(ChainfolioError):
+            await read()

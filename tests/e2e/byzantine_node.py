@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from bench.damage import with_results
+
 Lie = Callable[[str, list[Any], Any], Any]
 
 
@@ -33,10 +35,7 @@ def byzantine(behind: str, lie: Lie) -> Iterator[str]:
             body = self.rfile.read(int(self.headers["content-length"]))
             asked = urllib.request.Request(behind, body, {"content-type": "application/json"})
             with urllib.request.urlopen(asked) as answer:
-                reads, replies = json.loads(body), json.loads(answer.read())
-            for ask, reply in zip(*([x] if isinstance(x, dict) else x for x in (reads, replies)), strict=True):
-                if "result" in reply:
-                    reply["result"] = lie(ask["method"], ask["params"], reply["result"])
+                replies = with_results(json.loads(body), json.loads(answer.read()), lie)
             content = json.dumps(replies).encode()
             self.send_response(200)
             self.send_header("content-type", "application/json")

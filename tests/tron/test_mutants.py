@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,11 +11,10 @@ from chainfolio.adapters.tron.events import APPROVAL, BATCH, SINGLE
 from chainfolio.adapters.tron.protobuf import encode_field
 from chainfolio.blocks import Span
 from chainfolio.chains import IndexedTransaction
-from chainfolio.errors import ChainfolioError
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, run_batched
 from chainfolio.protocols import InstalledProtocols
-from tests.mutants import mutants
+from tests.mutants import check_mutants
 from tests.tron.fakes import ALICE, BOB, TRANSFER, USDT, FakeNode, done, event, sent
 
 DATASETS = ("blocks", "transactions", "native", "internal", "transfers", "approvals")
@@ -115,15 +113,5 @@ QUESTIONS: dict[str, Any] = {
 @pytest.mark.parametrize("path", QUESTIONS)
 async def test_no_answer_breaks_a_read(path: str) -> None:
     node = busy()
-    honest = dict(node.answers)
     question = QUESTIONS[path] or {"value": node.transactions[5][0]["txID"]}
-    for mutant in mutants(honest[path](question)):
-
-        def lie(body: Any, mutant: Callable[[Any], Any] = mutant) -> Any:
-            return mutant(honest[path](body))
-
-        node.answers = {**honest, path: lie}
-        try:
-            await used(node)
-        except ChainfolioError:
-            continue
+    await check_mutants(node, path, question, lambda: used(node))
