@@ -6,7 +6,7 @@ their rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Final, Literal
@@ -82,6 +82,14 @@ class Dataset:
         texts = pa.array(sorted(self.account_text(each) for each in accounts), pa.string())
         matches = [pc.is_in(rows[name], value_set=texts) for name in self.account_columns]
         return rows.filter(reduce(pc.or_, matches))
+
+
+def select_accounts(
+    datasets: Mapping[str, Dataset], tables: Mapping[str, pa.Table], accounts: Collection[str]
+) -> dict[str, pa.Table]:
+    """Return the tables that have columns of accounts, with the rows that concern some accounts."""
+    by_table = {each.table.name: each for each in datasets.values() if each.account_columns}
+    return {name: by_table[name].rows_of_accounts(rows, accounts) for name, rows in tables.items() if name in by_table}
 
 
 def restorable_tables(datasets: Iterable[Dataset]) -> tuple[Table, ...]:

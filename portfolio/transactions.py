@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from chainfolio.portfolio.document import UNKNOWN, IssueDocument
+from chainfolio import amounts
+from chainfolio.portfolio.document import UNKNOWN, AssetDocument, IssueDocument
 from chainfolio.portfolio.frames import frame
 
 if TYPE_CHECKING:
@@ -233,3 +235,10 @@ def transaction_rows(transaction: TransactionDocument) -> Iterator[list[str | in
         fee = [None, None]
     if not assets:
         yield [*shared_cells, *[None] * 7, *fee]
+
+
+def raw_balance(asset: AssetDocument | TransactionAssetDocument) -> int:
+    """Return the balance in the smallest unit; 0 if it is not known."""
+    if UNKNOWN in (asset.balance, asset.decimal):
+        return 0
+    return int(amounts.EXACT.scaleb(Decimal(asset.balance), int(asset.decimal)))

@@ -30,8 +30,9 @@ from chainfolio.adapters.evm.receipts import block_receipts
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.adapters.evm.spans import Chunk, LogReader
 from chainfolio.assets import Asset
+from chainfolio.behind_nodes import NodeBackedChain
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, EndpointHealth, Forecast, Heads, IndexedTransaction, SpanTables
+from chainfolio.chains import Capability, Forecast, IndexedTransaction, SpanTables
 from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.environment import Environment
 from chainfolio.errors import BadRequest, BadSettings, SourceError, needs_extra
@@ -58,7 +59,7 @@ PROBE_BLOCKS = 8  # neighbouring blocks among which one with transactions is loo
 BODY_BATCH = 20
 
 
-class EvmChain(Approvals):
+class EvmChain(NodeBackedChain[Node], Approvals):
     """An EVM chain behind its nodes.
 
     `datasets` are its datasets and the table that each fills. `traces`: True if its nodes or its explorer give internal
@@ -107,24 +108,11 @@ class EvmChain(Approvals):
             return
         self.traces = False
 
-    @property
-    def requests(self) -> int:
-        """The number of HTTP requests so far."""
-        return self.node.requests
-
     async def close(self) -> None:
         """Close all connections."""
-        await self.node.close()
+        await super().close()
         if self.explorer:
             await self.explorer.close()
-
-    async def heads(self) -> Heads:
-        """Return the newest block and the newest final height; checks the endpoints."""
-        return await self.node.connect()
-
-    def is_final(self, height: int) -> bool:
-        """Return True if a height is final, as far as is known."""
-        return self.node.is_final(height)
 
     async def agreed_hash(self, block: Block) -> str:
         """Return the hash of a formerly final block on which all endpoints, or most with `block`, agree.
@@ -133,14 +121,6 @@ class EvmChain(Approvals):
             Unavailable: They do not agree.
         """
         return await self.node.agreed_hash(block)
-
-    async def block(self, height: int) -> Block:
-        """Return the block at a height."""
-        return await self.node.block(height)
-
-    async def blocks(self, heights: Sequence[int]) -> list[Block]:
-        """Return the blocks at some heights, in order, in as few requests as the node allows."""
-        return [header.block() for header in await self.node.headers(heights)]
 
     async def answer(self, reads: Sequence[Read[Value]], block: Block) -> list[Value]:
         """Return the results of some reads, all at that block's hash; as `scan.answer`."""
@@ -226,11 +206,6 @@ class EvmChain(Approvals):
         """Read names and decimals of some tokens from their contracts, in one round."""
         by_contract = yield from tokens.describe(self.facts, [asset.reference for asset in assets])
         return {asset: by_contract[asset.reference] for asset in assets}
-
-    def health(self) -> list[EndpointHealth]:
-        """Return the health of each endpoint."""
-        best = self.node.best_height
-        return [endpoint.health_report(best) for endpoint in self.node.endpoints]
 
     async def examine(self) -> list[dict[str, Any]]:
         """Return a row for each endpoint, for `doctor`; as `doctor.examine`."""

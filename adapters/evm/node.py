@@ -242,6 +242,10 @@ class Node(Pool[Endpoint]):
         """
         return (await self.headers([height]))[0].block()
 
+    async def blocks(self, heights: Sequence[int]) -> list[Block]:
+        """Return the blocks at some heights, in order, in as few requests as an endpoint allows."""
+        return [header.block() for header in await self.headers(heights)]
+
     async def hashes(self, height: int) -> dict[Endpoint, str]:
         """Return the hash that each answering endpoint has at a height, which may differ."""
 

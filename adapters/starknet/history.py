@@ -24,14 +24,13 @@ from chainfolio.adapters.starknet.state import BlockHashes
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
 from chainfolio.chains import SpanTables, UnexplainedChange
+from chainfolio.datasets import select_accounts
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, UnsupportedMethod
 from chainfolio.transport import metering
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.wire import typed
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from chainfolio.adapters.starknet.chain import StarknetChain
 
 MAX_BLOCKS: Final = 100  # read at once
@@ -97,7 +96,7 @@ class AccountHistory:
         """Read every block, from the start of the span as many as allowed at once."""
         span = Span(span.first, min(span.last, span.first + _max_blocks() - 1))
         collected = await self.chain.collect(span, datasets, (), before)
-        tables = _select_accounts(collected.tables, accounts)
+        tables = select_accounts(DATASETS, collected.tables, accounts)
         events, methods = len(tables.get("transfers", ())), dict.fromkeys(datasets, BY_BLOCKS)
         return SpanTables(span, tables, collected.last, collected.blocks, events, is_linked=True, read_methods=methods)
 
@@ -134,7 +133,9 @@ class AccountHistory:
         rows = await node.with_any(read, kind="blocks") if heights else []
         _check_blocks(node.key, search, rows, accounts, block_hashes)
         collections = await resolve_collections(self.chain, rows)
-        tables = _select_accounts(build_tables(node.key, rows, datasets, (), facts.coin, collections), accounts)
+        tables = select_accounts(
+            DATASETS, build_tables(node.key, rows, datasets, (), facts.coin, collections), accounts
+        )
         last = rows[-1].block if rows and heights[-1] == span.last else await node.block(span.last)
         if block_hashes.get(span.last, last.hash) != last.hash:
             raise Reorged(node.key, span.last, block_hashes[span.last])
@@ -202,9 +203,3 @@ def _check_blocks(
         for account in accounts:
             if height and counts[account] != search.transaction_counts.get((account, height), 0):
                 raise BadAnswer(chain, f"block {height} has other transactions of {account} than its nonce says")
-
-
-def _select_accounts(tables: Mapping[str, pa.Table], accounts: Sequence[str]) -> dict[str, pa.Table]:
-    """Return the tables that have parties, with the rows that concern some accounts."""
-    by_table = {each.table.name: each for each in DATASETS.values() if each.account_columns}
-    return {name: by_table[name].rows_of_accounts(rows, accounts) for name, rows in tables.items() if name in by_table}

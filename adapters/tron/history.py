@@ -21,13 +21,12 @@ from chainfolio.adapters.tron.spans import collect, collect_blocks
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
 from chainfolio.chains import SpanTables
+from chainfolio.datasets import select_accounts
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 from chainfolio.transport import metering
 from chainfolio.transport.wire import typed
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from chainfolio.adapters.tron.chain import TronChain
 
 LISTS: Final = ("transactions", "transactions/trc20")
@@ -96,17 +95,11 @@ async def _collect_all_blocks(
     if before is None:
         span = Span(span.first, min(span.last, span.first + MAX_BLOCKS - 1))
     collected = await collect(chain, span, datasets, (), before, accounts)
-    collected.tables = _select_accounts(collected.tables, accounts)
+    collected.tables = select_accounts(DATASETS, collected.tables, accounts)
     collected.event_count = len(collected.tables.get("transfers", ()))
     collected.read_methods = dict.fromkeys(datasets, BY_BLOCKS)
     collected.unexplained = tuple(each for each in collected.unexplained if each.account in accounts)
     return collected
-
-
-def _select_accounts(tables: dict[str, pa.Table], accounts: Sequence[str]) -> dict[str, pa.Table]:
-    """Return the tables that have parties, with the rows that concern some accounts."""
-    by_table = {each.table.name: each for each in DATASETS.values() if each.account_columns}
-    return {name: by_table[name].rows_of_accounts(rows, accounts) for name, rows in tables.items() if name in by_table}
 
 
 async def _collect_listed_blocks(
@@ -120,7 +113,7 @@ async def _collect_listed_blocks(
         span = Span(span.first, heights[MAX_BLOCKS - 1])
         heights, last = heights[:MAX_BLOCKS], await chain.node.block(span.last)
     blocks = await collect_blocks(chain, heights, accounts) if heights else []
-    tables = _select_accounts(build_tables(chain.key, blocks, datasets, (), chain.exchanges), accounts)
+    tables = select_accounts(DATASETS, build_tables(chain.key, blocks, datasets, (), chain.exchanges), accounts)
     unexplained = tuple(each for block in blocks for each in block.unexplained if each.account in accounts)
     events = len(tables.get("transfers", ()))
     methods = dict.fromkeys(datasets, BY_LISTS)

@@ -32,6 +32,7 @@ from chainfolio.portfolio.document import (
 from chainfolio.portfolio.pnl.entries import UNASKED, money, share
 from chainfolio.portfolio.pnl.gains import SHORT, Gains, RemainingLots
 from chainfolio.portfolio.pnl.report import text, total
+from chainfolio.portfolio.transactions import raw_balance
 
 ADAPTER: Final = "pnl"
 NO_LOTS: Final = "no transaction that is indexed brought it"
@@ -102,13 +103,6 @@ def _with_issues(document: Portfolio, issues: Iterable[IssueDocument]) -> Portfo
     return msgspec.structs.replace(document, issues=tuple(rows[key] for key in sorted(rows)))
 
 
-def _raw(asset: AssetDocument) -> int:
-    """Return the balance in the smallest unit; 0 if it is not known."""
-    if UNKNOWN in (asset.balance, asset.decimal):
-        return 0
-    return int(amounts.EXACT.scaleb(Decimal(asset.balance), int(asset.decimal)))
-
-
 @dataclass(slots=True)
 class _Shares:
     """Divides the cost of each asset's lots among its holdings.
@@ -128,7 +122,7 @@ class _Shares:
         amounts_by_place: defaultdict[tuple[str, bool], int] = defaultdict(int)
         decimals: dict[str, int] = {}
         for asset, is_inside in _owned(document):
-            amounts_by_place[gains.key(asset), is_inside] += _raw(asset)
+            amounts_by_place[gains.key(asset), is_inside] += raw_balance(asset)
             if asset.decimal != UNKNOWN:
                 decimals[gains.key(asset)] = int(asset.decimal)
         unassigned, faults = dict[tuple[str, bool], tuple[int, int | None]](), {}
@@ -311,7 +305,7 @@ class _Tree:
     def _asset(self, asset: AssetDocument, *, in_protocols: bool) -> Sum:
         if asset.spam is not UNSET:
             return NOT_KNOWN
-        key, raw = self.gains.key(asset), _raw(asset)
+        key, raw = self.gains.key(asset), raw_balance(asset)
         cost = self.shares.take(key, raw, in_protocols=in_protocols)
         if cost is None or asset.value == UNKNOWN:
             return Sum(cost, None)

@@ -21,7 +21,7 @@ from chainfolio.portfolio.pnl.entries import ACQUIRED, Entry, decimal, share
 from chainfolio.portfolio.pnl.gains import Gain, acquired_lot
 from chainfolio.portfolio.pnl.records import asset_key
 from chainfolio.portfolio.pnl.report import text, total
-from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
+from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument, raw_balance
 
 PLACES: Final = 18  # of a cost by unit
 Key = tuple[str, str]  # of a transaction and an asset
@@ -114,7 +114,7 @@ class _Record:
         The transaction's fee comes before interest, which is also of the kind `fee`.
         """
         record = self.record
-        fee_raw = _raw(record.native_asset_fees) if record.sender == record.user.address else 0
+        fee_raw = raw_balance(record.native_asset_fees) if record.sender == record.user.address else 0
         fee_gains, other_gains = list[Gain](), list[Gain]()
         for gain in gains:
             if gain.kind == "fee" and fee_raw > 0:
@@ -152,22 +152,15 @@ def _lacks_amounts(rows: Sequence[TransactionAssetDocument]) -> bool:
 
 def _split_by_amount(remaining: int | None, rows: Sequence[TransactionAssetDocument]) -> list[int | None]:
     """A sum shared out over rows by their amounts, so that no unit of money is lost."""
-    remaining_raw = sum(map(_raw, rows))
+    remaining_raw = sum(map(raw_balance, rows))
     parts = list[int | None]()
     for row in rows:
-        raw = _raw(row)
+        raw = raw_balance(row)
         part = None if remaining is None else share(remaining, raw, remaining_raw) if remaining_raw else 0
         remaining = None if remaining is None or part is None else remaining - part
         remaining_raw -= raw
         parts.append(part)
     return parts
-
-
-def _raw(asset: TransactionAssetDocument) -> int:
-    """Return the balance in the smallest unit; 0 if it is not known."""
-    if UNKNOWN in (asset.balance, asset.decimal):
-        return 0
-    return int(amounts.EXACT.scaleb(Decimal(asset.balance), int(asset.decimal)))
 
 
 def _with_part(asset: TransactionAssetDocument, part: Part) -> TransactionAssetDocument:
