@@ -7,12 +7,13 @@ How a family finds accounts, and what it reads, depends on its kind of chain: fo
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
 from chainfolio.contracts import Issue
+from chainfolio.position_changes import EventLog, PositionChange
 
 # The types of positions, as the service names them.
 POSITION_TYPES: Final = frozenset(
@@ -125,11 +126,14 @@ class ProtocolFamily:
     """One kind of protocol; its forks are files that name it. Each kind of chain subclasses it.
 
     `kind`: the kind of chain whose contracts it reads. `roles`: roles of a protocol file that its decoders read, in
-    addition to `lookup_roles`; `options`: the options that they read. Other roles and options are errors.
+    addition to `lookup_roles`; `options`: the options that they read. Other roles and options are errors. `changes`:
+    reads the changes of its positions, if they are collectibles, from all logs of one transaction: anybody can deploy
+    a contract that logs the same, so that no change counts without the movements of an account.
     """
 
     name: str
     kind: str = field(kw_only=True)
+    changes: Callable[[Sequence[EventLog]], list[PositionChange]] | None = field(default=None, kw_only=True)
     roles: tuple[str, ...] = field(default=(), kw_only=True)
     options: tuple[str, ...] = field(default=(), kw_only=True)
 

@@ -213,6 +213,7 @@ def _minting(
         "collectible gain": bool(collectible),
         "fungible gain": bool(gains - collectible),
         "token loss": any(not asset.is_native for asset in losses),
+        "into position": len(collectible) == len(gains) == 1 and minted == gains and len(losses) > 1,
     }
 
 
@@ -336,7 +337,9 @@ RULES: Final[tuple[Rule, ...]] = (
     _rule("SELFTRANSFER", "self", "gain, loss"),
     _rule("WRAP", "wrap", "unwrap, other"),
     _rule("UNWRAP", "unwrap", "wrap, other"),
+    _rule("REMOVELIQUIDITY", "called REMOVELIQUIDITY, sent", "gain, loss"),
     _rule("ADDLIQUIDITY", "into pool"),
+    _rule("ADDLIQUIDITY", "into position"),
     _rule("REMOVELIQUIDITY", "from pool"),
     _rule("DEPOSIT", "into issuer"),
     _rule("WITHDRAW", "from issuer"),

@@ -65,7 +65,7 @@ CREATE TABLE prices (
     number INTEGER PRIMARY KEY AUTOINCREMENT, chain TEXT NOT NULL, height INTEGER NOT NULL, hash TEXT NOT NULL,
     time_us INTEGER NOT NULL, asset TEXT NOT NULL, price BLOB NOT NULL, UNIQUE (chain, height, asset, hash)
 ) STRICT;
--- Details of transactions that are not of indexed accounts.
+-- Details of transactions that are not of indexed accounts; under `hash/positions`, the changes of positions in one.
 CREATE TABLE lookups (
     chain TEXT NOT NULL, tx_hash TEXT NOT NULL, height INTEGER NOT NULL, details BLOB NOT NULL,
     PRIMARY KEY (chain, tx_hash)

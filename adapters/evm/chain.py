@@ -37,6 +37,7 @@ from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.environment import Environment
 from chainfolio.errors import BadRequest, BadSettings, SourceError, needs_extra
 from chainfolio.kinds import EndpointMemory
+from chainfolio.position_changes import EventLog
 from chainfolio.proofs import BlockProofs
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.endpoint_factory import NO_MEMORY, make_endpoints
@@ -173,6 +174,10 @@ class EvmChain(NodeBackedChain[Node], Approvals):
             if transactions
             else []
         )
+
+    async def event_logs(self, transactions: Sequence[tuple[str, int]]) -> list[tuple[EventLog, ...]]:
+        """Return the logs of transactions (hash and height), in order; as `lookup.read_logs`."""
+        return await lookup.read_logs(self.node, transactions) if transactions else []
 
     async def prove(self, block: Block, account: str, balances: Mapping[Asset, int | None]) -> BlockProofs:
         """Prove balances of an account under the hash of a block; as `prover.prove`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from chainfolio.adapters.evm.datasets.transactions import (
     ExecutedTransaction,
     Receipt,
@@ -11,10 +13,11 @@ from chainfolio.adapters.evm.datasets.transactions import (
     comparison_key,
     executed_transaction,
 )
-from chainfolio.adapters.evm.forms import Hash, Height
+from chainfolio.adapters.evm.forms import Address, Data, Hash, Height
 from chainfolio.adapters.evm.node import Node, results_of
 from chainfolio.chains import IndexedTransaction
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
+from chainfolio.position_changes import EventLog
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.wire import Request, typed
 
@@ -30,6 +33,59 @@ class MinedReceipt(Receipt, kw_only=True):
     """A receipt with its height."""
 
     blockNumber: Height
+
+
+class Log(msgspec.Struct, gc=False):
+    """One log of a receipt."""
+
+    address: Address
+    topics: list[Hash]
+    data: Data
+
+
+class LoggedReceipt(msgspec.Struct, gc=False):
+    """A receipt with its logs, and no more than says which transaction it is of."""
+
+    transactionHash: Hash
+    blockNumber: Height
+    logs: list[Log]
+
+
+async def read_logs(node: Node, transactions: Sequence[tuple[str, int]]) -> list[tuple[EventLog, ...]]:
+    """Return the logs of transactions (hash and height), in order, read in one batch.
+
+    Raises:
+        BadAnswer: The node gives another transaction.
+        NodeBehind: The node lacks one.
+        Reorged: The node has one in another block.
+    """
+
+    async def at(endpoint: Endpoint) -> list[tuple[EventLog, ...]]:
+        reads = [Request("eth_getTransactionReceipt", (tx_hash,)) for tx_hash, _ in transactions]
+        answers = await results_of(endpoint, reads)
+        return [_logs(endpoint.name, *each, answer) for each, answer in zip(transactions, answers, strict=True)]
+
+    return await node.agreed(
+        at,
+        key=lambda logs: logs,
+        describe=lambda question: f"the logs of transaction {transactions[question][0]}",
+        is_final=lambda question: False,
+        kind="transactions",
+    )
+
+
+def _logs(source: str, tx_hash: str, height: int, receipt_json: bytes) -> tuple[EventLog, ...]:
+    if receipt_json == b"null":
+        raise NodeBehind(source, f"does not have transaction {tx_hash} of block {height}")
+    receipt = typed(source, receipt_json, LoggedReceipt)
+    if receipt.transactionHash.lower() != tx_hash:
+        raise BadAnswer(source, f"another transaction in answer to {tx_hash}")
+    if int(receipt.blockNumber, 16) != height:
+        raise Reorged(source, height, "")
+    return tuple(
+        EventLog(log.address.lower(), tuple(topic.lower() for topic in log.topics), bytes.fromhex(log.data[2:]))
+        for log in receipt.logs
+    )
 
 
 async def look_up(node: Node, transactions: Sequence[IndexedTransaction]) -> list[ExecutedTransaction]:

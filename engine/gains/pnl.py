@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from chainfolio import amounts
 from chainfolio.addresses import rules_of
 from chainfolio.contracts import GAIN_METHODS, TRADE_VALUES
+from chainfolio.engine.gains.position_changes import position_changes
 from chainfolio.engine.record_source import RecordSource
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.errors import BadRequest
@@ -106,7 +107,9 @@ async def compute_gains(source: RecordSource, accounts: Sequence[Account], reque
     page, _ = await source.records(accounts, record_filter)
     assert page.end is None, "an account has no more transactions than are allowed"
     treatment = _treatment(source, chains, request, page.strengths)
-    read = entries_of(page.document.transactions, {account.address for account in accounts}, treatment)
+    records = page.document.transactions
+    changes = await position_changes(system, records)
+    read = entries_of(records, {account.address for account in accounts}, treatment, changes)
     gains = gains_of(read.entries, request.method, per_wallet=request.per_wallet, zone=request.zone)
     return GainsResult(read.entries, gains, read.facts, treatment.aliases, (*page.document.issues, *read.issues))
 

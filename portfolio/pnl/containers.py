@@ -129,25 +129,25 @@ class Containers:
         )
         if container is None or not units or not container.inside:
             return side, []
-        contents = [Side(asset, quantity, None) for asset, quantity in container.take(units).items()]
-        remaining = side.part(units).value
-        for i, each in enumerate(contents):
-            if remaining is not None:
-                each.value = share(remaining, 1, len(contents) - i)
-                remaining -= each.value
+        contents = divided(side.part(units).value, container.take(units))
         rest = side.quantity - units
         return (side.without(units) if rest else None), contents
 
 
 def settle(
-    contents: Mapping[str, int], paid: Sequence[Side], trade_value: str, hidden: str = ""
+    contents: Mapping[str, int],
+    paid: Sequence[Side],
+    trade_value: str,
+    hidden: str = "",
+    *,
+    is_pool: bool = False,
 ) -> list[tuple[Kind, Side]]:
     """Return the movements of units that leave a position: what went in for them, and what it paid.
 
     All of `contents` returns with its lots. Of what is paid beyond that:
 
-    - If the position holds several assets, or pays none of those that went in, it exchanged the missing ones for the
-      others: a trade.
+    - If the position is a pool or holds several assets, or pays none of those that went in, it exchanged the missing
+      ones for the others: a trade.
     - Otherwise it is income, and what is missing is lost: sold for nothing.
 
     Args:
@@ -155,6 +155,7 @@ def settle(
         paid: What the position pays.
         trade_value: The rule of `equalise` for the value of the trade.
         hidden: An asset whose payments by contracts may not be indexed: if none of it came, no value is known.
+        is_pool: The position is known to exchange its assets.
     """
     by_asset = {side.asset: side for side in paid}
     back: list[tuple[Kind, Side]] = []
@@ -167,7 +168,8 @@ def settle(
             lost.append(side.part(missing) if side else Side(asset, missing, None))
     more = [side.part(beyond) for side in paid if (beyond := side.quantity - contents.get(side.asset, 0)) > 0]
     is_hidden = any(side.asset == hidden for side in lost) and hidden not in by_asset
-    if lost and more and (len(contents) > 1 or not any(asset in by_asset for asset in contents)):
+    is_pool = is_pool or len(contents) > 1 or not any(asset in by_asset for asset in contents)
+    if lost and more and is_pool:
         _exchange(lost, more, trade_value, is_hidden)
         return [*back, *(("sell", side) for side in lost), *(("buy", side) for side in more)]
     for side in lost:
@@ -185,10 +187,19 @@ def _exchange(lost: Sequence[Side], more: Sequence[Side], trade_value: str, is_h
     values = [side.value for side in more]
     if None in values or all(side.value is not None for side in lost):
         return
-    remaining = sum(value or 0 for value in values)
-    for i, side in enumerate(lost):
-        side.value = share(remaining, 1, len(lost) - i)
-        remaining -= side.value
+    total = sum(value or 0 for value in values)
+    for side, part in zip(lost, divided(total, {side.asset: side.quantity for side in lost}), strict=True):
+        side.value = part.value
+
+
+def divided(value: int | None, contents: Mapping[str, int]) -> list[Side]:
+    """Return the contents of a position that was sold for a value, each with an equal part of it."""
+    sides = [Side(asset, quantity, None) for asset, quantity in contents.items()]
+    for i, side in enumerate(sides):
+        if value is not None:
+            side.value = share(value, 1, len(sides) - i)
+            value -= side.value
+    return sides
 
 
 def _add(total: dict[str, int], parts: Mapping[str, int]) -> None:

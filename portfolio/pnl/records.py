@@ -12,11 +12,13 @@ from msgspec import UNSET
 from chainfolio import amounts
 from chainfolio.contracts import TRADE_VALUES
 from chainfolio.portfolio.document import UNKNOWN, IssueDocument
-from chainfolio.portfolio.pnl.containers import Containers, settle
+from chainfolio.portfolio.pnl.containers import Containers, divided, settle
 from chainfolio.portfolio.pnl.entries import ACQUIRED, DISPOSED, EARNED, UNASKED, Entry, Kind, money, share
+from chainfolio.portfolio.pnl.position_changes import Position, PositionMovements
 from chainfolio.portfolio.pnl.report import AssetFacts
 from chainfolio.portfolio.pnl.trade_value import FEED_STRENGTH, Side, Strength, Strengths, equalise
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
+from chainfolio.position_changes import PositionChange
 
 DEPOSITS: Final = frozenset({"DEPOSIT", "LEND", "STAKE", "ADDLIQUIDITY", "OPENVAULT", "BRIDGEOUT"})
 WITHDRAWALS: Final = frozenset({"WITHDRAW", "UNSTAKE", "REMOVELIQUIDITY", "CLOSEVAULT"})
@@ -63,16 +65,25 @@ class RecordEntries:
 
 
 def entries_of(
-    records: Sequence[TransactionDocument], own_wallets: Collection[str], treatment: Treatment
+    records: Sequence[TransactionDocument],
+    own_wallets: Collection[str],
+    treatment: Treatment,
+    changes: Mapping[tuple[str, str], Sequence[PositionChange]] | None = None,
 ) -> RecordEntries:
     """Return the entries of an account from all records of `own_wallets`, the oldest first.
 
     Each record counts once.
+
+    Args:
+        changes: The changes of positions that are collectibles, by chain and transaction.
     """
     result, containers = RecordEntries([], {}, []), Containers()
+    positions: dict[str, Position] = {}
+    unread = dict(changes or {})
     distinct = {(record.chain.key, record.hash, record.user.address): record for record in records}
     for order, record in enumerate(distinct.values()):
-        _Record(record, order, own_wallets, treatment, result, containers).add()
+        of_record = unread.pop((record.chain.key, record.hash), ())  # once, if several wallets took part
+        _Record(record, order, own_wallets, treatment, result, containers, positions, of_record).add()
     return result
 
 
@@ -86,6 +97,8 @@ class _Record:
     treatment: Treatment
     result: RecordEntries
     containers: Containers
+    positions: dict[str, Position]
+    changes: Sequence[PositionChange]
 
     def add(self) -> None:
         """Add the entries of this record to the result."""
@@ -94,6 +107,7 @@ class _Record:
         if record.type == "SPAM":
             self.result.entries.extend(fee)
             return
+        self._open_positions()
         moves = list(self._moves())
         incoming, outgoing = self._net(record.assets_in, "in"), self._net(record.assets_out, "out")
         for asset in incoming.keys() & outgoing.keys():
@@ -101,20 +115,77 @@ class _Record:
         untrusted = self._doubtful()
         for side in (*incoming.values(), *outgoing.values()):
             side.value = None if side.asset in untrusted else side.value
+        in_positions = self._position_movements(incoming, outgoing)
         kinds = self._kinds(list(incoming.values()), list(outgoing.values()))
         received_shares, returned_shares = (self._shares(direction) for direction in ("in", "out"))
         if returned_shares:
             kinds, settled = self._redeemed(kinds, returned_shares)
         else:
             kinds, settled = self._opened(self._unstaked(kinds))
+        kinds, settled = [*kinds, *in_positions.traded], [*settled, *in_positions.settled]
         bought, sold = ([side for kind, side in kinds if kind == trade_kind] for trade_kind in ("buy", "sell"))
         equalise(bought, sold, self.treatment.trade_value)
         entries = [*self._with_fee(kinds, fee_value), *self._settled(settled)]
         entries = [_without_trust(each) if each.asset in untrusted else each for each in entries]
         entries = [*moves, *entries, *self._staked(), *fee]
-        self._fill_containers(received_shares, entries)
+        if not self.changes:
+            self._fill_containers(received_shares, entries)
         self.containers.add(entries)
         self.result.entries.extend(entries)
+
+    def _open_positions(self) -> None:
+        """Remember the positions that this transaction created for the account, or that it had already."""
+        changed = {f"{self.record.chain.key}:{change.contract}:{change.number}" for change in self.changes}
+        for row in self.record.assets_in:
+            if asset_key(row) in changed and row.sender in self.treatment.burn_addresses:
+                self.positions.setdefault(asset_key(row), Position())
+
+    def _position_movements(self, incoming: dict[str, Side], outgoing: dict[str, Side]) -> PositionMovements:
+        """Apply the changes of own positions, and leave what they do not explain in `incoming` and `outgoing`."""
+        chain, sides = self.record.chain.key, {**incoming, **outgoing}
+        prices = self._prices()
+
+        def asset_of(token: str) -> str:
+            return self.treatment.aliases.get(f"{chain}:{token}", f"{chain}:{token}")
+
+        def worth(asset: str, quantity: int) -> Side:
+            price = prices.get(asset)
+            return Side(asset, quantity, None) if price is None else price.part(quantity)
+
+        came, left = (self._gross(self.record.assets_in), self._gross(self.record.assets_out))
+        is_disposal = self.treatment.liquidity_is_disposal
+        result = PositionMovements(asset_of, worth, self.treatment.trade_value, is_disposal, came, left)
+        for change in self.changes:
+            key = f"{chain}:{change.contract}:{change.number}"
+            if key in self.positions:
+                result.add(key, self.positions[key], change)
+        for asset, raw in result.explained.items():
+            net = (
+                incoming[asset].quantity if asset in incoming else -outgoing[asset].quantity if asset in outgoing else 0
+            )
+            incoming.pop(asset, None)
+            outgoing.pop(asset, None)
+            if net != raw:
+                rest = worth(asset, abs(net - raw)) if asset not in sides else sides[asset].part(abs(net - raw))
+                (incoming if net > raw else outgoing)[asset] = rest
+        return result
+
+    def _gross(self, rows: Sequence[TransactionAssetDocument]) -> dict[str, int]:
+        """Return what moved in one direction, by asset."""
+        gross: dict[str, int] = {}
+        for row in rows if self.changes else ():
+            key = self._asset(row)
+            gross[key] = gross.get(key, 0) + (self._quantity(row) or 0)
+        return gross
+
+    def _prices(self) -> dict[str, Side]:
+        """Return a movement with a known value of each asset of the transaction."""
+        prices = dict[str, Side]()
+        for row in (*self.record.assets_in, *self.record.assets_out) if self.changes else ():
+            quantity, value = self._quantity(row), _money(row.value)
+            if quantity and value is not None:
+                prices[self._asset(row)] = Side(self._asset(row), quantity, value, self._strength(row))
+        return prices
 
     def _settled(self, kinds: Iterable[tuple[Kind, Side]]) -> Iterator[Entry]:
         """Yield entries without a part of the transaction's fee: what positions return was not traded."""
@@ -168,7 +239,12 @@ class _Record:
         """Yield transfers to the account's other wallets, whose own records repeat them."""
         for asset in self.record.assets_out:
             quantity = self._quantity(asset)
-            if quantity and asset.recipient in self.own_wallets and asset.recipient != self.record.user.address:
+            key = asset_key(asset)
+            is_lot = key not in self.positions and (
+                key not in self.containers.by_share or self.containers.lots.get(key)
+            )
+            is_own = asset.recipient in self.own_wallets and asset.recipient != self.record.user.address
+            if quantity and is_own and is_lot:
                 yield self._entry("move", self._asset(asset), quantity, None)._replace(to=asset.recipient)
 
     def _staked(self) -> Iterator[Entry]:
@@ -186,7 +262,7 @@ class _Record:
         sides: dict[str, Side] = {}
         for asset in external:
             key, quantity = self._asset(asset), self._quantity(asset)
-            if not quantity or self._is_share(key, direction):
+            if not quantity or self._is_share(key, direction) or self._is_position(asset):
                 continue
             value = _money(asset.value)
             strength = self._strength(asset)
@@ -235,6 +311,11 @@ class _Record:
             treatment.liquidity_is_disposal and self.record.type in ("ADDLIQUIDITY", "REMOVELIQUIDITY")
         )
 
+    def _is_position(self, row: TransactionAssetDocument) -> bool:
+        """Return True if a position was created or destroyed: it is a container, and no asset of its own."""
+        burn_addresses = self.treatment.burn_addresses
+        return asset_key(row) in self.positions and (row.sender in burn_addresses or row.recipient in burn_addresses)
+
     @property
     def _native(self) -> str:
         return self._asset(self.record.native_asset_fees)
@@ -267,7 +348,9 @@ class _Record:
                 paid.append(side)
             elif side.quantity:
                 outside.append((kind, side))
-        return outside, settle(contents, paid, self.treatment.trade_value, self._native)
+        return outside, settle(
+            contents, paid, self.treatment.trade_value, self._native, is_pool=self.record.type == "REMOVELIQUIDITY"
+        )
 
     def _unstaked(self, kinds: Sequence[tuple[Kind, Side]]) -> Iterator[tuple[Kind, Side]]:
         """Split what comes back from contracts that gave no shares: first the deposit, then income."""
@@ -287,7 +370,7 @@ class _Record:
         bought = [side for kind, side in movements if kind == "buy"]
         outside, settled = list[tuple[Kind, Side]](), list[tuple[Kind, Side]]()
         for kind, side in movements:
-            rest, contents = self.containers.dispose(side) if kind in DISPOSED else (side, [])
+            rest, contents = self._dispose(side) if kind in DISPOSED else (side, [])
             outside += [(kind, rest)] if rest else []
             if rest is None and {each.asset for each in contents} & {each.asset for each in bought}:
                 settled += settle({each.asset: each.quantity for each in contents}, bought, self.treatment.trade_value)
@@ -297,6 +380,16 @@ class _Record:
             settled += [("withdraw", Side(each.asset, each.quantity, None)) for each in contents]
         was_settled = {id(side) for kind, side in movements if kind == "buy"} - {id(side) for side in bought}
         return [each for each in outside if id(each[1]) not in was_settled], settled
+
+    def _dispose(self, side: Side) -> tuple[Side | None, list[Side]]:
+        """Return the part of what left that is an asset of its own, and the contents of shares and positions."""
+        position = self.positions.pop(side.asset, None)
+        if position is None:
+            return self.containers.dispose(side)
+        if self.treatment.liquidity_is_disposal:
+            units = position.container.units + position.sold
+            return Side(side.asset, units, side.value) if units else None, []
+        return None, divided(side.value, position.close())
 
     def _without_debt(self, external: Sequence[TransactionAssetDocument], sides: dict[str, Side]) -> dict[str, Side]:
         """Return the net movements without tokens that were minted or burnt, unless that leaves none.

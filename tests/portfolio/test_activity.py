@@ -153,6 +153,13 @@ EXAMPLES: list[tuple[str, Activity, str, str]] = [
     ("UNWRAP", did(left(WETH, ZERO_ADDRESS, standard="unwrap")), "", "withdraw"),
     ("ADDLIQUIDITY", did(left(USDC, SHARE.reference), left(None, POOL), came(SHARE, ZERO_ADDRESS)), "", "zap"),
     ("REMOVELIQUIDITY", did(left(SHARE, SHARE.reference), came(USDC, POOL), came(None, POOL)), "", "zap"),
+    ("REMOVELIQUIDITY", did(), "", "called REMOVELIQUIDITY"),
+    (
+        "ADDLIQUIDITY",
+        did(left(USDC, OTHER), left(None, POOL), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)),
+        "",
+        "multicall",
+    ),
     ("DEPOSIT", did(left(USDC, SHARE.reference), came(SHARE, SHARE.reference)), "", "mint"),
     ("DEPOSIT", did(left(USDC, SHARE.reference), came(SHARE, ZERO_ADDRESS)), "", "deposit"),
     ("WITHDRAW", did(left(SHARE, ZERO_ADDRESS), came(USDC, SHARE.reference)), "", "redeem"),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from sha3 import keccak_256
 
+from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.positions.price_guard import guard_price
 from chainfolio.adapters.evm.positions.rules import (
     AtEarlierBlock,
@@ -21,6 +22,7 @@ from chainfolio.adapters.evm.positions.rules import (
 from chainfolio.adapters.evm.protocols.ticks import FeeGrowth, LiquidityState, fee_growth_inside
 from chainfolio.adapters.evm.reads import OWNER, AbiValue, Call, balance_of
 from chainfolio.plans import all_of
+from chainfolio.position_changes import EventLog, PositionChange
 from chainfolio.protocols import DecodedPosition, TokenAmount
 from chainfolio.tick_math import MAX_TICK
 
@@ -348,9 +350,59 @@ class _PoolBalances(dict[tuple[str, str], int]):
         return all(self[pool, token] >= 0 for token in tokens)
 
 
+# Events of a position manager, each with the event that the pool logs before it. Values of both end with two amounts.
+POOL_EVENTS = {
+    parse_event("IncreaseLiquidity(uint256 indexed,uint128,uint256,uint256)").topic: parse_event(
+        "Mint(address,address indexed,int24 indexed,int24 indexed,uint128,uint256,uint256)"
+    ).topic,
+    parse_event("DecreaseLiquidity(uint256 indexed,uint128,uint256,uint256)").topic: parse_event(
+        "Burn(address indexed,int24 indexed,int24 indexed,uint128,uint256,uint256)"
+    ).topic,
+    parse_event("Collect(uint256 indexed,address,uint256,uint256)").topic: parse_event(
+        "Collect(address indexed,address,int24 indexed,int24 indexed,uint128,uint128)"
+    ).topic,
+}
+SIGNS = dict(zip(POOL_EVENTS, (1, -1, 0), strict=True))  # of the liquidity
+TRANSFER = parse_event("Transfer(address indexed,address indexed,uint256)").topic
+
+
+def changes(logs: Sequence[EventLog]) -> list[PositionChange]:
+    """Return the changes of positions that the logs of one transaction show, in their order."""
+    found = []
+    for i, log in enumerate(logs):
+        topic = log.topics[0] if log.topics else ""
+        if topic not in POOL_EVENTS or len(log.topics) != 2 or len(log.data) != 96:
+            continue
+        pools = (each.contract for each in reversed(logs[:i]) if each.topics[:1] == (POOL_EVENTS[topic],))
+        pool = next(pools, "")
+        first, raw0, raw1 = (int.from_bytes(log.data[start : start + 32], "big") for start in (0, 32, 64))
+        tokens = _tokens(logs, pool, (raw0, raw1))
+        units = SIGNS[topic] * first
+        found.append(PositionChange(log.contract, int(log.topics[1], 16), units, tokens, (raw0, raw1), pool))
+    return found
+
+
+def _tokens(logs: Sequence[EventLog], pool: str, raws: tuple[int, int]) -> tuple[str, str]:
+    """Return both tokens of a pool, as far as transfers from or to it show them; their addresses are in order."""
+    holder = "0x" + pool[2:].rjust(64, "0")
+    moved = sorted(
+        {
+            log.contract
+            for log in logs
+            if len(log.topics) == 3 and log.topics[0] == TRANSFER and pool and holder in log.topics[1:]
+        }
+    )
+    if len(moved) == 2:
+        return moved[0], moved[1]
+    if len(moved) == 1 and 0 in raws and any(raws):
+        return (moved[0], "") if raws[0] else ("", moved[0])
+    return "", ""
+
+
 FAMILY = Family(
     "uniswap_v3",
     rules=(Collection("position_manager"), Collection("factory", question=FACTORY)),
     position=position,
     roles=("staker",),
+    changes=changes,
 )

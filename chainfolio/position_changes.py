@@ -1,0 +1,49 @@
+"""Changes of positions that events of a transaction show: what went in, what was released, and what was paid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+
+class EventLog(NamedTuple):
+    """One log of a transaction. `topics` are 0x + 64 hex digits."""
+
+    contract: str
+    topics: tuple[str, ...]
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PositionChange:
+    """One change of a position that is a collectible, such as liquidity between two prices.
+
+    Attributes:
+        contract: The collection.
+        number: Its number in the collection.
+        units: Liquidity that was added, or (negative) removed; 0 for a payment.
+        tokens: The tokens of the position; empty texts if this transaction does not show them.
+        raws: The amounts of both tokens that went in, that were released, or that were paid.
+        pool: The contract that holds the tokens.
+    """
+
+    contract: str
+    number: int
+    units: int
+    tokens: tuple[str, str]
+    raws: tuple[int, int]
+    pool: str
+
+
+@runtime_checkable
+class ReadsEventLogs(Protocol):
+    """A chain whose transactions can be read with all their logs."""
+
+    async def event_logs(self, transactions: Sequence[tuple[str, int]]) -> list[tuple[EventLog, ...]]:
+        """Return the logs of transactions (hash and height), in order.
+
+        Raises:
+            NodeBehind: The node lacks one.
+            Reorged: The node has one in another block.
+        """

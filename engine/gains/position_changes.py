@@ -1,0 +1,97 @@
+"""Reads the changes of positions that are collectibles, from the logs of the transactions that may have changed one.
+
+The index has what an account moved, and not the events of position managers. So the logs of a few transactions are read
+from a node, once: those of final blocks are stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import UNSET
+
+from chainfolio.position_changes import PositionChange, ReadsEventLogs
+
+if TYPE_CHECKING:
+    from chainfolio.chains import Chain
+    from chainfolio.indexer.wiring import System
+    from chainfolio.portfolio.transactions import TransactionDocument
+
+BATCH: Final = 100  # transactions in one request
+STORED: Final = "/positions"  # after the hash, in the store of looked-up transactions
+Changes = dict[tuple[str, str], tuple[PositionChange, ...]]
+
+
+async def position_changes(system: System, records: Sequence[TransactionDocument]) -> Changes:
+    """Return the changes of positions by chain and transaction; empty for chains whose logs cannot be read.
+
+    Raises:
+        SourceError: The node of a chain does not give the logs of a transaction.
+    """
+    changes: Changes = {}
+    for key in {record.chain.key for record in records}:
+        chain = system.chain(key)
+        if isinstance(chain, ReadsEventLogs):
+            changes |= await _of_chain(system, chain, [record for record in records if record.chain.key == key])
+    return changes
+
+
+async def _of_chain(system: System, chain: Chain, records: Sequence[TransactionDocument]) -> Changes:
+    """Read first what created positions, then what used their collections or their pools."""
+    created = [record for record in records if _creates_position(record)]
+    changes = await _read(system, chain, created)
+    used = {contract for each in changes.values() for change in each for contract in (change.contract, change.pool)}
+    others = [record for record in records if used and (chain.key, record.hash) not in changes and _uses(record, used)]
+    return changes | await _read(system, chain, others)
+
+
+def _creates_position(record: TransactionDocument) -> bool:
+    """Return True if a collectible came and something else left."""
+    is_new = any(row.nft is not UNSET for row in record.assets_in)
+    return is_new and any(row.nft is UNSET for row in record.assets_out) and record.type != "SPAM"
+
+
+def _uses(record: TransactionDocument, contracts: set[str]) -> bool:
+    """Return True if a transaction may have changed a position.
+
+    A call of a wallet contract without movements may have removed liquidity that is collected later.
+    """
+    rows = (*record.assets_in, *record.assets_out)
+    if not rows and record.type in ("INTERACTION", "UNDEFINED"):
+        return True
+    return record.type != "FAILED" and not contracts.isdisjoint(
+        {record.recipient, *(row.sender for row in rows), *(row.recipient for row in rows)}
+    )
+
+
+async def _read(system: System, chain: Chain, records: Sequence[TransactionDocument]) -> Changes:
+    """Return the changes of some transactions, from the store or from the node."""
+    heights = {record.hash: record.block_number for record in records}
+    names = {f"{tx_hash}{STORED}": tx_hash for tx_hash in heights}
+    stored = await asyncio.to_thread(system.tail.lookups, chain.key, names)
+    changes = {names[name]: _decoded(text) for name, text in stored.items()}
+    missing = [(tx_hash, height) for tx_hash, height in heights.items() if tx_hash not in changes]
+    first_replaceable = min((block.height for block in system.tail.blocks(chain.key)), default=None)
+    readers = [family.changes for family in system.families.values() if family.changes is not None]
+    assert isinstance(chain, ReadsEventLogs)
+    for start in range(0, len(missing), BATCH):
+        batch = missing[start : start + BATCH]
+        for (tx_hash, _), logs in zip(batch, await chain.event_logs(batch), strict=True):
+            changes[tx_hash] = tuple(change for read in readers for change in read(logs))
+        final = [each for each in batch if first_replaceable is not None and each[1] < first_replaceable]
+        await asyncio.to_thread(system.tail.add_lookups, chain.key, list(_rows(final, changes)))
+    return {(chain.key, tx_hash): each for tx_hash, each in changes.items()}
+
+
+def _rows(
+    transactions: Iterable[tuple[str, int]], changes: Mapping[str, tuple[PositionChange, ...]]
+) -> Iterable[tuple[str, int, None, bytes]]:
+    for tx_hash, height in transactions:
+        yield f"{tx_hash}{STORED}", height, None, msgspec.json.encode(changes[tx_hash])
+
+
+def _decoded(text: bytes) -> tuple[PositionChange, ...]:
+    return msgspec.json.decode(text, type=tuple[PositionChange, ...])

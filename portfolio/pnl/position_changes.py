@@ -1,0 +1,139 @@
+"""Settles positions that are collectibles, by their events: liquidity in steps, and fees apart from principal.
+
+The principal of removed liquidity stays claimable inside the position until it is collected, perhaps in another
+transaction and together with fees. Only the fees are income.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from chainfolio.portfolio.pnl.containers import Container, settle
+from chainfolio.portfolio.pnl.entries import Kind
+from chainfolio.portfolio.pnl.trade_value import Side
+from chainfolio.position_changes import PositionChange
+
+Movement = tuple[Kind, Side]
+
+
+@dataclass(slots=True)
+class Claim:
+    """Principal of one token that was released and is not collected yet: its amount, and what went in for it."""
+
+    raw: int = 0
+    went_in: int = 0
+
+
+@dataclass(slots=True)
+class Position:
+    """One position of an account. `sold` is the liquidity of claims that is to be sold, if it counts as a disposal."""
+
+    container: Container = field(default_factory=Container)
+    tokens: list[str] = field(default_factory=lambda: ["", ""])
+    claims: tuple[Claim, Claim] = field(default_factory=lambda: (Claim(), Claim()))
+    sold: int = 0
+
+    def close(self) -> dict[str, int]:
+        """Take everything out: what went in and was not paid back, by asset."""
+        contents = self.container.take(self.container.units)
+        for token, claim in zip(self.tokens, self.claims, strict=True):
+            if claim.went_in:
+                contents[token] = contents.get(token, 0) + claim.went_in
+                claim.raw = claim.went_in = 0
+        return contents
+
+
+@dataclass(slots=True)
+class PositionMovements:
+    """Collects what the changes of one transaction mean.
+
+    Attributes:
+        asset_of: Returns the key of a token.
+        worth: Returns an amount of an asset with its value at that time.
+        trade_value: The rule of `equalise`.
+        is_disposal: Liquidity is sold for its units, not kept in a container.
+        came: What came to the wallet, by asset. No event can claim more: anybody can deploy a contract that logs one.
+        left: What left the wallet, by asset.
+        traded: Purchases and sales, which bear the fee of the transaction.
+        settled: The other movements.
+        explained: What the changes moved between wallet and positions, by asset; positive if it came.
+    """
+
+    asset_of: Callable[[str], str]
+    worth: Callable[[str, int], Side]
+    trade_value: str
+    is_disposal: bool
+    came: dict[str, int]
+    left: dict[str, int]
+    traded: list[Movement] = field(default_factory=list)
+    settled: list[Movement] = field(default_factory=list)
+    explained: dict[str, int] = field(default_factory=dict)
+
+    def add(self, key: str, position: Position, change: PositionChange) -> None:
+        """Apply one change of a position, whose asset key is `key`."""
+        for i, token in enumerate(change.tokens):
+            if token:
+                position.tokens[i] = self.asset_of(token)
+        if change.units > 0:
+            self._put(key, position, change)
+        elif change.units < 0:
+            self._release(position, change)
+        else:
+            self._pay(key, position, change.raws)
+
+    def _put(self, key: str, position: Position, change: PositionChange) -> None:
+        amounts = {
+            token: min(raw, self.left.get(token, 0)) for token, raw in zip(position.tokens, change.raws, strict=True)
+        }
+        assets = {token: raw for token, raw in amounts.items() if raw}
+        position.container.put(change.units, assets)
+        sides = [self.worth(asset, raw) for asset, raw in assets.items()]
+        for side in sides:
+            self.left[side.asset] -= side.quantity
+            self._explain(side.asset, -side.quantity)
+        if self.is_disposal:
+            self.traded += [("sell", side) for side in sides]
+            self.traded.append(("buy", Side(key, change.units, _total(sides))))
+        else:
+            self.settled += [("deposit", side) for side in sides]
+
+    def _release(self, position: Position, change: PositionChange) -> None:
+        contents = position.container.take(-change.units)
+        position.sold -= change.units
+        for token, claim, raw in zip(position.tokens, position.claims, change.raws, strict=True):
+            claim.raw += raw
+            claim.went_in += contents.get(token, 0)
+
+    def _pay(self, key: str, position: Position, raws: Sequence[int]) -> None:
+        """Settle a payment: principal that was released first, then fees."""
+        contents, principal, fees = dict[str, int](), list[Side](), list[Side]()
+        for token, claim, logged in zip(position.tokens, position.claims, raws, strict=True):
+            raw = min(logged, self.came.get(token, 0))
+            part = min(raw, claim.raw)
+            went_in = claim.went_in * part // claim.raw if claim.raw else claim.went_in if logged == raw else 0
+            claim.raw -= part
+            claim.went_in -= went_in
+            if raw:
+                self.came[token] -= raw
+                self._explain(token, raw)
+            contents |= {token: went_in} if went_in else {}
+            principal += [self.worth(token, part)] if part else []
+            fees += [self.worth(token, raw - part)] if raw > part else []
+        if self.is_disposal and position.sold:
+            self.traded.append(("sell", Side(key, position.sold, _total(principal))))
+            self.traded += [("buy", side) for side in principal]
+            position.sold = 0
+        elif not self.is_disposal:
+            self.settled += settle(contents, principal, self.trade_value, is_pool=True)
+        self.settled += [("income", side) for side in fees]
+
+    def _explain(self, asset: str, raw: int) -> None:
+        self.explained[asset] = self.explained.get(asset, 0) + raw
+
+
+def _total(sides: Sequence[Side]) -> int | None:
+    """Return the value of all sides; None if one of them is not known."""
+    if any(side.value is None for side in sides):
+        return None
+    return sum(side.value or 0 for side in sides)

@@ -1,0 +1,162 @@
+"""Uniswap V3: the position NFT is a container: its principal comes back with its lots, and only fees are income."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import pytest
+
+from chainfolio.localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE
+from chainfolio.localchain.evm import MAX, ZERO, Tx, call_data, tx
+from chainfolio.localchain.trade import set_price
+from tests.gains.conftest import World, assert_equal
+from tests.gains.ledger import ETH, Wallet
+
+pytestmark = pytest.mark.node
+INCREASE = "increaseLiquidity((uint256,uint256,uint256,uint256,uint256,uint256))"
+DECREASE = "decreaseLiquidity((uint256,uint128,uint256,uint256,uint256))"
+COLLECT = "collect((uint256,address,uint128,uint128))"
+SWAP = "exactInputSingle((address,address,uint24,address,uint256,uint256,uint256,uint160))"
+SHAPE = "(uint96,address,address,address,uint24,int24,int24,uint128,uint256,uint256,uint128,uint128)"
+ALL = 2**128 - 1
+NAMES = {"WETH": ETH}
+
+
+@dataclass
+class Position:
+    """A position of ether and USDC, by a ledger of its own. No file names its manager."""
+
+    world: World
+    me: Wallet
+    number: int = 0
+    inside: dict[str, int] = field(default_factory=lambda: {ETH: 0, "USDC": 0})
+
+    @property
+    def manager(self) -> str:
+        """The position manager."""
+        return self.world.contract("NonfungiblePositionManager")
+
+    @property
+    def symbols(self) -> list[str]:
+        """Both tokens in the order of their addresses."""
+        return sorted(("WETH", "USDC"), key=lambda symbol: int(self.world.contract(symbol), 16))
+
+    @property
+    def liquidity(self) -> int:
+        """The liquidity of the position."""
+        raw: int = self.world.node.call(self.manager, f"positions(uint256){SHAPE}", self.number)[7]
+        return raw
+
+    def by_token(self, weth: int, usdc: int) -> list[int]:
+        """Amounts in the order of the tokens."""
+        amounts = {"WETH": weth, "USDC": usdc}
+        return [amounts[symbol] for symbol in self.symbols]
+
+    def open(self, weth: int, usdc: int, *, by_site: bool) -> None:
+        """Create the position with a call of the manager, or with ether in a call of many calls, as the site does."""
+        node, manager, me = self.world.node, self.manager, self.me.address
+        self.me.do(
+            *(tx(me, self.world.contract(each), "approve(address,uint256)", manager, MAX) for each in self.symbols)
+        )
+        pool = self.world.contract("UniswapV3Pool WETH/USDC")
+        tick = node.call(pool, "slot0()(uint160,int24,uint16,uint16,uint16,uint8,bool)")[1] // 60 * 60
+        tokens = [self.world.contract(symbol) for symbol in self.symbols]
+        order = (*tokens, POOL_FEE, tick - 6000, tick + 6000, *self.by_token(weth, usdc), 0, 0, me, FOREVER)
+        if by_site:
+            calls = [bytes.fromhex(each[2:]) for each in (call_data(MINT_POSITION, order), call_data("refundETH()"))]
+            moved = self.me.do(tx(me, manager, "multicall(bytes[])", calls, value=weth))
+        else:
+            moved = self.me.do(tx(me, manager, MINT_POSITION, order))
+        self.number = node.call(manager, "tokenOfOwnerByIndex(address,uint256)(uint256)", me, 0)
+        self._put(moved)
+
+    def increase(self, weth: int, usdc: int) -> None:
+        """Add liquidity."""
+        order = (self.number, *self.by_token(weth, usdc), 0, 0, FOREVER)
+        self._put(self.me.do(tx(self.me.address, self.manager, INCREASE, order)))
+
+    def _put(self, moved: dict[str, int]) -> None:
+        assert all(raw < 0 for raw in moved.values())
+        for symbol, raw in moved.items():
+            self.inside[symbol] -= raw
+
+    def released(self, liquidity: int) -> tuple[dict[str, int], dict[str, int]]:
+        """Return what went in for some of the liquidity, and what removing it would pay, by a call."""
+        went_in = {symbol: raw * liquidity // self.liquidity for symbol, raw in self.inside.items()}
+        for symbol, raw in went_in.items():
+            self.inside[symbol] -= raw
+        order = (self.number, liquidity, 0, 0, FOREVER)
+        raws = self.world.node.call(self.manager, f"{DECREASE}(uint256,uint256)", order, sender=self.me.address)
+        paid = {NAMES.get(symbol, symbol): raw for symbol, raw in zip(self.symbols, raws, strict=True)}
+        return went_in, paid
+
+    def decrease(self, liquidity: int) -> Tx:
+        """A transaction that removes liquidity and pays nothing yet."""
+        return tx(self.me.address, self.manager, DECREASE, (self.number, liquidity, 0, 0, FOREVER))
+
+    def collect(self) -> Tx:
+        """A transaction that pays everything that is claimable."""
+        return tx(self.me.address, self.manager, COLLECT, (self.number, self.me.address, ALL, ALL))
+
+    def collect_by_site(self, liquidity: int) -> Tx:
+        """One call of many calls, as the site sends it: remove, collect, and unwrap the ether."""
+        manager, me = self.manager, self.me.address
+        calls = [
+            call_data(DECREASE, (self.number, liquidity, 0, 0, FOREVER)),
+            call_data(COLLECT, (self.number, ZERO, ALL, ALL)),
+            call_data("unwrapWETH9(uint256,address)", 0, me),
+            call_data("sweepToken(address,uint256,address)", self.world.contract("USDC"), 0, me),
+        ]
+        return tx(me, manager, "multicall(bytes[])", [bytes.fromhex(each[2:]) for each in calls])
+
+    def settle(self, went_in: dict[str, int], principal: dict[str, int], moved: dict[str, int]) -> None:
+        """Principal comes back for what went in, and the rest of what came is a fee."""
+        self.me.settle(went_in, {symbol: raw for symbol, raw in principal.items() if raw})
+        for symbol, raw in moved.items():
+            fee = raw - principal.get(symbol, 0)
+            assert fee >= 0
+            if fee:
+                self.me.ledger.earn(symbol, fee, self.me.worth(symbol, fee))
+
+
+def swap_by_others(world: World, sold: str, bought: str, raw: int) -> None:
+    """Somebody trades against the pool, so that its ratio changes and its positions earn fees."""
+    heidi, router = world.deployment.accounts["heidi"], world.contract("SwapRouter")
+    approve = tx(heidi, world.contract(sold), "approve(address,uint256)", router, MAX)
+    order = (world.contract(sold), world.contract(bought), POOL_FEE, heidi, FOREVER, raw, 0, 0)
+    world.node.settle([approve, tx(heidi, router, SWAP, order)])
+
+
+@pytest.mark.parametrize("by_site", [False, True], ids=["in-steps", "multicall"])
+def test_only_fees_of_a_position_are_income_and_its_principal_keeps_its_lots(world: World, by_site: bool) -> None:
+    me = world.wallet(WETH=10 * 10**18, USDC=50_000 * 10**6)
+    position = Position(world, me)
+    position.open(3 * 10**18, 6_000 * 10**6, by_site=by_site)
+    set_price(world.node, world.deployment, "ETH", 2_300 * 10**8)
+    swap_by_others(world, "USDC", "WETH", 60_000 * 10**6)
+    position.increase(10**18, 3_000 * 10**6)
+    swap_by_others(world, "WETH", "USDC", 10 * 10**18)
+    position.settle({}, {}, me.do(position.collect()))  # fees alone
+    assert me.ledger.income > 0
+    swap_by_others(world, "USDC", "WETH", 40_000 * 10**6)
+    for part in (position.liquidity // 3, 0):
+        units = part or position.liquidity
+        went_in, principal = position.released(units)
+        if by_site:
+            moved = me.do(position.collect_by_site(units))
+        else:
+            me.do(position.decrease(units))
+            swap_by_others(world, "WETH", "USDC", 3 * 10**18)
+            set_price(world.node, world.deployment, "ETH", 2_450 * 10**8)
+            moved = me.do(position.collect())
+        position.settle(went_in, principal, moved)
+    me.do(tx(me.address, position.manager, "burn(uint256)", position.number))
+    assert position.inside == {ETH: 0, "USDC": 0}
+    report, records = world.read(me)
+    assert me.ledger.closed != Fraction(0)
+    assert_equal(report, me)
+    assert next(record.type for record in records if record.assets_out) == "ADDLIQUIDITY"
+    assert len([record for record in records if record.type == "REMOVELIQUIDITY"]) == (0 if by_site else 2)
+    again, _ = world.read(me)
+    assert again.holdings == report.holdings
