@@ -23,6 +23,7 @@ from chainfolio.position_changes import PositionChange
 DEPOSITS: Final = frozenset({"DEPOSIT", "LEND", "STAKE", "ADDLIQUIDITY", "OPENVAULT", "BRIDGEOUT"})
 WITHDRAWALS: Final = frozenset({"WITHDRAW", "UNSTAKE", "REMOVELIQUIDITY", "CLOSEVAULT"})
 INCOME: Final = frozenset({"CLAIM", "AIRDROP", "COLLECT", "MINT"})
+UNTYPED: Final = frozenset({"INTERACTION", "UNDEFINED", "TRANSFERIN"})
 BRIDGED: Final = "it came over a bridge: its cost belongs to another chain"
 OF_OTHERS: Final = "others sent it: its cost is not known"
 NO_FEE_PRICE: Final = "the fee of its transaction has no price"
@@ -198,7 +199,7 @@ class _Record:
         if shares:
             self.containers.put(shares, deposited)
             return
-        for asset, quantity in deposited.items():
+        for asset, quantity in deposited.items() if self.record.type != "BRIDGEOUT" else ():
             rows = [row for row in self._with_others(self.record.assets_out, "out") if self._asset(row) == asset]
             self.containers.stake(max(rows, key=lambda row: self._quantity(row) or 0).recipient, asset, quantity)
 
@@ -296,12 +297,17 @@ class _Record:
         """
         if self._is_disposal:
             return False
-        is_interest = direction == "in" and self.record.type in WITHDRAWALS and asset in self.containers.by_share
+        is_interest = direction == "in" and self.record.type in WITHDRAWALS and self._is_issued(asset)
         if not is_interest and self.record.type not in (DEPOSITS if direction == "in" else WITHDRAWALS):
             return False
         if direction == "in" and self._is_reward(asset):
             return False
         return not any(self._asset(each) == asset for each in self._rows("out" if direction == "in" else "in"))
+
+    def _is_issued(self, asset: str) -> bool:
+        """Return True if a known share was issued, and did not only come back from where it was."""
+        senders = {row.sender for row in self.record.assets_in if self._asset(row) == asset}
+        return asset in self.containers.by_share and senders <= {*self.treatment.burn_addresses}
 
     @property
     def _is_disposal(self) -> bool:
@@ -421,9 +427,19 @@ class _Record:
             incoming_kinds = [(self._of_withdrawal(side, gains), side) for side in gains]
         elif type_ in DEPOSITS and not self._is_disposal:
             incoming_kinds = [("income" if self._is_reward(side.asset) else incoming, side) for side in gains]
+        elif incoming == "received" and type_ in UNTYPED:
+            incoming_kinds = [(self._of_receipt(side.asset), side) for side in gains]
         else:
             incoming_kinds = [(incoming, side) for side in gains]
         return [*incoming_kinds, *((outgoing, side) for side in losses)]
+
+    def _of_receipt(self, asset: str) -> Kind:
+        """Return what an asset is that came for nothing, by what is deposited at its sender."""
+        senders = {row.sender for row in self.record.assets_in if self._asset(row) == asset}
+        stakes = [self.containers.farms.get(sender) for sender in senders]
+        if self.treatment.deposits_are_disposals or None in stakes:
+            return "received"
+        return "withdraw" if any(each and each.get(asset) for each in stakes) else "income"
 
     def _of_withdrawal(self, side: Side, gains: Sequence[Side]) -> Kind:
         """Return `income` for an asset never deposited if others in the withdrawal were; else `withdraw`.

@@ -17,8 +17,9 @@ from chainfolio.engine.gains.pnl import PnlRequest, pnl
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.service import Engine
 from chainfolio.indexer.wiring import System
-from chainfolio.localchain.deploy import WAD, Deployment, deploy
+from chainfolio.localchain.deploy import PRICES, WAD, Deployment, deploy
 from chainfolio.localchain.node import LocalNode
+from chainfolio.localchain.trade import set_price
 from chainfolio.loop import run_until_done
 from chainfolio.portfolio.pnl.report import PnlDocument
 from chainfolio.portfolio.transactions import TransactionDocument
@@ -41,6 +42,13 @@ class World:
     def contract(self, name: str) -> str:
         """The address of a deployed contract."""
         return self.deployment.contracts[name]
+
+    def pass_time(self, seconds: int) -> None:
+        """Let time pass; the feeds answer again, because old answers are no prices."""
+        self.node.mine(1, seconds)
+        for symbol in PRICES:
+            answer = self.node.call(self.contract(f"{symbol} FluxAggregator"), "latestAnswer()(int256)")
+            set_price(self.node, self.deployment, symbol, answer)
 
     def wallet(self, **got: int) -> Wallet:
         """A new wallet that friends gave something, with ether for its fees."""
