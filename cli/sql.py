@@ -167,12 +167,19 @@ def _table(answer: dict[str, Any]) -> None:
 
 
 def ask(query: str, sources: Sources, *, limit: int, seconds: int) -> dict[str, Any]:
-    """Run the query in a child process with the files and an empty environment; return its answer.
+    """Run the query in a child process with the files and without our environment; return its answer.
+
+    Args:
+        limit: The most rows to return; 0 for all.
+        seconds: The longest time of the query.
+
+    Returns:
+        `columns`, `kinds` ("number" or "text") by column, `rows`, and `more`: True if `limit` left out rows.
 
     Raises:
         BadRequest: The query is wrong, took too long, or reads a refused table.
         ChainfolioError: The child process ended without an answer.
-        MissingDependency: DuckDB is not installed.
+        MissingDependency: DuckDB is not installed, or this system cannot make the child process read-only.
     """
     with needs_extra("sql", "a query in SQL"):
         if find_spec("duckdb") is None:  # the child imports it, and not this process

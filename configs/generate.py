@@ -326,7 +326,15 @@ SHARED = {"solidly": "solidly_factory", "curve_ng": "curve_factory"}
 
 
 def shares(chains: Iterable[str], registered: Iterable[dict[str, str]]) -> Iterator[str]:
-    """The contracts that vouch for shares, and the tokens with a rate, chain by chain."""
+    """Yield the lines of the sections `[shares.CHAIN]`, in TOML; chains without entries have none.
+
+    They name the contracts that are trusted to list shares (vaults, markets, pools), and tokens with their own rate.
+
+    Args:
+        chains: Keys of the chains, in the order of the sections.
+        registered: Rows of the registry of protocols: only factories of pools come from it. All other contracts come
+            from files written by hand, and from constants of this module.
+    """
     others = markets(registered)
     for chain in chains:
         facts = facts_of(chain)

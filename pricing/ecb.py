@@ -71,7 +71,11 @@ def missing_days(day: date, stored: Mapping[date, Rates]) -> list[date]:
 
 
 def rate_of(currency: str, time_us: int, stored: Mapping[date, Rates]) -> FiatRate | None:
-    """Return the rate of a currency at a time; None if there is none."""
+    """Return the rate of a currency at a time: the peg's rate if it is in `PEGS`, else the newest stored.
+
+    None before a peg began, if no rates of the last `MAX_CARRIED_DAYS` days are stored, or if the newest ones lack the
+    currency: older ones are then not searched.
+    """
     newest = last_day(time_us)
     if currency in PEGS:
         per_usd, first_day = PEGS[currency]

@@ -98,8 +98,8 @@ class BlockRewards:
 class Reader:
     """Reads one chain for the selected validators.
 
-    All its methods raise HistoryUnavailable if no node has the state any more, BadAnswer if a response is malformed,
-    and other SourceErrors if no node answers.
+    Unless they say otherwise, its methods raise HistoryUnavailable if no node has the state any more, BadAnswer if a
+    response is malformed, and other SourceErrors if no node answers.
 
     Attributes:
         selection: Indexes of the selected validators, None for all.
@@ -410,9 +410,9 @@ class Reader:
         return {each.slot: each.validator_index for each in duties}
 
     async def randao_mix(self, epoch: int, state_epoch: int) -> bytes | None:
-        """Return the RANDAO mix of an epoch (negative: of genesis), None if no node serves it.
+        """Return the RANDAO mix of an epoch (negative: of genesis), from the state at the end of `state_epoch`.
 
-        It is read from the state at the end of `state_epoch`.
+        None if no node has that state, or if the request is refused or the response malformed. Not cached.
         """
         state = self.last_slot(state_epoch) if epoch >= 0 else "genesis"
         path = f"/eth/v1/beacon/states/{state}/randao?epoch={max(0, epoch)}"

@@ -120,7 +120,7 @@ class ValidatorSelector:
     async def pending_keys(
         self, filters: Collection[str], span: Span, blocks: Sequence[BlockMessage], read_queue: ReadQueue
     ) -> frozenset[str]:
-        """Return the public keys in deposits of `blocks` whose validator does not exist yet and is selected.
+        """Store the deposits of `blocks`, and return the selected keys in them that have no validator yet.
 
         Such a key is selected if any pending deposit for it names a selected address: the first one decides, and the
         deposits in `blocks` may name others. Call this before `indexes`, which finds the existing validators.
@@ -129,7 +129,9 @@ class ValidatorSelector:
             filters: The withdrawal addresses count.
             span: The slots of `blocks`.
             blocks: All blocks of the span.
-            read_queue: Reads the pending deposits. If no node serves them, every key without a validator is returned.
+            read_queue: Reads the pending deposits. Called only if `blocks` have deposits and do not follow the slots
+                whose deposits are stored. If no node serves them, nothing is stored, and every key without a validator
+                is returned.
 
         Raises:
             SourceError: The queue or the validators could not be read.
@@ -173,7 +175,13 @@ class ValidatorSelector:
                 self._by_key[key] = each.index
 
     async def _scan_registry(self) -> None:
-        """Store the withdrawal addresses of all validators that were not scanned yet."""
+        """Read all validators that were not scanned yet, and store their indexes by withdrawal address, in memory.
+
+        The caller holds the lock.
+
+        Raises:
+            SourceError: They could not be read, or are more than a network can have.
+        """
         while True:
             check_count(self.nodes.key, self._scanned_count)
             body = {"ids": [str(each) for each in range(self._scanned_count, self._scanned_count + PAGE_SIZE)]}

@@ -86,12 +86,12 @@ class ValidatorTable(BalanceTable):
 def validator_table(
     source: str, rows: Sequence[KeyedRow] | Sequence[RegistryRow], pubkeys: Array | None = None
 ) -> ValidatorTable:
-    """Return rows of a response as a table.
+    """Return rows of a response as a table, in the order of their indexes.
 
     Args:
         source: The node, for errors.
         rows: In any order.
-        pubkeys: Their public keys, if the rows have none.
+        pubkeys: Their public keys by ascending index, which is not the order of `rows`, if the rows have none.
 
     Raises:
         BadAnswer: A validator is there twice, or has a malformed key or credentials.

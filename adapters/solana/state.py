@@ -339,7 +339,12 @@ async def _read_state(
 ) -> tuple[Mapping[str, Wallet], ProgramResults]:
     """Return the wallets by account, and the results of program reads.
 
-    If both do not become consistent, the wallets are read alone, and the results are Unknown.
+    Without accounts, only programs are read. All program reads are Unknown if they do not become consistent with the
+    wallets, which are then read alone. They are Unknown with the cause `absent` if a wallet was read more than
+    `MAX_AGE_SLOTS` after `block`.
+
+    Raises:
+        SourceError: The wallets could not be read, or without accounts, the programs.
     """
     if not accounts:
         return {}, await read_program_accounts(node, program_reads, block) if program_reads else {}

@@ -164,7 +164,19 @@ def _max_blocks() -> int:
 async def _search_endpoint(
     span: Span, accounts: Sequence[str], tokens: Sequence[str], block_hashes: BlockHashes, endpoint: Endpoint
 ) -> SearchResult:
-    """Search the blocks of a span, or of its first part, with one endpoint."""
+    """Search the blocks of a span with one endpoint. Block 0 counts as one in which accounts took part.
+
+    Args:
+        tokens: Tokens whose balances are compared.
+        block_hashes: Hashes of all blocks of a span that is not final; otherwise empty.
+
+    Returns:
+        The result for the span, or for its first part if the whole would take too many reads.
+
+    Raises:
+        Reorged: The endpoint is on another branch than `block_hashes`.
+        SourceError: The endpoint could not be searched, or does not have the state of these blocks.
+    """
     last = span.last
     span, event_transactions = await search_events(endpoint, span, accounts, block_hashes)
     if block_hashes:  # an answer without events has no block hash, so check that the node is still on this branch

@@ -154,7 +154,13 @@ def _decode_trigger(message: Message, info: TransactionInfo) -> Operation:
 
 
 def _decode_create(message: Message, info: TransactionInfo) -> Operation:
-    """Decode the creation of a contract. The receipt of a failed one may lack the address."""
+    """Decode the creation of a contract.
+
+    The receipt of a failed one may lack the address: the operation then has no created contract and no transfers.
+
+    Raises:
+        ValueError: The receipt of a successful one lacks the address.
+    """
     owner, contract = message.address(1), decode_message(message.source, b"".join(bytes_fields(message.packed, 2)))
     raw, token_raw = contract.call_value(5), message.call_value(3)
     if not info.contract_address:

@@ -273,7 +273,14 @@ def _changes(holdings: HoldingsByDay, before: date, after: date) -> list[str]:
 def _by_period(
     days: Sequence[date], records: Sequence[TransactionDocument]
 ) -> Iterable[tuple[date, date, list[TransactionDocument]]]:
-    """Yield each day, the next day, and the records between them."""
+    """Yield each day, the next one in `days`, and the records from the first midnight (UTC) until the next.
+
+    Records before the first day are yielded with it; those from the last midnight on are left out.
+
+    Args:
+        days: Ascending.
+        records: In any order.
+    """
     ordered = sorted(records, key=_time_us)
     position = 0
     for before, after in pairwise(days):

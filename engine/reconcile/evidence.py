@@ -207,7 +207,14 @@ class EvidenceReader:
         return events
 
     def _moves(self, transfers: pl.DataFrame, fees: pl.DataFrame) -> Moves:
-        """Return the sum of the rows of one block, by dataset, account and asset."""
+        """Return the net movements in one block by the chain's dataset that has them, account and asset.
+
+        A transfer belongs to the datasets that name its standard, or if none does, to all that name no standard.
+
+        Args:
+            transfers: The transfers of the accounts in the block.
+            fees: The transactions in the block that the accounts paid for.
+        """
         import polars as pl
 
         moves: dict[tuple[str, BalanceKey], int] = {}

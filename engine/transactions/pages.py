@@ -516,13 +516,17 @@ async def add_tokens(
     block: Block,
     balances: dict[tuple[str, Asset], Any],
 ) -> set[tuple[str, Asset]]:
-    """Add the tokens of the activities, with their state at a block, to `tokens`.
+    """Add the tokens of the activities to `tokens`: listed ones as listed, others as they are at the block.
 
     Args:
-        balances: Caches balances at that block.
+        balances: Caches balances at that block: known ones are used, and the ones that are read are added.
 
     Returns:
-        The tokens, by account, that are spam, as a portfolio at that block would judge.
+        The moved tokens that are spam, each with its account, as a portfolio at that block would judge. Listed tokens
+        are never spam, and nothing is read if all tokens are listed.
+
+    Raises:
+        SourceError: The chain could not be read.
     """
     listed = snapshotter.book.listed
     moves = [(each.account, move.asset.collection) for each in activities for move in each.movements]

@@ -108,7 +108,14 @@ def reward_buckets(history: RewardHistory, buckets: Buckets, window: Window) -> 
 
 
 def _sums(history: RewardHistory, starts: Sequence[int], end: int) -> list[dict[str, Any]]:
-    """Sum the rows from each start to the next one: all buckets in one pass."""
+    """Return sums, counts of duties and unknown values, and the last row's values, of each bucket.
+
+    A bucket without rows has zeros, and None as last values.
+
+    Args:
+        starts: The first epoch of each bucket, ascending and not empty.
+        end: The last epoch of the last bucket, included.
+    """
     import polars as pl
 
     firsts = pl.DataFrame({"start": starts}, schema={"start": pl.Int64})

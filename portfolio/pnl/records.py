@@ -497,10 +497,10 @@ def asset_key(asset: TransactionAssetDocument) -> str:
 
 
 def _without_trust(entry: Entry) -> Entry:
-    """Return an entry of an untrusted asset as unsolicited or taken, without a value.
+    """Return an entry of an untrusted asset as `unasked` (in) or `taken` (out), without a value and a fee.
 
-    It is unchanged if it was traded for a value, or is a deposit. A withdrawal is only marked, because deposits are not
-    known here.
+    A purchase or sale with a value, and a deposit, are unchanged. A withdrawal keeps its kind and value, and gets only
+    the reason, because deposits are not known here.
     """
     if entry.kind == "withdraw":
         return entry._replace(reason=UNASKED)

@@ -150,7 +150,10 @@ class Meter:
     _open: set[Reservation] = field(default_factory=set)
 
     async def admit(self, request: AdmissionRequest) -> Admission:
-        """Check the rate of a request and reserve its credits. A cancelled caller's reservation is voided."""
+        """Check the rate of a request and reserve its credits. A cancelled caller's reservation is voided.
+
+        With too few credits, the request is allowed without a reservation: the caller refuses it.
+        """
         future = self._do(request)
         try:
             return await future
@@ -376,7 +379,11 @@ class _MeterTransaction:
                 return self.renew(operation)
 
     def admit(self, request: AdmissionRequest) -> Admission:
-        """Check the rate first, then the credits."""
+        """Count a request against its rate, and reserve its cost.
+
+        A request over its rate and a stale one are neither allowed nor counted. With too few credits, a request is
+        counted and allowed, but without a reservation: the caller refuses it. Without `hold`, none is made.
+        """
         remaining, reset_us, now_us = 0, self.now_us, self.now_us
         if request.as_of is not None and request.as_of != self.changes:
             return Admission(False, request.limit, 0, reset_us, now_us, is_stale=True)

@@ -85,7 +85,7 @@ class PostgresDatabase:
         """Run a call in a thread of a pool.
 
         Raises:
-            Locked: No thread was free in time; the call did not start.
+            Locked: No thread was free for `WAIT_S`. It is raised when one is free; the call did not start.
         """
         queued_s = time.monotonic()
 

@@ -65,7 +65,7 @@ def logs_of(rows: pa.Table) -> Logs:
     """Rebuild the logs of stored rows: the inverse of `decode`."""
     parts = []
     for (standard,), group in restore.groups(rows, "standard"):
-        logs = restore.start(group, events.APPROVAL_FOR_ALL if standard == "operator" else events.APPROVAL)
+        logs = restore.logs_without_data(group, events.APPROVAL_FOR_ALL if standard == "operator" else events.APPROVAL)
         for k, name in enumerate(("owner", "spender"), 1):
             restore.put_topic(logs, k, events.topic_of(rows_of(group[name], 42)[0]))
         if standard == "erc721":

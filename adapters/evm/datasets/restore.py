@@ -29,8 +29,12 @@ def groups(rows: pa.Table, *names: str) -> Iterator[tuple[tuple[str | None, ...]
         yield combination, rows if len(combinations) == 1 else rows.filter(pa.array(codes == code))
 
 
-def start(rows: pa.Table, topic0: str) -> Logs:
-    """Return logs with the event as their only topic and no data; empty columns take no memory."""
+def logs_without_data(rows: pa.Table, topic0: str) -> Logs:
+    """Return one log per row with `topic0` as its only topic and no data: the caller adds the others in place.
+
+    Args:
+        rows: With the columns `height`, `tx_index`, `log_index`, `time` and `tx_hash`, and the contract as `token`.
+    """
     n = len(rows)
     hashes, topics = np.zeros((n, 0), np.uint8), [untouched(n) for _ in range(4)]
     topics[0] = np.broadcast_to(np.frombuffer(topic0.encode(), np.uint8), (n, 66))
@@ -73,7 +77,7 @@ def multi(rows: pa.Table, *, batch: bool) -> Logs:
     """Return ERC-1155 logs; with `batch`, consecutive rows of one log are merged into a TransferBatch."""
     items = rows["item"].to_numpy()
     first = np.flatnonzero(items == 0)
-    logs = start(rows.take(pa.array(first)), events.TRANSFER_BATCH if batch else events.TRANSFER_SINGLE)
+    logs = logs_without_data(rows.take(pa.array(first)), events.TRANSFER_BATCH if batch else events.TRANSFER_SINGLE)
     for k, name in enumerate(("operator", "sender", "recipient"), 1):
         put_topic(logs, k, events.topic_of(rows_of(rows[name], 42)[0])[first])
     ids, amounts = rows_of(rows["token_id"], 32)[0], rows_of(rows["raw"], 32)[0]

@@ -207,7 +207,7 @@ def logs_of(rows: pa.Table) -> Logs:
 
 
 def _log_of(rows: pa.Table, standard: str, layout: str | None) -> Logs:
-    logs = restore.start(rows, _TOPIC0[standard])
+    logs = restore.logs_without_data(rows, _TOPIC0[standard])
     sender, recipient = (events.topic_of(rows_of(rows[name], 42)[0]) for name in ("sender", "recipient"))
     amounts = rows_of(rows["raw"], 32)[0]
     if layout is not None:

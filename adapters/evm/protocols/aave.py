@@ -157,7 +157,11 @@ def _rewards(incentives: Mapping[str, str], account: str) -> DecoderPlan:
 def _fork_problem(match: ProtocolMatch, supplied: Mapping[str, TokenAmount], cash: Mapping[str, int | None]) -> str:
     """Return why a market with unreviewed code, which may list any token, is unverified.
 
-    Empty if the account sent every supplied asset to its token, and the tokens still have these amounts.
+    Empty if it is verified: the account supplied something and sent every supplied asset to its token, and the tokens
+    still have these amounts. A market with debts only is unverified.
+
+    Args:
+        cash: The asset that each token has; None, which counts as 0, if it could not be read.
     """
     parts = {token: part for token, part in supplied.items() if part.raw}
     if not parts:

@@ -94,7 +94,8 @@ def _cash(asset: str, market: str) -> Read:
 def _fork_problem(match: ProtocolMatch, lending: list[Market], cash: Sequence[int]) -> str:
     """Return why a comptroller with unreviewed code, which may list any market, is unverified.
 
-    Empty if the account sent the asset to each of these markets, and the markets still have the supplied amounts.
+    Empty if it is verified: the account supplied something and sent the asset to each of these markets, and the markets
+    still have the supplied amounts. Debts without supplies are unverified.
     """
     if not lending:
         return NOTHING_SUPPLIED

@@ -18,8 +18,11 @@ from chainfolio.protocols import DecodedPosition, TokenAmount
 def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode what an account has staked, and what it could claim.
 
-    Contracts in role `staking` are known to take stakes, but not by which functions. None if such a contract refuses
-    the calls and the account sent nothing there.
+    Only contracts in role `staking_rewards` of a reviewed protocol are trusted: their positions are returned even with
+    amounts of 0. Others are verified by `verify_stakes`, and None without a stake and a reward.
+
+    Contracts in other roles (`staking`) are known to take stakes, but not by which functions. None if such a contract
+    refuses the calls and the account sent nothing there.
 
     Raises:
         ReadError: It refuses the calls, but the account sent something there.

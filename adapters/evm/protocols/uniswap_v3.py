@@ -165,6 +165,9 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     An NFT that a listed staking contract holds belongs to its depositor. What the staking contract pays is reported as
     unknown, because its incentives are numbered in events only. Managers that no file names are decoded by
     `decode_unlisted`. None if the account does not own the NFT, or if the position is empty.
+
+    If the price in the pool moved too far within the block, the price of the block before counts (`guard_price`). A
+    remark says so, or says that the prices could not be compared.
     """
     if match.ids:
         return (yield from decode_unlisted(match))
