@@ -80,7 +80,7 @@ class Request:
     @property
     def head_bytes(self) -> int:
         """Size of the headers in bytes."""
-        return sum([len(name) + len(value) + 4 for name, value in self._http.raw_headers])
+        return sum(len(name) + len(value) + 4 for name, value in self._http.raw_headers)
 
     @property
     def keep_alive(self) -> bool:

@@ -1,7 +1,7 @@
 """Exact values of holdings. Unpriced assets and spam stay visible, outside every sum.
 
-No token makes this raise. A failed read (`unread`) makes an answer partial. A token with invalid metadata (`unclear`)
-does not: otherwise a stranger could make any portfolio partial by sending one.
+No token makes this raise. A failed read makes an answer partial. A token with invalid metadata does not:
+otherwise a stranger could make any portfolio partial by sending one.
 """
 
 from __future__ import annotations

@@ -401,7 +401,7 @@ class Tail(EndpointTables, PriceTables):
         """Store how datasets of accounts were read, and balance changes that no transaction explains.
 
         Args:
-            ways: Triples of account, dataset and method.
+            methods: Triples of account, dataset and method.
             unexplained: Replace earlier entries of the same account, height and asset.
         """
         with self._write() as connection:

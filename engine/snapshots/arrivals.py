@@ -41,14 +41,14 @@ def arrivals(
     """Return how tokens first came to accounts up to a height, by account and asset.
 
     Tokens that the index has not seen arrive are absent. An arrival counts as the account's own action if the account
-    sent the transaction, or if the native coin, a `trusted` or a `listed` token left the account in it. Logs of other
-    contracts prove nothing.
+    sent the transaction, or if the native coin, or a token of `trusted` or `listed_tokens`, left the account in it.
+    Logs of other contracts prove nothing.
 
     Args:
       tokens: The tokens to look up, by account.
       trusted: Tokens that prove an own action when they leave, by account.
       height: The last block that counts.
-      listed: Tokens that prove it for every account.
+      listed_tokens: Tokens that prove it for every account.
     """
     import polars as pl
 

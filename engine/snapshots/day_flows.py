@@ -89,7 +89,7 @@ def flows_in_span(
     """Return the flows of accounts in a span of heights, by account; every account has an entry.
 
     Args:
-      where: An additional filter on the rows.
+      row_filter: An additional filter on the rows.
       with_rewards: Include staking rewards that stayed in the stake and changed no balance.
     """
     import polars as pl

@@ -65,11 +65,13 @@ class Judge:
     ) -> Trust:
         """Return which assets of accounts are trusted at a height.
 
-        Trusted are the assets for which `is_vouched` returns True, and those that the account obtained in its own
-        action. Transactions are looked up only if there are other assets.
+        Trusted are native coins, the assets for which `is_listed` returns True, and those that the account obtained in
+        its own action. Transactions are looked up only if there are other assets.
 
         Args:
-          met: The assets that each account ever received or sent.
+          assets_by_account: The assets that each account ever received or sent.
+          is_listed: Returns True for assets that are trusted for every account.
+          height: The last block whose transactions count.
         """
         unlisted = {
             account: suspects
@@ -94,9 +96,9 @@ class Judge:
         """Return the spam verdicts of held tokens, by account and token.
 
         Args:
-          held: Account, token and raw balance; a balance that is not an integer is unknown.
-          own: The tokens of each account, against which imitations are detected.
-          about: Names and prices.
+          holdings: Account, token and raw balance; a balance that is not an integer is unknown.
+          account_tokens: The tokens of each account, against which imitations are detected.
+          context: Names and prices.
           height: The block.
           backed: Accounts and shares whose underlying assets have a price.
         """

@@ -66,7 +66,7 @@ def holdings_of(
     are only listed, and do not answer, give no issue: at most blocks they did not exist yet.
 
     Args:
-      wanted: The tokens that were read, by account; True if the account has ever had the token.
+      requested: The tokens that were read, by account; True if the account has ever had the token.
     """
     holdings, issues = [], []
     for account, state in states.items():

@@ -201,9 +201,9 @@ class Replay:
     def _state(
         self, account: str, state: AccountState, flows_since: Flows, flows_before: Flows | None
     ) -> tuple[AccountState, list[Issue]]:
-        """Return the balances of an account before the flows `since`; Unknown for a balance below zero.
+        """Return the balances of an account before `flows_since`; Unknown for a balance below zero.
 
-        Issues report balances that differ from the sum of all flows `before`; None skips this check.
+        Issues report balances that differ from the sum of all flows in `flows_before`; None skips this check.
         """
         native, issues = self.chain.info.native.asset, list[Issue]()
         now = {each: raw for each, raw in state.balances.items() if each != native} | {native: state.native}

@@ -77,7 +77,7 @@ class TokenBook:
     def expected(self, account: str, assets: Collection[Asset]) -> set[Asset]:
         """Return the tokens that a snapshot of an account will probably name.
 
-        They are those of its last snapshot, and those of `met` that were described before.
+        They are those of its last snapshot, and those of `assets` that were described before.
         """
         seen_contracts = self.seen_contracts
         return {asset for asset in assets if asset.reference in seen_contracts} | self._tokens_of_account.get(
