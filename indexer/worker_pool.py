@@ -93,7 +93,7 @@ class WorkerProcess:
     def __init__(self, number: int, worker_processes: int, settings: Settings, chain: str) -> None:
         self.number = number
         self.requests = 0
-        self.error_counts: Mapping[str, Mapping[str, int]] = {}
+        self.errors_by_endpoint: Mapping[str, Mapping[str, int]] = {}
         from multiprocessing.connection import Connection  # late: most runs have no worker processes
 
         parent_socket, child_socket = socket.socketpair()

@@ -6,7 +6,8 @@ import pytest
 
 from chainfolio.blocks import Block, Span
 from chainfolio.errors import BadAnswer
-from chainfolio.indexer.worker_pool import BoundaryCheck
+from chainfolio.indexer.worker_pool import BoundaryCheck, WorkerProcess
+from chainfolio.settings import Settings
 
 
 def block(height: int, hash_: str, parent: str) -> Block:
@@ -37,3 +38,11 @@ def test_a_piece_without_a_block_joins_the_two_beside_it() -> None:
     with pytest.raises(BadAnswer, match="block 31 does not follow the block 8"):
         ends.check_boundary(Span(30, 39), block(31, "g", "another"), block(39, "h", "g"))
     ends.check_boundary(Span(30, 39), block(31, "c", "b"), block(39, "h", "g"))
+
+
+def test_a_process_that_finished_no_piece_has_no_errors() -> None:
+    worker = WorkerProcess(1, 2, Settings(), "ethereum")
+    try:
+        assert (worker.requests, worker.errors_by_endpoint) == (0, {})
+    finally:
+        worker.close()
