@@ -1,8 +1,7 @@
 """Deploys published contracts and opens their markets: what a wallet of the DeFi years could meet."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import isqrt
 from typing import Any
 
@@ -42,10 +41,6 @@ class Deployment:
     tokens: Mapping[str, Token]  # symbol -> token
     feeds: Mapping[str, str]  # symbol -> Chainlink feed (the proxy) in US dollars
     height: int  # the last block of the deployment
-
-    def to_json(self) -> str:
-        """Return the deployment as one line of JSON."""
-        return json.dumps(asdict(self))
 
 
 @dataclass

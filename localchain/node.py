@@ -90,11 +90,6 @@ class LocalNode:
         """URL of JSON-RPC over HTTP."""
         return f"http://127.0.0.1:{self.port}"
 
-    @property
-    def websocket_url(self) -> str:
-        """URL of JSON-RPC and subscriptions over WebSocket."""
-        return f"ws://127.0.0.1:{self.port}"
-
     def start(self, timeout_s: float = 20) -> Self:
         """Starts the node and returns when it answers."""
         assert self._process is None, "it is running"

@@ -81,10 +81,6 @@ class Pool(Generic[E]):
         """Number of reads and requests that were sent a second time because the first was slow."""
         return sum(endpoint.hedged for endpoint in self.endpoints)
 
-    def errors_by_endpoint(self) -> dict[str, dict[str, int]]:
-        """Return the number of errors by endpoint name and error class; only endpoints with errors."""
-        return {e.name: dict(e.errors.counts) for e in self.endpoints if e.errors.counts}
-
     # --- selection ---------------------------------------------------------------------------------------------------
 
     def _usable(self) -> list[E]:

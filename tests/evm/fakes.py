@@ -22,6 +22,7 @@ from chainfolio.chain_facts import Native, WrappedNative
 from chainfolio.environment import Environment
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.exchange import HttpResponse
+from chainfolio.transport.pool import Pool
 from tests.evm.contracts import Contracts, Refused
 
 CHAIN_ID = 31337
@@ -74,6 +75,11 @@ def bloom_of(logs: Sequence[Mapping[str, Any]]) -> str:
             for k in (0, 2, 4):
                 bits |= 1 << (int.from_bytes(digest[k : k + 2], "big") & 2047)
     return f"0x{bits:0512x}"
+
+
+def errors_of(pool: Pool[Any]) -> dict[str, dict[str, int]]:
+    """Return the number of errors by endpoint name and error class; only endpoints with errors."""
+    return {each.name: dict(each.errors.counts) for each in pool.endpoints if each.errors.counts}
 
 
 def hash_of(*parts: object) -> str:

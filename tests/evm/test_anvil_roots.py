@@ -19,6 +19,7 @@ from chainfolio.errors import BadAnswer, Contradiction
 from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http import HttpTransport
 from tests.evm.anvil import LOCAL, Local
+from tests.evm.fakes import errors_of
 
 pytestmark = pytest.mark.node
 LIAR, HONEST = "http://liar.test", "http://honest.test"
@@ -122,7 +123,7 @@ async def test_headers_bodies_and_receipts_are_proven(local: Local, method: str,
     truth, _ = await tables(local, Lying(local.node.url), HONEST)
     found, reader = await tables(local, Lying(local.node.url, method, lie), LIAR, HONEST)
     assert found == truth
-    assert reader.node.endpoints[0].health.evidence or reader.node.errors_by_endpoint()["liar.test"]
+    assert reader.node.endpoints[0].health.evidence or errors_of(reader.node)["liar.test"]
 
 
 async def test_no_more_is_asked_than_the_sample(local: Local) -> None:

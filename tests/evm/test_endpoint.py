@@ -15,7 +15,14 @@ from chainfolio.transport.http_endpoint import identity, name_of
 from chainfolio.transport.pacing import Pace
 from chainfolio.transport.wire import Request
 from tests.evm.contracts import Refused
-from tests.evm.fakes import FakeChain, FakeNode, Wired, answered, wired
+from tests.evm.fakes import (
+    FakeChain,
+    FakeNode,
+    Wired,
+    answered,
+    errors_of,
+    wired,
+)
 
 KEY = "c4n4ry5ecretk3y"
 URL = f"https://user:{KEY}pw@node.test:8545/v2/{KEY}path?apikey={KEY}query&x=1"
@@ -328,7 +335,7 @@ async def test_no_part_of_an_address_is_ever_shown(
     node = FakeNode(FakeChain())
     node.always = fault
     found = wired(node, urls=[URL])
-    texts = [repr(found.endpoint), repr(found.node), repr(found.node.errors_by_endpoint()), caplog.text]
+    texts = [repr(found.endpoint), repr(found.node), repr(errors_of(found.node)), caplog.text]
     for read in (
         found.endpoint.ask_one,
         whole_of(found.endpoint),

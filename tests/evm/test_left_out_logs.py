@@ -19,6 +19,7 @@ from chainfolio.localchain.evm import tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.tables import APPROVALS, TRANSACTIONS, TRANSFERS
 from tests.evm.anvil import Local, chain_of, populated
+from tests.evm.fakes import errors_of
 from tests.evm.limited import Provider, changing, served
 from tests.evm.scoped import Rows, scoped, together, whole
 
@@ -192,7 +193,7 @@ async def test_comparing_asks_nothing_more_and_believes_a_whole_answer(lived: Li
         assert provider.asked["eth_getTransactionReceipt"] >= len(own) - len(created)
         assert provider.asked["eth_getBlockReceipts"] == 0
         assert not reasons(pieces)
-        assert not chain.node.errors_by_endpoint().get("provider-0.test", {}).get("OmittedLogs")
+        assert not errors_of(chain.node).get("provider-0.test", {}).get("OmittedLogs")
 
 
 async def test_a_receipt_with_a_log_that_the_bloom_denies_is_refused(lived: Lived) -> None:

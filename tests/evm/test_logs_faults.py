@@ -21,6 +21,7 @@ from tests.evm.fakes import (
     FakeChain,
     FakeNode,
     Wired,
+    errors_of,
     topic_of,
     transfer,
     wired,
@@ -247,7 +248,7 @@ async def test_a_bloom_that_promises_too_much_is_only_a_question() -> None:
     found = one(FakeNode(chain))
     chunk = await found.reader().read(Span(1, 4), TRANSFERS)
     assert (heights(chunk.logs), chunk.restored) == ([1, 2, 3], 0)
-    assert found.node.errors_by_endpoint() == {}
+    assert errors_of(found.node) == {}
 
 
 async def test_a_node_that_cannot_look_by_hash_leaves_nothing_half_read() -> None:
@@ -270,7 +271,7 @@ async def test_what_one_endpoint_cannot_complete_another_gives() -> None:
     bad = FakeNode(chain, eth_getLogs=lambda params: [{"nonsense": True}])
     found = wired(bad, FakeNode(chain), checked=True)
     assert len((await found.reader().read(Span(1, 5), TRANSFERS)).logs) == 5
-    assert found.node.errors_by_endpoint() == {"one.test": {"BadAnswer": 1}}
+    assert errors_of(found.node) == {"one.test": {"BadAnswer": 1}}
 
 
 async def test_a_node_that_is_behind_the_span_says_so() -> None:

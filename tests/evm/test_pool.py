@@ -15,7 +15,15 @@ from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Unavailable, WrongChain
 from chainfolio.transport.exchange import HttpResponse
 from tests.evm.contracts import Refused
-from tests.evm.fakes import FakeChain, FakeNode, Handler, answered, facts_of, wired
+from tests.evm.fakes import (
+    FakeChain,
+    FakeNode,
+    Handler,
+    answered,
+    errors_of,
+    facts_of,
+    wired,
+)
 
 DOWN = Unavailable("one.test", "cannot be reached", remedy="is the node running, and is the address right?")
 
@@ -206,8 +214,8 @@ async def test_of_three_the_good_one_answers() -> None:
     wrong = FakeNode(FakeChain(5), eth_chainId=lambda params: "0x1")
     three = wired(dead(chain), wrong, FakeNode(chain))
     assert (await three.node.block(5)).hash == chain.headers[5]["hash"]
-    assert three.node.errors_by_endpoint()["two.test"] == {"WrongChain": 1}
-    assert three.node.errors_by_endpoint()["one.test"]["Unavailable"] >= 6
+    assert errors_of(three.node)["two.test"] == {"WrongChain": 1}
+    assert errors_of(three.node)["one.test"]["Unavailable"] >= 6
 
 
 async def test_a_dead_node_is_asked_last_for_a_while() -> None:
@@ -235,7 +243,7 @@ async def test_history_that_one_has_pruned_is_read_from_another() -> None:
     pruned = FakeNode(chain, eth_getBlockByNumber=refuses(-32000, "missing trie node"))
     two = wired(pruned, FakeNode(chain), checked=True)
     assert (await two.node.block(1)).height == 1
-    assert two.node.errors_by_endpoint() == {"one.test": {"HistoryUnavailable": 1}}
+    assert errors_of(two.node) == {"one.test": {"HistoryUnavailable": 1}}
 
 
 async def test_history_that_all_have_pruned_is_never_nothing() -> None:

@@ -24,7 +24,17 @@ from chainfolio.storage.tail import Tail
 from chainfolio.transport.http_endpoint import identity
 from chainfolio.transport.quorum import count_votes
 from tests.evm.contracts import Contracts, Refused
-from tests.evm.fakes import ALICE, BOB, TRANSFERS, FakeChain, FakeNode, Wired, transfer, wired
+from tests.evm.fakes import (
+    ALICE,
+    BOB,
+    TRANSFERS,
+    FakeChain,
+    FakeNode,
+    Wired,
+    errors_of,
+    transfer,
+    wired,
+)
 
 URLS = [f"http://{name}.test" for name in ("one", "two", "three")]
 LIAR = 0
@@ -212,7 +222,7 @@ async def test_a_silence_that_another_endpoint_breaks_is_not_believed() -> None:
     first.chain.logs[3].clear()
     pool = wired(first, FakeNode(chain), checked=True)
     assert (await read(pool)).logs.height.tolist() == [1, 2, 3, 4, 5, 6]
-    assert pool.node.errors_by_endpoint()["one.test"] == {"OmittedLogs": 1}
+    assert errors_of(pool.node)["one.test"] == {"OmittedLogs": 1}
 
 
 async def test_a_silence_that_another_endpoint_shares_is_believed() -> None:

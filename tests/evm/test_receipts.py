@@ -10,7 +10,14 @@ import pytest
 from chainfolio.adapters.evm.node import Header
 from chainfolio.adapters.evm.receipts import ROUTE, block_receipts
 from chainfolio.errors import NodeBehind, UnsupportedMethod
-from tests.evm.fakes import FakeChain, FakeNode, Wired, transfer, wired
+from tests.evm.fakes import (
+    FakeChain,
+    FakeNode,
+    Wired,
+    errors_of,
+    transfer,
+    wired,
+)
 
 
 def receipt(params: list[Any]) -> dict[str, Any]:
@@ -71,4 +78,4 @@ async def test_a_block_whose_receipts_by_block_are_not_those_of_its_header_is_as
     assert [[each["transactionHash"] for each in block] for block in blocks] == list(hashes.values())
     assert [params[0] for method, params in fake.asked if method == "eth_getTransactionReceipt"] == hashes[3]
     assert ROUTE not in found.endpoint.capabilities
-    assert found.node.errors_by_endpoint() == {"one.test": {"BadAnswer": 1}}
+    assert errors_of(found.node) == {"one.test": {"BadAnswer": 1}}

@@ -15,7 +15,16 @@ from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged
 from chainfolio.plans import Reverted, Unknown
 from chainfolio.transport.exchange import HttpResponse
 from tests.evm.contracts import Burns, Contracts, Refused, Reverts, balances
-from tests.evm.fakes import ALICE, BOB, TOKEN, FakeChain, FakeNode, Wired, wired
+from tests.evm.fakes import (
+    ALICE,
+    BOB,
+    TOKEN,
+    FakeChain,
+    FakeNode,
+    Wired,
+    errors_of,
+    wired,
+)
 
 SILENT, REFUSING, BURNING, NOWHERE, LONG = ("0x" + pair * 20 for pair in ("51", "52", "53", "54", "55"))
 CANONICAL = {"requireCanonical": True}
@@ -331,7 +340,7 @@ async def test_an_archive_answers_for_a_node_that_has_pruned() -> None:
     pruned = FakeNode(chain, contracts(), eth_call=gone, eth_getBalance=gone)
     two = wired(pruned, FakeNode(chain, contracts()), checked=True)
     assert await answer(two.node, READS, chain.block(2)) == VALUES
-    assert two.node.errors_by_endpoint() == {"one.test": {"HistoryUnavailable": 1}}
+    assert errors_of(two.node) == {"one.test": {"HistoryUnavailable": 1}}
 
 
 @pytest.mark.parametrize("balance", ["0x", "", "0x00", None, "ten", -1, "0x" + "f" * 65])
