@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import struct
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import msgspec
 import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
@@ -28,14 +26,14 @@ from solders.signature import Signature
 
 from chainfolio.adapters.solana.chain import SolanaChain, build
 from chainfolio.adapters.solana.settings import SolanaSettings
-from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, SpanTables
+from chainfolio.blocks import Span
+from chainfolio.chains import Capability
 from chainfolio.environment import Environment
 from chainfolio.localchain.errors import InstallFailed, NodeJsMissing, RpcError
 from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import coins, home, issued, mint, opened, paid, sent
-from chainfolio.transport.exchange import HttpResponse
 from tests.chains.subject import FINALITY, Asked, Row
+from tests.json_rpc import JsonRpcNode
 
 ROOT = Path(__file__).parents[2]
 KEY, GENESIS = "solana", "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"
@@ -98,7 +96,7 @@ def running() -> SolanaNode:
         pytest.skip(f"Surfpool cannot be installed here: {error}")
 
 
-class SolanaSubject:
+class SolanaSubject(JsonRpcNode):
     """Surfpool behind a keeper of blocks."""
 
     asks_each_block = False
@@ -166,40 +164,16 @@ class SolanaSubject:
             commitment="confirmed",
         )
         chain = build(KEY, settings, Environment(), configs=ROOT / "configs", transport=self)
-        collect = chain.collect
-
-        async def noted(
-            span: Span,
-            datasets: Sequence[str],
-            contracts: Sequence[str] = (),
-            before: Block | None = None,
-            events: Sequence[str] = (),
-        ) -> SpanTables:
-            self.asked.spans.append((span, tuple(contracts)))
-            return await collect(span, datasets, contracts, before, events)
-
-        chain.collect = noted  # type: ignore[method-assign]
+        self.asked.count_spans(chain)
         return chain
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
-        """What the keeper answers, one request or several."""
-        asked = json.loads(body)
-        several = asked if isinstance(asked, list) else [asked]
-        if any(each["method"] != "getBlock" for each in several):
+    def note_methods(self, methods: list[str]) -> None:
+        """Count an exchange, unless it reads blocks one by one."""
+        if any(each != "getBlock" for each in methods):
             self.asked.count()
-        replies = [self._reply(each["id"], each["method"], each["params"]) for each in several]
-        return HttpResponse(200, None, msgspec.json.encode(replies if isinstance(asked, list) else replies[0]))
 
-    async def close(self) -> None:
-        """The node lives on."""
-
-    def _reply(self, number: Any, method: str, params: Any) -> dict[str, Any]:
-        try:
-            return {"jsonrpc": "2.0", "id": number, "result": self._answer(method, params)}
-        except RpcError as error:
-            return {"jsonrpc": "2.0", "id": number, "error": {"code": error.code, "message": error.message}}
-
-    def _answer(self, method: str, params: Any) -> Any:
+    def answer(self, method: str, params: Any) -> Any:
+        """What a node answers."""
         head = self.ledger.head
         match method:
             case "getGenesisHash":

@@ -7,7 +7,6 @@ a transfer; `tests/starknet` runs it. This one keeps blocks that can leave the c
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,17 +16,16 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-import msgspec
 from sha3 import keccak_256
 
 from chainfolio.adapters.starknet.chain import StarknetChain, build
 from chainfolio.adapters.starknet.settings import StarknetSettings
-from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, SpanTables
+from chainfolio.blocks import Span
+from chainfolio.chains import Capability
 from chainfolio.environment import Environment
 from chainfolio.localchain.errors import RpcError
-from chainfolio.transport.exchange import HttpResponse
 from tests.chains.subject import FINALITY, Asked, Row
+from tests.json_rpc import JsonRpcNode
 
 ROOT: Final = Path(__file__).parents[2]
 KEY, BEGAN_S, MASK = "starknet", 1_700_000_000, 2**128 - 1
@@ -182,7 +180,7 @@ class Ledger:
         self.blocks.append(Made(height, seed, last.hash if last else 0, tuple(transactions), state, sent))
 
 
-class StarknetSubject:
+class StarknetSubject(JsonRpcNode):
     """A node in memory."""
 
     asks_each_block = False
@@ -225,40 +223,16 @@ class StarknetSubject:
             adapter="starknet", rpc=["http://memory.test"], contracts=list(contracts), span=span, concurrency=3
         )
         chain = build(KEY, settings, Environment(), configs=ROOT / "configs", transport=self)
-        collect = chain.collect
-
-        async def noted(
-            span: Span,
-            datasets: Sequence[str],
-            contracts: Sequence[str] = (),
-            before: Block | None = None,
-            events: Sequence[str] = (),
-        ) -> SpanTables:
-            self.asked.spans.append((span, tuple(contracts)))
-            return await collect(span, datasets, contracts, before, events)
-
-        chain.collect = noted  # type: ignore[method-assign]
+        self.asked.count_spans(chain)
         return chain
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
-        """What the node answers, one request or several."""
-        asked = json.loads(body)
-        several = asked if isinstance(asked, list) else [asked]
-        if any(each["method"] != "starknet_getBlockWithReceipts" for each in several):
+    def note_methods(self, methods: list[str]) -> None:
+        """Count an exchange, unless it reads blocks one by one."""
+        if any(each != "starknet_getBlockWithReceipts" for each in methods):
             self.asked.count()
-        replies = [self._reply(each["id"], each["method"], each["params"]) for each in several]
-        return HttpResponse(200, None, msgspec.json.encode(replies if isinstance(asked, list) else replies[0]))
 
-    async def close(self) -> None:
-        """Nothing to let go of."""
-
-    def _reply(self, number: Any, method: str, params: Any) -> dict[str, Any]:
-        try:
-            return {"jsonrpc": "2.0", "id": number, "result": self._answer(method, params)}
-        except RpcError as error:
-            return {"jsonrpc": "2.0", "id": number, "error": {"code": error.code, "message": error.message}}
-
-    def _answer(self, method: str, params: Any) -> Any:
+    def answer(self, method: str, params: Any) -> Any:
+        """What a node answers."""
         match method:
             case "starknet_chainId":
                 return hex(int.from_bytes(b"SN_MAIN", "big"))

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from chainfolio.blocks import Span
-from chainfolio.chains import Capability, Chain
+from chainfolio.blocks import Block, Span
+from chainfolio.chains import Capability, Chain, SpanTables
 
 FINALITY = 64  # blocks below the head: above the deepest reorganisation that must be survived
 Row = dict[str, Any]
@@ -30,6 +30,22 @@ class Asked:
         """One more request."""
         self.requests += 1
         self.at.pop(self.requests, lambda: None)()
+
+    def count_spans(self, chain: Chain) -> None:
+        """Note the spans that a chain collects."""
+        collect = chain.collect
+
+        async def noted(
+            span: Span,
+            datasets: Sequence[str],
+            contracts: Sequence[str] = (),
+            before: Block | None = None,
+            events: Sequence[str] = (),
+        ) -> SpanTables:
+            self.spans.append((span, tuple(contracts)))
+            return await collect(span, datasets, contracts, before, events)
+
+        chain.collect = noted  # type: ignore[method-assign]
 
     def forget(self) -> None:
         """Count from here."""

@@ -36,7 +36,8 @@ from chainfolio.storage.tail import Tail
 from tests.evm.fakes import ALICE, wired
 from tests.evm.fakes import FakeNode as EvmNode
 from tests.evm.test_account_faults import chain_of_events, everything
-from tests.solana.fakes import WALLET, FakeNode, Refuse, header, transaction
+from tests.json_rpc import Refuse
+from tests.solana.fakes import WALLET, FakeNode, header, transaction
 from tests.starknet.fakes import FakeNode as FakeStarknet
 from tests.starknet.test_history_faults import living, read
 

@@ -14,7 +14,8 @@ from chainfolio.adapters.solana.facts import COMPRESSED
 from chainfolio.adapters.solana.trees import BUBBLEGUM, PROGRAMS
 from chainfolio.positions import AccountState
 from chainfolio.protocols import InstalledProtocols
-from tests.solana.fakes import FakeNode, Refuse
+from tests.json_rpc import Refuse
+from tests.solana.fakes import FakeNode
 from tests.solana.ledger import Ledger
 from tests.solana.ledger_node import LedgerNode, read
 from tests.solana.sdk import Small, done

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ import pytest
 
 from chainfolio.adapters.solana.chain import SolanaChain, build
 from chainfolio.adapters.solana.settings import SolanaSettings
-from chainfolio.cli.main import main
 from chainfolio.environment import Environment
 from chainfolio.localchain.errors import InstallFailed, NodeJsMissing
 from chainfolio.localchain.solana.node import SolanaNode
+from tests.commands import run_json
 
 ROOT = Path(__file__).parents[2]
 GENESIS = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"
@@ -64,13 +65,6 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     """By the genesis and the address of a node: what runs a command that prints one document, in a folder whose
     settings name that node."""
 
-    def ran(*arguments: str) -> Any:
-        capsys.readouterr()
-        code = main((*arguments, "--json"))
-        said = capsys.readouterr()
-        assert code == 0, said.out + said.err
-        return json.loads(said.out)
-
     def running_at(genesis: str, url: str) -> Run:
         monkeypatch.chdir(tmp_path)
         lines = [
@@ -81,6 +75,6 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
             'commitment = "confirmed"',
         ]
         (tmp_path / "chainfolio.toml").write_text("[chains.solana]\n" + "\n".join(lines) + "\n")
-        return ran
+        return partial(run_json, capsys)
 
     return running_at

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import base64
-import json
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from chainfolio.adapters.solana.chain import SolanaChain, build
 from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN
 from chainfolio.adapters.solana.settings import SolanaSettings
 from chainfolio.environment import Environment
-from chainfolio.transport.exchange import HttpResponse
 from tests.evm.fakes import FakeClock
+from tests.json_rpc import JsonRpcNode, Refuse
 
 ROOT = Path(__file__).parents[2]
 GENESIS = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"
@@ -27,19 +24,12 @@ Answer = Callable[[Any], Any]
 SCHEDULE = {"slotsPerEpoch": 432_000, "firstNormalEpoch": 0, "firstNormalSlot": 0, "warmup": False}
 
 
-class Refuse(Exception):
-    """The node refuses, with a code and words."""
-
-    def __init__(self, code: int, message: str = "no") -> None:
-        self.code, self.message = code, message
-
-
 def unserved(params: Any) -> Any:
     """What a node says to a method that it does not have."""
     raise Refuse(-32601, "Method not found")
 
 
-class FakeNode:
+class FakeNode(JsonRpcNode):
     """Answers each method by a function of its parameters; a slot for each question, or always the same one."""
 
     def __init__(self, **answers: Answer) -> None:
@@ -68,22 +58,10 @@ class FakeNode:
         """The clock of the slot."""
         return account("Sysvar", 1, struct.pack("<QqQQq", self.slot, 0, 7, 7, 1_700_000_000 + self.slot))
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
-        """One request, or several at once."""
-        asked = json.loads(body)
-        replies = [self._reply(each) for each in (asked if isinstance(asked, list) else [asked])]
-        return HttpResponse(200, None, msgspec.json.encode(replies if isinstance(asked, list) else replies[0]))
-
-    def _reply(self, asked: Any) -> dict[str, Any]:
-        self.asked.append(asked["method"])
-        try:
-            given = self.answers.get(asked["method"], unserved)(asked["params"])
-        except Refuse as error:
-            return {"jsonrpc": "2.0", "id": asked["id"], "error": {"code": error.code, "message": error.message}}
-        return {"jsonrpc": "2.0", "id": asked["id"], "result": given}
-
-    async def close(self) -> None:
-        """Nothing to let go of."""
+    def answer(self, method: str, params: Any) -> Any:
+        """What the function of the method answers."""
+        self.asked.append(method)
+        return self.answers.get(method, unserved)(params)
 
     def chain(self, *urls: str) -> SolanaChain:
         """The chain of this node."""

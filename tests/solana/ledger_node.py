@@ -15,7 +15,8 @@ from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.plans import Report, run_batched
 from chainfolio.positions import AccountState
 from chainfolio.protocols import InstalledProtocols
-from tests.solana.fakes import FakeNode, Refuse
+from tests.json_rpc import Refuse
+from tests.solana.fakes import FakeNode
 from tests.solana.ledger import Ledger, meant
 
 FAILURES: Final = (  # of one request among others

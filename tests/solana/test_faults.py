@@ -31,7 +31,8 @@ from chainfolio.errors import (
 from chainfolio.plans import Unknown
 from chainfolio.transport.exchange import RateLimited
 from chainfolio.transport.wire import RpcError
-from tests.solana.fakes import HOME, MINT, WALLET, FakeNode, Refuse, account, header, token_account, transaction
+from tests.json_rpc import Refuse
+from tests.solana.fakes import HOME, MINT, WALLET, FakeNode, account, header, token_account, transaction
 from tests.solana.ledger import Ledger
 from tests.solana.ledger_node import FAILURES, LedgerNode
 

@@ -17,7 +17,8 @@ from chainfolio.errors import BadAnswer, Unavailable
 from chainfolio.plans import Unknown
 from chainfolio.protocols import InstalledProtocol, InstalledProtocols
 from chainfolio.transport.http_endpoint import RETRIES
-from tests.solana.fakes import WALLET, FakeNode, Refuse, account
+from tests.json_rpc import Refuse
+from tests.solana.fakes import WALLET, FakeNode, account
 from tests.solana.ledger import Ledger
 from tests.solana.ledger_node import FAILURES, LedgerNode, read
 from tests.solana.vendor_accounts import MARINADE, MARINADE_STATE, marinade_bytes, ticket_bytes

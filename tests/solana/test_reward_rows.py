@@ -29,8 +29,9 @@ from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import coins, stake, unstaked, voter
 from chainfolio.settings import load
 from tests.evm.fakes import FakeClock
+from tests.json_rpc import Refuse
 from tests.solana.conftest import Run, started
-from tests.solana.fakes import ROOT, SCHEDULE, WALLET, FakeNode, Refuse, header, transaction
+from tests.solana.fakes import ROOT, SCHEDULE, WALLET, FakeNode, header, transaction
 from tests.solana.recorded import expected, needs_recordings
 from tests.solana.test_rewards import STAKED, Answers, Staked, paid, recorded
 

@@ -25,7 +25,8 @@ from chainfolio.portfolio.facts import ChainFacts
 from chainfolio.portfolio.valuation import valuate
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
-from tests.solana.fakes import WALLET, FakeNode, Refuse, account
+from tests.json_rpc import Refuse
+from tests.solana.fakes import WALLET, FakeNode, account
 from tests.solana.recorded import expected, lines, needs_recordings
 
 STAKED = "F6dEJnUbV999jwHdA6GPb1YhwfcyPfDXq9LcwMkUFbLr"

@@ -29,7 +29,8 @@ from chainfolio.blocks import Span
 from chainfolio.environment import Environment
 from chainfolio.kinds import EndpointMemory
 from tests.evm.fakes import FakeClock
-from tests.solana.fakes import ROOT, WALLET, Refuse, account
+from tests.json_rpc import Refuse
+from tests.solana.fakes import ROOT, WALLET, account
 from tests.solana.test_rewards import LAMPORTS, OTHER, STAKED, Staked, paid
 
 SLOTS = 432_000

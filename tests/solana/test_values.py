@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ from solders.pubkey import Pubkey
 
 from chainfolio.adapters.solana.account_reads import derived
 from chainfolio.adapters.solana.ticks import orca_root
-from chainfolio.cli.main import main
 from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import TOKEN, coins, home
 from chainfolio.pricing.relatives import rounded
 from chainfolio.settings import load
 from tests.api.asking import asking
+from tests.commands import run_json
 from tests.solana import kamino, ledger, marginfi
 from tests.solana.conftest import GENESIS, ROOT, facts_of
 from tests.solana.sdk import done
@@ -64,14 +65,7 @@ def run(node: SolanaNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     ]
     (tmp_path / "chainfolio.toml").write_text("\n".join(lines) + "\n")
 
-    def ran(*arguments: str) -> Any:
-        capsys.readouterr()
-        code = main((*arguments, "--json"))
-        said = capsys.readouterr()
-        assert code == 0, said.out + said.err
-        return json.loads(said.out)
-
-    return ran
+    return partial(run_json, capsys)
 
 
 def put(node: SolanaNode, address: str, owner: str, content: bytes) -> None:

@@ -14,7 +14,8 @@ from chainfolio.assets import Asset
 from chainfolio.transport.exchange import HttpResponse
 from chainfolio.untrusted import MAX_SECONDS
 from tests.chains.dust import DustKind, Mix, Wallet, Work, counts, wallet_of
-from tests.starknet.fakes import TOKEN, WALLET, FakeNode, Refuse
+from tests.json_rpc import Refuse
+from tests.starknet.fakes import TOKEN, WALLET, FakeNode
 from tests.starknet.recorded import FACTS
 
 STEPS: Final = 10_000_000  # of one call, as nodes have it

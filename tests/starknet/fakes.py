@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
-
-import msgspec
 
 from chainfolio.adapters.starknet.chain import StarknetChain, build
 from chainfolio.adapters.starknet.settings import StarknetSettings
 from chainfolio.environment import Environment
-from chainfolio.transport.exchange import HttpResponse
 from tests.evm.fakes import FakeClock
+from tests.json_rpc import JsonRpcNode, Refuse
 from tests.starknet.recorded import FACTS, ROOT
 
 COIN = hex(int(FACTS.coin, 16))
@@ -21,14 +18,7 @@ TRANSFER = "0x99cd8bde557814842a3121e8ddfd433a539b8c9f14bf31ebf108d12e6196e9"
 Answer = Callable[[Any], Any]
 
 
-class Refuse(Exception):
-    """The node refuses, with a code and words."""
-
-    def __init__(self, code: int, message: str = "no", data: Any = None) -> None:
-        self.code, self.message, self.data = code, message, data
-
-
-class FakeNode:
+class FakeNode(JsonRpcNode):
     """Answers each method by a function of its parameters; blocks up to `head`, accepted on Ethereum up to `final`."""
 
     def __init__(self, **answers: Answer) -> None:
@@ -102,26 +92,12 @@ class FakeNode:
             and all(not some or key in some for some, key in zip(asked["keys"], said["keys"], strict=False))
         ]
 
-    async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
-        """One request, or several at once."""
-        asked = json.loads(body)
-        replies = [self._reply(each) for each in (asked if isinstance(asked, list) else [asked])]
-        return HttpResponse(200, None, msgspec.json.encode(replies if isinstance(asked, list) else replies[0]))
-
-    def _reply(self, asked: Any) -> dict[str, Any]:
-        self.asked.append(asked["method"])
-        if asked["method"] not in self.answers:
-            refusal = {"code": -32601, "message": "Method not found"}
-            return {"jsonrpc": "2.0", "id": asked["id"], "error": refusal}
-        try:
-            given = self.answers[asked["method"]](asked["params"])
-        except Refuse as error:
-            refusal = {"code": error.code, "message": error.message, "data": error.data}
-            return {"jsonrpc": "2.0", "id": asked["id"], "error": refusal}
-        return {"jsonrpc": "2.0", "id": asked["id"], "result": given}
-
-    async def close(self) -> None:
-        """Nothing to let go of."""
+    def answer(self, method: str, params: Any) -> Any:
+        """What the function of the method answers."""
+        self.asked.append(method)
+        if method not in self.answers:
+            raise Refuse(-32601, "Method not found")
+        return self.answers[method](params)
 
     def chain(self, *urls: str) -> StarknetChain:
         """The chain of this node."""

@@ -26,7 +26,8 @@ from chainfolio.errors import (
 from chainfolio.plans import Reverted, Unknown, run_batched
 from chainfolio.transport.exchange import RateLimited
 from chainfolio.transport.wire import RpcError
-from tests.starknet.fakes import COIN, TOKEN, WALLET, FakeNode, Refuse, event, invoked
+from tests.json_rpc import Refuse
+from tests.starknet.fakes import COIN, TOKEN, WALLET, FakeNode, event, invoked
 from tests.starknet.recorded import FACTS
 
 MINE = f"0x{int(WALLET, 16):064x}"

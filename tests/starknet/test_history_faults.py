@@ -12,7 +12,8 @@ from chainfolio.blocks import Span
 from chainfolio.budgets import Budget
 from chainfolio.chains import Capability, SpanTables, require_capability
 from chainfolio.errors import BadAnswer, OverBudget, Reorged
-from tests.starknet.fakes import COIN, WALLET, FakeNode, Refuse, event, invoked
+from tests.json_rpc import Refuse
+from tests.starknet.fakes import COIN, WALLET, FakeNode, event, invoked
 
 ME, OTHER = f"0x{int(WALLET, 16):064x}", f"0x{0xB:064x}"
 NAMES = ("transactions", "native", "transfers", "approvals")

@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from chainfolio.cli.main import main
@@ -25,6 +25,7 @@ from tests.api.asking import asking
 from tests.chains import starknet
 from tests.chains.solana import SolanaSubject
 from tests.chains.starknet import StarknetSubject
+from tests.commands import run_json
 from tests.tron.chains import facts
 
 Run = Callable[..., Any]
@@ -43,10 +44,7 @@ def served(subject: StarknetSubject | SolanaSubject) -> Iterator[str]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            several = asked if isinstance(asked, list) else [asked]
-            replies = [subject._reply(each["id"], each["method"], each["params"]) for each in several]
-            body = msgspec.json.encode(replies if isinstance(asked, list) else replies[0])
+            body = subject.replies(json.loads(self.rfile.read(int(self.headers["content-length"]))))
             self.send_response(200)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
@@ -90,14 +88,7 @@ def run(
         f'[chains.starknet]\nadapter = "starknet"\nrpc = ["{node[1]}"]\n'
     )
 
-    def ran(*arguments: str) -> Any:
-        capsys.readouterr()
-        code = main((*arguments, "--json"))
-        said = capsys.readouterr()
-        assert code == 0, said.out + said.err
-        return json.loads(said.out) if said.out else None
-
-    return ran
+    return partial(run_json, capsys)
 
 
 def coins(subject: StarknetSubject, height: int) -> Decimal:

@@ -18,8 +18,9 @@ from chainfolio.localchain.starknet.devnet import Devnet
 from chainfolio.plans import run_batched
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
+from tests.json_rpc import Refuse
 from tests.starknet.conftest import facts_file
-from tests.starknet.fakes import COIN, TOKEN, WALLET, FakeNode, Refuse, event, invoked
+from tests.starknet.fakes import COIN, TOKEN, WALLET, FakeNode, event, invoked
 
 MINE = f"0x{int(WALLET, 16):064x}"
 DATASETS = ("blocks", "transactions", "native", "transfers", "approvals")

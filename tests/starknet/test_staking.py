@@ -13,7 +13,8 @@ from chainfolio.interactions import Interactions
 from chainfolio.plans import Reverted, Unknown, run_batched
 from chainfolio.positions import AccountState
 from chainfolio.protocols import InstalledProtocols
-from tests.starknet.fakes import COIN, WALLET, FakeNode, Refuse
+from tests.json_rpc import Refuse
+from tests.starknet.fakes import COIN, WALLET, FakeNode
 from tests.starknet.recorded import FACTS
 
 MINE = f"0x{int(WALLET, 16):064x}"

@@ -7,12 +7,12 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chainfolio.cli.main import main
 from chainfolio.localchain.evm import Tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.tron.forms import base58check
@@ -21,6 +21,7 @@ from chainfolio.localchain.tron.state import TRX
 from chainfolio.localchain.tron.wallet import Person, TronWeb
 from chainfolio.settings import Settings, load
 from tests.api.asking import asking
+from tests.commands import run_json
 from tests.tron.chains import facts
 from tests.tron.conftest import RICH
 from tests.tron.test_node import token_made
@@ -85,14 +86,7 @@ def run(lived: Lived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.chdir(tmp_path)
     (tmp_path / "chainfolio.toml").write_text(lines(lived, tmp_path))
 
-    def ran(*arguments: str) -> Any:
-        capsys.readouterr()
-        code = main((*arguments, "--json"))
-        said = capsys.readouterr()
-        assert code == 0, said.out + said.err
-        return json.loads(said.out) if said.out else None
-
-    return ran
+    return partial(run_json, capsys)
 
 
 def shown(portfolio: dict[str, Any]) -> dict[str, Decimal]:

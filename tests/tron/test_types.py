@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +11,7 @@ from chainfolio.localchain.tron.forms import base58check
 from chainfolio.localchain.tron.node import TronNode
 from chainfolio.localchain.tron.state import TRX
 from chainfolio.localchain.tron.wallet import Person
+from tests.commands import run_json
 from tests.tron.chains import facts
 
 pytestmark = pytest.mark.node
@@ -29,15 +28,6 @@ def settings(node: TronNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         f'facts = "{facts(node, tmp_path)}"\n'
     )
     return path
-
-
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    """What a command prints as a document."""
-    capsys.readouterr()
-    code = main((*arguments, "--json"))
-    said = capsys.readouterr()
-    assert code == 0, said.out + said.err
-    return json.loads(said.out)
 
 
 def test_what_the_system_does_has_its_types(
@@ -59,6 +49,6 @@ def test_what_the_system_does_has_its_types(
     did[alice.send("unfreezeBalanceV2", 15 * TRX, "ENERGY", alice.hex)] = ("UNSTAKE", "UnfreezeBalanceV2")
     node.advance(5)
     assert main(("index", "tron")) == 0
-    page = told(capsys, "transactions", alice.address)
+    page = run_json(capsys, "transactions", alice.address)
     found = {each["hash"]: (each["type"], each["functionName"]) for each in page["transactions"]}
     assert {each: found[each] for each in did} == did
