@@ -195,7 +195,13 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         msgspec.Meta(description="Only transactions in these protocols, by key."),
     ] = ()
     hide_spam: Annotated[bool, msgspec.Meta(description="Leave out transactions of type SPAM.")] = False
-    hide_dust: Annotated[bool, msgspec.Meta(description="Accepted without effect.")] = False
+    hide_dust: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Leave out transactions of other accounts, outside of known protocols, that brought assets "
+            "worth less than 0.01 USD together, and took none. Those without a price stay."
+        ),
+    ] = False
     start_date: Start = None
     end_date: End = None
     token_id: Annotated[
@@ -240,7 +246,7 @@ async def transactions(request: Context, query: TransactionsQuery) -> Transactio
     If the node of a chain does not answer, the page has the stored transactions of that chain: an issue with the
     subject `node` names their last block, names are the stored ones, no contract is flagged as spam, and gains are
     `N/A`.
-    `hideDust` has no effect. A page that needs blocks that are not indexed is 503; a later `startDate` avoids that.
+    A page that needs blocks that are not indexed is 503; a later `startDate` avoids that.
     """
     filters = _filter(query)
     question = _question(query)

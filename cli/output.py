@@ -1,4 +1,4 @@
-"""Standard output and error: written whole, also if they are closed, as after `| head -1`, or cannot be written."""
+"""Standard output and error: writes that are whole, and streams that are closed or full."""
 
 from __future__ import annotations
 

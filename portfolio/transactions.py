@@ -85,6 +85,7 @@ COLUMNS: Final = (
     "fee",
     "feeSymbol",
 )
+DUST_USD: Final = Decimal("0.01")
 UNKNOWN_PROTOCOL = NamedEntity(key="unknown", name="Unknown")
 NO_PROTOCOL = NamedEntity(key="", name="")
 
@@ -185,6 +186,21 @@ class TransactionDocument(msgspec.Struct, rename=_wire, frozen=True, kw_only=Tru
     flags: tuple[Flag, ...] = ()
     validators: tuple[int, ...] | UnsetType = UNSET
     explorer_url: str | UnsetType = UNSET
+
+
+def may_be_dust(transaction: TransactionDocument) -> bool:
+    """Return True if another account sent it, outside of known protocols, and it only brought assets."""
+    is_foreign = transaction.sender != transaction.user.address and transaction.protocol == UNKNOWN_PROTOCOL
+    return is_foreign and bool(transaction.assets_in) and not transaction.assets_out
+
+
+def is_dust(transaction: TransactionDocument) -> bool:
+    """Return True if what a priced transaction brought is worth less than DUST_USD.
+
+    Return False if a value is unknown; an amount of zero needs no price. The transaction is one that `may_be_dust`.
+    """
+    values = ["0" if each.balance == "0" else each.value for each in transaction.assets_in]
+    return UNKNOWN not in values and sum(map(Decimal, values)) < DUST_USD
 
 
 class Transactions(msgspec.Struct, frozen=True):

@@ -42,7 +42,7 @@ from chainfolio.portfolio.facts import ChainFacts, ProtocolFacts
 from chainfolio.portfolio.pnl.trade_value import PriceKey, PriceKind, Strength
 from chainfolio.portfolio.poisoning import Counterparties
 from chainfolio.portfolio.statement import RenderContext, assets_of, mentions, protocol_key, record, with_prices
-from chainfolio.portfolio.transactions import TransactionDocument
+from chainfolio.portfolio.transactions import TransactionDocument, is_dust, may_be_dust
 from chainfolio.pricing.rules import rules_of as rules_of_prices
 
 if TYPE_CHECKING:
@@ -280,19 +280,16 @@ class Statement:
 
     @property
     def _needs_records(self) -> bool:
-        """Return True if a filter needs the records themselves.
-
-        Dust cannot be filtered here: past values have no price yet.
-        """
+        """Return True if a filter needs the records themselves."""
         filters = self.filters
-        parts = (filters.search, filters.counterparties, filters.types, filters.protocols, filters.hide_spam)
-        return any(parts) or filters.token_id is not None
+        parts = (filters.search, filters.counterparties, filters.types, filters.protocols)
+        return any(parts) or filters.hide_spam or filters.hide_dust or filters.token_id is not None
 
     async def _matching(self, piece: Sequence[Activity]) -> list[Record]:
         filters = self.filters
         protocols = {key for protocol in filters.protocols for key in (protocol, protocol_key(protocol))}
         records = await self._records(piece, self._may_match)
-        return [
+        matching = [
             (activity, document)
             for activity, document in records
             if (not filters.types or document.type in filters.types)
@@ -300,6 +297,15 @@ class Statement:
             and (not filters.counterparties or activity.counterparties & set(filters.counterparties))
             and not (filters.hide_spam and document.type == "SPAM")
         ]
+        return await self._without_dust(matching) if filters.hide_dust else matching
+
+    async def _without_dust(self, records: Sequence[Record]) -> list[Record]:
+        """Return the records without dust, at the prices of their blocks."""
+        candidates = [(activity, document) for activity, document in records if may_be_dust(document)]
+        row_ids = [_row_id(activity) for activity, _ in candidates]
+        priced = zip(row_ids, await self._priced(candidates), strict=True)
+        dust = {row_id for row_id, document in priced if is_dust(document)}
+        return [(activity, document) for activity, document in records if _row_id(activity) not in dust]
 
     def _may_match(self, activity: Activity) -> bool:
         """Return False if the index alone shows that an activity does not match."""
@@ -330,9 +336,8 @@ class Statement:
             )
             context = self._context(subject, tokens)
             for activity in await self._with_details(subject, history, activities):
-                records[activity.chain, activity.account, activity.tx_hash] = activity, record(activity, context)
-        row_ids = ((key.chain, key.account, key.tx_hash) for key in keys)
-        return [records[row_id] for row_id in row_ids if row_id in records]
+                records[_row_id(activity)] = activity, record(activity, context)
+        return [records[row_id] for row_id in map(_row_id, keys) if row_id in records]
 
     async def _add_stored_tokens(
         self, subject: Subject, tokens: dict[Asset, Token], activities: Collection[Activity]
@@ -496,6 +501,10 @@ def _by_chain(records: Sequence[Record]) -> dict[str, list[Record]]:
     for each in records:
         chains.setdefault(each[0].chain, []).append(each)
     return chains
+
+
+def _row_id(activity: Activity) -> tuple[str, str, str]:
+    return activity.chain, activity.account, activity.tx_hash
 
 
 def _pieces(keys: Sequence[Activity], max_size: int = PIECE) -> Iterator[Sequence[Activity]]:
