@@ -27,7 +27,8 @@ from bench.figures import Figure, main, options, spread
 from bench.places import ROOT, scratch
 from chainfolio.adapters.beacon.settings import BeaconSettings
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Chain, Heads
+from chainfolio.chain_results import Heads
+from chainfolio.chains import Chain
 from chainfolio.engine.validators.records import ValidatorRecords
 from chainfolio.engine.validators.results import Range, Window
 from chainfolio.indexer.wiring import System

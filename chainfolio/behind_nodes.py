@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 from chainfolio.blocks import Block
-from chainfolio.chains import EndpointHealth, Heads
+from chainfolio.chain_results import EndpointHealth, Heads
 from chainfolio.errors import SourceError
 from chainfolio.reads import Read, Value
 

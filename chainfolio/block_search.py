@@ -9,7 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from chainfolio.blocks import Block
-from chainfolio.chains import MAX_SKIPPED, Chain, PruningChain, ReadBlocks, limit_skipped
+from chainfolio.capabilities import Capability, find_capability
+from chainfolio.chain_blocks import MAX_SKIPPED, ReadBlocks, limit_skipped
+from chainfolio.chains import Chain
 from chainfolio.errors import HistoryUnavailable, NodeBehind
 from chainfolio.plans import Rounds
 
@@ -23,7 +25,8 @@ FORGOTTEN: Final = "no node has blocks that are so old any more"
 
 async def first_served(chain: Chain) -> int:
     """Return the lowest height whose block can be read."""
-    return await chain.first_served() if isinstance(chain, PruningChain) else 0
+    pruning_chain = find_capability(chain, Capability.OLDEST_BLOCK)
+    return await pruning_chain.first_served() if pruning_chain is not None else 0
 
 
 async def block_before(chain: Chain, moment_us: int) -> Block | None:

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 import msgspec
 
 from chainfolio.assets import Asset
-from chainfolio.chains import ChainInfo
+from chainfolio.chain_results import ChainInfo
 from chainfolio.contracts import Token
 from chainfolio.errors import BadRequest, BadSettings
 

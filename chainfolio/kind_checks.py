@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from chainfolio.chains import CAPABILITY_PROTOCOLS, ApprovalReader, Capability, Chain, ChainInfo
+from chainfolio.capabilities import CAPABILITY_PROTOCOLS, Capability
+from chainfolio.chain_results import ChainInfo
+from chainfolio.chains import Chain
 from chainfolio.datasets import Dataset
 from chainfolio.tables import TABLES
 
@@ -14,7 +16,7 @@ CAIP2: Final = re.compile(r"[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}")
 MEMBERS: Final = tuple(name for name in vars(Chain) if not name.startswith("_"))
 METHODS: Final = {
     capability: tuple(name for name in vars(protocol) if not name.startswith("_"))
-    for capability, protocol in {**CAPABILITY_PROTOCOLS, Capability.APPROVALS: ApprovalReader}.items()
+    for capability, protocol in CAPABILITY_PROTOCOLS.items()
 }
 MEANING: Final = ("table", "standards", "history")
 
@@ -64,5 +66,5 @@ def chain_fault(chain: Chain, key: str, kind: str, datasets: Mapping[str, Datase
 def _capability_fault(chain: Chain, capability: object) -> str:
     if not isinstance(capability, Capability):
         return f"{capability!s:.50} is no capability"
-    lacks = [name for name in METHODS.get(capability, ()) if not callable(getattr(chain, name, None))]
+    lacks = [name for name in METHODS.get(capability, ()) if not hasattr(chain, name)]
     return f"it declares `{capability}` without {', '.join(lacks)}" if lacks else ""

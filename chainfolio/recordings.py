@@ -16,7 +16,8 @@ from chainfolio.errors import BadRequest
 
 if TYPE_CHECKING:
     from chainfolio.blocks import Block
-    from chainfolio.chains import Chain, ChainInfo
+    from chainfolio.chain_results import ChainInfo
+    from chainfolio.chains import Chain
     from chainfolio.interactions import Interactions
     from chainfolio.protocols import InstalledProtocol, ProtocolFamily
 

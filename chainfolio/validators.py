@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from chainfolio.blocks import Block
 
@@ -92,9 +92,8 @@ class SlotClock:
         return max(-1, (moment_s - self.genesis_s) // self.epoch_s)
 
 
-@runtime_checkable
 class HasValidators(Protocol):
-    """A chain of validators, without accounts."""
+    """The methods behind `Capability.VALIDATORS`. Chains with validators have no accounts."""
 
     @property
     def settled_after(self) -> int:

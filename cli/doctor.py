@@ -8,7 +8,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.chains import missing_capabilities
+from chainfolio.capabilities import missing_capabilities
 from chainfolio.cli import stores
 from chainfolio.cli.common import Commands, settings_file, show_json, show_table, with_system
 from chainfolio.cli.groups import GROUPS

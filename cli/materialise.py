@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from chainfolio.chains import Capability
+from chainfolio.capabilities import Capability
 from chainfolio.cli.common import Commands, one_line, with_system
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.process import for_bulk

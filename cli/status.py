@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.blocks import Span, Spans
+from chainfolio.capabilities import missing_capabilities
 from chainfolio.chain_settings import EVERYTHING
-from chainfolio.chains import missing_capabilities
 from chainfolio.cli.common import Commands, add_csv, add_rpc, count_text, show_csv, show_json, show_table, with_system
 from chainfolio.cli.groups import GROUPS
 from chainfolio.engine.history.snapshot_store import SnapshotStore

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.budgets import Budget
-from chainfolio.chains import Capability
+from chainfolio.capabilities import Capability
 from chainfolio.cli.common import Commands, add_rpc, show_json, with_system
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.index import watcher

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.addresses import burn_addresses, rules_of
 from chainfolio.assets import Account, account
-from chainfolio.chains import Capability
+from chainfolio.capabilities import Capability, find_capability, require_capability
 from chainfolio.errors import BadRequest, MissingCapability
 
 if TYPE_CHECKING:
@@ -120,29 +120,27 @@ def _chains_of(
 
 async def name_of(system: System, owner: Account) -> str | None:
     """Return the name that an account gives itself; None without one or without the chain of names."""
-    from chainfolio.chains import NameResolver
-
     chain = system.chain(ENS_CHAIN) if ENS_CHAIN in system.settings.chains else None
-    return await chain.name_of(owner.address) if isinstance(chain, NameResolver) and chain.kind == owner.kind else None
+    if chain is None or chain.kind != owner.kind:
+        return None
+    resolver = find_capability(chain, Capability.NAMES)
+    return await resolver.name_of(owner.address) if resolver is not None else None
 
 
 async def _resolve(system: System, name: str, report: Report) -> Account:
-    from chainfolio.chains import NameResolver
-
     if ENS_CHAIN not in system.settings.chains:
         raise BadRequest(
             "address",
             f"{name} is a name, and names are looked up on {ENS_CHAIN}, which is not configured",
             remedy=f"give the address, a node of {ENS_CHAIN} with --rpc, or [chains.{ENS_CHAIN}] in the settings",
         )
-    chain = system.chain(ENS_CHAIN)
-    assert isinstance(chain, NameResolver), "the chain of the names has names"
-    address = await chain.address_of(name)
+    resolver = require_capability(system.chain(ENS_CHAIN), Capability.NAMES)
+    address = await resolver.address_of(name)
     report(f"{name} is {address}")
     if non_ascii := sorted({char for char in name if not char.isascii()}):
         listing = ", ".join(f"{char} (U+{ord(char):04X})" for char in non_ascii)
         report(f"  note: the name has letters that may look like others: {listing}")
-    reverse_name = await chain.name_of(address)
+    reverse_name = await resolver.name_of(address)
     if reverse_name != name.lower():
         calls = f"calls itself {reverse_name}" if reverse_name else "gives itself no name that stands for it"
         report(f"  note: {address} {calls}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from chainfolio import currencies
 from chainfolio.assets import Account
 from chainfolio.blocks import Block
-from chainfolio.chains import Capability, require_capability
+from chainfolio.capabilities import Capability, require_capability
 from chainfolio.contracts import Issue, QuotedTokens, Token, VirtualUser
 from chainfolio.engine import virtual_users
 from chainfolio.engine.account_support import split_supported
@@ -73,7 +73,6 @@ from chainfolio.portfolio.valuation import Valuation, valuate
 from chainfolio.portfolio.worths import net_worths
 from chainfolio.portfolio.zeroed import zero_unknown
 from chainfolio.supervisor import Supervisor
-from chainfolio.validators import HasValidators
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -242,7 +241,7 @@ class Engine:
             remedy = f"the operator adds [chains.{chain}] to the settings"
             raise NotSupported(f"{subject} of {chain}", f"No chain {chain} is configured", remedy=remedy)
         configured = self.system.chain(chain)
-        if isinstance(configured, HasValidators):
+        if Capability.VALIDATORS in configured.capabilities:
             raise NotSupported(f"{subject} of {chain}", f"The chain {chain} has validators, and no accounts")
         return configured
 

@@ -12,7 +12,8 @@ from chainfolio.errors import SourceError
 
 if TYPE_CHECKING:
     from chainfolio.blocks import Block
-    from chainfolio.chains import Chain, Heads
+    from chainfolio.chain_results import Heads
+    from chainfolio.chains import Chain
     from chainfolio.indexer.wiring import System
 
 HEAD_WAIT_S: Final = 2.0  # a node that takes longer to name its newest block counts as one that does not answer

@@ -18,7 +18,7 @@ import msgspec
 from chainfolio import amounts
 from chainfolio.assets import Account, Asset
 from chainfolio.blocks import Block
-from chainfolio.chains import Capability, require_capability
+from chainfolio.capabilities import Capability, require_capability
 from chainfolio.contracts import Snapshot, Token
 from chainfolio.engine.rows import ChainIndex
 from chainfolio.engine.snapshots import account_index

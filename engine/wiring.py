@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import asset
+from chainfolio.capabilities import Capability, find_capability
 from chainfolio.engine.prices.fiat import Fiat
 from chainfolio.engine.prices.rate_store import RateStore
 from chainfolio.engine.prices.rates import PriceReader, Rates
@@ -23,7 +24,6 @@ from chainfolio.portfolio.facts import PLACEHOLDER, ChainFacts
 from chainfolio.pricing import ecb
 from chainfolio.pricing.registry import build_sources
 from chainfolio.pricing.vendors import add_vendor_names
-from chainfolio.validators import HasValidators
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -59,9 +59,10 @@ def stakes_of(system: System, chain: Chain) -> Stakes | None:
     Return None if there are none, or the settings hide them.
     """
     for beacon in system.chains:
-        if isinstance(beacon, HasValidators) and beacon.execution == chain.key:
+        validators = find_capability(beacon, Capability.VALIDATORS)
+        if validators is not None and validators.execution == chain.key:
             stakes = Stakes(chain.info.native.asset, beacon, system.lake, system.tail)
-            return stakes if beacon.shows_stake else None
+            return stakes if validators.shows_stake else None
     if WITHDRAWALS_DATASET not in chain.datasets:
         return None
     return Stakes(chain.info.native.asset, None, system.lake, system.tail)

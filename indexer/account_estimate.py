@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.budgets import Budget
-from chainfolio.chains import AccountForecaster, Capability, require_capability
+from chainfolio.capabilities import AccountForecaster, Capability, find_capability, require_capability
 from chainfolio.errors import OverBudget
 from chainfolio.indexer.checked import read_checked
 from chainfolio.indexer.work import Work, heights
@@ -62,9 +62,10 @@ async def estimate(
     """
     budget, total = Budget(max_requests=max_requests or MAX_REQUESTS), Counter[str]()
     sampled, factor, unread = 0, MIN_FACTOR, set[str]()
-    if work and isinstance(chain, AccountForecaster):
-        sampled, factor, unread = await _forecast(chain, work, budget, total)
-    for item in () if isinstance(chain, AccountForecaster) else work:
+    forecaster = find_capability(chain, Capability.FORECASTS)
+    if work and forecaster is not None:
+        sampled, factor, unread = await _forecast(forecaster, work, budget, total)
+    for item in work if forecaster is None else ():
         samples: list[Sample] = []
         for piece in _pieces(max(item.spans, key=len)):
             if samples and budget.requests >= SUFFICIENT_REQUESTS:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from chainfolio.blocks import Span
-    from chainfolio.chains import Chain, SpanTables
+    from chainfolio.chain_results import SpanTables
+    from chainfolio.chains import Chain
 
 
 async def read_checked(

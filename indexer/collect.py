@@ -22,7 +22,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chains import Capability, newest_block_in, require_capability
+from chainfolio.capabilities import Capability, require_capability
+from chainfolio.chain_blocks import newest_block_in
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, OverBudget
 from chainfolio.indexer.checked import read_checked
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from chainfolio.budgets import Budget
-    from chainfolio.chains import Chain, SpanTables
+    from chainfolio.chain_results import SpanTables
+    from chainfolio.chains import Chain
     from chainfolio.indexer.worker_pool import Boundaries, WorkerProcess
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Batch, Tail

@@ -24,7 +24,8 @@ from chainfolio.storage.lake import Lake
 from chainfolio.tables import TABLES
 
 if TYPE_CHECKING:
-    from chainfolio.chains import Chain, SpanTables
+    from chainfolio.chain_results import SpanTables
+    from chainfolio.chains import Chain
     from chainfolio.environment import Clock
 
 SAMPLES = 5

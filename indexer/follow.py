@@ -16,8 +16,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Block, Span, Spans
+from chainfolio.capabilities import Capability, find_capability, require_capability
+from chainfolio.chain_blocks import hash_at
 from chainfolio.chain_settings import EVERYTHING
-from chainfolio.chains import Capability, HeadListener, hash_at, require_capability
 from chainfolio.environment import Environment
 from chainfolio.errors import DeepReorg, NodeBehind, Reorged, SourceError, Unavailable
 from chainfolio.indexer import arrow_ipc
@@ -33,7 +34,8 @@ from chainfolio.tables import LOGS, TABLES
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from chainfolio.chains import Chain, Heads, SpanTables
+    from chainfolio.chain_results import Heads, SpanTables
+    from chainfolio.chains import Chain
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Batch, Tail
 
@@ -122,8 +124,8 @@ class Follower:
 
     async def _pause(self) -> None:
         """Wait until the chain announces a new block, or for about one block time."""
-        if isinstance(self.chain, HeadListener):
-            await self.chain.announced(self.pause_s)
+        if (listener := find_capability(self.chain, Capability.HEAD_EVENTS)) is not None:
+            await listener.announced(self.pause_s)
         else:
             await self.environment.clock.sleep(self.pause_s)
 

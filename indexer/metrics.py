@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from chainfolio.chains import HeadListener
+from chainfolio.capabilities import Capability, find_capability
 from chainfolio.errors import BadSettings
 
 if TYPE_CHECKING:
-    from chainfolio.chains import EndpointHealth
+    from chainfolio.chain_results import EndpointHealth
     from chainfolio.indexer.worker import Worker
     from chainfolio.supervisor import Supervisor
 
@@ -71,8 +71,8 @@ class WorkerMetrics:
         )
         for chain in self._worker.system.chains:
             health = chain.health()
-            if isinstance(chain, HeadListener):
-                listeners.add_metric([chain.key], chain.listener_failures)
+            if (listener := find_capability(chain, Capability.HEAD_EVENTS)) is not None:
+                listeners.add_metric([chain.key], listener.listener_failures)
             hedged.add_metric([chain.key], sum(each.hedged for each in health))
             for each in health:
                 for name, value in _known_figures(each).items():

@@ -10,7 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, hash_at, require_capability
+from chainfolio.capabilities import Capability, require_capability
+from chainfolio.chain_blocks import hash_at
 from chainfolio.errors import DeepReorg
 from chainfolio.indexer.rewind import rewind
 from chainfolio.tables import BLOCKS

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chainfolio.chains import Capability, require_capability
+from chainfolio.capabilities import Capability, require_capability
 from chainfolio.datasets import restorable_tables
 from chainfolio.indexer.materialise import CountedBatches
 from chainfolio.table import Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span
-from chainfolio.chains import hash_at
+from chainfolio.chain_blocks import hash_at
 from chainfolio.errors import BadRequest, DeepReorg
 from chainfolio.indexer.consistency import newest_batch
 from chainfolio.indexer.scopes import NO_END

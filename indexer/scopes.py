@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span, Spans
-from chainfolio.chains import Capability
+from chainfolio.capabilities import Capability
 from chainfolio.scopes import account_filter, account_of
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import account
+from chainfolio.capabilities import Capability, require_capability
 from chainfolio.chain_settings import ACCOUNTS
-from chainfolio.chains import Capability, require_capability
 from chainfolio.environment import Environment
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.indexer.scopes import Scope, can_be_read, indexed_for_all
@@ -19,7 +19,6 @@ from chainfolio.kinds import AnswerStore, EndpointMemory, build_chain
 from chainfolio.settings import Settings
 from chainfolio.storage.tail import WatchedAccount
 from chainfolio.tables import BLOCKS
-from chainfolio.validators import HasValidators
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -122,7 +121,7 @@ class System:
     @property
     def account_chains(self) -> list[Chain]:
         """The configured chains that have accounts, by key."""
-        return [chain for chain in self.chains if not isinstance(chain, HasValidators)]
+        return [chain for chain in self.chains if Capability.VALIDATORS not in chain.capabilities]
 
     @property
     def used_chains(self) -> list[Chain]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from chainfolio.chains import ChainInfo
+    from chainfolio.chain_results import ChainInfo
 
 RAW_BYTES: Final = 32
 LIMB: Final = 2**64

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from chainfolio.assets import Asset
-    from chainfolio.chains import ChainInfo
+    from chainfolio.chain_results import ChainInfo
 
 SPLIT_PARTS: Final = 8  # parts into which one round cuts two heights that differ
 MIN_CHECKPOINTS: Final = 4  # checkpoints of an asset that hardly moves

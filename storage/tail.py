@@ -28,7 +28,7 @@ from chainfolio.storage.watches import OwnedWatch, WatchLimits
 if TYPE_CHECKING:
     import apsw
 
-    from chainfolio.chains import UnexplainedChange
+    from chainfolio.chain_results import UnexplainedChange
 
 EVERYTHING = ("",)
 IN_MEMORY = ":memory:"  # the path of a tail that ends with its process

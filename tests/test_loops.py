@@ -36,7 +36,7 @@ BOUNDS = {
     "adapters/tron/untrusted.py::_read": "MAX_FAILED; a refused group is split, down to one call",
     "chainfolio/block_search.py::block_before": "MAX_SKIPPED; each round cuts the heights between two blocks",
     "chainfolio/block_search.py::blocks_before": "MAX_SKIPPED; each round cuts the heights between two blocks",
-    "chainfolio/chains.py::newest_block_in": "MAX_SKIPPED",
+    "chainfolio/chain_blocks.py::newest_block_in": "MAX_SKIPPED",
     "chainfolio/plans.py::run_batched": "MAX_ROUNDS and MAX_READS of each plan",
     "chainfolio/supervisor.py::_run": SERVICE,
     "chainfolio/supervisor.py::repeated": SERVICE,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import ClassVar, TypeVar
 
-from chainfolio.chains import EndpointHealth
+from chainfolio.chain_results import EndpointHealth
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, ResponseTooLarge, SourceError, Unavailable, UnsupportedMethod
 from chainfolio.transport.exchange import HttpResponse, RateLimited

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from chainfolio.blocks import ahead_of_clock
-from chainfolio.chains import Heads
+from chainfolio.chain_results import Heads
 from chainfolio.errors import SourceError
 from chainfolio.transport.http_endpoint import HttpEndpoint
 from chainfolio.transport.pool import Pool

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-from chainfolio.chains import Cost, EndpointHealth
+from chainfolio.chain_results import Cost, EndpointHealth
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, ResponseTooLarge, SourceError, Unavailable
 from chainfolio.transport import metering

@@ -46,7 +46,8 @@ from chainfolio.adapters.beacon.stakes import stakes
 from chainfolio.adapters.beacon.validator_table import Array
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, ChainInfo, EndpointHealth, Heads, SpanTables
+from chainfolio.capabilities import Capability
+from chainfolio.chain_results import ChainInfo, EndpointHealth, Heads, SpanTables
 from chainfolio.contracts import Holding, Token
 from chainfolio.datasets import Dataset
 from chainfolio.environment import Environment
@@ -110,7 +111,7 @@ class BeaconChain:
     kind = "beacon"
     datasets: Mapping[str, Dataset] = DATASETS
     default_datasets = tuple(name for name in DATASETS if name != "blocks")
-    capabilities: frozenset[Capability] = frozenset()
+    capabilities = frozenset([Capability.HEAD_EVENTS, Capability.VALIDATORS])
 
     def __init__(self, key: str, settings: BeaconSettings, facts: Facts, nodes: Nodes) -> None:
         self.key, self.settings, self.nodes, self.facts = key, settings, nodes, facts

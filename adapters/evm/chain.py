@@ -32,7 +32,8 @@ from chainfolio.adapters.evm.spans import Chunk, LogReader
 from chainfolio.assets import Asset
 from chainfolio.behind_nodes import NodeBackedChain
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, Forecast, IndexedTransaction, SpanTables
+from chainfolio.capabilities import Capability
+from chainfolio.chain_results import Forecast, IndexedTransaction, SpanTables
 from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.environment import Environment
 from chainfolio.errors import BadRequest, BadSettings, SourceError, needs_extra
@@ -67,7 +68,13 @@ class EvmChain(NodeBackedChain[Node], Approvals):
     transfers; None before `probe` or a first attempt.
     """
 
-    capabilities = frozenset(Capability)
+    capabilities = frozenset(Capability) - {
+        Capability.HEAD_EVENTS,
+        Capability.OLDEST_BLOCK,
+        Capability.PAST_COINS,
+        Capability.PAST_POSITIONS,
+        Capability.VALIDATORS,
+    }
 
     def __init__(self, facts: Facts, node: Node, settings: EvmSettings, explorer: Explorer | None = None) -> None:
         self.facts, self.node, self.settings, self.explorer = facts, node, settings, explorer

@@ -8,7 +8,7 @@ from chainfolio.adapters.evm import scan
 from chainfolio.adapters.evm.accounts.logs import INCOMPLETE
 from chainfolio.adapters.evm.node import Node
 from chainfolio.adapters.evm.reads import NativeBalance
-from chainfolio.chains import Heads
+from chainfolio.chain_results import Heads
 from chainfolio.errors import SourceError
 from chainfolio.transport.endpoint_report import report_endpoints
 

@@ -15,7 +15,7 @@ from chainfolio.adapters.evm.datasets.transactions import (
 )
 from chainfolio.adapters.evm.forms import Address, Data, Hash, Height
 from chainfolio.adapters.evm.node import Node, results_of
-from chainfolio.chains import IndexedTransaction
+from chainfolio.chain_results import IndexedTransaction
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
 from chainfolio.position_changes import EventLog
 from chainfolio.transport.endpoint import Endpoint

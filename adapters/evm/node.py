@@ -13,7 +13,7 @@ from chainfolio.adapters.evm.forms import Address, Bloom, Gas, Hash, Height, May
 from chainfolio.adapters.evm.hexadecimal import quantity
 from chainfolio.adapters.evm.roots import check_count, check_header, check_withdrawals
 from chainfolio.blocks import Block
-from chainfolio.chains import Heads
+from chainfolio.chain_results import Heads
 from chainfolio.environment import Environment
 from chainfolio.errors import (
     BadAnswer,

@@ -16,7 +16,8 @@ from chainfolio.adapters.solana.settings import SolanaSettings
 from chainfolio.assets import Asset
 from chainfolio.behind_nodes import NodeBackedChain
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, IndexedTransaction, SpanTables
+from chainfolio.capabilities import Capability
+from chainfolio.chain_results import IndexedTransaction, SpanTables
 from chainfolio.contracts import Holding, Issue, Token, TransactionDetails
 from chainfolio.environment import Environment
 from chainfolio.errors import SourceError
@@ -44,7 +45,14 @@ class SolanaChain(NodeBackedChain[Node]):
     kind = "solana"
     datasets = DATASETS
     default_datasets = tuple(name for name, each in DATASETS.items() if not each.reward_protocol)
-    capabilities = frozenset([Capability.ACCOUNT_HISTORY, Capability.TRANSACTIONS])
+    capabilities = frozenset(
+        [
+            Capability.ACCOUNT_HISTORY,
+            Capability.OLDEST_BLOCK,
+            Capability.PAST_POSITIONS,
+            Capability.TRANSACTIONS,
+        ]
+    )
     past_positions = frozenset(["solana_stake"])
 
     def __init__(self, facts: Facts, node: Node, settings: SolanaSettings, memory: EndpointMemory) -> None:

@@ -8,7 +8,7 @@ from chainfolio.adapters.solana.das import serves
 from chainfolio.adapters.solana.layouts import CLOCK, SYSTEM
 from chainfolio.adapters.solana.node import Node
 from chainfolio.adapters.solana.state import read_wallets
-from chainfolio.chains import Heads
+from chainfolio.chain_results import Heads
 from chainfolio.transport.endpoint_report import report_endpoints
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from chainfolio.adapters.solana.stake_calls import StakeCall, parse_stake_transa
 from chainfolio.adapters.solana.transactions import FetchedTransaction, change, token_accounts_of
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import SpanTables, UnexplainedChange
+from chainfolio.chain_results import SpanTables, UnexplainedChange
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 from chainfolio.transport import metering
 from chainfolio.transport.endpoint import Endpoint

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from chainfolio.adapters.solana.functions import SELECTOR_SIZE
 from chainfolio.adapters.solana.node import Node, ask_each
 from chainfolio.adapters.solana.transactions import FetchedTransaction, change
-from chainfolio.chains import IndexedTransaction
+from chainfolio.chain_results import IndexedTransaction
 from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
 from chainfolio.transport.endpoint import Answer, Endpoint

@@ -13,7 +13,7 @@ import msgspec
 
 from chainfolio.adapters.solana.facts import Facts
 from chainfolio.blocks import Block
-from chainfolio.chains import Heads
+from chainfolio.chain_results import Heads
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NoBlock, NodeBehind, SourceError, WrongChain
 from chainfolio.transport.endpoint import Answer, Endpoint, Handshake

@@ -20,7 +20,7 @@ from chainfolio.adapters.solana.rows import StakeReward, reward_table
 from chainfolio.adapters.solana.stake_histories import StakeAccounts, TooManyReads
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import SpanTables
+from chainfolio.chain_results import SpanTables
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 from chainfolio.tables import TRANSFERS
 from chainfolio.transport import metering

@@ -13,7 +13,7 @@ from chainfolio.adapters.solana.node import Header, Node
 from chainfolio.adapters.solana.rows import LocatedChange, blocks_table, tables, tx_indexes
 from chainfolio.adapters.solana.transactions import Entry, change
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import SpanTables
+from chainfolio.chain_results import SpanTables
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.wire import Request, typed

@@ -20,7 +20,8 @@ from chainfolio.adapters.starknet.state import Call
 from chainfolio.assets import Asset
 from chainfolio.behind_nodes import NodeBackedChain
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, IndexedTransaction, SpanTables
+from chainfolio.capabilities import Capability
+from chainfolio.chain_results import IndexedTransaction, SpanTables
 from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.environment import Environment
 from chainfolio.kinds import EndpointMemory

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.adapters.starknet.node import Node
 from chainfolio.adapters.starknet.state import Call, answer
-from chainfolio.chains import Heads
+from chainfolio.chain_results import Heads
 from chainfolio.errors import SourceError
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.endpoint_report import report_endpoints

@@ -23,7 +23,7 @@ from chainfolio.adapters.starknet.spans import check_links, read_blocks, resolve
 from chainfolio.adapters.starknet.state import BlockHashes
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import SpanTables, UnexplainedChange
+from chainfolio.chain_results import SpanTables, UnexplainedChange
 from chainfolio.datasets import select_accounts
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, UnsupportedMethod
 from chainfolio.transport import metering

@@ -8,7 +8,7 @@ from chainfolio.adapters.starknet.felts import FormattedFelts
 from chainfolio.adapters.starknet.forms import Receipt, Transaction
 from chainfolio.adapters.starknet.node import Node, unwrap
 from chainfolio.adapters.starknet.transactions import parties, sender_fee
-from chainfolio.chains import IndexedTransaction
+from chainfolio.chain_results import IndexedTransaction
 from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged
 from chainfolio.transport.endpoint import Answer, Endpoint

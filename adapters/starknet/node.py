@@ -11,7 +11,7 @@ from chainfolio.adapters.starknet.facts import ON_L1, Facts
 from chainfolio.adapters.starknet.felts import decode_short_string, encode_short_string, parse_felt
 from chainfolio.adapters.starknet.forms import Header
 from chainfolio.blocks import Block
-from chainfolio.chains import Heads
+from chainfolio.chain_results import Heads
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, NodeBehind, SourceError, WrongChain
 from chainfolio.transport.endpoint import Answer, Endpoint, Handshake

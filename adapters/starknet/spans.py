@@ -23,7 +23,7 @@ from chainfolio.adapters.starknet.forms import (
 from chainfolio.adapters.starknet.node import header_request, unwrap
 from chainfolio.adapters.starknet.rows import BlockRows, build_rows, build_tables
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import SpanTables
+from chainfolio.chain_results import SpanTables
 from chainfolio.errors import BadAnswer, Reorged, UnsupportedMethod
 from chainfolio.plans import run_batched
 from chainfolio.transport.endpoint import Endpoint

@@ -22,7 +22,8 @@ from chainfolio.adapters.tron.signers import Permissions, SignatureCheck
 from chainfolio.assets import Asset
 from chainfolio.behind_nodes import NodeBackedChain
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, IndexedTransaction, SpanTables
+from chainfolio.capabilities import Capability
+from chainfolio.chain_results import IndexedTransaction, SpanTables
 from chainfolio.contracts import Holding, Token, TransactionDetails
 from chainfolio.environment import Environment
 from chainfolio.errors import Unavailable
@@ -51,7 +52,9 @@ class TronChain(NodeBackedChain[Node], Approvals):
     kind = "tron"
     datasets = DATASETS
     default_datasets = tuple(name for name, each in DATASETS.items() if each.is_default)
-    capabilities = frozenset([Capability.ACCOUNT_HISTORY, Capability.APPROVALS, Capability.TRANSACTIONS])
+    capabilities = frozenset(
+        [Capability.ACCOUNT_HISTORY, Capability.APPROVALS, Capability.PAST_COINS, Capability.TRANSACTIONS]
+    )
 
     def __init__(self, facts: Facts, node: Node, settings: TronSettings, environment: Environment) -> None:
         self.facts, self.node, self.settings = facts, node, settings

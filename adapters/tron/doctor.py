@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from chainfolio.adapters.tron.history import LISTS, list_transactions
 from chainfolio.adapters.tron.node import Node, TronNode
 from chainfolio.adapters.tron.state import newest_block
-from chainfolio.chains import Heads
+from chainfolio.chain_results import Heads
 from chainfolio.errors import SourceError
 from chainfolio.transport.endpoint_report import report_endpoints
 

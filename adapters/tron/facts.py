@@ -11,7 +11,7 @@ from chainfolio import chain_facts
 from chainfolio.addresses import TRON
 from chainfolio.assets import Asset
 from chainfolio.chain_facts import ChainFacts
-from chainfolio.chains import ChainInfo
+from chainfolio.chain_results import ChainInfo
 
 CHAIN_ID_DIGITS: Final = 8  # the last digits of the genesis id are the chain id
 TRC10, TRC20 = "trc10", "trc20"

@@ -20,7 +20,7 @@ from chainfolio.adapters.tron.rows import build_tables
 from chainfolio.adapters.tron.spans import collect, collect_blocks
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import SpanTables
+from chainfolio.chain_results import SpanTables
 from chainfolio.datasets import select_accounts
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 from chainfolio.transport import metering

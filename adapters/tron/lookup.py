@@ -9,7 +9,7 @@ from chainfolio.adapters.tron.forms import Transaction, TransactionInfo
 from chainfolio.adapters.tron.functions import SELECTOR_SIZE
 from chainfolio.adapters.tron.node import Node, TronNode, is_empty
 from chainfolio.adapters.tron.rows import decode_operation, has_failed
-from chainfolio.chains import IndexedTransaction
+from chainfolio.chain_results import IndexedTransaction
 from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged
 from chainfolio.transport.wire import typed

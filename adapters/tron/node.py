@@ -13,7 +13,7 @@ from chainfolio.adapters.tron.facts import Facts
 from chainfolio.adapters.tron.forms import Header
 from chainfolio.adapters.tron.refusals import error_in, rate_limit_in
 from chainfolio.blocks import Block
-from chainfolio.chains import Heads
+from chainfolio.chain_results import Heads
 from chainfolio.environment import Environment
 from chainfolio.errors import NodeBehind, SourceError, WrongChain
 from chainfolio.transport.exchange import HttpResponse

@@ -31,7 +31,7 @@ from chainfolio.adapters.tron.forms import FullBlock, ResourceReceipt, Transacti
 from chainfolio.adapters.tron.protobuf import bytes_field, decode_fields, enum_field, first_bytes_field
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.chains import UnexplainedChange
+from chainfolio.chain_results import UnexplainedChange
 from chainfolio.errors import BadAnswer
 from chainfolio.tables import APPROVALS, BLOCKS, RESOURCES, TRANSACTIONS, TRANSFERS
 

@@ -16,7 +16,7 @@ from chainfolio.adapters.tron.roots import merkle_root, transactions_root
 from chainfolio.adapters.tron.rows import BlockRows, block_rows, build_tables
 from chainfolio.adapters.tron.signers import SignedTransaction, recover_all
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import SpanTables
+from chainfolio.chain_results import SpanTables
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged
 from chainfolio.transport.wire import typed
 

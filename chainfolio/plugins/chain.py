@@ -7,33 +7,37 @@ from chainfolio.amounts import amount, raw_from_bytes
 from chainfolio.assets import Account, Asset, account, asset
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.budgets import Budget
-from chainfolio.chain_settings import ChainSettings, doc
-from chainfolio.chains import (
+from chainfolio.capabilities import (
     AccountForecaster,
     AccountHistoryReader,
     ApprovalReader,
     BalanceProver,
     Capability,
-    Chain,
-    ChainInfo,
-    Cost,
-    EndpointHealth,
-    Forecast,
     HashQuorum,
     HeadListener,
-    Heads,
-    IndexedTransaction,
     NameResolver,
     PastCoinReader,
     PastPositionReader,
     PruningChain,
-    ReadBlocks,
     ReceiptReader,
     RowDecoder,
-    SpanTables,
     TransactionReader,
+    find_capability,
+    require_capability,
+)
+from chainfolio.chain_blocks import ReadBlocks
+from chainfolio.chain_results import (
+    ChainInfo,
+    Cost,
+    EndpointHealth,
+    Forecast,
+    Heads,
+    IndexedTransaction,
+    SpanTables,
     UnexplainedChange,
 )
+from chainfolio.chain_settings import ChainSettings, doc
+from chainfolio.chains import Chain
 from chainfolio.contracts import EpochReward, Holding, Issue, Position, Spam, Token, TransactionDetails
 from chainfolio.environment import Clock, Environment, Files
 from chainfolio.errors import (
@@ -85,6 +89,7 @@ from chainfolio.proofs import BlockProofs, ProofResult
 from chainfolio.protocols import InstalledProtocol, InstalledProtocols
 from chainfolio.reads import AtParent, Read, ReadLabel, ReadResult, Value
 from chainfolio.recordings import DecoderKit, Recording, Replay
+from chainfolio.validators import HasValidators
 
 __all__ = [
     "Account",
@@ -125,6 +130,7 @@ __all__ = [
     "Files",
     "Forecast",
     "HasDecoderKit",
+    "HasValidators",
     "HashQuorum",
     "HeadListener",
     "Heads",
@@ -185,9 +191,11 @@ __all__ = [
     "asset",
     "batched",
     "doc",
+    "find_capability",
     "raw_from_bytes",
     "read",
     "read_all",
     "read_distinct",
     "read_groups",
+    "require_capability",
 ]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from chainfolio import amounts
 from chainfolio.addresses import rules_of
 from chainfolio.blocks import Block
-from chainfolio.chains import Capability, require_capability
+from chainfolio.capabilities import Capability, require_capability
 from chainfolio.contracts import Holding, Issue, Price, Token
 from chainfolio.engine.approvals.pages import AMOUNT, COLUMNS, approval, approvals_page, assets, time_us
 from chainfolio.engine.results import Allowance, Approval, ApprovalsPage, EventPosition, Operator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chains import Capability, require_capability
+from chainfolio.capabilities import Capability, require_capability
 from chainfolio.contracts import Holding, Price, Token
 from chainfolio.engine.approvals.pages import time_us
 from chainfolio.engine.results import EventPosition, Permit2Allowance

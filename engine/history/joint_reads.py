@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.chains import Capability, require_capability
+from chainfolio.capabilities import Capability, require_capability
 from chainfolio.errors import HistoryUnavailable, SourceError
 from chainfolio.reads import Read
 

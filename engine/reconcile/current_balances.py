@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import asset
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, require_capability
+from chainfolio.capabilities import Capability, require_capability
 from chainfolio.engine.reconcile.evidence import own_rows
 from chainfolio.engine.snapshots.day_flows import balance_datasets
 from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S
@@ -32,7 +32,8 @@ from chainfolio.positions import MAX_READS, MAX_ROUNDS
 from chainfolio.protocols import InstalledProtocols
 
 if TYPE_CHECKING:
-    from chainfolio.chains import Chain, SpanTables
+    from chainfolio.chain_results import SpanTables
+    from chainfolio.chains import Chain
     from chainfolio.positions import AccountState
     from chainfolio.storage.tail import Tail
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.blocks import Span
-from chainfolio.chains import ReceiptReader
+from chainfolio.capabilities import Capability, find_capability
 from chainfolio.datasets import Dataset
 from chainfolio.errors import SourceError
 from chainfolio.indexer.scopes import can_be_read, indexed_for
@@ -20,7 +20,8 @@ from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, T
 if TYPE_CHECKING:
     import polars as pl
 
-    from chainfolio.chains import Chain, ChainInfo
+    from chainfolio.chain_results import ChainInfo
+    from chainfolio.chains import Chain
     from chainfolio.storage.tail import Tail
 
 HISTORIES: Final = (ACCOUNT_TRANSFERS.name, ACCOUNT_TRANSACTIONS.name)
@@ -148,7 +149,7 @@ class EvidenceReader:
                 continue
             block = await asyncio.to_thread(self._of_tables, height, collected.tables)
             block.untraced = any(name not in requested for name in names)
-            block.is_complete = not isinstance(self.chain, ReceiptReader)
+            block.is_complete = Capability.RECEIPTS not in self.chain.capabilities
             return block
         return _RereadBlock(untraced=native)
 
@@ -157,10 +158,11 @@ class EvidenceReader:
 
         Receipts are complete even if a node leaves out events elsewhere.
         """
-        if not isinstance(self.chain, ReceiptReader):
+        reader = find_capability(self.chain, Capability.RECEIPTS)
+        if reader is None:
             return None
         try:
-            collected = await self.chain.collect_receipts(height, self._events)
+            collected = await reader.collect_receipts(height, self._events)
         except SourceError:
             return None
         block = await asyncio.to_thread(self._of_tables, height, collected.tables)
@@ -193,7 +195,7 @@ class EvidenceReader:
         missing = {
             key: chain_moves.get(key, 0) - index_moves.get(key, 0) for key in chain_moves.keys() | index_moves.keys()
         }
-        has_logs = isinstance(self.chain, ReceiptReader)
+        has_logs = Capability.RECEIPTS in self.chain.capabilities
         left_out = self._missing_events(transfers, self.transfers.filter(is_here)) if has_logs else {}
         return _RereadBlock(missing, left_out, untraced=False, miner=miner, transactions=count)
 

@@ -15,7 +15,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chains import newest_block_in
+from chainfolio.chain_blocks import newest_block_in
 from chainfolio.engine.reconcile.current_balances import CurrentBalances
 from chainfolio.engine.reconcile.evidence import EvidenceReader, datasets_of
 from chainfolio.engine.reconcile.results import (

@@ -20,7 +20,8 @@ from chainfolio.tables import ACCOUNT_EVENTS, ACCOUNT_TRANSFERS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from chainfolio.chains import Chain, ChainInfo
+    from chainfolio.chain_results import ChainInfo
+    from chainfolio.chains import Chain
     from chainfolio.storage.tail import Tail
 
 ADAPTER = "index"

@@ -20,7 +20,8 @@ from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, R
 if TYPE_CHECKING:
     import polars as pl
 
-    from chainfolio.chains import Chain, ChainInfo
+    from chainfolio.chain_results import ChainInfo
+    from chainfolio.chains import Chain
     from chainfolio.datasets import Dataset
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Tail

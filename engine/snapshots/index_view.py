@@ -18,7 +18,8 @@ from chainfolio.interactions import Interactions
 from chainfolio.positions import AccountReader
 
 if TYPE_CHECKING:
-    from chainfolio.chains import Chain, SpanTables
+    from chainfolio.chain_results import SpanTables
+    from chainfolio.chains import Chain
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Tail
 

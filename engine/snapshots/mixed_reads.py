@@ -22,10 +22,7 @@ NO_PARENT = "the parent of the block is not known"
 
 @dataclass(frozen=True, slots=True)
 class MixedReadsChain:
-    """Delegates to a chain, and sends HTTP reads and reads at parent blocks where they are answered.
-
-    Use `isinstance` on `chain`: from Python 3.12 on it does not see delegated members.
-    """
+    """Delegates to a chain, and sends HTTP reads and reads at parent blocks where they are answered."""
 
     chain: Chain
     http: Http

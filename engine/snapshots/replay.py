@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset, asset
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chains import Capability, PastCoinReader, PastPositionReader, require_capability
+from chainfolio.capabilities import Capability, find_capability, require_capability
 from chainfolio.contracts import Issue
 from chainfolio.engine.snapshots.day_flows import (
     TRANSFER_COLUMNS,
@@ -35,7 +35,8 @@ from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from chainfolio.chains import Chain, SpanTables
+    from chainfolio.chain_results import SpanTables
+    from chainfolio.chains import Chain
     from chainfolio.positions import AccountState
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Tail
@@ -92,8 +93,8 @@ class Replay:
             each: self._state(each, state, flows_since[each], flows_before.get(each)) for each, state in states.items()
         }
         coins = await self._coins({account: state for account, (state, _) in replayed_states.items()}, block)
-        keeper = _unwrapped(self.chain)
-        past_positions = await keeper.positions_at(accounts, block) if isinstance(keeper, PastPositionReader) else {}
+        reader = find_capability(self.chain, Capability.PAST_POSITIONS)
+        past_positions = await reader.positions_at(accounts, block) if reader is not None else {}
         results = {}
         for account, state in states.items():
             replayed, issues = replayed_states[account]
@@ -111,8 +112,8 @@ class Replay:
     async def _coins(self, states: Mapping[str, AccountState], block: Block) -> Mapping[str, int]:
         """Return the native balances that nodes report for the block itself, for accounts that may have any."""
         accounts = [account for account, state in states.items() if state.native != 0]
-        keeper = _unwrapped(self.chain)
-        return await keeper.coins_at(accounts, block) if accounts and isinstance(keeper, PastCoinReader) else {}
+        reader = find_capability(self.chain, Capability.PAST_COINS)
+        return await reader.coins_at(accounts, block) if accounts and reader is not None else {}
 
     def _with_coins(
         self, account: str, state: AccountState, raw: int, issues: list[Issue]
@@ -231,8 +232,8 @@ class Replay:
           unexplained: Assets that moved without rows; None if nothing did.
         """
         key = self.chain.key
-        keeper = _unwrapped(self.chain)
-        known_protocols = sorted(keeper.past_positions) if isinstance(keeper, PastPositionReader) else []
+        reader = find_capability(self.chain, Capability.PAST_POSITIONS)
+        known_protocols = sorted(reader.past_positions) if reader is not None else []
         lost_positions = [each for each in state.positions if each.protocol not in known_protocols]
         are_grounded = all(each.required_assets and not each.has_trusted_assets for each in lost_positions)
         assets = (
@@ -247,13 +248,6 @@ class Replay:
             reason = "movements since this block are not explained by rows: chainfolio status lists them"
             issues.append(Issue(ADAPTER, key, reason, account=account, assets=unexplained))
         return issues
-
-
-def _unwrapped(chain: Chain) -> Chain:
-    """Return the innermost chain of delegating wrappers; `isinstance` does not see delegated members."""
-    while (inner := getattr(chain, "chain", None)) is not None:
-        chain = inner
-    return chain
 
 
 def _format_balance(raw: Any) -> str:

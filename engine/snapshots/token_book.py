@@ -23,7 +23,7 @@ from chainfolio.portfolio.spam import KnownTokens
 from chainfolio.tables import TOKENS
 
 if TYPE_CHECKING:
-    from chainfolio.chains import ChainInfo
+    from chainfolio.chain_results import ChainInfo
     from chainfolio.storage.lake import Lake
 
 MAX_BLOCKS: Final = 4

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from chainfolio.assets import Asset
-from chainfolio.chains import ChainInfo
+from chainfolio.chain_results import ChainInfo
 from chainfolio.contracts import Token
 from chainfolio.errors import BadSettings
 

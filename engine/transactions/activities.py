@@ -25,7 +25,7 @@ from chainfolio.tables import ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS, ACCOUNT_T
 if TYPE_CHECKING:
     import polars as pl
 
-    from chainfolio.chains import ChainInfo
+    from chainfolio.chain_results import ChainInfo
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Tail
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from chainfolio.chains import Capability, Chain, IndexedTransaction, require_capability
+from chainfolio.capabilities import Capability, require_capability
+from chainfolio.chain_results import IndexedTransaction
+from chainfolio.chains import Chain
 from chainfolio.contracts import TransactionDetails
 from chainfolio.engine.results import MAX_LOOKUPS
 from chainfolio.engine.transactions.activities import Activities, indexed_hashes, indexed_transactions

@@ -18,7 +18,8 @@ from msgspec.structs import replace as with_fields
 from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chains import Chain, times_at
+from chainfolio.chain_blocks import times_at
+from chainfolio.chains import Chain
 from chainfolio.contracts import Issue, Token, TransactionDetails
 from chainfolio.datasets import Dataset
 from chainfolio.engine.prices.past_prices import Prices

@@ -12,6 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from chainfolio.blocks import Span, Spans
+from chainfolio.capabilities import Capability, require_capability
 from chainfolio.engine.rows import in_tail
 from chainfolio.engine.validators.block_income import MAX_BLOCKS, BlockIncome, Income
 from chainfolio.engine.validators.results import (
@@ -270,15 +271,15 @@ def records(system: System) -> ValidatorRecords:
     Raises:
         NotSupported: No beacon chain is configured.
     """
-    chains = [chain for chain in system.chains if isinstance(chain, HasValidators)]
+    chains = [chain for chain in system.chains if Capability.VALIDATORS in chain.capabilities]
     if not chains:
         raise no_beacon_chain()
     chain = next((each for each in chains if each.key == DEFAULT_CHAIN), chains[0])
-    assert isinstance(chain, HasValidators)
+    validators = require_capability(chain, Capability.VALIDATORS)
     income = None
-    if chain.execution in system.settings.chains:
-        income = BlockIncome(system.chain(chain.execution), system.environment.clock)
-    return ValidatorRecords(system, chain, chain, income)
+    if validators.execution in system.settings.chains:
+        income = BlockIncome(system.chain(validators.execution), system.environment.clock)
+    return ValidatorRecords(system, chain, validators, income)
 
 
 def _epochs(clock: SlotClock, bounds: Range) -> tuple[int, int]:

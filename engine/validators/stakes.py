@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
+from chainfolio.capabilities import Capability, require_capability
 from chainfolio.contracts import Issue
 from chainfolio.engine.rows import in_tail
 from chainfolio.errors import SourceError, Unavailable
 from chainfolio.positions import OpenPosition
 from chainfolio.table import Table
 from chainfolio.tables import DEPOSITS, VALIDATORS, WITHDRAWALS
-from chainfolio.validators import GWEI, HasValidators, Stake
+from chainfolio.validators import GWEI, Stake
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -63,14 +64,14 @@ class Stakes:
         if beacon is None:
             reason = "no beacon chain is configured: what validators have is not in it"
             return [], [_issue("", reason, is_partial=False)]
-        assert isinstance(beacon, HasValidators)
+        validators = require_capability(beacon, Capability.VALIDATORS)
         unindexed = [each for each in accounts if not self._is_indexed(beacon, each)]
         if len(unindexed) == len(accounts) and not self._has_any(beacon):
             return [], [_issue(beacon.key, f"what validators have is not known: {beacon.key} is not indexed")]
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 candidates = await asyncio.to_thread(self._candidates, beacon, accounts)
-                stakes = await beacon.stakes(accounts, candidates, block)
+                stakes = await validators.stakes(accounts, candidates, block)
                 lag_issues = await self._lag_issues(beacon, block)
         except TimeoutError:
             return [], [_unread(beacon, Unavailable(beacon.key, f"its nodes did not answer within {TIMEOUT_S:g} s"))]
@@ -137,11 +138,11 @@ class Stakes:
 
     async def _lag_issues(self, beacon: Chain, block: Block) -> list[Issue]:
         """Return an issue if the index ends long before the block: newer validators are then not looked up."""
-        assert isinstance(beacon, HasValidators)
-        clock, top = await beacon.slot_clock(), self.tail.top(beacon.key) or self.tail.anchor(beacon.key)
+        validators = require_capability(beacon, Capability.VALIDATORS)
+        clock, top = await validators.slot_clock(), self.tail.top(beacon.key) or self.tail.anchor(beacon.key)
         indexed = top.height if top is not None else -1
         slot = (block.time_us // SECOND_US - clock.genesis_s) // clock.slot_s
-        if clock.epoch(slot) - clock.epoch(indexed) <= beacon.settled_after + MAX_INDEX_LAG:
+        if clock.epoch(slot) - clock.epoch(indexed) <= validators.settled_after + MAX_INDEX_LAG:
             return []
         reason = f"{beacon.key} is indexed up to slot {indexed}: who became a validator later may be missing"
         return [_issue(beacon.key, reason)]

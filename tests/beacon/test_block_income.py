@@ -18,7 +18,7 @@ import pytest
 from chainfolio.adapters.evm.chain import EvmChain, build
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
-from chainfolio.chains import SpanTables
+from chainfolio.chain_results import SpanTables
 from chainfolio.cli.main import main
 from chainfolio.engine.validators import block_income
 from chainfolio.engine.validators.block_income import CONCURRENCY, RETRY_AFTER_S, BlockIncome, income

@@ -12,7 +12,7 @@ from chainfolio.adapters.beacon.computed import ComputedRewards
 from chainfolio.adapters.beacon.memo import Memo
 from chainfolio.adapters.beacon.reader import LARGE_SELECTION, LIMITS, Reader
 from chainfolio.blocks import Span
-from chainfolio.chains import SpanTables
+from chainfolio.chain_results import SpanTables
 from tests.beacon.conftest import chain_at
 
 

@@ -53,7 +53,7 @@ PLUGINS = {
         InstalledProtocol InstalledProtocols Interactions Issue PastCoinReader PastPositionReader
         IndexedTransaction TransactionReader NameResolver NoBlock NodeBehind OffersFamilies OpenPosition
         Plan PlanGroup Position Probe BalanceProver Read ReadBlocks ReadLabel ReadResult AccountHistoryReader
-        Value read read_all read_distinct read_groups
+        Value find_capability HasValidators read read_all read_distinct read_groups require_capability
         ReceiptReader Recording Reorged Replay Report RowDecoder Reverted Environment
         SelectsFunctions SourceError Span Spans Spam Token ResponseTooLarge TransactionDetails
         Unavailable UnexplainedChange Unknown NotSupported UnsupportedMethod UsesFamilies

@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 from chainfolio.adapters.beacon.chain import BeaconChain, build
 from chainfolio.adapters.beacon.settings import BeaconSettings
 from chainfolio.blocks import Span
-from chainfolio.chains import Capability
+from chainfolio.capabilities import Capability
 from chainfolio.environment import Environment
 from chainfolio.localchain.beacon import GENESIS_S, BeaconRuntime
 from chainfolio.table import bucket
@@ -67,7 +67,7 @@ class Recording:
 class BeaconSubject:
     """A chain that misses slots, pays out, and is asked for deposits, exits and consolidations."""
 
-    lacks = frozenset(Capability)
+    lacks = frozenset(Capability) - {Capability.HEAD_EVENTS, Capability.VALIDATORS}
     no_rows = frozenset(["transactions", "transfers", "approvals", "logs"])
     datasets: Sequence[str] = ("blocks", *OWN)
     standards: frozenset[str] = frozenset()

@@ -17,7 +17,7 @@ from chainfolio.adapters.evm.chain import EvmChain, build
 from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
-from chainfolio.chains import Capability
+from chainfolio.capabilities import Capability
 from chainfolio.environment import Environment
 from chainfolio.localchain.deploy import Deployment, deploy
 from chainfolio.localchain.errors import RpcError
@@ -63,7 +63,15 @@ class EvmSubject:
     """Anvil with the contracts of `localchain`."""
 
     asks_each_block = False
-    lacks: frozenset[Capability] = frozenset()
+    lacks = frozenset(
+        [
+            Capability.HEAD_EVENTS,
+            Capability.OLDEST_BLOCK,
+            Capability.PAST_COINS,
+            Capability.PAST_POSITIONS,
+            Capability.VALIDATORS,
+        ]
+    )
     no_rows: frozenset[str] = frozenset()
     datasets = EVERYTHING
     standards = frozenset(["native", "erc20", "erc721", "erc1155", "wrap", "unwrap"])

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 import pyarrow as pa
 
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Chain, newest_block_in
+from chainfolio.chain_blocks import newest_block_in
+from chainfolio.chains import Chain
 from chainfolio.contracts import Snapshot
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook

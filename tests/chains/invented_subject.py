@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from chainfolio.blocks import Span
-from chainfolio.chains import Capability
+from chainfolio.capabilities import Capability
 from tests.chains.invented.chainfolio_invented.chain import InventedChain
 from tests.chains.invented.chainfolio_invented.kind import InventedSettings
 from tests.chains.invented.chainfolio_invented.ledger import ACCOUNTS, BIRTH, TOKENS, Ledger, Payment
@@ -20,7 +20,11 @@ class InventedSubject:
 
     adapter = InventedChain
     asks_each_block = False
-    lacks = frozenset([Capability.APPROVALS, Capability.PROOFS, Capability.RESTORE, Capability.CROSS_CHECK])
+    lacks = frozenset(Capability) - {
+        Capability.ACCOUNT_HISTORY,
+        Capability.PAST_BALANCES,
+        Capability.TRANSACTIONS,
+    }
     no_rows = frozenset(["approvals", "logs"])
     datasets = ("blocks", "transactions", "native", "transfers")
     standards = frozenset(["native", "token"])

@@ -27,7 +27,7 @@ from solders.signature import Signature
 from chainfolio.adapters.solana.chain import SolanaChain, build
 from chainfolio.adapters.solana.settings import SolanaSettings
 from chainfolio.blocks import Span
-from chainfolio.chains import Capability
+from chainfolio.capabilities import Capability
 from chainfolio.environment import Environment
 from chainfolio.localchain.errors import InstallFailed, NodeJsMissing, RpcError
 from chainfolio.localchain.solana.node import SolanaNode
@@ -107,6 +107,12 @@ class SolanaSubject(JsonRpcNode):
             Capability.PROOFS,
             Capability.RESTORE,
             Capability.CROSS_CHECK,
+            Capability.FORECASTS,
+            Capability.HEAD_EVENTS,
+            Capability.NAMES,
+            Capability.PAST_COINS,
+            Capability.RECEIPTS,
+            Capability.VALIDATORS,
         ]
     )
     no_rows = frozenset(["approvals", "logs"])

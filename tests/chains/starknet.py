@@ -21,7 +21,7 @@ from sha3 import keccak_256
 from chainfolio.adapters.starknet.chain import StarknetChain, build
 from chainfolio.adapters.starknet.settings import StarknetSettings
 from chainfolio.blocks import Span
-from chainfolio.chains import Capability
+from chainfolio.capabilities import Capability
 from chainfolio.environment import Environment
 from chainfolio.localchain.errors import RpcError
 from tests.chains.subject import FINALITY, Asked, Row
@@ -189,6 +189,14 @@ class StarknetSubject(JsonRpcNode):
             Capability.PROOFS,
             Capability.RESTORE,
             Capability.CROSS_CHECK,
+            Capability.FORECASTS,
+            Capability.HEAD_EVENTS,
+            Capability.NAMES,
+            Capability.OLDEST_BLOCK,
+            Capability.PAST_COINS,
+            Capability.PAST_POSITIONS,
+            Capability.RECEIPTS,
+            Capability.VALIDATORS,
         ]
     )
     no_rows = frozenset(["logs"])

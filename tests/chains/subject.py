@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, Chain, SpanTables
+from chainfolio.capabilities import Capability
+from chainfolio.chain_results import SpanTables
+from chainfolio.chains import Chain
 
 FINALITY = 64  # blocks below the head: above the deepest reorganisation that must be survived
 Row = dict[str, Any]

@@ -20,7 +20,7 @@ from chainfolio.adapters.solana.account_fields import KEY_SIZE
 from chainfolio.adapters.starknet import changes as starknet_changes
 from chainfolio.block_search import block_before, blocks_before
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chains import MAX_SKIPPED, newest_block_in, times_at
+from chainfolio.chain_blocks import MAX_SKIPPED, newest_block_in, times_at
 from chainfolio.engine.history.joint_reads import JointChain
 from chainfolio.engine.prices.past_prices import _Node
 from chainfolio.environment import Environment

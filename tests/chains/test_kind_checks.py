@@ -11,7 +11,7 @@ import pytest
 
 from chainfolio import kinds
 from chainfolio.assets import Asset
-from chainfolio.chains import Capability
+from chainfolio.capabilities import Capability
 from chainfolio.datasets import Dataset
 from chainfolio.environment import Environment
 from chainfolio.errors import BadSettings

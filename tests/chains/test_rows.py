@@ -9,7 +9,7 @@ import pytest
 
 from chainfolio.amounts import raw_from_bytes
 from chainfolio.blocks import Span
-from chainfolio.chains import Capability
+from chainfolio.capabilities import Capability
 from chainfolio.indexer import materialise, reprocess
 from chainfolio.table import bucket
 from tests.chains.index import FETCHED, AnyIndex, in_order, index

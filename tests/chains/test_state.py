@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chainfolio.chains import Capability
+from chainfolio.capabilities import Capability
 from chainfolio.contracts import Snapshot
 from chainfolio.protocols import InstalledProtocols
 from tests.chains.index import AnyIndex, index

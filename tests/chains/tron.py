@@ -22,7 +22,8 @@ from chainfolio.adapters.tron.node import Node
 from chainfolio.adapters.tron.node import TronNode as Endpoint
 from chainfolio.adapters.tron.settings import TronSettings
 from chainfolio.blocks import Span
-from chainfolio.chains import Capability, SpanTables
+from chainfolio.capabilities import Capability
+from chainfolio.chain_results import SpanTables
 from chainfolio.environment import Environment
 from chainfolio.localchain.artifacts import artifact
 from chainfolio.localchain.evm import call_data
@@ -123,7 +124,12 @@ class Signer:
 class TronSubject:
     """A stand-in on which four people pay, wrap, approve and fail. Its nodes keep no old state, and prove nothing."""
 
-    lacks = frozenset(Capability) - {Capability.ACCOUNT_HISTORY, Capability.APPROVALS, Capability.TRANSACTIONS}
+    lacks = frozenset(Capability) - {
+        Capability.ACCOUNT_HISTORY,
+        Capability.APPROVALS,
+        Capability.PAST_COINS,
+        Capability.TRANSACTIONS,
+    }
     no_rows = frozenset(["logs"])
     datasets = EVERYTHING
     standards = frozenset(["native", "trc10", "trc20", "wrap", "unwrap"])

@@ -19,7 +19,7 @@ from chainfolio.api.app import make_app
 from chainfolio.api.serve import listening
 from chainfolio.assets import account
 from chainfolio.blocks import Block
-from chainfolio.chains import Heads
+from chainfolio.chain_results import Heads
 from chainfolio.cli.main import main
 from chainfolio.engine import stored_heads
 from chainfolio.engine.gains.pnl import PnlRequest, pnl

@@ -10,7 +10,7 @@ import pytest
 
 from chainfolio.assets import asset
 from chainfolio.blocks import Span
-from chainfolio.chains import UnexplainedChange
+from chainfolio.chain_results import UnexplainedChange
 from chainfolio.environment import SystemClock
 from chainfolio.indexer import arrow_ipc
 from chainfolio.storage.lake import Lake

@@ -14,7 +14,7 @@ from msgspec.structs import replace as changed
 from chainfolio.addresses import EVM
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.chains import ChainInfo
+from chainfolio.chain_results import ChainInfo
 from chainfolio.contracts import Snapshot, Token
 from chainfolio.engine.snapshots.day_flows import DAY_US, Flows, add_transfers, day_flows
 from chainfolio.engine.snapshots.snapshotter import Snapshotter

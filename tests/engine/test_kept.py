@@ -13,7 +13,7 @@ import pytest
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.assets import Asset, account
 from chainfolio.blocks import Block
-from chainfolio.chains import EndpointHealth
+from chainfolio.chain_results import EndpointHealth
 from chainfolio.contracts import Holding, Snapshot, Token
 from chainfolio.engine.service import Engine
 from chainfolio.engine.snapshots import account_cache as module

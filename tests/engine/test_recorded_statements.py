@@ -27,7 +27,7 @@ from chainfolio.adapters.evm.datasets.transactions import (
 from chainfolio.adapters.evm.kind import KIND
 from chainfolio.addresses import EVM
 from chainfolio.assets import ZERO_ADDRESS, Asset
-from chainfolio.chains import ChainInfo
+from chainfolio.chain_results import ChainInfo
 from chainfolio.configs.generate import kinds
 from chainfolio.contracts import Token
 from chainfolio.engine.snapshots.token_book import token_list

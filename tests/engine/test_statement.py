@@ -11,7 +11,7 @@ import pytest
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Span
-from chainfolio.chains import ChainInfo
+from chainfolio.chain_results import ChainInfo
 from chainfolio.contracts import Token
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.transactions.activities import Activities

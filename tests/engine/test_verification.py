@@ -11,7 +11,7 @@ import pytest
 
 from chainfolio.adapters.evm.facts import load
 from chainfolio.blocks import Block
-from chainfolio.chains import EndpointHealth
+from chainfolio.chain_results import EndpointHealth
 from chainfolio.contracts import Issue, Snapshot
 from chainfolio.engine.verification import (
     STATUSES,

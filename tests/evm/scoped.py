@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from chainfolio.adapters.evm.chain import EvmChain
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import Capability, SpanTables, require_capability
+from chainfolio.capabilities import Capability, require_capability
+from chainfolio.chain_results import SpanTables
 from chainfolio.tables import APPROVALS, LOGS, TRANSFERS
 
 Rows = dict[str, list[dict[str, Any]]]

@@ -12,7 +12,7 @@ from chainfolio.adapters.evm import explorer
 from chainfolio.adapters.evm.accounts import otterscan, replay
 from chainfolio.blocks import Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import SpanTables
+from chainfolio.chain_results import SpanTables
 from chainfolio.errors import BadAnswer, OverBudget
 from chainfolio.localchain.deploy import WAD
 from chainfolio.localchain.errors import RpcError

@@ -10,7 +10,7 @@ import pytest
 
 from chainfolio.adapters.evm.logs import parse, strict
 from chainfolio.blocks import Span
-from chainfolio.chains import SpanTables
+from chainfolio.chain_results import SpanTables
 from chainfolio.localchain.evm import MAX
 from tests.evm.anvil import Local, chain_of
 from tests.evm.generated import shown

@@ -9,7 +9,7 @@ import pytest
 from chainfolio.adapters.evm.chain import EvmChain
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
-from chainfolio.chains import SpanTables
+from chainfolio.chain_results import SpanTables
 from tests.evm.fakes import ALICE, BOB, FakeChain, FakeNode, Wired, topic_of, transfer, wired
 
 ONE, OTHER, THIRD = ("0x" + digit * 40 for digit in "abc")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chainfolio.adapters.evm.node import SURVEY_S
-from chainfolio.chains import EndpointHealth
+from chainfolio.chain_results import EndpointHealth
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, SourceError, Unavailable
 from chainfolio.transport.endpoint import Endpoint

@@ -11,7 +11,7 @@ import pytest
 from chainfolio.adapters.evm.accounts.logs import INCOMPLETE
 from chainfolio.adapters.evm.chain import EvmChain
 from chainfolio.blocks import Span
-from chainfolio.chains import SpanTables
+from chainfolio.chain_results import SpanTables
 from chainfolio.errors import BadAnswer
 from chainfolio.indexer.scopes import groups as groups_of
 from chainfolio.localchain.deploy import WAD

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from chainfolio.adapters.evm.lookup import look_up
-from chainfolio.chains import IndexedTransaction
+from chainfolio.chain_results import IndexedTransaction
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
 from chainfolio.transport.wire import Request
 

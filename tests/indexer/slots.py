@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
+from chainfolio.capabilities import Capability
+from chainfolio.chain_results import ChainInfo, Heads, SpanTables
 from chainfolio.chain_settings import ChainSettings
-from chainfolio.chains import Capability, ChainInfo, Heads, SpanTables
 from chainfolio.contracts import Token
 from chainfolio.datasets import Dataset
 from chainfolio.errors import NoBlock, NodeBehind

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from chainfolio.blocks import Span
-from chainfolio.chains import SpanTables
+from chainfolio.chain_results import SpanTables
 from chainfolio.errors import BadAnswer
 from chainfolio.indexer.checked import read_checked
 from tests.chains.index import index

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from chainfolio.blocks import Span, Spans
 from chainfolio.budgets import Budget
-from chainfolio.chains import SpanTables, UnexplainedChange
+from chainfolio.chain_results import SpanTables, UnexplainedChange
 from chainfolio.errors import OverBudget
 from chainfolio.indexer.materialise import rebuilt_history
 from chainfolio.indexer.rewind import rewind

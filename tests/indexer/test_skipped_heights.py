@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from chainfolio.blocks import Span, Spans
-from chainfolio.chains import Capability, newest_block_in, require_capability, times_at
+from chainfolio.capabilities import Capability, require_capability
+from chainfolio.chain_blocks import newest_block_in, times_at
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, DeepReorg, MissingCapability
 from chainfolio.indexer.collect import Collector

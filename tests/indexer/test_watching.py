@@ -13,8 +13,8 @@ import pytest
 
 from chainfolio.assets import Account
 from chainfolio.blocks import Span, Spans
+from chainfolio.chain_results import SpanTables
 from chainfolio.chain_settings import ACCOUNTS, EVERYTHING
-from chainfolio.chains import SpanTables
 from chainfolio.engine.service import Engine
 from chainfolio.environment import Environment
 from chainfolio.indexer import collect

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from chainfolio import tables
 from chainfolio.amounts import MAX_RAW
 from chainfolio.assets import Asset
-from chainfolio.chains import ChainInfo
+from chainfolio.chain_results import ChainInfo
 from chainfolio.contracts import Token
 from chainfolio.portfolio import causes
 from chainfolio.portfolio.causes import Evidence, cause_of

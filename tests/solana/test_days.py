@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import pytest
 from aiohttp import ClientSession
@@ -17,13 +17,16 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
 from chainfolio.api.serve import listening
-from chainfolio.chains import PastPositionReader
+from chainfolio.capabilities import Capability, find_capability
+from chainfolio.chains import Chain
 from chainfolio.cli.serve import indexing
 from chainfolio.cli.state_store import open_state
-from chainfolio.engine.snapshots.replay import _unwrapped
+from chainfolio.engine.history.joint_reads import JointChain
+from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
 from chainfolio.localchain.solana.dated import dated
 from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import coins, home, issued, mint, opened, sent
+from chainfolio.pricing.http_reads import Http
 from chainfolio.settings import load
 from tests.solana.conftest import Run, started
 from tests.solana.fakes import FakeNode
@@ -132,17 +135,10 @@ async def test_the_historical_route_answers_for_a_day(run: Run, lived: Lived, tm
     assert found[0][0] == 404
 
 
-@dataclass(frozen=True)
-class Passing:
-    """A chain in all but name, as `isinstance` sees it from Python 3.12 on."""
-
-    chain: Any
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("positions_at", "past_positions"):
-            raise AttributeError(name)
-        return getattr(self.chain, name)
-
-
-def test_what_stands_before_a_chain_hides_nothing_that_it_keeps_of_the_past() -> None:
-    assert isinstance(_unwrapped(Passing(Passing(FakeNode().chain()))), PastPositionReader)
+def test_chains_that_delegate_have_the_capabilities_of_theirs() -> None:
+    chain = FakeNode().chain()
+    joint = JointChain(with_mixed_reads(chain, cast("Http", None)), 1)
+    reader = find_capability(cast("Chain", joint), Capability.PAST_POSITIONS)
+    assert reader is not None
+    assert reader.past_positions == chain.past_positions
+    assert find_capability(chain, Capability.PROOFS) is None

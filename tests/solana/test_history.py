@@ -11,7 +11,7 @@ from chainfolio.adapters.solana.chain import SolanaChain
 from chainfolio.adapters.solana.reads import Wallet, WalletRead
 from chainfolio.blocks import Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import SpanTables
+from chainfolio.chain_results import SpanTables
 from chainfolio.errors import OverBudget
 from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import (

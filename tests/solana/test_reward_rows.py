@@ -19,7 +19,7 @@ from chainfolio.adapters.solana.layouts import STAKE
 from chainfolio.adapters.solana.reward_rows import MAX_EPOCHS
 from chainfolio.adapters.solana.settings import SolanaSettings
 from chainfolio.blocks import Span
-from chainfolio.chains import SpanTables
+from chainfolio.chain_results import SpanTables
 from chainfolio.engine.snapshots.day_flows import day_flows, flows_in_span
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, BadRequest, Unavailable

@@ -15,7 +15,7 @@ from chainfolio.adapters.starknet.chain import StarknetChain, build
 from chainfolio.adapters.starknet.settings import StarknetSettings
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import Capability, require_capability
+from chainfolio.capabilities import Capability, require_capability
 from chainfolio.environment import Environment
 from chainfolio.localchain.errors import InstallFailed, NoSuchNode
 from chainfolio.localchain.starknet.devnet import COIN, Devnet

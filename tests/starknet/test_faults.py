@@ -11,7 +11,7 @@ from chainfolio.adapters.starknet.refusals import NoContract, NoFunction, error_
 from chainfolio.adapters.starknet.state import Call, is_missing_function
 from chainfolio.assets import Asset
 from chainfolio.blocks import Span
-from chainfolio.chains import IndexedTransaction
+from chainfolio.chain_results import IndexedTransaction
 from chainfolio.errors import (
     BadAnswer,
     HistoryUnavailable,

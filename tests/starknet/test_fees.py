@@ -8,7 +8,7 @@ import pytest
 
 from chainfolio.adapters.starknet.facts import FEE_TOKENS
 from chainfolio.blocks import Span
-from chainfolio.chains import IndexedTransaction
+from chainfolio.chain_results import IndexedTransaction
 from tests.chains.starknet import ETHER as SUBJECTS_ETHER
 from tests.chains.starknet import Deed, StarknetSubject
 from tests.starknet.fakes import COIN, TOKEN, WALLET, FakeNode, event, invoked

@@ -12,7 +12,8 @@ from chainfolio.adapters.starknet.chain import StarknetChain, build
 from chainfolio.adapters.starknet.datasets import DATASETS
 from chainfolio.adapters.starknet.settings import StarknetSettings
 from chainfolio.blocks import Span
-from chainfolio.chains import Capability, SpanTables, require_capability
+from chainfolio.capabilities import Capability, require_capability
+from chainfolio.chain_results import SpanTables
 from chainfolio.environment import Environment
 from chainfolio.localchain.errors import InstallFailed, NoSuchNode
 from chainfolio.localchain.starknet.devnet import COIN, Devnet

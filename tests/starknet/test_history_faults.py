@@ -10,7 +10,8 @@ import pytest
 from chainfolio.adapters.starknet import changes, event_search, history
 from chainfolio.blocks import Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import Capability, SpanTables, require_capability
+from chainfolio.capabilities import Capability, require_capability
+from chainfolio.chain_results import SpanTables
 from chainfolio.errors import BadAnswer, OverBudget, Reorged
 from tests.json_rpc import Refuse
 from tests.starknet.fakes import COIN, WALLET, FakeNode, event, invoked

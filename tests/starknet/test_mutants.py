@@ -9,7 +9,8 @@ import pytest
 from chainfolio.adapters.starknet.events import APPROVAL, TRANSFER_BATCH, TRANSFER_SINGLE
 from chainfolio.adapters.starknet.felts import selector
 from chainfolio.blocks import Span
-from chainfolio.chains import Capability, IndexedTransaction, require_capability
+from chainfolio.capabilities import Capability, require_capability
+from chainfolio.chain_results import IndexedTransaction
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, run_batched
 from chainfolio.protocols import InstalledProtocols

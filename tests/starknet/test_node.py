@@ -13,7 +13,7 @@ import pytest
 from chainfolio.adapters.starknet.accounts import balances, describe
 from chainfolio.adapters.starknet.chain import StarknetChain
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import IndexedTransaction
+from chainfolio.chain_results import IndexedTransaction
 from chainfolio.cli.main import main
 from chainfolio.errors import Reorged
 from chainfolio.plans import Unknown, run_batched

@@ -19,7 +19,7 @@ from chainfolio.adapters.tron.settings import TronSettings
 from chainfolio.addresses import TRON
 from chainfolio.assets import Asset, account
 from chainfolio.blocks import Block, Span
-from chainfolio.chains import IndexedTransaction
+from chainfolio.chain_results import IndexedTransaction
 from chainfolio.environment import Environment
 from chainfolio.errors import (
     BadAnswer,

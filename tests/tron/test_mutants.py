@@ -10,7 +10,7 @@ from chainfolio.adapters.tron.addresses import hex_address
 from chainfolio.adapters.tron.events import APPROVAL, BATCH, SINGLE
 from chainfolio.adapters.tron.protobuf import encode_field
 from chainfolio.blocks import Span
-from chainfolio.chains import IndexedTransaction
+from chainfolio.chain_results import IndexedTransaction
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, run_batched
 from chainfolio.protocols import InstalledProtocols

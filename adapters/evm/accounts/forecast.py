@@ -12,7 +12,7 @@ from chainfolio.adapters.evm.accounts.windows import MAX_PIECES
 from chainfolio.adapters.evm.datasets.registry import DATASETS
 from chainfolio.adapters.evm.node import raw_blocks
 from chainfolio.blocks import Span
-from chainfolio.chains import Forecast
+from chainfolio.chain_results import Forecast
 from chainfolio.errors import HistoryUnavailable, UnsupportedMethod
 from chainfolio.transport.endpoint import Endpoint
 

@@ -26,7 +26,7 @@ from chainfolio.adapters.evm.node import Header
 from chainfolio.adapters.evm.spans import Chunk, LeftOut
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
-from chainfolio.chains import Forecast, SpanTables, UnexplainedChange
+from chainfolio.chain_results import Forecast, SpanTables, UnexplainedChange
 from chainfolio.errors import HistoryUnavailable, SourceError, UnsupportedMethod
 from chainfolio.tables import LOGS
 from chainfolio.transport import metering

@@ -29,7 +29,7 @@ from chainfolio.adapters.evm.datasets.internal import CoinTransfer
 from chainfolio.adapters.evm.facts import WITHDRAWALS
 from chainfolio.adapters.evm.node import Header
 from chainfolio.blocks import Span
-from chainfolio.chains import UnexplainedChange
+from chainfolio.chain_results import UnexplainedChange
 from chainfolio.errors import BadAnswer, HistoryUnavailable, UnsupportedMethod
 from chainfolio.transport.endpoint import Endpoint
 

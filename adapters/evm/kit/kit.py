@@ -14,7 +14,8 @@ from chainfolio.interactions import Interactions
 
 if TYPE_CHECKING:
     from chainfolio.blocks import Block
-    from chainfolio.chains import Chain, ChainInfo
+    from chainfolio.chain_results import ChainInfo
+    from chainfolio.chains import Chain
     from chainfolio.protocols import InstalledProtocol
 
 SCAFFOLD = '''\
