@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from chainfolio.localchain.artifacts import artifact
 from chainfolio.localchain.deploy import Deployment
-from chainfolio.localchain.evm import ZERO, Tx, created_address, selector, tx, words
+from chainfolio.localchain.evm import ZERO, Tx, created_address, selector, topic_of, tx, words
 from chainfolio.localchain.hostile import GOOD, TRANSFER, gives
 from chainfolio.localchain.node import LocalNode
 
@@ -62,12 +62,8 @@ def _drop(sender: str, token: str, multicall: str, lucky: Sequence[str], raw: in
     """One transaction in which the token logs a transfer to each."""
     calls = []
     for account in lucky:
-        topics = [bytes.fromhex(topic[2:]) for topic in (TRANSFER, _topic(ZERO), _topic(account))]
+        topics = [bytes.fromhex(topic[2:]) for topic in (TRANSFER, topic_of(ZERO), topic_of(account))]
         data = bytes.fromhex(words(["uint256"], raw))
         call = selector("log(bytes32[],bytes)")[2:] + words(["bytes32[]", "bytes"], topics, data)
         calls.append((token, False, bytes.fromhex(call)))
     return tx(sender, multicall, "aggregate3((address,bool,bytes)[])", calls, gas=20_000_000)
-
-
-def _topic(address: str) -> str:
-    return "0x" + "00" * 12 + address[2:].lower()

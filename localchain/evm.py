@@ -47,6 +47,11 @@ def call_data(signature: str, *args: Any) -> str:
     return chosen + encode(takes, args).hex()
 
 
+def topic_of(address: str) -> str:
+    """Return an address as a topic of a log."""
+    return "0x" + "00" * 12 + address[2:].lower()
+
+
 def words(types: Sequence[str], *values: Any) -> str:
     """Values as the ABI writes them, without a prefix: constructor arguments, event data."""
     return encode(types, values).hex()

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from chainfolio.localchain.artifacts import artifact
 from chainfolio.localchain.deploy import WAD
-from chainfolio.localchain.evm import MAX, ZERO, Tx, created_address, selector, topic, tx, words
+from chainfolio.localchain.evm import MAX, ZERO, Tx, created_address, selector, topic, topic_of, tx, words
 from chainfolio.localchain.node import LocalNode
 
 TRANSFER = topic("Transfer(address,address,uint256)")
@@ -134,7 +134,7 @@ def hostile_tokens(victim: str, thief: str) -> dict[str, Hostile]:
 
 def hostile_logs(victim: str, thief: str) -> dict[str, list[Log]]:
     """Events that no honest contract emits."""
-    giver, taker, zero, dirty = _topic(victim), _topic(thief), _topic(ZERO), "0x" + "ff" * 12 + victim[2:].lower()
+    giver, taker, zero, dirty = topic_of(victim), topic_of(thief), topic_of(ZERO), "0x" + "ff" * 12 + victim[2:].lower()
     amount = words(["uint256"], WAD)
     parties = [TRANSFER, zero, giver]
     batch = [TRANSFER_BATCH, taker, zero, giver]
@@ -166,7 +166,7 @@ def deploy_hostile(node: LocalNode, victim: str | None = None) -> dict[str, str]
     nonce = int(node.rpc("eth_getTransactionCount", owner, "pending"), 16)
     addresses: dict[str, str] = {}
     txs: list[Tx] = []
-    honest = Log([TRANSFER, _topic(ZERO), _topic(victim)], words(["uint256"], WAD))
+    honest = Log([TRANSFER, topic_of(ZERO), topic_of(victim)], words(["uint256"], WAD))
     for name, token in hostile_tokens(victim, owner).items():
         address = addresses[name] = created_address(owner, nonce + len(txs))
         rows = [answer.row(signature) for signature, answer in {**GOOD, **token.answers}.items()]
@@ -182,7 +182,3 @@ def log_tx(sender: str, token: str, log: Log) -> Tx:
     """The transaction that makes a hostile token emit an event."""
     topics = [bytes.fromhex(each[2:]) for each in log.topics]
     return tx(sender, token, "log(bytes32[],bytes)", topics, bytes.fromhex(log.data), gas=LOG_GAS)
-
-
-def _topic(address: str) -> str:
-    return "0x" + "00" * 12 + address[2:].lower()

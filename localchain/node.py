@@ -123,7 +123,7 @@ class LocalNode:
         process.wait()
 
     def _launch(self) -> None:
-        self.port = self._wanted_port or _free_port()
+        self.port = self._wanted_port or free_port()
         self._patience_s = 1.0  # until it has answered once: whatever else listens there may never do
         cache = tempfile.mkdtemp(prefix="localchain-")
         log = Path(cache, "log")
@@ -319,7 +319,8 @@ def _result(method: str, answer: dict[str, Any]) -> Any:
     return answer["result"]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of this machine that nothing uses now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

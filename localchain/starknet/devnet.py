@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any, Self
 
 from chainfolio.localchain import install
 from chainfolio.localchain.errors import NodeFailed, NoSuchNode, RpcError
+from chainfolio.localchain.node import free_port
 
 HERE = Path(__file__).parent
 START_S = 120.0
@@ -48,7 +48,7 @@ class Devnet:
     def __enter__(self) -> Self:
         """Starts the node and returns when it answers."""
         self._where = ensure()
-        port = _free_port()
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._process = subprocess.Popen(
             [
@@ -275,10 +275,3 @@ def _python() -> str | None:
         if path and subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0:
             return path
     return None
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

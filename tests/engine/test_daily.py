@@ -19,8 +19,8 @@ from chainfolio.contracts import Snapshot, Token
 from chainfolio.engine.snapshots.day_flows import DAY_US, Flows, add_transfers, day_flows
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
-from chainfolio.localchain.airdrop import PhishingToken, _creation, _drop, _topic, airdrop
-from chainfolio.localchain.evm import Tx, created_address, selector, tx, words
+from chainfolio.localchain.airdrop import PhishingToken, _creation, _drop, airdrop
+from chainfolio.localchain.evm import Tx, created_address, selector, topic_of, tx, words
 from chainfolio.localchain.hostile import TRANSFER
 from chainfolio.portfolio.compose import portfolio
 from chainfolio.portfolio.document import Portfolio, wallet_only
@@ -130,7 +130,7 @@ def dropped(subject: EvmSubject, kind: PhishingToken, raw: int) -> str:
 
 def log_of(account: str) -> str:
     """What makes a spam token log that it came to an account once more."""
-    topics = [bytes.fromhex(topic[2:]) for topic in (TRANSFER, _topic("0x" + "00" * 20), _topic(account))]
+    topics = [bytes.fromhex(topic[2:]) for topic in (TRANSFER, topic_of("0x" + "00" * 20), topic_of(account))]
     said = words(["bytes32[]", "bytes"], topics, bytes.fromhex(words(["uint256"], 10**9)))
     return selector("log(bytes32[],bytes)") + said
 

@@ -11,7 +11,7 @@ from chainfolio.adapters.evm.protocols.erc4626 import LAGS, NOT_COVERED
 from chainfolio.contracts import Position, Snapshot
 from chainfolio.localchain.artifacts import artifact
 from chainfolio.localchain.deploy import WAD, deploy
-from chainfolio.localchain.evm import MAX, ZERO, Tx, created_address, tx, words
+from chainfolio.localchain.evm import MAX, ZERO, Tx, created_address, topic_of, tx, words
 from chainfolio.localchain.hostile import GOOD, TRANSFER, Log, gives, log_tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.portfolio.valuation import valuate
@@ -89,10 +89,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
                 ]
             )
         yield Saved(world, vault, between, after, before_attack, world.snapshot(victim), hostile)
-
-
-def topic_of(address: str) -> str:
-    return "0x" + "00" * 12 + address[2:].lower()
 
 
 def test_an_accruing_vault_counts_between_accruals_with_what_lies_there(saved: Saved) -> None:

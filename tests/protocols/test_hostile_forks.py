@@ -14,7 +14,7 @@ from chainfolio.cli.demo import protocols
 from chainfolio.contracts import Position, Snapshot
 from chainfolio.localchain.artifacts import artifact
 from chainfolio.localchain.deploy import WAD, deploy
-from chainfolio.localchain.evm import ZERO, Tx, created_address, tx, words
+from chainfolio.localchain.evm import ZERO, Tx, created_address, topic_of, tx, words
 from chainfolio.localchain.hostile import GOOD, TRANSFER, Answer, Log, gives, log_tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.portfolio.valuation import valuate
@@ -228,10 +228,6 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forked]:
         world = World(node, deployment, tmp_path_factory.mktemp("forked"), files)
         unlisted = World(node, deployment, tmp_path_factory.mktemp("before"))
         yield Forked(at, world.snapshot(bystander), unlisted.snapshot(bystander), world.snapshot(actor))
-
-
-def topic_of(address: str) -> str:
-    return "0x" + "00" * 12 + address[2:].lower()
 
 
 def test_no_operator_of_a_listed_fork_adds_to_what_somebody_else_is_worth(forked: Forked) -> None:

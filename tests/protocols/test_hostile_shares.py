@@ -12,7 +12,7 @@ from chainfolio import amounts
 from chainfolio.contracts import Issue, Position, Snapshot
 from chainfolio.localchain.artifacts import artifact
 from chainfolio.localchain.deploy import WAD, Deployment, deploy
-from chainfolio.localchain.evm import ZERO, Tx, created_address, tx, words
+from chainfolio.localchain.evm import ZERO, Tx, created_address, topic_of, tx, words
 from chainfolio.localchain.hostile import GOOD, TRANSFER, Answer, Log, gives, log_tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.portfolio.valuation import Valuation, valuate
@@ -146,10 +146,6 @@ def give_a_pair(node: LocalNode, deployment: Deployment, attacker: str, to: str)
         ]
     )
     return bait.lower(), pair.lower()
-
-
-def topic_of(address: str) -> str:
-    return "0x" + "00" * 12 + address[2:].lower()
 
 
 def test_no_contract_of_a_stranger_adds_to_what_an_account_is_worth(attacked: Attacked) -> None:

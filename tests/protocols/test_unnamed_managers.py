@@ -20,7 +20,7 @@ from chainfolio.contracts import Snapshot
 from chainfolio.engine.snapshots.share_trust import UNSOLICITED_SHARE
 from chainfolio.localchain.artifacts import artifact
 from chainfolio.localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deployment, deploy
-from chainfolio.localchain.evm import MAX, ZERO, Tx, created_address, tx, words
+from chainfolio.localchain.evm import MAX, ZERO, Tx, created_address, topic_of, tx, words
 from chainfolio.localchain.hostile import GOOD, TRANSFER, Log, gives, log_tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import Reverted, Unknown, run_offline
@@ -98,7 +98,7 @@ def managed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Managed]:
         rows = [answer.row(signature) for signature, answer in said.items()]
         code = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
         node.settle([Tx(operator, None, code, gas=5_000_000, label="manager")])
-        topics = [TRANSFER, _topic(ZERO), _topic(bystander), "0x" + "00" * 31 + "07"]
+        topics = [TRANSFER, topic_of(ZERO), topic_of(bystander), "0x" + "00" * 31 + "07"]
         node.settle([log_tx(operator, hostile, Log(topics))])
         for giver, owner in ((operator, bystander), (actor, actor)):
             node.settle(
@@ -133,10 +133,6 @@ def _amounts(deployment: Deployment, token0: str) -> tuple[int, int]:
     weth, usdc = deployment.tokens["WETH"], deployment.tokens["USDC"]
     amounts = weth.units(1), usdc.units(2_000)
     return amounts if token0 == weth.address else amounts[::-1]
-
-
-def _topic(address: str) -> str:
-    return "0x" + "00" * 12 + address[2:].lower()
 
 
 def test_nobody_is_worth_more_for_positions_that_a_manager_says_or_somebody_else_opened(managed: Managed) -> None:
