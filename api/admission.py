@@ -23,7 +23,7 @@ from chainfolio.api.errors import Problem
 from chainfolio.api.idempotency import read_keyed_request
 from chainfolio.api.router import AT_BLOCK
 from chainfolio.errors import BadRequest, NotSupported
-from chainfolio.storage.state.meter import WINDOW_US, Admission, AdmissionRequest
+from chainfolio.storage.state.meter_transaction import WINDOW_US, Admission, AdmissionRequest
 from chainfolio.storage.state.refusals import Refusal
 
 WINDOW_S: Final = WINDOW_US // 1_000_000

@@ -9,7 +9,7 @@ import structlog
 from chainfolio.api.errors import Problem
 from chainfolio.api.keys import Meter
 from chainfolio.errors import StoreError
-from chainfolio.storage.state.meter import Reservation
+from chainfolio.storage.state.meter_transaction import Reservation
 
 log = structlog.stdlib.get_logger("chainfolio.api")
 

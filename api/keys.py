@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from chainfolio.storage.state.database import Transaction
 from chainfolio.storage.state.ledger import Bill
-from chainfolio.storage.state.meter import Admission, AdmissionRequest, Reservation
+from chainfolio.storage.state.meter_transaction import Admission, AdmissionRequest, Reservation
 
 T = TypeVar("T")
 

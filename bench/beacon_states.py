@@ -12,8 +12,9 @@ import numpy as np
 
 from bench.beacon_node import GENESIS_ROOT, SLOTS, SPEC, Answers, Network, text
 from bench.figures import Figure
+from chainfolio.adapters.beacon.block_responses import SignedBlock
 from chainfolio.adapters.beacon.registry import PAGE_SIZE
-from chainfolio.adapters.beacon.responses import Genesis, KeyedRow, RegistryRow, SignedBlock, response_decoder
+from chainfolio.adapters.beacon.responses import Genesis, KeyedRow, RegistryRow, response_decoder
 from chainfolio.adapters.beacon.spec import Spec
 from chainfolio.adapters.beacon.ssz import MEDIA_TYPE, Layout, StateSink, state_layout
 from chainfolio.adapters.beacon.validator_table import ValidatorTable, concatenate, validator_table

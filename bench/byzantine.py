@@ -30,7 +30,8 @@ from bench.figures import Figure, main
 from chainfolio.adapters.evm.chain import EvmChain, build
 from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
 from chainfolio.adapters.evm.roots import header_hash
-from chainfolio.adapters.evm.scan import ROUTE, SINGLES
+from chainfolio.adapters.evm.scan import ROUTE
+from chainfolio.adapters.evm.scanner import SINGLES
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Block, Span
 from chainfolio.environment import Environment

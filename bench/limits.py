@@ -26,7 +26,7 @@ from bench.wire import Line, Lost, encode_request
 from chainfolio.settings import Limits
 from chainfolio.storage.state import State
 from chainfolio.storage.state.database import Statement
-from chainfolio.storage.state.meter import WINDOW_US
+from chainfolio.storage.state.meter_transaction import WINDOW_US
 
 LINES = 16  # of each key that is flooded
 LOOK_S = 5.0  # a bucket keeps a minute: no moment is missed

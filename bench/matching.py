@@ -19,7 +19,8 @@ from chainfolio.adapters.evm.positions.shares import Shares
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.configs.generate import kinds
 from chainfolio.indexer.families import families
-from chainfolio.indexer.registry import Protocol, Registry, load
+from chainfolio.indexer.protocol_files import load
+from chainfolio.indexer.registry import Protocol, Registry
 from chainfolio.plans import Unknown
 
 CHAIN = "binance"  # the chain with most forks

@@ -37,7 +37,7 @@ from chainfolio.adapters.solana.transactions import Entry, Meta, TokenBalance
 from chainfolio.configs.generate import kinds
 from chainfolio.environment import Environment
 from chainfolio.indexer.families import families
-from chainfolio.indexer.registry import load
+from chainfolio.indexer.protocol_files import load
 from chainfolio.interactions import Interactions
 from chainfolio.plans import run_batched
 from chainfolio.positions import AccountState

@@ -8,10 +8,12 @@ from typing import Any
 
 import msgspec
 
-from chainfolio.localchain.tron.answers import View, block_json, info_json
-from chainfolio.localchain.tron.chain import Chain, Transaction, sealed
+from chainfolio.localchain.tron.block_answers import block_json, info_json
+from chainfolio.localchain.tron.blocks import Transaction, sealed
+from chainfolio.localchain.tron.chain import Chain
 from chainfolio.localchain.tron.codec import TYPE_URL, decode, encode
 from chainfolio.localchain.tron.forms import sha256
+from chainfolio.localchain.tron.views import View
 
 # The curve's order, and the x of its generator: a signature whose secret number is one takes no point of the curve.
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141

@@ -33,8 +33,8 @@ from chainfolio.engine.validators.records import ValidatorRecords
 from chainfolio.engine.validators.results import Range, Window
 from chainfolio.indexer.wiring import System
 from chainfolio.settings import Settings
+from chainfolio.staking_tables import VALIDATOR_REWARDS, VALIDATORS
 from chainfolio.storage.lake import Lake
-from chainfolio.tables import VALIDATOR_REWARDS, VALIDATORS
 from chainfolio.validators import HasValidators, SlotClock, ValidatorNow
 
 PARTS = ("rate", "network", "year", "states")

@@ -68,7 +68,7 @@ class AsyncSession:
             Raises:
                 BadRequest: no node is given.
             """
-            from chainfolio.settings import load
+            from chainfolio.settings_file import load
 
             if not rpc:
                 raise BadRequest("rpc", "no node is named", remedy="its address, as http://127.0.0.1:8545")
@@ -325,7 +325,7 @@ def _settings(path: Path) -> Settings:
     """
     import msgspec
 
-    from chainfolio.settings import load
+    from chainfolio.settings_file import load
 
     if not path.is_dir():
         return load(path)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from chainfolio.errors import BadRequest
 from chainfolio.loop import run_until_done
 from chainfolio.printable import harmless
-from chainfolio.settings import Settings, load
+from chainfolio.settings import Settings
+from chainfolio.settings_file import load
 
 if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System

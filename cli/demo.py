@@ -49,7 +49,8 @@ from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.trade import trade
 from chainfolio.loop import run_until_done
 from chainfolio.portfolio.facts import Options
-from chainfolio.settings import Quotas, Settings, load
+from chainfolio.settings import Quotas, Settings
+from chainfolio.settings_file import load
 from chainfolio.storage.state import address_book, bundles, subscriptions, virtual_users
 
 if TYPE_CHECKING:

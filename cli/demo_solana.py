@@ -28,7 +28,7 @@ from chainfolio.localchain.solana.programs import (
     stake,
     voter,
 )
-from chainfolio.storage.tail import WatchedAccount
+from chainfolio.storage.watches import WatchedAccount
 
 if TYPE_CHECKING:
     from chainfolio.indexer.progress import Progress

@@ -16,7 +16,7 @@ from chainfolio.cli.groups import GROUPS
 from chainfolio.engine.scaffolding import check_key, deployment, file_text, protocol_fields, write
 from chainfolio.engine.scaffolding import package as files
 from chainfolio.errors import BadRequest, BadSettings
-from chainfolio.indexer.registry import protocol_of
+from chainfolio.indexer.protocol_files import protocol_of
 from chainfolio.kinds import decoder_kit
 
 if TYPE_CHECKING:

@@ -67,7 +67,7 @@ class Bar:
 
 
 def record_progress(name: str, system: System, *, quiet: bool) -> Callable[[int, int], None]:
-    """Return a function that shows how many of an answer's records were read; with `quiet` it shows nothing."""
+    """Return a function that shows how many records were read; with `quiet` it shows nothing."""
     clock_s, show = system.environment.clock.monotonic_s, watch(name)
     began_s = clock_s()
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.engine.reconcile.results import Reconciliation
     from chainfolio.indexer.wiring import System
-    from chainfolio.storage.tail import WatchedAccount
+    from chainfolio.storage.watches import WatchedAccount
 
 SHEET = ("chain", "head", "final", "newest", "behind", "dataset", "blocks", "missingBlocks", "missing", "problem")
 SHOWN = 3  # missing ranges that are named for people

@@ -28,7 +28,7 @@ from chainfolio.indexer.scopes import Scope
 from chainfolio.indexer.watching import index_accounts
 from chainfolio.indexer.wiring import System
 from chainfolio.indexer.work import missing_for_accounts
-from chainfolio.storage.tail import WatchedAccount
+from chainfolio.storage.watches import WatchedAccount
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from chainfolio import currencies
 from chainfolio.assets import Account
 from chainfolio.blocks import Block
 from chainfolio.capabilities import Capability, require_capability
-from chainfolio.contracts import Issue, QuotedTokens, Token, VirtualUser
+from chainfolio.contracts import VirtualUser
 from chainfolio.engine import virtual_users
 from chainfolio.engine.account_support import split_supported
+from chainfolio.engine.chain_blocks import checked_block, configured_chain
 from chainfolio.engine.gains.account_gains import GainsCache, add_gains
 from chainfolio.engine.history.day_blocks import midnight_us
-from chainfolio.engine.history.past_days import History, addresses_of
+from chainfolio.engine.history.past_days import History
 from chainfolio.engine.history.performance import performance, read_values
-from chainfolio.engine.prices.rates import Rates
-from chainfolio.engine.prices.shown_rates import ShownRates
+from chainfolio.engine.prices.navs import check_fiat, joint_nav, navs_at
+from chainfolio.engine.prices.quoter import Quoter
+from chainfolio.engine.prices.request_rates import RequestRates
 from chainfolio.engine.readiness import readiness
-from chainfolio.engine.reconcile import results as reconciled
 from chainfolio.engine.results import (
     MAX_LOOKUPS,
     ApprovalsPage,
@@ -36,21 +36,16 @@ from chainfolio.engine.results import (
     TransactionFilter,
     TransactionsPage,
 )
-from chainfolio.engine.snapshots import account_index
-from chainfolio.engine.snapshots.account_cache import AccountCache, CachedAccount
+from chainfolio.engine.snapshots.account_cache import AccountCache, CachedAccount, require_any_read
 from chainfolio.engine.snapshots.replay import has_past
 from chainfolio.engine.stored_heads import StoredHeads
+from chainfolio.engine.sync_status import sync_statuses
 from chainfolio.engine.validators.records import records
 from chainfolio.engine.validators.results import Validators
 from chainfolio.engine.virtual_users import read_group
-from chainfolio.engine.wiring import chain_fact, functions, rates_of, shown_facts, snapshotter_of
+from chainfolio.engine.wiring import chain_fact, functions, shown_facts, snapshotter_of
 from chainfolio.errors import (
-    BadRequest,
-    HistoryUnavailable,
     MissingCapability,
-    NoBlock,
-    NodeBehind,
-    NotSupported,
     SourceError,
     Unavailable,
 )
@@ -58,19 +53,16 @@ from chainfolio.indexer import watching
 from chainfolio.indexer.follow import Status
 from chainfolio.indexer.registry import Registry
 from chainfolio.indexer.wiring import System
-from chainfolio.portfolio.compose import issue_documents, portfolio
+from chainfolio.portfolio.compose import portfolio
 from chainfolio.portfolio.document import Portfolio, encode_one
 from chainfolio.portfolio.document import wallet_only as only_wallet
 from chainfolio.portfolio.facts import ChainFacts, Options
-from chainfolio.portfolio.finished import finish
 from chainfolio.portfolio.merge import merge
-from chainfolio.portfolio.nav import Nav, converted, nav
+from chainfolio.portfolio.nav import Nav
 from chainfolio.portfolio.nfts import with_nfts
 from chainfolio.portfolio.overview import Pictures, pictures_of
 from chainfolio.portfolio.pnl.in_portfolio import AccountGains, with_gains
-from chainfolio.portfolio.transactions import Transactions
 from chainfolio.portfolio.valuation import Valuation, valuate
-from chainfolio.portfolio.worths import net_worths
 from chainfolio.portfolio.zeroed import zero_unknown
 from chainfolio.supervisor import Supervisor
 
@@ -81,7 +73,6 @@ if TYPE_CHECKING:
     from chainfolio.portfolio.activity import Functions
     from chainfolio.portfolio.metrics.report import PerformanceDocument
 
-log = logging.getLogger("chainfolio.engine")
 CHAIN_SHARE = 0.75  # of a request's time
 REFRESH = "refresh"  # the name of background reads in logs and metrics
 
@@ -109,12 +100,12 @@ class Engine:
     _pictures: Pictures | None = None
     _functions: Functions | None = None
     _validators: Validators | None = None
-    _rates: Rates | None = None
-    _shown_rates: ShownRates | None = None
+    _rates: RequestRates = field(init=False)
 
     def __post_init__(self) -> None:
         self.heads = StoredHeads(self.system)
         self._gains = GainsCache(self._record_failure)
+        self._rates = RequestRates(self.system, self._snapshotter, self._record_failure)
         self._accounts = AccountCache(
             self.system, self._snapshotter, self._budget, self._gains_of, self._record_failure
         )
@@ -128,16 +119,16 @@ class Engine:
         `wait` reads stale accounts again; `wallet_only` leaves protocols out, and reads at the newest blocks.
         """
         reading = self._read_live(accounts) if wallet_only else self._cached(accounts, wait=wait)
-        cached, rates = await asyncio.gather(reading, self._rates_of_now(options))
+        cached, rates = await asyncio.gather(reading, self._rates.current(options))
         return [
-            self._finished(self._cached_document(a.address, entry, options, wallet_only=wallet_only), rates)
+            self._rates.finish(self._cached_document(a.address, entry, options, wallet_only=wallet_only), rates)
             for a, entry in zip(accounts, cached, strict=True)
         ]
 
     async def _read_live(self, accounts: Sequence[Account]) -> list[CachedAccount]:
         """Read the accounts at the newest blocks; nothing is cached, as the index may lack such blocks."""
         split_supported(accounts, self.kinds(), "the wallet")
-        return _require_any_read(
+        return require_any_read(
             await asyncio.gather(*(self._accounts.read(account, live=True) for account in accounts))
         )
 
@@ -148,11 +139,11 @@ class Engine:
         account could be read and nothing is cached.
         """
         split_supported(accounts, self.kinds(), "the portfolio")
-        return _require_any_read(await self._accounts.get(accounts, wait=wait))
+        return require_any_read(await self._accounts.get(accounts, wait=wait))
 
     async def encoded_portfolios(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """Return the portfolios as JSON. Each is encoded once per version of the cached account."""
-        cached, rates = await asyncio.gather(self._cached(accounts, wait=wait), self._rates_of_now(options))
+        cached, rates = await asyncio.gather(self._cached(accounts, wait=wait), self._rates.current(options))
         return [self._encoded(account, entry, options, rates) for account, entry in zip(accounts, cached, strict=True)]
 
     def _encoded(
@@ -160,7 +151,7 @@ class Engine:
     ) -> bytes:
         encoded = entry.encoded.get(options)
         if encoded is None:
-            document = self._finished(self._cached_document(account.address, entry, options), rates)
+            document = self._rates.finish(self._cached_document(account.address, entry, options), rates)
             encoded = entry.encoded[options] = encode_one(zero_unknown(document) if options.zero else document)
         return encoded
 
@@ -174,13 +165,12 @@ class Engine:
         Raises BadRequest above the head, HistoryUnavailable if the node lacks the block, NotSupported without such a
         chain, MissingCapability if the chain has no past balances.
         """
-        configured = self._configured(chain, "the portfolio at a block")
+        configured = configured_chain(self.system, chain, "the portfolio at a block")
         if height is None:
             return await self._snapshotter(configured).newest_block()
         if not has_past(configured):
             raise MissingCapability(configured.key, Capability.PAST_BALANCES.value)
-        await self._check_height(configured, height)
-        return await self._block(configured, height)
+        return await checked_block(self.system, configured, height)
 
     async def at_pinned(
         self, accounts: Sequence[Account], chain: str, block: Block, options: Options, *, past: bool
@@ -193,22 +183,11 @@ class Engine:
         addresses = [each.address for each in accounts]
         snapshot = await self._snapshotter(self.system.chain(chain)).take(addresses, block, past=past)
         parts, now_us = valuate([snapshot]).by_account(), self.system.environment.clock.now_us()
-        height, rates = snapshot.block.height, await self._rates_at(options, snapshot.block.time_us)
+        height, rates = snapshot.block.height, await self._rates.at(options, snapshot.block.time_us)
         return [
-            self._finished(self._document(each.address, parts[each.address], now_us, options, height), rates)
+            self._rates.finish(self._document(each.address, parts[each.address], now_us, options, height), rates)
             for each in accounts
         ]
-
-    async def _block(self, chain: Chain, height: int) -> Block:
-        """Return a block of the chain; HistoryUnavailable if the node lacks it though its head is higher."""
-        try:
-            return await chain.block(height)
-        except NoBlock as error:
-            raise BadRequest("blockNumber", error.reason, remedy=error.remedy) from None
-        except NodeBehind as error:
-            if (await chain.heads()).latest.height < height:
-                raise
-            raise HistoryUnavailable(error.source, height, error.reason) from error
 
     async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
         """Return portfolios at the last block before 00:00 UTC of a day, on every chain that existed then.
@@ -216,8 +195,8 @@ class Engine:
         Stored days are not read again. Errors as of `History.portfolios`.
         """
         documents = await self.history.portfolios(accounts, day)
-        rates = await self._rates_at(Options(rates=True), midnight_us(day) - 1)
-        return [self._finished(each, rates) for each in documents]
+        rates = await self._rates.at(Options(rates=True), midnight_us(day) - 1)
+        return [self._rates.finish(each, rates) for each in documents]
 
     async def performance(
         self, accounts: Sequence[Account], days: Sequence[date], currency: str
@@ -235,25 +214,6 @@ class Engine:
         values = await read_values(self.history, supported, chains, days)
         return await performance(self, supported, chains, values, currency, list(unsupported.values()))
 
-    def _configured(self, chain: str, subject: str) -> Chain:
-        """Return a configured chain of accounts; NotSupported without it, or for one of validators."""
-        if chain not in self.system.settings.chains:
-            remedy = f"the operator adds [chains.{chain}] to the settings"
-            raise NotSupported(f"{subject} of {chain}", f"No chain {chain} is configured", remedy=remedy)
-        configured = self.system.chain(chain)
-        if Capability.VALIDATORS in configured.capabilities:
-            raise NotSupported(f"{subject} of {chain}", f"The chain {chain} has validators, and no accounts")
-        return configured
-
-    async def _check_height(self, chain: Chain, height: int) -> None:
-        """Raise BadRequest if the height is above the head, which is read only above the indexed blocks."""
-        top = self.system.tail.top(chain.key)
-        if top is not None and height <= top.height:
-            return
-        head = (await chain.heads()).latest.height
-        if height > head:
-            raise BadRequest("blockNumber", f"block {height} is above the head of {chain.key}, which is block {head}")
-
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
         """Return one value over all accounts that could be read; what could not be read is an issue.
 
@@ -261,14 +221,7 @@ class Engine:
         """
         currencies.checked(currency, self.system.settings.rates)
         cached = await self._cached(accounts, wait=wait)
-        holdings = tuple(valued for entry in cached for valued in entry.valuation.holdings)
-        positions = tuple(position for entry in cached for position in entry.valuation.positions)
-        unread = {address: issues for entry in cached for address, issues in entry.valuation.unread.items()}
-        valuation = Valuation(holdings, positions, unread=unread)
-        if currency == "USD":
-            return nav(valuation)
-        rate = await self._conversions().of(currency, valuation, self.system.environment.clock.now_us())
-        return nav(valuation, currency, rate.value, rate.source)
+        return await joint_nav(cached, currency, self._rates.conversions, self.system.environment.clock.now_us())
 
     async def navs_at(
         self, accounts: Sequence[Account], chain: str, block: Block, currency: str, *, past: bool
@@ -278,40 +231,10 @@ class Engine:
         Fiat is converted by the rate of that day. Raises BadRequest for a coin as the currency; others as of
         `at_pinned`.
         """
-        rates = self.system.settings.rates
-        if currencies.is_coin(currencies.checked(currency, rates)):
-            fiat = ", ".join(each for each in currencies.served(rates) if not currencies.is_coin(each))
-            raise BadRequest("currency", f"many values at one block are in one of [{fiat}]")
-        rate = None
-        if currency != "USD":
-            rate = await self._conversions().of(currency, Valuation(()), block.time_us)
+        check_fiat(currency, self.system.settings.rates)
         addresses = [each.address for each in accounts]
-        snapshot = await self._snapshotter(self.system.chain(chain)).take(addresses, block, past=past)
-        values = await asyncio.to_thread(net_worths, [snapshot])
-        rate_fields = (currency, rate.value, rate.source) if rate else (currency,)
-        return [converted(values[each.address], *rate_fields) for each in accounts]
-
-    def _conversions(self) -> Rates:
-        if self._rates is None:
-            self._rates = rates_of(self.system, lambda chain, assets: self._snapshotter(chain).current_prices(assets))
-        return self._rates
-
-    def _rates_shown(self) -> ShownRates:
-        if self._shown_rates is None:
-            system = self.system
-            keep_s = system.settings.server.cache_s
-            self._shown_rates = ShownRates(self._conversions(), system.environment.clock, keep_s, self._record_failure)
-        return self._shown_rates
-
-    async def _rates_of_now(self, options: Options) -> Mapping[str, Decimal] | None:
-        return await self._rates_shown().current() if options.rates else None
-
-    async def _rates_at(self, options: Options, time_us: int) -> Mapping[str, Decimal] | None:
-        return await self._rates_shown().at(time_us) if options.rates else None
-
-    def _finished(self, document: Portfolio, rates: Mapping[str, Decimal] | None) -> Portfolio:
-        """Return a portfolio as it is returned to clients; without rates if `rates` is None."""
-        return finish(document) if rates is None else self._rates_shown().with_rates(document, rates)
+        snapshotter, rates = self._snapshotter(self.system.chain(chain)), self._rates.conversions
+        return await navs_at(snapshotter, addresses, block, currency, rates, past=past)
 
     def is_trusted_contract(self, chain_contract: str) -> bool:
         """Return True if a contract (`chain:contract`) is trusted otherwise than by its own word."""
@@ -333,7 +256,7 @@ class Engine:
         """
         from chainfolio.engine.approvals.allowances import read_page
 
-        configured = self._configured(chain, "approvals")
+        configured = configured_chain(self.system, chain, "approvals")
         require_capability(configured, Capability.APPROVALS)
         owners, head = [account.address for account in accounts], await self.heads.latest(configured)
         snapshotter = self._snapshotter(configured)
@@ -348,7 +271,7 @@ class Engine:
         from chainfolio.engine.approvals.pages import check_complete
         from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S
 
-        configured = self._configured(chain, "approvals")
+        configured = configured_chain(self.system, chain, "approvals")
         require_capability(configured, Capability.APPROVALS)
         head, lag = await self.heads.latest(configured), configured.info.blocks_in(LIVE_LAG_S)
         check_complete(self.system.tail, configured.key, [account.address], head.block.height, lag)
@@ -373,45 +296,13 @@ class Engine:
         the others are issues), NotFound above `server.max_transactions`, NotIndexed if the index does not reach that
         far.
         """
-        from chainfolio.engine.transactions.lookups import Lookups
-        from chainfolio.engine.transactions.pages import Statement, Subject
+        from chainfolio.engine.transactions.records import RecordReader
 
-        system = self.system
-        chains = [self._configured(key, "transactions") for key in filters.networks] or system.account_chains
-        accounts, unsupported = split_supported(accounts, self.kinds(), "the transactions")
-        addresses = {chain.key: tuple(addresses_of(chain, accounts)) for chain in chains}
-        chains = [chain for chain in chains if addresses[chain.key]]
-        subjects = [
-            Subject(
-                self._snapshotter(chain),
-                self.facts()[chain.key],
-                system.response_datasets(chain, chain_accounts),
-                chain_accounts,
-            )
-            for chain in chains
-            for chain_accounts in (addresses[chain.key],)
-        ]
-        self._functions = self._functions or functions(system)
-        statement = Statement(
-            system.registry,
-            self._functions,
-            system.settings.server.max_transactions,
-            filters,
-            stored_heads=stored_heads,
-            lookups=Lookups(self.max_lookups),
-            progress=self.progress,
+        self._functions = self._functions or functions(self.system)
+        reader = RecordReader(
+            self.system, self._snapshotter, self.facts(), self._functions, self.max_lookups, self.progress
         )
-        records, end = await statement.page(subjects)
-        issues = [*unsupported.values(), *(issue for subject in subjects for issue in subject.issues)]
-        issues += statement.reward_issues
-        for chain in chains:
-            issues += account_index.unexplained_issues(system.tail, chain, addresses[chain.key])
-            issues += reconciled.issues(system.tail, chain.key, addresses[chain.key], natives=True)
-        is_partial = any(issue.makes_partial for issue in (*issues, *statement.issues))
-        completeness: Literal["complete", "partial"] = "partial" if is_partial else "complete"
-        documents = issue_documents([*issues, *statement.issues])
-        document = Transactions(tuple(records), completeness, documents)
-        return TransactionsPage(document, end, statement.strengths), statement.heads
+        return await reader.read(accounts, filters, stored_heads)
 
     async def sync(self, accounts: Sequence[Account]) -> bool:
         """Start to read accounts anew in the background; return False if all are being read already.
@@ -468,43 +359,23 @@ class Engine:
         virtual_users.check_supported(users, self.kinds(), self.system.settings.chains)
         entries = await self._accounts.get(members, wait=wait)
         if all(groups):
-            _require_any_read(entries)
+            require_any_read(entries)
         documents_by_account = {
             member: self._cached_document(member.address, entry, options)
             for member, entry in zip(members, entries, strict=True)
         }
+        quoter = Quoter(self.system, self._snapshotter, self._budget)
         contracts_by_chain = virtual_users.contracts_to_price(users)
-        quote_reads = asyncio.gather(*(self._quoted(key, contracts) for key, contracts in contracts_by_chain.items()))
-        quotes, rates = await asyncio.gather(quote_reads, self._rates_of_now(options))
+        quotes, rates = await asyncio.gather(quoter.quotes(contracts_by_chain), self._rates.current(options))
         now_us = self.system.environment.clock.now_us()
         context = virtual_users.DocumentContext(self.facts(), self.system.registry.facts, options, now_us)
-        quotes_by_chain = {
-            key: quoted for key, quoted in zip(contracts_by_chain, quotes, strict=True) if quoted is not None
-        }
         documents = [
             merge([documents_by_account[member] for member in group], user.address)
             if group
-            else virtual_users.document(user, quotes_by_chain, context)
+            else virtual_users.document(user, quotes, context)
             for user, group in zip(users, groups, strict=True)
         ]
-        return [self._finished(document, rates) for document in documents]
-
-    async def _quoted(self, key: str, contracts: Sequence[str]) -> QuotedTokens | None:
-        """Return tokens and prices at a chain's head; None if the chain is not configured."""
-        if key not in self.system.settings.chains:
-            return None
-        chain = self.system.chain(key)
-        reader, assets = self._snapshotter(chain), [chain.info.token_asset(contract) for contract in contracts]
-        try:
-            async with self._budget(chain):
-                return await reader.quote(assets)
-        except SourceError as error:
-            log.warning("%s could not be read: %s", key, error.message)
-            issue = Issue(key, key, f"the chain could not be read: {error.reason}")
-            block = Block(0, "", "", self.system.environment.clock.now_us())
-            nameless = {asset: Token(asset, "", "", None) for asset in assets}
-            tokens = nameless | reader.book.described_at(assets, block) | {reader.native.asset: reader.native}
-            return QuotedTokens(block, tokens, {}, (issue,))
+        return [self._rates.finish(document, rates) for document in documents]
 
     def facts(self) -> dict[str, ChainFacts]:
         """Return the facts of each configured chain that documents show."""
@@ -531,19 +402,7 @@ class Engine:
 
         Raises NotSupported if no chain of the kind of any account is configured.
         """
-        _, unsupported = split_supported(accounts, self.kinds(), "the status")
-        result = []
-        for account in accounts:
-            running = self._accounts.is_being_read(account) or watching.is_being_read(self.system, account)
-            read_us, indexed_us = self._accounts.updated_us_of(account), watching.indexed_until_us(self.system, account)
-            transactions_us = None if indexed_us is None else max(indexed_us, read_us or 0)
-            issue = unsupported.get(account.address)
-            result.append(
-                SyncStatus(
-                    account.address, read_us, transactions_us, running, issue_documents([issue] if issue else [])
-                )
-            )
-        return result
+        return sync_statuses(self.system, self._accounts, accounts)
 
     async def readiness(self) -> Readiness:
         """Return the readiness of chains and tasks, without asking a node."""
@@ -588,12 +447,3 @@ class Engine:
         if chain.key not in self._snapshotters:
             self._snapshotters[chain.key] = snapshotter_of(self.system, chain)
         return self._snapshotters[chain.key]
-
-
-def _require_any_read(entries: Sequence[CachedAccount]) -> list[CachedAccount]:
-    """Return the same accounts; if no chain of any of them could be read, raise the first error."""
-    errors = [entry.error for entry in entries if entry.error is not None]
-    is_read = any(entry.error is None and any(entry.valuation.scope.values()) for entry in entries)
-    if errors and not is_read:
-        raise errors[0]
-    return list(entries)

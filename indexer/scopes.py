@@ -21,7 +21,8 @@ from chainfolio.scopes import account_filter, account_of
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.datasets import Dataset
-    from chainfolio.storage.tail import Tail, WatchedAccount
+    from chainfolio.storage.tail import Tail
+    from chainfolio.storage.watches import WatchedAccount
 
 UNREAD = "unread/"  # prefix of a dataset's name: heights at which no node could provide it
 NO_END = 2**62

@@ -17,7 +17,7 @@ from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.indexer.scopes import Scope, can_be_read, indexed_for_all
 from chainfolio.kinds import AnswerStore, EndpointMemory, build_chain
 from chainfolio.settings import Settings
-from chainfolio.storage.tail import WatchedAccount
+from chainfolio.storage.watches import WatchedAccount
 from chainfolio.tables import BLOCKS
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class System:
     def _protocols(self) -> tuple[Registry, tuple[Package, ...]]:
         if self._loaded is None:
             from chainfolio.indexer.families import installed
-            from chainfolio.indexer.registry import add_packages, load
+            from chainfolio.indexer.protocol_files import add_packages, load
 
             folders = [Path(self.settings.protocols)] if self.settings.protocols else []
             operator_keys = {path.stem for folder in folders for path in folder.glob("*.toml")}
@@ -175,7 +175,7 @@ class System:
     def spenders(self) -> Registry:
         """Known contracts that get allowances, in addition to those of the protocols."""
         if self._spenders is None:
-            from chainfolio.indexer.registry import load
+            from chainfolio.indexer.protocol_files import load
 
             self._spenders = load([self.configs / "spenders"], self.chain_kinds)
         return self._spenders

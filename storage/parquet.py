@@ -1,4 +1,4 @@
-"""Write and read the lake's Parquet files: their layout, and the order and check of their rows.
+"""Write and read the lake's Parquet files: their layout, in bounded memory.
 
 The Delta library's own writer is not used: it shuffles the batches of a stream, takes twice as long, and does not
 force files to the disk before the commit that names them.
@@ -15,16 +15,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from chainfolio.blocks import Span, Spans
-from chainfolio.storage.arrays import have_width, is_constant, limits, numbers
+from chainfolio.storage.arrays import is_constant, limits
 from chainfolio.storage.checksums import ChecksumReader, ChecksumWriter, ReadAt, read_footer
 from chainfolio.storage.disk import sync
+from chainfolio.storage.row_order import COUNTERS, Rows, _sorted, check_rows, in_order
 from chainfolio.table import Table
 
 ROW_GROUP = 1_000_000
@@ -38,12 +38,8 @@ FILE_BYTES = 256 * 2**20
 GROUP_BYTES = 256 * 2**20
 SLICE_ROWS = 65_536
 UPLOAD_BYTES = 8 * 2**20
-COUNTERS = frozenset({"height", "time", "tx_index", "log_index", "validator", "epoch"})
 # High-entropy text: its minimum and maximum prune nothing.
 HASHES = frozenset({"hash", "parent", "tx_hash"})
-
-
-Rows: TypeAlias = pa.RecordBatch | pa.Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,27 +180,6 @@ def _deleted_on_error(path: Path) -> Iterator[None]:
         raise
 
 
-def check_rows(table: Table, rows: Rows) -> None:
-    """Assert that rows have the columns, types and lengths of `table`, and no missing values."""
-    expected = table.schema()
-    assert rows.schema.equals(expected), (
-        f"rows do not have the columns of {table.name}: {_difference(rows.schema, expected)}"
-    )
-    for column in table.columns:
-        values = rows.column(column.name)
-        assert column.nullable or not values.null_count, f"{table.name}.{column.name} must be known in every row"
-        if column.type == "raw" and len(values) > values.null_count:
-            assert have_width(values, 32), f"{table.name}.{column.name}: a raw has exactly 32 bytes"
-
-
-def _difference(actual: Any, expected: Any) -> str:
-    for at, field in enumerate(expected):
-        actual_field = actual.field(at) if at < len(actual) else "nothing"
-        if not field.equals(actual_field):
-            return f"column {at} is {actual_field}, expected {field}"
-    return f"{len(actual)} columns instead of {len(expected)}"
-
-
 def write(table: Table, batches: Iterable[Rows], folder: Folder | Bucket) -> list[LakeFile]:
     """Write a stream of rows as files of one chain (and bucket) each, in bounded memory.
 
@@ -283,46 +258,6 @@ def _tables(table: Table, batches: Iterable[Rows]) -> Iterator[pa.Table]:
         check_rows(table, rows)
         if rows.num_rows:
             yield rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
-
-
-def in_order(table: Table, rows: pa.Table) -> pa.Table:
-    """Return rows sorted in the table's order."""
-    return rows if _in_order(table, rows) else _sorted(table, rows)
-
-
-def _in_order(table: Table, rows: pa.Table) -> bool:
-    """Return True if rows are in the table's order, like rows that come from a node."""
-    tied = np.ones(max(0, len(rows) - 1), np.bool_)
-    for name in table.order:
-        if name in table.partitions:
-            continue
-        falls, equal = _steps(rows[name])
-        if (falls & tied).any():
-            return False
-        tied &= equal
-        if not tied.any():
-            return True
-    return True
-
-
-def _steps(values: pa.ChunkedArray) -> tuple[Any, Any]:
-    """Return two masks over all rows but the first: less than the previous row, and equal to it."""
-    plain = numbers(values)
-    if plain is not None:
-        return plain[1:] < plain[:-1], plain[1:] == plain[:-1]
-    import pyarrow.compute as pc
-
-    flat = values.combine_chunks()
-    before, after = flat.slice(0, max(0, len(flat) - 1)), flat.slice(1)
-    return tuple(
-        pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
-        for mask in (pc.less(after, before), pc.equal(before, after))
-    )
-
-
-def _sorted(table: Table, rows: pa.Table, *first: str) -> pa.Table:
-    names = [*first, *(name for name in table.order if name not in table.partitions)]
-    return rows.sort_by([(name, "ascending") for name in names])
 
 
 class _File:

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
 
     from chainfolio.storage.sqlite import Rows
 
+from typing import TYPE_CHECKING
+
+from chainfolio.storage.sqlite import Rows
+
+if TYPE_CHECKING:
+    import apsw
+
+
 _ADD = (
     "INSERT INTO watches (chain, account, owner, first, sold, expires_us) VALUES (?, ?, ?, ?, ?, ?) "
     "ON CONFLICT DO UPDATE SET "
@@ -76,3 +84,12 @@ def add_synced(
         ],
     )
     return new[room:]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedAccount:
+    """An account whose history is indexed from `first` on, up to `last`; None: new blocks too."""
+
+    account: str
+    first: int
+    last: int | None = None

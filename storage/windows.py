@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from chainfolio.storage.arrays import numbers
-from chainfolio.storage.parquet import LakeFile, in_order
+from chainfolio.storage.parquet import LakeFile
+from chainfolio.storage.row_order import in_order
 from chainfolio.table import Table
 
 ReadFiles = Callable[[Table, list[LakeFile]], Iterator[pa.RecordBatch]]

@@ -1,4 +1,7 @@
-"""Base class of kinds of chain that are reached at the addresses in `rpc`. Loaded with every settings file."""
+"""Base class of kinds of chain that are reached at the addresses in `rpc`.
+
+Loaded with every settings file.
+"""
 
 from __future__ import annotations
 

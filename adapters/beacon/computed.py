@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from chainfolio.adapters.beacon import voting
+from chainfolio.adapters.beacon.block_responses import AttestedBlock, BlockMessage, SignedAttestedBlock
 from chainfolio.adapters.beacon.memo import Memo
-from chainfolio.adapters.beacon.responses import (
-    AttestedBlock,
-    BlockMessage,
-    Checkpoints,
-    Committee,
-    SignedAttestedBlock,
-)
+from chainfolio.adapters.beacon.responses import Checkpoints, Committee
 from chainfolio.adapters.beacon.validator_table import Array, ValidatorTable
 from chainfolio.adapters.beacon.voting import Committees, NetworkStake, Seat, TimelyVotes
 from chainfolio.errors import BadAnswer, UnsupportedMethod

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from chainfolio.datasets import Dataset
-from chainfolio.tables import (
-    BLOCKS,
+from chainfolio.staking_tables import (
     DEPOSITS,
     PROPOSALS,
     STAKE_CHANGES,
@@ -15,6 +14,7 @@ from chainfolio.tables import (
     VALIDATORS,
     WITHDRAWALS,
 )
+from chainfolio.tables import BLOCKS
 
 # Filled from settled epochs, which are read once for all three.
 EPOCH_DATASETS: Final = ("validator_rewards", "validators", "stake_changes")

@@ -9,8 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from chainfolio.adapters.beacon import accounting, correlation, proposers
-from chainfolio.adapters.beacon.accounting import BalanceChange, Duties, EpochBalances, Reconciliation, Slot
+from chainfolio.adapters.beacon import accounting, correlation, epoch_balances, proposers
+from chainfolio.adapters.beacon.accounting import Duties, Reconciliation
+from chainfolio.adapters.beacon.epoch_balances import BalanceChange, EpochBalances, Slot
 from chainfolio.adapters.beacon.reader import Reader, gather_all
 from chainfolio.adapters.beacon.responses import PendingDeposit
 from chainfolio.adapters.beacon.validator_table import Array, BalanceTable, Column, ValidatorTable
@@ -143,7 +144,7 @@ async def _reconcile(reader: Reader, number: int) -> Reconciliation:
     spec, epoch = reader.spec, await _balances(reader, number)
     keys = {each.data.pubkey.lower() for slot in epoch.slots for each in slot.block.body.deposits}
     if keys and not spec.is_at_least("electra", number):
-        deposits = accounting.immediate_deposits(epoch.slots, await reader.indexes_of_keys(number, keys))
+        deposits = epoch_balances.immediate_deposits(epoch.slots, await reader.indexes_of_keys(number, keys))
         epoch = replace(epoch, changes=tuple(deposits))
     result = accounting.reconcile(spec, epoch)
     doubtful = result.index[accounting.has_inactivity_doubts(result.attestations, result.unexplained)]
@@ -196,19 +197,19 @@ async def _queue_changes(reader: Reader, epoch: EpochBalances) -> tuple[BalanceC
     """Return the balance changes that the queues of Electra show: at the transition and in blocks."""
     first = epoch.number * reader.spec.slots_per_epoch
     before, after = await gather_all([reader.pending_queues(first - 1), reader.pending_queues(first)])
-    deposits, requeues = accounting.removed_entries(before[0], after[0]), list[tuple[int, Deposits, Deposits]]()
+    deposits, requeues = epoch_balances.removed_entries(before[0], after[0]), list[tuple[int, Deposits, Deposits]]()
     for each in epoch.slots:
         consolidations = each.block.body.execution_requests.consolidations
         if any(request.source_pubkey == request.target_pubkey for request in consolidations):
             slot = each.block.slot
             old, new = await gather_all([reader.pending_deposits(slot - 1), reader.pending_deposits(slot)])
             requeues.append((slot, old, new))
-            deposits += accounting.removed_entries(new, old)
+            deposits += epoch_balances.removed_entries(new, old)
     index_of = await reader.indexes_of_keys(epoch.number, {each.pubkey.lower() for each in deposits})
-    removed = accounting.removed_entries(before[1], after[1])
+    removed = epoch_balances.removed_entries(before[1], after[1])
     source_indexes = sorted({consolidation.source_index for consolidation in removed})
     sources = await reader.select_validators(epoch.number - 1, source_indexes)
-    changes = accounting.queue_changes(epoch, first, before, after, index_of, sources)
+    changes = epoch_balances.queue_changes(epoch, first, before, after, index_of, sources)
     for slot, old, new in requeues:
-        changes += accounting.requeued_balances(slot, old, new, index_of)
+        changes += epoch_balances.requeued_balances(slot, old, new, index_of)
     return tuple(each for each in changes if reader.includes(each.validator))

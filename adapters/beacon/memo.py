@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
@@ -64,3 +64,26 @@ def _retrieve_error(task: asyncio.Task[object]) -> None:
     """Mark the error as retrieved: asyncio would log it if no caller waited."""
     if not task.cancelled():
         task.exception()
+
+
+# Cached results by kind. A table or the rewards of a million validators take 40 MB each: of a whole network, no more of
+# them are cached than two consecutive epochs need.
+LIMITS: Final = {
+    "block": 4096,
+    "slots": 8,
+    "validators": 6,
+    "balances": 4,
+    "attestations": 6,
+    "reconciliation": 4,
+    "committee": 8,
+    "duties": 64,
+    "seat_reward": 64,
+}
+WHOLE_LIMITS: Final = {**LIMITS, "validators": 4, "balances": 2, "attestations": 2, "reconciliation": 3}
+LARGE_SELECTION: Final = 20_000  # validators: spans of more are read as few at once as those of a whole network
+MIN_CACHED_EPOCHS: Final = 16  # that two spans of selected validators read at once
+
+
+def memo_limits(epochs: int) -> dict[str, int]:
+    """Return the limits for selected validators, with a number of epochs that are read at once."""
+    return LIMITS | dict.fromkeys(("slots", "validators", "attestations", "reconciliation"), epochs)

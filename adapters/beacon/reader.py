@@ -11,14 +11,14 @@ from typing import Final, ParamSpec, TypeVar
 
 import numpy as np
 
+from chainfolio.adapters.beacon.block_responses import BlockMessage, SignedBlock
 from chainfolio.adapters.beacon.computed import ComputedRewards
 from chainfolio.adapters.beacon.ideal import RawAttestationRewards, decode_ideal_rewards
-from chainfolio.adapters.beacon.memo import Memo
+from chainfolio.adapters.beacon.memo import LIMITS, Memo
 from chainfolio.adapters.beacon.node import Nodes, RequestBody
 from chainfolio.adapters.beacon.registry import PAGE_SIZE, Registry, encoded_indexes
 from chainfolio.adapters.beacon.responses import (
     FORKS,
-    BlockMessage,
     BlockReward,
     Header,
     KeyedRow,
@@ -26,7 +26,6 @@ from chainfolio.adapters.beacon.responses import (
     PendingDeposit,
     ProposerDuty,
     Randao,
-    SignedBlock,
     SyncCommittee,
     SyncReward,
     TotalReward,
@@ -40,7 +39,7 @@ from chainfolio.adapters.beacon.validator_table import (
     concatenate,
     validator_table,
 )
-from chainfolio.adapters.beacon.voting import Seat, infer_seat_reward, sync_rewards
+from chainfolio.adapters.beacon.voting import Seats, infer_seat_reward, sync_rewards
 from chainfolio.errors import BadAnswer, HistoryUnavailable, UnsupportedMethod
 from chainfolio.transport.rest import ResourceNotFound
 
@@ -48,35 +47,6 @@ T = TypeVar("T")
 P = ParamSpec("P")
 THREAD_MIN_ROWS: Final = 2_000  # fewer rows are decoded without a thread
 NOT_SERVED: Final = (HistoryUnavailable, UnsupportedMethod)  # the value is computed, if it can be
-# Cached results by kind. A table or the rewards of a million validators take 40 MB each: of a whole network, no more of
-# them are cached than two consecutive epochs need.
-LIMITS: Final = {
-    "block": 4096,
-    "slots": 8,
-    "validators": 6,
-    "balances": 4,
-    "attestations": 6,
-    "reconciliation": 4,
-    "committee": 8,
-    "duties": 64,
-    "seat_reward": 64,
-}
-WHOLE_LIMITS: Final = {**LIMITS, "validators": 4, "balances": 2, "attestations": 2, "reconciliation": 3}
-LARGE_SELECTION: Final = 20_000  # validators: spans of more are read as few at once as those of a whole network
-MIN_CACHED_EPOCHS: Final = 16  # that two spans of selected validators read at once
-
-
-def memo_limits(epochs: int) -> dict[str, int]:
-    """Return the limits for selected validators, with a number of epochs that are read at once."""
-    return LIMITS | dict.fromkeys(("slots", "validators", "attestations", "reconciliation"), epochs)
-
-
-@dataclass(frozen=True, slots=True)
-class Seats:
-    """The seats of the selected validators in a sync committee."""
-
-    seats: tuple[Seat, ...]
-    validators: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from chainfolio.adapters.beacon.block_responses import BlockMessage
 from chainfolio.adapters.beacon.epochs import SettledEpoch
-from chainfolio.adapters.beacon.responses import BlockMessage
 from chainfolio.adapters.beacon.spec import Spec
 from chainfolio.adapters.beacon.validator_table import NEVER, Array, Column, ValidatorTable
 from chainfolio.blocks import Block
-from chainfolio.table import BUCKETS, Table, bucket
-from chainfolio.tables import (
-    BLOCKS,
+from chainfolio.staking_tables import (
     DEPOSITS,
     PROPOSALS,
     STAKE_CHANGES,
@@ -25,6 +23,8 @@ from chainfolio.tables import (
     VALIDATORS,
     WITHDRAWALS,
 )
+from chainfolio.table import BUCKETS, Table, bucket
+from chainfolio.tables import BLOCKS
 
 IndexFilter = Callable[[int], bool]
 KeyFilter = Callable[[str, str], bool]  # public key and withdrawal credentials

@@ -7,16 +7,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import dataclass, field
 from typing import Final
 
+from chainfolio.adapters.beacon.block_responses import BlockMessage, DepositData, DepositRequest
 from chainfolio.adapters.beacon.node import Nodes
 from chainfolio.adapters.beacon.registry import PAGE_SIZE, check_count
-from chainfolio.adapters.beacon.responses import (
-    BlockMessage,
-    DepositData,
-    DepositRequest,
-    KeyedRow,
-    PendingDeposit,
-    ValidatorState,
-)
+from chainfolio.adapters.beacon.responses import KeyedRow, PendingDeposit, ValidatorState
 from chainfolio.adapters.beacon.validator_table import validator_table
 from chainfolio.blocks import Span
 from chainfolio.validators import ADDRESS, KEY

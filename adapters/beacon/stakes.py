@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from chainfolio.adapters.beacon.block_responses import BlockMessage
 from chainfolio.adapters.beacon.reader import Reader
 from chainfolio.adapters.beacon.registry import PAGE_SIZE
-from chainfolio.adapters.beacon.responses import BlockMessage, PendingDeposit, ValidatorState
+from chainfolio.adapters.beacon.responses import PendingDeposit, ValidatorState
 from chainfolio.blocks import Block
 from chainfolio.errors import Unavailable
 from chainfolio.validators import Stake, address_of

@@ -13,9 +13,12 @@ from typing import Final
 
 import numpy as np
 
-from chainfolio.adapters.beacon.responses import Attestation, AttestedBlock, BlockMessage
+from chainfolio.adapters.beacon.block_responses import Attestation, AttestedBlock, BlockMessage
 from chainfolio.adapters.beacon.spec import Spec
-from chainfolio.adapters.beacon.validator_table import Array, ValidatorTable
+from chainfolio.adapters.beacon.validator_table import (
+    Array,
+    ValidatorTable,
+)
 from chainfolio.errors import BadAnswer
 
 # Constants of the rules, the same in every network.
@@ -234,3 +237,11 @@ def whistleblower_reward(spec: Spec, epoch: int, effective_balance: int) -> int:
     """Return the proposer's reward for including the slashing of a validator."""
     name = "WHISTLEBLOWER_REWARD_QUOTIENT"
     return effective_balance // spec.number(f"{name}_ELECTRA" if spec.is_at_least("electra", epoch) else name)
+
+
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """The seats of the selected validators in a sync committee."""
+
+    seats: tuple[Seat, ...]
+    validators: frozenset[int]

@@ -177,7 +177,7 @@ class EvmChain(NodeBackedChain[Node], Approvals):
     async def look_up(self, transactions: Sequence[IndexedTransaction]) -> list[TransactionDetails]:
         """Return transactions that the index knows, in order, with their receipts; as `lookup.look_up`."""
         return (
-            [details(transaction) for transaction in await lookup.look_up(self.node, transactions)]
+            [lookup.details(transaction) for transaction in await lookup.look_up(self.node, transactions)]
             if transactions
             else []
         )
@@ -387,20 +387,6 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         else:
             transactions.check_header_hashes(source, executed, header)
         return executed
-
-
-def details(executed: ExecutedTransaction) -> TransactionDetails:
-    """Return the details of a transaction and its receipt."""
-    transaction, created = executed.transaction, None if executed.transaction.to else executed.receipt.contractAddress
-    return TransactionDetails(
-        transaction.sender.lower(),
-        transaction.to.lower() if transaction.to else None,
-        created.lower() if created else None,
-        int(transaction.value, 16),
-        executed.fee,
-        executed.status == 0,
-        bytes.fromhex(transaction.input[2:10]),
-    )
 
 
 def build(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from chainfolio.adapters.evm import scan
+from chainfolio.adapters.evm import scan, scanner
 from chainfolio.adapters.evm.accounts.logs import INCOMPLETE
 from chainfolio.adapters.evm.node import Node
 from chainfolio.adapters.evm.reads import NativeBalance
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ZERO_ACCOUNT = NativeBalance("0x" + "0" * 40)
 LEAVES_OUT = 'left out logs of accounts: add an endpoint, or set integrity = "roots"'
-ROUTES = {scan.OVERRIDE: "state override", scan.CREATION: "creation code", scan.SINGLES: "single calls"}
+ROUTES = {scanner.OVERRIDE: "state override", scanner.CREATION: "creation code", scanner.SINGLES: "single calls"}
 
 
 async def examine(chain: EvmChain) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ async def abilities(node: Node, heads: Heads) -> dict[str, Any]:
     leaves_out = bool(traits.get(INCOMPLETE))
     return {
         "oldestState": oldest,
-        "reads": ROUTES[traits.get(scan.ROUTE, scan.OVERRIDE)],
+        "reads": ROUTES[traits.get(scan.ROUTE, scanner.OVERRIDE)],
         "leavesOutLogs": leaves_out,
         **({"problem": LEAVES_OUT} if leaves_out else {}),
     }

@@ -168,3 +168,32 @@ def _check_blooms(source: str, logs: Logs, rows: npt.NDArray[np.uint8], first: i
     for topic in query.topics:
         if not may_hold(rows, topic)[index[logs.of(topic)]].all():
             raise BadAnswer(source, f"a log with topic {topic} in a block whose bloom denies it")
+
+
+def check_headers(source: str, logs: Logs, headers: Sequence[Header], *, final: bool, with_blooms: bool) -> None:
+    """Check hash, time and bloom of each log against its header, and fill in missing times.
+
+    Blooms are checked if `with_blooms`.
+
+    Raises:
+        Reorged: A log of a block that is not final has another block hash.
+        BadAnswer: A log contradicts its header.
+    """
+    rows_by_height = {header.height: row for row, header in enumerate(headers)}
+    bloom_rows = blooms(headers)
+    for k in range(len(logs)):
+        row = rows_by_height.get(int(logs.height[k]))
+        if row is None:
+            continue  # integrity is off, and the log has a time
+        header = headers[row]
+        if logs.block_hash[k].tobytes().decode() != header.hash:
+            if not final:
+                raise Reorged(source, header.height, header.hash)
+            raise BadAnswer(source, f"a log of another block {header.height} than the one on its chain")
+        if int(logs.time_s[k]) not in (-1, header.time_s):
+            raise BadAnswer(source, "a log with another time than its block")
+        logs.time_s[k] = header.time_s
+        if with_blooms:
+            address = logs.address[k].tobytes().decode()
+            if not may_hold(bloom_rows[row][None, :], address).all():
+                raise BadAnswer(source, f"a log of {address} in a block whose bloom denies it")

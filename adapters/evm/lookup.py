@@ -16,6 +16,7 @@ from chainfolio.adapters.evm.datasets.transactions import (
 from chainfolio.adapters.evm.forms import Address, Data, Hash, Height
 from chainfolio.adapters.evm.node import Node, results_of
 from chainfolio.chain_results import IndexedTransaction
+from chainfolio.contracts import TransactionDetails
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged, SourceError
 from chainfolio.position_changes import EventLog
 from chainfolio.transport.endpoint import Endpoint
@@ -144,4 +145,18 @@ def _position_error(
         return Reorged(source, indexed.height, indexed.block_hash or "")
     return BadAnswer(
         source, f"transaction {indexed.tx_hash} lies elsewhere than in block {indexed.height} of the index"
+    )
+
+
+def details(executed: ExecutedTransaction) -> TransactionDetails:
+    """Return the details of a transaction and its receipt."""
+    transaction, created = executed.transaction, None if executed.transaction.to else executed.receipt.contractAddress
+    return TransactionDetails(
+        transaction.sender.lower(),
+        transaction.to.lower() if transaction.to else None,
+        created.lower() if created else None,
+        int(transaction.value, 16),
+        executed.fee,
+        executed.status == 0,
+        bytes.fromhex(transaction.input[2:10]),
     )

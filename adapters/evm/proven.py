@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from chainfolio.adapters.evm import logs as columns
 from chainfolio.adapters.evm.facts import Facts
 from chainfolio.adapters.evm.integrity import Query
+from chainfolio.adapters.evm.log_parser import parse
 from chainfolio.adapters.evm.logs import Logs
 from chainfolio.adapters.evm.node import Header
 from chainfolio.adapters.evm.receipts import block_receipts
@@ -91,7 +91,7 @@ async def logs_by_receipts(facts: Facts, endpoint: Endpoint, headers: Sequence[H
     logs_by_block = []
     receipts = await proven_receipts(facts, endpoint, headers, by_root=by_root)
     for header, block_receipts_json in zip(headers, receipts, strict=True):
-        logs = columns.parse(endpoint.name, logs_of(endpoint.name, block_receipts_json))
+        logs = parse(endpoint.name, logs_of(endpoint.name, block_receipts_json))
         if (logs.height != header.height).any() or {block_hash.tobytes().decode() for block_hash in logs.block_hash} - {
             header.hash
         }:

@@ -14,18 +14,44 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 
-from chainfolio.adapters.evm.call import decode, encode, signature
 from chainfolio.adapters.evm.hexadecimal import data, quantity
 from chainfolio.adapters.evm.node import Node, hex_of
-from chainfolio.adapters.evm.reads import AbiValue, Call, NativeBalance, Read
+from chainfolio.adapters.evm.reads import AbiValue, NativeBalance, Read
 from chainfolio.adapters.evm.refusals import CallReverted, OutOfGas
+from chainfolio.adapters.evm.scanner import (
+    BYTE_GAS,
+    CALL_GAS,
+    CALL_TEXT,
+    CREATION_BYTES,
+    CREATION_READS,
+    GAS,
+    KEEP_BYTES,
+    MAX_READS,
+    MORE_GAS,
+    OVERRIDE,
+    SCANNER_AT,
+    SENDER,
+    SINGLES,
+    BlockParameter,
+    CallParameters,
+    PendingRead,
+    ScannerEntry,
+    give_up,
+    group_reads,
+    is_raw,
+    out_of_gas,
+    scanner_call,
+    scanner_entries,
+    shrink,
+    split_reads,
+    store_results,
+    value_of,
+)
 from chainfolio.adapters.evm.shared import SharedEndpoint, StateEndpoint
-from chainfolio.adapters.evm.untrusted import MAX_ANSWER, MAX_CALL_READS, READ_GAS, SPLIT, Budget, call_gas
+from chainfolio.adapters.evm.untrusted import MAX_ANSWER, READ_GAS, SPLIT, Budget, call_gas
 from chainfolio.blocks import Block
 from chainfolio.errors import (
-    BadAnswer,
     HistoryUnavailable,
     NodeBehind,
     Reorged,
@@ -40,82 +66,11 @@ from chainfolio.transport.http_endpoint import BodyRefused
 from chainfolio.transport.wire import Request, typed
 from chainfolio.untrusted import OVER
 
-SENDER = "0x00000000000000000000000000000000c4a1f011"
-SCANNER_AT = "0xae4850ac7168b3bf0474b3d6352217c747aeec3c"  # where the creation code, sent by SENDER, puts the scanner
-SCANNER = (
-    "0x60003561ffff7a0100000000000000000000000000000000000000000000000000007c0100000000000000000000000000000000000000"
-    "00000000000000000083049204169060069161200061ea6060208404840101915b8436861015610229578560027e01000000000000000000"
-    "0000000000000000000000000000000000000000008198350491019161ffff8214908115610217575b507e01000000000000000000000000"
-    "00000000000000000000000000000000000083350497889301975b6100cd57505050610057565b9091939496875a1061020c5760146c0100"
-    "0000000000000000000000823504910195826001146101d957906004915a8960008088818785fa913d948386156101b8575b90501561019f"
-    "575b505062ffffff8311610194575b7f0100000000000000000000000000000000000000000000000000000000000000027c010000000000"
-    "0000000000000000000000000000000000000000000000830217815285821161018c575b8160008483013e0101935b949694600019019190"
-    "826100c1565b859150610172565b62ffffff9250610125565b5a900310156101b0575b8938610118565b5060036101a9565b6101c3575b83"
-    "610110565b3b156101d0575b386101bd565b600292506101ca565b6024917f01000020000000000000000000000000000000000000000000"
-    "000000000000008252316004820152019361017d565b611fff198601612000f35b8290818a939560003701019138610097565b611fff1983"
-    "01612000f3"
-)
-CREATION_CODE = (
-    "0x6000806102428061003b83398180f08161027d91823803809383395afa503d806000803e60dc81025a1061600082111760365760"
-    "00f35b6000fdfe6102348061000e6000396000f3fe"
-) + SCANNER[2:]
-BlockParameter = str | dict[str, str | bool]  # a height, or a hash and if it has to be canonical
-CallParameters = tuple[dict[str, str], *tuple[dict[str, dict[str, str]], ...]]  # the call, then a state override
-OVERRIDE, CREATION, SINGLES = 0, 1, 2
 BY_CANONICAL_HASH, BY_HASH, BY_NUMBER = 0, 1, 2
 ROUTE = "reads"  # key of the capability that stores an endpoint's route
-MAX_READS, CREATION_READS = 4000, 600
-CREATION_BYTES = 45_000  # of call data: creation code of more than 49,152 bytes is refused (EIP-3860)
-GAS, MORE_GAS = 1_000_000, 15_000_000
-KEEP_BYTES = 512
 MAX_ROUNDS = 24
 MAX_HEAVY = 64  # reads of one answer that are retried with MORE_GAS
 BODY_PARTS = 4  # scanner calls in one HTTP body, if there are many reads
-CALL_TEXT = len(CREATION_CODE) + 1_000  # size of a scanner call without its reads
-CALL_GAS, BYTE_GAS = 21_000, 16  # gas of a transaction before its call begins, and for each byte of call data
-
-
-@dataclass(slots=True)
-class _Read:
-    """One pending read: its call data, its limits, and its result.
-
-    `keep`: bytes of the answer that are returned. `max_reads`: how many reads may share its call.
-    """
-
-    query: Read
-    gas: int = GAS
-    keep: int = KEEP_BYTES
-    max_reads: int = MAX_READS  # how many reads may share its call
-    result: AbiValue = None
-    data: bytes | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.data = None if isinstance(self.query, NativeBalance) else encode(self.query.signature, self.query.args)
-        if self.untrusted:
-            self.gas, self.max_reads = READ_GAS, MAX_CALL_READS
-        elif self.alone:
-            self.gas = MORE_GAS
-
-    @property
-    def untrusted(self) -> bool:
-        return isinstance(self.query, Call) and self.query.untrusted
-
-    @property
-    def alone(self) -> bool:
-        return isinstance(self.query, Call) and self.query.alone
-
-    @property
-    def to(self) -> str:
-        return self.query.account if isinstance(self.query, NativeBalance) else self.query.to
-
-
-@dataclass(slots=True)
-class _Entry:
-    """One entry of the scanner's answer: status, size of the return data, and the returned part of it."""
-
-    status: int
-    size: int
-    data: bytes = field(repr=False)
 
 
 async def answer(node: Node, queries: Sequence[Read], block: Block) -> list[AbiValue]:
@@ -184,7 +139,7 @@ async def answer_each(
 
 async def _answers(endpoint: StateEndpoint, queries: Sequence[Read], block: Block) -> list[AbiValue]:
     """Return the results of one endpoint."""
-    reads = [_Read(query) for query in queries]
+    reads = [PendingRead(query) for query in queries]
     budget = Budget.of(sum(read.untrusted for read in reads))
     lowest = OVERRIDE
     for _ in range(MAX_ROUNDS):
@@ -199,7 +154,7 @@ async def _answers(endpoint: StateEndpoint, queries: Sequence[Read], block: Bloc
     return [read.result for read in reads]
 
 
-def _next_reads(pending: list[_Read]) -> list[_Read]:
+def _next_reads(pending: list[PendingRead]) -> list[PendingRead]:
     """Return the reads of the next round; untrusted ones join others, or wait until no others are pending."""
     trusted = [read for read in pending if not read.untrusted]
     batchable = [read for read in trusted if not read.alone]
@@ -209,7 +164,7 @@ def _next_reads(pending: list[_Read]) -> list[_Read]:
     return batchable + [read for read in untrusted if not read.alone] or untrusted
 
 
-def _limit_costs(reads: list[_Read], budget: Budget) -> None:
+def _limit_costs(reads: list[PendingRead], budget: Budget) -> None:
     """Set the results of reads that may cost no more: untrusted ones over budget, others over MAX_HEAVY."""
     heavy = 0
     budget.end_round()
@@ -240,7 +195,7 @@ def _description(query: Read) -> str:
     return f"{query.signature} of {query.to} with {query.args!r}"
 
 
-async def _round(endpoint: StateEndpoint, reads: list[_Read], block: Block, lowest: int, budget: Budget) -> int:
+async def _round(endpoint: StateEndpoint, reads: list[PendingRead], block: Block, lowest: int, budget: Budget) -> int:
     """Send one round by the best known route, at least `lowest`; return the best route for this block.
 
     Reads without a result stay pending for the next round.
@@ -269,11 +224,11 @@ async def _round(endpoint: StateEndpoint, reads: list[_Read], block: Block, lowe
 
 async def _works(endpoint: StateEndpoint, route: int) -> bool:
     """Return True if a route works at the newest block, so that only an older block's rules lack it."""
-    probe = [_Read(NativeBalance(SENDER))]
-    call = _scanner_call(route, probe)
+    probe = [PendingRead(NativeBalance(SENDER))]
+    call = scanner_call(route, probe)
     reply = (await endpoint.ask([Request("eth_call", (call[0], "latest", *call[1:]))]))[0]
     try:
-        return len(_scanner_entries(endpoint.name, reply, probe, route)) == 1
+        return len(scanner_entries(endpoint.name, reply, probe, route)) == 1
     except SourceError:
         return False
 
@@ -335,15 +290,15 @@ async def _why_absent(endpoint: StateEndpoint, block: Block, refusal: NodeBehind
     return HistoryUnavailable(endpoint.name, block.height, refusal.reason)
 
 
-async def _scan(endpoint: StateEndpoint, reads: list[_Read], block: Block, route: int, budget: Budget) -> None:
+async def _scan(endpoint: StateEndpoint, reads: list[PendingRead], block: Block, route: int, budget: Budget) -> None:
     """Read by the scanner: a batch of calls, several of them in one HTTP body."""
     room = max((endpoint.max_body // BODY_PARTS - CALL_TEXT) // 2, 1)  # a byte is two hex digits
     max_count, max_bytes = (MAX_READS, room) if route == OVERRIDE else (CREATION_READS, min(CREATION_BYTES, room))
     ordered = sorted(reads, key=lambda read: (read.untrusted, read.gas, read.keep, -read.max_reads, read.data or b""))
     parts = _affordable(
-        _parts(ordered, min(max_count, endpoint.capabilities.get("max_reads", max_count)), max_bytes), budget
+        group_reads(ordered, min(max_count, endpoint.capabilities.get("max_reads", max_count)), max_bytes), budget
     )
-    calls = [_scanner_call(route, part) for part in parts]
+    calls = [scanner_call(route, part) for part in parts]
     is_mixed = not parts[0][0].untrusted
     for part, reply in zip(parts, await _call(endpoint, calls, block), strict=True):
         if part[0].untrusted:
@@ -352,18 +307,18 @@ async def _scan(endpoint: StateEndpoint, reads: list[_Read], block: Block, route
         if isinstance(reply, OutOfGas | ResponseTooLarge):
             endpoint.errors.note(reply)
             if not _can_shrink(endpoint, reply, part):
-                _shrink(endpoint, part)
+                shrink(endpoint, part)
             continue
-        entries = _scanner_entries(endpoint.name, reply, part, route)
+        entries = scanner_entries(endpoint.name, reply, part, route)
         if entries:
-            _store_results(part, entries)
+            store_results(part, entries)
         elif part[0].gas > GAS:  # the scanner ran before, but cannot begin with so much gas per read
-            _give_up(part)
+            give_up(part)
         else:
             raise UnsupportedMethod(endpoint.name, f"does not run the scanner at block {block.height}")
 
 
-def _affordable(parts: list[list[_Read]], budget: Budget) -> list[list[_Read]]:
+def _affordable(parts: list[list[PendingRead]], budget: Budget) -> list[list[PendingRead]]:
     """Return the parts that the budget pays for; parts without untrusted reads always are."""
     affordable, gas = [], budget.gas
     for part in parts:
@@ -374,21 +329,21 @@ def _affordable(parts: list[list[_Read]], budget: Budget) -> list[list[_Read]]:
 
 
 def _store_untrusted_results(
-    endpoint: StateEndpoint, reply: Answer, part: list[_Read], route: int, budget: Budget, is_mixed: bool
+    endpoint: StateEndpoint, reply: Answer, part: list[PendingRead], route: int, budget: Budget, is_mixed: bool
 ) -> None:
     """Set the results of untrusted reads, or split a failed call, which costs its gas.
 
     A failure changes nothing that is remembered about the endpoint. The refusal of a route is raised if no other call
     of the batch shows that the route works.
     """
-    entries: list[_Entry] = []
+    entries: list[ScannerEntry] = []
     if isinstance(reply, OutOfGas | ResponseTooLarge):
         endpoint.errors.note(reply)
         if isinstance(reply, BodyRefused):
             return  # nothing was run; the limit of the body is remembered
     else:
         try:
-            entries = _scanner_entries(endpoint.name, reply, part, route)
+            entries = scanner_entries(endpoint.name, reply, part, route)
         except SourceError as refusal:
             if not is_mixed:
                 raise
@@ -397,145 +352,19 @@ def _store_untrusted_results(
     for read, entry in zip(part, entries, strict=False):
         if entry.status == 3:
             budget.burnt.add(read.to)
-        elif entry.size > read.keep and entry.status == 1 and not _is_raw(read.query) and read.keep < MAX_ANSWER:
+        elif entry.size > read.keep and entry.status == 1 and not is_raw(read.query) and read.keep < MAX_ANSWER:
             read.keep = MAX_ANSWER
         else:
-            read.result = _value(read.query, entry)
-    _split(part[len(entries) :], SPLIT)
+            read.result = value_of(read.query, entry)
+    split_reads(part[len(entries) :], SPLIT)
 
 
-def _can_shrink(endpoint: StateEndpoint, refusal: SourceError, part: list[_Read]) -> bool:
+def _can_shrink(endpoint: StateEndpoint, refusal: SourceError, part: list[PendingRead]) -> bool:
     """Return True if the HTTP body was too large and the next one will be smaller."""
     return isinstance(refusal, BodyRefused) and len(part) > 1 and refusal.sent_bytes > endpoint.max_body
 
 
-def _scanner_call(route: int, part: list[_Read]) -> CallParameters:
-    """Return the parameters of the call that runs the scanner, with the override that it needs."""
-    packed = _pack(part).hex()
-    gas = {"gas": hex(call_gas(len(part)))} if part[0].untrusted else {}
-    if route == CREATION:
-        return ({"from": SENDER, "data": CREATION_CODE + packed, **gas},)
-    return {"from": SENDER, "to": SCANNER_AT, "data": "0x" + packed, **gas}, {SCANNER_AT: {"code": SCANNER}}
-
-
-def _scanner_entries(source: str, reply: Answer, part: list[_Read], route: int) -> list[_Entry]:
-    """Return the scanner's entries; raise UnsupportedMethod if it cannot have run."""
-    if isinstance(reply, CallReverted) and route == CREATION and reply.data:
-        try:
-            return _unpack(source, reply.data, part)
-        except BadAnswer as error:
-            raise UnsupportedMethod(source, f"does not run creation code: {reply.reason}") from error
-    if isinstance(reply, CallReverted) or type(reply) is BadAnswer:
-        raise UnsupportedMethod(source, f"cannot run the scanner: {reply.reason}")
-    if isinstance(reply, SourceError):
-        raise reply
-    return _unpack(source, data(source, typed(source, reply, str)), part)
-
-
-def _parts(reads: list[_Read], max_count: int, max_bytes: int) -> list[list[_Read]]:
-    """Group reads with equal limits, at most `max_count` together and at most `max_bytes` packed."""
-    parts: list[list[_Read]] = []
-    limits, free_bytes = None, 0
-    for read in reads:
-        full_size = len(read.data or b"") + 24
-        packed = 20 if parts and read.data == parts[-1][-1].data else full_size
-        read_limits = (read.untrusted, read.gas, read.keep, read.max_reads)
-        if parts and limits == read_limits and len(parts[-1]) < min(max_count, read.max_reads) and packed <= free_bytes:
-            parts[-1].append(read)
-            free_bytes -= packed
-        else:
-            parts.append([read])
-            limits, free_bytes = read_limits, max_bytes - full_size
-    return parts
-
-
-def _pack(reads: list[_Read]) -> bytes:
-    """Return the scanner's call data: reads with equal data in one group."""
-    chunks = [reads[0].gas.to_bytes(4, "big") + min(reads[0].keep, 0xFFFF).to_bytes(2, "big")]
-    start = 0
-    while start < len(reads):
-        call_data = reads[start].data
-        end = start
-        while end < len(reads) and end - start < 0xFFFF and reads[end].data == call_data:
-            end += 1
-        head = b"\xff\xff" if call_data is None else len(call_data).to_bytes(2, "big") + call_data
-        targets = b"".join(bytes.fromhex(read.to[2:]) for read in reads[start:end])
-        chunks.append(head + (end - start).to_bytes(2, "big") + targets)
-        start = end
-    return b"".join(chunks)
-
-
-def _unpack(source: str, content: bytes, part: list[_Read]) -> list[_Entry]:
-    """Parse the scanner's answer; it has fewer entries than reads if its gas ran low."""
-    entries: list[_Entry] = []
-    offset, keep = 0, min(part[0].keep, 0xFFFF)
-    while offset < len(content):
-        status, size = content[offset], int.from_bytes(content[offset + 1 : offset + 4], "big")
-        returned_size = min(size, keep)
-        if status > 3 or offset + 4 + returned_size > len(content) or len(entries) == len(part):
-            raise BadAnswer(source, "the scanner's answer is not one: something else runs at its address")
-        entries.append(_Entry(status, size, content[offset + 4 : offset + 4 + returned_size]))
-        offset += 4 + returned_size
-    return entries
-
-
-def _store_results(reads: list[_Read], entries: list[_Entry]) -> None:
-    """Set the result of each read, or raise its limits for another try; split reads that lacked gas."""
-    for read, entry in zip(reads, entries, strict=False):
-        if entry.status == 3 and read.gas < MORE_GAS:
-            read.gas = MORE_GAS
-        elif entry.size > read.keep and entry.status == 1 and not _is_raw(read.query) and read.keep < 0xFFFF:
-            read.keep = 0xFFFF
-        else:
-            read.result = _value(read.query, entry)
-    _split(reads[len(entries) :], 2)
-
-
-def _split(reads: list[_Read], calls: int) -> None:
-    """Spread reads over several calls the next time, so that none waits behind those that use up the gas."""
-    for read in reads:
-        read.max_reads = -(-len(reads) // calls)
-
-
-def _is_raw(query: Read) -> bool:
-    return isinstance(query, Call) and signature(query.signature).is_raw
-
-
-def _value(query: Read, entry: _Entry) -> AbiValue:
-    if isinstance(query, NativeBalance):
-        is_balance = entry.status == 1 and len(entry.data) == 32
-        return int.from_bytes(entry.data, "big") if is_balance else Unknown("the node gave no balance")
-    if entry.status == 0:
-        return Reverted(entry.data)
-    if entry.status == 2:
-        return Unknown("there is no contract at that address at this block", cause="absent")
-    if entry.status == 3:
-        return _out_of_gas()
-    if entry.size > len(entry.data) and not _is_raw(query):
-        return Unknown(f"returned {entry.size} bytes, more than is read", cause="contract")
-    return decode(query, entry.data)
-
-
-def _out_of_gas() -> Unknown:
-    return Unknown(f"used up {MORE_GAS:,} gas without an answer", cause="contract")
-
-
-def _shrink(endpoint: StateEndpoint, reads: list[_Read]) -> None:
-    """Reduce a call that the node could not begin: fewer reads, then less gas, then give up."""
-    if len(reads) > 1:
-        endpoint.learn("max_reads", max(1, len(reads) // 2))
-    elif reads[0].gas > 50_000:
-        reads[0].gas //= 4
-    else:
-        _give_up(reads)
-
-
-def _give_up(reads: list[_Read]) -> None:
-    for read in reads:
-        read.result = Unknown("the node's gas allowance is too small for this read")
-
-
-async def _singles(endpoint: StateEndpoint, reads: list[_Read], block: Block, budget: Budget) -> None:
+async def _singles(endpoint: StateEndpoint, reads: list[PendingRead], block: Block, budget: Budget) -> None:
     """Send one request a read, in a batch; untrusted reads as far as the budget pays for them."""
     at = _at(endpoint, block)
     trusted = [read for read in reads if not read.untrusted and read.data is not None]
@@ -559,7 +388,7 @@ async def _singles(endpoint: StateEndpoint, reads: list[_Read], block: Block, bu
             read.result = quantity(endpoint.name, typed(endpoint.name, reply, str))
 
 
-def _single_call(read: _Read) -> tuple[dict[str, str]]:
+def _single_call(read: PendingRead) -> tuple[dict[str, str]]:
     """Return the parameters of a call with the scanner's address and gas: contracts see both alike."""
     call_data = read.data or b""
     gas = read.gas + CALL_GAS + BYTE_GAS * len(call_data)
@@ -570,7 +399,7 @@ def _single_result(source: str, query: Read, reply: Answer) -> AbiValue:
     if isinstance(reply, CallReverted):
         return Reverted(reply.data[:KEEP_BYTES])
     if isinstance(reply, OutOfGas):
-        return _out_of_gas()
+        return out_of_gas()
     if isinstance(reply, SourceError):
         return _unknown_or_raise(reply)
     content = data(source, typed(source, reply, str))
@@ -578,7 +407,7 @@ def _single_result(source: str, query: Read, reply: Answer) -> AbiValue:
         return Unknown(
             "returned nothing: no contract at that address at this block, or an empty answer", cause="absent"
         )
-    return _value(query, _Entry(1, len(content), content))
+    return value_of(query, ScannerEntry(1, len(content), content))
 
 
 def _unknown_or_raise(reply: SourceError) -> Unknown:

@@ -17,6 +17,7 @@ import numpy as np
 
 from chainfolio.adapters.evm import logs as columns
 from chainfolio.adapters.evm.integrity import Query, check_links, check_logs
+from chainfolio.adapters.evm.log_parser import parse
 from chainfolio.adapters.evm.logs import Logs
 from chainfolio.adapters.evm.node import Header, Node, header_key, hex_of
 from chainfolio.adapters.evm.proven import are_receipts_proven, prove_logs
@@ -149,12 +150,12 @@ class LogReader:
         reads = [Request("eth_getLogs", ({**_range(piece), **query.filter()},)) for piece in pieces]
         try:
             if len(reads) == 1:
-                return [await endpoint.ask_large(reads[0], columns.parse, height=pieces[0].first)]
+                return [await endpoint.ask_large(reads[0], parse, height=pieces[0].first)]
             answers = await endpoint.ask(reads, height=pieces[0].first)
         except ResponseTooLarge as refusal:
             return [refusal] * len(pieces)
         return [
-            answer if isinstance(answer, SourceError) else await asyncio.to_thread(columns.parse, endpoint.name, answer)
+            answer if isinstance(answer, SourceError) else await asyncio.to_thread(parse, endpoint.name, answer)
             for answer in answers
         ]
 
@@ -250,7 +251,7 @@ class LogReader:
         for answer in answers:
             if isinstance(answer, SourceError):
                 raise Unavailable(endpoint.name, f"cannot give the logs of a block by its hash: {answer.reason}")
-            parts.append(columns.parse(endpoint.name, answer))
+            parts.append(parse(endpoint.name, answer))
         return parts
 
 

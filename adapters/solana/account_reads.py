@@ -10,7 +10,8 @@ from typing import Any
 import base58
 from solders.pubkey import Pubkey
 
-from chainfolio.adapters.solana.account_layouts import LAMPORTS, LAYOUT_NAMES, LAYOUTS, Lamports, read
+from chainfolio.adapters.solana.account_layouts import LAMPORTS, LAYOUT_NAMES, LAYOUTS, read
+from chainfolio.adapters.solana.account_records import Lamports
 from chainfolio.adapters.solana.forms import Plain
 from chainfolio.adapters.solana.layouts import SYSTEM, BadLayout
 from chainfolio.plans import Unknown

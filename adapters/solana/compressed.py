@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from chainfolio.adapters.solana.account_layouts import BubblegumTree
 from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.account_records import BubblegumTree
 from chainfolio.adapters.solana.facts import COMPRESSED
 from chainfolio.adapters.solana.parsing import key_bytes
 from chainfolio.adapters.solana.reads import LeafList, TreeRead

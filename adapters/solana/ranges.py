@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from chainfolio.adapters.solana.account_layouts import PoolTick, RangePosition, TokenAccount
+from chainfolio.adapters.solana.account_records import PoolTick, RangePosition, TokenAccount
 from chainfolio.adapters.solana.positions import Unreadable
 from chainfolio.adapters.solana.ticks import MAX_TICK, amounts, collectable, growth_inside
 from chainfolio.protocols import DecodedPosition, TokenAmount

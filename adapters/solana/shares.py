@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chainfolio.adapters.solana.account_layouts import MintFacts
 from chainfolio.adapters.solana.account_reads import AccountRead, derived
+from chainfolio.adapters.solana.account_records import MintFacts
 from chainfolio.adapters.solana.positions import AccountPlan, Claim, require
 from chainfolio.plans import Unknown
 

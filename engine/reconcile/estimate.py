@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from chainfolio.engine.reconcile.balances import batch_count
 from chainfolio.portfolio.reconciliation import (
     MAX_CHANGES,
     SPLIT_PARTS,
@@ -45,13 +46,15 @@ async def estimate(
         return await _estimate_current(reconciler, reconciler.current, accounts, scope, clock)
     points = [(key, height) for key, running in totals.items() for height in checkpoints(key, running, steps)]
     before, size, start_s = chain.requests, _bytes(chain), clock.monotonic_s()
-    answers = await reconciler.balances([(key, height) for key in totals for height in sorted({steps[0], steps[-1]})])
+    answers = await reconciler.reader.balances(
+        [(key, height) for key in totals for height in sorted({steps[0], steps[-1]})], reconciler.untrusted_contracts
+    )
     cost, taken_s = chain.requests - before, clock.monotonic_s() - start_s
     differing = sum(_differs(key, running, steps, answers) for key, running in totals.items())
     rounds = math.ceil(math.log(max(2, len(span) // len(steps)), SPLIT_PARTS)) if differing else 0
     expected_changes = differing * MAX_CHANGES // 2  # a rebasing balance differs many times
-    batch_count = max(1, reconciler.part_count(points))
-    requests = cost * (batch_count + rounds) + (BLOCK_REQUESTS if differing else 0)
+    batches = max(1, batch_count(points))
+    requests = cost * (batches + rounds) + (BLOCK_REQUESTS if differing else 0)
     point_count = len(points) + expected_changes * SPLIT_PARTS * rounds
     # A height costs its header and the call, even for a single balance.
     share = max(point_count / max(1, len(answers)), len({height for _, height in points}) / 2)

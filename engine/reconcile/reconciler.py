@@ -15,7 +15,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chain_blocks import newest_block_in
+from chainfolio.engine.reconcile.balances import BalanceReader
 from chainfolio.engine.reconcile.current_balances import CurrentBalances
 from chainfolio.engine.reconcile.evidence import EvidenceReader, datasets_of
 from chainfolio.engine.reconcile.results import (
@@ -30,10 +30,9 @@ from chainfolio.engine.reconcile.results import (
 from chainfolio.engine.rows import ChainIndex, rows_of
 from chainfolio.engine.snapshots.replay import replays
 from chainfolio.engine.snapshots.sent_transactions import FEE_COLUMNS, sent_transactions
-from chainfolio.engine.snapshots.trust import Trust, mark_untrusted
-from chainfolio.errors import BadRequest, HistoryUnavailable, NotIndexed, OverBudget, Reorged, SourceError
+from chainfolio.engine.snapshots.trust import Trust
+from chainfolio.errors import BadRequest, NotIndexed, OverBudget, Reorged
 from chainfolio.indexer.scopes import indexed_for
-from chainfolio.plans import Unknown
 from chainfolio.portfolio.causes import MISSING_ROW, OF_DATASETS, cause_of
 from chainfolio.portfolio.ledger import drop_native_duplicates
 from chainfolio.portfolio.reconciliation import (
@@ -42,7 +41,6 @@ from chainfolio.portfolio.reconciliation import (
     Answer,
     BalanceKey,
     Comparison,
-    NoContract,
     Point,
     RunningTotals,
     running_totals,
@@ -60,8 +58,6 @@ if TYPE_CHECKING:
     from chainfolio.storage.tail import Tail
 
 CHECKPOINTS: Final = 32
-MAX_BALANCES: Final = 4_000  # in one batch of requests
-MAX_BLOCKS: Final = 200  # in one batch of requests
 BUDGET_HINT: Final = "start the same again with a larger budget, or with fewer checkpoints"
 # A node that left out a log leaves it out again if the request is the same.
 REREAD_HINT: Final = '; first add an endpoint, or set `integrity = "roots"` and `sample = 1`, if a node left them out'
@@ -99,6 +95,7 @@ class Reconciler:
         on_progress: Is called with a text at each step.
         trust_of: Returns which assets of accounts are trusted at a height; None trusts all.
         current: Compares current balances; None if nodes keep old state.
+        reader: Reads balances at heights.
     """
 
     chain: Chain
@@ -110,12 +107,12 @@ class Reconciler:
     trust_of: TrustReader | None = None
     trust: Trust = field(init=False, default=Trust(lambda asset: True))
     untrusted_contracts: frozenset[str] = frozenset()
+    reader: BalanceReader = field(init=False)
     _requests_before: int = 0
-    _blocks: dict[int, Block | None] = field(default_factory=dict)
-    _pruned_heights: set[int] = field(default_factory=set)  # no endpoint has their state
     current: CurrentBalances | None = field(init=False)
 
     def __post_init__(self) -> None:
+        self.reader = BalanceReader(self.chain, self._check_budget)
         current = CurrentBalances(self.chain, self.tail, self._check_budget, self.on_progress)
         self.current = current if replays(self.chain) else None
 
@@ -233,7 +230,7 @@ class Reconciler:
             BadRequest: There is no block up to the height.
             Reorged: The index has another block.
         """
-        end = await self._block_at(height)
+        end = await self.reader.block_at(height)
         if end is None:
             raise BadRequest("to", f"the chain has no block up to {height}")
         indexed_blocks = {each.height: each for each in await asyncio.to_thread(self.tail.blocks, self.chain.key)}
@@ -273,7 +270,7 @@ class Reconciler:
                 totals.pop(key, None)
         return dict(sorted(totals.items()))
 
-    # --- balances ----------------------------------------------------------------------------------------------------
+    # --- search ----------------------------------------------------------------------------------------------------
 
     async def _search(
         self, totals: Mapping[BalanceKey, RunningTotals], steps: Sequence[int], *, is_start: bool
@@ -289,73 +286,7 @@ class Reconciler:
             round_number += 1
             heights = len({height for _, height in points})
             self.on_progress(f"round {round_number}: {len(points):,} balances at {heights:,} blocks")
-            answers = await self.balances(points)
-
-    async def balances(self, points: Sequence[Point]) -> dict[Point, Answer]:
-        """Read balances at heights, in batches.
-
-        Raises:
-            OverBudget: More than `max_requests` requests are needed.
-            SourceError: The chain could not be read.
-        """
-        keys_by_height: dict[int, list[BalanceKey]] = {}
-        for key, height in points:
-            keys_by_height.setdefault(height, []).append(key)
-        balances: dict[Point, Answer] = {}
-        for heights in _batches(keys_by_height):
-            self._check_budget()
-            await self._load_blocks(heights)
-            for height, answers in zip(
-                heights, await self._read_balances([(h, keys_by_height[h]) for h in heights]), strict=True
-            ):
-                balances |= {(key, height): answer for key, answer in zip(keys_by_height[height], answers, strict=True)}
-        return balances
-
-    def part_count(self, points: Sequence[Point]) -> int:
-        """Return the number of batches that reading these balances takes."""
-        keys_by_height: dict[int, list[BalanceKey]] = {}
-        for key, height in points:
-            keys_by_height.setdefault(height, []).append(key)
-        return sum(1 for _ in _batches(keys_by_height))
-
-    async def _read_balances(self, groups: Sequence[tuple[int, Sequence[BalanceKey]]]) -> list[list[Answer]]:
-        """Read balances at heights: 0 before the first block, None for those that cannot be read."""
-        blocks = [self._blocks[height] for height, _ in groups]
-        plans = [self.chain.balances([(key.account, key.asset) for key in keys]) for _, keys in groups]
-        requests = [
-            (block, mark_untrusted(next(plan), self.untrusted_contracts))
-            for block, plan in zip(blocks, plans, strict=True)
-            if block is not None
-        ]
-        try:
-            responses = iter(await self.chain.answer_each(requests))
-        except HistoryUnavailable as error:  # for all blocks
-            responses = iter([error] * len(requests))
-        answers: list[list[Answer]] = []
-        for (height, keys), block, plan in zip(groups, blocks, plans, strict=True):
-            results = [0] * len(keys) if block is None else next(responses)
-            if isinstance(results, SourceError):
-                if not isinstance(results, HistoryUnavailable):
-                    raise results
-                self._pruned_heights.add(height)
-                answers.append([None] * len(keys))
-            else:
-                answers.append([_answer(each) for each in (results if block is None else _finish(plan, results))])
-        return answers
-
-    async def _block_at(self, height: int) -> Block | None:
-        await self._load_blocks([height])
-        return self._blocks[height]
-
-    async def _load_blocks(self, heights: Sequence[int]) -> None:
-        """Load the newest block up to each height; None if there is none."""
-        missing = [height for height in heights if height not in self._blocks]
-        if not missing:
-            return
-        self._blocks |= {block.height: block for block in await self.chain.blocks(missing)}
-        for height in missing:
-            if height not in self._blocks:
-                self._blocks[height] = await newest_block_in(self.chain, Span(0, height))
+            answers = await self.reader.balances(points, self.untrusted_contracts)
 
     def _check_budget(self) -> None:
         """Raise OverBudget if no request is left."""
@@ -388,7 +319,7 @@ class Reconciler:
             scope.span.last,
             scope.end.hash,
             tuple(scope.checkpoints),
-            tuple(height for height in scope.checkpoints if height in self._pruned_heights),
+            tuple(height for height in scope.checkpoints if height in self.reader.pruned_heights),
             {status: counts[status] for status in STATUSES},
             tuple(sorted(assets, key=lambda each: each.asset)),
             differences,
@@ -425,13 +356,13 @@ class Reconciler:
         return tuple(differences), untrusted
 
     def _notes(self, account: str, span: Span, steps: Sequence[int]) -> Iterator[str]:
-        if steps[0] in self._pruned_heights:
+        if steps[0] in self.reader.pruned_heights:
             yield (
                 f"the state at block {steps[0]} is gone: what was there before is taken to be nothing"
                 if span.first == 0
                 else "the state before the range is gone: what is compared begins at the first checkpoint that was read"
             )
-        if self._pruned_heights:
+        if self.reader.pruned_heights:
             yield "no endpoint serves the state of all checkpoints: an archive node shows the blocks of differences"
         if self.current is not None:
             yield from self.current.notes
@@ -440,36 +371,6 @@ class Reconciler:
             unindexed = Spans([span]) - indexed_for(self.tail, self.chain.key, name, account)
             if unindexed:
                 yield f"`{name}` is not indexed at {len(unindexed):,} of the {len(span):,} blocks"
-
-
-def _batches(keys_by_height: Mapping[int, Sequence[BalanceKey]]) -> Iterator[list[int]]:
-    """Yield the heights in order, in batches that are read together."""
-    part: list[int] = []
-    count = 0
-    for height in sorted(keys_by_height):
-        if part and (count + len(keys_by_height[height]) > MAX_BALANCES or len(part) == MAX_BLOCKS):
-            yield part
-            part, count = [], 0
-        part.append(height)
-        count += len(keys_by_height[height])
-    if part:
-        yield part
-
-
-def _finish(plan: Any, results: Sequence[Any]) -> Sequence[Any]:
-    """Send the results to a plan of one round, and return its result."""
-    try:
-        plan.send(results)
-    except StopIteration as stop:
-        result: Sequence[Any] = stop.value
-        return result
-    raise AssertionError("balances are asked for in one round")
-
-
-def _answer(result: Any) -> Answer:
-    if isinstance(result, Unknown) and result.cause == "absent":
-        return NoContract()
-    return result if isinstance(result, int) else None
 
 
 def _asset_result(

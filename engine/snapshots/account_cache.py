@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from chainfolio.engine.snapshots.snapshotter import Snapshotter
     from chainfolio.indexer.wiring import System
 
+from typing import TYPE_CHECKING
+
+from chainfolio.assets import Account
+from chainfolio.indexer.wiring import System
+
+if TYPE_CHECKING:
+    from chainfolio.chains import Chain
+    from chainfolio.engine.snapshots.snapshotter import Snapshotter
+
 KEEP_S: Final = 3600.0
 MAX_ACCOUNTS: Final = 20_000  # accounts
 MAX_BACKGROUND_READS: Final = 100  # accounts read in the background at once
@@ -157,3 +166,16 @@ class AccountCache:
 
 def _heights(snapshots: Sequence[Snapshot]) -> dict[str, int]:
     return {each.chain: each.head or each.block.height for each in snapshots}
+
+
+def require_any_read(entries: Sequence[CachedAccount]) -> list[CachedAccount]:
+    """Return the same accounts; if no chain of any of them could be read, raise the first error.
+
+    Raises:
+        ChainfolioError: The first error of an account.
+    """
+    errors = [entry.error for entry in entries if entry.error is not None]
+    is_read = any(entry.error is None and any(entry.valuation.scope.values()) for entry in entries)
+    if errors and not is_read:
+        raise errors[0]
+    return list(entries)

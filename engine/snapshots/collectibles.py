@@ -44,6 +44,14 @@ def select(account: str, interactions: Interactions, trust: Trust) -> tuple[list
     return selected, [Issue("collectibles", account, reason, makes_partial=False, account=account)]
 
 
+def select_all(interactions: Mapping[str, Interactions], trust: Trust) -> tuple[list[AccountCollectible], list[Issue]]:
+    """Return the collectibles to read, of all accounts, and an issue for each account that has more."""
+    selections = [select(account, each, trust) for account, each in interactions.items()]
+    return [each for selected, _ in selections for each in selected], [
+        issue for _, issues in selections for issue in issues
+    ]
+
+
 def _stayed_first(interactions: Interactions, collection: Asset) -> list[int]:
     """Return the token ids of a collection in order, those that never left the account first."""
     left_ids = interactions.sent_ids.get(collection, frozenset())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from chainfolio.assets import Asset
@@ -12,6 +12,7 @@ from chainfolio.contracts import Holding, Issue, Token
 from chainfolio.engine.snapshots.day_flows import Flows
 from chainfolio.engine.snapshots.token_context import TokenContext
 from chainfolio.engine.snapshots.trust import Trust
+from chainfolio.errors import BadAnswer
 from chainfolio.plans import Reverted, Unknown
 from chainfolio.positions import AccountState, OpenPosition
 
@@ -96,3 +97,28 @@ def natives_of(states: Mapping[str, AccountState], native: Token) -> tuple[list[
 
 def _reason(answer: Any) -> str:
     return "the contract refuses" if isinstance(answer, Reverted) else str(answer.reason)
+
+
+def with_stakes_of(
+    states: Mapping[str, AccountState], stakes: Iterable[OpenPosition], trust: Trust
+) -> dict[str, AccountState]:
+    """Return the states with the stakes among the positions, and with resolved issues."""
+    positions = {account: list(state.positions) for account, state in states.items()}
+    for stake in stakes:
+        positions[stake.account].append(stake)
+    return {
+        account: replace(state, positions=tuple(positions[account]), issues=tuple(trust.resolve_issues(state.issues)))
+        for account, state in states.items()
+    }
+
+
+def block_of(states: Mapping[str, AccountState], requested: Block) -> Block:
+    """Return the block of the reads: the requested one, or a newer one if the chain keeps no old state.
+
+    Raises:
+        BadAnswer: The accounts were read at several blocks.
+    """
+    blocks = {state.block or requested for state in states.values()}
+    if len(blocks) > 1:
+        raise BadAnswer("engine", "accounts of one snapshot were read at several blocks")
+    return next(iter(blocks), requested)

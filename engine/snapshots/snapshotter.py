@@ -15,7 +15,7 @@ whatever the number of tokens, positions and accounts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,14 +28,13 @@ from chainfolio.engine.snapshots import account_index, collectibles
 from chainfolio.engine.snapshots.build import build_snapshot, price_issues
 from chainfolio.engine.snapshots.index_view import MAX_UNINDEXED_BLOCKS, IndexView, read_index
 from chainfolio.engine.snapshots.judgement import Judge
-from chainfolio.engine.snapshots.reading import Held, Reading, holdings_of
+from chainfolio.engine.snapshots.reading import Held, Reading, block_of, holdings_of, with_stakes_of
 from chainfolio.engine.snapshots.replay import Replay, replays
 from chainfolio.engine.snapshots.sent_transactions import paid_fees
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.engine.snapshots.token_context import TokenContext
 from chainfolio.engine.snapshots.trust import Trust, mark_untrusted
 from chainfolio.errors import BadAnswer, Reorged
-from chainfolio.interactions import Interactions
 from chainfolio.plans import Output, Plan, Report, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountReader, AccountState, BalanceResult, OpenPosition
 from chainfolio.price_sources import PriceSource
@@ -211,7 +210,7 @@ class Snapshotter:
         untrusted = trust.untrusted_contracts({asset for each in tokens.values() for asset in each} - set(extra))
         plans = await asyncio.to_thread(self._account_plans, index, tokens, requested, trust, context)
         # A replay starts from current state: collectibles that are held now say nothing about the past block.
-        selected, selection_issues = ([], []) if is_replayed else _select_collectibles(index.interactions, trust)
+        selected, selection_issues = ([], []) if is_replayed else collectibles.select_all(index.interactions, trust)
         (states, (held_collectibles, unread)), fees, (stakes, stake_issues) = await asyncio.gather(
             self._run_plans(plans, block, untrusted, collectibles.read(self.chain, selected, trust)),
             asyncio.to_thread(paid_fees, self.lake, self.tail, self.chain.key, accounts, block),
@@ -219,14 +218,14 @@ class Snapshotter:
         )
         if is_replayed:
             states = await self._replay(states, block, context, untrusted)
-        states = _with_stakes(states, stakes, trust)
+        states = with_stakes_of(states, stakes, trust)
         holdings, balance_issues = holdings_of(states, requested, trust)
         position_tokens = {token for state in states.values() for each in state.positions for token in each.tokens}
         await self._load_tokens(context, position_tokens, untrusted)
         issues = [*self.reader.issues, *stake_issues, *selection_issues, *unread]
         issues += self._index_issues(index, accounts, len(candidates), holdings, context)
         return Reading(
-            block=_block_of(states, block),
+            block=block_of(states, block),
             states=states,
             holdings=tuple(holdings),
             context=context,
@@ -263,7 +262,8 @@ class Snapshotter:
             for issue in self.reader.unread_protocols(account, index.interactions[account])
         ]
         issues += index.gap_issues(self.chain.key, candidate_count)
-        issues += self._little_known(holdings, context)
+        priced = {price.asset for price in context.quotes.prices}
+        issues += self.book.little_known_issues([(account, asset) for account, asset, _ in holdings], priced)
         issues += reconciled.issues(self.tail, self.chain.key, accounts, natives=False)
         # Missing movements concern the history alone: the balances of a portfolio are read from the chain.
         unexplained = account_index.unexplained_issues(self.tail, self.chain, accounts)
@@ -359,15 +359,6 @@ class Snapshotter:
         """Number of tokens that are read of an account without indexed transfers."""
         return len(self._judge.listed_tokens | self._registry_candidates())
 
-    def _little_known(self, holdings: Sequence[Held], context: TokenContext) -> Iterator[Issue]:
-        """Yield an issue for each held token that only few public lists name and that has no price."""
-        priced = {price.asset for price in context.quotes.prices}
-        for account, asset, _ in holdings:
-            lists = self.book.registry.list_count(asset) if self.book.registry else 0
-            if lists and asset not in priced and not self.book.is_trusted(asset):
-                reason = f"only {lists} public lists name this token and it has no price: it is in no sum"
-                yield Issue("registry", asset.reference, reason, makes_partial=False, account=account)
-
     async def judge(
         self,
         pairs: Collection[tuple[str, Asset]],
@@ -450,37 +441,6 @@ class Snapshotter:
         if (error := reports["about"].error) is not None:
             raise error
         await asyncio.to_thread(context.save)
-
-
-def _select_collectibles(
-    interactions: Mapping[str, Interactions], trust: Trust
-) -> tuple[list[collectibles.AccountCollectible], list[Issue]]:
-    """Return the collectibles to read, of all accounts, and an issue for each account that has more."""
-    selections = [collectibles.select(account, each, trust) for account, each in interactions.items()]
-    return [each for selected, _ in selections for each in selected], [
-        issue for _, issues in selections for issue in issues
-    ]
-
-
-def _with_stakes(
-    states: Mapping[str, AccountState], stakes: Iterable[OpenPosition], trust: Trust
-) -> dict[str, AccountState]:
-    """Return the states with the stakes among the positions, and with resolved issues."""
-    positions = {account: list(state.positions) for account, state in states.items()}
-    for stake in stakes:
-        positions[stake.account].append(stake)
-    return {
-        account: replace(state, positions=tuple(positions[account]), issues=tuple(trust.resolve_issues(state.issues)))
-        for account, state in states.items()
-    }
-
-
-def _block_of(states: Mapping[str, AccountState], requested: Block) -> Block:
-    """Return the block of the reads: the requested one, or a newer one if the chain keeps no old state."""
-    blocks = {state.block or requested for state in states.values()}
-    if len(blocks) > 1:
-        raise BadAnswer("engine", "accounts of one snapshot were read at several blocks")
-    return next(iter(blocks), requested)
 
 
 def _reference(asset: Asset) -> str:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import threading
 import tomllib
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.contracts import Token
+from chainfolio.contracts import Issue, Token
 from chainfolio.engine.snapshots.token_registry import MIN_FAMOUS_LISTS, MIN_TRUSTED_LISTS, TokenRegistry
 from chainfolio.portfolio.spam import KnownTokens
 from chainfolio.tables import TOKENS
@@ -87,6 +87,19 @@ class TokenBook:
     def set_account_tokens(self, account: str, assets: Collection[Asset]) -> None:
         """Remember the tokens that a snapshot of an account contains."""
         _put(self._tokens_of_account, account, frozenset(assets), MAX_ACCOUNTS)
+
+    def little_known_issues(self, pairs: Iterable[tuple[str, Asset]], priced: Set[Asset]) -> Iterator[Issue]:
+        """Yield an issue for each held token that only few public lists name and that has no price.
+
+        Args:
+            pairs: Accounts and tokens that they hold.
+            priced: The assets that have a price.
+        """
+        for account, asset in pairs:
+            lists = self.registry.list_count(asset) if self.registry else 0
+            if lists and asset not in priced and not self.is_trusted(asset):
+                reason = f"only {lists} public lists name this token and it has no price: it is in no sum"
+                yield Issue("registry", asset.reference, reason, makes_partial=False, account=account)
 
     @property
     def seen_contracts(self) -> set[str]:

@@ -17,11 +17,9 @@ from msgspec.structs import replace as with_fields
 
 from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
-from chainfolio.blocks import Block, Span, Spans
-from chainfolio.chain_blocks import times_at
+from chainfolio.blocks import Block, Spans
 from chainfolio.chains import Chain
 from chainfolio.contracts import Issue, Token, TransactionDetails
-from chainfolio.datasets import Dataset
 from chainfolio.engine.prices.past_prices import Prices
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.rows import check_transaction_count
@@ -33,13 +31,15 @@ from chainfolio.engine.transactions.activities import (
     missing,
     read_activities,
 )
+from chainfolio.engine.transactions.index_gaps import IndexGap, bounds, end_times
 from chainfolio.engine.transactions.lookups import Lookups
 from chainfolio.engine.transactions.page_positions import ListPosition, position_after, remaining
+from chainfolio.engine.transactions.page_tokens import add_tokens, moved_assets
+from chainfolio.engine.transactions.subjects import Subject
 from chainfolio.engine.validators.stakes import PROTOCOL
-from chainfolio.errors import HistoryUnavailable, NotIndexed, UnsupportedMethod
 from chainfolio.indexer.scopes import indexed_for_all
 from chainfolio.portfolio.activity import Activity, Functions, sort_activities
-from chainfolio.portfolio.facts import ChainFacts, ProtocolFacts
+from chainfolio.portfolio.facts import ProtocolFacts
 from chainfolio.portfolio.pnl.trade_value import PriceKey, PriceKind, Strength
 from chainfolio.portfolio.poisoning import Counterparties
 from chainfolio.portfolio.statement import RenderContext, assets_of, mentions, protocol_key, record, with_prices
@@ -52,63 +52,7 @@ if TYPE_CHECKING:
 
 PIECE: Final = 250  # activities of the first piece, which get their rows together
 MAX_PIECE: Final = 4000
-FAR_FUTURE_US: Final = 2**63
 Record = tuple[Activity, TransactionDocument]
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """One chain to read, and the accounts of its kind. `datasets` are those that its operator indexes."""
-
-    snapshotter: Snapshotter
-    facts: ChainFacts
-    datasets: tuple[str, ...]
-    accounts: tuple[str, ...]
-
-    @property
-    def key(self) -> str:
-        """The chain's key."""
-        return self.snapshotter.chain.key
-
-    @property
-    def issues(self) -> list[Issue]:
-        """Return an issue for each dataset of the chain that its operator does not index."""
-        return [
-            Issue(self.key, each.name, f"{each.loss} (dataset `{each.name}`)")
-            for each in self._activity_datasets
-            if each.loss and each.name not in self.datasets
-        ]
-
-    @property
-    def required_datasets(self) -> tuple[str, ...]:
-        """Return the datasets that a page needs: without them it would lack records and not say so."""
-        return tuple(each.name for each in self._activity_datasets if not each.loss or each.name in self.datasets)
-
-    @property
-    def _activity_datasets(self) -> list[Dataset]:
-        """Return the chain's datasets of activities, the indispensable ones first."""
-        datasets = self.snapshotter.chain.datasets.values()
-        of_activity = [each for each in datasets if each.in_activity and not each.reward_protocol]
-        return sorted(of_activity, key=lambda each: bool(each.loss))
-
-
-@dataclass(frozen=True, slots=True)
-class IndexGap:
-    """A span that is not indexed, and the times of its first and its last block."""
-
-    chain: str
-    dataset: str
-    span: Span
-    first_us: int
-    last_us: int
-
-    def error(self) -> NotIndexed:
-        """Return the error for a page that needs this span."""
-        return NotIndexed(self.chain, self.dataset, self.span.first, self.span.last)
-
-    def is_clear(self, activity: Activity, newest_first: bool) -> bool:
-        """Return True if no record of the gap could stand before an activity."""
-        return activity.time_us > self.last_us if newest_first else activity.time_us < self.first_us
 
 
 @dataclass(slots=True)
@@ -233,9 +177,9 @@ class Statement:
             return
         spans = sorted(gaps, reverse=self.filters.newest_first)
         if subject.key in self.silent:
-            ends = [_bounds(span, self._histories[subject.key].keys) for span in spans]
+            ends = [bounds(span, self._histories[subject.key].keys) for span in spans]
         else:
-            ends = await _end_times(subject.snapshotter.chain, spans)
+            ends = await end_times(subject.snapshotter.chain, spans)
         for span, (first_us, last_us) in zip(spans, ends, strict=True):
             since_us, until_us = self.filters.since_us, self.filters.until_us
             if (until_us is None or first_us <= until_us) and (since_us is None or last_us >= since_us):
@@ -344,7 +288,7 @@ class Statement:
         self, subject: Subject, tokens: dict[Asset, Token], activities: Collection[Activity]
     ) -> None:
         """Add the stored tokens of the activities to `tokens`. None of them is taken for spam."""
-        assets = _assets_of(activities) - tokens.keys()
+        assets = moved_assets(activities) - tokens.keys()
         book = subject.snapshotter.book
         tokens |= await asyncio.to_thread(book.stored, assets)
         unlisted = len(assets - book.listed.keys())
@@ -478,25 +422,6 @@ def _protocol_details(activity: Activity) -> TransactionDetails:
     return TransactionDetails(activity.movements[0].counterparty, activity.account, None, 0, 0, False, b"")
 
 
-def _bounds(span: Span, keys: Sequence[Activity]) -> tuple[int, int]:
-    """Return the times between which a span lies, by the activities of its chain around it."""
-    below = [key.time_us for key in keys if key.height < span.first]
-    above = [key.time_us for key in keys if key.height > span.last]
-    return max(below, default=0) + bool(below), min(above, default=FAR_FUTURE_US) - bool(above)
-
-
-async def _end_times(chain: Chain, spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """Return the times of the first and the last block of spans.
-
-    Blocks that no node has any more may be of any time.
-    """
-    try:
-        times = await times_at(chain, {end for span in spans for end in (span.first, span.last)})
-    except (HistoryUnavailable, UnsupportedMethod):
-        return [(0, FAR_FUTURE_US) for _ in spans]
-    return [(times[span.first], times[span.last]) for span in spans]
-
-
 def _by_chain(records: Sequence[Record]) -> dict[str, list[Record]]:
     chains: dict[str, list[Record]] = {}
     for each in records:
@@ -517,41 +442,3 @@ def _pieces(keys: Sequence[Activity], max_size: int = PIECE) -> Iterator[Sequenc
     while start < len(keys):
         yield keys[start : start + size]
         start, size = start + size, min(2 * size, max_size)
-
-
-async def add_tokens(
-    snapshotter: Snapshotter,
-    tokens: dict[Asset, Token],
-    activities: Collection[Activity],
-    block: Block,
-    balances: dict[tuple[str, Asset], Any],
-) -> set[tuple[str, Asset]]:
-    """Add the tokens of the activities to `tokens`: listed ones as listed, others as they are at the block.
-
-    Args:
-        balances: Caches balances at that block: known ones are used, and the ones that are read are added.
-
-    Returns:
-        The moved tokens that are spam, each with its account, as a portfolio at that block would judge. Listed tokens
-        are never spam, and nothing is read if all tokens are listed.
-
-    Raises:
-        SourceError: The chain could not be read.
-    """
-    listed = snapshotter.book.listed
-    moves = [(each.account, move.asset.collection) for each in activities for move in each.movements]
-    transferred = {pair for pair in moves if not pair[1].is_native}
-    assets = _assets_of(activities)
-    tokens |= {asset: listed[asset] for asset in assets & listed.keys()}
-    if assets <= listed.keys():
-        return set()
-    described, spam = await snapshotter.judge(transferred, assets - listed.keys(), block, balances)
-    tokens |= described
-    return set(spam)
-
-
-def _assets_of(activities: Collection[Activity]) -> set[Asset]:
-    """Return the tokens and collections that activities moved or approved."""
-    transferred = {move.asset.collection for each in activities for move in each.movements}
-    approved = {permission.asset for each in activities for permission in each.permissions}
-    return {asset for asset in transferred if not asset.is_native} | approved

@@ -35,8 +35,8 @@ from chainfolio.engine.validators.results import (
 )
 from chainfolio.engine.validators.reward_buckets import REWARD_COLUMNS, Buckets, RewardHistory, reward_buckets
 from chainfolio.errors import BadAnswer, NotFound, NotIndexed
+from chainfolio.staking_tables import DEPOSITS, PROPOSALS, VALIDATOR_REWARDS, VALIDATORS, WITHDRAWALS
 from chainfolio.table import Table
-from chainfolio.tables import DEPOSITS, PROPOSALS, VALIDATOR_REWARDS, VALIDATORS, WITHDRAWALS
 from chainfolio.validators import ADDRESS, GWEI, HasValidators, SlotClock, ValidatorNow, address_of
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from chainfolio.contracts import Issue
 from chainfolio.engine.rows import in_tail
 from chainfolio.errors import SourceError, Unavailable
 from chainfolio.positions import OpenPosition
+from chainfolio.staking_tables import DEPOSITS, VALIDATORS, WITHDRAWALS
 from chainfolio.table import Table
-from chainfolio.tables import DEPOSITS, VALIDATORS, WITHDRAWALS
 from chainfolio.validators import GWEI, Stake
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from typing import Any
 
 from sha3 import keccak_256
 
-from chainfolio.localchain.tron.answers import View
-from chainfolio.localchain.tron.chain import Chain, Rejected, read
+from chainfolio.localchain.tron.blocks import Rejected, read
+from chainfolio.localchain.tron.chain import Chain
 from chainfolio.localchain.tron.codec import TYPE_URL, decode, encode
 from chainfolio.localchain.tron.forms import base58check, inner, sha256
+from chainfolio.localchain.tron.views import View
 
 Json = dict[str, Any]
 NOBODY = "41" + "00" * 20

@@ -1,16 +1,14 @@
 """The simulated chain: checks transactions, makes blocks, and removes them on a fork."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from threading import RLock
 from typing import Any
 
-from eth_keys.datatypes import PrivateKey
-
 from chainfolio.localchain.node import GENESIS_TIME
 from chainfolio.localchain.tron.actions import ACTIONS, Act, InvalidTransaction, creates_account, do
-from chainfolio.localchain.tron.codec import CONTRACTS, TYPE_URL, BadMessage, decode, encode
+from chainfolio.localchain.tron.blocks import WITNESSES, Block, Rejected, Transaction, genesis_transfer, read, sealed
+from chainfolio.localchain.tron.codec import CONTRACTS
 from chainfolio.localchain.tron.fees import (
     MANY_SIGNERS,
     MEMO,
@@ -28,80 +26,7 @@ LONGEST_MS = 86_400_000  # a transaction may not expire later than that
 TAPOS = 65_536  # blocks back that a transaction may refer to
 VOTERS_SUN = 128 * TRX  # a block's reward for all who voted
 MAINTENANCE = 7_200  # blocks of a cycle
-VERSION = 31
 SMART = {"TriggerSmartContract", "CreateSmartContract"}
-WITNESSES = tuple(PrivateKey(bytes([number + 1]) * 32) for number in range(3))
-
-
-class Rejected(Exception):
-    """A transaction that the node does not take, with java-tron's code and words."""
-
-    def __init__(self, code: str, message: str) -> None:
-        self.code, self.message = code, message
-        super().__init__(f"{code}: {message}")
-
-
-@dataclass(frozen=True)
-class Transaction:
-    """A signed transaction, read."""
-
-    txid: str
-    raw: bytes
-    signatures: tuple[str, ...]
-    content: Mapping[str, Any]  # the JSON of `raw`, addresses in hex
-    unknown_fields: Mapping[str, Any] = field(default_factory=dict)  # what its sender wrote that Tron has no name for
-    ended: Mapping[str, Any] = field(default_factory=dict)  # and how it ended, as its sender says
-
-    @property
-    def kind(self) -> str:
-        """Name of its contract type."""
-        return str(self.content["contract"][0]["type"])
-
-    @property
-    def value(self) -> dict[str, Any]:
-        """Parameter of its contract."""
-        parameter: dict[str, Any] = self.content["contract"][0]["parameter"]["value"]
-        return parameter
-
-    @property
-    def owner(self) -> str:
-        """Sender in hex; empty if there is none."""
-        return str(self.value.get("owner_address", ""))
-
-    @property
-    def serialized(self) -> bytes:
-        """With its signatures, as it is handed in."""
-        return encode("Transaction", {"raw_data": self.raw.hex(), "signature": self.signatures, **self.unknown_fields})
-
-    def ends(self, result: str) -> dict[str, Any]:
-        """Return its result, signatures and unknown fields, as JSON of a block."""
-        return {
-            "ret": [{**self.ended, "contractRet": result}],
-            "signature": list(self.signatures),
-            **self.unknown_fields,
-        }
-
-    def leaf(self, result: str) -> bytes:
-        """With how it ended, as it goes into a block."""
-        return encode("Transaction", {"raw_data": self.raw.hex(), **self.ends(result)})
-
-
-@dataclass(frozen=True)
-class Block:
-    """A block and what its transactions did."""
-
-    height: int
-    id: str
-    header: Mapping[str, Any]  # the header's content, as JSON
-    signature: str
-    transactions: tuple[Transaction, ...] = ()
-    results: tuple[str, ...] = ()
-    infos: tuple[Mapping[str, Any], ...] = ()
-
-    @property
-    def time_ms(self) -> int:
-        """Time in milliseconds."""
-        return int(self.header["timestamp"])
 
 
 @dataclass
@@ -192,7 +117,7 @@ class Chain:
             assert not self.head.height, "only the first block can create coins"
             self.state.accounts[address] = Account(address, self._clock_ms, balance=sun, legacy=legacy or {})
             self._pending = self.state.copy()
-            transactions = (*self.head.transactions, _genesis_transfer(address, sun))
+            transactions = (*self.head.transactions, genesis_transfer(address, sun))
             self.blocks[0] = sealed(0, "00" * 32, self._clock_ms, transactions, ("SUCCESS",) * len(transactions), ())
 
     def wait(self, seconds: int) -> None:
@@ -411,31 +336,6 @@ class Chain:
                 state.give(to, sun)
 
 
-def read(signed: Mapping[str, Any], visible: bool = False) -> Transaction:
-    """A transaction of a client's JSON; Rejected where it is none."""
-    try:
-        if "raw_data_hex" in signed:
-            raw = bytes.fromhex(signed["raw_data_hex"])
-        else:
-            raw = encode("raw", signed["raw_data"], visible)
-        content = decode("raw", raw)
-        if len(content["contract"]) != 1:
-            raise BadMessage("a transaction has one contract")
-        unknown_fields = {name: values for name, values in signed.items() if name.isdigit()}
-        ended = dict((signed.get("ret") or [{}])[0])  # of several results, nodes keep as many as there are contracts
-    except (KeyError, TypeError, ValueError) as error:
-        raise Rejected("OTHER_ERROR", f"Error: {error}") from error
-    return Transaction(sha256(raw).hex(), raw, tuple(signed.get("signature") or ()), content, unknown_fields, ended)
-
-
-def _genesis_transfer(address: str, sun: int) -> Transaction:
-    """Return the transfer of the first block to an account; it has no signature and no sender."""
-    value = {"owner_address": b"0x000000000000000000000".hex(), "to_address": address, "amount": sun}
-    contract = {"type": "TransferContract", "parameter": {"value": value, "type_url": f"{TYPE_URL}TransferContract"}}
-    raw = encode("raw", {"contract": [contract]})
-    return Transaction(sha256(raw).hex(), raw, (), decode("raw", raw))
-
-
 def _permission(account: Account | None, owner: str, number: int) -> Permission | None:
     """Return a permission of an account, by default that of its key; None if there is none."""
     if account is None or not account.permissions:
@@ -458,46 +358,3 @@ def _internal(txid: str, number: int, part: tuple[str, str, int, bool]) -> dict[
 def _tidy(info: Mapping[str, Any]) -> dict[str, Any]:
     """A record as java-tron writes it: what is zero or empty is left out."""
     return {name: value for name, value in info.items() if value or name in ("receipt", "contractResult")}
-
-
-def sealed(
-    height: int,
-    parent: str,
-    time_ms: int,
-    transactions: Sequence[Transaction],
-    results: tuple[str, ...],
-    infos: tuple[Mapping[str, Any], ...],
-) -> Block:
-    """A block with its id and its witness's signature."""
-    key = WITNESSES[height % len(WITNESSES)]
-    leaves = [sha256(each.leaf(result)) for each, result in zip(transactions, results, strict=True)]
-    header = {
-        "number": height,
-        "txTrieRoot": _root(leaves).hex(),
-        "witness_address": tron(key.public_key.to_address()),
-        "parentHash": parent,
-        "version": VERSION,
-        "timestamp": time_ms,
-    }
-    if not height:
-        del header["number"], header["version"]
-    name = sha256(encode("Header", header))
-    return Block(
-        height, f"{height:016x}{name.hex()[16:]}", header, _witnessed(key, name), tuple(transactions), results, infos
-    )
-
-
-@lru_cache(10_000)
-def _witnessed(key: PrivateKey, name: bytes) -> str:
-    """A witness's signature; the same script makes the same blocks, and signing takes long."""
-    return key.sign_msg_hash(name).to_bytes().hex()
-
-
-def _root(leaves: Sequence[bytes]) -> bytes:
-    """The root of java-tron's tree, in which what has no neighbour goes up alone."""
-    if not leaves:
-        return bytes(32)
-    while len(leaves) > 1:
-        pairs = [leaves[at : at + 2] for at in range(0, len(leaves), 2)]
-        leaves = [sha256(b"".join(pair)) if len(pair) == 2 else pair[0] for pair in pairs]
-    return leaves[0]

@@ -4,9 +4,13 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
-from chainfolio.localchain.tron.answers import View, account_json, asset_json, transaction_json
-from chainfolio.localchain.tron.chain import Block, Chain
+from chainfolio.localchain.tron.account_answers import account_json
+from chainfolio.localchain.tron.answers import asset_json
+from chainfolio.localchain.tron.block_answers import transaction_json
+from chainfolio.localchain.tron.blocks import Block
+from chainfolio.localchain.tron.chain import Chain
 from chainfolio.localchain.tron.forms import base58check, inner, tron
+from chainfolio.localchain.tron.views import View
 
 Json = dict[str, Any]
 MOST = 200

@@ -3,7 +3,8 @@
 from typing import Any
 
 from chainfolio.localchain.errors import RpcError
-from chainfolio.localchain.tron.chain import Block, Chain
+from chainfolio.localchain.tron.blocks import Block
+from chainfolio.localchain.tron.chain import Chain
 from chainfolio.localchain.tron.forms import BadAddress, evm_address, tron
 from chainfolio.localchain.tron.vm import MOST_ENERGY
 

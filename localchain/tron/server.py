@@ -6,11 +6,12 @@ from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from chainfolio.localchain.tron.answers import READS, View
+from chainfolio.localchain.tron.answers import READS
 from chainfolio.localchain.tron.asks import ASKS, constant
 from chainfolio.localchain.tron.chain import Chain
 from chainfolio.localchain.tron.grid import grid
 from chainfolio.localchain.tron.jsonrpc import rpc
+from chainfolio.localchain.tron.views import View
 
 SOLID = {**READS, "triggerconstantcontract": constant}
 

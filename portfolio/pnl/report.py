@@ -134,19 +134,8 @@ def document(
 
     Holdings are ordered by asset and wallet. `max_values` limits the value of an asset to what its market could pay.
     """
-    closed: defaultdict[str, list[int | None]] = defaultdict(list)
-    sums: defaultdict[str, list[int | None]] = defaultdict(list)
-    unknown: Counter[str] = Counter()
-    for gain in gains.gains:
-        if gain.kind == "income":
-            sums["income"].append(gain.gain)
-        elif gain.reason != UNASKED:
-            closed[gain.asset].append(gain.gain)
-            sums["closed"].append(gain.gain)
-        if gain.kind == "fee":
-            sums["fee"].append(gain.proceeds)
-        if gain.gain is None:
-            unknown[gain.reason] += 1
+    sums, closed = _values_of(gains)
+    unknown = Counter(gain.reason for gain in gains.gains if gain.gain is None)
     holdings = []
     for lots in gains.remaining:
         asset = facts[lots.asset]
@@ -177,6 +166,21 @@ def document(
             fees=_known_sum(sums["fee"]),
         ),
     )
+
+
+def _values_of(gains: Gains) -> tuple[defaultdict[str, list[int | None]], defaultdict[str, list[int | None]]]:
+    """Return values of income, disposals and fees, and of disposals by asset; None if unknown."""
+    sums: defaultdict[str, list[int | None]] = defaultdict(list)
+    closed: defaultdict[str, list[int | None]] = defaultdict(list)
+    for gain in gains.gains:
+        if gain.kind == "income":
+            sums["income"].append(gain.gain)
+        elif gain.reason != UNASKED:
+            closed[gain.asset].append(gain.gain)
+            sums["closed"].append(gain.gain)
+        if gain.kind == "fee":
+            sums["fee"].append(gain.proceeds)
+    return sums, closed
 
 
 def _known_sum(parts: Iterable[int | None]) -> str:

@@ -38,7 +38,7 @@ from chainfolio.portfolio.zeroed import zero_unknown
 from chainfolio.settings import Limits, Server, Settings
 from chainfolio.storage.state.database import Statement
 from chainfolio.storage.state.ledger import Bill
-from chainfolio.storage.state.meter import Admission, AdmissionRequest, Reservation
+from chainfolio.storage.state.meter_transaction import Admission, AdmissionRequest, Reservation
 from tests.api.beacon import FakeValidators
 
 T = TypeVar("T")

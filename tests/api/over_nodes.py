@@ -13,7 +13,7 @@ from chainfolio.engine.service import Engine
 from chainfolio.environment import Environment, SystemClock
 from chainfolio.indexer.wiring import System
 from chainfolio.localchain.node import LocalNode
-from chainfolio.settings import load
+from chainfolio.settings_file import load
 from chainfolio.storage.state import subscriptions, virtual_users
 from chainfolio.storage.state.database import Transaction
 from tests.api.fakes import ALICE

@@ -17,9 +17,10 @@ from chainfolio.environment import Environment
 from chainfolio.indexer.wiring import System
 from chainfolio.localchain.beacon import BeaconRuntime
 from chainfolio.localchain.errors import InstallFailed, NodeJsMissing
-from chainfolio.settings import Settings, load
+from chainfolio.settings import Settings
+from chainfolio.settings_file import load
+from chainfolio.staking_tables import BEACON
 from chainfolio.table import Table
-from chainfolio.tables import BEACON
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 ETH = 10**9  # gwei

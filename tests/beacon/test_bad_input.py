@@ -35,7 +35,7 @@ from chainfolio.errors import (
 )
 from chainfolio.localchain.beacon import BeaconRuntime
 from chainfolio.memory import ByteBudget
-from chainfolio.settings import load
+from chainfolio.settings_file import load
 from chainfolio.transport.exchange import HttpResponse, RateLimited, Sink
 from chainfolio.transport.http import HttpTransport
 from tests.beacon.conftest import CONFIGS, started

@@ -28,7 +28,7 @@ from chainfolio.environment import Environment
 from chainfolio.errors import NodeBehind
 from chainfolio.indexer.wiring import System
 from chainfolio.localchain.node import GENESIS_TIME
-from chainfolio.settings import load
+from chainfolio.settings_file import load
 from chainfolio.storage.views import VALIDATOR_REWARDS_OF, decimal_of
 from chainfolio.tables import TABLES
 from tests.beacon.both import SLOT_S, Both, running

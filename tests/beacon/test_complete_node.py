@@ -20,7 +20,8 @@ from chainfolio.errors import BadAnswer, HistoryUnavailable
 from chainfolio.indexer.wiring import System
 from chainfolio.localchain.lodestar.node import VALIDATORS, Lodestar, installed
 from chainfolio.settings import Settings
-from chainfolio.tables import BLOCKS, PROPOSALS
+from chainfolio.staking_tables import PROPOSALS
+from chainfolio.tables import BLOCKS
 from tests.beacon.conftest import stored
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("lodestar"), pytest.mark.timeout(600)]

@@ -24,7 +24,8 @@ from chainfolio.indexer.wiring import System
 from chainfolio.indexer.worker import Worker
 from chainfolio.localchain.beacon import BeaconRuntime
 from chainfolio.settings import Settings
-from chainfolio.tables import BEACON, BLOCKS
+from chainfolio.staking_tables import BEACON
+from chainfolio.tables import BLOCKS
 from chainfolio.transport.sse import OPEN, Event, events
 from tests.beacon.conftest import chain_at, started, stored
 from tests.speaking import speaking

@@ -9,7 +9,8 @@ import pytest
 from chainfolio.adapters.beacon.settings import BeaconSettings
 from chainfolio.indexer.wiring import System
 from chainfolio.settings import Settings
-from chainfolio.tables import BEACON, BLOCKS
+from chainfolio.staking_tables import BEACON
+from chainfolio.tables import BLOCKS
 from tests.beacon.conftest import started, stored
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from chainfolio.adapters.beacon import rows
+from chainfolio.adapters.beacon.block_responses import SignedBlock
 from chainfolio.adapters.beacon.responses import (
     AttestationRewards,
     BlockReward,
     Genesis,
     NodeVersion,
-    SignedBlock,
     ValidatorState,
     response_decoder,
 )

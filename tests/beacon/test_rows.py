@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from chainfolio.adapters.beacon import rows
-from chainfolio.adapters.beacon.accounting import BalanceChange
+from chainfolio.adapters.beacon.epoch_balances import BalanceChange
 from chainfolio.adapters.beacon.epochs import SettledEpoch
 from chainfolio.adapters.beacon.validator_table import ValidatorTable
-from chainfolio.tables import VALIDATOR_REWARDS
+from chainfolio.staking_tables import VALIDATOR_REWARDS
 
 NOT_PLAIN = ("chain", "bucket", "validator", "ideal", "missed")
 PLAIN = [each.name for each in VALIDATOR_REWARDS.schema() if each.name not in NOT_PLAIN]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chainfolio.adapters.beacon.responses import BlockBody, BlockMessage, SyncAggregate
+from chainfolio.adapters.beacon.block_responses import BlockBody, BlockMessage, SyncAggregate
 from chainfolio.adapters.beacon.voting import infer_seat_reward, sync_rewards
 
 ROOT = "0x" + "00" * 32

@@ -17,7 +17,8 @@ from chainfolio.api.serve import listening
 from chainfolio.cli.main import main
 from chainfolio.cli.serve import answering
 from chainfolio.cli.state_store import open_state
-from chainfolio.settings import Settings, load
+from chainfolio.settings import Settings
+from chainfolio.settings_file import load
 from tests.beacon.conftest import COMPOUNDING, EXITED, OFFLINE, SLASHED, TOPPED_UP, Indexed
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from chainfolio.adapters.beacon.computed import ComputedRewards
-from chainfolio.adapters.beacon.memo import Memo
-from chainfolio.adapters.beacon.reader import LARGE_SELECTION, LIMITS, Reader
+from chainfolio.adapters.beacon.memo import LARGE_SELECTION, LIMITS, Memo
+from chainfolio.adapters.beacon.reader import Reader
 from chainfolio.blocks import Span
 from chainfolio.chain_results import SpanTables
 from tests.beacon.conftest import chain_at
@@ -39,10 +39,10 @@ async def test_what_needs_a_whole_network_is_read_two_spans_at_a_time(
         running -= 1
         return SpanTables(span, {}, None, [], 0, 0, True)
 
-    monkeypatch.setattr(chain, "_collect", collected)
-    chain._memos[tuple(range(known))] = Memo(LIMITS)
+    monkeypatch.setattr(chain._collector, "_collect", collected)
+    chain._collector._memos[tuple(range(known))] = Memo(LIMITS)
     reader = Reader(chain.nodes, None, None)  # type: ignore[arg-type]
-    chain._computed[False] = ComputedRewards(reader, is_used=is_computed)
+    chain._collector._computed[False] = ComputedRewards(reader, is_used=is_computed)
     spans = [Span(first, first + 9) for first in range(0, 50, 10)]
     found = await asyncio.gather(*(chain.collect(each, ["validators"], contracts) for each in spans))
     assert [each.span for each in found] == spans

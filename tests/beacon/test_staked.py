@@ -18,7 +18,7 @@ from chainfolio.engine.validators.stakes import WITHDRAWALS_DATASET
 from chainfolio.engine.wiring import snapshotter_of
 from chainfolio.errors import Unavailable
 from chainfolio.indexer.wiring import System
-from chainfolio.settings import load
+from chainfolio.settings_file import load
 from tests.api.over_nodes import ask, served
 from tests.beacon.both import Both, owner, running
 from tests.beacon.conftest import chain_at

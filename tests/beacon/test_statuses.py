@@ -17,8 +17,8 @@ from chainfolio.cli.main import main
 from chainfolio.errors import HistoryUnavailable
 from chainfolio.indexer.wiring import System
 from chainfolio.localchain.beacon import BeaconRuntime
-from chainfolio.settings import load
-from chainfolio.tables import DEPOSITS, STAKE_CHANGES, STAKE_REQUESTS, VALIDATORS
+from chainfolio.settings_file import load
+from chainfolio.staking_tables import DEPOSITS, STAKE_CHANGES, STAKE_REQUESTS, VALIDATORS
 from tests.beacon.conftest import ETH, started, stored
 from tests.beacon.test_served import GWEI, served
 

@@ -9,7 +9,7 @@ import pytest
 from chainfolio.contracts import CRYPTO, CURRENCIES, FIAT
 from chainfolio.currencies import ISO_4217, checked, is_coin, served
 from chainfolio.errors import BadRequest, BadSettings
-from chainfolio.settings import load
+from chainfolio.settings_file import load
 
 
 def test_the_settings_add_currencies_behind_those_of_the_service() -> None:

@@ -14,7 +14,7 @@ from chainfolio.adapters.evm.kind import KIND
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.errors import BadSettings, NotSupported
 from chainfolio.kinds import ENTRY_POINT_GROUP, builtin_kinds, contract_calls, decoder_kit, installed_kinds, kind_of
-from chainfolio.settings import load
+from chainfolio.settings_file import load
 
 ROOT = Path(__file__).parents[2]
 TOY = """

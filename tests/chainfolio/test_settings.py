@@ -14,7 +14,8 @@ from chainfolio.chain_settings import DEFAULT_KIND, masked
 from chainfolio.cli.init import settings_text
 from chainfolio.errors import BadSettings
 from chainfolio.kinds import builtin_kinds
-from chainfolio.settings import Quotas, Settings, load
+from chainfolio.settings import Quotas, Settings
+from chainfolio.settings_file import load
 from chainfolio.settings_keys import sections
 
 FILE = "chainfolio.toml"

@@ -25,7 +25,8 @@ from chainfolio.indexer.progress import Progress
 from chainfolio.indexer.scopes import Scope
 from chainfolio.indexer.work import missing, missing_for_accounts
 from chainfolio.storage.lake import Lake
-from chainfolio.storage.tail import Tail, WatchedAccount
+from chainfolio.storage.tail import Tail
+from chainfolio.storage.watches import WatchedAccount
 from chainfolio.tables import TABLES
 from tests.chains.subject import Row, Subject
 

@@ -17,7 +17,8 @@ from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.snapshots.day_flows import balance_datasets
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
-from chainfolio.engine.transactions.pages import Statement, Subject
+from chainfolio.engine.transactions.pages import Statement
+from chainfolio.engine.transactions.subjects import Subject
 from chainfolio.errors import ChainfolioError, MissingCapability, NotIndexed
 from chainfolio.indexer.registry import Registry
 from chainfolio.kind_checks import METHODS

@@ -27,10 +27,11 @@ from chainfolio.chain_results import SpanTables
 from chainfolio.environment import Environment
 from chainfolio.localchain.artifacts import artifact
 from chainfolio.localchain.evm import call_data
-from chainfolio.localchain.tron.answers import View, block_json, info_json
+from chainfolio.localchain.tron.block_answers import block_json, info_json
 from chainfolio.localchain.tron.codec import CONTRACTS, TYPE_URL, encode
 from chainfolio.localchain.tron.forms import base58check, contract_address, evm_address, sha256, tron
 from chainfolio.localchain.tron.node import TronNode
+from chainfolio.localchain.tron.views import View
 from chainfolio.transport.exchange import HttpResponse, Sink
 from chainfolio.transport.http import HttpTransport
 from tests.chains.index import EVERYTHING

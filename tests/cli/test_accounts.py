@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chainfolio.cli.state_store import open_state
-from chainfolio.settings import load
+from chainfolio.settings_file import load
 from chainfolio.storage.state.accounts import Account, Principal
 from tests.cli.conftest import Run
 

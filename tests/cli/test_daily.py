@@ -18,7 +18,8 @@ from chainfolio.engine.service import Engine
 from chainfolio.environment import Environment
 from chainfolio.errors import BadSettings
 from chainfolio.indexer.wiring import System
-from chainfolio.settings import Settings, Snapshots, check, load
+from chainfolio.settings import Settings, Snapshots, check
+from chainfolio.settings_file import load
 from chainfolio.storage.state import State, subscriptions
 from chainfolio.supervisor import Supervisor
 from tests.cli.conftest import ALICE

@@ -28,7 +28,7 @@ from chainfolio.engine.service import Engine
 from chainfolio.engine.stored_heads import StoredHeads
 from chainfolio.errors import NotIndexed, SourceError, Unavailable
 from chainfolio.indexer.wiring import System
-from chainfolio.settings import load
+from chainfolio.settings_file import load
 from chainfolio.storage.tail import Tail
 from chainfolio.transport.http_endpoint import identity
 from tests.api.fakes import KEY as API_KEY

@@ -18,7 +18,8 @@ from chainfolio.engine.service import Engine
 from chainfolio.errors import StoreError
 from chainfolio.indexer.wiring import System
 from chainfolio.localchain.node import LocalNode
-from chainfolio.settings import Settings, load
+from chainfolio.settings import Settings
+from chainfolio.settings_file import load
 from chainfolio.storage.tail import Tail
 from chainfolio.transport.health import Evidence
 from chainfolio.transport.http_endpoint import identity

@@ -21,7 +21,8 @@ from chainfolio.cli.common import show_csv, show_table
 from chainfolio.cli.demo import as_called
 from chainfolio.cli.examples import EXAMPLES
 from chainfolio.cli.main import commands_of, parser
-from chainfolio.settings import Settings, load
+from chainfolio.settings import Settings
+from chainfolio.settings_file import load
 from tests.cli.conftest import Run, configure
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ import pytest
 
 from chainfolio.adapters.evm.positions.rules import Counterparty, Family
 from chainfolio.indexer import families
-from chainfolio.indexer.registry import protocol_of
+from chainfolio.indexer.protocol_files import protocol_of
 from chainfolio.protocols import ProtocolFamily
 from tests.cli.conftest import Run
 

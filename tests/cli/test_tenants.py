@@ -9,7 +9,8 @@ import pytest
 
 from chainfolio.cli.common import moment_us
 from chainfolio.cli.state_store import open_state
-from chainfolio.settings import Quotas, load
+from chainfolio.settings import Quotas
+from chainfolio.settings_file import load
 from chainfolio.storage.state import address_book
 from tests.cli.conftest import ALICE, Run
 

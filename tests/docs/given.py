@@ -12,7 +12,7 @@ import msgspec
 from chainfolio.cli.common import settings_file
 from chainfolio.cli.main import parser
 from chainfolio.cli.state_store import open_state
-from chainfolio.settings import load
+from chainfolio.settings_file import load
 from chainfolio.storage.state import address_book
 from chainfolio.storage.tail import Tail
 from chainfolio.transport.health import Evidence

@@ -23,9 +23,10 @@ import pytest
 from chainfolio.adapters.evm.kit.kit import SCAFFOLD
 from chainfolio.cli.main import UsageError, parser
 from chainfolio.indexer.families import families
-from chainfolio.indexer.registry import check_protocol, protocol_of
+from chainfolio.indexer.protocol_files import check_protocol, protocol_of
 from chainfolio.pricing.registry import GROUP, build_sources
-from chainfolio.settings import Settings, load
+from chainfolio.settings import Settings
+from chainfolio.settings_file import load
 from tests.docs.test_commands import FENCES, OURS
 from tests.docs.test_commands import PAGES as COMMAND_PAGES
 from tests.docs.test_joining import TARGETS

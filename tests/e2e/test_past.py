@@ -17,6 +17,7 @@ from chainfolio.api.app import make_app
 from chainfolio.api.serve import listening
 from chainfolio.assets import ZERO_ADDRESS, account
 from chainfolio.cli.main import main
+from chainfolio.engine.chain_blocks import block_at
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.results import ApprovalsPage
 from chainfolio.engine.service import Engine
@@ -224,7 +225,7 @@ async def test_a_block_that_the_node_has_no_header_of_any_more_is_forgotten_too(
         with pytest.raises(HistoryUnavailable, match="block 5"):
             await Engine(system).at_block([account("0x" + "a1" * 20)], "local", 5, Options())
         with pytest.raises(NodeBehind):
-            await Engine(system)._block(chain, head + 1)
+            await block_at(chain, head + 1)
     finally:
         await system.close()
 

@@ -10,7 +10,8 @@ import pytest
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
-from chainfolio.engine.transactions.pages import Statement, Subject
+from chainfolio.engine.transactions.pages import Statement
+from chainfolio.engine.transactions.subjects import Subject
 from chainfolio.indexer.registry import Registry
 from chainfolio.localchain.evm import Tx
 from chainfolio.portfolio.facts import ChainFacts

@@ -13,7 +13,7 @@ from chainfolio.adapters.evm.kind import KIND
 from chainfolio.engine import wiring
 from chainfolio.engine.transactions.function_names import load
 from chainfolio.errors import BadSettings
-from chainfolio.indexer.registry import protocol_of
+from chainfolio.indexer.protocol_files import protocol_of
 from chainfolio.indexer.wiring import CONFIGS
 from chainfolio.portfolio.activity import RULES, TRANSFERS, Functions
 

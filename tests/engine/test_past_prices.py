@@ -11,13 +11,15 @@ import pytest
 
 from chainfolio.adapters.evm.kind import KIND
 from chainfolio.adapters.evm.prices.chainlink import Chainlink, build_chainlink
-from chainfolio.adapters.evm.scan import CREATION, OVERRIDE, ROUTE, SINGLES
+from chainfolio.adapters.evm.scan import ROUTE
+from chainfolio.adapters.evm.scanner import CREATION, OVERRIDE, SINGLES
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.engine.transactions.function_names import load
-from chainfolio.engine.transactions.pages import Statement, Subject
+from chainfolio.engine.transactions.pages import Statement
+from chainfolio.engine.transactions.subjects import Subject
 from chainfolio.indexer.registry import Registry
 from chainfolio.indexer.wiring import CONFIGS
 from chainfolio.localchain.node import LocalNode

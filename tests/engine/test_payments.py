@@ -20,10 +20,10 @@ from chainfolio.localchain.evm import tx
 from chainfolio.portfolio.pnl.records import Treatment, entries_of
 from chainfolio.portfolio.transactions import TransactionDocument
 from chainfolio.settings import Settings
+from chainfolio.staking_tables import VALIDATORS, WITHDRAWALS
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
 from chainfolio.table import Table, bucket
-from chainfolio.tables import VALIDATORS, WITHDRAWALS
 from tests.chains.index import EVERYTHING, IndexOf
 from tests.engine.test_transactions import ask
 from tests.evm.limited import SETS, Provider, served

@@ -16,7 +16,8 @@ from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
-from chainfolio.engine.transactions.pages import Statement, Subject
+from chainfolio.engine.transactions.pages import Statement
+from chainfolio.engine.transactions.subjects import Subject
 from chainfolio.environment import Environment
 from chainfolio.indexer.registry import Registry
 from chainfolio.localchain.airdrop import airdrop

@@ -38,7 +38,7 @@ from chainfolio.engine.transactions.activities import (
     transaction_columns,
 )
 from chainfolio.engine.transactions.function_names import load
-from chainfolio.indexer.registry import load as load_protocols
+from chainfolio.indexer.protocol_files import load as load_protocols
 from chainfolio.indexer.wiring import CONFIGS
 from chainfolio.portfolio.activity import Activity
 from chainfolio.portfolio.facts import ChainFacts, ProtocolFacts

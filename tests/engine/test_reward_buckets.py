@@ -13,7 +13,7 @@ import pytest
 
 from chainfolio.engine.validators.results import Granularity, Window
 from chainfolio.engine.validators.reward_buckets import Buckets, RewardHistory, reward_buckets
-from chainfolio.tables import VALIDATOR_REWARDS
+from chainfolio.staking_tables import VALIDATOR_REWARDS
 from chainfolio.validators import SlotClock, ValidatorNow
 
 GENESIS_S = 1_606_824_023

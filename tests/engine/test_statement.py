@@ -15,8 +15,10 @@ from chainfolio.chain_results import ChainInfo
 from chainfolio.contracts import Token
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.transactions.activities import Activities
+from chainfolio.engine.transactions.index_gaps import IndexGap
 from chainfolio.engine.transactions.page_positions import ListPosition
-from chainfolio.engine.transactions.pages import IndexGap, Statement, Subject
+from chainfolio.engine.transactions.pages import Statement
+from chainfolio.engine.transactions.subjects import Subject
 from chainfolio.errors import NotFound, NotIndexed
 from chainfolio.indexer.registry import Registry
 from chainfolio.portfolio.activity import Activity, Functions

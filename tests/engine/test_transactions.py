@@ -19,7 +19,8 @@ from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.engine.transactions.function_names import load
 from chainfolio.engine.transactions.lookups import Lookups
 from chainfolio.engine.transactions.page_positions import ListPosition
-from chainfolio.engine.transactions.pages import Statement, Subject
+from chainfolio.engine.transactions.pages import Statement
+from chainfolio.engine.transactions.subjects import Subject
 from chainfolio.engine.validators.stakes import Stakes
 from chainfolio.errors import NotFound, NotIndexed, Unavailable
 from chainfolio.indexer.registry import Protocol, Registry

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from chainfolio.adapters.evm.scan import CREATION_CODE, SCANNER, SCANNER_AT
+from chainfolio.adapters.evm.scanner import CREATION_CODE, SCANNER, SCANNER_AT
 
 Contract = Callable[[bytes], bytes]
 READ_COST = 3_000  # gas of a read that gives an answer

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainfolio.adapters.evm import logs as columns
+from chainfolio.adapters.evm.log_parser import parse
 from chainfolio.adapters.evm.logs import Logs
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data" / "evm"
@@ -35,7 +35,7 @@ def body(result: Any) -> bytes:
 
 def logs_in(receipts: list[dict[str, Any]], time_s: int) -> Logs:
     """The logs of some receipts, as `eth_getLogs` gives them, with the time of their block."""
-    found = columns.parse("recorded", body([log for receipt in receipts for log in receipt["logs"]]))
+    found = parse("recorded", body([log for receipt in receipts for log in receipt["logs"]]))
     found.time_s[:] = np.int64(time_s)
     return found
 

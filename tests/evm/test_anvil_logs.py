@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from chainfolio.adapters.evm.logs import parse, strict
+from chainfolio.adapters.evm.log_parser import parse, strict
 from chainfolio.blocks import Span
 from chainfolio.chain_results import SpanTables
 from chainfolio.localchain.evm import MAX

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from chainfolio.adapters.evm import scan, tokens
+from chainfolio.adapters.evm import scanner, tokens
 from chainfolio.adapters.evm.doctor import abilities
 from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
-from chainfolio.adapters.evm.scan import CREATION, OVERRIDE, ROUTE, SCANNER_AT, SENDER, SINGLES
+from chainfolio.adapters.evm.scan import ROUTE
+from chainfolio.adapters.evm.scanner import CREATION, OVERRIDE, SCANNER_AT, SENDER, SINGLES
 from chainfolio.contracts import Token
 from chainfolio.localchain import install
 from chainfolio.localchain.artifacts import artifact
@@ -187,7 +188,7 @@ async def test_what_looks_at_its_caller_or_its_gas_says_the_same_on_every_route(
     """The scanner has one address on every route; where there is no scanner, there is no code at that address."""
     reads = [held(meddlers[name], local.wallets[1]) for name in MEDDLERS if name not in WRITING]
     for route, got in (await by_every_route(local, reads)).items():
-        assert got == [7, int(SCANNER_AT, 16), 0 if route == SINGLES else len(scan.SCANNER) // 2 - 1]
+        assert got == [7, int(SCANNER_AT, 16), 0 if route == SINGLES else len(scanner.SCANNER) // 2 - 1]
 
 
 async def test_what_writes_when_it_is_asked_has_no_balance_where_calls_are_static(
@@ -281,9 +282,9 @@ def test_the_scanner_is_what_its_source_compiles_to() -> None:
     where = install.ensure()
     if not (where / "node_modules" / "solc").is_dir():
         pytest.skip("the compiler is not here")
-    assert created_address(created_address(SENDER, 0), 1).lower() == scan.SCANNER_AT
-    source = Path(scan.__file__).with_name("scanner.yul").read_text()
+    assert created_address(created_address(SENDER, 0), 1).lower() == scanner.SCANNER_AT
+    source = Path(scanner.__file__).with_name("scanner.yul").read_text()
     done = subprocess.run(["node", "-e", SOLC], cwd=where, input=source, capture_output=True, check=True, text=True)
     (compiled,) = json.loads(done.stdout).values()
-    assert "0x" + compiled["evm"]["bytecode"]["object"] == scan.CREATION_CODE
-    assert scan.CREATION_CODE.endswith(scan.SCANNER[2:])
+    assert "0x" + compiled["evm"]["bytecode"]["object"] == scanner.CREATION_CODE
+    assert scanner.CREATION_CODE.endswith(scanner.SCANNER[2:])

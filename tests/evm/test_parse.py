@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfolio.adapters.evm.logs import MAX_TEMPLATES, LogRecord, Logs, join, parse, strict
+from chainfolio.adapters.evm.log_parser import MAX_TEMPLATES, LogRecord, parse, strict
+from chainfolio.adapters.evm.logs import Logs, join
 from chainfolio.errors import BadAnswer
 from chainfolio.transport.wire import typed
 from tests.evm.generated import answers, records, shown, written

@@ -11,7 +11,7 @@ import pytest
 from chainfolio.adapters.evm.datasets.blocks import rows as block_rows
 from chainfolio.adapters.evm.datasets.transactions import FullBlock, Receipt, match_receipts
 from chainfolio.adapters.evm.hexadecimal import data, quantity
-from chainfolio.adapters.evm.logs import parse, strict
+from chainfolio.adapters.evm.log_parser import parse, strict
 from chainfolio.adapters.evm.node import Header, checked
 from chainfolio.adapters.evm.refusals import CallReverted, meaning
 from chainfolio.errors import NodeBehind, ResponseTooLarge, SourceError, UnsupportedMethod

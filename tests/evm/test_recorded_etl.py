@@ -9,7 +9,8 @@ import pytest
 
 from chainfolio.adapters.evm.datasets import blocks, transactions, transfers
 from chainfolio.adapters.evm.datasets.internal import CoinTransfer, TracedBlock, of_frames, of_traces
-from chainfolio.adapters.evm.logs import Logs, parse
+from chainfolio.adapters.evm.log_parser import parse
+from chainfolio.adapters.evm.logs import Logs
 from chainfolio.adapters.evm.node import Header
 from chainfolio.transport.wire import typed
 from tests.evm.recorded import body, lines, logs_in, needs_recordings

@@ -11,7 +11,8 @@ from hypothesis import given
 
 from chainfolio.adapters.evm.chain import EvmChain
 from chainfolio.adapters.evm.datasets import approvals, transfers
-from chainfolio.adapters.evm.logs import Logs, parse
+from chainfolio.adapters.evm.log_parser import parse
+from chainfolio.adapters.evm.logs import Logs
 from chainfolio.adapters.evm.settings import EvmSettings
 from tests.evm.fakes import FakeChain, FakeNode, transfer, wired
 from tests.evm.generated import WRAPPED, events_of_tokens, shown, topic_of, word

@@ -9,7 +9,8 @@ import pytest
 
 from chainfolio.adapters.evm.chain import EvmChain
 from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
-from chainfolio.adapters.evm.scan import CREATION, MORE_GAS, OVERRIDE, ROUTE, SCANNER_AT, SINGLES, answer
+from chainfolio.adapters.evm.scan import ROUTE, answer
+from chainfolio.adapters.evm.scanner import CREATION, MORE_GAS, OVERRIDE, SCANNER_AT, SINGLES
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged, Unavailable
 from chainfolio.plans import Reverted, Unknown

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
-from chainfolio.adapters.evm.scan import MAX_HEAVY, MORE_GAS, OVERRIDE, ROUTE, SINGLES, answer
+from chainfolio.adapters.evm.scan import MAX_HEAVY, ROUTE, answer
+from chainfolio.adapters.evm.scanner import MORE_GAS, OVERRIDE, SINGLES
 from chainfolio.adapters.evm.untrusted import MAX_CALL_READS, READ_GAS, Budget, call_gas
 from chainfolio.engine.snapshots.trust import mark_untrusted
 from chainfolio.plans import Unknown

@@ -23,7 +23,8 @@ from chainfolio.localchain.trade import set_price
 from chainfolio.loop import run_until_done
 from chainfolio.portfolio.pnl.report import PnlDocument
 from chainfolio.portfolio.transactions import TransactionDocument
-from chainfolio.settings import Settings, load
+from chainfolio.settings import Settings
+from chainfolio.settings_file import load
 from tests.gains.ledger import ETH, Wallet
 
 CENT = Fraction(1, 100)

@@ -10,7 +10,8 @@ import pytest
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.errors import BadSettings
 from chainfolio.indexer.families import installed
-from chainfolio.indexer.registry import NAMESPACE, add_packages, forks_of, load
+from chainfolio.indexer.protocol_files import add_packages, forks_of, load
+from chainfolio.indexer.registry import NAMESPACE
 from chainfolio.indexer.wiring import System
 from chainfolio.settings import Settings
 

@@ -26,7 +26,7 @@ from chainfolio.indexer.watching import index_accounts, watch_accounts, watch_su
 from chainfolio.indexer.wiring import System
 from chainfolio.indexer.worker import Worker
 from chainfolio.settings import Accounts, Settings
-from chainfolio.storage.tail import WatchedAccount
+from chainfolio.storage.watches import WatchedAccount
 from chainfolio.supervisor import Supervisor
 from chainfolio.tables import TABLES
 from tests.chains.index import IndexOf, index

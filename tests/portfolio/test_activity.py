@@ -14,7 +14,7 @@ from msgspec import UNSET
 from chainfolio.addresses import EVM
 from chainfolio.assets import ZERO_ADDRESS, Asset
 from chainfolio.contracts import Token, TransactionDetails
-from chainfolio.indexer.registry import protocol_of
+from chainfolio.indexer.protocol_files import protocol_of
 from chainfolio.indexer.wiring import CONFIGS
 from chainfolio.portfolio.activity import (
     FIRST,

@@ -20,7 +20,7 @@ from chainfolio.adapters.evm.protocols import ticks
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.configs.generate import kinds
 from chainfolio.indexer.families import families
-from chainfolio.indexer.registry import load
+from chainfolio.indexer.protocol_files import load
 from chainfolio.localchain.evm import call_data, result
 from chainfolio.plans import Output, Reverted, Rounds
 from chainfolio.protocols import DecodedPosition, InstalledProtocol

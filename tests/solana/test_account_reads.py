@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from chainfolio.adapters.solana.account_layouts import MintFacts
 from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.account_records import MintFacts
 from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN
 from chainfolio.adapters.solana.reads import WalletRead
 from chainfolio.adapters.solana.state import MAX_AGE_SLOTS, PAST

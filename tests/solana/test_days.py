@@ -27,7 +27,7 @@ from chainfolio.localchain.solana.dated import dated
 from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import coins, home, issued, mint, opened, sent
 from chainfolio.pricing.http_reads import Http
-from chainfolio.settings import load
+from chainfolio.settings_file import load
 from tests.solana.conftest import Run, started
 from tests.solana.fakes import FakeNode
 from tests.solana.test_interfaces import NATIVE, held

@@ -24,7 +24,7 @@ from chainfolio.cli.demo_solana import trade_times
 from chainfolio.cli.main import main
 from chainfolio.localchain.errors import InstallFailed
 from chainfolio.localchain.solana.node import SolanaNode
-from chainfolio.settings import load
+from chainfolio.settings_file import load
 
 pytestmark = pytest.mark.node
 CHAINFOLIO = str(Path(sys.executable).with_name("chainfolio"))

@@ -14,7 +14,7 @@ from solders.pubkey import Pubkey
 
 from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import coins, home, issued, mint, opened, sent
-from chainfolio.settings import load
+from chainfolio.settings_file import load
 from tests.api.asking import asking
 from tests.solana.conftest import Run
 

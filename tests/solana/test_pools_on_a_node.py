@@ -12,7 +12,7 @@ from chainfolio.adapters.solana.layouts import TOKEN
 from chainfolio.adapters.solana.protocols.jupiter_earn import PRICE
 from chainfolio.configs.generate import kinds
 from chainfolio.indexer.families import families
-from chainfolio.indexer.registry import load
+from chainfolio.indexer.protocol_files import load
 from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import coins, home
 from chainfolio.protocols import InstalledProtocols

@@ -27,7 +27,7 @@ from chainfolio.indexer.wiring import System, check_datasets
 from chainfolio.localchain.solana.dated import dated
 from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import coins, stake, unstaked, voter
-from chainfolio.settings import load
+from chainfolio.settings_file import load
 from tests.evm.fakes import FakeClock
 from tests.json_rpc import Refuse
 from tests.solana.conftest import Run, started

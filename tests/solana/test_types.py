@@ -19,7 +19,7 @@ from chainfolio.assets import Asset
 from chainfolio.contracts import TransactionDetails
 from chainfolio.engine.transactions.function_names import load as functions_of
 from chainfolio.errors import BadAnswer
-from chainfolio.indexer.registry import load as registry_of
+from chainfolio.indexer.protocol_files import load as registry_of
 from chainfolio.portfolio.activity import Activity, Movement, signs, type_of
 from tests.solana.recorded import lines, needs_recordings
 from tests.solana.test_recorded import recorded

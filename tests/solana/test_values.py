@@ -20,7 +20,7 @@ from chainfolio.adapters.solana.ticks import orca_root
 from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import TOKEN, coins, home
 from chainfolio.pricing.relatives import rounded
-from chainfolio.settings import load
+from chainfolio.settings_file import load
 from tests.api.asking import asking
 from tests.commands import run_json
 from tests.solana import kamino, ledger, marginfi

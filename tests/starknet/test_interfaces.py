@@ -20,7 +20,8 @@ from chainfolio.localchain.evm import Tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.tron.forms import base58check
 from chainfolio.localchain.tron.node import TronNode
-from chainfolio.settings import Settings, load
+from chainfolio.settings import Settings
+from chainfolio.settings_file import load
 from tests.api.asking import asking
 from tests.chains import starknet
 from tests.chains.solana import SolanaSubject

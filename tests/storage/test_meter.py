@@ -18,7 +18,7 @@ from chainfolio.errors import BadRequest
 from chainfolio.storage.state import State, ledger
 from chainfolio.storage.state.accounts import Account
 from chainfolio.storage.state.database import Time, Transaction
-from chainfolio.storage.state.meter import WINDOW_US, Admission, AdmissionRequest, Reservation
+from chainfolio.storage.state.meter_transaction import WINDOW_US, Admission, AdmissionRequest, Reservation
 from chainfolio.storage.state.sweep import EPOCH_US, SLICE, expire, sweep_slice
 from tests.storage.stores import KINDS, Stores
 from tests.storage.test_state import PEPPER, Hands

@@ -23,7 +23,7 @@ from chainfolio.storage.state import State, accounts, migrations, open_database,
 from chainfolio.storage.state.accounts import Account, Key, Principal
 from chainfolio.storage.state.credentials import BASE62, make_key, pepper, well_formed
 from chainfolio.storage.state.database import Statement
-from chainfolio.storage.state.meter import AdmissionRequest
+from chainfolio.storage.state.meter_transaction import AdmissionRequest
 from tests.storage.stores import Stores
 
 PEPPER = bytes(range(32))

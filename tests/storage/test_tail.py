@@ -21,9 +21,9 @@ from chainfolio.errors import Locked, StorageFull, StoreError
 from chainfolio.scopes import account_filter
 from chainfolio.storage.endpoint_tables import RESPONSE_TTL_US
 from chainfolio.storage.sqlite import translate_errors
-from chainfolio.storage.tail import Tail, TailBlock, WatchedAccount
+from chainfolio.storage.tail import Tail, TailBlock
 from chainfolio.storage.tail_schema import VERSION
-from chainfolio.storage.watches import OwnedWatch, WatchLimits
+from chainfolio.storage.watches import OwnedWatch, WatchedAccount, WatchLimits
 
 
 @pytest.fixture

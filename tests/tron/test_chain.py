@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chainfolio.blocks import Span
-from chainfolio.localchain.tron.chain import Rejected
+from chainfolio.localchain.tron.blocks import Rejected
 from chainfolio.localchain.tron.forms import base58check
 from chainfolio.localchain.tron.node import TronNode
 from chainfolio.localchain.tron.state import TRX

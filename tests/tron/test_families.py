@@ -19,7 +19,7 @@ from chainfolio.errors import Unavailable
 from chainfolio.indexer.wiring import System
 from chainfolio.localchain.tron.forms import base58check, evm_address
 from chainfolio.localchain.tron.node import TronNode
-from chainfolio.settings import load
+from chainfolio.settings_file import load
 from tests.chains.tron import Signer
 from tests.tron.chains import facts
 from tests.tron.deployed import FOREVER, ZERO, Deployed

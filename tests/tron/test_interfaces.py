@@ -19,7 +19,8 @@ from chainfolio.localchain.tron.forms import base58check
 from chainfolio.localchain.tron.node import TronNode
 from chainfolio.localchain.tron.state import TRX
 from chainfolio.localchain.tron.wallet import Person, TronWeb
-from chainfolio.settings import Settings, load
+from chainfolio.settings import Settings
+from chainfolio.settings_file import load
 from tests.api.asking import asking
 from tests.commands import run_json
 from tests.tron.chains import facts

@@ -20,7 +20,7 @@ import pytest
 
 from bench.tron_blocks import generated
 from chainfolio.localchain import install
-from chainfolio.localchain.tron.chain import Rejected, read
+from chainfolio.localchain.tron.blocks import Rejected, read
 from chainfolio.localchain.tron.codec import decode, encode
 from chainfolio.localchain.tron.forms import base58check, sha256, signer
 from chainfolio.localchain.tron.node import TronNode

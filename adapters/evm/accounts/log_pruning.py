@@ -13,6 +13,7 @@ import msgspec
 
 from chainfolio.adapters.evm import logs as columns
 from chainfolio.adapters.evm.accounts.topic_filters import headers_with_bloom
+from chainfolio.adapters.evm.log_parser import parse
 from chainfolio.adapters.evm.logs import Logs
 from chainfolio.adapters.evm.node import Header, hex_of
 from chainfolio.blocks import Span
@@ -77,11 +78,7 @@ async def _read_logs(endpoint: Endpoint, heights: Sequence[int]) -> dict[int, Lo
         Request("eth_getLogs", ({"fromBlock": hex_of(height), "toBlock": hex_of(height)},)) for height in heights
     ]
     answers = zip(heights, await endpoint.ask(requests), strict=True)
-    return {
-        height: columns.parse(endpoint.name, answer)
-        for height, answer in answers
-        if not isinstance(answer, SourceError)
-    }
+    return {height: parse(endpoint.name, answer) for height, answer in answers if not isinstance(answer, SourceError)}
 
 
 class _Receipt(msgspec.Struct):

@@ -18,12 +18,13 @@ from chainfolio.adapters.evm.accounts.receipt_comparison import Comparison, Rece
 from chainfolio.adapters.evm.accounts.receipt_logs import NO_RECEIPTS, ReceiptLogs, logs_naming, merge_logs
 from chainfolio.adapters.evm.accounts.topic_filters import TopicFilter, headers_with_bloom, names_account, topic_filters
 from chainfolio.adapters.evm.accounts.windows import Windows
-from chainfolio.adapters.evm.integrity import blooms, check_links, explains, may_hold
+from chainfolio.adapters.evm.integrity import check_headers, check_links, explains
+from chainfolio.adapters.evm.log_parser import parse
 from chainfolio.adapters.evm.logs import Logs
 from chainfolio.adapters.evm.node import Header, Node, hex_of
 from chainfolio.adapters.evm.spans import Chunk, OmittedLogs, chunk_key
 from chainfolio.blocks import Block, Span
-from chainfolio.errors import BadAnswer, Contradiction, Reorged, SourceError, Unavailable, UnsupportedMethod
+from chainfolio.errors import BadAnswer, Contradiction, SourceError, Unavailable, UnsupportedMethod
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.wire import Request
 
@@ -143,12 +144,12 @@ class AccountLogs:
             logs = await self._read_by_hash(endpoint, [header.hash for header in candidates], accounts)
             if self.integrity != "off":
                 logs = await self._add_omitted(endpoint, candidates, logs, accounts)
-            self._check_logs(endpoint.name, logs, chain, final=False)
+            check_headers(endpoint.name, logs, chain, final=False, with_blooms=self.integrity != "off")
             chunk = Chunk(span, logs, chain)
             comparison = await self._compare(endpoint, chunk, receipts, accounts)
             if comparison.error is not None and self.node.quorum < 2:
                 complete = await self._add_omitted(endpoint, candidates, chunk.logs, accounts)
-                self._check_logs(endpoint.name, complete, chain, final=False)
+                check_headers(endpoint.name, complete, chain, final=False, with_blooms=self.integrity != "off")
                 chunk.logs = comparison.apply(endpoint.name, complete)
             return [chunk]
 
@@ -236,7 +237,7 @@ class AccountLogs:
                 if isinstance(answer, SourceError):
                     results[-1].append(answer)
                     continue
-                logs = await asyncio.to_thread(columns.parse, endpoint.name, answer)
+                logs = await asyncio.to_thread(parse, endpoint.name, answer)
                 results[-1].append(each.check(endpoint.name, _check_span(endpoint.name, piece, logs)))
         return results
 
@@ -344,35 +345,9 @@ class AccountLogs:
                 endpoint.learn(INCOMPLETE, 1)
                 raise OmittedLogs(endpoint.name, f"leaves out logs of blocks {window.first}..{window.last} that it has")
         if len(heights) > 1 or len(logs):
-            self._check_logs(endpoint.name, logs, headers, final=True)
+            check_headers(endpoint.name, logs, headers, final=True, with_blooms=self.integrity != "off")
             self.headers.add(headers)
         return Chunk(window, logs, headers[-1:])
-
-    def _check_logs(self, source: str, logs: Logs, headers: Sequence[Header], *, final: bool) -> None:
-        """Check hash, time and bloom of each log against its header, and fill in missing times.
-
-        Raises:
-            Reorged: A log of a block that is not final has another block hash.
-            BadAnswer: A log contradicts its header.
-        """
-        rows_by_height = {header.height: row for row, header in enumerate(headers)}
-        bloom_rows = blooms(headers)
-        for k in range(len(logs)):
-            row = rows_by_height.get(int(logs.height[k]))
-            if row is None:
-                continue  # integrity is off, and the log has a time
-            header = headers[row]
-            if logs.block_hash[k].tobytes().decode() != header.hash:
-                if not final:
-                    raise Reorged(source, header.height, header.hash)
-                raise BadAnswer(source, f"a log of another block {header.height} than the one on its chain")
-            if int(logs.time_s[k]) not in (-1, header.time_s):
-                raise BadAnswer(source, "a log with another time than its block")
-            logs.time_s[k] = header.time_s
-            if self.integrity != "off":
-                address = logs.address[k].tobytes().decode()
-                if not may_hold(bloom_rows[row][None, :], address).all():
-                    raise BadAnswer(source, f"a log of {address} in a block whose bloom denies it")
 
     async def _read_by_hash(self, endpoint: Endpoint, hashes: Sequence[str], accounts: Sequence[str]) -> Logs:
         """Read the logs of blocks by hash. A node that does not have such a block must refuse."""
@@ -386,7 +361,7 @@ class AccountLogs:
         for request, answer in zip(requests, await endpoint.ask(requests), strict=True):
             if isinstance(answer, SourceError):
                 raise Unavailable(endpoint.name, f"cannot give the logs of a block by its hash: {answer.reason}")
-            logs = columns.parse(endpoint.name, answer)
+            logs = parse(endpoint.name, answer)
             if len(logs) and _block_hashes(logs) != {request.params[0]["blockHash"]}:
                 raise BadAnswer(endpoint.name, "logs of another block than was asked for")
             if not names_account(logs, accounts).all():
@@ -417,7 +392,7 @@ class AccountLogs:
             for header, answer in zip(pending, await endpoint.ask(requests), strict=True):
                 if isinstance(answer, SourceError):
                     continue  # a refusal proves nothing
-                block_logs = columns.parse(endpoint.name, answer)
+                block_logs = parse(endpoint.name, answer)
                 if _block_hashes(block_logs) - {header.hash}:
                     raise BadAnswer(endpoint.name, "logs of another block than was asked for")
                 parts.append(logs_naming(block_logs, accounts))

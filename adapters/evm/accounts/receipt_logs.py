@@ -12,6 +12,7 @@ from chainfolio.adapters.evm import logs as columns
 from chainfolio.adapters.evm.accounts.topic_filters import names_account
 from chainfolio.adapters.evm.datasets.transactions import ExecutedTransaction, FullBlock
 from chainfolio.adapters.evm.integrity import blooms_of, may_hold
+from chainfolio.adapters.evm.log_parser import strict
 from chainfolio.adapters.evm.logs import Logs
 from chainfolio.adapters.evm.proven import comparable_logs
 from chainfolio.blocks import Span
@@ -65,7 +66,7 @@ NO_RECEIPTS = ReceiptLogs()
 
 def unchecked_logs(source: str, receipt: bytes) -> Logs:
     """Return the logs of a receipt (JSON) without checking them; none if it has no field for logs."""
-    return columns.strict(source, bytes(typed(source, receipt, _ReceiptWithLogs).logs))
+    return strict(source, bytes(typed(source, receipt, _ReceiptWithLogs).logs))
 
 
 def logs_of_receipt(source: str, full: FullBlock, tx: ExecutedTransaction, receipt: bytes, *, bloom: bool) -> Logs:

@@ -1,4 +1,4 @@
-"""The section of one venue in the settings, parsed strictly, and the addresses and units of its tokens."""
+"""The section of one venue in the settings, parsed strictly, with addresses and units."""
 
 from __future__ import annotations
 

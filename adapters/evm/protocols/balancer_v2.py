@@ -81,7 +81,19 @@ def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
         return UnverifiedShare(NOT_COVERED)
     values = [*states[:2], *vault_holdings, *states[2:], *earlier_holdings]
     guarded = yield from guard_reserves([*state, *vault_balances], partial(_reserves, pool), values)
-    guarded_balances, remark = guarded or ((), "")
+    return _share(payments, *(guarded or ((), "")))
+
+
+def _share(
+    payments: Sequence[tuple[str, int, int]], guarded_balances: Sequence[int], remark: str
+) -> UnlistedShare | AnnotatedShare:
+    """Return the tokens of a share; with a remark, by balances that count instead of the present ones.
+
+    Args:
+        payments: Token, payout and present balance.
+        guarded_balances: The balances that count, if there is a remark.
+        remark: Says why other balances count; empty if none do.
+    """
     if not remark:
         return UnlistedShare(tuple(TokenAmount(token, payout) for token, payout, _ in payments))
     parts = (

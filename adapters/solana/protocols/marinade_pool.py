@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from chainfolio.adapters.solana.account_layouts import LAMPORTS, Lamports, Marinade, MintFacts, TokenAccount
+from chainfolio.adapters.solana.account_layouts import LAMPORTS
 from chainfolio.adapters.solana.account_reads import AccountRead, derived
+from chainfolio.adapters.solana.account_records import Lamports, Marinade, MintFacts, TokenAccount
 from chainfolio.adapters.solana.layouts import SYSTEM
 from chainfolio.adapters.solana.positions import SHARE, Claim, DecoderPlan, Family, Unreadable, require
 from chainfolio.plans import Unknown

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from chainfolio.adapters.solana.account_layouts import MarinadeTicket
 from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.account_records import MarinadeTicket
 from chainfolio.adapters.solana.layouts import SYSTEM
 from chainfolio.adapters.solana.positions import ACCOUNT, SLOT_MS, Claim, DecoderPlan, Family, Unreadable, require
 from chainfolio.plans import Unknown

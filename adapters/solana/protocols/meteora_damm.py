@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
-from chainfolio.adapters.solana.account_layouts import TokenAccount
 from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.account_records import TokenAccount
 from chainfolio.adapters.solana.pool_layouts import DammPool, DammPosition
 from chainfolio.adapters.solana.positions import SLOT_MS, Claim, DecoderPlan, Family, Unreadable, require
 from chainfolio.adapters.solana.ranges import NOT_COVERED, sum_by_token, vault_balance
@@ -63,14 +64,9 @@ def _decode_parts(
     """Yield the unlocked part with all fees and rewards, the vesting part, and the locked part."""
     point = claim.time_s if pool.locks_by_time else claim.slot
     unlockable = min(max(0, _unlockable(stored, point)), stored.vesting_liquidity)
-    fees = [
-        TokenAmount(
-            pool.mint_a, _uncollected(stored, pool.fee_growth_a - stored.fee_checkpoint_a, stored.fee_owed_a, 128)
-        ),
-        TokenAmount(
-            pool.mint_b, _uncollected(stored, pool.fee_growth_b - stored.fee_checkpoint_b, stored.fee_owed_b, 128)
-        ),
-    ]
+    fee_a = _uncollected(stored, pool.fee_growth_a - stored.fee_checkpoint_a, stored.fee_owed_a, 128)
+    fee_b = _uncollected(stored, pool.fee_growth_b - stored.fee_checkpoint_b, stored.fee_owed_b, 128)
+    fees = [TokenAmount(pool.mint_a, fee_a), TokenAmount(pool.mint_b, fee_b)]
     payable = [
         TokenAmount(reward.mint, min(_reward_owed(claim, stored, pool, reward), vault_balance(vault, reward.mint)))
         for reward, vault in zip(rewards, vaults[2:], strict=True)
@@ -80,34 +76,15 @@ def _decode_parts(
         for vault, fee, raw in zip(vaults, fees, _withdrawable(pool, stored.liquidity), strict=False)
     )
     fault = "" if is_covered else NOT_COVERED
-    unlocked = stored.unlocked_liquidity + unlockable
-    yield DecodedPosition(
-        "LIQUIDITYPOOL",
-        _amounts(pool, unlocked),
-        rewards=sum_by_token([*fees, *payable]),
-        pool=stored.pool,
-        replaces=(stored.mint,),
-        unverified=fault,
-    )
+    part = partial(DecodedPosition, "LIQUIDITYPOOL", pool=stored.pool, replaces=(stored.mint,))
+    unlocked = _amounts(pool, stored.unlocked_liquidity + unlockable)
+    yield part(unlocked, rewards=sum_by_token([*fees, *payable]), unverified=fault)
     if stored.vesting_liquidity > unlockable:
-        yield DecodedPosition(
-            "LIQUIDITYPOOL",
-            _amounts(pool, stored.vesting_liquidity - unlockable),
-            name="Vesting",
-            unlock_s=_vesting_end_s(stored, pool, claim),
-            pool=stored.pool,
-            replaces=(stored.mint,),
-            unverified=fault,
-        )
+        vesting = _amounts(pool, stored.vesting_liquidity - unlockable)
+        yield part(vesting, name="Vesting", unlock_s=_vesting_end_s(stored, pool, claim), unverified=fault)
     if stored.permanently_locked_liquidity:
-        yield DecodedPosition(
-            "LIQUIDITYPOOL",
-            _amounts(pool, stored.permanently_locked_liquidity),
-            name="Locked for good",
-            pool=stored.pool,
-            replaces=(stored.mint,),
-            unverified=fault or LOCKED_FOREVER,
-        )
+        locked = _amounts(pool, stored.permanently_locked_liquidity)
+        yield part(locked, name="Locked for good", unverified=fault or LOCKED_FOREVER)
 
 
 def _amounts(pool: DammPool, liquidity: int) -> tuple[TokenAmount, TokenAmount]:

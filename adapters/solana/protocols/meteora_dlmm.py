@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
-from chainfolio.adapters.solana.account_layouts import BinArray, BinPair, BinPosition, TokenAccount
 from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.account_records import BinArray, BinPair, BinPosition, TokenAccount
 from chainfolio.adapters.solana.layouts import SYSTEM
 from chainfolio.adapters.solana.positions import ACCOUNT, SLOT_MS, Claim, DecoderPlan, Family, Unreadable, require
 from chainfolio.adapters.solana.ranges import NOT_COVERED, sum_by_token, vault_balance

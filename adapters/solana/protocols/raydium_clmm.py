@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from chainfolio.adapters.solana.account_layouts import RangePosition, RaydiumPool
 from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.account_records import RangePosition, RaydiumPool
 from chainfolio.adapters.solana.layouts import SYSTEM
 from chainfolio.adapters.solana.positions import Claim, DecoderPlan, Family, Unreadable, require
 from chainfolio.adapters.solana.ranges import RangeReward, check_position, decode_range, tick_locations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from chainfolio.adapters.solana.account_layouts import RaydiumReserves
 from chainfolio.adapters.solana.account_reads import AccountRead, ListRead, derived
+from chainfolio.adapters.solana.account_records import RaydiumReserves
 from chainfolio.adapters.solana.positions import SHARE, Claim, DecoderPlan, Family, Unreadable, require
 from chainfolio.adapters.solana.ranges import vault_balance
 from chainfolio.adapters.solana.shares import issued

@@ -1,0 +1,74 @@
+"""Chains and blocks that a request names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chainfolio.blocks import Block
+from chainfolio.capabilities import Capability
+from chainfolio.errors import (
+    BadRequest,
+    HistoryUnavailable,
+    NoBlock,
+    NodeBehind,
+    NotSupported,
+)
+from chainfolio.indexer.wiring import System
+
+if TYPE_CHECKING:
+    from chainfolio.chains import Chain
+
+
+def configured_chain(system: System, chain: str, subject: str) -> Chain:
+    """Return a configured chain of accounts.
+
+    Raises:
+        NotSupported: The chain is not configured, or it has validators and no accounts.
+    """
+    if chain not in system.settings.chains:
+        remedy = f"the operator adds [chains.{chain}] to the settings"
+        raise NotSupported(f"{subject} of {chain}", f"No chain {chain} is configured", remedy=remedy)
+    configured = system.chain(chain)
+    if Capability.VALIDATORS in configured.capabilities:
+        raise NotSupported(f"{subject} of {chain}", f"The chain {chain} has validators, and no accounts")
+    return configured
+
+
+async def checked_block(system: System, chain: Chain, height: int) -> Block:
+    """Return a block of a chain, which need not be indexed.
+
+    Raises:
+        BadRequest: The height is above the head, or has no block.
+        HistoryUnavailable: The node lacks the block although its head is higher.
+        SourceError: The node could not be read.
+    """
+    await _check_height(system, chain, height)
+    return await block_at(chain, height)
+
+
+async def block_at(chain: Chain, height: int) -> Block:
+    """Return a block of a chain.
+
+    Raises:
+        BadRequest: There is no block at the height.
+        HistoryUnavailable: The node lacks the block although its head is higher.
+        SourceError: The node could not be read, or has not reached the height.
+    """
+    try:
+        return await chain.block(height)
+    except NoBlock as error:
+        raise BadRequest("blockNumber", error.reason, remedy=error.remedy) from None
+    except NodeBehind as error:
+        if (await chain.heads()).latest.height < height:
+            raise
+        raise HistoryUnavailable(error.source, height, error.reason) from error
+
+
+async def _check_height(system: System, chain: Chain, height: int) -> None:
+    """Raise BadRequest if the height is above the head, which is read only above the indexed blocks."""
+    top = system.tail.top(chain.key)
+    if top is not None and height <= top.height:
+        return
+    head = (await chain.heads()).latest.height
+    if height > head:
+        raise BadRequest("blockNumber", f"block {height} is above the head of {chain.key}, which is block {head}")

@@ -1,0 +1,243 @@
+"""Read the lake: the newest version of each table, by any number of readers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from chainfolio.blocks import Span, Spans
+from chainfolio.errors import CorruptFile, StaleTable, StorageFull, StoreError, TooManyFiles
+from chainfolio.storage.arrays import numbers
+from chainfolio.storage.decimals import with_decimals
+from chainfolio.storage.deltalog import (
+    files_of,
+    last_batch,
+    revision_of,
+    select_files,
+    total_rows,
+)
+from chainfolio.storage.frames import frame
+from chainfolio.storage.history import AccountKey, Footers, count_transactions, read_history
+from chainfolio.storage.parquet import Bucket, Folder, LakeFile, compare_file, read
+from chainfolio.storage.row_order import in_order
+from chainfolio.storage.windows import windows
+from chainfolio.table import Table, bucket
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class LakeReader:
+    """The tables at one address: a folder, or `s3://bucket/prefix`. Safe to use from several threads."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri.removeprefix("file://").rstrip("/")
+        self.is_local = "://" not in self.uri
+        self._readers: dict[str, DeltaTable] = {}  # reused: a new handle takes three times as long
+        self._lists: dict[str, tuple[int, int, list[LakeFile]]] = {}
+        self._footers = Footers()
+        self._reading = threading.Lock()
+
+    def exists(self, table: Table) -> bool:
+        """Return True if the table was written before."""
+        with translate_errors(table), self._reading:
+            return self._open_newest(self._readers, table) is not None
+
+    def last(self, table: Table, stream: str) -> int:
+        """Return the number of the last batch of `stream` in the table; -1 if there is none."""
+        with translate_errors(table), self._reading:
+            handle = self._open_newest(self._readers, table)
+            return -1 if handle is None else last_batch(handle, stream)
+
+    def chains(self, table: Table) -> list[str]:
+        """Return the chains that have rows in the table."""
+        return sorted({file.chain for file in self._files(table)})
+
+    def files(self, table: Table, chain: str | None = None) -> list[str]:
+        """Return the addresses of the table's Parquet files in the order of their rows."""
+        return [self.address(table, file) for file in self._files(table, chain)]
+
+    def address(self, table: Table, file: LakeFile) -> str:
+        """Return the address of one file of a table."""
+        return f"{self._path(table)}/{file.path}"
+
+    def entries(self, table: Table) -> list[LakeFile]:
+        """Return the table's files with their facts in the log, in the order of their rows."""
+        return self._files(table)
+
+    def examine(self, table: Table, file: LakeFile) -> Iterator[int]:
+        """Compare a file with its checksums, and yield the number of bytes of each step.
+
+        Raises:
+            CorruptFile: Some bytes do not match.
+        """
+        with translate_errors(table):
+            yield from compare_file(self._folder(table), file.path)
+
+    def count(self, table: Table, chain: str | None = None) -> int:
+        """Return the number of rows of one chain, or of all chains. Only the log is read."""
+        return total_rows(self._files(table, chain))
+
+    def scan(self, table: Table, *, chain: str | None = None, heights: Iterable[Span] | None = None) -> pl.LazyFrame:
+        """Return the present rows as a lazy frame; empty if the table does not exist.
+
+        Each raw column has a decimal column `<name>_dec`, which costs nothing unless it is used.
+
+        Args:
+            chain: Only this chain; None for all.
+            heights: Skip files and row groups without rows at these heights. The caller filters the remaining rows.
+
+        Raises:
+            StaleTable: The stored table has another revision.
+            CorruptFile: A file does not match its checksums; raised when the frame is collected.
+        """
+        spans = None if heights is None else Spans(heights)
+        # By a list of files, not by the handle: it changes to newer versions before the frame is collected.
+        files = [file for file in self._files(table, chain) if spans is None or spans & [Span(file.first, file.last)]]
+        return with_decimals(frame(table, lambda names: self._batches(table, files, names, spans)), table)
+
+    def of_accounts(
+        self,
+        table: Table,
+        chain: str,
+        accounts: Sequence[str] | Sequence[int],
+        columns: Sequence[str] | None = None,
+    ) -> pl.LazyFrame:
+        """Read the rows of accounts from a table by account.
+
+        This reads a few row groups of their buckets, each file once. Each raw column has a decimal column `<name>_dec`.
+
+        Args:
+            columns: Columns to read; None for all.
+        """
+        import polars as pl
+
+        files, folder = self._files(table, chain), self._folder(table)
+        accounts_by_bucket: dict[int, list[AccountKey]] = {}
+        for account in accounts:
+            accounts_by_bucket.setdefault(bucket(account), []).append(account)
+        with translate_errors(table):
+            if self.is_local:
+                self._footers.prefetch(lambda: (files, folder))
+            parts = [
+                read_history(
+                    table,
+                    select_files(files, chain, number),
+                    bucket_accounts,
+                    columns or table.names,
+                    folder,
+                    self._footers,
+                )
+                for number, bucket_accounts in accounts_by_bucket.items()
+            ]
+            none = read_history(table, [], [], columns or table.names, folder, self._footers)
+        frame = pl.from_arrow(pa.concat_tables([none, *parts]))
+        assert isinstance(frame, pl.DataFrame)
+        return with_decimals(frame.lazy(), table, columns or ())
+
+    def count_transactions(self, table: Table, chain: str, account: str, max_count: int) -> int:
+        """Return the number of an account's transactions in a table by account.
+
+        Counting stops after the first row group that makes the number exceed `max_count`.
+        """
+        with translate_errors(table):
+            files = self._files(table, chain, bucket(account))
+            return count_transactions(files, account, max_count, self._folder(table), self._footers)
+
+    def window(self, table: Table, chain: str, span: Span) -> pa.Table:
+        """Return a chain's rows at some heights in the table's order.
+
+        Polars is not used: loading it takes longer than this read.
+        """
+        files = [file for file in self._files(table, chain) if file.first <= span.last and file.last >= span.first]
+        parts = []
+        for batch in self._batches(table, files, table.names):
+            heights = numbers(batch.column("height"))
+            assert heights is not None, "heights are integers"
+            is_in_span = (heights >= span.first) & (heights <= span.last)
+            parts.append(pa.table(batch) if is_in_span.all() else pa.table(batch).filter(pa.array(is_in_span)))
+        return in_order(table, pa.concat_tables(parts)) if parts else table.schema().empty_table()
+
+    def windows(self, tables: Sequence[Table], chain: str, rows: int) -> Iterator[dict[str, pa.Table]]:
+        """Yield a chain's rows of some tables by name, in consecutive spans of heights of about `rows` rows."""
+        files = {table.name: (table, self._files(table, chain)) for table in tables}
+        yield from windows(files, lambda table, table_files: self._batches(table, table_files, table.names), rows)
+
+    def _batches(
+        self, table: Table, files: list[LakeFile], columns: list[str], heights: Spans | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        with translate_errors(table):
+            yield from read(table, files, columns, self._folder(table), heights)
+
+    def _files(self, table: Table, chain: str | None = None, bucket: int | None = None) -> list[LakeFile]:
+        with translate_errors(table), self._reading:
+            handle = self._open_newest(self._readers, table)
+            if handle is None:
+                return []
+            listing = self._lists.get(table.name)
+            if listing is None or listing[0] != handle.version():
+                listing = self._lists[table.name] = (handle.version(), revision_of(handle), files_of(handle))
+        if listing[1] != table.revision:
+            raise StaleTable(table.name, listing[1], table.revision)
+        return select_files(listing[2], chain, bucket)
+
+    def _open_newest(self, handles: dict[str, DeltaTable], table: Table) -> DeltaTable | None:
+        """Return the table's handle at its newest version; None if the table does not exist."""
+        if table.name in handles:
+            if not self._is_newest(table, handles[table.name].version()):
+                handles[table.name].update_incremental()
+        elif self.is_local and not Path(self._path(table), "_delta_log").exists():
+            return None
+        else:
+            try:
+                handles[table.name] = DeltaTable(self._path(table))
+            except TableNotFoundError:
+                return None
+        return handles[table.name]
+
+    def _is_newest(self, table: Table, version: int) -> bool:
+        """Return True if no commit follows `version`. False for object stores, where it is not checked.
+
+        Checking for the next log entry takes a hundredth of listing the log. The log is cleaned from its oldest entry
+        on: if the entry of `version` exists, so does a later one.
+        """
+        if not self.is_local:
+            return False
+        current, following = (
+            Path(self._path(table), "_delta_log", f"{number:020}.json") for number in (version, version + 1)
+        )
+        return current.exists() and not following.exists()
+
+    def _folder(self, table: Table) -> Folder | Bucket:
+        if self.is_local:
+            return Folder(Path(self._path(table)))
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow.fs import PyFileSystem
+
+        return Bucket(PyFileSystem(DeltaStorageHandler(self._path(table))))
+
+    def _path(self, table: Table) -> str:
+        return f"{self.uri}/{table.name}"
+
+
+@contextmanager
+def translate_errors(table: Table) -> Iterator[None]:
+    """Raise errors of the libraries as StoreError and its subclasses."""
+    try:
+        yield
+    except CorruptFile as error:
+        raise error if error.table else CorruptFile(error.path, error.reason, table.name) from None
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        text = str(error)
+        if any(sign in text for sign in ("No space left", "os error 28", "Disk quota exceeded")):
+            raise StorageFull("lake") from error
+        if any(sign in text for sign in ("Too many open files", "os error 24")):
+            raise TooManyFiles("lake") from error
+        raise StoreError("lake", f"table {table.name}: {text.strip().splitlines()[0][:300]}") from error
