@@ -121,6 +121,15 @@ class AnnotatedShare:
     remark: str
 
 
+@dataclass(frozen=True, slots=True)
+class TypedCalls:
+    """The transaction type of calls of a family's functions, by their names; `needs` as in a protocol's file."""
+
+    type: str
+    needs: str
+    functions: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class ProtocolFamily:
     """One kind of protocol; its forks are files that name it. Each kind of chain subclasses it.
@@ -128,12 +137,14 @@ class ProtocolFamily:
     `kind`: the kind of chain whose contracts it reads. `roles`: roles of a protocol file that its decoders read, in
     addition to `lookup_roles`; `options`: the options that they read. Other roles and options are errors. `changes`:
     reads the changes of its positions, if they are collectibles, from all logs of one transaction: anybody can deploy
-    a contract that logs the same, so that no change counts without the movements of an account.
+    a contract that logs the same, so that no change counts without the movements of an account. `calls`: what calls of
+    the contracts in its files mean, after the `[[transactions]]` of a file: every fork has them.
     """
 
     name: str
     kind: str = field(kw_only=True)
     changes: Callable[[Sequence[EventLog]], list[PositionChange]] | None = field(default=None, kw_only=True)
+    calls: tuple[TypedCalls, ...] = field(default=(), kw_only=True)
     roles: tuple[str, ...] = field(default=(), kw_only=True)
     options: tuple[str, ...] = field(default=(), kw_only=True)
 

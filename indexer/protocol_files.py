@@ -16,7 +16,7 @@ import msgspec
 
 from chainfolio.addresses import AddressRules, abbreviated, all_rules, rules_of
 from chainfolio.errors import BadRequest, BadSettings
-from chainfolio.indexer.registry import SIZES, Protocol, Registry, file_name
+from chainfolio.indexer.registry import SIZES, Protocol, Registry, file_name, typed_calls
 from chainfolio.kinds import readable_kinds
 from chainfolio.portfolio.document import WALLET
 from chainfolio.protocols import ProtocolFamily
@@ -205,6 +205,8 @@ def add_packages(
             protocols = [_foreign(path, kinds) for path in files if path.stem not in operator_keys]
             for protocol in protocols:
                 check_protocol(protocol, installed, kinds)
+            for family in package.families:
+                typed_calls(family)
             registry = registry.with_protocols(protocols)
             checked.append(package)
         except (BadSettings, OSError) as error:
@@ -212,7 +214,7 @@ def add_packages(
     usable = {family.name: family for package in checked for family in package.families}
     for protocol in registry.protocols:
         check_protocol(protocol, usable, kinds)
-    return registry, tuple(checked)
+    return Registry(registry.protocols, usable), tuple(checked)
 
 
 def _foreign(path: Path, chains: Mapping[str, str]) -> Protocol:

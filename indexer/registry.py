@@ -110,7 +110,8 @@ class UnreadableProtocol:
 class Registry:
     """Protocols by key, chain and contract. A contract belongs to one protocol of its chain."""
 
-    def __init__(self, protocols: Sequence[Protocol]) -> None:
+    def __init__(self, protocols: Sequence[Protocol], families: Mapping[str, ProtocolFamily] | None = None) -> None:
+        self._families = families or {}
         self.protocols = tuple(sorted(protocols, key=lambda each: (each.name.casefold(), each.key)))
         self._at: dict[str, dict[str, Protocol]] = {}
         for protocol in self.protocols:
@@ -135,7 +136,7 @@ class Registry:
                 for _, owner in self.of(address, [chain]):
                     key_path = f"contracts.{chain}.{role}"
                     raise BadSettings(file_name(protocol.key), f"{key_path}: {address} belongs to {owner.key} already")
-        return Registry([*self.protocols, *protocols])
+        return Registry([*self.protocols, *protocols], self._families)
 
     def on(self, chain: str) -> tuple[Protocol, ...]:
         """Return the protocols of a chain, by name."""
@@ -195,10 +196,28 @@ class Registry:
     @cached_property
     def facts(self) -> dict[str, ProtocolFacts]:
         """The facts about each protocol that documents show."""
-        return {
-            each.key: ProtocolFacts(each.key, each.name, each.images, tuple(typed.rule for typed in each.transactions))
-            for each in self.protocols
-        }
+        return {each.key: ProtocolFacts(each.key, each.name, each.images, self._rules(each)) for each in self.protocols}
+
+    def _rules(self, protocol: Protocol) -> tuple[Rule, ...]:
+        """Return the rules of a protocol's file, then those of its families."""
+        families = [self._families[name] for name in protocol.families if name in self._families]
+        calls = [typed for family in families for typed in typed_calls(family)]
+        return tuple(typed.rule for typed in (*protocol.transactions, *calls))
+
+
+def typed_calls(family: ProtocolFamily) -> list[TypedFunctions]:
+    """Return what calls of a family's functions mean.
+
+    Raises:
+        BadSettings: One of its `calls` has an unknown type or need, or no functions.
+    """
+    try:
+        return [
+            msgspec.convert({"type": each.type, "needs": each.needs, "functions": each.functions}, TypedFunctions)
+            for each in family.calls
+        ]
+    except (msgspec.ValidationError, AttributeError, TypeError) as error:
+        raise BadSettings(family.name, f"calls: {error}") from None
 
 
 def file_name(key: str) -> str:

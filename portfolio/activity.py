@@ -331,6 +331,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _rule("ADDLIQUIDITY", "called ADDLIQUIDITY, sent, loss"),
     _rule("REMOVELIQUIDITY", "called REMOVELIQUIDITY, sent, loss"),
     _rule("DEPOSIT", "called DEPOSIT, sent, loss"),
+    _rule("CLAIM", "called DEPOSIT, sent, gain", "loss"),
     _rule("WITHDRAW", "called WITHDRAW, sent, gain"),
     _rule("WITHDRAW", "called WITHDRAW, sent, returned"),
     _rule("SWAP", "called SWAP, sent, loss"),

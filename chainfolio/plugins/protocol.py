@@ -24,7 +24,14 @@ from chainfolio.adapters.evm.positions.rules import (
 from chainfolio.adapters.evm.reads import OWNER, AbiValue, Call, NativeBalance, Read, balance_of
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.plans import Rounds, Unknown, all_of
-from chainfolio.protocols import AnnotatedShare, DecodedPosition, TokenAmount, UnlistedShare, UnverifiedShare
+from chainfolio.protocols import (
+    AnnotatedShare,
+    DecodedPosition,
+    TokenAmount,
+    TypedCalls,
+    UnlistedShare,
+    UnverifiedShare,
+)
 from chainfolio.tick_math import MAX_TICK, Q128, WORD, sqrt_price
 
 __all__ = [
@@ -55,6 +62,7 @@ __all__ = [
     "Rule",
     "Token",
     "TokenAmount",
+    "TypedCalls",
     "Unknown",
     "UnlistedShare",
     "UnverifiedShare",

@@ -428,18 +428,15 @@ class _Record:
         elif type_ in DEPOSITS and not self._is_disposal:
             incoming_kinds = [("income" if self._is_reward(side.asset) else incoming, side) for side in gains]
         elif incoming == "received" and type_ in UNTYPED:
-            incoming_kinds = [(self._of_receipt(side.asset), side) for side in gains]
+            incoming_kinds = [("withdraw" if self._is_staked(side.asset) else incoming, side) for side in gains]
         else:
             incoming_kinds = [(incoming, side) for side in gains]
         return [*incoming_kinds, *((outgoing, side) for side in losses)]
 
-    def _of_receipt(self, asset: str) -> Kind:
-        """Return what an asset is that came for nothing, by what is deposited at its sender."""
+    def _is_staked(self, asset: str) -> bool:
+        """Return True if some of an asset that came is deposited at its sender, which gave no share for it."""
         senders = {row.sender for row in self.record.assets_in if self._asset(row) == asset}
-        stakes = [self.containers.farms.get(sender) for sender in senders]
-        if self.treatment.deposits_are_disposals or None in stakes:
-            return "received"
-        return "withdraw" if any(each and each.get(asset) for each in stakes) else "income"
+        return not self._is_disposal and any(self.containers.farms.get(each, {}).get(asset) for each in senders)
 
     def _of_withdrawal(self, side: Side, gains: Sequence[Side]) -> Kind:
         """Return `income` for an asset never deposited if others in the withdrawal were; else `withdraw`.

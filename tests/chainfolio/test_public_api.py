@@ -65,7 +65,8 @@ PLUGINS = {
         by_chain contract_calls read read_all read_distinct read_groups run_offline""",
     "protocol": """AtEarlierBlock Call Collection Counterparty DecodedPosition DecoderPlan DecoderRead
         Event EveryAccount Family MAX_TICK MayRefuse NativeBalance ProtocolMatch Q128 Read AnnotatedShare Reserves
-        AbiValue OWNER Rounds Rule Token TokenAmount Unknown UnlistedShare ReadError UnverifiedShare WORD ZERO_ADDRESS
+        AbiValue OWNER Rounds Rule Token TokenAmount TypedCalls Unknown UnlistedShare ReadError
+        UnverifiedShare WORD ZERO_ADDRESS
         all_of amounts balance_of guard_price guard_reserves is_backed reserves run_decoder sqrt_price""",
     "solana_protocol": """ACCOUNT AccountPlan SHARE
         AccountRead Claim DecodedPosition DecoderPlan Family ListRead AnnotatedShare Rounds SHARED

@@ -214,9 +214,9 @@ CALLED = {
     "SwapExactTokensForTokens": {"SWAP"},
     "SwapExactETHForTokens": {"SWAP"},
     "ExactInputSingle": {"SWAP"},
-    "AddLiquidity": {"DEPOSIT"},
-    "RemoveLiquidity": {"WITHDRAW"},
-    "Supply": {"DEPOSIT"},
+    "AddLiquidity": {"ADDLIQUIDITY"},
+    "RemoveLiquidity": {"REMOVELIQUIDITY"},
+    "Supply": {"LEND"},
     "Redeem": {"WITHDRAW"},
 }
 

@@ -97,7 +97,7 @@ class World:
 def assert_equal(report: PnlDocument, wallet: Wallet, *others: Wallet) -> None:
     """Costs, income and gains of a report are those of the ledger, to the cent, and every unit is held."""
     assert report.unknown == {}, report.issues
-    held = {each.symbol.upper(): each for each in report.holdings if Decimal(each.amount)}
+    held = {each.symbol.upper().replace("WETH", ETH): each for each in report.holdings if Decimal(each.amount)}
     symbols = {symbol for symbol in wallet.ledger.lots if wallet.ledger.held(symbol)}
     assert held.keys() == symbols
     for symbol in symbols:

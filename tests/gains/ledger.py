@@ -43,6 +43,15 @@ class Ledger:
                 self.lots[asset].appendleft((held - part, cost * (held - part) / held))
             raw -= part
 
+    def cost_of(self, asset: str, raw: int) -> Fraction:
+        """The cost of the oldest lots that hold so much."""
+        total = Fraction(0)
+        for held, cost in self.lots[asset]:
+            part = min(held, raw)
+            total += cost * part / held
+            raw -= part
+        return total
+
     def held(self, asset: str) -> int:
         """Raw units of all lots."""
         return sum(raw for raw, _ in self.lots.get(asset, ()))

@@ -11,6 +11,9 @@ from tests.gains.test_uniswap_v2 import ADD, REMOVE, Liquidity, approved, swap_b
 
 pytestmark = pytest.mark.node
 DAY_S = 86_400
+FORK = (
+    'key = "fork"\nname = "Fork"\nfamilies = ["staking_rewards"]\nis_fork = true\n[contracts.local]\nstaking = ["{}"]\n'
+)
 
 
 def with_shares(world: World) -> Liquidity:
@@ -44,7 +47,7 @@ def test_rewards_of_a_farm_are_income_and_the_stake_is_not(world: World) -> None
     earn(me, me.do(tx(address, chef, "deposit(uint256,uint256)", 0, shares // 4)), "SUSHI")
     world.node.mine(5)
     earn(me, me.do(tx(address, chef, "withdraw(uint256,uint256)", 0, shares // 3)), "SUSHI")
-    earn(me, me.do(tx(address, chef, "deposit(uint256,uint256)", 0, 0)), "SUSHI")
+    earn(me, me.do(tx(address, chef, "deposit(uint256,uint256)", 0, 0)), "SUSHI")  # a harvest
     staked = shares // 2 + shares // 4 - shares // 3
     earn(me, me.do(tx(address, chef, "withdraw(uint256,uint256)", 0, staked)), "SUSHI")
     assert liquidity.shares == shares
@@ -71,3 +74,8 @@ def test_rewards_of_staking_are_income_and_the_stake_is_not(world: World) -> Non
     report, _ = world.read(me)
     assert_equal(report, me)
     assert liquidity.inside == {ETH: 0, "USDC": 0}
+    world.files["fork"] = FORK.format(farm.lower())
+    report, records = world.read(me)
+    del world.files["fork"]
+    assert_equal(report, me)
+    assert [each.type for each in records if each.recipient == farm.lower()] == ["STAKE", "CLAIM", "UNSTAKE", "UNSTAKE"]

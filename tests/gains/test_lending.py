@@ -9,7 +9,9 @@ from tests.gains.conftest import World, assert_equal
 from tests.protocols.compound_v2_deployment import venus
 
 pytestmark = pytest.mark.node
-YEAR_S = 365 * 86_400
+DAY_S = 86_400
+YEAR_S = 365 * DAY_S
+BORROW = "borrow(address,uint256,uint256,uint16,address)"
 SUPPLY, WITHDRAW = "supply(address,uint256,address,uint16)", "withdraw(address,uint256,address)"
 
 
@@ -18,12 +20,11 @@ def test_interest_of_aave_is_income_and_the_rest_keeps_its_lots(world: World) ->
     pool, usdc = world.contract("Pool"), world.contract("USDC")
     bob, units = world.deployment.accounts["bob"], world.deployment.tokens["WETH"].units(90)
     weth = world.contract("WETH")
-    borrow = "borrow(address,uint256,uint256,uint16,address)"
     world.node.settle(
         [
             tx(bob, weth, "approve(address,uint256)", pool, MAX),
             tx(bob, pool, SUPPLY, weth, units, bob, 0),
-            tx(bob, pool, borrow, usdc, 100_000 * 10**6, 2, 0, bob),
+            tx(bob, pool, BORROW, usdc, 100_000 * 10**6, 2, 0, bob),
         ]
     )
     me.do(tx(me.address, usdc, "approve(address,uint256)", pool, MAX))
@@ -54,8 +55,28 @@ def test_interest_of_aave_is_income_and_the_rest_keeps_its_lots(world: World) ->
         inside -= returned
         me.ledger.earn("USDC", moved - returned, me.worth("USDC", moved - returned))
     assert (inside, units) == (0, 0)
-    report, _ = world.read(me)
+    report, records = world.read(me)
+    assert [each.type for each in records if each.recipient == pool.lower()] == ["LEND", "LEND", "WITHDRAW", "WITHDRAW"]
     assert me.ledger.income > 0
+    assert_equal(report, me)
+
+
+def test_a_loan_is_no_gain_and_its_interest_is_a_fee(world: World) -> None:
+    me = world.wallet(USDC=50_000 * 10**6, DAI=1_000 * 10**18)
+    pool, usdc, dai, address = world.contract("Pool"), world.contract("USDC"), world.contract("DAI"), me.address
+    me.do(*(tx(address, token, "approve(address,uint256)", pool, MAX) for token in (usdc, dai)))
+    me.do(tx(address, pool, SUPPLY, usdc, 20_000 * 10**6, address, 0))
+    lent = 5_000 * 10**18
+    assert me.do(tx(address, pool, BORROW, dai, lent, 2, 0, address)) == {"DAI": lent}
+    me.ledger.buy("DAI", lent, me.worth("DAI", lent))
+    world.pass_time(100 * DAY_S)
+    (moved,) = me.do(tx(address, pool, "repay(address,uint256,uint256,address)", dai, MAX, 2, address)).values()
+    interest = -moved - lent
+    assert interest > 0
+    me.ledger.sell("DAI", lent, me.ledger.cost_of("DAI", lent))
+    me.ledger.sell("DAI", interest, me.worth("DAI", interest))
+    report, records = world.read(me)
+    assert [each.type for each in records if each.recipient == pool.lower()] == ["LEND", "BORROW", "REPAYVAULT"]
     assert_equal(report, me)
 
 

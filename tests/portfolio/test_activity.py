@@ -92,28 +92,18 @@ EXAMPLES: list[tuple[str, Activity, str, str]] = [
     ("SPAM", did(left(USDC, raw=0), by=BY_OTHER), "", "transferFrom"),
     ("SPAM", did(came(SPAM), by=BY_OTHER), "", "airdrop"),
     ("SPAM", did(came(USDC), by=BY_OTHER), "", "imitated"),
-    ("LEND", did(left(USDC, SHARE.reference), came(SHARE, ZERO_ADDRESS)), "aave3", "supply"),
     ("LEND", did(left(USDC, SHARE.reference), came(SHARE, SHARE.reference)), "compound", "mint"),
-    ("BORROW", did(came(SHARE, ZERO_ADDRESS), came(USDC, POOL)), "aave3", "borrow"),
     ("BORROW", did(came(USDC, POOL)), "justlend", "borrow"),
-    ("WITHDRAW", did(left(SHARE, ZERO_ADDRESS), came(USDC, SHARE.reference)), "aave2", "withdraw"),
     ("WITHDRAW", did(left(SHARE, POOL)), "aave3", "withdrawETH"),
     ("WITHDRAW", did(left(SHARE, SHARE.reference), came(USDC, SHARE.reference)), "compound", "redeem"),
     ("STAKE", did(left(None, SHARE.reference), came(SHARE, ZERO_ADDRESS)), "lido", "submit"),
     ("STAKE", did(left(None, POOL)), "beacon", "deposit"),
     ("UNSTAKE", did(left(SHARE, POOL), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)), "lido", "requestWithdrawals"),
     ("DEPOSIT", did(left(SHARE, POOL)), "eigenlayer", "depositIntoStrategy"),
-    ("ADDLIQUIDITY", did(left(USDC, POOL), left(WETH, POOL), came(SHARE, ZERO_ADDRESS)), "uniswap2", "addLiquidity"),
-    ("ADDLIQUIDITY", did(left(USDC, POOL), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)), "uniswap3", "mint"),
-    ("REMOVELIQUIDITY", did(left(SHARE, SHARE.reference), came(USDC, SHARE.reference)), "uniswap2", "removeLiquidity"),
-    ("REMOVELIQUIDITY", did(), "uniswap3", "decreaseLiquidity"),
-    ("COLLECT", did(came(USDC, POOL)), "uniswap3", "collect"),
-    ("ADDLIQUIDITY", did(left(USDC, POOL), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)), "uniswap3", "multicall"),
     ("ADDLIQUIDITY", did(left(None, POOL), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)), "uniswap4", "multicall"),
     ("REPAYVAULT", did(left(USDC, ZERO_ADDRESS), came(None, POOL)), "liquity_v1", "adjustTrove"),
     ("STAKE", did(left(USDC, ZERO_ADDRESS), left(None, USDC.reference)), "aura", "lock"),
     ("BRIDGEOUT", did(left(USDC, POOL)), "gnosis_bridge", "transferAndCall"),
-    ("SWAP", did(left(USDC, POOL)), "uniswap2", "swapExactTokensForETH"),
     ("SWAP", did(left(USDC, POOL), came(WETH, POOL)), "jupiter", "route"),
     ("DEPOSIT", did(left(USDC, POOL)), "jupiter", "initializeOrder"),
     ("WITHDRAW", did(came(USDC, POOL)), "jupiter", "cancelOrder"),
@@ -145,6 +135,7 @@ EXAMPLES: list[tuple[str, Activity, str, str]] = [
     ("ADDLIQUIDITY", did(left(USDC, POOL), came(SHARE, ZERO_ADDRESS)), "", "called ADDLIQUIDITY"),
     ("REMOVELIQUIDITY", did(left(SHARE, ZERO_ADDRESS), came(USDC, POOL)), "", "called REMOVELIQUIDITY"),
     ("DEPOSIT", did(left(USDC, POOL)), "", "called DEPOSIT"),
+    ("CLAIM", did(came(USDC, POOL)), "", "called DEPOSIT"),
     ("WITHDRAW", did(came(USDC, POOL)), "", "called WITHDRAW"),
     ("WITHDRAW", did(left(None, POOL), left(SHARE, ZERO_ADDRESS), by=CALLS_SHARE), "", "called WITHDRAW"),
     ("SWAP", did(left(USDC, POOL)), "", "called SWAP"),
@@ -340,7 +331,8 @@ def test_a_token_without_decimals_has_no_balance_and_a_collectible_is_counted() 
 
 
 def test_a_record_names_the_protocol_that_was_called_or_met() -> None:
-    assert record(did(left(USDC, SHARE.reference), came(SHARE, ZERO_ADDRESS)), SCENE).type == "LEND"
+    lent = did(left(USDC, SHARE.reference), came(SHARE, ZERO_ADDRESS))
+    assert record(lent, replace(SCENE, functions=Functions({CALL: "supply"}, {CALL: "LEND"}))).type == "LEND"
     called = record(did(left(USDC, OTHER)), SCENE)
     assert (called.protocol.key, called.protocol.name, called.function_name) == ("aave3", "Aave V3", "Supply")
     elsewhere = details(recipient=OTHER, selector=b"\0\0\0\0")

@@ -15,7 +15,7 @@ from chainfolio.adapters.evm.positions.rules import (
 )
 from chainfolio.adapters.evm.protocols.stakes import verify_stakes
 from chainfolio.adapters.evm.reads import AbiValue, Call
-from chainfolio.protocols import DecodedPosition, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 
 MAX_POOLS = 5_000
 # The functions of forks that return an account's reward in a pool, and the reward token. A fork with other names has
@@ -142,4 +142,9 @@ FAMILY = Family(
     rules=(Counterparty("chef"), Event("chef", DEPOSIT, owner=0, values=(1,)), Counterparty("farm")),
     position=position,
     options=("pending", "reward"),
+    calls=(
+        TypedCalls("DEPOSIT", "loss", ("deposit", "enterStaking")),
+        TypedCalls("CLAIM", "gain", ("deposit", "enterStaking", "harvest")),  # a deposit of nothing pays the rewards
+        TypedCalls("WITHDRAW", "gain", ("withdraw", "leaveStaking", "emergencyWithdraw", "withdrawAndHarvest")),
+    ),
 )

@@ -12,7 +12,7 @@ from chainfolio.adapters.evm.positions.rules import (
 )
 from chainfolio.adapters.evm.protocols.stakes import verify_stakes
 from chainfolio.adapters.evm.reads import Call, balance_of
-from chainfolio.protocols import DecodedPosition, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
@@ -51,4 +51,13 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     return (yield from verify_stakes(match, [stake])) if staked or reward else None
 
 
-FAMILY = Family("staking_rewards", rules=(Counterparty("staking_rewards"), Counterparty("staking")), position=position)
+FAMILY = Family(
+    "staking_rewards",
+    rules=(Counterparty("staking_rewards"), Counterparty("staking")),
+    position=position,
+    calls=(
+        TypedCalls("STAKE", "loss", ("stake", "stakeFor", "stakeWithPermit", "deposit")),
+        TypedCalls("CLAIM", "gain", ("getReward", "claim")),
+        TypedCalls("UNSTAKE", "gain", ("withdraw", "exit", "unstake")),
+    ),
+)

@@ -23,7 +23,7 @@ from chainfolio.adapters.evm.protocols.ticks import FeeGrowth, LiquidityState, f
 from chainfolio.adapters.evm.reads import OWNER, AbiValue, Call, balance_of
 from chainfolio.plans import all_of
 from chainfolio.position_changes import EventLog, PositionChange
-from chainfolio.protocols import DecodedPosition, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 from chainfolio.tick_math import MAX_TICK
 
 POSITIONS = (
@@ -408,4 +408,6 @@ FAMILY = Family(
     position=position,
     roles=("staker",),
     changes=changes,
+    # One call of many that ends with a new position; routers, which have the same function, make none.
+    calls=(TypedCalls("ADDLIQUIDITY", "collectible minted", ("multicall",)),),
 )

@@ -1,0 +1,30 @@
+"""What a family says about calls holds for every fork of it; a wrong word disables its package only."""
+
+from __future__ import annotations
+
+import pytest
+
+from chainfolio.errors import BadSettings
+from chainfolio.indexer.registry import Protocol, Registry, typed_calls
+from chainfolio.protocols import ProtocolFamily, TypedCalls
+
+
+def test_a_fork_has_the_calls_of_its_family_after_its_own() -> None:
+    family = ProtocolFamily("farm", kind="evm", calls=(TypedCalls("UNSTAKE", "gain", ("withdraw",)),))
+    fork = Protocol("fork", "Fork", {}, families=["farm"], is_fork=True)
+    other = Protocol("other", "Other", {}, families=["unknown"])
+    facts = Registry([fork, other], {"farm": family}).facts
+    assert [(rule.type, rule.needs, rule.functions) for rule in facts["fork"].transactions] == [
+        ("UNSTAKE", frozenset({"gain"}), frozenset({"withdraw"}))
+    ]
+    assert facts["other"].transactions == ()
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [TypedCalls("NOTYPE", "gain", ("a",)), TypedCalls("STAKE", "luck", ("a",)), TypedCalls("STAKE", "loss", ()), "x"],
+    ids=["type", "needs", "functions", "text"],
+)
+def test_calls_with_a_wrong_word_are_refused(calls: TypedCalls) -> None:
+    with pytest.raises(BadSettings):
+        typed_calls(ProtocolFamily("farm", kind="evm", calls=(calls,)))
