@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from chainfolio.assets import account
 from chainfolio.cli.demo import _index, prepare
-from chainfolio.engine.gains.pnl import PnlRequest, pnl
+from chainfolio.engine.gains.pnl import PnlRequest, compute_gains, pnl
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.service import Engine
 from chainfolio.indexer.wiring import System
@@ -21,6 +21,7 @@ from chainfolio.localchain.deploy import PRICES, WAD, Deployment, deploy
 from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.trade import set_price
 from chainfolio.loop import run_until_done
+from chainfolio.portfolio.pnl.gains import RemainingLots
 from chainfolio.portfolio.pnl.report import PnlDocument
 from chainfolio.portfolio.transactions import TransactionDocument
 from chainfolio.settings import Settings
@@ -28,6 +29,7 @@ from chainfolio.settings_file import load
 from tests.gains.ledger import ETH, Wallet
 
 CENT = Fraction(1, 100)
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -65,21 +67,34 @@ class World:
     def read(self, *wallets: Wallet, **options: Any) -> tuple[PnlDocument, list[TransactionDocument]]:
         """Index the chain; return the report of wallets, and their transactions, the oldest first."""
 
-        async def work() -> tuple[PnlDocument, list[TransactionDocument]]:
+        async def work(engine: Engine) -> tuple[PnlDocument, list[TransactionDocument]]:
+            accounts = [account(wallet.address) for wallet in wallets]
+            report = await pnl(engine, accounts, PnlRequest(**options))
+            page, _ = await engine.records(accounts, TransactionFilter(1000, 0, newest_first=False))
+            return report, list(page.document.transactions)
+
+        return self._run(work)
+
+    def lots(self, wallet: Wallet) -> list[RemainingLots]:
+        """Index the chain; return the lots that remain of a wallet."""
+
+        async def work(engine: Engine) -> list[RemainingLots]:
+            return (await compute_gains(engine, [account(wallet.address)], PnlRequest())).gains.remaining
+
+        return self._run(work)
+
+    def _run(self, work: Callable[[Engine], Coroutine[Any, Any, Result]]) -> Result:
+        async def go() -> Result:
             system = System(settings)
             try:
                 await _index(system, quiet=True)
-                engine = Engine(system)
-                accounts = [account(wallet.address) for wallet in wallets]
-                report = await pnl(engine, accounts, PnlRequest(**options))
-                page, _ = await engine.records(accounts, TransactionFilter(1000, 0, newest_first=False))
-                return report, list(page.document.transactions)
+                return await work(Engine(system))
             finally:
                 await system.close()
 
         self.node.mine(20)
         settings = self._settings()
-        return run_until_done(work())
+        return run_until_done(go())
 
     def _settings(self) -> Settings:
         """Settings with the protocols of `files` only, and a price of SUSHI."""
