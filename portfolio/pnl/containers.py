@@ -61,11 +61,13 @@ class Containers:
     Attributes:
         assets: Assets that were deposited.
         farms: What is deposited in contracts that give no shares, by contract and asset.
+        rewards: Contracts among these, each with an asset that it paid as income.
         lots: How much of each asset was acquired otherwise, and is still there.
     """
 
     assets: set[str] = field(default_factory=set)
     farms: dict[str, dict[str, int]] = field(default_factory=dict)
+    rewards: set[tuple[str, str]] = field(default_factory=set)
     lots: dict[str, int] = field(default_factory=dict)
     by_share: dict[str, Container] = field(default_factory=dict)
 

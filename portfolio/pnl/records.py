@@ -131,6 +131,8 @@ class _Record:
         entries = [*moves, *entries, *self._staked(), *fee]
         if not self.changes:
             self._fill_containers(received_shares, entries)
+        for asset in (entry.asset for entry in entries if entry.kind == "income"):
+            self.containers.rewards |= {(each, asset) for each in self._senders(asset) if each in self.containers.farms}
         self.containers.add(entries)
         self.result.entries.extend(entries)
 
@@ -306,7 +308,7 @@ class _Record:
 
     def _is_issued(self, asset: str) -> bool:
         """Return True if a known share was issued, and did not only come back from where it was."""
-        senders = {row.sender for row in self.record.assets_in if self._asset(row) == asset}
+        senders = self._senders(asset)
         return asset in self.containers.by_share and senders <= {*self.treatment.burn_addresses}
 
     @property
@@ -326,9 +328,13 @@ class _Record:
     def _native(self) -> str:
         return self._asset(self.record.native_asset_fees)
 
+    def _senders(self, asset: str) -> set[str]:
+        """Return who sent an asset that came."""
+        return {row.sender for row in self.record.assets_in if self._asset(row) == asset}
+
     def _is_reward(self, asset: str) -> bool:
         """Return True if an asset came with a deposit from a contract that gives no shares."""
-        senders = {row.sender for row in self.record.assets_in if self._asset(row) == asset}
+        senders = self._senders(asset)
         recipients = {row.recipient for row in self.record.assets_out}
         return senders <= self.containers.farms.keys() & recipients
 
@@ -361,7 +367,7 @@ class _Record:
     def _unstaked(self, kinds: Sequence[tuple[Kind, Side]]) -> Iterator[tuple[Kind, Side]]:
         """Split what comes back from contracts that gave no shares: first the deposit, then income."""
         for kind, side in kinds:
-            senders = {row.sender for row in self.record.assets_in if self._asset(row) == side.asset}
+            senders = self._senders(side.asset)
             returned = self.containers.unstake(sorted(senders), side.asset, side.quantity) if kind == "withdraw" else 0
             yield kind, side.part(returned or side.quantity)
             if 0 < returned < side.quantity:
@@ -435,17 +441,20 @@ class _Record:
 
     def _is_staked(self, asset: str) -> bool:
         """Return True if some of an asset that came is deposited at its sender, which gave no share for it."""
-        senders = {row.sender for row in self.record.assets_in if self._asset(row) == asset}
+        senders = self._senders(asset)
         return not self._is_disposal and any(self.containers.farms.get(each, {}).get(asset) for each in senders)
 
     def _of_withdrawal(self, side: Side, gains: Sequence[Side]) -> Kind:
         """Return `income` for an asset never deposited if others in the withdrawal were; else `withdraw`.
 
-        Removed liquidity is always `withdraw`, because it may have been exchanged.
+        It is also income if its sender paid it as a reward before, and has none of it deposited. Removed liquidity is
+        always `withdraw`, because it may have been exchanged.
         """
         returns = any(each.asset in self.containers.assets for each in gains)
-        is_reward = returns and side.asset not in self.containers.assets and self.record.type != "REMOVELIQUIDITY"
-        return "income" if is_reward else "withdraw"
+        paid_before = {(sender, side.asset) for sender in self._senders(side.asset)} <= self.containers.rewards
+        is_reward = returns and side.asset not in self.containers.assets
+        is_reward = is_reward or (paid_before and not self._is_staked(side.asset))
+        return "income" if is_reward and self.record.type != "REMOVELIQUIDITY" else "withdraw"
 
     def _with_fee(self, kinds: Sequence[tuple[Kind, Side]], fee: int | None) -> Iterator[Entry]:
         """Yield entries with the fee: in the costs of purchases, else in the proceeds of sales."""

@@ -48,6 +48,7 @@ def test_rewards_of_a_farm_are_income_and_the_stake_is_not(world: World) -> None
     world.node.mine(5)
     earn(me, me.do(tx(address, chef, "withdraw(uint256,uint256)", 0, shares // 3)), "SUSHI")
     earn(me, me.do(tx(address, chef, "deposit(uint256,uint256)", 0, 0)), "SUSHI")  # a harvest
+    earn(me, me.do(tx(address, chef, "withdraw(uint256,uint256)", 0, 0)), "SUSHI")  # another one
     staked = shares // 2 + shares // 4 - shares // 3
     earn(me, me.do(tx(address, chef, "withdraw(uint256,uint256)", 0, staked)), "SUSHI")
     assert liquidity.shares == shares
