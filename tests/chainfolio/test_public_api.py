@@ -183,3 +183,25 @@ def test_other_faults_are_told_as_they_are() -> None:
         load_fault(ModuleNotFoundError("No module named 'x'", name="x")) == "ModuleNotFoundError: No module named 'x'"
     )
     assert load_fault(ImportError("odd")) == "ImportError: odd"
+
+
+def test_nothing_that_is_stored_names_a_module() -> None:
+    """Data, recordings and jobs outlive a renamed module: no format that stores Python objects is used."""
+    formats = {"pickle", "shelve", "marshal", "dill", "cloudpickle", "joblib"}
+    folders = ("adapters", "api", "cli", "engine", "indexer", "portfolio", "pricing", "storage", "transport")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    paths += (ROOT / "chainfolio").glob("*.py")
+    imported = {
+        name.split(".")[0]
+        for path in paths
+        for each in ast.walk(ast.parse(path.read_text()))
+        for name in (
+            [alias.name for alias in each.names]
+            if isinstance(each, ast.Import)
+            else [each.module or ""]
+            if isinstance(each, ast.ImportFrom)
+            else []
+        )
+    }
+    assert "msgspec" in imported
+    assert not imported & formats
