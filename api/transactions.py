@@ -242,7 +242,8 @@ async def transactions(request: Context, query: TransactionsQuery) -> Transactio
     Prices and values are those at the end of the transaction's block, read from the node. They are `N/A` if no source
     had a price then, or the node has pruned that block (see `issues`); prices of another time are never used.
     `closedPnl`, `costBasis` and `totalCostBasis` are computed by lots if the wallet's whole history is indexed; else
-    they are `N/A`, and an issue of the adapter `pnl` says why.
+    they are `N/A`, and an issue of the adapter `pnl` says why. The gain of an asset whose transactions do not add up to
+    what the wallet holds is `N/A`, too.
     If the node of a chain does not answer, the page has the stored transactions of that chain: an issue with the
     subject `node` names their last block, names are the stored ones, no contract is flagged as spam, and gains are
     `N/A`.

@@ -25,12 +25,13 @@ from chainfolio.contracts import GAIN_METHODS, TRADE_VALUES
 from chainfolio.engine.gains.pnl import PnlRequest, pnl, zone_of
 from chainfolio.engine.named_accounts import check_chains
 from chainfolio.engine.service import Engine
+from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.report import COLUMNS as SHEET
 from chainfolio.portfolio.pnl.report import frame
 
 if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
-    from chainfolio.portfolio.pnl.report import HoldingDocument, PnlDocument, SumsDocument
+    from chainfolio.portfolio.pnl.report import HoldingDocument, PnlDocument, SumsDocument, UnexplainedDocument
 
 COLUMNS = (
     Column("asset"),
@@ -134,6 +135,8 @@ def show(gains: PnlDocument) -> None:
         print_wrapped(f"of what is known: {_line(gains.known)}", indent=2)
     for reason, count in gains.unknown.items():
         print_wrapped(f"not known in {count_text(count, 'place')}: {reason}", indent=2)
+    for row in gains.unexplained:
+        print_wrapped(_unexplained(row), indent=2)
     for issue in gains.issues:
         print_wrapped(f"{issue.adapter}: {issue.subject}: {issue.reason}", indent=2)
 
@@ -155,11 +158,17 @@ def _asset(each: HoldingDocument) -> str:
     return f"{each.symbol} #{number}" if each.symbol and number else each.symbol or each.contract
 
 
+def _unexplained(row: UnexplainedDocument) -> str:
+    """Return a line about an asset that does not close."""
+    block = "" if row.first_block is None else f" since block {row.first_block}"
+    return f"does not close: {row.amount} {row.symbol or row.contract} in the {row.place}{block}: {row.reason}"
+
+
 def _cells(each: HoldingDocument, with_wallet: bool) -> tuple[str, ...]:
     return (
         _asset(each),
         each.wallet if with_wallet else "",
-        known_or(each.amount, "?"),
+        known_or(each.amount if each.held == UNKNOWN else each.held, "?"),
         money(each.total_cost_basis),
         money(each.open_pnl),
         money(each.closed_pnl),

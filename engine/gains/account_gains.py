@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from chainfolio.engine.gains.pnl import PnlRequest, compute_gains
+from chainfolio.engine.gains.pnl import PnlRequest, ReportSource, blocks_of, compute_gains
 from chainfolio.engine.record_source import RecordSource
 from chainfolio.engine.rows import ChainIndex, rows_of
 from chainfolio.engine.shared_work import SharedWork
@@ -21,6 +21,8 @@ from chainfolio.engine.transactions.activities import missing
 from chainfolio.errors import ChainfolioError, NotFound
 from chainfolio.messages import public
 from chainfolio.portfolio.document import IssueDocument
+from chainfolio.portfolio.facts import Options
+from chainfolio.portfolio.pnl.closing import account_closings, unclosed_keys
 from chainfolio.portfolio.pnl.in_portfolio import ADAPTER, AccountGains, account_gains
 from chainfolio.portfolio.pnl.in_transactions import TransactionGains, transaction_gains, with_gains
 from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS
@@ -42,8 +44,8 @@ NO_GAINS: Final = TransactionGains(reason="gains were not requested")
 HistoryMark = tuple[tuple[int, int], ...]
 
 
-class GainsSource(RecordSource, Protocol):
-    """Reads heads of chains in addition to records."""
+class GainsSource(ReportSource, Protocol):
+    """Reads heads of chains in addition to records and portfolios."""
 
     @property
     def heads(self) -> StoredHeads:
@@ -52,10 +54,16 @@ class GainsSource(RecordSource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnownGains:
-    """The gains of one account as portfolios and as transactions show them, or why they are unknown."""
+    """The gains of one account as portfolios and as transactions show them, or why they are unknown.
+
+    `mark` is that of the history from which they were computed, and `last_blocks` has the block of the last transaction
+    that moved an asset, by key.
+    """
 
     in_portfolio: AccountGains
     in_transactions: TransactionGains
+    mark: HistoryMark = ()
+    last_blocks: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -67,6 +75,7 @@ class GainsCache:
 
     on_failure: Callable[[BaseException], None]
     _entries: dict[str, tuple[HistoryMark, KnownGains]] = field(default_factory=dict)
+    _unclosed: dict[str, tuple[HistoryMark, frozenset[str]]] = field(default_factory=dict)
     _rows: int = 0
     _work: SharedWork[KnownGains] = field(init=False)
 
@@ -109,7 +118,10 @@ class GainsCache:
         except ChainfolioError as error:
             return _unknown(public(error.message))
         rows = transaction_gains(result.entries, result.gains.gains, result.aliases)
-        gains = KnownGains(account_gains(result.gains, result.aliases), rows)
+        assets = {lots.asset for lots in result.gains.remaining}
+        untrusted = frozenset(asset for asset in assets if not source.is_trusted_contract(asset))
+        in_portfolio = account_gains(result.gains, result.aliases, untrusted)
+        gains = KnownGains(replace(in_portfolio, shares=result.shares), rows, mark, result.last_blocks)
         self._evict(account.address)  # so that the new entry becomes the last one
         self._entries[account.address] = mark, gains
         self._rows += rows.size
@@ -117,7 +129,30 @@ class GainsCache:
             self._evict(next(iter(self._entries)))
         return gains
 
+    async def unclosed(self, source: ReportSource, account: Account, gains: KnownGains) -> frozenset[str]:
+        """Return the assets of an account whose transactions do not add up to what its portfolio holds.
+
+        The portfolio is read once as long as the history stays the same. Assets that moved after its block are left
+        out, and compared again next time.
+
+        Raises:
+            SourceError: The portfolio could not be read.
+        """
+        cached = self._unclosed.get(account.address)
+        if cached is not None and cached[0] == gains.mark:
+            return cached[1]
+        (document,) = await source.portfolios([account], Options(), wait=True, wallet_only=False)
+        known = gains.in_portfolio
+        checked = account_closings(document, known.lots.values(), known.aliases, known.shares)
+        assets = frozenset(asset for asset, _ in unclosed_keys(checked))
+        blocks = blocks_of([document])
+        newer = {asset for asset, block in gains.last_blocks.items() if block > blocks.get(asset.partition(":")[0], -1)}
+        if not newer:
+            self._unclosed[account.address] = gains.mark, assets
+        return assets - newer
+
     def _evict(self, address: str) -> None:
+        self._unclosed.pop(address, None)
         if (cached := self._entries.pop(address, None)) is not None:
             self._rows -= cached[1].in_transactions.size
 
@@ -210,7 +245,13 @@ async def _in_transactions(
     if silent:
         return account.address, TransactionGains(reason=f"the node of {', '.join(silent)} does not answer")
     gains = await cache.get(source, account, {**heads, **other_heights})
-    return account.address, None if gains is None else gains.in_transactions
+    if gains is None or gains.in_transactions.reason:
+        return account.address, None if gains is None else gains.in_transactions
+    try:
+        unclosed = await cache.unclosed(source, account, gains)
+    except ChainfolioError as error:
+        return account.address, TransactionGains(reason=public(error.message))
+    return account.address, replace(gains.in_transactions, unclosed=unclosed)
 
 
 def _by_subject(issue: IssueDocument) -> tuple[str, str]:

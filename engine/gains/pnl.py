@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import UNSET
 
 from chainfolio import amounts
 from chainfolio.addresses import rules_of
 from chainfolio.contracts import GAIN_METHODS, TRADE_VALUES
-from chainfolio.engine.gains.position_changes import position_changes
+from chainfolio.engine.gains.position_changes import Changes, position_changes
 from chainfolio.engine.record_source import RecordSource
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.errors import BadRequest
 from chainfolio.portfolio.document import UNKNOWN, AssetDocument, IssueDocument, Portfolio, every_asset
 from chainfolio.portfolio.facts import Options
+from chainfolio.portfolio.pnl.closing import (
+    Closing,
+    CurrentHoldings,
+    Key,
+    closings,
+    held_assets,
+    spam_assets,
+)
 from chainfolio.portfolio.pnl.entries import Entry
 from chainfolio.portfolio.pnl.gains import Gains
 from chainfolio.portfolio.pnl.methods import UK, gains_of
@@ -27,7 +37,12 @@ from chainfolio.portfolio.pnl.report import AssetFacts, PnlDocument, document
 if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
+    from chainfolio.engine.results import TransactionsPage
     from chainfolio.portfolio.pnl.trade_value import Strengths
+
+
+NOT_CHECKED: Final = "what is held there could not be read: gains are not compared with it"
+NO_BLOCKS: Final[Mapping[str, int]] = {}
 
 
 class ReportSource(RecordSource, Protocol):
@@ -80,6 +95,9 @@ class GainsResult:
         facts: Names of the assets, by key.
         aliases: Keys of assets that count as another one, such as the wrapped native coin.
         issues: The reasons for unknown gains.
+        first_blocks: The block of the first transaction that moved an asset, by key.
+        last_blocks: The block of the last one.
+        shares: Tokens that stood for deposits.
     """
 
     entries: Sequence[Entry]
@@ -87,6 +105,9 @@ class GainsResult:
     facts: Mapping[str, AssetFacts]
     aliases: Mapping[str, str]
     issues: tuple[IssueDocument, ...]
+    first_blocks: Mapping[str, int] = field(default_factory=dict)
+    last_blocks: Mapping[str, int] = field(default_factory=dict)
+    shares: frozenset[str] = frozenset()
 
 
 async def compute_gains(source: RecordSource, accounts: Sequence[Account], request: PnlRequest) -> GainsResult:
@@ -96,22 +117,60 @@ async def compute_gains(source: RecordSource, accounts: Sequence[Account], reque
         NotIndexed: The index does not reach back to the beginning.
         BadRequest: The request is inconsistent, or an account is on none of the chains.
     """
+    page, changes = await _all_records(source, accounts, request)
+    return _gains(source, accounts, request, page, changes)
+
+
+async def _all_records(
+    source: RecordSource, accounts: Sequence[Account], request: PnlRequest
+) -> tuple[TransactionsPage, Changes]:
+    """Return all records of accounts, the oldest first, and the changes of their positions.
+
+    Errors as of `compute_gains`.
+    """
     request.check()
-    system = source.system
-    chains = [system.chain(key) for key in request.networks] or system.account_chains
+    chains = _chains(source, request)
     for account in accounts:
         if all(chain.kind != account.kind for chain in chains):
             raise BadRequest("address", f"{account} is not an account of {' or '.join(each.key for each in chains)}")
-    max_transactions = system.settings.server.max_transactions * len(accounts) + 1
+    max_transactions = source.system.settings.server.max_transactions * len(accounts) + 1
     record_filter = TransactionFilter(max_transactions, 0, newest_first=False, networks=request.networks)
     page, _ = await source.records(accounts, record_filter)
     assert page.end is None, "an account has no more transactions than are allowed"
-    treatment = _treatment(source, chains, request, page.strengths)
-    records = page.document.transactions
-    changes = await position_changes(system, records)
+    return page, await position_changes(source.system, page.document.transactions)
+
+
+def _chains(source: RecordSource, request: PnlRequest) -> Sequence[Chain]:
+    return [source.system.chain(key) for key in request.networks] or source.system.account_chains
+
+
+def _gains(
+    source: RecordSource,
+    accounts: Sequence[Account],
+    request: PnlRequest,
+    page: TransactionsPage,
+    changes: Changes,
+    last_blocks: Mapping[str, int] = NO_BLOCKS,
+) -> GainsResult:
+    """Compute the gains of records up to the last block of each chain."""
+    records = [
+        each
+        for each in page.document.transactions
+        if each.block_number <= last_blocks.get(each.chain.key, each.block_number)
+    ]
+    treatment = _treatment(source, _chains(source, request), request, page.strengths)
     read = entries_of(records, {account.address for account in accounts}, treatment, changes)
     gains = gains_of(read.entries, request.method, per_wallet=request.per_wallet, zone=request.zone)
-    return GainsResult(read.entries, gains, read.facts, treatment.aliases, (*page.document.issues, *read.issues))
+    return GainsResult(
+        read.entries,
+        gains,
+        read.facts,
+        treatment.aliases,
+        (*page.document.issues, *read.issues),
+        read.first_blocks,
+        read.last_blocks,
+        frozenset(read.shares),
+    )
 
 
 def zone_of(name: str | None, method: str) -> tzinfo:
@@ -130,19 +189,65 @@ def zone_of(name: str | None, method: str) -> tzinfo:
 
 
 async def pnl(source: ReportSource, accounts: Sequence[Account], request: PnlRequest) -> PnlDocument:
-    """Return a report of gains, with holdings at current prices; errors as of `compute_gains`."""
-    result = await compute_gains(source, accounts, request)
+    """Return a report of gains up to the blocks of the current portfolios, with their holdings at current prices.
+
+    Assets whose transactions do not add up to what the portfolios hold have no known gain. Errors as of
+    `compute_gains`.
+    """
+    page, changes = await _all_records(source, accounts, request)
     portfolios = await source.portfolios(accounts, Options(), wait=True, wallet_only=False)
+    blocks = blocks_of(portfolios)
+    result = _gains(source, accounts, request, page, changes, blocks)
     priced = list(_priced(portfolios, result.aliases))
+    kinds = {account.kind for account in accounts}
+    requested = {chain.key for chain in source.system.account_chains if chain.kind in kinds}
+    unread = (requested & set(request.networks or requested)) - blocks.keys()
+    current = _current(source, portfolios, result, request, _market_values(priced), blocks)
     return document(
         result.gains,
-        result.facts,
+        {**_facts(current.closings), **result.facts},
         {key: Decimal(asset.price) for key, asset in priced},
         method=request.method,
         addresses=[account.address for account in accounts],
-        issues=result.issues,
-        max_values=_market_values(priced),
+        issues=(*result.issues, *(IssueDocument("pnl", key, NOT_CHECKED) for key in sorted(unread))),
+        current=current,
     )
+
+
+def blocks_of(portfolios: Sequence[Portfolio]) -> dict[str, int]:
+    """Return the lowest block at which the portfolios were read, by chain."""
+    blocks: dict[str, int] = {}
+    for portfolio in portfolios:
+        for key, chain in portfolio.chains.items():
+            if chain.block_number is not UNSET:
+                blocks[key] = min(int(chain.block_number), blocks.get(key, int(chain.block_number)))
+    return blocks
+
+
+def _current(
+    source: RecordSource,
+    portfolios: Sequence[Portfolio],
+    result: GainsResult,
+    request: PnlRequest,
+    max_values: Mapping[str, Decimal],
+    blocks: Mapping[str, int],
+) -> CurrentHoldings:
+    """Return the closing identity of all assets on the chains that were read."""
+    keys = set(request.networks or blocks) & blocks.keys()
+    left_out = spam_assets(portfolios) | result.shares
+    held = held_assets(portfolios, result.aliases, per_wallet=request.per_wallet)
+    checked = closings(
+        result.gains.remaining, held, lambda asset: asset.partition(":")[0] in keys and asset not in left_out
+    )
+    return CurrentHoldings(max_values, checked, result.first_blocks, cache(source.is_trusted_contract))
+
+
+def _facts(checked: Mapping[Key, Closing]) -> dict[str, AssetFacts]:
+    """Return how assets are shown that no transaction moved."""
+    return {
+        asset: AssetFacts(closing.held.symbol, closing.held.decimals or 0, *asset.partition(":")[::2])
+        for (asset, _), closing in checked.items()
+    }
 
 
 def _treatment(source: RecordSource, chains: Sequence[Chain], request: PnlRequest, strengths: Strengths) -> Treatment:

@@ -8,8 +8,8 @@ its cost and gain are not known, and must not hide a sum.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final, NamedTuple, TypeVar
 
@@ -29,16 +29,23 @@ from chainfolio.portfolio.document import (
     ProtocolChainDocument,
     ProtocolDocument,
 )
+from chainfolio.portfolio.pnl.closing import (
+    NO_LOTS,
+    UNCLOSED,
+    Closing,
+    Key,
+    account_closings,
+    lots_fault,
+    owned_assets,
+    protocols_fault,
+    unclosed_keys,
+)
 from chainfolio.portfolio.pnl.entries import UNASKED, money, share
-from chainfolio.portfolio.pnl.gains import SHORT, Gains, RemainingLots
+from chainfolio.portfolio.pnl.gains import Gains, RemainingLots
 from chainfolio.portfolio.pnl.report import text, total
 from chainfolio.portfolio.transactions import raw_balance
 
 ADAPTER: Final = "pnl"
-NO_LOTS: Final = "no transaction that is indexed brought it"
-DIFFERS: Final = "its wallet holds {held} of it, and {lots} by its transactions"
-UNSEEN: Final = "no transaction that is indexed put it where it lies"
-ELSEWHERE: Final = "more of it was deposited than lies in protocols that are known"
 DEBT: Final = "what is owed has no lots"
 
 T = TypeVar("T", PositionsDocument, ProtocolChainDocument, ProtocolDocument, ChainDocument, PositionDocument)
@@ -48,28 +55,31 @@ T = TypeVar("T", PositionsDocument, ProtocolChainDocument, ProtocolDocument, Cha
 class AccountGains:
     """The lots of an account and the gains of its disposals, by the keys of assets.
 
-    `aliases` maps keys that count as another one (the wrapped native coin). `reason` says why nothing is known; there
-    are then no lots.
+    `aliases` maps keys that count as another one (the wrapped native coin). `untrusted` assets make no sum unknown if
+    they do not close, and `shares` of deposits need not close. `reason` says why nothing is known; there are then no
+    lots.
     """
 
     lots: Mapping[str, RemainingLots] = field(default_factory=dict)
     closed: Mapping[str, int | None] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
+    untrusted: frozenset[str] = frozenset()
+    shares: frozenset[str] = frozenset()
 
     def key(self, asset: AssetDocument) -> str:
         """Return the key of the asset's lots."""
         return self.aliases.get(asset.chain_contract, asset.chain_contract)
 
 
-def account_gains(gains: Gains, aliases: Mapping[str, str]) -> AccountGains:
+def account_gains(gains: Gains, aliases: Mapping[str, str], untrusted: frozenset[str] = frozenset()) -> AccountGains:
     """Return the lots and gains of an account from all its gains, with lots kept over all its wallets."""
     closed: defaultdict[str, list[int | None]] = defaultdict(list)
     for gain in gains.gains:
         if gain.kind != "income" and gain.reason != UNASKED:
             closed[gain.asset].append(gain.gain)
     sums = {asset: total(parts) for asset, parts in closed.items()}
-    return AccountGains({lots.asset: lots for lots in gains.remaining}, sums, aliases)
+    return AccountGains({lots.asset: lots for lots in gains.remaining}, sums, aliases, untrusted=untrusted)
 
 
 class Sum(NamedTuple):
@@ -95,7 +105,29 @@ def with_gains(document: Portfolio, gains: AccountGains, *, spam: bool = False) 
     if gains.reason:
         issue = IssueDocument(ADAPTER, document.address, f"gains are not known: {gains.reason}")
         return _with_issues(document, [issue])
-    return _Tree(gains, _Shares.of(document, gains), spam).filled(document)
+    checked = account_closings(document, gains.lots.values(), gains.aliases, gains.shares)
+    unclosed = {asset for asset, _ in unclosed_keys(checked)}
+    shares, faults = _Shares.of(document, gains), _missing(checked, gains)
+    return _Tree(_without_closed(gains, unclosed), shares, spam, faults).filled(document)
+
+
+def _without_closed(gains: AccountGains, unclosed: Collection[str]) -> AccountGains:
+    """Return the gains without known closed gains of assets that do not close; untrusted ones are left out."""
+    closed = {
+        asset: None if asset in unclosed else gain
+        for asset, gain in gains.closed.items()
+        if asset not in unclosed or asset not in gains.untrusted
+    }
+    return replace(gains, closed=closed)
+
+
+def _missing(checked: Mapping[Key, Closing], gains: AccountGains) -> dict[str, str]:
+    """Return why the gain of trusted assets is not known that should be held, and are not."""
+    return {
+        asset: UNCLOSED
+        for (asset, _), closing in checked.items()
+        if not closing.is_closed and not closing.held.raw and asset not in gains.untrusted
+    }
 
 
 def _with_issues(document: Portfolio, issues: Iterable[IssueDocument]) -> Portfolio:
@@ -121,7 +153,7 @@ class _Shares:
         """Divide the costs among wallet and protocols by the amounts in a portfolio."""
         amounts_by_place: defaultdict[tuple[str, bool], int] = defaultdict(int)
         decimals: dict[str, int] = {}
-        for asset, is_inside in _owned(document):
+        for asset, is_inside in owned_assets(document):
             amounts_by_place[gains.key(asset), is_inside] += raw_balance(asset)
             if asset.decimal != UNKNOWN:
                 decimals[gains.key(asset)] = int(asset.decimal)
@@ -132,7 +164,7 @@ class _Shares:
                 amounts_by_place[key, True],
                 gains.lots.get(key),
             )
-            fault = _fault(lots, in_wallet, decimals.get(key, 0))
+            fault = lots_fault(lots, in_wallet, decimals.get(key, 0))
             if fault or lots is None or lots.cost is None:
                 faults[key], unassigned[key, False], unassigned[key, True] = (
                     fault,
@@ -144,8 +176,9 @@ class _Shares:
                 faults[key] = UNASKED
             of_loose = share(lots.cost, in_wallet, lots.quantity + lots.unasked) if in_wallet else 0
             unassigned[key, False], unassigned[key, True] = (in_wallet, of_loose), (in_protocols, lots.cost - of_loose)
-            if in_protocols and not 0 < lots.deposited <= in_protocols:
-                faults[key], unassigned[key, True] = ELSEWHERE if lots.deposited else UNSEEN, (in_protocols, None)
+            inside_fault = protocols_fault(in_protocols, lots.deposited)
+            if in_protocols and inside_fault:
+                faults[key], unassigned[key, True] = inside_fault, (in_protocols, None)
         return cls(gains.lots, unassigned, faults)
 
     def known_raw(self, key: str, raw: int) -> int:
@@ -159,38 +192,6 @@ class _Shares:
         part = None if cost is None else share(cost, raw, total) if raw else 0
         self.unassigned[key, in_protocols] = total - raw, None if cost is None or part is None else cost - part
         return part
-
-
-def _owned(document: Portfolio) -> Iterator[tuple[AssetDocument, bool]]:
-    """Yield each asset that lots can stand for, and True if it lies in a protocol.
-
-    Debt, rewards still to be claimed, and spam are left out.
-    """
-    for protocol in document.asset_by_protocols.values():
-        for chain in protocol.chains.values():
-            for positions in chain.protocol_positions.values():
-                parts = [(asset, protocol.key != WALLET) for asset in positions.assets]
-                for nested in positions.protocol_positions:
-                    parts += [(each, True) for each in (*nested.assets, *nested.supply_assets, *nested.dex_assets)]
-                yield from (part for part in parts if part[0].spam is UNSET)
-
-
-def _fault(lots: RemainingLots | None, in_wallet: int, decimals: int) -> str:
-    """Return why the cost of an asset is not known; empty if it is.
-
-    Amounts in protocols are not compared, because they may have grown or been exchanged there. The amount in the wallet
-    must equal what transactions brought and did not deposit.
-    """
-    if lots is None or not lots.quantity:
-        return UNASKED if lots and lots.unasked else NO_LOTS
-    if lots.cost is None:
-        return lots.reason
-    if lots.short:
-        return SHORT
-    if in_wallet != (expected := lots.quantity + lots.unasked - lots.deposited):
-        texts = [amounts.text(amounts.amount(each, decimals)) for each in (in_wallet, expected)]
-        return DIFFERS.format(held=texts[0], lots=texts[1])
-    return ""
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ import msgspec
 
 from chainfolio import amounts
 from chainfolio.portfolio.document import UNKNOWN, rounded
+from chainfolio.portfolio.pnl.closing import unclosed_gain
 from chainfolio.portfolio.pnl.entries import ACQUIRED, Entry, decimal, share
 from chainfolio.portfolio.pnl.gains import Gain, acquired_lot
 from chainfolio.portfolio.pnl.records import asset_key
@@ -31,13 +32,15 @@ Key = tuple[str, str]  # of a transaction and an asset
 class TransactionGains:
     """The costs of acquisitions and the disposals of one account, by transaction hash and asset.
 
-    `aliases` maps keys of assets that count as another one. `reason` says why nothing is known.
+    `aliases` maps keys of assets that count as another one. `unclosed` assets have no known gain, because their
+    transactions do not add up to what is held. `reason` says why nothing is known.
     """
 
     costs: Mapping[Key, int | None] = field(default_factory=dict)
     disposals: Mapping[Key, Sequence[Gain]] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
+    unclosed: frozenset[str] = frozenset()
 
     @property
     def size(self) -> int:
@@ -106,7 +109,8 @@ class _Record:
         return self.gains.aliases.get(key, key)
 
     def _disposals(self, key: str) -> list[Gain]:
-        return list(self.gains.disposals.get((self.record.hash, key), ()))
+        disposals = list(self.gains.disposals.get((self.record.hash, key), ()))
+        return list(map(unclosed_gain, disposals)) if key in self.gains.unclosed else disposals
 
     def _split_fee(self, gains: Sequence[Gain]) -> tuple[list[Gain], list[Gain]]:
         """Split gains into those of the coin that paid the fee, and the others.

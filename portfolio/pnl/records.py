@@ -58,11 +58,22 @@ class Treatment:
 
 @dataclass(frozen=True, slots=True)
 class RecordEntries:
-    """The entries of some records, their assets, and an issue for each asset that could not be counted."""
+    """The entries of some records, and what is known of their assets, by key.
+
+    Attributes:
+        facts: How assets are shown.
+        issues: An issue for each asset that could not be counted.
+        first_blocks: The block of the first record that moved an asset.
+        last_blocks: The block of the last one.
+        shares: Tokens that stood for deposits: portfolios show the deposits in their place.
+    """
 
     entries: list[Entry]
     facts: dict[str, AssetFacts]
     issues: list[IssueDocument]
+    first_blocks: dict[str, int] = field(default_factory=dict)
+    last_blocks: dict[str, int] = field(default_factory=dict)
+    shares: set[str] = field(default_factory=set)
 
 
 def entries_of(
@@ -85,6 +96,7 @@ def entries_of(
     for order, record in enumerate(distinct.values()):
         of_record = unread.pop((record.chain.key, record.hash), ())  # once, if several wallets took part
         _Record(record, order, own_wallets, treatment, result, containers, positions, of_record).add()
+    result.shares.update(containers.by_share)
     return result
 
 
@@ -482,6 +494,9 @@ class _Record:
         """Return the key of an asset, with the number of a collectible, and store how it is shown."""
         own_key = asset_key(asset)
         key = self.treatment.aliases.get(own_key, own_key)
+        block, first_blocks, last_blocks = self.record.block_number, self.result.first_blocks, self.result.last_blocks
+        first_blocks[key] = min(block, first_blocks.get(key, block))
+        last_blocks[key] = max(block, last_blocks.get(key, block))
         if asset.decimal != UNKNOWN and (key == own_key or key not in self.result.facts):
             chain, _, contract = key.partition(":")
             self.result.facts[key] = AssetFacts(asset.symbol, int(asset.decimal), chain, contract)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -15,6 +14,14 @@ import msgspec
 from chainfolio import amounts
 from chainfolio.portfolio import frames
 from chainfolio.portfolio.document import UNKNOWN, IssueDocument
+from chainfolio.portfolio.pnl.closing import (
+    NO_LOTS,
+    NOTHING_CHECKED,
+    UNCLOSED,
+    Closing,
+    CurrentHoldings,
+    without_unclosed,
+)
 from chainfolio.portfolio.pnl.entries import UNASKED, decimal, money
 from chainfolio.portfolio.pnl.gains import Gain, Gains, RemainingLots
 
@@ -62,6 +69,8 @@ class HoldingDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
     """The remaining lots of one asset: their cost, and the gain of a sale at `price`.
 
     `short` is the quantity that left without a known origin; `unasked` is what others sent of an untrusted token.
+    `held` is what the portfolio has of it, in the wallet and in positions, and `value` what that is worth now: cost
+    plus open gain. Both are `N/A` if they are not known.
     """
 
     symbol: str
@@ -69,12 +78,33 @@ class HoldingDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
     contract: str
     wallet: str
     amount: str
+    held: str
     short: str
     unasked: str
     total_cost_basis: str
     price: str
+    value: str
     open_pnl: str
     closed_pnl: str
+    reason: str
+
+
+class UnexplainedDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """What does not close: an asset of which more or less is held than its transactions say.
+
+    `raw` and `amount` are what is held beyond the transactions, negative if less is held. `place` is `wallet` or
+    `protocols`. `firstBlock` is the block of the first transaction that moved the asset: the difference is not older.
+    It is null if none did.
+    """
+
+    symbol: str
+    chain: str
+    contract: str
+    wallet: str
+    place: str
+    raw: str
+    amount: str
+    first_block: int | None
     reason: str
 
 
@@ -94,6 +124,10 @@ class PnlDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     `closedPnl` is the gain of disposals, `income` the value received without payment, `fees` the fees paid to the
     chains at their value then. A sum is `N/A` if one of its parts is: `unknown` counts these parts by reason, and
     `known` has the sums without them. Untrusted tokens that others sent are also counted there, and are in no sum.
+
+    `unexplained` lists assets of which the portfolio holds more or less than their transactions say: their gain is not
+    known, but for untrusted tokens, which are in no sum. For all others `value`, what is held now, is
+    `totalCostBasis` plus `openPnl`.
     """
 
     method: str
@@ -101,12 +135,14 @@ class PnlDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     open_pnl: str
     closed_pnl: str
     total_cost_basis: str
+    value: str
     income: str
     fees: str
     holdings: tuple[HoldingDocument, ...]
     gains: tuple[GainDocument, ...]
     unknown: dict[str, int]
     known: SumsDocument
+    unexplained: tuple[UnexplainedDocument, ...] = ()
     issues: tuple[IssueDocument, ...] = ()
 
     def to_polars(self) -> pl.DataFrame:
@@ -128,35 +164,39 @@ def document(
     method: str,
     addresses: Sequence[str],
     issues: Sequence[IssueDocument] = (),
-    max_values: Mapping[str, Decimal] = MappingProxyType({}),
+    current: CurrentHoldings = NOTHING_CHECKED,
 ) -> PnlDocument:
     """Return the document of gains in order of time, with the holdings valued at `prices`.
 
-    Holdings are ordered by asset and wallet. `max_values` limits the value of an asset to what its market could pay.
+    Holdings are ordered by asset and wallet. Assets that do not close by `current` have no known gain.
     """
-    sums, closed = _values_of(gains)
+    gains = without_unclosed(gains, current.unclosed)
+    sums, closed = _values_of(gains, current.is_trusted)
     unknown = Counter(gain.reason for gain in gains.gains if gain.gain is None)
     holdings = []
-    for lots in gains.remaining:
-        asset = facts[lots.asset]
-        open_gain = _open_gain(lots, asset, prices.get(lots.asset), max_values.get(lots.asset))
-        reason = lots.reason or (NOT_PRICED if open_gain is None else UNASKED if lots.unasked else "")
+    for lots in [*gains.remaining, *_lots_of_unseen(gains.remaining, current)]:
+        holding = _Holding(lots, facts[lots.asset], prices.get(lots.asset), current)
+        reason = holding.reason
         if reason:
             unknown[reason] += 1
-        sums["cost"].append(lots.cost)
-        sums["open"].append(open_gain)
-        holdings.append(_holding(lots, asset, prices.get(lots.asset), open_gain, total(closed[lots.asset]), reason))
+        if holding.is_counted:
+            sums["cost"].append(holding.cost)
+            sums["open"].append(holding.open_gain)
+            sums["value"].append(holding.value)
+        holdings.append(holding.document(total(closed[lots.asset])))
     return PnlDocument(
         method=method,
         addresses=tuple(addresses),
         open_pnl=text(total(sums["open"])),
         closed_pnl=text(total(sums["closed"])),
         total_cost_basis=text(total(sums["cost"])),
+        value=text(total(sums["value"])),
         income=text(total(sums["income"])),
         fees=text(total(sums["fee"])),
         holdings=tuple(holdings),
         gains=tuple(gain_document(gain, facts[gain.asset]) for gain in gains.gains),
         unknown=dict(sorted(unknown.items())),
+        unexplained=tuple(_unexplained(current, facts)),
         issues=tuple(issues),
         known=SumsDocument(
             open_pnl=_known_sum(sums["open"]),
@@ -168,7 +208,9 @@ def document(
     )
 
 
-def _values_of(gains: Gains) -> tuple[defaultdict[str, list[int | None]], defaultdict[str, list[int | None]]]:
+def _values_of(
+    gains: Gains, is_trusted: Callable[[str], bool]
+) -> tuple[defaultdict[str, list[int | None]], defaultdict[str, list[int | None]]]:
     """Return values of income, disposals and fees, and of disposals by asset; None if unknown."""
     sums: defaultdict[str, list[int | None]] = defaultdict(list)
     closed: defaultdict[str, list[int | None]] = defaultdict(list)
@@ -177,51 +219,120 @@ def _values_of(gains: Gains) -> tuple[defaultdict[str, list[int | None]], defaul
             sums["income"].append(gain.gain)
         elif gain.reason != UNASKED:
             closed[gain.asset].append(gain.gain)
-            sums["closed"].append(gain.gain)
+            if gain.reason != UNCLOSED or is_trusted(gain.asset):
+                sums["closed"].append(gain.gain)
         if gain.kind == "fee":
             sums["fee"].append(gain.proceeds)
     return sums, closed
+
+
+def _lots_of_unseen(remaining: Sequence[RemainingLots], current: CurrentHoldings) -> list[RemainingLots]:
+    """Return lots of nothing for assets that are held and that no transaction moved."""
+    known = {(lots.asset, lots.wallet) for lots in remaining}
+    return [RemainingLots(*key, 0, None, NO_LOTS) for key in current.closings if key not in known]
+
+
+def _unexplained(current: CurrentHoldings, facts: Mapping[str, AssetFacts]) -> Iterator[UnexplainedDocument]:
+    """Yield what does not close, by asset and wallet."""
+    for (asset, wallet), closing in current.closings.items():
+        shown = facts[asset]
+        for place, raw, reason in closing.differences:
+            yield UnexplainedDocument(
+                symbol=shown.symbol,
+                chain=shown.chain,
+                contract=shown.contract,
+                wallet=wallet,
+                place=place,
+                raw=str(raw),
+                amount=amounts.text(amounts.amount(raw, shown.decimals)),
+                first_block=current.first_blocks.get(asset),
+                reason=reason(shown.decimals),
+            )
 
 
 def _known_sum(parts: Iterable[int | None]) -> str:
     return text(sum(part for part in parts if part is not None))
 
 
-def _open_gain(lots: RemainingLots, asset: AssetFacts, price: Decimal | None, max_value: Decimal | None) -> int | None:
-    """Return the gain of selling the remaining lots at a price; 0 if nothing remains.
+@dataclass(frozen=True, slots=True)
+class _Holding:
+    """The remaining lots of one asset, with what is held of it and its price now."""
 
-    None if their cost or the price is not known.
-    """
-    if not lots.quantity:
-        return 0
-    if lots.cost is None or price is None:
-        return None
-    value_usd = amounts.value_of(amounts.amount(lots.quantity, asset.decimals), price)
-    return money(value_usd if max_value is None else min(value_usd, max_value)) - lots.cost
+    lots: RemainingLots
+    facts: AssetFacts
+    price: Decimal | None
+    current: CurrentHoldings
 
+    @property
+    def closing(self) -> Closing | None:
+        """The identity of the asset; None if it was not checked."""
+        return self.current.closings.get((self.lots.asset, self.lots.wallet))
 
-def _holding(
-    lots: RemainingLots,
-    asset: AssetFacts,
-    price: Decimal | None,
-    open_gain: int | None,
-    closed: int | None,
-    reason: str,
-) -> HoldingDocument:
-    return HoldingDocument(
-        symbol=asset.symbol,
-        chain=asset.chain,
-        contract=asset.contract,
-        wallet=lots.wallet,
-        amount=amounts.text(amounts.amount(lots.quantity, asset.decimals)),
-        short=amounts.text(amounts.amount(lots.short, asset.decimals)),
-        unasked=amounts.text(amounts.amount(lots.unasked, asset.decimals)),
-        total_cost_basis=text(lots.cost),
-        price=UNKNOWN if price is None else amounts.text(price),
-        open_pnl=text(open_gain),
-        closed_pnl=text(closed),
-        reason=reason,
-    )
+    @property
+    def is_counted(self) -> bool:
+        """False for untrusted tokens that do not close: anybody could make the sums unknown by sending them."""
+        closing = self.closing
+        return closing is None or closing.is_closed or self.current.is_trusted(self.lots.asset)
+
+    @property
+    def fault(self) -> str:
+        """Why the cost of all that is held is not known; empty if it is."""
+        closing = self.closing
+        if self.lots.reason or closing is None:
+            return self.lots.reason
+        if closing.is_closed:
+            return closing.protocols_fault
+        return UNASKED if self.lots.unasked and not self.lots.quantity else UNCLOSED
+
+    @property
+    def cost(self) -> int | None:
+        """The cost of all that is held."""
+        return None if self.fault else self.lots.cost
+
+    @property
+    def value(self) -> int | None:
+        """What is held is worth; 0 if nothing is held, None if that is not known."""
+        closing = self.closing
+        raw = self.lots.quantity
+        if closing is not None and not self.fault and closing.held.in_protocols:
+            raw += closing.held.in_protocols - closing.deposited  # what positions earned is not in the lots yet
+        if not raw:
+            return 0 if self.cost is not None else None
+        if self.fault or self.price is None:
+            return None
+        value_usd = amounts.value_of(amounts.amount(raw, self.facts.decimals), self.price)
+        max_value = self.current.max_values.get(self.lots.asset)
+        return money(value_usd if max_value is None else min(value_usd, max_value))
+
+    @property
+    def open_gain(self) -> int | None:
+        """The gain of selling all that is held at the price; None if its cost or the price is not known."""
+        return None if self.value is None or self.cost is None else self.value - self.cost
+
+    @property
+    def reason(self) -> str:
+        """Why something is not known; empty if all is."""
+        return self.fault or (NOT_PRICED if self.open_gain is None else UNASKED if self.lots.unasked else "")
+
+    def document(self, closed: int | None) -> HoldingDocument:
+        """Return the holding as it is shown; `closed` is the gain of the asset's disposals."""
+        closing, lots, decimals = self.closing, self.lots, self.facts.decimals
+        return HoldingDocument(
+            symbol=self.facts.symbol,
+            chain=self.facts.chain,
+            contract=self.facts.contract,
+            wallet=lots.wallet,
+            amount=amounts.text(amounts.amount(lots.quantity, decimals)),
+            held=UNKNOWN if closing is None else amounts.text(amounts.amount(closing.held.raw, decimals)),
+            short=amounts.text(amounts.amount(lots.short, decimals)),
+            unasked=amounts.text(amounts.amount(lots.unasked, decimals)),
+            total_cost_basis=text(self.cost),
+            price=UNKNOWN if self.price is None else amounts.text(self.price),
+            value=text(self.value),
+            open_pnl=text(self.open_gain),
+            closed_pnl=text(closed),
+            reason=self.reason,
+        )
 
 
 def gain_document(gain: Gain, facts: AssetFacts) -> GainDocument:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from chainfolio.assets import Account, account
 from chainfolio.engine.gains import account_gains
-from chainfolio.engine.gains.account_gains import GainsCache
-from chainfolio.engine.gains.pnl import PnlRequest
+from chainfolio.engine.gains.account_gains import GainsCache, KnownGains
+from chainfolio.engine.gains.pnl import GainsResult, PnlRequest
 from chainfolio.errors import Unavailable
+from chainfolio.portfolio.document import Portfolio
 from chainfolio.portfolio.pnl.entries import Entry
-from chainfolio.portfolio.pnl.gains import Gains
+from chainfolio.portfolio.pnl.gains import Gains, RemainingLots
+from chainfolio.portfolio.pnl.in_portfolio import AccountGains
+from chainfolio.portfolio.pnl.in_transactions import TransactionGains
+from tests.portfolio.test_pnl_in_portfolio import KEYS, document
 
 ONE, OTHER = (account("0x" + digit * 40) for digit in "12")
 MARK = ((1, 1),)
-NOBODY = cast("Any", SimpleNamespace())
+NOBODY = cast("Any", SimpleNamespace(is_trusted_contract=lambda contract: True))
 
 
 @pytest.fixture
@@ -26,7 +32,7 @@ def book(monkeypatch: pytest.MonkeyPatch) -> GainsCache:
 
     async def found(engine: Any, accounts: list[Account], wanted: PnlRequest) -> Any:
         entries = [Entry(at, "buy", "a:eth", 5, 7, transaction=f"0x{at}") for at in range(2)]
-        return SimpleNamespace(entries=entries, gains=Gains(), aliases={})
+        return GainsResult(entries, Gains(), {}, {}, ())
 
     monkeypatch.setattr(account_gains, "compute_gains", found)
     monkeypatch.setattr(account_gains, "MAX_ROWS", 3)
@@ -49,3 +55,37 @@ async def test_why_gains_are_not_known_is_said_and_not_kept(book: GainsCache, mo
     known = await book._compute(NOBODY, ONE, PnlRequest(), MARK)
     assert "it is away" in known.in_transactions.reason == known.in_portfolio.reason
     assert not book._entries
+
+
+@dataclass
+class Holder:
+    """A source whose portfolio of one account, at some block, has some USDC."""
+
+    raw: int
+    block: int
+    reads: int = 0
+
+    async def portfolios(self, *_: Any, **__: Any) -> list[Portfolio]:
+        """The portfolio."""
+        self.reads += 1
+        held = document({"USDC": self.raw})
+        chains = {
+            key: msgspec.structs.replace(chain, block_number=str(self.block)) for key, chain in held.chains.items()
+        }
+        return [msgspec.structs.replace(held, chains=chains)]
+
+
+async def test_a_portfolio_is_compared_once_unless_it_is_older_than_the_history() -> None:
+    usdc = KEYS["USDC"]
+    lots = {usdc: RemainingLots(usdc, "", 100, 0)}
+    known = KnownGains(AccountGains(lots), TransactionGains(), MARK, {usdc: 7})
+    cache, source = GainsCache(lambda error: None), Holder(100, 6)
+    assert await cache.unclosed(cast("Any", source), ONE, known) == frozenset()
+    source.raw = 99
+    assert await cache.unclosed(cast("Any", source), ONE, known) == frozenset(), "the last transaction is newer"
+    source.block = 7
+    for _ in range(2):
+        assert await cache.unclosed(cast("Any", source), ONE, known) == {usdc}
+    assert source.reads == 3
+    source.raw = 100
+    assert await cache.unclosed(cast("Any", source), ONE, replace(known, mark=((2, 2),))) == frozenset()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from chainfolio.contracts import GAIN_METHODS
 from chainfolio.portfolio.document import UNKNOWN
+from chainfolio.portfolio.pnl.closing import CurrentHoldings
 from chainfolio.portfolio.pnl.entries import ACQUIRED, MONEY_DIGITS, Entry, Kind, money
 from chainfolio.portfolio.pnl.gains import NO_PRICE, SHORT, Gain, Gains, RemainingLots
 from chainfolio.portfolio.pnl.lots import LOTS
@@ -393,7 +394,7 @@ def test_what_is_held_would_gain_no_more_than_its_market_could_pay() -> None:
     found = gains_of([entry("2020-01-01", "buy", 1000, 10)], "fifo")
     facts, prices = {"token": AssetFacts("tok", 0)}, {"token": Decimal(2)}
     for most, gain in (({}, "1990"), ({"token": Decimal(300)}, "290"), ({"token": Decimal(5000)}, "1990")):
-        shown = document(found, facts, prices, method="fifo", addresses=["a"], max_values=most)
+        shown = document(found, facts, prices, method="fifo", addresses=["a"], current=CurrentHoldings(max_values=most))
         assert (shown.open_pnl, shown.holdings[0].open_pnl) == (gain, gain)
 
 

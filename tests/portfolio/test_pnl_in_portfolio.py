@@ -13,17 +13,10 @@ from hypothesis import strategies as st
 from chainfolio.contracts import Holding, Spam
 from chainfolio.portfolio.compose import portfolio
 from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.pnl.closing import ELSEWHERE, NO_LOTS, UNSEEN
 from chainfolio.portfolio.pnl.entries import money
 from chainfolio.portfolio.pnl.gains import SHORT, Gain, Gains, RemainingLots
-from chainfolio.portfolio.pnl.in_portfolio import (
-    DEBT,
-    ELSEWHERE,
-    NO_LOTS,
-    UNSEEN,
-    AccountGains,
-    account_gains,
-    with_gains,
-)
+from chainfolio.portfolio.pnl.in_portfolio import DEBT, AccountGains, account_gains, with_gains
 from chainfolio.portfolio.valuation import ValuedPosition, valuate, value_holding
 from tests.portfolio.examples import ALICE, BLOCK, CHAINS, erc20, native, price, snapshot
 

@@ -1,0 +1,268 @@
+"""The closing identity: what an account's transactions leave of each asset is what it holds.
+
+For each asset, *opening + in - out = closing*, in its smallest unit. The opening is zero: gains are computed from the
+first transaction on. The closing is what a portfolio holds, with positions unwrapped and without debts and claimable
+rewards. The wallet must close to the unit. What lies in protocols may have grown or been exchanged there, so it only
+needs to be at least what was deposited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+from msgspec import UNSET
+
+from chainfolio import amounts
+from chainfolio.portfolio.document import UNKNOWN, WALLET, AssetDocument, Portfolio, every_asset
+from chainfolio.portfolio.pnl.entries import UNASKED
+from chainfolio.portfolio.pnl.gains import SHORT, Gain, Gains, RemainingLots
+from chainfolio.portfolio.transactions import raw_balance
+
+NO_LOTS: Final = "no transaction that is indexed brought it"
+DIFFERS: Final = "its wallet holds {held} of it, and {lots} by its transactions"
+UNCLOSED: Final = "its transactions do not add up to what is held"
+UNSEEN: Final = "no transaction that is indexed put it where it lies"
+ELSEWHERE: Final = "more of it was deposited than lies in protocols that are known"
+
+ROUNDING: Final = 2  # units that shares of a position may round away ...
+ROUNDED_PARTS: Final = 10**9  # ... or a billionth of what was deposited, if that is more
+
+Key = tuple[str, str]  # asset; wallet, if lots are kept per wallet
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAsset:
+    """What portfolios hold of one asset, in its smallest unit; `decimals` is None if not known."""
+
+    in_wallet: int = 0
+    in_protocols: int = 0
+    symbol: str = ""
+    decimals: int | None = None
+
+    @property
+    def raw(self) -> int:
+        """All of it."""
+        return self.in_wallet + self.in_protocols
+
+
+class Closing(NamedTuple):
+    """The identity of one asset, in its smallest unit.
+
+    Attributes:
+        asset: Key of the asset.
+        wallet: The wallet, if lots are kept per wallet.
+        moved: What the transactions left in the wallet: in less out, without deposits.
+        held: What the portfolio holds.
+        deposited: What the transactions put into protocols and did not take out.
+    """
+
+    asset: str
+    wallet: str
+    moved: int
+    held: HeldAsset
+    deposited: int = 0
+
+    @property
+    def difference(self) -> int:
+        """What the wallet holds beyond its movements."""
+        return self.held.in_wallet - self.moved
+
+    @property
+    def is_closed(self) -> bool:
+        """True if the wallet closes to the unit."""
+        return not self.difference
+
+    @property
+    def protocols_fault(self) -> str:
+        """Why the cost of what lies in protocols is not known; empty if it is, or nothing lies there."""
+        return protocols_fault(self.held.in_protocols, self.deposited)
+
+    @property
+    def differences(self) -> Iterator[tuple[str, int, Callable[[int], str]]]:
+        """Yield the place, the amount, and the reason by the number of decimals, of each part that does not close."""
+        if self.difference:
+            reason = NO_LOTS if not self.moved else ""
+            yield (
+                "wallet",
+                self.difference,
+                lambda decimals: reason or difference_reason(self.held.in_wallet, self.moved, decimals),
+            )
+        if fault := self.protocols_fault:
+            yield "protocols", self.held.in_protocols - self.deposited, lambda _: fault
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentHoldings:
+    """What portfolios say about the assets of lots, by key.
+
+    Attributes:
+        max_values: What the market of an asset could pay for all of it, in USD, if its price says more.
+        closings: The identity of each asset that could be checked.
+        first_blocks: The block of the first transaction that moved an asset.
+        is_trusted: Returns False for contracts of which anybody could have sent any amount.
+    """
+
+    max_values: Mapping[str, Decimal] = field(default_factory=dict)
+    closings: Mapping[Key, Closing] = field(default_factory=dict)
+    first_blocks: Mapping[str, int] = field(default_factory=dict)
+    is_trusted: Callable[[str], bool] = field(default=lambda contract: True)
+
+    @property
+    def unclosed(self) -> frozenset[Key]:
+        """The keys of assets that do not close."""
+        return unclosed_keys(self.closings)
+
+
+NOTHING_HELD: Final = HeldAsset()
+NOTHING_CHECKED: Final = CurrentHoldings()
+
+
+def owned_assets(document: Portfolio) -> Iterator[tuple[AssetDocument, bool]]:
+    """Yield each asset that lots can stand for, and True if it lies in a protocol.
+
+    Debt, rewards still to be claimed, and spam are left out.
+    """
+    for protocol in document.asset_by_protocols.values():
+        for chain in protocol.chains.values():
+            for positions in chain.protocol_positions.values():
+                parts = [(asset, protocol.key != WALLET) for asset in positions.assets]
+                for nested in positions.protocol_positions:
+                    parts += [(each, True) for each in (*nested.assets, *nested.supply_assets, *nested.dex_assets)]
+                yield from (part for part in parts if part[0].spam is UNSET)
+
+
+def held_assets(
+    portfolios: Iterable[Portfolio], aliases: Mapping[str, str], *, per_wallet: bool = False
+) -> dict[Key, HeldAsset]:
+    """Return what portfolios hold, by asset and, with `per_wallet`, wallet. `aliases` as in `Treatment`."""
+    held: dict[Key, HeldAsset] = {}
+    for document in portfolios:
+        for asset, is_inside in owned_assets(document):
+            own_key = asset.chain_contract
+            key = aliases.get(own_key, own_key), document.address if per_wallet else ""
+            before, raw = held.get(key, NOTHING_HELD), raw_balance(asset)
+            shows_symbol = not before.symbol or key[0] == own_key
+            held[key] = HeldAsset(
+                before.in_wallet + (0 if is_inside else raw),
+                before.in_protocols + (raw if is_inside else 0),
+                asset.symbol if shows_symbol else before.symbol,
+                before.decimals if asset.decimal == UNKNOWN else int(asset.decimal),
+            )
+    return held
+
+
+def spam_assets(portfolios: Iterable[Portfolio]) -> set[str]:
+    """Return the keys of assets that portfolios judge to be spam. No sum has them, and they need not close."""
+    return {
+        asset.chain_contract
+        for document in portfolios
+        for protocol in document.asset_by_protocols.values()
+        for chain in protocol.chains.values()
+        for asset in every_asset(chain)
+        if asset.spam is not UNSET
+    }
+
+
+def closings(
+    remaining: Iterable[RemainingLots], held: Mapping[Key, HeldAsset], is_checked: Callable[[str], bool]
+) -> dict[Key, Closing]:
+    """Return the identity of each fungible asset that moved or is held, and that `is_checked`."""
+    result = {
+        (lots.asset, lots.wallet): Closing(
+            lots.asset,
+            lots.wallet,
+            lots.quantity + lots.unasked - lots.short - lots.deposited,
+            held.get((lots.asset, lots.wallet), NOTHING_HELD),
+            lots.deposited,
+        )
+        for lots in remaining
+    }
+    for key, amount in held.items():
+        if key not in result and amount.raw:
+            result[key] = Closing(*key, 0, amount)
+    return {
+        key: closing for key, closing in sorted(result.items()) if not is_collectible(key[0]) and is_checked(key[0])
+    }
+
+
+def unclosed_keys(checked: Mapping[Key, Closing]) -> frozenset[Key]:
+    """Return the keys of assets that do not close."""
+    return frozenset(key for key, closing in checked.items() if not closing.is_closed)
+
+
+def account_closings(
+    document: Portfolio, remaining: Iterable[RemainingLots], aliases: Mapping[str, str], shares: Collection[str] = ()
+) -> dict[Key, Closing]:
+    """Return the identity of each asset of one account on the chains that its portfolio has.
+
+    Spam and `shares`, which stand for deposits, are left out.
+    """
+    left_out = spam_assets([document]) | set(shares)
+    return closings(
+        remaining,
+        held_assets([document], aliases),
+        lambda asset: asset.partition(":")[0] in document.chains and asset not in left_out,
+    )
+
+
+def is_collectible(asset: str) -> bool:
+    """Return True for the key of one of a collection, which ends with its number."""
+    return ":" in asset.partition(":")[2]
+
+
+def lots_fault(lots: RemainingLots | None, in_wallet: int, decimals: int) -> str:
+    """Return why the cost of what a wallet holds of an asset is not known; empty if it is."""
+    if lots is None or not lots.quantity:
+        return UNASKED if lots and lots.unasked else NO_LOTS
+    if lots.cost is None:
+        return lots.reason
+    if lots.short:
+        return SHORT
+    if in_wallet != (expected := lots.quantity + lots.unasked - lots.deposited):
+        return difference_reason(in_wallet, expected, decimals)
+    return ""
+
+
+def protocols_fault(in_protocols: int, deposited: int) -> str:
+    """Return why the cost of what lies in protocols is not known; empty if it is.
+
+    Positions may have earned something. They may have lost no more than the rounding of their shares.
+    """
+    if in_protocols and not deposited:
+        return UNSEEN
+    return ELSEWHERE if deposited - in_protocols > max(ROUNDING, deposited // ROUNDED_PARTS) else ""
+
+
+def difference_reason(in_wallet: int, expected: int, decimals: int) -> str:
+    """Return a sentence with what a wallet holds, and what it should hold by its transactions."""
+    texts = [amounts.text(amounts.amount(each, decimals)) for each in (in_wallet, expected)]
+    return DIFFERS.format(held=texts[0], lots=texts[1])
+
+
+def without_unclosed(gains: Gains, unclosed: Collection[Key]) -> Gains:
+    """Return the gains, with unknown costs for the assets that do not close. Values of incomes and fees stay."""
+    if not unclosed:
+        return gains
+    return Gains([_gain(each, unclosed) for each in gains.gains], [_lots(each, unclosed) for each in gains.remaining])
+
+
+def _gain(gain: Gain, unclosed: Collection[Key]) -> Gain:
+    is_affected = (gain.asset, "") in unclosed or (gain.asset, gain.wallet) in unclosed
+    return unclosed_gain(gain) if is_affected else gain
+
+
+def unclosed_gain(gain: Gain) -> Gain:
+    """Return the gain of an asset that does not close: unknown, unless it is an income, or was unknown before."""
+    if gain.kind == "income" or gain.gain is None:
+        return gain
+    return gain._replace(cost=None, reason=UNCLOSED)
+
+
+def _lots(lots: RemainingLots, unclosed: Collection[Key]) -> RemainingLots:
+    is_unsolicited = lots.unasked and not lots.quantity
+    if lots.cost is None or is_unsolicited or (lots.asset, lots.wallet) not in unclosed:
+        return lots
+    return lots._replace(cost=None, reason=UNCLOSED)
