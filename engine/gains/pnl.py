@@ -189,7 +189,9 @@ def zone_of(name: str | None, method: str) -> tzinfo:
 
 
 async def pnl(source: ReportSource, accounts: Sequence[Account], request: PnlRequest) -> PnlDocument:
-    """Return a report of gains up to the blocks of the current portfolios, with their holdings at current prices.
+    """Return a report of gains, compared with the current portfolios and valued at current prices.
+
+    Transactions after the blocks of the portfolios do not count.
 
     Assets whose transactions do not add up to what the portfolios hold have no known gain. Errors as of
     `compute_gains`.

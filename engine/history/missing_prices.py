@@ -1,4 +1,4 @@
-"""Days whose value lacks a price: the value is unknown, never zero, and the reason names what has no price.
+"""Marks the days whose value lacks a price. Such a value is unknown, and its reason names the assets.
 
 A value without the native coin, or of zero although trusted assets were held, would be wrong. A value that lacks other
 trusted assets stays, and its reason names them. Untrusted tokens count for nothing: anybody can send one.
@@ -70,7 +70,7 @@ def _marked(snapshot: DaySnapshot, unpriced: dict[str, str], native: str) -> Day
 def _unpriced(
     history: History, chain: Chain, snapshots: Sequence[DaySnapshot]
 ) -> dict[tuple[str, date], dict[str, str]]:
-    """Return amount and symbol of the trusted assets without a value by contract, for each account and day."""
+    """Return texts of the trusted assets without a value, by account and day, then by contract."""
     is_trusted = history.snapshotter(chain).is_trusted_contract
     trusted: dict[str, bool] = {}
     totals: defaultdict[tuple[str, date], dict[str, tuple[Decimal | None, str]]] = defaultdict(dict)

@@ -1,4 +1,4 @@
-"""Details of transactions: from the index, from earlier lookups, else from a node, which is asked once for each.
+"""Details of transactions, from the index, from earlier lookups, or from a node.
 
 What a node returned is stored batch by batch. It is valid as long as its block is part of the chain: details of a final
 block stay, those of another block are stored with its hash and deleted with it.

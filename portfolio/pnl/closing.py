@@ -35,7 +35,7 @@ Key = tuple[str, str]  # asset; wallet, if lots are kept per wallet
 
 @dataclass(frozen=True, slots=True)
 class HeldAsset:
-    """What portfolios hold of one asset, in its smallest unit; `decimals` is None if not known."""
+    """The amounts of one asset in portfolios, in its smallest unit. Unknown `decimals` are None."""
 
     in_wallet: int = 0
     in_protocols: int = 0
@@ -44,7 +44,7 @@ class HeldAsset:
 
     @property
     def raw(self) -> int:
-        """All of it."""
+        """The total amount."""
         return self.in_wallet + self.in_protocols
 
 
@@ -67,7 +67,7 @@ class Closing(NamedTuple):
 
     @property
     def difference(self) -> int:
-        """What the wallet holds beyond its movements."""
+        """The balance of the wallet less its movements."""
         return self.held.in_wallet - self.moved
 
     @property
@@ -77,12 +77,12 @@ class Closing(NamedTuple):
 
     @property
     def protocols_fault(self) -> str:
-        """Why the cost of what lies in protocols is not known; empty if it is, or nothing lies there."""
+        """The reason for an unknown cost of the amount in protocols; empty if it is known."""
         return protocols_fault(self.held.in_protocols, self.deposited)
 
     @property
     def differences(self) -> Iterator[tuple[str, int, Callable[[int], str]]]:
-        """Yield the place, the amount, and the reason by the number of decimals, of each part that does not close."""
+        """Yield each part that does not close: place, amount, and a function from decimals to the reason."""
         if self.difference:
             reason = NO_LOTS if not self.moved else ""
             yield (
@@ -96,7 +96,7 @@ class Closing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CurrentHoldings:
-    """What portfolios say about the assets of lots, by key.
+    """Facts of current portfolios about the assets of lots, by key.
 
     Attributes:
         max_values: What the market of an asset could pay for all of it, in USD, if its price says more.
@@ -155,7 +155,7 @@ def held_assets(
 
 
 def spam_assets(portfolios: Iterable[Portfolio]) -> set[str]:
-    """Return the keys of assets that portfolios judge to be spam. No sum has them, and they need not close."""
+    """Return the keys of assets that are spam in portfolios. They are in no sum, and need not close."""
     return {
         asset.chain_contract
         for document in portfolios
@@ -227,7 +227,7 @@ def lots_fault(lots: RemainingLots | None, in_wallet: int, decimals: int) -> str
 
 
 def protocols_fault(in_protocols: int, deposited: int) -> str:
-    """Return why the cost of what lies in protocols is not known; empty if it is.
+    """Return the reason for an unknown cost of the amount in protocols; empty if it is known.
 
     Positions may have earned something. They may have lost no more than the rounding of their shares.
     """
@@ -243,7 +243,7 @@ def difference_reason(in_wallet: int, expected: int, decimals: int) -> str:
 
 
 def without_unclosed(gains: Gains, unclosed: Collection[Key]) -> Gains:
-    """Return the gains, with unknown costs for the assets that do not close. Values of incomes and fees stay."""
+    """Return the gains, with unknown costs for the assets that do not close."""
     if not unclosed:
         return gains
     return Gains([_gain(each, unclosed) for each in gains.gains], [_lots(each, unclosed) for each in gains.remaining])
@@ -255,7 +255,7 @@ def _gain(gain: Gain, unclosed: Collection[Key]) -> Gain:
 
 
 def unclosed_gain(gain: Gain) -> Gain:
-    """Return the gain of an asset that does not close: unknown, unless it is an income, or was unknown before."""
+    """Return the gain of an asset that does not close, without its cost. An income stays."""
     if gain.kind == "income" or gain.gain is None:
         return gain
     return gain._replace(cost=None, reason=UNCLOSED)

@@ -112,7 +112,7 @@ def with_gains(document: Portfolio, gains: AccountGains, *, spam: bool = False) 
 
 
 def _without_closed(gains: AccountGains, unclosed: Collection[str]) -> AccountGains:
-    """Return the gains without known closed gains of assets that do not close; untrusted ones are left out."""
+    """Return the gains, with unknown closed gains of assets that do not close, without untrusted ones."""
     closed = {
         asset: None if asset in unclosed else gain
         for asset, gain in gains.closed.items()

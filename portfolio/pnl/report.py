@@ -90,7 +90,7 @@ class HoldingDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
 
 
 class UnexplainedDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """What does not close: an asset of which more or less is held than its transactions say.
+    """An asset that does not close: the portfolio holds more or less than its transactions explain.
 
     `raw` and `amount` are what is held beyond the transactions, negative if less is held. `place` is `wallet` or
     `protocols`. `firstBlock` is the block of the first transaction that moved the asset: the difference is not older.
@@ -276,7 +276,7 @@ class _Holding:
 
     @property
     def fault(self) -> str:
-        """Why the cost of all that is held is not known; empty if it is."""
+        """The reason for an unknown cost; empty if the cost is known."""
         closing = self.closing
         if self.lots.reason or closing is None:
             return self.lots.reason
@@ -291,7 +291,7 @@ class _Holding:
 
     @property
     def value(self) -> int | None:
-        """What is held is worth; 0 if nothing is held, None if that is not known."""
+        """The value of the held amount; 0 if nothing is held, None if it is not known."""
         closing = self.closing
         raw = self.lots.quantity
         if closing is not None and not self.fault and closing.held.in_protocols:
@@ -311,7 +311,7 @@ class _Holding:
 
     @property
     def reason(self) -> str:
-        """Why something is not known; empty if all is."""
+        """The reason for an unknown number; empty if all are known."""
         return self.fault or (NOT_PRICED if self.open_gain is None else UNASKED if self.lots.unasked else "")
 
     def document(self, closed: int | None) -> HoldingDocument:

@@ -24,7 +24,7 @@ class PriceKind(IntEnum):
 
 
 class Strength(NamedTuple):
-    """How much a price is trusted as the value of a trade; `depth_usd` is what its market could pay."""
+    """The rank of a price as the value of a trade, with the depth of its market in USD."""
 
     kind: PriceKind = PriceKind.FEED
     depth_usd: Decimal = Decimal(0)
@@ -57,7 +57,7 @@ class Side:
 
 
 def equalise(incoming: Sequence[Side], outgoing: Sequence[Side], rule: str) -> None:
-    """Give both sides of a trade the same total value, in place.
+    """Set the values of both sides of a trade to the same total.
 
     A side whose assets all have a value decides if the other side lacks one. If both have all values, `rule` chooses:
     `received` or `given` names the side, `market` takes the side whose weakest price is stronger, and `received` if
