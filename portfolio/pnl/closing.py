@@ -102,7 +102,7 @@ class CurrentHoldings:
         max_values: What the market of an asset could pay for all of it, in USD, if its price says more.
         closings: The identity of each asset that could be checked.
         first_blocks: The block of the first transaction that moved an asset.
-        is_trusted: Returns False for contracts of which anybody could have sent any amount.
+        is_trusted: Returns False for contracts whose amounts anybody can make up.
     """
 
     max_values: Mapping[str, Decimal] = field(default_factory=dict)
@@ -229,7 +229,7 @@ def lots_fault(lots: RemainingLots | None, in_wallet: int, decimals: int) -> str
 def protocols_fault(in_protocols: int, deposited: int) -> str:
     """Return the reason for an unknown cost of the amount in protocols; empty if it is known.
 
-    Positions may have earned something. They may have lost no more than the rounding of their shares.
+    Positions may have earned something. They may have lost the rounding of their shares.
     """
     if in_protocols and not deposited:
         return UNSEEN

@@ -125,7 +125,7 @@ class PnlDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     chains at their value then. A sum is `N/A` if one of its parts is: `unknown` counts these parts by reason, and
     `known` has the sums without them. Untrusted tokens that others sent are also counted there, and are in no sum.
 
-    `unexplained` lists assets of which the portfolio holds more or less than their transactions say: their gain is not
+    `unexplained` lists assets if the portfolio holds more or less than their transactions explain: their gain is not
     known, but for untrusted tokens, which are in no sum. For all others `value`, what is held now, is
     `totalCostBasis` plus `openPnl`.
     """

@@ -62,7 +62,7 @@ def equalise(incoming: Sequence[Side], outgoing: Sequence[Side], rule: str) -> N
     A side whose assets all have a value decides if the other side lacks one. If both have all values, `rule` chooses:
     `received` or `given` names the side, `market` takes the side whose weakest price is stronger, and `received` if
     they are equal. The other side shares that total in proportion to its own values. If a value stays unknown, so that
-    no total is known for both sides, the values stay as they are.
+    no total is known for both sides, the values do not change.
     """
     if not incoming or not outgoing:
         return
