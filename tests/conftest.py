@@ -1,7 +1,7 @@
 """What holds for every test: how hard properties are searched, and which tests run in one process.
 
 CHAINFOLIO_TESTS=deep searches for much longer, and CHAINFOLIO_TESTS=quick for less. A test with some slow variants
-names those that are not: `@pytest.mark.slow("reason", fast=["evm-*"])`.
+names them, `@pytest.mark.slow("reason", only=["solana-*"])`, or the others, `fast=["evm-*"]`.
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _let_be_fast(item: pytest.Item) -> None:
-    """Take the mark `slow` from a test whose parameters have one of the ids that the mark names as `fast`."""
-    for mark in [each for each in item.own_markers if each.name == "slow" and each.kwargs.get("fast")]:
-        if isinstance(item, pytest.Function) and any(fnmatchcase(item.callspec.id, id_) for id_ in mark.kwargs["fast"]):
+    """Take the mark `slow` from a variant of a test that is among its `fast` ids, or not among its `only` ones."""
+    for mark in [each for each in item.own_markers if each.name == "slow" and each.kwargs]:
+        ((selection, ids),) = mark.kwargs.items()
+        assert isinstance(item, pytest.Function)
+        if any(fnmatchcase(item.callspec.id, id_) for id_ in ids) is (selection == "fast"):
             item.own_markers.remove(mark)
 
 

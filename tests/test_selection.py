@@ -53,7 +53,7 @@ def in_make_test(text: str) -> list[str]:
 
 
 def _slow_as_a_whole(decorator: str) -> bool:
-    return decorator.startswith("pytest.mark.slow") and ", fast=[" not in decorator
+    return decorator.startswith("pytest.mark.slow") and not re.search(", (fast|only)=", decorator)
 
 
 def test_the_commands_leave_out_what_they_say() -> None:
@@ -79,6 +79,7 @@ def test_every_file_has_a_test_that_is_not_slow_and_slow_ones_say_why(path: Path
         ("@pytest.mark.slow\nasync def test_a(): pass", [], [""]),
         ("@pytest.mark.slow()\ndef test_a(): pass", [], [""]),
         ("@pytest.mark.slow('a', fast=['x*'])\ndef test_a(): pass", ["test_a"], ["a"]),
+        ("@pytest.mark.slow('a', only=['x*'])\ndef test_a(): pass", ["test_a"], ["a"]),
         ("pytestmark = [pytest.mark.node, pytest.mark.slow('a b')]\ndef test_a(): pass", [], ["a b"]),
         (
             "@pytest.mark.parametrize('a', [pytest.param(1, marks=pytest.mark.slow('c'))])\ndef test_a(a): pass",
