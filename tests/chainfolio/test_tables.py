@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfolio import tables
+from chainfolio import staking_tables, tables
 from chainfolio.table import BUCKETS, Table, bucket
 from chainfolio.tables import TABLES
 
@@ -25,8 +25,9 @@ TYPES = {
 each = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
 
 
-def test_every_table_of_the_module_is_found_under_its_name() -> None:
-    assert {value.name: value for value in vars(tables).values() if isinstance(value, Table)} == TABLES
+def test_every_table_of_the_modules_is_found_under_its_name() -> None:
+    values = [*vars(staking_tables).values(), *vars(tables).values()]
+    assert {value.name: value for value in values if isinstance(value, Table)} == TABLES
 
 
 @each
