@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MAX_PREPARED: Final = 3  # accounts whose answers are prepared
 PREPARE_S: Final = 20
-MAX_LOOKUPS: Final = 100  # transactions of others that are read for it: an account with more of them is left as it is
+MAX_LOOKUPS: Final = 100  # transactions of others that one run reads for it: with more of them, several runs do
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
