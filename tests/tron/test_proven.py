@@ -354,7 +354,7 @@ async def test_what_nobody_signed_is_told_unless_it_is_of_nobody() -> None:
     node.transactions[50] = [{**sent(ALICE, BOB, 5), "signature": []}, done(51, (3, b"shielded"))]
     found = await node.chain().collect(Span(50, 50), DATASETS)
     assert [each.account for each in found.unexplained] == [ZERO, ALICE], "and what was shielded, nobody knows"
-    assert "was signed by nobody" in found.unexplained[1].reason
+    assert "was signed by no key" in found.unexplained[1].reason
 
 
 @pytest.mark.parametrize(
