@@ -1,4 +1,4 @@
-"""Changes of positions that events of a transaction show: what went in, what was released, and what was paid."""
+"""Changes of positions by events of a transaction: added, released and paid amounts."""
 
 from __future__ import annotations
 

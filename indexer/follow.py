@@ -118,6 +118,7 @@ class Follower:
                 progressed()
             except DeepReorg as error:
                 self.status.halted = str(error)
+                return
             except SourceError as error:
                 self.status.problem = str(error)
             await self._pause()

@@ -21,7 +21,7 @@ from chainfolio.errors import BadRequest
 from chainfolio.portfolio.document import UNKNOWN, AssetDocument, IssueDocument, Portfolio, every_asset
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.pnl.closing import (
-    Closing,
+    ClosingCheck,
     CurrentHoldings,
     Key,
     closings,
@@ -244,7 +244,7 @@ def _current(
     return CurrentHoldings(max_values, checked, result.first_blocks, cache(source.is_trusted_contract))
 
 
-def _facts(checked: Mapping[Key, Closing]) -> dict[str, AssetFacts]:
+def _facts(checked: Mapping[Key, ClosingCheck]) -> dict[str, AssetFacts]:
     """Return how assets are shown that no transaction moved."""
     return {
         asset: AssetFacts(closing.held.symbol, closing.held.decimals or 0, *asset.partition(":")[::2])

@@ -1,4 +1,4 @@
-"""Reads the changes of positions that are collectibles, from the logs of the transactions that may have changed one.
+"""Read the changes of positions that are collectibles from the logs of transactions.
 
 The index has what an account moved, and not the events of position managers. So the logs of a few transactions are read
 from a node, once: those of final blocks are stored.

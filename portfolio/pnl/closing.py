@@ -48,7 +48,7 @@ class HeldAsset:
         return self.in_wallet + self.in_protocols
 
 
-class Closing(NamedTuple):
+class ClosingCheck(NamedTuple):
     """The identity of one asset, in its smallest unit.
 
     Attributes:
@@ -106,7 +106,7 @@ class CurrentHoldings:
     """
 
     max_values: Mapping[str, Decimal] = field(default_factory=dict)
-    closings: Mapping[Key, Closing] = field(default_factory=dict)
+    closings: Mapping[Key, ClosingCheck] = field(default_factory=dict)
     first_blocks: Mapping[str, int] = field(default_factory=dict)
     is_trusted: Callable[[str], bool] = field(default=lambda contract: True)
 
@@ -168,10 +168,10 @@ def spam_assets(portfolios: Iterable[Portfolio]) -> set[str]:
 
 def closings(
     remaining: Iterable[RemainingLots], held: Mapping[Key, HeldAsset], is_checked: Callable[[str], bool]
-) -> dict[Key, Closing]:
+) -> dict[Key, ClosingCheck]:
     """Return the identity of each fungible asset that moved or is held, and that `is_checked`."""
     result = {
-        (lots.asset, lots.wallet): Closing(
+        (lots.asset, lots.wallet): ClosingCheck(
             lots.asset,
             lots.wallet,
             lots.quantity + lots.unasked - lots.short - lots.deposited,
@@ -182,20 +182,20 @@ def closings(
     }
     for key, amount in held.items():
         if key not in result and amount.raw:
-            result[key] = Closing(*key, 0, amount)
+            result[key] = ClosingCheck(*key, 0, amount)
     return {
         key: closing for key, closing in sorted(result.items()) if not is_collectible(key[0]) and is_checked(key[0])
     }
 
 
-def unclosed_keys(checked: Mapping[Key, Closing]) -> frozenset[Key]:
+def unclosed_keys(checked: Mapping[Key, ClosingCheck]) -> frozenset[Key]:
     """Return the keys of assets that do not close."""
     return frozenset(key for key, closing in checked.items() if not closing.is_closed)
 
 
 def account_closings(
     document: Portfolio, remaining: Iterable[RemainingLots], aliases: Mapping[str, str], shares: Collection[str] = ()
-) -> dict[Key, Closing]:
+) -> dict[Key, ClosingCheck]:
     """Return the identity of each asset of one account on the chains that its portfolio has.
 
     Spam and `shares`, which stand for deposits, are left out.

@@ -41,7 +41,7 @@ class Container:
 
 
 class Redemption(NamedTuple):
-    """What redeemed shares stand for.
+    """The contents of redeemed shares.
 
     Attributes:
         contents: What went into positions for them, by asset.
@@ -83,9 +83,9 @@ class Containers:
                 self.lots[asset] = max(self.lots.get(asset, 0) - entry.quantity, 0)
 
     def put(self, shares: Mapping[str, int], assets: Mapping[str, int]) -> None:
-        """Add the shares that came for deposited assets.
+        """Add shares that an account received for deposited assets.
 
-        Of several shares nobody knows which one stands for what: their contents stay empty.
+        Which of several shares stands for what is unknown: their contents stay empty.
         """
         for asset, units in shares.items():
             self.by_share.setdefault(asset, Container()).put(units, assets if len(shares) == 1 else {})
@@ -96,7 +96,7 @@ class Containers:
         stakes[asset] = stakes.get(asset, 0) + quantity
 
     def unstake(self, contracts: Iterable[str], asset: str, quantity: int) -> int:
-        """Take a quantity out of such contracts, at most what is deposited there, and return how much that was."""
+        """Take up to a quantity out of contracts that give no shares, and return the quantity taken."""
         remaining = quantity
         for contract in contracts:
             stakes = self.farms.get(contract, {})
@@ -107,7 +107,7 @@ class Containers:
         return quantity - remaining
 
     def redeem(self, shares: Mapping[str, int]) -> Redemption:
-        """Take redeemed shares out, those of deposits first. Shares beyond both are interest that shares earned."""
+        """Take redeemed shares out: those of deposits, then those that were bought. The rest is interest of shares."""
         contents, bought, part = dict[str, int](), dict[str, int](), Fraction(0)
         for asset, quantity in shares.items():
             container = self.by_share.get(asset, Container())
@@ -180,7 +180,7 @@ def settle(
 
 
 def _exchange(lost: Sequence[Side], more: Sequence[Side], trade_value: str, is_hidden: bool) -> None:
-    """Give both sides of a position's exchange the same value, in place; lost assets without a price share it."""
+    """Set both sides of a position's exchange to the same value. Lost assets without a price share it."""
     if is_hidden:
         for side in (*lost, *more):
             side.value = None

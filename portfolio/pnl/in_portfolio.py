@@ -32,7 +32,7 @@ from chainfolio.portfolio.document import (
 from chainfolio.portfolio.pnl.closing import (
     NO_LOTS,
     UNCLOSED,
-    Closing,
+    ClosingCheck,
     Key,
     account_closings,
     lots_fault,
@@ -121,7 +121,7 @@ def _without_closed(gains: AccountGains, unclosed: Collection[str]) -> AccountGa
     return replace(gains, closed=closed)
 
 
-def _missing(checked: Mapping[Key, Closing], gains: AccountGains) -> dict[str, str]:
+def _missing(checked: Mapping[Key, ClosingCheck], gains: AccountGains) -> dict[str, str]:
     """Return why the gain of trusted assets is not known that should be held, and are not."""
     return {
         asset: UNCLOSED

@@ -1,4 +1,4 @@
-"""Settles positions that are collectibles, by their events: liquidity in steps, and fees apart from principal.
+"""Gains of positions that are collectibles, by their events: liquidity in steps, fees apart from principal.
 
 The principal of removed liquidity stays claimable inside the position until it is collected, perhaps in another
 transaction and together with fees. Only the fees are income.
@@ -19,7 +19,7 @@ Movement = tuple[Kind, Side]
 
 @dataclass(slots=True)
 class Claim:
-    """Principal of one token that was released and is not collected yet: its amount, and what went in for it."""
+    """Principal of one token that a position released and did not pay yet, and the amount that went in for it."""
 
     raw: int = 0
     went_in: int = 0

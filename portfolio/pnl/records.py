@@ -356,7 +356,7 @@ class _Record:
     def _redeemed(
         self, kinds: Sequence[tuple[Kind, Side]], shares: Mapping[str, int]
     ) -> tuple[list[tuple[Kind, Side]], list[tuple[Kind, Side]]]:
-        """Split the movements of a withdrawal into those outside of containers, and those of the redeemed ones.
+        """Split the movements of a withdrawal: outside of containers, and of the redeemed containers.
 
         Bought shares are sold for their part of the payment.
         """

@@ -18,7 +18,7 @@ from chainfolio.portfolio.pnl.closing import (
     NO_LOTS,
     NOTHING_CHECKED,
     UNCLOSED,
-    Closing,
+    ClosingCheck,
     CurrentHoldings,
     without_unclosed,
 )
@@ -264,7 +264,7 @@ class _Holding:
     current: CurrentHoldings
 
     @property
-    def closing(self) -> Closing | None:
+    def closing(self) -> ClosingCheck | None:
         """The identity of the asset; None if it was not checked."""
         return self.current.closings.get((self.lots.asset, self.lots.wallet))
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -87,11 +87,12 @@ class Ledger:
         self.head = max(self.slots)
 
 
-@lru_cache(1)
-def running() -> SolanaNode:
-    """One node for all subjects of a process; it ends with the process."""
+@contextmanager
+def started() -> Iterator[SolanaNode]:
+    """A node of one subject: each transaction takes it longer than the one before."""
     try:
-        return SolanaNode().start()
+        with SolanaNode() as node:
+            yield node
     except (InstallFailed, NodeJsMissing) as error:
         pytest.skip(f"Surfpool cannot be installed here: {error}")
 
@@ -121,8 +122,8 @@ class SolanaSubject(JsonRpcNode):
     approval_standards: frozenset[str] = frozenset()
     events: Sequence[str] = ()
 
-    def __init__(self, folder: Path, blocks: int) -> None:
-        self.node, self.asked, self._folder = running(), Asked(), folder
+    def __init__(self, node: SolanaNode, folder: Path, blocks: int) -> None:
+        self.node, self.asked, self._folder = node, Asked(), folder
         self.wallets = [Keypair() for _ in range(WALLETS)]
         self.mints = [mint(self.node, decimals) for decimals in (6, 9, 0)]
         for each in self.wallets:
@@ -375,12 +376,17 @@ class SolanaSubject(JsonRpcNode):
                 }
             )
 
+    @cached_property
+    def _owners(self) -> Mapping[str, str]:
+        """The wallet of each token account."""
+        return {str(home(each.pubkey(), token)): str(each.pubkey()) for each in self.wallets for token in self.mints}
+
     def _move(self, step: tuple[str, bytes, list[str]]) -> tuple[str | None, str, str, int]:
         """What an instruction moves: a transfer of coins, a checked transfer of tokens, or new tokens."""
         program, content, named = step
         if program == SYSTEM:
             return None, named[0], named[1], struct.unpack("<IQ", content)[1]
-        owners = {str(home(each.pubkey(), token)): str(each.pubkey()) for each in self.wallets for token in self.mints}
+        owners = self._owners
         if content[0] == 7:  # MintTo: mint, account
             return named[0], named[0], owners[named[1]], struct.unpack_from("<Q", content, 1)[0]
         assert content[0] == 12, "TransferChecked: source, mint, destination"
@@ -397,5 +403,5 @@ def _bytes(text: str) -> bytes:
 @contextmanager
 def solana(blocks: int) -> Iterator[SolanaSubject]:
     """A Solana subject with so many slots of trading."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield SolanaSubject(Path(folder), blocks)
+    with started() as node, tempfile.TemporaryDirectory() as folder:
+        yield SolanaSubject(node, Path(folder), blocks)

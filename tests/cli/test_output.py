@@ -19,7 +19,7 @@ COMMAND = [
     f"import sys; sys.path.insert(0, {str(ROOT)!r}); from chainfolio.cli.main import main; sys.exit(main())",
 ]
 BY_SHELL = 128 + 13  # what a shell says of a tool that SIGPIPE ended
-LONG = "select * from range(300000) t(number)"
+LONG = "select * from range(30000) t(number)"
 WORDS = [
     ["--help"],
     ["--version"],

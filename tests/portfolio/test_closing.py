@@ -14,7 +14,7 @@ from chainfolio.portfolio.pnl.closing import (
     NO_LOTS,
     UNCLOSED,
     UNSEEN,
-    Closing,
+    ClosingCheck,
     CurrentHoldings,
     HeldAsset,
     Key,
@@ -162,7 +162,7 @@ def test_every_unit_that_came_and_did_not_leave_is_expected(moves: list[tuple[Ki
 @given(st.integers(0, 10**30), st.integers(0, 10**12), st.integers(1, 10**9))
 def test_value_is_cost_and_open_gain_to_the_last_digit(cost: int, quantity: int, price: int) -> None:
     lots = RemainingLots("chain:a", "", quantity, cost)
-    closing = Closing("chain:a", "", quantity, HeldAsset(quantity))
+    closing = ClosingCheck("chain:a", "", quantity, HeldAsset(quantity))
     gains = gains_of([], "fifo")
     gains.remaining = [lots]
     current = CurrentHoldings(closings={("chain:a", ""): closing})

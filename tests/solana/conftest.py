@@ -33,9 +33,9 @@ def started() -> Iterator[SolanaNode]:
         yield node
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def node() -> Iterator[SolanaNode]:
-    """One for all tests of this folder; each makes wallets of its own."""
+    """One for the tests of a module; each makes wallets of its own, and each transaction takes it longer."""
     with started() as running:
         yield running
 

@@ -25,6 +25,7 @@ from chainfolio.settings_file import load
 from tests.api.asking import asking
 from tests.chains import starknet
 from tests.chains.solana import SolanaSubject
+from tests.chains.solana import solana as solana_chain
 from tests.chains.starknet import StarknetSubject
 from tests.commands import run_json
 from tests.tron.chains import facts
@@ -156,8 +157,7 @@ async def test_every_route_answers_about_addresses_of_all_kinds_together(
     node: tuple[StarknetSubject, str], run: Run, tmp_path: Path
 ) -> None:
     """Chains of four kinds, and one request for all."""
-    solana = SolanaSubject(tmp_path, 12)
-    with LocalNode() as ethereum, TronNode(lag=2) as tron, served(solana) as url:
+    with solana_chain(12) as solana, LocalNode() as ethereum, TronNode(lag=2) as tron, served(solana) as url:
         someone, other = ethereum.accounts[:2]
         ethereum.send(Tx(someone, other, value=5 * 10**18, gas=21_000))
         ethereum.mine(3)
