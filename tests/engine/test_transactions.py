@@ -535,6 +535,48 @@ async def test_any_number_of_lookups_is_read_in_batches_that_are_stored(
         assert indexed.chain.requests - before <= 4
 
 
+async def test_details_of_a_block_that_is_replaced_are_deleted_with_it(tmp_path: Path) -> None:
+    with evm(0) as subject:
+        alice, bob = (subject.deployment.accounts[name] for name in ("alice", "bob"))
+        usdc = subject.deployment.tokens["USDC"].address
+        async with index(subject, tmp_path, datasets=LOGS) as indexed:
+            subject.mine(5)
+            await filled(indexed)
+            follower = indexed.follower()
+            paid = done(subject, *(tx(alice, usdc, "transfer(address,uint256)", bob, raw) for raw in (5, 6)))
+            await follower.step()
+            assert set(paid) <= set(hashes(await ask(indexed, [bob.lower()])))
+            assert set(indexed.tail.lookups(indexed.key, paid)) == set(paid)
+            subject.reorg(1)
+            await follower.step()
+            assert set(indexed.tail.lookups(indexed.key, paid)) == {paid[0]}
+            assert paid[1] not in hashes(await ask(indexed, [bob.lower()]))
+
+
+async def test_details_of_a_block_that_is_replaced_while_they_are_read_are_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with evm(0) as subject:
+        alice, bob = (subject.deployment.accounts[name] for name in ("alice", "bob"))
+        usdc = subject.deployment.tokens["USDC"].address
+        async with index(subject, tmp_path, datasets=LOGS) as indexed:
+            subject.mine(5)
+            await filled(indexed)
+            follower, look_up = indexed.follower(), indexed.chain.look_up
+            [paid] = done(subject, tx(alice, usdc, "transfer(address,uint256)", bob, 5))
+            await follower.step()
+
+            async def look_up_and_replace(transactions: Any) -> Any:
+                details = await look_up(transactions)
+                subject.reorg(1)
+                await follower.step()
+                return details
+
+            monkeypatch.setattr(indexed.chain, "look_up", look_up_and_replace)
+            await ask(indexed, [bob.lower()])
+            assert indexed.tail.lookups(indexed.key, [paid]) == {}
+
+
 async def test_an_address_with_more_than_is_served_is_not_found(
     subject: EvmSubject, details: dict[str, list[Row]], tmp_path: Path
 ) -> None:

@@ -66,7 +66,11 @@ def environment(name: str) -> Path:
         if not stamp.exists() or stamp.read_text() != wanted:
             uv = shutil.which("uv")  # many times faster than pip, where it is installed
             venv.create(folder, clear=True, with_pip=uv is None)
-            install = [uv, "pip", "install", "--python", str(python)] if uv else [str(python), "-m", "pip", "install"]
+            install = (
+                [uv, "pip", "install", "--python", str(python)]
+                if uv
+                else [str(python), "-m", "pip", "install", "--no-compile"]
+            )
             command = [*install, "--quiet", *ENGINES[name][0]]
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
