@@ -18,6 +18,7 @@ from chainfolio.chain_results import Forecast, IndexedTransaction, SpanTables
 from chainfolio.contracts import Issue, TransactionDetails
 from chainfolio.errors import MissingCapability
 from chainfolio.plans import Plan
+from chainfolio.position_changes import EventLog
 from chainfolio.proofs import BlockProofs
 from chainfolio.validators import HasValidators
 
@@ -49,6 +50,7 @@ class Capability(StrEnum):
         ACCOUNT_HISTORY: The rows of some accounts can be read without those of others.
         FORECASTS: The cost of an account history can be estimated by its own method, not from a sample of reads.
         RECEIPTS: Receipts have all events of a block, also those that are missing from event queries.
+        EVENT_LOGS: Single transactions can be read with all their logs.
         PAST_COINS: Some nodes serve past balances of the native coin, although they serve no other past state.
         PAST_POSITIONS: Some past positions follow from transactions, although nodes serve no past state.
         OLDEST_BLOCK: Nodes drop their oldest blocks, and show the lowest height that they still have.
@@ -66,6 +68,7 @@ class Capability(StrEnum):
     ACCOUNT_HISTORY = "account_history"
     FORECASTS = "forecasts"
     RECEIPTS = "receipts"
+    EVENT_LOGS = "event_logs"
     PAST_COINS = "past_coins"
     PAST_POSITIONS = "past_positions"
     OLDEST_BLOCK = "oldest_block"
@@ -114,6 +117,18 @@ class ReceiptReader(Protocol):
         Raises:
             SourceError: no endpoint gives receipts that belong to the block.
             Contradiction: the block's receipts root or bloom denies them.
+        """
+
+
+class EventLogReader(Protocol):
+    """The methods behind `Capability.EVENT_LOGS`."""
+
+    async def event_logs(self, transactions: Sequence[tuple[str, int]]) -> list[tuple[EventLog, ...]]:
+        """Return the logs of transactions (hash and height), in order.
+
+        Raises:
+            NodeBehind: the node lacks one.
+            Reorged: the node has one in another block.
         """
 
 
@@ -264,6 +279,7 @@ CAPABILITY_PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.ACCOUNT_HISTORY: AccountHistoryReader,
     Capability.FORECASTS: AccountForecaster,
     Capability.RECEIPTS: ReceiptReader,
+    Capability.EVENT_LOGS: EventLogReader,
     Capability.PAST_COINS: PastCoinReader,
     Capability.PAST_POSITIONS: PastPositionReader,
     Capability.OLDEST_BLOCK: PruningChain,
@@ -291,6 +307,8 @@ def require_capability(
 def require_capability(chain: CapableChain, capability: Literal[Capability.FORECASTS]) -> AccountForecaster: ...
 @overload
 def require_capability(chain: CapableChain, capability: Literal[Capability.RECEIPTS]) -> ReceiptReader: ...
+@overload
+def require_capability(chain: CapableChain, capability: Literal[Capability.EVENT_LOGS]) -> EventLogReader: ...
 @overload
 def require_capability(chain: CapableChain, capability: Literal[Capability.PAST_COINS]) -> PastCoinReader: ...
 @overload
@@ -332,6 +350,8 @@ def find_capability(
 def find_capability(chain: CapableChain, capability: Literal[Capability.FORECASTS]) -> AccountForecaster | None: ...
 @overload
 def find_capability(chain: CapableChain, capability: Literal[Capability.RECEIPTS]) -> ReceiptReader | None: ...
+@overload
+def find_capability(chain: CapableChain, capability: Literal[Capability.EVENT_LOGS]) -> EventLogReader | None: ...
 @overload
 def find_capability(chain: CapableChain, capability: Literal[Capability.PAST_COINS]) -> PastCoinReader | None: ...
 @overload

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 
 class EventLog(NamedTuple):
@@ -34,16 +33,3 @@ class PositionChange:
     tokens: tuple[str, str]
     raws: tuple[int, int]
     pool: str
-
-
-@runtime_checkable
-class ReadsEventLogs(Protocol):
-    """A chain whose transactions can be read with all their logs."""
-
-    async def event_logs(self, transactions: Sequence[tuple[str, int]]) -> list[tuple[EventLog, ...]]:
-        """Return the logs of transactions (hash and height), in order.
-
-        Raises:
-            NodeBehind: The node lacks one.
-            Reorged: The node has one in another block.
-        """

@@ -7,16 +7,16 @@ from a node, once: those of final blocks are stored.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import UNSET
 
-from chainfolio.position_changes import PositionChange, ReadsEventLogs
+from chainfolio.capabilities import Capability, EventLogReader, find_capability
+from chainfolio.position_changes import EventLog, PositionChange
 
 if TYPE_CHECKING:
-    from chainfolio.chains import Chain
     from chainfolio.indexer.wiring import System
     from chainfolio.portfolio.transactions import TransactionDocument
 
@@ -32,20 +32,22 @@ async def position_changes(system: System, records: Sequence[TransactionDocument
         SourceError: The node of a chain does not give the logs of a transaction.
     """
     changes: Changes = {}
-    for key in {record.chain.key for record in records}:
-        chain = system.chain(key)
-        if isinstance(chain, ReadsEventLogs):
-            changes |= await _of_chain(system, chain, [record for record in records if record.chain.key == key])
+    for key in sorted({record.chain.key for record in records}):
+        reader = find_capability(system.chain(key), Capability.EVENT_LOGS)
+        if reader is not None:
+            changes |= await _of_chain(system, key, reader, [record for record in records if record.chain.key == key])
     return changes
 
 
-async def _of_chain(system: System, chain: Chain, records: Sequence[TransactionDocument]) -> Changes:
+async def _of_chain(
+    system: System, chain: str, reader: EventLogReader, records: Sequence[TransactionDocument]
+) -> Changes:
     """Read first what created positions, then what used their collections or their pools."""
     created = [record for record in records if _creates_position(record)]
-    changes = await _read(system, chain, created)
+    changes = await _read(system, chain, reader, created)
     used = {contract for each in changes.values() for change in each for contract in (change.contract, change.pool)}
-    others = [record for record in records if used and (chain.key, record.hash) not in changes and _uses(record, used)]
-    return changes | await _read(system, chain, others)
+    others = [record for record in records if used and (chain, record.hash) not in changes and _uses(record, used)]
+    return changes | await _read(system, chain, reader, others)
 
 
 def _creates_position(record: TransactionDocument) -> bool:
@@ -67,23 +69,28 @@ def _uses(record: TransactionDocument, contracts: set[str]) -> bool:
     )
 
 
-async def _read(system: System, chain: Chain, records: Sequence[TransactionDocument]) -> Changes:
+async def _read(system: System, chain: str, reader: EventLogReader, records: Sequence[TransactionDocument]) -> Changes:
     """Return the changes of some transactions, from the store or from the node."""
     heights = {record.hash: record.block_number for record in records}
     names = {f"{tx_hash}{STORED}": tx_hash for tx_hash in heights}
-    stored = await asyncio.to_thread(system.tail.lookups, chain.key, names)
+    stored = await asyncio.to_thread(system.tail.lookups, chain, names)
     changes = {names[name]: _decoded(text) for name, text in stored.items()}
     missing = [(tx_hash, height) for tx_hash, height in heights.items() if tx_hash not in changes]
-    first_replaceable = min((block.height for block in system.tail.blocks(chain.key)), default=None)
-    readers = [family.changes for family in system.families.values() if family.changes is not None]
-    assert isinstance(chain, ReadsEventLogs)
+    first_replaceable = min((block.height for block in system.tail.blocks(chain)), default=None)
     for start in range(0, len(missing), BATCH):
         batch = missing[start : start + BATCH]
-        for (tx_hash, _), logs in zip(batch, await chain.event_logs(batch), strict=True):
-            changes[tx_hash] = tuple(change for read in readers for change in read(logs))
+        for (tx_hash, _), logs in zip(batch, await reader.event_logs(batch), strict=True):
+            changes[tx_hash] = tuple(_changes(system, logs))
         final = [each for each in batch if first_replaceable is not None and each[1] < first_replaceable]
-        await asyncio.to_thread(system.tail.add_lookups, chain.key, list(_rows(final, changes)))
-    return {(chain.key, tx_hash): each for tx_hash, each in changes.items()}
+        await asyncio.to_thread(system.tail.add_lookups, chain, list(_rows(final, changes)))
+    return {(chain, tx_hash): each for tx_hash, each in changes.items()}
+
+
+def _changes(system: System, logs: Sequence[EventLog]) -> Iterator[PositionChange]:
+    """Yield the changes of positions that the families of protocols read from the logs of a transaction."""
+    for family in system.families.values():
+        if family.changes is not None:
+            yield from family.changes(logs)
 
 
 def _rows(

@@ -113,6 +113,7 @@ class SolanaSubject(JsonRpcNode):
             Capability.NAMES,
             Capability.PAST_COINS,
             Capability.RECEIPTS,
+            Capability.EVENT_LOGS,
             Capability.VALIDATORS,
         ]
     )

@@ -196,6 +196,7 @@ class StarknetSubject(JsonRpcNode):
             Capability.PAST_COINS,
             Capability.PAST_POSITIONS,
             Capability.RECEIPTS,
+            Capability.EVENT_LOGS,
             Capability.VALIDATORS,
         ]
     )
