@@ -31,7 +31,8 @@ from chainfolio.portfolio.pnl.closing import (
 from chainfolio.portfolio.pnl.entries import Entry
 from chainfolio.portfolio.pnl.gains import Gains
 from chainfolio.portfolio.pnl.methods import UK, gains_of
-from chainfolio.portfolio.pnl.records import Treatment, entries_of
+from chainfolio.portfolio.pnl.record_rows import Treatment
+from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.report import AssetFacts, PnlDocument, document
 
 if TYPE_CHECKING:

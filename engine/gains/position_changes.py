@@ -7,7 +7,8 @@ from a node, once: those of final blocks are stored.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
 
 BATCH: Final = 100  # transactions in one request
 STORED: Final = "/positions"  # after the hash, in the store of looked-up transactions
-Changes = dict[tuple[str, str], tuple[PositionChange, ...]]
+Changes = dict[tuple[str, str], tuple[PositionChange, ...] | None]
+
+log = logging.getLogger(__name__)
 
 
 async def position_changes(system: System, records: Sequence[TransactionDocument]) -> Changes:
     """Return the changes of positions by chain and transaction; empty for chains whose logs cannot be read.
+
+    None for a transaction whose logs a protocol could not decode.
 
     Raises:
         SourceError: The node of a chain does not give the logs of a transaction.
@@ -45,7 +50,8 @@ async def _of_chain(
     """Read first what created positions, then what used their collections or their pools."""
     created = [record for record in records if _creates_position(record)]
     changes = await _read(system, chain, reader, created)
-    used = {contract for each in changes.values() for change in each for contract in (change.contract, change.pool)}
+    decoded = [change for each in changes.values() for change in each or ()]
+    used = {contract for change in decoded for contract in (change.contract, change.pool)}
     others = [record for record in records if used and (chain, record.hash) not in changes and _uses(record, used)]
     return changes | await _read(system, chain, reader, others)
 
@@ -74,30 +80,39 @@ async def _read(system: System, chain: str, reader: EventLogReader, records: Seq
     heights = {record.hash: record.block_number for record in records}
     names = {f"{tx_hash}{STORED}": tx_hash for tx_hash in heights}
     stored = await asyncio.to_thread(system.tail.lookups, chain, names)
-    changes = {names[name]: _decoded(text) for name, text in stored.items()}
+    changes: dict[str, tuple[PositionChange, ...] | None] = {
+        names[name]: _decoded(text) for name, text in stored.items()
+    }
     missing = [(tx_hash, height) for tx_hash, height in heights.items() if tx_hash not in changes]
     first_replaceable = min((block.height for block in system.tail.blocks(chain)), default=None)
     for start in range(0, len(missing), BATCH):
         batch = missing[start : start + BATCH]
         for (tx_hash, _), logs in zip(batch, await reader.event_logs(batch), strict=True):
-            changes[tx_hash] = tuple(_changes(system, logs))
+            changes[tx_hash] = _changes(system, tx_hash, logs)
         final = [each for each in batch if first_replaceable is not None and each[1] < first_replaceable]
         await asyncio.to_thread(system.tail.add_lookups, chain, list(_rows(final, changes)))
     return {(chain, tx_hash): each for tx_hash, each in changes.items()}
 
 
-def _changes(system: System, logs: Sequence[EventLog]) -> Iterator[PositionChange]:
-    """Yield the changes of positions that the families of protocols read from the logs of a transaction."""
-    for family in system.families.values():
-        if family.changes is not None:
-            yield from family.changes(logs)
+def _changes(system: System, tx_hash: str, logs: Sequence[EventLog]) -> tuple[PositionChange, ...] | None:
+    """Return the changes of positions that the families read from logs of a transaction; None if one of them fails."""
+    changes: list[PositionChange] = []
+    for name, family in system.families.items():
+        try:
+            for change in family.changes(logs) if family.changes is not None else ():
+                changes.append(msgspec.convert(change, PositionChange, from_attributes=True))
+        except Exception:  # third-party code: any error is its fault, and leaves other transactions as they are
+            log.warning("protocol %s could not read the changes of positions in %s", name, tx_hash, exc_info=True)
+            return None
+    return tuple(changes)
 
 
 def _rows(
-    transactions: Iterable[tuple[str, int]], changes: Mapping[str, tuple[PositionChange, ...]]
+    transactions: Iterable[tuple[str, int]], changes: Mapping[str, tuple[PositionChange, ...] | None]
 ) -> Iterable[tuple[str, int, None, bytes]]:
     for tx_hash, height in transactions:
-        yield f"{tx_hash}{STORED}", height, None, msgspec.json.encode(changes[tx_hash])
+        if (decoded := changes[tx_hash]) is not None:
+            yield f"{tx_hash}{STORED}", height, None, msgspec.json.encode(decoded)
 
 
 def _decoded(text: bytes) -> tuple[PositionChange, ...]:

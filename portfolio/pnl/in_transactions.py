@@ -20,7 +20,7 @@ from chainfolio.portfolio.document import UNKNOWN, rounded
 from chainfolio.portfolio.pnl.closing import unclosed_gain
 from chainfolio.portfolio.pnl.entries import ACQUIRED, Entry, decimal, share
 from chainfolio.portfolio.pnl.gains import Gain, acquired_lot
-from chainfolio.portfolio.pnl.records import asset_key
+from chainfolio.portfolio.pnl.record_rows import asset_key
 from chainfolio.portfolio.pnl.report import text, total
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument, raw_balance
 
@@ -32,12 +32,13 @@ Key = tuple[str, str]  # of a transaction and an asset
 class TransactionGains:
     """The costs of acquisitions and the disposals of one account, by transaction hash and asset.
 
-    `aliases` maps keys of assets that count as another one. `unclosed` assets have no known gain, because their
-    transactions do not add up to what is held. `reason` says why nothing is known.
+    A transaction may dispose of assets that it does not move: what lies in a position whose share it sells. `aliases`
+    maps keys of assets that count as another one. `unclosed` assets have no known gain, because their transactions do
+    not add up to what is held. `reason` says why nothing is known.
     """
 
     costs: Mapping[Key, int | None] = field(default_factory=dict)
-    disposals: Mapping[Key, Sequence[Gain]] = field(default_factory=dict)
+    disposals: Mapping[str, Mapping[str, Sequence[Gain]]] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
     unclosed: frozenset[str] = frozenset()
@@ -45,7 +46,7 @@ class TransactionGains:
     @property
     def size(self) -> int:
         """The number of costs and disposals, for limits of caches."""
-        return len(self.costs) + sum(map(len, self.disposals.values()))
+        return len(self.costs) + sum(len(gains) for by_asset in self.disposals.values() for gains in by_asset.values())
 
 
 class Part(NamedTuple):
@@ -61,10 +62,10 @@ def transaction_gains(entries: Iterable[Entry], gains: Iterable[Gain], aliases: 
     for entry in entries:
         if entry.kind in ACQUIRED:
             costs[entry.transaction, entry.asset].append(acquired_lot(entry).cost)
-    disposals: defaultdict[Key, list[Gain]] = defaultdict(list)
+    disposals: defaultdict[str, defaultdict[str, list[Gain]]] = defaultdict(lambda: defaultdict(list))
     for gain in gains:
         if gain.kind != "income":
-            disposals[gain.transaction, gain.asset].append(gain)
+            disposals[gain.transaction][gain.asset].append(gain)
     return TransactionGains({key: total(parts) for key, parts in costs.items()}, dict(disposals), aliases)
 
 
@@ -81,16 +82,23 @@ class _Record:
     gains: TransactionGains
 
     def filled(self) -> tuple[TransactionDocument, dict[str, str]]:
-        """Return the record with costs and gains, and the reasons for unknown ones by asset."""
+        """Return the record with costs and gains, and the reasons for unknown ones by asset.
+
+        The first share that left gets the gains of what it stood for.
+        """
         record, by_asset = self.record, defaultdict[str, list[TransactionAssetDocument]](list)
         for asset in (*record.assets_in, *record.assets_out):
             by_asset[self._key(asset)].append(asset)
         fee_key = self._key(record.native_asset_fees)
-        disposals = {key: self._disposals(key) for key in (*by_asset, fee_key)}
+        disposals = {key: self._disposals(key) for key in (*by_asset, fee_key, *self._of_transaction)}
         fee_gains, disposals[fee_key] = self._split_fee(disposals[fee_key])
         parts: dict[int, Part] = {}
         for key, rows in by_asset.items():
             parts |= self._rows(rows, (record.hash, key), disposals[key])
+        contents = [gain for key, gains in disposals.items() if key not in by_asset for gain in gains]
+        share_row = next((row for row in record.assets_out if not disposals[self._key(row)]), None)
+        if contents and share_row is not None:
+            parts[id(share_row)] = Part(total(gain.cost for gain in contents), total(gain.gain for gain in contents))
         fee = self._fee(fee_gains)
         closed = [*(gain.gain for gains in disposals.values() for gain in gains), *(gain.gain for gain in fee_gains)]
         faults = {
@@ -108,8 +116,12 @@ class _Record:
         key = asset_key(asset)
         return self.gains.aliases.get(key, key)
 
+    @property
+    def _of_transaction(self) -> Mapping[str, Sequence[Gain]]:
+        return self.gains.disposals.get(self.record.hash, {})
+
     def _disposals(self, key: str) -> list[Gain]:
-        disposals = list(self.gains.disposals.get((self.record.hash, key), ()))
+        disposals = list(self._of_transaction.get(key, ()))
         return list(map(unclosed_gain, disposals)) if key in self.gains.unclosed else disposals
 
     def _split_fee(self, gains: Sequence[Gain]) -> tuple[list[Gain], list[Gain]]:

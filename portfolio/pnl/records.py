@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from msgspec import UNSET
-
-from chainfolio import amounts
-from chainfolio.contracts import TRADE_VALUES
-from chainfolio.portfolio.document import UNKNOWN, IssueDocument
+from chainfolio.portfolio.document import IssueDocument
 from chainfolio.portfolio.pnl.containers import Containers, divided, settle
-from chainfolio.portfolio.pnl.entries import ACQUIRED, DISPOSED, EARNED, UNASKED, Entry, Kind, money, share
+from chainfolio.portfolio.pnl.entries import ACQUIRED, DISPOSED, EARNED, UNASKED, Entry, Kind, share
 from chainfolio.portfolio.pnl.position_changes import Position, PositionMovements
-from chainfolio.portfolio.pnl.report import AssetFacts
-from chainfolio.portfolio.pnl.trade_value import FEED_STRENGTH, Side, Strength, Strengths, equalise
+from chainfolio.portfolio.pnl.record_rows import RecordEntries, RecordRows, Treatment, asset_key, money_of
+from chainfolio.portfolio.pnl.trade_value import Side, equalise
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 from chainfolio.position_changes import PositionChange
 
@@ -27,67 +22,21 @@ UNTYPED: Final = frozenset({"INTERACTION", "UNDEFINED", "TRANSFERIN"})
 BRIDGED: Final = "it came over a bridge: its cost belongs to another chain"
 OF_OTHERS: Final = "others sent it: its cost is not known"
 NO_FEE_PRICE: Final = "the fee of its transaction has no price"
-NO_AMOUNT: Final = "its decimals are not known: what moved of it is not counted"
-DIGITS: Final = amounts.MAX_DECIMALS + 80
-
-
-@dataclass(frozen=True, slots=True)
-class Treatment:
-    """Decisions of an account's owner.
-
-    Attributes:
-        deposits_are_disposals: A deposit in a protocol is a sale.
-        liquidity_is_disposal: Liquidity that is added to a pool is sold for its shares.
-        received_at_spot: Assets sent by others cost their value at that time.
-        aliases: Keys of assets that count as another one (the wrapped native coin).
-        burn_addresses: Addresses that mint and burn.
-        is_trusted: Returns False for contracts whose movements by others may be invented.
-        trade_value: Which side of a trade gives both their value, one of `TRADE_VALUES`.
-        strengths: The strengths of prices, where they are no feeds.
-    """
-
-    deposits_are_disposals: bool = False
-    liquidity_is_disposal: bool = False
-    received_at_spot: bool = True
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    burn_addresses: Collection[str] = frozenset()
-    is_trusted: Callable[[str], bool] = field(default=lambda contract: True)
-    trade_value: str = TRADE_VALUES[0]
-    strengths: Strengths = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordEntries:
-    """The entries of some records, and what is known of their assets, by key.
-
-    Attributes:
-        facts: How assets are shown.
-        issues: An issue for each asset that could not be counted.
-        first_blocks: The block of the first record that moved an asset.
-        last_blocks: The block of the last one.
-        shares: Tokens that stood for deposits: portfolios show the deposits in their place.
-    """
-
-    entries: list[Entry]
-    facts: dict[str, AssetFacts]
-    issues: list[IssueDocument]
-    first_blocks: dict[str, int] = field(default_factory=dict)
-    last_blocks: dict[str, int] = field(default_factory=dict)
-    shares: set[str] = field(default_factory=set)
+UNREAD_CHANGES: Final = "a protocol could not read how it changed positions: gains of what it moved are not known"
 
 
 def entries_of(
     records: Sequence[TransactionDocument],
     own_wallets: Collection[str],
     treatment: Treatment,
-    changes: Mapping[tuple[str, str], Sequence[PositionChange]] | None = None,
+    changes: Mapping[tuple[str, str], Sequence[PositionChange] | None] | None = None,
 ) -> RecordEntries:
     """Return the entries of an account from all records of `own_wallets`, the oldest first.
 
     Each record counts once.
 
     Args:
-        changes: The changes of positions that are collectibles, by chain and transaction.
+        changes: The changes of positions that are collectibles, by chain and transaction; None if they are not known.
     """
     result, containers = RecordEntries([], {}, []), Containers()
     positions: dict[str, Position] = {}
@@ -95,7 +44,12 @@ def entries_of(
     distinct = {(record.chain.key, record.hash, record.user.address): record for record in records}
     for order, record in enumerate(distinct.values()):
         of_record = unread.pop((record.chain.key, record.hash), ())  # once, if several wallets took part
-        _Record(record, order, own_wallets, treatment, result, containers, positions, of_record).add()
+        first = len(result.entries)
+        rows = RecordRows(record, own_wallets, treatment, result)
+        _Record(record, rows, order, own_wallets, treatment, result, containers, positions, of_record or ()).add()
+        if of_record is None:
+            result.issues.append(IssueDocument("pnl", record.hash, UNREAD_CHANGES))
+            result.entries[first:] = [_with_unread_changes(each) for each in result.entries[first:]]
     result.shares.update(containers.by_share)
     return result
 
@@ -105,6 +59,7 @@ class _Record:
     """One transaction of one wallet."""
 
     record: TransactionDocument
+    rows: RecordRows
     order: int
     own_wallets: Collection[str]
     treatment: Treatment
@@ -122,7 +77,7 @@ class _Record:
             return
         self._open_positions()
         moves = list(self._moves())
-        incoming, outgoing = self._net(record.assets_in, "in"), self._net(record.assets_out, "out")
+        incoming, outgoing = self._net("in"), self._net("out")
         for asset in incoming.keys() & outgoing.keys():
             _net_off(incoming, outgoing, asset)
         untrusted = self._doubtful()
@@ -144,7 +99,8 @@ class _Record:
         if not self.changes:
             self._fill_containers(received_shares, entries)
         for asset in (entry.asset for entry in entries if entry.kind == "income"):
-            self.containers.rewards |= {(each, asset) for each in self._senders(asset) if each in self.containers.farms}
+            farms = self.rows.senders(asset) & self.containers.farms.keys()
+            self.containers.rewards |= {(farm, asset) for farm in farms}
         self.containers.add(entries)
         self.result.entries.extend(entries)
 
@@ -158,7 +114,7 @@ class _Record:
     def _position_movements(self, incoming: dict[str, Side], outgoing: dict[str, Side]) -> PositionMovements:
         """Apply the changes of own positions, and leave what they do not explain in `incoming` and `outgoing`."""
         chain, sides = self.record.chain.key, {**incoming, **outgoing}
-        prices = self._prices()
+        prices = self.rows.prices() if self.changes else {}
 
         def asset_of(token: str) -> str:
             return self.treatment.aliases.get(f"{chain}:{token}", f"{chain}:{token}")
@@ -167,7 +123,7 @@ class _Record:
             price = prices.get(asset)
             return Side(asset, quantity, None) if price is None else price.part(quantity)
 
-        came, left = (self._gross(self.record.assets_in), self._gross(self.record.assets_out))
+        came, left = (self.rows.gross(direction) if self.changes else {} for direction in ("in", "out"))
         is_disposal = self.treatment.liquidity_is_disposal
         result = PositionMovements(asset_of, worth, self.treatment.trade_value, is_disposal, came, left)
         for change in self.changes:
@@ -185,23 +141,6 @@ class _Record:
                 (incoming if net > raw else outgoing)[asset] = rest
         return result
 
-    def _gross(self, rows: Sequence[TransactionAssetDocument]) -> dict[str, int]:
-        """Return what moved in one direction, by asset."""
-        gross: dict[str, int] = {}
-        for row in rows if self.changes else ():
-            key = self._asset(row)
-            gross[key] = gross.get(key, 0) + (self._quantity(row) or 0)
-        return gross
-
-    def _prices(self) -> dict[str, Side]:
-        """Return a movement with a known value of each asset of the transaction."""
-        prices = dict[str, Side]()
-        for row in (*self.record.assets_in, *self.record.assets_out) if self.changes else ():
-            quantity, value = self._quantity(row), _money(row.value)
-            if quantity and value is not None:
-                prices[self._asset(row)] = Side(self._asset(row), quantity, value, self._strength(row))
-        return prices
-
     def _settled(self, kinds: Iterable[tuple[Kind, Side]]) -> Iterator[Entry]:
         """Yield entries without a part of the transaction's fee: what positions return was not traded."""
         for kind, side in kinds:
@@ -214,8 +153,8 @@ class _Record:
             self.containers.put(shares, deposited)
             return
         for asset, quantity in deposited.items() if self.record.type != "BRIDGEOUT" else ():
-            rows = [row for row in self._with_others(self.record.assets_out, "out") if self._asset(row) == asset]
-            self.containers.stake(max(rows, key=lambda row: self._quantity(row) or 0).recipient, asset, quantity)
+            rows = [row for row in self.rows.external("out") if self.rows.asset_of(row) == asset]
+            self.containers.stake(max(rows, key=lambda row: self.rows.quantity(row) or 0).recipient, asset, quantity)
 
     def _entry(self, kind: Kind, asset: str, quantity: int, value: int | None, reason: str = "") -> Entry:
         record = self.record
@@ -239,67 +178,58 @@ class _Record:
         if self.record.sender in self.own_wallets:
             return set()
         rows = (*self.record.assets_in, *self.record.assets_out)
-        return {self._asset(row) for row in rows if not self.treatment.is_trusted(row.chain_contract)}
+        return {self.rows.asset_of(row) for row in rows if not self.treatment.is_trusted(row.chain_contract)}
 
     def _fee(self) -> tuple[list[Entry], int | None]:
         """Return the fee as an entry, if this wallet paid it, and its value in money; None if not known."""
         record = self.record
-        quantity = self._quantity(record.native_asset_fees) if record.sender == record.user.address else None
+        quantity = self.rows.quantity(record.native_asset_fees) if record.sender == record.user.address else None
         if not quantity:
             return [], 0
-        value = _money(record.fees_fiat)
-        return [self._entry("fee", self._asset(record.native_asset_fees), quantity, value)], value
+        value = money_of(record.fees_fiat)
+        return [self._entry("fee", self.rows.asset_of(record.native_asset_fees), quantity, value)], value
 
     def _moves(self) -> Iterator[Entry]:
         """Yield transfers to the account's other wallets, whose own records repeat them."""
         for asset in self.record.assets_out:
-            quantity = self._quantity(asset)
+            quantity = self.rows.quantity(asset)
             key = asset_key(asset)
             is_lot = key not in self.positions and (
                 key not in self.containers.by_share or self.containers.lots.get(key)
             )
             is_own = asset.recipient in self.own_wallets and asset.recipient != self.record.user.address
             if quantity and is_own and is_lot:
-                yield self._entry("move", self._asset(asset), quantity, None)._replace(to=asset.recipient)
+                yield self._entry("move", self.rows.asset_of(asset), quantity, None)._replace(to=asset.recipient)
 
     def _staked(self) -> Iterator[Entry]:
         """Yield rewards that stay in their stake, as if they were deposited there."""
         kind: Kind = "sent" if self.treatment.deposits_are_disposals else "deposit"
         reason = EARNED if kind == "deposit" else ""
         for asset in self.record.assets_in:
-            quantity = self._quantity(asset)
+            quantity = self.rows.quantity(asset)
             if quantity and asset.stays_staked is True:
-                yield self._entry(kind, self._asset(asset), quantity, _money(asset.value), reason)
+                yield self._entry(kind, self.rows.asset_of(asset), quantity, money_of(asset.value), reason)
 
-    def _net(self, assets: Iterable[TransactionAssetDocument], direction: str) -> dict[str, Side]:
+    def _net(self, direction: str) -> dict[str, Side]:
         """Return the movements between wallet and others, by asset, without shares of deposits."""
-        external = self._with_others(assets, direction)
+        external = self.rows.external(direction)
         sides: dict[str, Side] = {}
         for asset in external:
-            key, quantity = self._asset(asset), self._quantity(asset)
+            key, quantity = self.rows.asset_of(asset), self.rows.quantity(asset)
             if not quantity or self._is_share(key, direction) or self._is_position(asset):
                 continue
-            value = _money(asset.value)
-            strength = self._strength(asset)
+            value = money_of(asset.value)
+            strength = self.rows.strength(asset)
             side = sides.setdefault(key, Side(key, 0, 0, strength))
             side.quantity, side.strength = side.quantity + quantity, min(side.strength, strength)
             side.value = None if side.value is None or value is None else side.value + value
         return self._without_debt(external, sides) if self.record.type in ("BORROW", "REPAYVAULT") else sides
 
-    def _with_others(
-        self, assets: Iterable[TransactionAssetDocument], direction: str
-    ) -> list[TransactionAssetDocument]:
-        return [
-            asset
-            for asset in assets
-            if (asset.sender if direction == "in" else asset.recipient) not in self.own_wallets
-        ]
-
     def _shares(self, direction: str) -> dict[str, int]:
         """Return the shares that a deposit brought, or that a withdrawal gave back, by asset."""
         shares: dict[str, int] = {}
-        for asset in self._with_others(self._rows(direction), direction):
-            key, quantity = self._asset(asset), self._quantity(asset)
+        for asset in self.rows.external(direction):
+            key, quantity = self.rows.asset_of(asset), self.rows.quantity(asset)
             if quantity and self._is_share(key, direction):
                 shares[key] = shares.get(key, 0) + quantity
         return shares
@@ -316,11 +246,11 @@ class _Record:
             return False
         if direction == "in" and self._is_reward(asset):
             return False
-        return not any(self._asset(each) == asset for each in self._rows("out" if direction == "in" else "in"))
+        return not any(self.rows.asset_of(each) == asset for each in self.rows.of("out" if direction == "in" else "in"))
 
     def _is_issued(self, asset: str) -> bool:
         """Return True if a known share was issued, and did not only come back from where it was."""
-        senders = self._senders(asset)
+        senders = self.rows.senders(asset)
         return asset in self.containers.by_share and senders <= {*self.treatment.burn_addresses}
 
     @property
@@ -336,22 +266,11 @@ class _Record:
         burn_addresses = self.treatment.burn_addresses
         return asset_key(row) in self.positions and (row.sender in burn_addresses or row.recipient in burn_addresses)
 
-    @property
-    def _native(self) -> str:
-        return self._asset(self.record.native_asset_fees)
-
-    def _senders(self, asset: str) -> set[str]:
-        """Return who sent an asset that came."""
-        return {row.sender for row in self.record.assets_in if self._asset(row) == asset}
-
     def _is_reward(self, asset: str) -> bool:
         """Return True if an asset came with a deposit from a contract that gives no shares."""
-        senders = self._senders(asset)
+        senders = self.rows.senders(asset)
         recipients = {row.recipient for row in self.record.assets_out}
         return senders <= self.containers.farms.keys() & recipients
-
-    def _rows(self, direction: str) -> Sequence[TransactionAssetDocument]:
-        return self.record.assets_in if direction == "in" else self.record.assets_out
 
     def _redeemed(
         self, kinds: Sequence[tuple[Kind, Side]], shares: Mapping[str, int]
@@ -373,13 +292,13 @@ class _Record:
             elif side.quantity:
                 outside.append((kind, side))
         return outside, settle(
-            contents, paid, self.treatment.trade_value, self._native, is_pool=self.record.type == "REMOVELIQUIDITY"
+            contents, paid, self.treatment.trade_value, self.rows.native, is_pool=self.record.type == "REMOVELIQUIDITY"
         )
 
     def _unstaked(self, kinds: Sequence[tuple[Kind, Side]]) -> Iterator[tuple[Kind, Side]]:
         """Split what comes back from contracts that gave no shares: first the deposit, then income."""
         for kind, side in kinds:
-            senders = self._senders(side.asset)
+            senders = self.rows.senders(side.asset)
             returned = self.containers.unstake(sorted(senders), side.asset, side.quantity) if kind == "withdraw" else 0
             yield kind, side.part(returned or side.quantity)
             if 0 < returned < side.quantity:
@@ -420,9 +339,9 @@ class _Record:
 
         A protocol mints and burns tokens that stand for a debt; they are no holdings.
         """
-        burn_addresses = self.treatment.burn_addresses
+        burn_addresses = {*self.treatment.burn_addresses}
         minted = {
-            self._asset(each) for each in external if each.sender in burn_addresses or each.recipient in burn_addresses
+            self.rows.asset_of(row) for row in external if not burn_addresses.isdisjoint((row.sender, row.recipient))
         }
         without_minted = {key: side for key, side in sides.items() if key not in minted}
         return without_minted or sides
@@ -453,7 +372,7 @@ class _Record:
 
     def _is_staked(self, asset: str) -> bool:
         """Return True if some of an asset that came is deposited at its sender, which gave no share for it."""
-        senders = self._senders(asset)
+        senders = self.rows.senders(asset)
         return not self._is_disposal and any(self.containers.farms.get(each, {}).get(asset) for each in senders)
 
     def _of_withdrawal(self, side: Side, gains: Sequence[Side]) -> Kind:
@@ -463,7 +382,7 @@ class _Record:
         always `withdraw`, because it may have been exchanged.
         """
         returns = any(each.asset in self.containers.assets for each in gains)
-        paid_before = {(sender, side.asset) for sender in self._senders(side.asset)} <= self.containers.rewards
+        paid_before = {(sender, side.asset) for sender in self.rows.senders(side.asset)} <= self.containers.rewards
         is_reward = returns and side.asset not in self.containers.assets
         is_reward = is_reward or (paid_before and not self._is_staked(side.asset))
         return "income" if is_reward and self.record.type != "REMOVELIQUIDITY" else "withdraw"
@@ -485,36 +404,10 @@ class _Record:
                     entry = entry._replace(fee=part)
             yield entry
 
-    def _strength(self, asset: TransactionAssetDocument) -> Strength:
-        """Return the strength of an asset's price at the block of the transaction."""
-        record = self.record
-        return self.treatment.strengths.get((record.chain.key, record.block_number, asset.contract), FEED_STRENGTH)
 
-    def _asset(self, asset: TransactionAssetDocument) -> str:
-        """Return the key of an asset, with the number of a collectible, and store how it is shown."""
-        own_key = asset_key(asset)
-        key = self.treatment.aliases.get(own_key, own_key)
-        block, first_blocks, last_blocks = self.record.block_number, self.result.first_blocks, self.result.last_blocks
-        first_blocks[key] = min(block, first_blocks.get(key, block))
-        last_blocks[key] = max(block, last_blocks.get(key, block))
-        if asset.decimal != UNKNOWN and (key == own_key or key not in self.result.facts):
-            chain, _, contract = key.partition(":")
-            self.result.facts[key] = AssetFacts(asset.symbol, int(asset.decimal), chain, contract)
-        return key
-
-    def _quantity(self, asset: TransactionAssetDocument) -> int | None:
-        """Return the amount in smallest units; None, with an issue in the result, if it is not known."""
-        if asset.balance == UNKNOWN or asset.decimal == UNKNOWN:
-            issue = IssueDocument("pnl", asset.chain_contract, NO_AMOUNT)
-            if issue not in self.result.issues:
-                self.result.issues.append(issue)
-            return None
-        return int(amounts.EXACT.scaleb(amounts.parse(asset.balance, max_digits=DIGITS), int(asset.decimal)))
-
-
-def asset_key(asset: TransactionAssetDocument) -> str:
-    """The key of an asset; one of a collection has its number."""
-    return asset.chain_contract if asset.nft is UNSET else f"{asset.chain_contract}:{asset.nft.token_id}"
+def _with_unread_changes(entry: Entry) -> Entry:
+    """Return an entry without a value, unless it is a fee."""
+    return entry if entry.kind == "fee" else entry._replace(value=None, reason=UNREAD_CHANGES)
 
 
 def _without_trust(entry: Entry) -> Entry:
@@ -543,7 +436,3 @@ def _net_off(incoming: dict[str, Side], outgoing: dict[str, Side], asset: str) -
         larger = gain if quantity > 0 else loss
         value = None if larger.value is None else share(larger.value, abs(quantity), larger.quantity)
         (incoming if quantity > 0 else outgoing)[asset] = Side(asset, abs(quantity), value, larger.strength)
-
-
-def _money(value: str) -> int | None:
-    return None if value == UNKNOWN else money(Decimal(value))

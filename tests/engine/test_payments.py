@@ -17,7 +17,8 @@ from chainfolio.engine.validators.stakes import Stakes
 from chainfolio.indexer.registry import Protocol
 from chainfolio.indexer.wiring import System
 from chainfolio.localchain.evm import tx
-from chainfolio.portfolio.pnl.records import Treatment, entries_of
+from chainfolio.portfolio.pnl.record_rows import Treatment
+from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.transactions import TransactionDocument
 from chainfolio.settings import Settings
 from chainfolio.staking_tables import VALIDATORS, WITHDRAWALS

@@ -30,7 +30,8 @@ from chainfolio.portfolio.facts import ChainFacts
 from chainfolio.portfolio.nav import nav
 from chainfolio.portfolio.pnl.entries import money
 from chainfolio.portfolio.pnl.methods import gains_of
-from chainfolio.portfolio.pnl.records import Treatment, entries_of
+from chainfolio.portfolio.pnl.record_rows import Treatment
+from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.transactions import TransactionDocument
 from chainfolio.portfolio.valuation import valuate
 from chainfolio.pricing.http_reads import Http

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from chainfolio.portfolio.pnl.records import Treatment, entries_of
+from chainfolio.portfolio.pnl.record_rows import Treatment
+from chainfolio.portfolio.pnl.records import UNREAD_CHANGES, entries_of
 from chainfolio.portfolio.transactions import Nft
 from chainfolio.position_changes import PositionChange
 from tests.portfolio.test_pnl_records import ME, NOBODY, OTHER, POOL, asset, brief, record
@@ -34,3 +35,14 @@ def test_events_of_positions_of_others_change_nothing() -> None:
         == plain
     )
     assert brief(plain) == {("received", "a", 6, 60)}
+
+
+def test_changes_that_no_protocol_could_read_make_the_gains_of_their_assets_unknown() -> None:
+    bought = record("SWAP", [asset("b", "1", "7", POOL)], [asset("c", "7", "7", POOL)], hash="0x0")
+    opened = record("SWAP", [asset("nft", "1", other=NOBODY, nft=Nft(token_id="7"))], [asset("a", "5", "50", POOL)])
+    result = entries_of([bought, opened], [ME], Treatment(burn_addresses={NOBODY}), {("chain", "0x1"): None})
+    assert {(entry.asset, entry.reason) for entry in result.entries if entry.value is None} == {
+        ("chain:a", UNREAD_CHANGES),
+        ("chain:nft:7", UNREAD_CHANGES),
+    }
+    assert [(issue.subject, issue.reason) for issue in result.issues] == [("0x1", UNREAD_CHANGES)]

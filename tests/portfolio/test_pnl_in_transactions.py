@@ -17,7 +17,8 @@ from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.gains import SHORT
 from chainfolio.portfolio.pnl.in_transactions import TransactionGains, transaction_gains, with_gains
 from chainfolio.portfolio.pnl.methods import gains_of
-from chainfolio.portfolio.pnl.records import Treatment, entries_of
+from chainfolio.portfolio.pnl.record_rows import Treatment, asset_key
+from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.report import document
 from chainfolio.portfolio.transactions import TransactionDocument
 from tests.portfolio.test_pnl_records import ME, asset, record
@@ -118,4 +119,23 @@ def test_all_transactions_together_closed_what_the_report_says(method: str, done
     assert summed(filled) == summed([report])
     for each in filled:
         rows = (*each.assets_in, *each.assets_out, each.native_asset_fees)
-        assert summed(rows) == summed([each])
+        disposed = gains.disposals.get(each.hash, {}).keys()
+        has_row = disposed <= set(map(asset_key, rows)) or any(
+            asset_key(row) not in disposed for row in each.assets_out
+        )
+        assert not has_row or summed(rows) == summed([each])
+
+
+def test_a_sold_share_has_the_gains_of_what_it_stood_for() -> None:
+    records = [
+        at(1, "SWAP", [asset("a", "4", "40"), asset("b", "6", "60")], [asset("usd", "100", "100")]),
+        at(2, "ADDLIQUIDITY", [asset("lp", "2", "120")], [asset("a", "4", "50"), asset("b", "6", "70")]),
+        at(3, "SWAP", [asset("usd", "150", "150")], [asset("lp", "2", "150")]),
+    ]
+    filled, faults = with_gains(records[2], known(records))
+    assert (filled.closed_pnl, filled.assets_out[0].closed_pnl, filled.assets_out[0].total_cost_basis) == (
+        "50",
+        "50",
+        "100",
+    )
+    assert faults == {}

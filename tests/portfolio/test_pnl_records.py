@@ -10,7 +10,8 @@ import pytest
 from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.entries import MONEY_DIGITS, NEVER_DEPOSITED, Entry
 from chainfolio.portfolio.pnl.methods import gains_of
-from chainfolio.portfolio.pnl.records import BRIDGED, NO_AMOUNT, NO_FEE_PRICE, OF_OTHERS, Treatment, entries_of
+from chainfolio.portfolio.pnl.record_rows import NO_AMOUNT, Treatment
+from chainfolio.portfolio.pnl.records import BRIDGED, NO_FEE_PRICE, OF_OTHERS, entries_of
 from chainfolio.portfolio.transactions import (
     NamedEntity,
     Nft,

@@ -15,7 +15,8 @@ from chainfolio.portfolio.pnl.in_portfolio import account_gains, with_gains
 from chainfolio.portfolio.pnl.in_transactions import transaction_gains
 from chainfolio.portfolio.pnl.in_transactions import with_gains as with_gains_of
 from chainfolio.portfolio.pnl.methods import gains_of
-from chainfolio.portfolio.pnl.records import Treatment, entries_of
+from chainfolio.portfolio.pnl.record_rows import Treatment
+from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.report import AssetFacts, PnlDocument, document
 from chainfolio.portfolio.transactions import TransactionDocument
 from tests.portfolio import test_pnl_in_portfolio as held

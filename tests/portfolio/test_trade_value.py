@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from chainfolio.contracts import TRADE_VALUES
 from chainfolio.portfolio.pnl.methods import gains_of
-from chainfolio.portfolio.pnl.records import Treatment, entries_of
+from chainfolio.portfolio.pnl.record_rows import Treatment
+from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.trade_value import FEED_STRENGTH, PriceKind, Side, Strength, Strengths, equalise
 from tests.portfolio.test_pnl_records import ME, MINE, USD, asset, brief, record
 

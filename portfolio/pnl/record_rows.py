@@ -1,0 +1,150 @@
+"""Read the movements of one record of a transaction: assets, quantities, values and counterparties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final
+
+from msgspec import UNSET
+
+from chainfolio import amounts
+from chainfolio.contracts import TRADE_VALUES
+from chainfolio.portfolio.document import UNKNOWN, IssueDocument
+from chainfolio.portfolio.pnl.entries import Entry, money
+from chainfolio.portfolio.pnl.report import AssetFacts
+from chainfolio.portfolio.pnl.trade_value import FEED_STRENGTH, Side, Strength, Strengths
+from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
+
+NO_AMOUNT: Final = "its decimals are not known: what moved of it is not counted"
+DIGITS: Final = amounts.MAX_DECIMALS + 80
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """Decisions of an account's owner.
+
+    Attributes:
+        deposits_are_disposals: A deposit in a protocol is a sale.
+        liquidity_is_disposal: Liquidity that is added to a pool is sold for its shares.
+        received_at_spot: Assets sent by others cost their value at that time.
+        aliases: Keys of assets that count as another one (the wrapped native coin).
+        burn_addresses: Addresses that mint and burn.
+        is_trusted: Returns False for contracts whose movements by others may be invented.
+        trade_value: Which side of a trade gives both their value, one of `TRADE_VALUES`.
+        strengths: The strengths of prices, where they are no feeds.
+    """
+
+    deposits_are_disposals: bool = False
+    liquidity_is_disposal: bool = False
+    received_at_spot: bool = True
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    burn_addresses: Collection[str] = frozenset()
+    is_trusted: Callable[[str], bool] = field(default=lambda contract: True)
+    trade_value: str = TRADE_VALUES[0]
+    strengths: Strengths = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEntries:
+    """The entries of some records, and what is known of their assets, by key.
+
+    Attributes:
+        facts: How assets are shown.
+        issues: An issue for each asset that could not be counted.
+        first_blocks: The block of the first record that moved an asset.
+        last_blocks: The block of the last one.
+        shares: Tokens that stood for deposits: portfolios show the deposits in their place.
+    """
+
+    entries: list[Entry]
+    facts: dict[str, AssetFacts]
+    issues: list[IssueDocument]
+    first_blocks: dict[str, int] = field(default_factory=dict)
+    last_blocks: dict[str, int] = field(default_factory=dict)
+    shares: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRows:
+    """The rows of one record of one wallet. The facts of their assets go to `result`."""
+
+    record: TransactionDocument
+    own_wallets: Collection[str]
+    treatment: Treatment
+    result: RecordEntries
+
+    def of(self, direction: str) -> Sequence[TransactionAssetDocument]:
+        """Return the rows of what came ("in") or of what left ("out")."""
+        return self.record.assets_in if direction == "in" else self.record.assets_out
+
+    def external(self, direction: str) -> list[TransactionAssetDocument]:
+        """Return the rows between the wallet and others."""
+        return [
+            row
+            for row in self.of(direction)
+            if (row.sender if direction == "in" else row.recipient) not in self.own_wallets
+        ]
+
+    @property
+    def native(self) -> str:
+        """The key of the coin that pays fees."""
+        return self.asset_of(self.record.native_asset_fees)
+
+    def senders(self, asset: str) -> set[str]:
+        """Return who sent an asset that came."""
+        return {row.sender for row in self.record.assets_in if self.asset_of(row) == asset}
+
+    def gross(self, direction: str) -> dict[str, int]:
+        """Return what moved in one direction, by asset."""
+        gross: dict[str, int] = {}
+        for row in self.of(direction):
+            key = self.asset_of(row)
+            gross[key] = gross.get(key, 0) + (self.quantity(row) or 0)
+        return gross
+
+    def prices(self) -> dict[str, Side]:
+        """Return a movement with a known value of each asset of the transaction."""
+        prices = dict[str, Side]()
+        for row in (*self.record.assets_in, *self.record.assets_out):
+            quantity, value = self.quantity(row), money_of(row.value)
+            if quantity and value is not None:
+                prices[self.asset_of(row)] = Side(self.asset_of(row), quantity, value, self.strength(row))
+        return prices
+
+    def strength(self, asset: TransactionAssetDocument) -> Strength:
+        """Return the strength of an asset's price at the block of the transaction."""
+        record = self.record
+        return self.treatment.strengths.get((record.chain.key, record.block_number, asset.contract), FEED_STRENGTH)
+
+    def asset_of(self, asset: TransactionAssetDocument) -> str:
+        """Return the key of an asset, with the number of a collectible, and store how it is shown."""
+        own_key = asset_key(asset)
+        key = self.treatment.aliases.get(own_key, own_key)
+        block, first_blocks, last_blocks = self.record.block_number, self.result.first_blocks, self.result.last_blocks
+        first_blocks[key] = min(block, first_blocks.get(key, block))
+        last_blocks[key] = max(block, last_blocks.get(key, block))
+        if asset.decimal != UNKNOWN and (key == own_key or key not in self.result.facts):
+            chain, _, contract = key.partition(":")
+            self.result.facts[key] = AssetFacts(asset.symbol, int(asset.decimal), chain, contract)
+        return key
+
+    def quantity(self, asset: TransactionAssetDocument) -> int | None:
+        """Return the amount in smallest units; None, with an issue in the result, if it is not known."""
+        if asset.balance == UNKNOWN or asset.decimal == UNKNOWN:
+            issue = IssueDocument("pnl", asset.chain_contract, NO_AMOUNT)
+            if issue not in self.result.issues:
+                self.result.issues.append(issue)
+            return None
+        return int(amounts.EXACT.scaleb(amounts.parse(asset.balance, max_digits=DIGITS), int(asset.decimal)))
+
+
+def asset_key(asset: TransactionAssetDocument) -> str:
+    """The key of an asset; one of a collection has its number."""
+    return asset.chain_contract if asset.nft is UNSET else f"{asset.chain_contract}:{asset.nft.token_id}"
+
+
+def money_of(value: str) -> int | None:
+    """Return a value of a document in units of money; None if it is not known."""
+    return None if value == UNKNOWN else money(Decimal(value))
