@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,23 @@ Job = tuple[str, Mapping[str, Any]]
 def done(jobs: Sequence[Job], apart: str = "") -> list[Any]:
     """What the SDKs give for some jobs, in their order, or one that lives `apart` in a folder here; skips the test
     where they cannot be installed."""
+    process = _started(apart)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps([(name, _given(fields)) for name, fields in jobs]) + "\n")
+    process.stdin.flush()
+    for line in process.stdout:
+        kind, _, text = line.partition(" ")
+        assert kind != "FAILED", json.loads(text)
+        if kind == "ANSWERS":
+            answers: list[Any] = _told(json.loads(text))
+            return answers
+    raise AssertionError(f"the SDKs ended with {process.wait()}")
+
+
+@cache
+def _started(apart: str) -> subprocess.Popen[str]:
+    """The process that has some SDKs loaded; it ends with this one."""
     folder = HERE / apart
     try:
         home = install.packages(
@@ -29,18 +48,10 @@ def done(jobs: Sequence[Job], apart: str = "") -> list[Any]:
         )
     except (InstallFailed, NodeJsMissing) as error:
         pytest.skip(f"the SDKs cannot be installed here: {error}")
-    asked = json.dumps([(name, _given(fields)) for name, fields in jobs])
-    run = subprocess.run(
-        ["node", str(folder / "sdk.cjs"), str(home)],
-        input=asked,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert run.returncode == 0, run.stderr
-    answers: list[Any] = _told(json.loads(run.stdout[run.stdout.index("[") :]))
-    return answers
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(["node", str(folder / "sdk.cjs"), str(home)], stdin=pipe, stdout=pipe, text=True)
+    atexit.register(process.kill)
+    return process
 
 
 def one(name: str, **fields: Any) -> Any:

@@ -1,4 +1,5 @@
-// Reads a list of jobs as JSON, does each with the SDK of the protocol's vendor, and prints what they gave as JSON.
+// Reads lines, each a list of jobs as JSON; does each job with the SDK of the protocol's vendor, and prints a line that
+// begins with ANSWERS, with what they gave as JSON, or with FAILED. The SDKs, which load for seconds, stay loaded.
 // Whole numbers are texts that end in n, in both directions; bytes are {"hex": "…"}. The first argument is where the
 // SDKs are.
 const path = require("path");
@@ -25,13 +26,18 @@ const told = (value) => {
   return value;
 };
 
-const run = (jobs) => main(jobs).catch((error) => { console.error(error); process.exit(1); });
-
-async function main(jobs) {
-  const asked = JSON.parse(require("fs").readFileSync(0, "utf8"));
+async function answer(jobs, line) {
   const answers = [];
-  for (const [name, fields] of asked) answers.push(told(await jobs[name](given(fields))));
-  process.stdout.write(JSON.stringify(answers));
+  for (const [name, fields] of JSON.parse(line)) answers.push(told(await jobs[name](given(fields))));
+  return `ANSWERS ${JSON.stringify(answers)}`;
+}
+
+async function run(jobs) {
+  for await (const line of require("readline").createInterface({ input: process.stdin })) {
+    const reply = await answer(jobs, line).catch((error) => `FAILED ${JSON.stringify(String(error?.stack ?? error))}`);
+    process.stdout.write(`\n${reply}\n`);
+  }
+  process.exit(0);
 }
 
 module.exports = { from, home, run };
