@@ -35,17 +35,18 @@ ENGINES = {
         ("duckdb==1.3.2", "pytz", "deltalake==0.25.5", "pyarrow==19.0.1", "pandas==2.2.3"),
         ("duckdb", "pyarrow", "pandas"),
     ),
-    "middle": (
-        ("duckdb==1.4.5", "pytz", "deltalake==1.1.4", "pyarrow==20.0.0", "pandas==2.2.3", "polars==1.33.1"),
-        ("duckdb", "pyarrow", "pandas", "polars"),
-    ),
     "newest": (
-        ("duckdb==1.5.6", "pytz", "deltalake==1.6.6", "pyarrow==26.0.1", "pandas==3.1.1", "polars==1.44.2"),
-        ("duckdb", "pyarrow", "pandas", "polars"),
-    ),
-    "dbt": (
-        ("dbt-core<1.11", "dbt-duckdb<1.11", "duckdb==1.5.6", "pytz", "deltalake==1.6.6", "pyarrow==26.0.1"),
-        ("dbt",),
+        (
+            "duckdb==1.5.6",
+            "pytz",
+            "deltalake==1.6.6",
+            "pyarrow==26.0.1",
+            "pandas==3.1.1",
+            "polars==1.44.2",
+            "dbt-core<1.11",
+            "dbt-duckdb<1.11",
+        ),
+        ("duckdb", "pyarrow", "pandas", "polars", "dbt"),
     ),
 }
 KINDS: dict[str, tuple[str, Callable[[Any], str]]] = {
