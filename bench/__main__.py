@@ -33,6 +33,7 @@ QUICK = {
     "positions": ("--repeat", "2"),
     "reorgs": ("--storms", "30", "--deep", "3"),
     "pnl": ("--entries", "20000"),
+    "gains": ("--blocks", "100"),
     "history": ("--days", "20", "--kills", "2"),
     "pools": ("--tokens", "60", "--repeat", "1"),
     "solana": ("--repeat", "3"),

@@ -132,6 +132,7 @@ ORDER = (
     "history",
     "pools",
     "pnl",
+    "gains",
     "valuation",
     "validators",
     "solana",

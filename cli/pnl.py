@@ -107,7 +107,8 @@ def run(options: argparse.Namespace) -> int:
         accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])
         check_chains(system)
         show_progress = record_progress("pnl", system, quiet=options.json)
-        return await pnl(Engine(system, max_lookups=None, progress=show_progress), accounts, pnl_request)
+        engine = Engine(system, max_lookups=None, progress=show_progress, adds_gains=False)
+        return await pnl(engine, accounts, pnl_request)
 
     gains = with_system(options, read, shares_answers=True)
     if options.parquet:

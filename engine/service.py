@@ -83,7 +83,7 @@ class Engine:
 
     `indexing` is the status of each chain in the worker, if the process runs one; `supervisor` runs background tasks. A
     request reads at most `max_lookups` third-party transactions from nodes, any number if None; `progress` gets the
-    number of records that were read for an answer, and of those that will be.
+    number of records that were read for an answer, and of those that will be. `adds_gains` adds gains to portfolios.
     """
 
     system: System
@@ -91,6 +91,7 @@ class Engine:
     supervisor: Supervisor = field(default_factory=Supervisor)
     max_lookups: int | None = MAX_LOOKUPS
     progress: Callable[[int, int], None] = lambda done, total: None
+    adds_gains: bool = True
     _accounts: AccountCache = field(init=False)
     history: History = field(init=False)
     heads: StoredHeads = field(init=False)
@@ -430,7 +431,7 @@ class Engine:
         self.supervisor.task(REFRESH).record_failure(error)
 
     async def _gains_of(self, account: Account, heights: Mapping[str, int]) -> AccountGains | None:
-        cached = await self._gains.get(self, account, heights)
+        cached = await self._gains.get(self, account, heights) if self.adds_gains else None
         return None if cached is None else cached.in_portfolio
 
     @contextlib.asynccontextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, Literal
 
 from chainfolio.assets import Asset
@@ -360,4 +361,4 @@ RULES: Final[tuple[Rule, ...]] = (
 
 def type_of(activity_signs: frozenset[str], function: str, protocol_rules: Sequence[Rule] = ()) -> TransactionType:
     """Return the type of the first rule that fits: of `FIRST`, of the called protocol, or of `RULES`."""
-    return next(rule.type for rule in (*FIRST, *protocol_rules, *RULES) if rule.fits(activity_signs, function))
+    return next(rule.type for rule in chain(FIRST, protocol_rules, RULES) if rule.fits(activity_signs, function))

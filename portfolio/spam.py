@@ -172,6 +172,7 @@ def judge(facts: TokenFacts, known_tokens: KnownTokens) -> Spam | None:
     return Spam(min(score, MAX_SCORE), reasons) if score >= SPAM_FROM and len(reasons) > 1 else None
 
 
+@lru_cache(4096)
 def is_phishing(asset: Asset, symbol: str, name: str) -> bool:
     """Return True if the name alone shows phishing: a site to visit, a prize to claim, or hidden text.
 

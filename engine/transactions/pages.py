@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace as with_fields
@@ -357,6 +358,7 @@ class Statement:
             counterparties[account] = history.counterparties_of(account, listed, rules)
 
     def _context(self, subject: Subject, tokens: Mapping[Asset, Token]) -> RenderContext:
+        @cache
         def protocol_of(contract: str) -> ProtocolFacts | None:
             entries = self.registry.of(contract, (subject.key,))
             return self.registry.facts[entries[0][1].key] if entries else None
