@@ -121,7 +121,9 @@ class GainsCache:
         assets = {lots.asset for lots in result.gains.remaining}
         untrusted = frozenset(asset for asset in assets if not source.is_trusted_contract(asset))
         in_portfolio = account_gains(result.gains, result.aliases, untrusted)
-        gains = KnownGains(replace(in_portfolio, shares=result.shares), rows, mark, result.last_blocks)
+        gains = KnownGains(
+            replace(in_portfolio, shares=result.shares, pools=result.pools), rows, mark, result.last_blocks
+        )
         self._evict(account.address)  # so that the new entry becomes the last one
         self._entries[account.address] = mark, gains
         self._rows += rows.size
@@ -143,7 +145,7 @@ class GainsCache:
             return cached[1]
         (document,) = await source.portfolios([account], Options(), wait=True, wallet_only=False)
         known = gains.in_portfolio
-        checked = account_closings(document, known.lots.values(), known.aliases, known.shares)
+        checked = account_closings(document, known.lots.values(), known.aliases, known.shares, known.pools)
         assets = frozenset(asset for asset, _ in unclosed_keys(checked))
         blocks = blocks_of([document])
         newer = {asset for asset, block in gains.last_blocks.items() if block > blocks.get(asset.partition(":")[0], -1)}

@@ -24,8 +24,10 @@ from chainfolio.portfolio.pnl.closing import (
     ClosingCheck,
     CurrentHoldings,
     Key,
+    Pool,
     closings,
     held_assets,
+    shown_pools,
     spam_assets,
 )
 from chainfolio.portfolio.pnl.entries import Entry
@@ -99,6 +101,7 @@ class GainsResult:
         first_blocks: The block of the first transaction that moved an asset, by key.
         last_blocks: The block of the last one.
         shares: Tokens that stood for deposits.
+        pools: The tokens of open pool positions, with the quantities that went in.
     """
 
     entries: Sequence[Entry]
@@ -109,6 +112,7 @@ class GainsResult:
     first_blocks: Mapping[str, int] = field(default_factory=dict)
     last_blocks: Mapping[str, int] = field(default_factory=dict)
     shares: frozenset[str] = frozenset()
+    pools: tuple[Pool, ...] = ()
 
 
 async def compute_gains(source: RecordSource, accounts: Sequence[Account], request: PnlRequest) -> GainsResult:
@@ -171,6 +175,7 @@ def _gains(
         read.first_blocks,
         read.last_blocks,
         frozenset(read.shares),
+        tuple(read.pools),
     )
 
 
@@ -240,7 +245,10 @@ def _current(
     left_out = spam_assets(portfolios) | result.shares
     held = held_assets(portfolios, result.aliases, per_wallet=request.per_wallet)
     checked = closings(
-        result.gains.remaining, held, lambda asset: asset.partition(":")[0] in keys and asset not in left_out
+        result.gains.remaining,
+        held,
+        lambda asset: asset.partition(":")[0] in keys and asset not in left_out,
+        shown_pools(portfolios, result.aliases, result.pools),
     )
     return CurrentHoldings(max_values, checked, result.first_blocks, cache(source.is_trusted_contract))
 

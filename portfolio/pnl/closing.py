@@ -2,13 +2,13 @@
 
 For each asset, *opening + in - out = closing*, in its smallest unit. The opening is zero: gains are computed from the
 first transaction on. The closing is what a portfolio holds, with positions unwrapped and without debts and claimable
-rewards. The wallet must close to the unit. What lies in protocols may have grown or been exchanged there, so it only
-needs to be at least what was deposited.
+rewards. The wallet must close to the unit. What lies in protocols may have grown, so it only needs to be at least what
+was deposited. A pool exchanges its tokens: less of one is explained by more of another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, NamedTuple
@@ -31,6 +31,7 @@ ROUNDING: Final = 2  # units that shares of a position may round away ...
 ROUNDED_PARTS: Final = 10**9  # ... or a billionth of what was deposited, if that is more
 
 Key = tuple[str, str]  # asset; wallet, if lots are kept per wallet
+Pool = Mapping[str, int]  # the tokens of an open pool position, with the quantities that went in
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class ClosingCheck(NamedTuple):
         moved: What the transactions left in the wallet: in less out, without deposits.
         held: What the portfolio holds.
         deposited: What the transactions put into protocols and did not take out.
+        is_exchanged: A pool exchanged some of it, or for it.
     """
 
     asset: str
@@ -64,6 +66,7 @@ class ClosingCheck(NamedTuple):
     moved: int
     held: HeldAsset
     deposited: int = 0
+    is_exchanged: bool = False
 
     @property
     def difference(self) -> int:
@@ -78,7 +81,12 @@ class ClosingCheck(NamedTuple):
     @property
     def protocols_fault(self) -> str:
         """The reason for an unknown cost of the amount in protocols; empty if it is known."""
-        return protocols_fault(self.held.in_protocols, self.deposited)
+        return "" if self.is_exchanged else protocols_fault(self.held.in_protocols, self.deposited)
+
+    @property
+    def is_from_pool(self) -> bool:
+        """True if a pool gave all that is held of it, so that it has no cost."""
+        return self.is_exchanged and self.is_closed and not self.moved and not self.deposited
 
     @property
     def differences(self) -> Iterator[tuple[str, int, Callable[[int], str]]]:
@@ -154,6 +162,20 @@ def held_assets(
     return held
 
 
+def shown_pools(portfolios: Iterable[Portfolio], aliases: Mapping[str, str], pools: Iterable[Pool]) -> tuple[Pool, ...]:
+    """Return the pool positions of transactions that portfolios show: with tokens of theirs, and no others."""
+    shown = {
+        frozenset(aliases.get(asset.chain_contract, asset.chain_contract) for asset in assets)
+        for document in portfolios
+        for protocol in document.asset_by_protocols.values()
+        for chain in protocol.chains.values()
+        for positions in chain.protocol_positions.values()
+        for nested in positions.protocol_positions
+        if nested.pool_address and (assets := (*nested.assets, *nested.supply_assets))
+    }
+    return tuple(pool for pool in pools if any(tokens <= pool.keys() for tokens in shown))
+
+
 def spam_assets(portfolios: Iterable[Portfolio]) -> set[str]:
     """Return the keys of assets that are spam in portfolios. They are in no sum, and need not close."""
     return {
@@ -167,9 +189,15 @@ def spam_assets(portfolios: Iterable[Portfolio]) -> set[str]:
 
 
 def closings(
-    remaining: Iterable[RemainingLots], held: Mapping[Key, HeldAsset], is_checked: Callable[[str], bool]
+    remaining: Iterable[RemainingLots],
+    held: Mapping[Key, HeldAsset],
+    is_checked: Callable[[str], bool],
+    pools: Sequence[Pool] = (),
 ) -> dict[Key, ClosingCheck]:
-    """Return the identity of each fungible asset that moved or is held, and that `is_checked`."""
+    """Return the identity of each fungible asset that moved or is held, and that `is_checked`.
+
+    `pools` are the open pool positions of the account, as of `shown_pools`.
+    """
     result = {
         (lots.asset, lots.wallet): ClosingCheck(
             lots.asset,
@@ -184,8 +212,21 @@ def closings(
         if key not in result and amount.raw:
             result[key] = ClosingCheck(*key, 0, amount)
     return {
-        key: closing for key, closing in sorted(result.items()) if not is_collectible(key[0]) and is_checked(key[0])
+        key: closing._replace(is_exchanged=_is_exchanged(closing, result, pools))
+        for key, closing in sorted(result.items())
+        if not is_collectible(key[0]) and is_checked(key[0])
     }
+
+
+def _is_exchanged(closing: ClosingCheck, checked: Mapping[Key, ClosingCheck], pools: Sequence[Pool]) -> bool:
+    """Return True if pools explain what protocols lack of an asset, or have of it though none was deposited."""
+    of_asset = [pool for pool in pools if closing.asset in pool]
+    missing = closing.deposited - closing.held.in_protocols
+    if not missing or missing > sum(pool[closing.asset] for pool in of_asset):
+        return False
+    keys = {(token, closing.wallet) for pool in of_asset for token in pool} & checked.keys()
+    others = [checked[key].deposited - checked[key].held.in_protocols for key in keys]
+    return any((other < 0) is (missing > 0) for other in others if other)
 
 
 def unclosed_keys(checked: Mapping[Key, ClosingCheck]) -> frozenset[Key]:
@@ -194,17 +235,22 @@ def unclosed_keys(checked: Mapping[Key, ClosingCheck]) -> frozenset[Key]:
 
 
 def account_closings(
-    document: Portfolio, remaining: Iterable[RemainingLots], aliases: Mapping[str, str], shares: Collection[str] = ()
+    document: Portfolio,
+    remaining: Iterable[RemainingLots],
+    aliases: Mapping[str, str],
+    shares: Collection[str] = (),
+    pools: Sequence[Pool] = (),
 ) -> dict[Key, ClosingCheck]:
     """Return the identity of each asset of one account on the chains that its portfolio has.
 
-    Spam and `shares`, which stand for deposits, are left out.
+    Spam and `shares`, which stand for deposits, are left out. `pools` are the open pool positions of its transactions.
     """
     left_out = spam_assets([document]) | set(shares)
     return closings(
         remaining,
         held_assets([document], aliases),
         lambda asset: asset.partition(":")[0] in document.chains and asset not in left_out,
+        shown_pools([document], aliases, pools),
     )
 
 

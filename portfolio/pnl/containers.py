@@ -8,7 +8,7 @@ Families do not matter here: they only say what goes in and what comes out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -105,6 +105,12 @@ class Containers:
                 stakes[asset] -= taken
                 remaining -= taken
         return quantity - remaining
+
+    def pools(self) -> Iterator[dict[str, int]]:
+        """Yield what went into each position that exchanges its assets: it has several of them."""
+        for container in self.by_share.values():
+            if container.units and len(container.inside) > 1:
+                yield dict(container.inside)
 
     def redeem(self, shares: Mapping[str, int]) -> Redemption:
         """Take redeemed shares out: those of deposits, then those that were bought. The rest is interest of shares."""

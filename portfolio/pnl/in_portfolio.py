@@ -34,6 +34,7 @@ from chainfolio.portfolio.pnl.closing import (
     UNCLOSED,
     ClosingCheck,
     Key,
+    Pool,
     account_closings,
     lots_fault,
     owned_assets,
@@ -56,8 +57,8 @@ class AccountGains:
     """The lots of an account and the gains of its disposals, by the keys of assets.
 
     `aliases` maps keys that count as another one (the wrapped native coin). `untrusted` assets make no sum unknown if
-    they do not close, and `shares` of deposits need not close. `reason` says why nothing is known; there are then no
-    lots.
+    they do not close, and `shares` of deposits need not close; `pools` are open positions that exchange their tokens.
+    `reason` says why nothing is known; there are then no lots.
     """
 
     lots: Mapping[str, RemainingLots] = field(default_factory=dict)
@@ -66,6 +67,7 @@ class AccountGains:
     reason: str = ""
     untrusted: frozenset[str] = frozenset()
     shares: frozenset[str] = frozenset()
+    pools: tuple[Pool, ...] = ()
 
     def key(self, asset: AssetDocument) -> str:
         """Return the key of the asset's lots."""
@@ -105,9 +107,9 @@ def with_gains(document: Portfolio, gains: AccountGains, *, spam: bool = False) 
     if gains.reason:
         issue = IssueDocument(ADAPTER, document.address, f"gains are not known: {gains.reason}")
         return _with_issues(document, [issue])
-    checked = account_closings(document, gains.lots.values(), gains.aliases, gains.shares)
+    checked = account_closings(document, gains.lots.values(), gains.aliases, gains.shares, gains.pools)
     unclosed = {asset for asset, _ in unclosed_keys(checked)}
-    shares, faults = _Shares.of(document, gains), _missing(checked, gains)
+    shares, faults = _Shares.of(document, gains, checked), _missing(checked, gains)
     return _Tree(_without_closed(gains, unclosed), shares, spam, faults).filled(document)
 
 
@@ -149,7 +151,7 @@ class _Shares:
     faults: dict[str, str]
 
     @classmethod
-    def of(cls, document: Portfolio, gains: AccountGains) -> _Shares:
+    def of(cls, document: Portfolio, gains: AccountGains, checked: Mapping[Key, ClosingCheck]) -> _Shares:
         """Divide the costs among wallet and protocols by the amounts in a portfolio."""
         amounts_by_place: defaultdict[tuple[str, bool], int] = defaultdict(int)
         decimals: dict[str, int] = {}
@@ -159,11 +161,11 @@ class _Shares:
                 decimals[gains.key(asset)] = int(asset.decimal)
         unassigned, faults = dict[tuple[str, bool], tuple[int, int | None]](), {}
         for key in sorted({key for key, _ in amounts_by_place}):
-            in_wallet, in_protocols, lots = (
-                amounts_by_place[key, False],
-                amounts_by_place[key, True],
-                gains.lots.get(key),
-            )
+            in_wallet, in_protocols = amounts_by_place[key, False], amounts_by_place[key, True]
+            lots, closing = gains.lots.get(key), checked.get((key, ""))
+            if closing is not None and closing.is_from_pool:
+                unassigned[key, False], unassigned[key, True] = (0, 0), (in_protocols, 0)
+                continue
             fault = lots_fault(lots, in_wallet, decimals.get(key, 0))
             if fault or lots is None or lots.cost is None:
                 faults[key], unassigned[key, False], unassigned[key, True] = (
@@ -176,14 +178,16 @@ class _Shares:
                 faults[key] = UNASKED
             of_loose = share(lots.cost, in_wallet, lots.quantity + lots.unasked) if in_wallet else 0
             unassigned[key, False], unassigned[key, True] = (in_wallet, of_loose), (in_protocols, lots.cost - of_loose)
-            inside_fault = protocols_fault(in_protocols, lots.deposited)
+            inside_fault = protocols_fault(in_protocols, lots.deposited) if closing is None else closing.protocols_fault
             if in_protocols and inside_fault:
                 faults[key], unassigned[key, True] = inside_fault, (in_protocols, None)
         return cls(gains.lots, unassigned, faults)
 
     def known_raw(self, key: str, raw: int) -> int:
         """Return how much of `raw` units of an asset has a cost; the rest was sent by others."""
-        lots = self.lots[key]
+        lots = self.lots.get(key)
+        if lots is None or not lots.unasked:
+            return raw
         return share(raw, lots.quantity, lots.quantity + lots.unasked)
 
     def take(self, key: str, raw: int, *, in_protocols: bool) -> int | None:

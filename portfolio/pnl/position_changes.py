@@ -34,6 +34,14 @@ class Position:
     claims: tuple[Claim, Claim] = field(default_factory=lambda: (Claim(), Claim()))
     sold: int = 0
 
+    def pool(self) -> dict[str, int]:
+        """Return what went in of each token and was not paid back."""
+        inside = dict.fromkeys(filter(None, self.tokens), 0) | self.container.inside
+        for token, claim in zip(self.tokens, self.claims, strict=True):
+            if claim.went_in:
+                inside[token] += claim.went_in
+        return inside
+
     def close(self) -> dict[str, int]:
         """Take everything out: what went in and was not paid back, by asset."""
         contents = self.container.take(self.container.units)

@@ -56,6 +56,7 @@ class RecordEntries:
         first_blocks: The block of the first record that moved an asset.
         last_blocks: The block of the last one.
         shares: Tokens that stood for deposits: portfolios show the deposits in their place.
+        pools: The tokens of open pool positions, with the quantities that went in.
     """
 
     entries: list[Entry]
@@ -64,6 +65,7 @@ class RecordEntries:
     first_blocks: dict[str, int] = field(default_factory=dict)
     last_blocks: dict[str, int] = field(default_factory=dict)
     shares: set[str] = field(default_factory=set)
+    pools: list[dict[str, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

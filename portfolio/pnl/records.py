@@ -51,6 +51,8 @@ def entries_of(
             result.issues.append(IssueDocument("pnl", record.hash, UNREAD_CHANGES))
             result.entries[first:] = [_with_unread_changes(each) for each in result.entries[first:]]
     result.shares.update(containers.by_share)
+    result.pools.extend(containers.pools())
+    result.pools.extend(position.pool() for position in positions.values() if position.container.units)
     return result
 
 

@@ -229,7 +229,11 @@ def _values_of(
 def _lots_of_unseen(remaining: Sequence[RemainingLots], current: CurrentHoldings) -> list[RemainingLots]:
     """Return lots of nothing for assets that are held and that no transaction moved."""
     known = {(lots.asset, lots.wallet) for lots in remaining}
-    return [RemainingLots(*key, 0, None, NO_LOTS) for key in current.closings if key not in known]
+    return [
+        RemainingLots(*key, 0, 0) if closing.is_from_pool else RemainingLots(*key, 0, None, NO_LOTS)
+        for key, closing in current.closings.items()
+        if key not in known
+    ]
 
 
 def _unexplained(current: CurrentHoldings, facts: Mapping[str, AssetFacts]) -> Iterator[UnexplainedDocument]:

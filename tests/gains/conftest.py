@@ -21,6 +21,8 @@ from chainfolio.localchain.deploy import PRICES, WAD, Deployment, deploy
 from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.trade import set_price
 from chainfolio.loop import run_until_done
+from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.pnl.gains import RemainingLots
 from chainfolio.portfolio.pnl.report import PnlDocument
 from chainfolio.portfolio.transactions import TransactionDocument
@@ -72,6 +74,15 @@ class World:
             report = await pnl(engine, accounts, PnlRequest(**options))
             page, _ = await engine.records(accounts, TransactionFilter(1000, 0, newest_first=False))
             return report, list(page.document.transactions)
+
+        return self._run(work)
+
+    def portfolio(self, wallet: Wallet) -> Portfolio:
+        """Index the chain; return the portfolio of a wallet, with gains."""
+
+        async def work(engine: Engine) -> Portfolio:
+            (found,) = await engine.portfolios([account(wallet.address)], Options(), wait=True, wallet_only=False)
+            return found
 
         return self._run(work)
 

@@ -126,6 +126,43 @@ def test_positions_hold_at_least_what_was_deposited_but_for_rounding(
     assert protocols_fault(in_protocols, deposited) == reason
 
 
+# Ten of `a` and twenty of `b` went into a pool that is still open.
+POOL_LOTS = [RemainingLots("chain:a", "", 10, 0, deposited=10), RemainingLots("chain:b", "", 20, 0, deposited=20)]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "pools", "faults"),
+    [
+        (7, 25, [{"chain:a": 10, "chain:b": 20}], ["", ""]),
+        (0, 41, [{"chain:a": 10, "chain:b": 20}], ["", ""]),
+        (7, 25, [], [ELSEWHERE, ""]),
+        (7, 15, [{"chain:a": 10, "chain:b": 20}], [ELSEWHERE, ELSEWHERE]),
+        (0, 0, [{"chain:a": 10, "chain:b": 20}], [ELSEWHERE, ELSEWHERE]),
+        (6, 25, [{"chain:a": 3, "chain:b": 20}], [ELSEWHERE, ""]),
+        (6, 25, [{"chain:a": 3, "chain:b": 10}, {"chain:a": 1, "chain:b": 10}], ["", ""]),
+        (6, 25, [{"chain:a": 10, "chain:c": 20}], [ELSEWHERE, ""]),
+    ],
+)
+def test_less_of_one_token_in_a_pool_is_explained_by_more_of_another(
+    a: int, b: int, pools: list[dict[str, int]], faults: list[str]
+) -> None:
+    held = {("chain:a", ""): HeldAsset(0, a), ("chain:b", ""): HeldAsset(0, b)}
+    checked = closings(POOL_LOTS, held, lambda asset: True, pools)
+    assert [closing.protocols_fault for closing in checked.values()] == faults
+
+
+def test_a_token_that_a_pool_alone_gave_costs_nothing() -> None:
+    lots = [RemainingLots("chain:a", "", 10, 0, deposited=10)]
+    held = {("chain:a", ""): HeldAsset(0, 4), ("chain:b", ""): HeldAsset(0, 12)}
+    checked = closings(lots, held, lambda asset: True, [{"chain:a": 10, "chain:b": 0}])
+    assert [(closing.protocols_fault, closing.is_from_pool) for closing in checked.values()] == [
+        ("", False),
+        ("", True),
+    ]
+    unexplained = closings(lots, held, lambda asset: True)
+    assert [closing.protocols_fault for closing in unexplained.values()] == [ELSEWHERE, UNSEEN]
+
+
 def test_one_of_a_collection_is_not_compared() -> None:
     lots = [RemainingLots("chain:nft:12", "", 1, 0)]
     assert closings(lots, {}, lambda asset: True) == {}
