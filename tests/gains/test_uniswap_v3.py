@@ -160,3 +160,31 @@ def test_only_fees_of_a_position_are_income_and_its_principal_keeps_its_lots(wor
     assert len([record for record in records if record.type == "REMOVELIQUIDITY"]) == (0 if by_site else 2)
     again, _ = world.read(me)
     assert again.holdings == report.holdings
+
+
+def test_a_position_is_sold_for_its_liquidity_if_the_owner_says_so(world: World) -> None:
+    me = world.wallet(WETH=10 * 10**18, USDC=50_000 * 10**6)
+    position, ledger = Position(world, me), me.ledger
+    position.open(3 * 10**18, 6_000 * 10**6, by_site=False)
+    worths = {symbol: me.worth(symbol, raw) for symbol, raw in position.inside.items()}
+    for symbol, raw in position.inside.items():
+        ledger.sell(symbol, raw, worths[symbol])
+    ledger.buy("position", position.liquidity, sum(worths.values(), Fraction(0)) + me.fee)
+    set_price(world.node, world.deployment, "ETH", 2_300 * 10**8)
+    swap_by_others(world, "USDC", "WETH", 60_000 * 10**6)
+    swap_by_others(world, "WETH", "USDC", 10 * 10**18)
+    for units in (position.liquidity // 3, position.liquidity - position.liquidity // 3):
+        _, principal = position.released(units)
+        me.do(position.decrease(units))
+        set_price(world.node, world.deployment, "ETH", 2_450 * 10**8)
+        moved = me.do(position.collect())
+        worths = {symbol: me.worth(symbol, raw) for symbol, raw in principal.items()}
+        ledger.sell("position", units, sum(worths.values(), Fraction(0)))
+        for symbol, raw in principal.items():
+            ledger.buy(symbol, raw, worths[symbol] + me.fee / 2)
+            if fee := moved[symbol] - raw:
+                ledger.earn(symbol, fee, me.worth(symbol, fee))
+    me.do(tx(me.address, position.manager, "burn(uint256)", position.number))
+    assert ledger.income > 0
+    report, _ = world.read(me, treat_liquidity="disposal")
+    assert_equal(report, me)
