@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from chainfolio.cli import tax_year
 from chainfolio.cli.common import (
     Commands,
     add_csv,
@@ -18,16 +19,15 @@ from chainfolio.cli.common import (
     with_system,
 )
 from chainfolio.cli.groups import GROUPS
-from chainfolio.cli.names import accounts_of
-from chainfolio.cli.progress_bar import record_progress
 from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
+from chainfolio.cli.tax_year import engine_of
 from chainfolio.contracts import GAIN_METHODS, TRADE_VALUES
 from chainfolio.engine.gains.pnl import PnlRequest, pnl, zone_of
-from chainfolio.engine.named_accounts import check_chains
-from chainfolio.engine.service import Engine
+from chainfolio.errors import BadRequest
 from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.report import COLUMNS as SHEET
 from chainfolio.portfolio.pnl.report import frame
+from chainfolio.portfolio.pnl.tax_year import JURISDICTIONS
 
 if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
@@ -49,8 +49,13 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command = commands.add_parser("pnl", parents=[common], help=GROUPS["pnl"], description=__doc__)
     command.add_argument("address", nargs="+", help="the wallets of one owner")
     command.add_argument(
-        "--method", choices=GAIN_METHODS, default="fifo", help="which lot is sold first (default fifo)"
+        "--method", choices=GAIN_METHODS, help="which lot is sold first (default fifo, or that of --jurisdiction)"
     )
+    command.add_argument("--year", type=int, help="the gains of one tax year, by the rules of --jurisdiction")
+    command.add_argument(
+        "--jurisdiction", choices=JURISDICTIONS, default="none", help="whose rules --year follows (default none)"
+    )
+    command.add_argument("--currency", default="", help="of --year (default: that of the jurisdiction, else USD)")
     command.add_argument("--per-wallet", action="store_true", help="lots by wallet, not over all wallets")
     command.add_argument("--chain", help="only this chain, by its key")
     command.add_argument(
@@ -88,26 +93,15 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    zone = zone_of(options.zone, options.method)
+    if options.year is not None:
+        return tax_year.run(options, _request(options))
+    if options.jurisdiction != "none" or options.currency:
+        raise BadRequest("year", "--jurisdiction and --currency are of a tax year", remedy="add --year, as --year 2025")
 
     async def read(system: System) -> PnlDocument:
-
-        networks = (options.chain,) if options.chain else ()
-        pnl_request = PnlRequest(
-            options.method,
-            per_wallet=options.per_wallet,
-            deposits_are_disposals=options.deposits_are_disposals,
-            received_at_spot=options.received_at == "spot",
-            zone=zone,
-            networks=networks,
-            trade_value=options.trade_value,
-            treat_liquidity=options.treat_liquidity,
-        )
+        pnl_request = _request(options)
         pnl_request.check()
-        accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])
-        check_chains(system)
-        show_progress = record_progress("pnl", system, quiet=options.json)
-        engine = Engine(system, max_lookups=None, progress=show_progress, adds_gains=False)
+        engine, accounts = await engine_of(system, options)
         return await pnl(engine, accounts, pnl_request)
 
     gains = with_system(options, read, shares_answers=True)
@@ -121,6 +115,21 @@ def run(options: argparse.Namespace) -> int:
     else:
         show(gains)
     return 0
+
+
+def _request(options: argparse.Namespace) -> PnlRequest:
+    """Return the options of the calculation, by the options of the command."""
+    method = options.method or "fifo"
+    return PnlRequest(
+        method,
+        per_wallet=options.per_wallet,
+        deposits_are_disposals=options.deposits_are_disposals,
+        received_at_spot=options.received_at == "spot",
+        zone=zone_of(options.zone, method),
+        networks=(options.chain,) if options.chain else (),
+        trade_value=options.trade_value,
+        treat_liquidity=options.treat_liquidity,
+    )
 
 
 def show(gains: PnlDocument) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from decimal import Decimal
@@ -36,6 +36,7 @@ from chainfolio.portfolio.pnl.methods import UK, gains_of
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.report import AssetFacts, PnlDocument, document
+from chainfolio.portfolio.pnl.tax_year import converted
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
@@ -122,11 +123,11 @@ async def compute_gains(source: RecordSource, accounts: Sequence[Account], reque
         NotIndexed: The index does not reach back to the beginning.
         BadRequest: The request is inconsistent, or an account is on none of the chains.
     """
-    page, changes = await _all_records(source, accounts, request)
-    return _gains(source, accounts, request, page, changes)
+    page, changes = await all_records(source, accounts, request)
+    return gains_until(source, accounts, request, page, changes)
 
 
-async def _all_records(
+async def all_records(
     source: RecordSource, accounts: Sequence[Account], request: PnlRequest
 ) -> tuple[TransactionsPage, Changes]:
     """Return all records of accounts, the oldest first, and the changes of their positions.
@@ -149,15 +150,19 @@ def _chains(source: RecordSource, request: PnlRequest) -> Sequence[Chain]:
     return [source.system.chain(key) for key in request.networks] or source.system.account_chains
 
 
-def _gains(
+def gains_until(
     source: RecordSource,
     accounts: Sequence[Account],
     request: PnlRequest,
     page: TransactionsPage,
     changes: Changes,
     last_blocks: Mapping[str, int] = NO_BLOCKS,
+    per_usd: Callable[[int], Decimal] | None = None,
 ) -> GainsResult:
-    """Compute the gains of records up to the last block of each chain."""
+    """Compute the gains of records up to the last block of each chain.
+
+    `per_usd` returns the units of another currency per USD at a time.
+    """
     records = [
         each
         for each in page.document.transactions
@@ -165,9 +170,10 @@ def _gains(
     ]
     treatment = _treatment(source, _chains(source, request), request, page.strengths)
     read = entries_of(records, {account.address for account in accounts}, treatment, changes)
-    gains = gains_of(read.entries, request.method, per_wallet=request.per_wallet, zone=request.zone)
+    entries = read.entries if per_usd is None else list(converted(read.entries, per_usd))
+    gains = gains_of(entries, request.method, per_wallet=request.per_wallet, zone=request.zone)
     return GainsResult(
-        read.entries,
+        entries,
         gains,
         read.facts,
         treatment.aliases,
@@ -202,15 +208,15 @@ async def pnl(source: ReportSource, accounts: Sequence[Account], request: PnlReq
     Assets whose transactions do not add up to what the portfolios hold have no known gain. Errors as of
     `compute_gains`.
     """
-    page, changes = await _all_records(source, accounts, request)
+    page, changes = await all_records(source, accounts, request)
     portfolios = await source.portfolios(accounts, Options(), wait=True, wallet_only=False)
     blocks = blocks_of(portfolios)
-    result = _gains(source, accounts, request, page, changes, blocks)
+    result = gains_until(source, accounts, request, page, changes, blocks)
     priced = list(_priced(portfolios, result.aliases))
     kinds = {account.kind for account in accounts}
     requested = {chain.key for chain in source.system.account_chains if chain.kind in kinds}
     unread = (requested & set(request.networks or requested)) - blocks.keys()
-    current = _current(source, portfolios, result, request, _market_values(priced), blocks)
+    current = current_holdings(source, portfolios, result, request, _market_values(priced), blocks)
     return document(
         result.gains,
         {**_facts(current.closings), **result.facts},
@@ -232,7 +238,7 @@ def blocks_of(portfolios: Sequence[Portfolio]) -> dict[str, int]:
     return blocks
 
 
-def _current(
+def current_holdings(
     source: RecordSource,
     portfolios: Sequence[Portfolio],
     result: GainsResult,

@@ -60,14 +60,8 @@ class Rates:
         Raises:
             NotSupported: No source knows the rate.
         """
-        if currency in self.fixed:
-            return Rate(amounts.parse(self.fixed[currency]), "the operator's settings")
-        if currency in FIAT:
-            fiat_rate = await self.fiat(currency, moment_us)
-            if isinstance(fiat_rate, FiatRate):
-                return Rate(fiat_rate.per_usd, fiat_rate.source)
-            reason = f"No rate of {currency} is known: {fiat_rate}"
-            raise _unserved(currency, "units of it per USD", reason, "[ecb] in the file of prices")
+        if currency in self.fixed or currency in FIAT:
+            return await self.of_money(currency, moment_us)
         average_usd = average(valuation, {asset for chain in self.chains for asset in self._assets_of(chain, currency)})
         if average_usd is not None:
             return Rate(average_usd, "the price of what is held")
@@ -76,6 +70,16 @@ class Rates:
             return Rate(price.usd, f"{price.source} price of {price.asset}")
         reason = f"No configured chain or source has a price of {currency}"
         raise _unserved(currency, "USD per unit", reason, "a chain or a source that prices it")
+
+    async def of_money(self, currency: str, moment_us: int) -> Rate:
+        """Return the rate of a fiat currency, or of one that the settings fix, at a time. Errors as of `of`."""
+        if currency in self.fixed:
+            return Rate(amounts.parse(self.fixed[currency]), "the operator's settings")
+        fiat_rate = await self.fiat(currency, moment_us) if currency in FIAT else f"it is none of {', '.join(FIAT)}"
+        if isinstance(fiat_rate, FiatRate):
+            return Rate(fiat_rate.per_usd, fiat_rate.source)
+        reason = f"No rate of {currency} is known: {fiat_rate}"
+        raise _unserved(currency, "units of it per USD", reason, "[ecb] in the file of prices")
 
     def _assets_of(self, chain: Chain, symbol: str) -> list[Asset]:
         """Return the assets that count as a coin on a chain: its native coin, and the coin's `units`.

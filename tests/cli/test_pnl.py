@@ -257,3 +257,50 @@ def test_of_more_transactions_than_wanted_no_gain_is_computed(run: Run, wallets:
     settings.write_text(settings.read_text().replace("max_transactions = 2", "max_transactions = 0"))
     silent = run("portfolio", wallets["frank"], "--json").json[0]
     assert [issue for issue in silent["issues"] if issue["adapter"] == "pnl"] == []
+
+
+def test_a_tax_year_has_the_gains_of_its_days_by_the_rules_of_a_jurisdiction(
+    run: Run, wallets: dict[str, str], here: Path
+) -> None:
+    whole = run("pnl", wallets["bob"], "--json").json
+    years = sorted({gain["time"][:4] for gain in whole["gains"]})
+    documents = [run("pnl", wallets["bob"], "--year", year, "--json").json for year in years]
+    rows = [gain for document in documents for gain in document["gains"]]
+    assert [{**gain, "term": None} for gain in rows] == [{**gain, "term": None} for gain in whole["gains"]]
+    ours = run("pnl", wallets["bob"], "--year", years[0], "--jurisdiction", "us", "--parquet", "year.parquet")
+    assert "short-term" in ours.out
+    assert "lots over all wallets" in ours.out  # those by wallet begin with 2025
+    assert pl.read_parquet(here / "year.parquet")["term"].is_in(["short-term", "income", "N/A"]).all()
+
+
+def test_a_tax_year_in_another_currency_needs_its_rates(run: Run, wallets: dict[str, str], here: Path) -> None:
+    (year,) = {gain["time"][:4] for gain in run("pnl", wallets["bob"], "--json").json["gains"]}
+    in_usd = run("pnl", wallets["bob"], "--year", year, "--json").json
+    settings = here / "chainfolio.toml"
+    settings.write_text(settings.read_text() + '\n[rates]\nCHF = "0.5"\n')
+    in_chf = run("pnl", wallets["bob"], "--year", year, "--currency", "chf", "--json").json
+    assert in_chf["currency"] == "CHF"
+    assert Fraction(in_chf["fees"]) == Fraction(in_usd["fees"]) / 2
+    refused = run("pnl", wallets["bob"], "--year", year, "--currency", "XYZ")
+    assert refused.code != 0
+    assert "No rate of XYZ is known" in refused.err
+    refused = run("pnl", wallets["bob"], "--year", year, "--jurisdiction", "de", "--method", "lifo")
+    assert refused.code != 0
+    assert "not allowed in Germany" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--year", "0"), "0 is no year of a blockchain"),
+        (("--year", "99999"), "99999 is no year of a blockchain"),
+        (("--jurisdiction", "us"), "add --year"),
+        (("--currency", "EUR"), "add --year"),
+    ],
+)
+def test_a_year_that_cannot_be_is_refused(
+    run: Run, wallets: dict[str, str], options: tuple[str, ...], reason: str
+) -> None:
+    refused = run("pnl", wallets["bob"], *options)
+    assert refused.code != 0
+    assert reason in " ".join(refused.err.split())

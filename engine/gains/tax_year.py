@@ -1,0 +1,116 @@
+"""A tax year of accounts, in the currency of a jurisdiction, from the index and from rates of past days."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import tzinfo
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+from chainfolio.engine.gains.pnl import (
+    PnlRequest,
+    ReportSource,
+    all_records,
+    blocks_of,
+    current_holdings,
+    gains_until,
+    zone_of,
+)
+from chainfolio.engine.wiring import rates_of
+from chainfolio.errors import BadRequest
+from chainfolio.portfolio.facts import Options
+from chainfolio.portfolio.pnl.closing import without_unclosed
+from chainfolio.portfolio.pnl.tax_year import Jurisdiction, TaxYearDocument, tax_year
+
+if TYPE_CHECKING:
+    from chainfolio.assets import Account, Asset
+    from chainfolio.chains import Chain
+    from chainfolio.contracts import Price
+
+FIRST_YEAR, LAST_YEAR = 2009, 9998
+RATE_S: Final = 3600  # the reference rates of a day are published at a full hour
+
+
+@dataclass(frozen=True, slots=True)
+class YearRequest:
+    """A tax year of accounts. An empty `method` and `currency` are the usual ones of the jurisdiction."""
+
+    year: int
+    rules: Jurisdiction
+    method: str = ""
+    currency: str = ""
+    zone: tzinfo | None = None
+    treatment: PnlRequest = field(default_factory=PnlRequest)
+
+    @property
+    def used_currency(self) -> str:
+        """The currency of the report."""
+        return self.currency or self.rules.currency
+
+    def pnl_request(self) -> PnlRequest:
+        """Return the options of the calculation.
+
+        Raises:
+            BadRequest: The jurisdiction does not allow the method, or there were no blockchains in that year.
+        """
+        if not FIRST_YEAR <= self.year <= LAST_YEAR:
+            raise BadRequest("year", f"{self.year} is no year of a blockchain", remedy=f"{FIRST_YEAR} or later")
+        method = self.method or self.rules.methods[0]
+        if method not in self.rules.methods:
+            allowed = ", ".join(self.rules.methods)
+            raise BadRequest("method", f"{method!r} is not allowed in {self.rules.name}", remedy=f"one of {allowed}")
+        first = self.rules.lots_by_wallet_from
+        return replace(
+            self.treatment,
+            method=method,
+            per_wallet=self.treatment.per_wallet if first is None else self.year >= first,
+            zone=self.zone or zone_of(self.rules.zone, method),
+        )
+
+
+async def taxed_year(source: ReportSource, accounts: Sequence[Account], request: YearRequest) -> TaxYearDocument:
+    """Return the gains of one tax year, in the currency of the jurisdiction.
+
+    Assets whose transactions do not add up to what the portfolios hold now have no known gain.
+
+    Raises:
+        NotSupported: No rate of the currency is known for a day of the history.
+        NotIndexed: The index does not reach back to the beginning.
+        BadRequest: The request is inconsistent, or an account is on none of the chains.
+    """
+    rules, pnl_request = request.rules, request.pnl_request()
+    page, changes = await all_records(source, accounts, pnl_request)
+    rates = await _rates(source, request.used_currency, {int(each.timestamp) for each in page.document.transactions})
+    portfolios = await source.portfolios(accounts, Options(), wait=True, wallet_only=False)
+    blocks = blocks_of(portfolios)
+    result = gains_until(
+        source, accounts, pnl_request, page, changes, blocks, lambda time_us: rates[time_us // 1_000_000 // RATE_S]
+    )
+    current = current_holdings(source, portfolios, result, pnl_request, {}, blocks)
+    return tax_year(
+        without_unclosed(result.gains, current.unclosed).gains,
+        result.facts,
+        rules,
+        request.year,
+        zone=pnl_request.zone,
+        currency=request.used_currency,
+        method=pnl_request.method,
+        lots_by_wallet=pnl_request.per_wallet,
+        addresses=[account.address for account in accounts],
+        issues=result.issues,
+    )
+
+
+async def _rates(source: ReportSource, currency: str, times_s: Iterable[int]) -> Mapping[int, Decimal]:
+    """Return the units of a currency per USD, by hour since 1970."""
+    hours = sorted({time_s // RATE_S for time_s in times_s})
+    if currency == "USD":
+        return dict.fromkeys(hours, Decimal(1))
+    rates = rates_of(source.system, _no_prices)
+    return {hour: (await rates.of_money(currency, (hour + 1) * RATE_S * 1_000_000 - 1)).value for hour in hours}
+
+
+async def _no_prices(chain: Chain, assets: Sequence[Asset]) -> Mapping[Asset, Price]:
+    """Return no prices of coins: a report is in money."""
+    return {}

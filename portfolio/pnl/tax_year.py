@@ -1,0 +1,245 @@
+"""A tax year's gains by the rules of a jurisdiction: its days, its currency, and what counts as which kind of gain.
+
+Sources: United States: Internal Revenue Code § 1222, IRS Publication 544 (holding period), Rev. Proc. 2024-28 (lots by
+wallet from 2025 on). Germany: EStG § 23 (1) 2 and (3), BGB §§ 187, 188, letters of the finance ministry of 2022-05-10
+and 2025-03-06. United Kingdom: TCGA 1992 s104-106A, and a year that begins on 6 April.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+
+from chainfolio.contracts import GAIN_METHODS
+from chainfolio.portfolio.document import UNKNOWN, IssueDocument
+from chainfolio.portfolio.pnl.entries import Entry
+from chainfolio.portfolio.pnl.gains import Gain
+from chainfolio.portfolio.pnl.report import AssetFacts, GainDocument, gain_document, text
+
+SHORT_TERM, LONG_TERM = "short-term", "long-term"
+TAXABLE, EXEMPT = "taxable", "exempt"
+GAIN: Final = "gain"
+INCOME: Final = "income"
+GERMAN_LIMIT_RAISED: Final = 2024
+NO_ACQUISITION: Final = "not known when it was acquired"
+
+
+@dataclass(frozen=True, slots=True)
+class Jurisdiction:
+    """The rules of a jurisdiction.
+
+    Attributes:
+        currency: The currency of its tax returns that has rates.
+        zone: The time zone of days, unless another is chosen.
+        methods: The methods that it allows, the usual one first.
+        lots_by_wallet_from: The first year whose lots are kept by wallet; None if never.
+        begins: Month and day of the first day of a year.
+        term: Returns the kind of a gain from the days of acquisition and disposal; None if all gains are of one kind.
+        terms: The kinds of gains.
+        exempt_limit: Returns the total gain of a year from which on all of it is taxed; empty if there is none.
+    """
+
+    key: str
+    name: str
+    currency: str
+    zone: str
+    methods: tuple[str, ...]
+    lots_by_wallet_from: int | None
+    begins: tuple[int, int]
+    term: Callable[[date, date], str] | None = None
+    terms: tuple[str, ...] = (GAIN,)
+    exempt_limit: Callable[[int], str] = field(default=lambda year: "")
+
+    def days(self, year: int) -> tuple[date, date]:
+        """Return the first and last day of the year that begins in `year`."""
+        return date(year, *self.begins), date(year + 1, *self.begins) - timedelta(days=1)
+
+
+def us_term(acquired: date, disposed: date) -> str:
+    """Return the term of a gain: long if it was held for more than a year, from the day after the acquisition on."""
+    return LONG_TERM if disposed >= _year_later(acquired + timedelta(days=1), without_29=(3, 1)) else SHORT_TERM
+
+
+def german_term(acquired: date, disposed: date) -> str:
+    """Return whether a gain is exempt: a year ends on the day of its acquisition, or of that month's last day."""
+    return EXEMPT if disposed > _year_later(acquired, without_29=(2, 28)) else TAXABLE
+
+
+def german_limit(year: int) -> str:
+    """Return the total gain of a year, in EUR, from which on all of it is taxed (EStG § 23 (3))."""
+    return "1000" if year >= GERMAN_LIMIT_RAISED else "600"
+
+
+def _year_later(day: date, *, without_29: tuple[int, int]) -> date:
+    """Return the same day of the next year; `without_29` is its month and day for 29 February."""
+    try:
+        return day.replace(year=day.year + 1)
+    except ValueError:
+        return date(day.year + 1, *without_29)
+
+
+JURISDICTIONS: Final = {
+    each.key: each
+    for each in (
+        Jurisdiction(
+            "us",
+            "United States",
+            "USD",
+            "America/New_York",
+            ("fifo", "hifo", "lifo"),
+            2025,
+            (1, 1),
+            us_term,
+            (SHORT_TERM, LONG_TERM),
+        ),
+        Jurisdiction("uk", "United Kingdom", "USD", "Europe/London", ("uk",), None, (4, 6)),
+        Jurisdiction(
+            "de",
+            "Germany",
+            "EUR",
+            "Europe/Berlin",
+            ("fifo",),
+            0,
+            (1, 1),
+            german_term,
+            (TAXABLE, EXEMPT),
+            german_limit,
+        ),
+        Jurisdiction("none", "no jurisdiction", "USD", "UTC", GAIN_METHODS, None, (1, 1)),
+    )
+}
+
+
+class TermDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """Sums of the known gains of one kind. `unknown` counts those that are in no sum."""
+
+    term: str
+    count: int
+    proceeds: str
+    cost: str
+    gain: str
+    unknown: int
+
+
+class TaxGainDocument(GainDocument, rename="camel", frozen=True, kw_only=True):
+    """A gain with its kind by the rules of the jurisdiction."""
+
+    term: str
+
+
+class TaxYearDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """The gains of one tax year.
+
+    All money is in `currency`, at the rate of each purchase's and each sale's own day. `income` is what was received
+    without payment; `fees` were paid to chains and are among the disposals. `exemptLimit` is the total gain of the year
+    from which on all of it is taxed, empty if there is none. `unknown` counts gains that are in no sum, by reason.
+    """
+
+    jurisdiction: str
+    year: int
+    first_day: str
+    last_day: str
+    currency: str
+    method: str
+    lots_by_wallet: bool
+    addresses: tuple[str, ...]
+    terms: tuple[TermDocument, ...]
+    income: str
+    fees: str
+    exempt_limit: str
+    gains: tuple[TaxGainDocument, ...]
+    unknown: dict[str, int]
+    issues: tuple[IssueDocument, ...] = ()
+
+
+TAX_COLUMNS: Final = TaxGainDocument.__struct_encode_fields__
+
+
+def converted(entries: Iterable[Entry], per_usd: Callable[[int], Decimal]) -> Iterator[Entry]:
+    """Yield entries with values and fees in another currency. `per_usd` returns its units per USD at a time."""
+    for entry in entries:
+        rate = Fraction(per_usd(entry.time_us))
+        value = None if entry.value is None else round(entry.value * rate)
+        yield entry._replace(value=value, fee=round(entry.fee * rate))
+
+
+def tax_year(  # noqa: PLR0913 - what the document repeats
+    gains: Iterable[Gain],
+    facts: Mapping[str, AssetFacts],
+    rules: Jurisdiction,
+    year: int,
+    *,
+    zone: tzinfo,
+    currency: str,
+    method: str,
+    lots_by_wallet: bool,
+    addresses: Sequence[str],
+    issues: Sequence[IssueDocument] = (),
+) -> TaxYearDocument:
+    """Return the gains of one year, by kind. `gains` are those of all years, in `currency`."""
+    first, last = rules.days(year)
+    rows = [(each, _term(each, rules, zone)) for each in gains if first <= _day(each.time_us, zone) <= last]
+    disposals = [(each, term) for each, term in rows if term != INCOME]
+    names = [*rules.terms, *sorted({term for _, term in disposals} - {*rules.terms})]
+    unknown: dict[str, int] = {}
+    for each, term in rows:
+        if not _is_known(each, term):
+            reason = each.reason or NO_ACQUISITION
+            unknown[reason] = unknown.get(reason, 0) + 1
+    return TaxYearDocument(
+        jurisdiction=rules.key,
+        year=year,
+        first_day=first.isoformat(),
+        last_day=last.isoformat(),
+        currency=currency,
+        method=method,
+        lots_by_wallet=lots_by_wallet,
+        addresses=tuple(addresses),
+        terms=tuple(_sums(name, [each for each, term in disposals if term == name]) for name in names),
+        income=text(sum(each.proceeds or 0 for each, term in rows if term == INCOME)),
+        fees=text(sum(each.proceeds or 0 for each, _ in rows if each.kind == "fee")),
+        exempt_limit=rules.exempt_limit(year),
+        gains=tuple(
+            TaxGainDocument(**msgspec.structs.asdict(gain_document(each, facts[each.asset])), term=term)
+            for each, term in rows
+        ),
+        unknown=unknown,
+        issues=tuple(issues),
+    )
+
+
+def _term(gain: Gain, rules: Jurisdiction, zone: tzinfo) -> str:
+    """Return the kind of one gain; `N/A` if it depends on a day of acquisition that is not known."""
+    if gain.kind == "income":
+        return INCOME
+    if rules.term is None:
+        return GAIN
+    if gain.acquired_us is None:
+        return UNKNOWN
+    return rules.term(_day(gain.acquired_us, zone), _day(gain.time_us, zone))
+
+
+def _is_known(gain: Gain, term: str) -> bool:
+    return term != UNKNOWN and (gain.proceeds is not None if term == INCOME else gain.gain is not None)
+
+
+def _sums(term: str, gains: Sequence[Gain]) -> TermDocument:
+    known = [each for each in gains if _is_known(each, term)]
+    return TermDocument(
+        term=term,
+        count=len(gains),
+        proceeds=text(sum(each.proceeds or 0 for each in known)),
+        cost=text(sum(each.cost or 0 for each in known)),
+        gain=text(sum(each.gain or 0 for each in known)),
+        unknown=len(gains) - len(known),
+    )
+
+
+def _day(time_us: int, zone: tzinfo) -> date:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)).astimezone(zone).date()
