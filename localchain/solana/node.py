@@ -3,6 +3,7 @@
 import base64
 import json
 import subprocess
+import time
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from chainfolio.localchain.errors import NodeFailed, RpcError
 
 HERE = Path(__file__).parent
 PATIENCE_S = 300.0
+FIRST_BLOCK_S = 20.0
 
 
 class SolanaNode:
@@ -40,7 +42,7 @@ class SolanaNode:
         self.stop()
 
     def start(self) -> Self:
-        """Start the node and return when it listens; NodeFailed if it ends instead."""
+        """Start the node and return when it has a confirmed block of its own; NodeFailed if it ends instead."""
         assert self._process is None, "it is running"
         folder = install.packages(HERE / "package.json", install.home() / "solana", PATIENCE_S)
         self._process = subprocess.Popen(
@@ -59,7 +61,21 @@ class SolanaNode:
             raise NodeFailed("the Solana node ended instead of listening")
         started = json.loads(line)
         self.url, self.payer = started["rpc"], Keypair.from_bytes(bytes(started["secret"]))
+        self._wait_for_block()
         return self
+
+    def _wait_for_block(self) -> None:
+        """Wait until a block after the first one is confirmed: the node may refuse the block before the first.
+
+        Raises:
+            NodeFailed: It takes longer than 20 s.
+        """
+        first, end_s = self.rpc("getSlot", {"commitment": "processed"}), time.monotonic() + FIRST_BLOCK_S
+        while self.rpc("getSlot", {"commitment": "confirmed"}) <= first:
+            if time.monotonic() > end_s:
+                self.stop()
+                raise NodeFailed(f"the Solana node made no block in {FIRST_BLOCK_S:.0f} s")
+            time.sleep(0.01)
 
     def stop(self) -> None:
         """Ends the node; does nothing when it is not running."""
