@@ -17,7 +17,7 @@ from bench.figures import Figure, main
 from bench.first import Away
 from bench.places import scratch
 from chainfolio.assets import Account, account
-from chainfolio.cli.demo import _index, prepare
+from chainfolio.cli.demo import index_chain, prepare
 from chainfolio.engine.gains.pnl import PnlRequest, pnl
 from chainfolio.engine.service import Engine
 from chainfolio.indexer.wiring import System
@@ -52,7 +52,7 @@ async def _measure(node: LocalNode, deployment: Deployment, file: Path) -> list[
     async with proxy.served() as address:
         settings = await asyncio.to_thread(_settings, file, node, address)
         system = System(settings)
-        await _index(system, quiet=True)
+        await index_chain(system, quiet=True)
         await system.close()
         everyone = [account(deployment.accounts[name]) for name in HABITS]
         figures = []

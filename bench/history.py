@@ -25,7 +25,7 @@ from bench.places import ROOT, scratch
 from bench.positions import hold, open_positions
 from bench.runs import environment
 from chainfolio.assets import account
-from chainfolio.cli.demo import _index, prepare
+from chainfolio.cli.demo import index_chain, prepare
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.service import Engine
 from chainfolio.indexer.wiring import System
@@ -87,7 +87,7 @@ async def _measure(
     node: LocalNode, settings: Settings, wallets: list[str], options: argparse.Namespace
 ) -> list[Figure]:
     system = System(settings)
-    await _index(system, quiet=True)
+    await index_chain(system, quiet=True)
     await system.close()
     alone = await _run(node, settings, wallets[:1], options.days)
     repeated = await _run(node, settings, wallets[:1], options.days)

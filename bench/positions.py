@@ -22,7 +22,7 @@ from chainfolio.adapters.evm.call import encode
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import account
 from chainfolio.blocks import Block
-from chainfolio.cli.demo import _index, prepare
+from chainfolio.cli.demo import index_chain, prepare
 from chainfolio.engine.service import Engine
 from chainfolio.engine.wiring import snapshotter_of
 from chainfolio.indexer.wiring import System
@@ -96,7 +96,7 @@ async def _measure(node: LocalNode, deployment: Deployment, wallet: str, folder:
     system = System(prepare(folder / "data", node, deployment, 0))
     runs = Runs()
     try:
-        await _index(system, quiet=True)
+        await index_chain(system, quiet=True)
         asks, block = await _first(system, wallet, node.height, runs)
         for _ in range(repeat):
             await _repeat(system, wallet, node.height, runs)

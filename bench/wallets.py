@@ -22,7 +22,7 @@ from bench import runs
 from bench.figures import Figure, main
 from bench.places import ROOT, scratch
 from chainfolio.assets import Account, account
-from chainfolio.cli.demo import _index, prepare
+from chainfolio.cli.demo import index_chain, prepare
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.service import Engine
 from chainfolio.indexer.wiring import System
@@ -118,7 +118,7 @@ async def _measure(
 ) -> Measurements:
     system, measurements = System(settings), Measurements()
     try:
-        await _index(system, quiet=True)
+        await index_chain(system, quiet=True)
         engine, chain, options = Engine(system), system.chain("local"), Options()
         block = await engine.pinned("local")
         first = await engine.at_pinned(wallets[:1000], "local", block, options, past=False)  # warm

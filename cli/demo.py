@@ -242,7 +242,7 @@ async def _show(
 ) -> int:
 
     system = System(config)
-    indexed = await _index(system, quiet=options.json)
+    indexed = await index_chain(system, quiet=options.json)
     top = system.tail.top("local")
     height = "all" if top is None else f"up to block {top.height:,}"
     report(f"indexed {height}: {indexed.rows:,} rows, {indexed.requests} requests")
@@ -264,7 +264,7 @@ async def _show(
     return 0
 
 
-async def _index(system: System, *, quiet: bool) -> Progress:
+async def index_chain(system: System, *, quiet: bool) -> Progress:
     """Everything that is final, with a bar, and the tables derived from it."""
     chain = system.chain("local")
     with system.tail.lock(chain.key):

@@ -13,20 +13,16 @@ from chainfolio.cli.common import (
     count_text,
     known_or,
     money,
-    show_csv,
-    show_issues,
-    show_json,
     with_system,
 )
+from chainfolio.cli.gains import engine_of, show_gains
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
-from chainfolio.cli.tax_year import engine_of
 from chainfolio.contracts import GAIN_METHODS, TRADE_VALUES
 from chainfolio.engine.gains.pnl import PnlRequest, pnl, zone_of
 from chainfolio.errors import BadRequest
 from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.report import COLUMNS as SHEET
-from chainfolio.portfolio.pnl.report import frame
 from chainfolio.portfolio.pnl.tax_year import JURISDICTIONS
 
 if TYPE_CHECKING:
@@ -105,15 +101,7 @@ def run(options: argparse.Namespace) -> int:
         return await pnl(engine, accounts, pnl_request)
 
     gains = with_system(options, read, shares_answers=True)
-    if options.parquet:
-        frame(gains.gains).write_parquet(options.parquet)
-    if options.json:
-        show_json(gains)
-    elif options.csv:
-        show_csv(SHEET, ([getattr(gain, name) for name in gain.__struct_fields__] for gain in gains.gains))
-        show_issues(gains.issues)
-    else:
-        show(gains)
+    show_gains(options, gains, SHEET, lambda: show(gains))
     return 0
 
 

@@ -5,29 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from chainfolio.cli.common import count_text, money, show_csv, show_issues, show_json, with_system
-from chainfolio.cli.names import accounts_of
-from chainfolio.cli.progress_bar import record_progress
+from chainfolio.cli.common import count_text, money, with_system
+from chainfolio.cli.gains import engine_of, show_gains
 from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
-from chainfolio.engine.gains.tax_year import YearRequest, taxed_year
-from chainfolio.engine.named_accounts import check_chains
-from chainfolio.engine.service import Engine
-from chainfolio.portfolio.pnl.report import frame_of
+from chainfolio.engine.gains.tax_year import YearRequest, tax_year_report
 from chainfolio.portfolio.pnl.tax_year import JURISDICTIONS, TAX_COLUMNS
 
 if TYPE_CHECKING:
-    from chainfolio.assets import Account
     from chainfolio.engine.gains.pnl import PnlRequest
     from chainfolio.indexer.wiring import System
     from chainfolio.portfolio.pnl.tax_year import TaxYearDocument
-
-
-async def engine_of(system: System, options: argparse.Namespace) -> tuple[Engine, list[Account]]:
-    """Return an engine that shows its progress, and the accounts of the options."""
-    accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])
-    check_chains(system)
-    show_progress = record_progress("pnl", system, quiet=options.json)
-    return Engine(system, max_lookups=None, progress=show_progress, adds_gains=False), list(accounts)
 
 
 def run(options: argparse.Namespace, treatment: PnlRequest) -> int:
@@ -38,18 +25,10 @@ def run(options: argparse.Namespace, treatment: PnlRequest) -> int:
     request.pnl_request()
 
     async def read(system: System) -> TaxYearDocument:
-        return await taxed_year(*await engine_of(system, options), request)
+        return await tax_year_report(*await engine_of(system, options), request)
 
     report = with_system(options, read, shares_answers=True)
-    if options.parquet:
-        frame_of(report.gains, TAX_COLUMNS).write_parquet(options.parquet)
-    if options.json:
-        show_json(report)
-    elif options.csv:
-        show_csv(TAX_COLUMNS, ([getattr(gain, name) for name in gain.__struct_fields__] for gain in report.gains))
-        show_issues(report.issues)
-    else:
-        _show(report, rules.name)
+    show_gains(options, report, TAX_COLUMNS, lambda: _show(report, rules.name))
     return 0
 
 
@@ -62,10 +41,16 @@ def _show(report: TaxYearDocument, name: str) -> None:
         Column(f"proceeds {unit}", "number"),
         Column(f"cost {unit}", "number"),
         Column(f"gain {unit}", "number"),
+        Column("of what is known", "number"),
         Column("not known", "number"),
     )
     rows = [
-        (each.term, str(each.count), money(each.proceeds), money(each.cost), money(each.gain), str(each.unknown))
+        (
+            each.term,
+            str(each.count),
+            *map(money, (each.proceeds, each.cost, each.gain, each.known_gain)),
+            str(each.unknown),
+        )
         for each in report.terms
     ]
     lots = "lots by wallet" if report.lots_by_wallet else "lots over all wallets"

@@ -117,7 +117,7 @@ class GainsCache:
             result = await compute_gains(source, [account], request)
         except ChainfolioError as error:
             return _unknown(public(error.message))
-        rows = transaction_gains(result.entries, result.gains.gains, result.aliases)
+        rows = transaction_gains(result.entries, result.gains.gains, result.aliases, result.shares)
         assets = {lots.asset for lots in result.gains.remaining}
         untrusted = frozenset(asset for asset in assets if not source.is_trusted_contract(asset))
         in_portfolio = account_gains(result.gains, result.aliases, untrusted)

@@ -21,7 +21,7 @@ from chainfolio.engine.wiring import rates_of
 from chainfolio.errors import BadRequest
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.pnl.closing import without_unclosed
-from chainfolio.portfolio.pnl.tax_year import Jurisdiction, TaxYearDocument, tax_year
+from chainfolio.portfolio.pnl.tax_year import Jurisdiction, TaxYear, TaxYearDocument, tax_year_document
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account, Asset
@@ -69,7 +69,7 @@ class YearRequest:
         )
 
 
-async def taxed_year(source: ReportSource, accounts: Sequence[Account], request: YearRequest) -> TaxYearDocument:
+async def tax_year_report(source: ReportSource, accounts: Sequence[Account], request: YearRequest) -> TaxYearDocument:
     """Return the gains of one tax year, in the currency of the jurisdiction.
 
     Assets whose transactions do not add up to what the portfolios hold now have no known gain.
@@ -79,7 +79,7 @@ async def taxed_year(source: ReportSource, accounts: Sequence[Account], request:
         NotIndexed: The index does not reach back to the beginning.
         BadRequest: The request is inconsistent, or an account is on none of the chains.
     """
-    rules, pnl_request = request.rules, request.pnl_request()
+    pnl_request = request.pnl_request()
     page, changes = await all_records(source, accounts, pnl_request)
     rates = await _rates(source, request.used_currency, {int(each.timestamp) for each in page.document.transactions})
     portfolios = await source.portfolios(accounts, Options(), wait=True, wallet_only=False)
@@ -88,18 +88,16 @@ async def taxed_year(source: ReportSource, accounts: Sequence[Account], request:
         source, accounts, pnl_request, page, changes, blocks, lambda time_us: rates[time_us // 1_000_000 // RATE_S]
     )
     current = current_holdings(source, portfolios, result, pnl_request, {}, blocks)
-    return tax_year(
-        without_unclosed(result.gains, current.unclosed).gains,
-        result.facts,
-        rules,
+    year = TaxYear(
+        request.rules,
         request.year,
-        zone=pnl_request.zone,
-        currency=request.used_currency,
-        method=pnl_request.method,
-        lots_by_wallet=pnl_request.per_wallet,
-        addresses=[account.address for account in accounts],
-        issues=result.issues,
+        pnl_request.zone,
+        request.used_currency,
+        pnl_request.method,
+        pnl_request.per_wallet,
     )
+    gains = without_unclosed(result.gains, current.unclosed).gains
+    return tax_year_document(gains, result.facts, year, [account.address for account in accounts], result.issues)
 
 
 async def _rates(source: ReportSource, currency: str, times_s: Iterable[int]) -> Mapping[int, Decimal]:

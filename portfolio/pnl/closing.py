@@ -27,6 +27,7 @@ UNCLOSED: Final = "its transactions do not add up to what is held"
 UNSEEN: Final = "no transaction that is indexed put it where it lies"
 ELSEWHERE: Final = "more of it was deposited than lies in protocols that are known"
 
+MIN_TOKENS: Final = {"LIQUIDITYPOOL": 1, "FARMING": 2, "STAKED": 2}  # of a position that exchanges them, by its type
 ROUNDING: Final = 2  # units that shares of a position may round away ...
 ROUNDED_PARTS: Final = 10**9  # ... or a billionth of what was deposited, if that is more
 
@@ -163,17 +164,20 @@ def held_assets(
 
 
 def shown_pools(portfolios: Iterable[Portfolio], aliases: Mapping[str, str], pools: Iterable[Pool]) -> tuple[Pool, ...]:
-    """Return the pool positions of transactions that portfolios show: with tokens of theirs, and no others."""
+    """Return the pool positions of transactions that portfolios show: with tokens of theirs, and no others.
+
+    A lender may hold the same tokens, and exchanges none of them. In farms, only several tokens show a staked pool.
+    """
     shown = {
         frozenset(aliases.get(asset.chain_contract, asset.chain_contract) for asset in assets)
         for document in portfolios
         for protocol in document.asset_by_protocols.values()
         for chain in protocol.chains.values()
-        for positions in chain.protocol_positions.values()
+        for kind, positions in chain.protocol_positions.items()
         for nested in positions.protocol_positions
-        if nested.pool_address and (assets := (*nested.assets, *nested.supply_assets))
+        if (assets := (*nested.assets, *nested.supply_assets)) and len(assets) >= MIN_TOKENS.get(kind, len(assets) + 1)
     }
-    return tuple(pool for pool in pools if any(tokens <= pool.keys() for tokens in shown))
+    return tuple(pool for pool in pools if any(pool.values()) and any(tokens <= pool.keys() for tokens in shown))
 
 
 def spam_assets(portfolios: Iterable[Portfolio]) -> set[str]:
@@ -226,7 +230,7 @@ def _is_exchanged(closing: ClosingCheck, checked: Mapping[Key, ClosingCheck], po
         return False
     keys = {(token, closing.wallet) for pool in of_asset for token in pool} & checked.keys()
     others = [checked[key].deposited - checked[key].held.in_protocols for key in keys]
-    return any((other < 0) is (missing > 0) for other in others if other)
+    return any((other < 0) is (missing > 0) for other in others if abs(other) > ROUNDING)
 
 
 def unclosed_keys(checked: Mapping[Key, ClosingCheck]) -> frozenset[Key]:

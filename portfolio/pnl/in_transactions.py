@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from chainfolio import amounts
 from chainfolio.portfolio.document import UNKNOWN, rounded
@@ -34,7 +35,7 @@ class TransactionGains:
 
     A transaction may dispose of assets that it does not move: what lies in a position whose share it sells. `aliases`
     maps keys of assets that count as another one. `unclosed` assets have no known gain, because their transactions do
-    not add up to what is held. `reason` says why nothing is known.
+    not add up to what is held. `shares` stand for deposits. `reason` says why nothing is known.
     """
 
     costs: Mapping[Key, int | None] = field(default_factory=dict)
@@ -42,6 +43,7 @@ class TransactionGains:
     aliases: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
     unclosed: frozenset[str] = frozenset()
+    shares: frozenset[str] = frozenset()
 
     @property
     def size(self) -> int:
@@ -56,7 +58,12 @@ class Part(NamedTuple):
     closed: int | None
 
 
-def transaction_gains(entries: Iterable[Entry], gains: Iterable[Gain], aliases: Mapping[str, str]) -> TransactionGains:
+def transaction_gains(
+    entries: Iterable[Entry],
+    gains: Iterable[Gain],
+    aliases: Mapping[str, str],
+    shares: frozenset[str] = frozenset(),
+) -> TransactionGains:
     """By transaction and asset, from all entries of an account and the gains that they give."""
     costs: defaultdict[Key, list[int | None]] = defaultdict(list)
     for entry in entries:
@@ -66,7 +73,9 @@ def transaction_gains(entries: Iterable[Entry], gains: Iterable[Gain], aliases: 
     for gain in gains:
         if gain.kind != "income":
             disposals[gain.transaction][gain.asset].append(gain)
-    return TransactionGains({key: total(parts) for key, parts in costs.items()}, dict(disposals), aliases)
+    return TransactionGains(
+        {key: total(parts) for key, parts in costs.items()}, dict(disposals), aliases, shares=shares
+    )
 
 
 def with_gains(transaction: TransactionDocument, gains: TransactionGains) -> tuple[TransactionDocument, dict[str, str]]:
@@ -96,7 +105,8 @@ class _Record:
         for key, rows in by_asset.items():
             parts |= self._rows(rows, (record.hash, key), disposals[key])
         contents = [gain for key, gains in disposals.items() if key not in by_asset for gain in gains]
-        share_row = next((row for row in record.assets_out if not disposals[self._key(row)]), None)
+        shares = (row for row in record.assets_out if self._is_share(row) and not disposals[self._key(row)])
+        share_row = next(shares, None)
         if contents and share_row is not None:
             parts[id(share_row)] = Part(total(gain.cost for gain in contents), total(gain.gain for gain in contents))
         fee = self._fee(fee_gains)
@@ -115,6 +125,10 @@ class _Record:
     def _key(self, asset: TransactionAssetDocument) -> str:
         key = asset_key(asset)
         return self.gains.aliases.get(key, key)
+
+    def _is_share(self, row: TransactionAssetDocument) -> bool:
+        """Return True for a share of deposits, and for the collectible of a position."""
+        return row.nft is not UNSET or self._key(row) in self.gains.shares
 
     @property
     def _of_transaction(self) -> Mapping[str, Sequence[Gain]]:

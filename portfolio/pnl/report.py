@@ -360,13 +360,8 @@ def gain_document(gain: Gain, facts: AssetFacts) -> GainDocument:
     )
 
 
-def frame(gains: Sequence[GainDocument]) -> pl.DataFrame:
-    """Return the rows for Parquet, in the format of `chainfolio.portfolio.frames`."""
-    return frame_of(gains, COLUMNS)
-
-
-def frame_of(gains: Sequence[GainDocument], columns: Sequence[str]) -> pl.DataFrame:
-    """Return rows of gains with the given columns, which are all of their fields."""
+def frame(gains: Sequence[GainDocument], columns: Sequence[str] = COLUMNS) -> pl.DataFrame:
+    """Return the rows for Parquet, in the format of `portfolio.frames`. `columns` are all of their fields."""
     rows = ([getattr(gain, name) for name in gain.__struct_fields__] for gain in gains)
     return frames.frame(columns, rows, numbers=NUMBERS, times=MOMENTS)
 

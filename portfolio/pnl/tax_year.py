@@ -20,13 +20,16 @@ from chainfolio.contracts import GAIN_METHODS
 from chainfolio.portfolio.document import UNKNOWN, IssueDocument
 from chainfolio.portfolio.pnl.entries import Entry
 from chainfolio.portfolio.pnl.gains import Gain
-from chainfolio.portfolio.pnl.report import AssetFacts, GainDocument, gain_document, text
+from chainfolio.portfolio.pnl.report import AssetFacts, GainDocument, gain_document, text, total
 
 SHORT_TERM, LONG_TERM = "short-term", "long-term"
 TAXABLE, EXEMPT = "taxable", "exempt"
 GAIN: Final = "gain"
 INCOME: Final = "income"
 GERMAN_LIMIT_RAISED: Final = 2024
+OLD_LOTS: Final = (
+    "lots are kept by wallet from the first transaction on: how you divided those that you had on {day} is not known"
+)
 NO_ACQUISITION: Final = "not known when it was acquired"
 
 
@@ -116,14 +119,38 @@ JURISDICTIONS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class TaxYear:
+    """One year by the rules of a jurisdiction. Days begin in `zone`."""
+
+    rules: Jurisdiction
+    year: int
+    zone: tzinfo
+    currency: str
+    method: str
+    lots_by_wallet: bool
+
+    def issues(self, gains: Iterable[Gain], addresses: Sequence[str]) -> Iterator[IssueDocument]:
+        """Yield an issue if lots of several wallets should be divided as their owner did when the rules changed."""
+        first = self.rules.lots_by_wallet_from
+        if first and self.lots_by_wallet and len(addresses) > 1:
+            begins = self.rules.days(first)[0]
+            if any(each.acquired_us is not None and _day(each.acquired_us, self.zone) < begins for each in gains):
+                yield IssueDocument("pnl", "lots", OLD_LOTS.format(day=begins))
+
+
 class TermDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """Sums of the known gains of one kind. `unknown` counts those that are in no sum."""
+    """Sums of the gains of one kind: `N/A` if a part is not known.
+
+    `knownGain` is the sum without the `unknown` gains.
+    """
 
     term: str
     count: int
     proceeds: str
     cost: str
     gain: str
+    known_gain: str
     unknown: int
 
 
@@ -137,8 +164,9 @@ class TaxYearDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
     """The gains of one tax year.
 
     All money is in `currency`, at the rate of each purchase's and each sale's own day. `income` is what was received
-    without payment; `fees` were paid to chains and are among the disposals. `exemptLimit` is the total gain of the year
-    from which on all of it is taxed, empty if there is none. `unknown` counts gains that are in no sum, by reason.
+    without payment; `fees` were paid to chains and are among the disposals. A sum is `N/A` if one of its parts is.
+    `exemptLimit` is the total gain of the year from which on all of it is taxed, empty if there is none in this
+    currency. `unknown` counts gains that are not known, by reason.
     """
 
     jurisdiction: str
@@ -169,21 +197,16 @@ def converted(entries: Iterable[Entry], per_usd: Callable[[int], Decimal]) -> It
         yield entry._replace(value=value, fee=round(entry.fee * rate))
 
 
-def tax_year(  # noqa: PLR0913 - what the document repeats
-    gains: Iterable[Gain],
+def tax_year_document(
+    gains: Sequence[Gain],
     facts: Mapping[str, AssetFacts],
-    rules: Jurisdiction,
-    year: int,
-    *,
-    zone: tzinfo,
-    currency: str,
-    method: str,
-    lots_by_wallet: bool,
+    year: TaxYear,
     addresses: Sequence[str],
     issues: Sequence[IssueDocument] = (),
 ) -> TaxYearDocument:
-    """Return the gains of one year, by kind. `gains` are those of all years, in `currency`."""
-    first, last = rules.days(year)
+    """Return the gains of one year, by kind. `gains` are those of all years, in its currency."""
+    rules, zone = year.rules, year.zone
+    first, last = rules.days(year.year)
     rows = [(each, _term(each, rules, zone)) for each in gains if first <= _day(each.time_us, zone) <= last]
     disposals = [(each, term) for each, term in rows if term != INCOME]
     names = [*rules.terms, *sorted({term for _, term in disposals} - {*rules.terms})]
@@ -194,23 +217,23 @@ def tax_year(  # noqa: PLR0913 - what the document repeats
             unknown[reason] = unknown.get(reason, 0) + 1
     return TaxYearDocument(
         jurisdiction=rules.key,
-        year=year,
+        year=year.year,
         first_day=first.isoformat(),
         last_day=last.isoformat(),
-        currency=currency,
-        method=method,
-        lots_by_wallet=lots_by_wallet,
+        currency=year.currency,
+        method=year.method,
+        lots_by_wallet=year.lots_by_wallet,
         addresses=tuple(addresses),
         terms=tuple(_sums(name, [each for each, term in disposals if term == name]) for name in names),
-        income=text(sum(each.proceeds or 0 for each, term in rows if term == INCOME)),
-        fees=text(sum(each.proceeds or 0 for each, _ in rows if each.kind == "fee")),
-        exempt_limit=rules.exempt_limit(year),
+        income=text(total(each.proceeds for each, term in rows if term == INCOME)),
+        fees=text(total(each.proceeds for each, _ in rows if each.kind == "fee")),
+        exempt_limit=rules.exempt_limit(year.year) if year.currency == rules.currency else "",
         gains=tuple(
             TaxGainDocument(**msgspec.structs.asdict(gain_document(each, facts[each.asset])), term=term)
             for each, term in rows
         ),
         unknown=unknown,
-        issues=tuple(issues),
+        issues=(*issues, *year.issues((each for each, _ in rows), addresses)),
     )
 
 
@@ -231,12 +254,14 @@ def _is_known(gain: Gain, term: str) -> bool:
 
 def _sums(term: str, gains: Sequence[Gain]) -> TermDocument:
     known = [each for each in gains if _is_known(each, term)]
+    is_whole = len(known) == len(gains)
     return TermDocument(
         term=term,
         count=len(gains),
-        proceeds=text(sum(each.proceeds or 0 for each in known)),
-        cost=text(sum(each.cost or 0 for each in known)),
-        gain=text(sum(each.gain or 0 for each in known)),
+        proceeds=text(total(each.proceeds for each in gains) if is_whole else None),
+        cost=text(total(each.cost for each in gains) if is_whole else None),
+        gain=text(total(each.gain for each in gains) if is_whole else None),
+        known_gain=text(total(each.gain for each in known)),
         unknown=len(gains) - len(known),
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from chainfolio.cli.demo import _index, prepare
+from chainfolio.cli.demo import index_chain, prepare
 from chainfolio.cli.progress_bar import Bar, Lines
 from chainfolio.cli.wallets import Run as Progress
 from chainfolio.cli.wallets import read_accounts
@@ -82,7 +82,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Depl
 async def _indexed(settings: Settings) -> None:
     system = System(settings)
     try:
-        await _index(system, quiet=True)
+        await index_chain(system, quiet=True)
     finally:
         await system.close()
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from chainfolio.assets import account
-from chainfolio.cli.demo import _index, prepare
+from chainfolio.cli.demo import index_chain, prepare
 from chainfolio.engine.gains.pnl import PnlRequest, compute_gains, pnl
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.service import Engine
@@ -98,7 +98,7 @@ class World:
         async def go() -> Result:
             system = System(settings)
             try:
-                await _index(system, quiet=True)
+                await index_chain(system, quiet=True)
                 return await work(Engine(system))
             finally:
                 await system.close()

@@ -8,7 +8,7 @@ import pytest
 
 from chainfolio.amounts import raw_from_bytes
 from chainfolio.blocks import Span
-from chainfolio.cli.demo import _index, prepare
+from chainfolio.cli.demo import index_chain, prepare
 from chainfolio.contracts import Snapshot
 from chainfolio.engine.wiring import snapshotter_of
 from chainfolio.errors import UnsupportedMethod
@@ -126,7 +126,7 @@ async def market(node: LocalNode, folder: Path) -> Snapshot:
     trade(node, deployment, 30)
     system = System(prepare(folder, node, deployment, 0))
     try:
-        await _index(system, quiet=True)
+        await index_chain(system, quiet=True)
         chain = system.chain("local")
         accounts = [each.lower() for each in deployment.accounts.values()]
         return await snapshotter_of(system, chain).take(accounts, await chain.block(node.height))

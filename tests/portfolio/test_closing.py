@@ -136,6 +136,7 @@ POOL_LOTS = [RemainingLots("chain:a", "", 10, 0, deposited=10), RemainingLots("c
         (7, 25, [{"chain:a": 10, "chain:b": 20}], ["", ""]),
         (0, 41, [{"chain:a": 10, "chain:b": 20}], ["", ""]),
         (7, 25, [], [ELSEWHERE, ""]),
+        (7, 22, [{"chain:a": 10, "chain:b": 20}], [ELSEWHERE, ""]),
         (7, 15, [{"chain:a": 10, "chain:b": 20}], [ELSEWHERE, ELSEWHERE]),
         (0, 0, [{"chain:a": 10, "chain:b": 20}], [ELSEWHERE, ELSEWHERE]),
         (6, 25, [{"chain:a": 3, "chain:b": 20}], [ELSEWHERE, ""]),

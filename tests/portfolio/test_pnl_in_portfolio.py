@@ -25,7 +25,6 @@ DAI = erc20("0x" + "da" * 20, 18, "DAI")
 KEYS = {token.symbol: f"ethereum:{token.asset.shown_contract}" for token in (COIN, USDC, DAI)}
 # An asset, how much of it, what it cost, and how much of it was deposited where that is something.
 Known = tuple[str, int, str | None] | tuple[str, int, str | None, int]
-POOL = "0x" + "f0" * 20
 PRICES = {"ETH": "2000", "USDC": "1", "DAI": "1.01"}
 
 
@@ -112,10 +111,10 @@ def test_a_deposit_carries_its_part_of_the_cost_with_it_and_what_it_earned_is_ga
 
 def test_what_a_pool_gave_for_other_tokens_costs_nothing_and_they_keep_their_cost() -> None:
     """All USDC went into a pool, which exchanged half of it for DAI."""
-    inside = replace(position({"USDC": 50 * 10**6, "DAI": 60 * 10**18}), pool=POOL)
+    inside = replace(position({"USDC": 50 * 10**6, "DAI": 60 * 10**18}), type="LIQUIDITYPOOL")
     known = lots(("USDC", 100 * 10**6, "90", 100 * 10**6))
     in_pool = replace(known, pools=({KEYS["USDC"]: 100 * 10**6, KEYS["DAI"]: 0},))
-    for shown, gains in ((inside, known), (replace(inside, pool=""), in_pool)):
+    for shown, gains in ((inside, known), (replace(inside, type="LENDING"), in_pool)):
         assert with_gains(document({}, shown), gains).open_pnl == "N/A"
     filled = with_gains(document({}, inside), in_pool)
     usdc, dai = asset_of(filled, "aave3"), asset_of(filled, "aave3", "dai")

@@ -26,7 +26,8 @@ from tests.portfolio.test_pnl_records import ME, asset, record
 
 def known(records: Sequence[TransactionDocument], method: str = "fifo", **treatment: Any) -> TransactionGains:
     read = entries_of(records, {ME}, Treatment(**treatment))
-    return transaction_gains(read.entries, gains_of(read.entries, method).gains, treatment.get("aliases", {}))
+    gains = gains_of(read.entries, method).gains
+    return transaction_gains(read.entries, gains, treatment.get("aliases", {}), frozenset(read.shares))
 
 
 def at(number: int, type_: str, *sides: Any, **more: Any) -> TransactionDocument:
@@ -114,7 +115,7 @@ def test_all_transactions_together_closed_what_the_report_says(method: str, done
     read = entries_of(records, {ME}, Treatment())
     found = gains_of(read.entries, method)
     report = document(found, read.facts, {}, method=method, addresses=[ME])
-    gains = transaction_gains(read.entries, found.gains, {})
+    gains = transaction_gains(read.entries, found.gains, {}, frozenset(read.shares))
     filled = [with_gains(each, gains)[0] for each in records]
     assert summed(filled) == summed([report])
     for each in filled:

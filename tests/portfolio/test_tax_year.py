@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -17,10 +18,12 @@ from chainfolio.portfolio.pnl.report import AssetFacts
 from chainfolio.portfolio.pnl.tax_year import (
     JURISDICTIONS,
     NO_ACQUISITION,
+    OLD_LOTS,
+    TaxYear,
     TaxYearDocument,
     converted,
     german_term,
-    tax_year,
+    tax_year_document,
     us_term,
 )
 
@@ -37,17 +40,8 @@ def entry(kind: Kind, day: str, tenths: int, value: int | None, fee: int = 0) ->
 
 def report(entries: list[Entry], key: str, year: int, method: str = "fifo", zone: str = "UTC") -> TaxYearDocument:
     gains, rules = gains_of(entries, method, zone=ZoneInfo(zone)).gains, JURISDICTIONS[key]
-    return tax_year(
-        gains,
-        FACTS,
-        rules,
-        year,
-        zone=ZoneInfo(zone),
-        currency=rules.currency,
-        method=method,
-        lots_by_wallet=False,
-        addresses=["me"],
-    )
+    year_of_rules = TaxYear(rules, year, ZoneInfo(zone), rules.currency, method, lots_by_wallet=False)
+    return tax_year_document(gains, FACTS, year_of_rules, ["me"])
 
 
 def sums(document: TaxYearDocument) -> dict[str, tuple[str, str, str]]:
@@ -154,6 +148,15 @@ def test_income_and_fees_have_sums_of_their_own_and_what_is_not_known_is_in_no_s
         "N/A": (1, 1),
     }
     assert sum(year.unknown.values()) == 2
+    short = year.terms[0]
+    assert (short.proceeds, short.cost, short.gain, short.known_gain) == (
+        "N/A",
+        "N/A",
+        "N/A",
+        "79",
+    )  # 1 of the fee, 70 and 8 of the sale
+    unpriced = report([entry("income", "2024-02-01", 1, None), entry("fee", "2024-03-01", 1, None)], "none", 2024)
+    assert (unpriced.income, unpriced.fees) == ("N/A", "N/A")
     assert sums(year)["long-term"] == ("0", "0", "0")
 
 
@@ -191,5 +194,22 @@ def test_the_years_together_have_every_gain_once(moved: list[tuple[Kind, date, i
     gains = [each for each in gains_of(entries, "fifo").gains if each.kind != "income" and each.gain is not None]
     for key in ("none", "us", "de"):
         years = [report(entries, key, year) for year in range(2020, 2026)]
-        total = sum(Fraction(term.gain) for year in years for term in year.terms)
+        total = sum(Fraction(term.known_gain) for year in years for term in year.terms)
         assert total == Fraction(sum(each.gain or 0 for each in gains), MONEY)
+
+
+def test_the_limit_of_a_jurisdiction_is_in_its_own_currency() -> None:
+    in_usd = TaxYear(JURISDICTIONS["de"], 2025, UTC, "USD", "fifo", lots_by_wallet=True)
+    assert tax_year_document([], {}, in_usd, ["me"]).exempt_limit == ""
+    assert tax_year_document([], {}, replace(in_usd, currency="EUR"), ["me"]).exempt_limit == "1000"
+
+
+@pytest.mark.parametrize(
+    ("bought", "addresses", "count"),
+    [("2024-06-01", ["me", "mine"], 1), ("2025-01-01", ["me", "mine"], 0), ("2024-06-01", ["me"], 0)],
+)
+def test_lots_from_before_the_rule_of_wallets_have_an_issue(bought: str, addresses: list[str], count: int) -> None:
+    gains = gains_of([entry("buy", bought, 5, 10), entry("sell", "2025-02-01", 5, 20)], "fifo").gains
+    year = TaxYear(JURISDICTIONS["us"], 2025, UTC, "USD", "fifo", lots_by_wallet=True)
+    issues = tax_year_document(gains, FACTS, year, addresses).issues
+    assert [issue.reason for issue in issues] == [OLD_LOTS.format(day="2025-01-01")] * count

@@ -10,7 +10,7 @@ import pytest
 
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.blocks import Block, Span
-from chainfolio.cli.demo import _index
+from chainfolio.cli.demo import index_chain
 from chainfolio.contracts import Position, Snapshot
 from chainfolio.engine.rows import ChainIndex
 from chainfolio.engine.snapshots import account_index
@@ -149,7 +149,7 @@ def test_where_events_are_not_indexed_that_is_said_and_every_pool_is_read(given:
         forget(system)
         without = await snapshotter.take([given.account("grace"), given.account("ivan")], block)
         before = lacking(system, block)
-        await _index(system, quiet=True)
+        await index_chain(system, quiet=True)
         return without, before, lacking(system, block), await snapshotter.take([given.account("ivan")], block)
 
     without, before, after, found = given.world.run(go)
@@ -191,7 +191,7 @@ def test_a_protocol_that_is_added_later_costs_its_own_events_and_nothing_twice(g
         later = System(system.settings)
         try:
             before = lacking(later, block)
-            await _index(later, quiet=True)
+            await index_chain(later, quiet=True)
             rows = later.lake.scan(LOGS, chain="local").select("height", "log_index").collect()
             assert rows.is_unique().all()
             found = await snapshotter_of(later, later.chain("local")).take([given.account("ivan")], block)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chainfolio.blocks import Block
-from chainfolio.cli.demo import _index, prepare
+from chainfolio.cli.demo import index_chain, prepare
 from chainfolio.contracts import Position, Snapshot
 from chainfolio.engine.wiring import snapshotter_of
 from chainfolio.indexer.wiring import System
@@ -42,7 +42,7 @@ class World:
                 (Path(settings.protocols) / f"{key}.toml").write_text(text)
             system = System(settings)
             try:
-                await _index(system, quiet=True)
+                await index_chain(system, quiet=True)
                 return await work(system)
             finally:
                 await system.close()

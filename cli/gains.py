@@ -1,0 +1,46 @@
+"""Parts that the reports of gains share: the engine that they ask, and their forms of output."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from chainfolio.cli.common import show_csv, show_issues, show_json
+from chainfolio.cli.names import accounts_of
+from chainfolio.cli.progress_bar import record_progress
+from chainfolio.engine.named_accounts import check_chains
+from chainfolio.engine.service import Engine
+from chainfolio.portfolio.pnl.report import frame
+
+if TYPE_CHECKING:
+    from chainfolio.assets import Account
+    from chainfolio.indexer.wiring import System
+    from chainfolio.portfolio.pnl.report import PnlDocument
+    from chainfolio.portfolio.pnl.tax_year import TaxYearDocument
+
+
+async def engine_of(system: System, options: argparse.Namespace) -> tuple[Engine, list[Account]]:
+    """Return an engine that shows its progress, and the accounts of the options."""
+    accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])
+    check_chains(system)
+    show_progress = record_progress("pnl", system, quiet=options.json)
+    return Engine(system, max_lookups=None, progress=show_progress, adds_gains=False), list(accounts)
+
+
+def show_gains(
+    options: argparse.Namespace,
+    report: PnlDocument | TaxYearDocument,
+    columns: Sequence[str],
+    show: Callable[[], None],
+) -> None:
+    """Write a report to a Parquet file, and print it as JSON, CSV or by `show`. `columns` are those of its gains."""
+    if options.parquet:
+        frame(report.gains, columns).write_parquet(options.parquet)
+    if options.json:
+        show_json(report)
+    elif options.csv:
+        show_csv(columns, ([getattr(gain, name) for name in gain.__struct_fields__] for gain in report.gains))
+        show_issues(report.issues)
+    else:
+        show()
