@@ -9,6 +9,7 @@ from chainfolio.cli.common import count_text, money, with_system
 from chainfolio.cli.gains import engine_of, show_gains
 from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
 from chainfolio.engine.gains.tax_year import YearRequest, tax_year_report
+from chainfolio.portfolio.pnl.closing import UNCLOSED
 from chainfolio.portfolio.pnl.tax_year import JURISDICTIONS, TAX_COLUMNS
 
 if TYPE_CHECKING:
@@ -61,5 +62,7 @@ def _show(report: TaxYearDocument, name: str) -> None:
         print_wrapped(f"all gains of the year are exempt below {report.exempt_limit} {unit} (other gains included)")
     for reason, count in report.unknown.items():
         print_wrapped(f"not known in {count_text(count, 'place')}: {reason}", indent=2)
+    if UNCLOSED in report.unknown:
+        print_wrapped("pnl without --year lists what does not add up: asset, place and first block", indent=2)
     for issue in report.issues:
         print_wrapped(f"{issue.adapter}: {issue.subject}: {issue.reason}", indent=2)

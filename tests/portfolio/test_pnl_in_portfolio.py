@@ -123,6 +123,23 @@ def test_what_a_pool_gave_for_other_tokens_costs_nothing_and_they_keep_their_cos
     assert issues(filled) == []
 
 
+def test_a_position_with_nothing_in_it_explains_nothing() -> None:
+    """Anybody can send the collectible of a position that names the tokens of another one."""
+    inside = replace(position({"USDC": 50 * 10**6, "DAI": 60 * 10**18}), type="LIQUIDITYPOOL")
+    known = lots(("USDC", 100 * 10**6, "90", 100 * 10**6))
+    forged = replace(known, pools=({KEYS["USDC"]: 0, KEYS["DAI"]: 0},))
+    assert asset_of(with_gains(document({}, inside), forged), "aave3", "dai").open_pnl == "N/A"
+
+
+def test_a_farm_shows_a_pool_only_by_several_tokens() -> None:
+    known = lots(("USDC", 100 * 10**6, "90", 100 * 10**6))
+    in_pool = replace(known, pools=({KEYS["USDC"]: 100 * 10**6, KEYS["DAI"]: 0},))
+    both = replace(position({"USDC": 50 * 10**6, "DAI": 60 * 10**18}), type="FARMING")
+    one = [replace(position({symbol: raw}), type="FARMING") for symbol, raw in (("USDC", 50 * 10**6), ("DAI", 6))]
+    assert with_gains(document({}, both), in_pool).open_pnl != "N/A"
+    assert with_gains(document({}, *one), in_pool).open_pnl == "N/A"
+
+
 def test_what_can_be_claimed_cost_nothing() -> None:
     known = lots(("USDC", 10**6, "1", 10**6))
     filled = with_gains(document({}, position({"USDC": 10**6}, rewards={"DAI": 10**18})), known)
