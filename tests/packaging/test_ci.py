@@ -1,0 +1,72 @@
+"""What `.ci/run` makes of the ends of its commands, with a `make` that ends as a test says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+RUN = Path(__file__).parents[2] / ".ci/run"
+MAKE = """#!/usr/bin/env bash
+case $1 in
+check) exit "$CHECK" ;;
+test) echo "== 3 passed in 1 s =="; exit "$TEST" ;;
+esac
+ended() { echo "$REST"; exit 2; }
+trap ended INT
+if [ -n "$HANGS" ]; then for _ in $(seq 300); do sleep 0.1; done; fi
+echo "$REST"
+exit "$SLOW"
+"""
+
+
+def run(folder: Path, *, check: int = 0, test: int = 0, slow: int = 0, rest: str, limit: int = 60) -> tuple[int, str]:
+    """The exit code and the last line of `.ci/run`; the slow tests hang where the limit is short."""
+    make = folder / "make"
+    make.write_text(MAKE)
+    make.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "CHECK": str(check),
+        "TEST": str(test),
+        "SLOW": str(slow),
+        "REST": rest,
+        "HANGS": "yes" if limit < 10 else "",
+        "CI_SECONDS": str(limit),
+    }
+    ended = subprocess.run([RUN], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return ended.returncode, ended.stdout.splitlines()[-1]
+
+
+def test_all_that_passes_is_taken(tmp_path: Path) -> None:
+    code, line = run(tmp_path, rest="== 5 passed in 2 s ==")
+    assert code == 0
+    assert "3 passed" in line
+    assert "5 passed" in line
+    assert "not all" not in line
+
+
+@pytest.mark.parametrize("fault", [{"check": 1}, {"test": 2}, {"slow": 1}])
+def test_one_command_that_fails_refuses_all_and_the_others_run(tmp_path: Path, fault: dict[str, int]) -> None:
+    code, line = run(tmp_path, rest="== 5 passed in 2 s ==", **fault)
+    assert code == 1
+    assert "3 passed" in line
+    assert "5 passed" in line
+
+
+@pytest.mark.parametrize(
+    ("rest", "code"),
+    [
+        ("== 5 passed in 2 s ==", 0),
+        ("== 1 failed, 5 passed in 2 s ==", 1),
+        ("== 5 passed, 1 error in 2 s ==", 1),
+        ("no tests ran", 1),
+    ],
+)
+def test_slow_tests_that_the_clock_ends_count_as_they_ran(tmp_path: Path, rest: str, code: int) -> None:
+    ended, line = run(tmp_path, rest=rest, limit=2)
+    assert ended == code
+    assert ("not all of them: the time was over" in line) is (code == 0)
