@@ -40,12 +40,12 @@ def check(lake: Lake, tail: Tail, chain: str) -> None:
     if lake_batch > tail_batch:
         raise StoreError(
             "tail",
-            f"{chain}: the lake has batch {lake_batch}, {tail.path} knows of {tail_batch}: it is not the lake's",
+            f"{chain}: the lake has batch {lake_batch}, {tail.address} knows of {tail_batch}: it is not the lake's",
             remedy=f"put back the file that belongs to the lake, {fallback}",
         )
     if indexed_in_lake(tail, chain, "blocks") and not lake.count(BLOCKS, chain):
         raise StoreError(
             "lake",
-            f"{chain}: {tail.path} says that blocks are indexed, {lake.uri} has none: it is not the tail's",
+            f"{chain}: {tail.address} says that blocks are indexed, {lake.uri} has none: it is not the tail's",
             remedy=f"put back the lake that belongs to the tail, {fallback}",
         )

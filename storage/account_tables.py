@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 from chainfolio.blocks import Span
 from chainfolio.errors import StoreError
 from chainfolio.storage import watches
+from chainfolio.storage.tail_database import VALUES_OF_LIST
 from chainfolio.storage.watches import OwnedWatch, WatchedAccount, WatchLimits
 
 if TYPE_CHECKING:
-    import apsw
-
     from chainfolio.chain_results import UnexplainedChange
-    from chainfolio.storage.sqlite import Rows
+    from chainfolio.storage.tail_database import Rows, Transaction
 
 
 class AccountTables(ABC):
@@ -27,26 +26,27 @@ class AccountTables(ABC):
     def _read(self, sql: str, *arguments: object) -> Rows: ...
 
     @abstractmethod
-    def _write(self) -> AbstractContextManager[apsw.Connection]: ...
+    def _write(self, chain: str = "") -> AbstractContextManager[Transaction]: ...
 
     def watch(self, chain: str, accounts: Iterable[WatchedAccount]) -> None:
         """Add accounts to index for the operator.
 
         An account that is watched already keeps the lower first height and the higher last one.
         """
-        with self._write() as connection:
-            connection.executemany(
+        with self._write(chain) as tx:
+            tx.run_many(
                 "INSERT INTO watches (chain, account, owner, first, last) VALUES (?, ?, '', ?, ?) "
-                "ON CONFLICT DO UPDATE SET "
-                "first = min(first, excluded.first), last = max(last, excluded.last)",  # NULL if one of them is NULL
+                "ON CONFLICT (chain, account, owner) DO UPDATE SET "
+                "first = CASE WHEN excluded.first < watches.first THEN excluded.first ELSE watches.first END, "
+                "last = CASE WHEN excluded.last > watches.last THEN excluded.last "
+                "WHEN watches.last >= excluded.last THEN watches.last END",  # NULL if one of them is NULL
                 [(chain, each.account, each.first, each.last) for each in accounts],
             )
 
     def unwatch(self, chain: str, account: str) -> bool:
         """Stop watching an account, except for watches that were paid for. Return False if it was not watched."""
-        with self._write() as connection:
-            connection.execute("DELETE FROM watches WHERE chain = ? AND account = ? AND sold = 0", (chain, account))
-            return connection.changes() > 0
+        with self._write(chain) as tx:
+            return tx.run("DELETE FROM watches WHERE chain = ? AND account = ? AND sold = 0", chain, account) > 0
 
     def watches(self, chain: str, now_us: int | None = None) -> list[WatchedAccount]:
         """Return the watched accounts, each once.
@@ -56,7 +56,7 @@ class AccountTables(ABC):
         """
         rows = self._read(
             "SELECT account, min(first), CASE WHEN count(last) = count(*) THEN max(last) END FROM watches "
-            "WHERE chain = ? AND (expires_us IS NULL OR expires_us > ifnull(?, 0)) GROUP BY account ORDER BY account",
+            "WHERE chain = ? AND (expires_us IS NULL OR expires_us > coalesce(?, 0)) GROUP BY account ORDER BY account",
             chain,
             now_us,
         )
@@ -73,15 +73,15 @@ class AccountTables(ABC):
 
     def add_sold_watches(self, chain: str, first: int, sold: Iterable[OwnedWatch]) -> None:
         """Add watches that were paid for, or extend them. Repeating the call changes nothing."""
-        with self._write() as connection:
-            watches.add_sold(connection, chain, first, sold)
+        with self._write(chain) as tx:
+            watches.add_sold(tx, chain, first, sold)
 
     def add_synced_watches(
         self, chain: str, first: int, owner: str, accounts: Iterable[str], terms: WatchLimits
     ) -> list[str]:
         """Add or extend unpaid watches of one owner; return the accounts that exceed the limits."""
-        with self._write() as connection:
-            return watches.add_synced(connection, chain, first, owner, accounts, terms)
+        with self._write(chain) as tx:
+            return watches.add_synced(tx, chain, first, owner, accounts, terms)
 
     def add_history_notes(
         self, chain: str, methods: Iterable[tuple[str, str, str]], unexplained: Iterable[UnexplainedChange]
@@ -92,13 +92,14 @@ class AccountTables(ABC):
             methods: Triples of account, dataset and method.
             unexplained: Replace earlier entries of the same account, height and asset.
         """
-        with self._write() as connection:
-            connection.executemany(
+        with self._write(chain) as tx:
+            tx.run_many(
                 "INSERT INTO ways VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", [(chain, *each) for each in methods]
             )
-            connection.executemany(
+            tx.run_many(
                 "INSERT INTO unexplained VALUES (?, ?, ?, ?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET raw = excluded.raw, reason = excluded.reason",
+                "ON CONFLICT (chain, account, height, asset) "
+                "DO UPDATE SET raw = excluded.raw, reason = excluded.reason",
                 [
                     (chain, each.account, each.height, str(each.asset), str(each.amount), each.reason)
                     for each in unexplained
@@ -107,8 +108,8 @@ class AccountTables(ABC):
 
     def drop_unexplained(self, chain: str, accounts: Iterable[str], span: Span) -> None:
         """Delete the unexplained changes of accounts at some heights, which are read again."""
-        with self._write() as connection:
-            connection.executemany(
+        with self._write(chain) as tx:
+            tx.run_many(
                 "DELETE FROM unexplained WHERE chain = ? AND account = ? AND height BETWEEN ? AND ?",
                 [(chain, account, span.first, span.last) for account in accounts],
             )
@@ -134,15 +135,14 @@ class AccountTables(ABC):
         Raises:
             StoreError: The last block of the span has another hash.
         """
-        with self._write() as connection:
-            rows: Rows = connection.execute(
-                "SELECT hash FROM blocks WHERE chain = ? AND height = ?", (chain, span.last)
-            ).fetchall()
+        with self._write(chain) as tx:
+            rows = tx.rows("SELECT hash FROM blocks WHERE chain = ? AND height = ?", chain, span.last)
             if rows and rows[0][0] != block_hash:
                 raise StoreError("tail", f"{chain}: block {span.last} is {rows[0][0]} now, and no longer {block_hash}")
-            connection.execute(
-                "INSERT OR REPLACE INTO reconciliations VALUES (?, ?, ?, ?, ?, ?)",
-                (chain, account, span.first, span.last, block_hash, result),
+            tx.run("DELETE FROM reconciliations WHERE chain = ? AND account = ?", chain, account)
+            tx.run(
+                "INSERT INTO reconciliations VALUES (?, ?, ?, ?, ?, ?)",
+                *(chain, account, span.first, span.last, block_hash, result),
             )
 
     def reconciliations(self, chain: str) -> list[tuple[str, bytes]]:
@@ -156,13 +156,15 @@ class AccountTables(ABC):
         is in the tail, and is deleted together with it.
         """
         sql = (
-            "INSERT OR IGNORE INTO lookups (chain, tx_hash, height, details) SELECT ?1, ?2, ?3, ?5 "
-            "WHERE ?4 IS NULL OR EXISTS (SELECT 1 FROM blocks WHERE chain = ?1 AND height = ?3 AND hash = ?4)"
+            "INSERT INTO lookups (chain, tx_hash, height, details) SELECT ?1, ?2, ?3, ?5 "
+            "WHERE CAST(?4 AS TEXT) IS NULL "
+            "OR EXISTS (SELECT 1 FROM blocks WHERE chain = ?1 AND height = ?3 AND hash = ?4) "
+            "ON CONFLICT DO NOTHING"
         )
-        with self._write() as connection:
-            connection.executemany(sql, [(chain, *lookup) for lookup in lookups])
+        with self._write(chain) as tx:
+            tx.run_many(sql, [(chain, *lookup) for lookup in lookups])
 
     def lookups(self, chain: str, hashes: Iterable[str]) -> dict[str, bytes]:
         """Return the stored details of those transactions that have some, by hash."""
-        sql = "SELECT tx_hash, details FROM lookups WHERE chain = ? AND tx_hash IN (SELECT value FROM json_each(?))"
+        sql = f"SELECT tx_hash, details FROM lookups WHERE chain = ? AND tx_hash IN ({VALUES_OF_LIST})"
         return dict(self._read(sql, chain, json.dumps(list(hashes))))

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    import apsw
+from chainfolio.storage.tail_database import VALUES_OF_LIST
 
-    from chainfolio.storage.sqlite import Rows
+if TYPE_CHECKING:
+    from chainfolio.storage.tail_database import Rows, Transaction
 
 RESPONSE_TTL_US: Final = 600 * 1_000_000  # readers may accept only younger ones
 
@@ -23,7 +23,7 @@ class EndpointTables(ABC):
     def _read(self, sql: str, *arguments: object) -> Rows: ...
 
     @abstractmethod
-    def _write(self) -> AbstractContextManager[apsw.Connection]: ...
+    def _write(self, chain: str = "") -> AbstractContextManager[Transaction]: ...
 
     def capabilities(self, endpoint: str) -> dict[str, int]:
         """Return all stored limits and features of an endpoint by name; empty for an unknown endpoint."""
@@ -31,11 +31,11 @@ class EndpointTables(ABC):
 
     def learn(self, endpoint: str, name: str, value: int) -> None:
         """Store one limit or feature of an endpoint, such as the largest span that it accepts."""
-        with self._write() as connection:
-            connection.execute(
+        with self._write() as tx:
+            tx.run(
                 "INSERT INTO learnt (endpoint, name, value) VALUES (?, ?, ?) "
                 "ON CONFLICT (endpoint, name) DO UPDATE SET value = excluded.value",
-                (endpoint, name, value),
+                *(endpoint, name, value),
             )
 
     def quarantined(self, endpoint: str) -> bytes | None:
@@ -45,16 +45,13 @@ class EndpointTables(ABC):
 
     def quarantine(self, endpoint: str, evidence: bytes) -> None:
         """Store the evidence against an endpoint, which quarantines it. Evidence from before is kept."""
-        with self._write() as connection:
-            connection.execute(
-                "INSERT INTO cordons (endpoint, evidence) VALUES (?, ?) ON CONFLICT DO NOTHING", (endpoint, evidence)
-            )
+        with self._write() as tx:
+            tx.run("INSERT INTO cordons (endpoint, evidence) VALUES (?, ?) ON CONFLICT DO NOTHING", endpoint, evidence)
 
     def reinstate(self, endpoint: str) -> bool:
         """Delete the evidence against an endpoint. Return False if there was none."""
-        with self._write() as connection:
-            connection.execute("DELETE FROM cordons WHERE endpoint = ?", (endpoint,))
-            return connection.changes() > 0
+        with self._write() as tx:
+            return tx.run("DELETE FROM cordons WHERE endpoint = ?", endpoint) > 0
 
     # --- answers of the last minutes ---------------------------------------------------------------------------------
 
@@ -62,22 +59,24 @@ class EndpointTables(ABC):
         """Return the responses of an endpoint between two times, by request digest; missing ones are left out."""
         sql = (
             "SELECT request, answer FROM answers WHERE endpoint = ? AND read_us BETWEEN ? AND ? "
-            "AND request IN (SELECT value FROM json_each(?))"
+            f"AND request IN ({VALUES_OF_LIST})"
         )
         return dict(self._read(sql, endpoint, since_us, until_us, json.dumps(list(requests))))
 
     def add_answers(self, endpoint: str, answers: Mapping[str, bytes], now_us: int) -> None:
         """Store responses of an endpoint by request digest, and delete those older than `RESPONSE_TTL_US`."""
-        with self._write() as connection:
-            connection.executemany(
-                "INSERT OR REPLACE INTO answers (endpoint, request, read_us, answer) VALUES (?, ?, ?, ?)",
+        with self._write() as tx:
+            tx.run_many(
+                "INSERT INTO answers (endpoint, request, read_us, answer) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (endpoint, request) DO UPDATE SET read_us = excluded.read_us, answer = excluded.answer",
                 [(endpoint, request, now_us, answer) for request, answer in answers.items()],
             )
-            connection.execute(
-                "DELETE FROM answers WHERE read_us < ? OR read_us > ?", (now_us - RESPONSE_TTL_US, now_us)
-            )
+            tx.run("DELETE FROM answers WHERE read_us < ? OR read_us > ?", now_us - RESPONSE_TTL_US, now_us)
 
     def drop_answers(self, endpoint: str) -> None:
         """Delete all stored responses of an endpoint."""
-        with self._write() as connection:
-            connection.execute("DELETE FROM answers WHERE endpoint = ?", (endpoint,))
+        with self._write() as tx:
+            tx.run(
+                "DELETE FROM answers WHERE endpoint = ?",
+                endpoint,
+            )

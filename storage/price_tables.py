@@ -5,15 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.blocks import Block
-from chainfolio.storage.disk import lock_file
-from chainfolio.storage.sqlite import Rows
 
 if TYPE_CHECKING:
-    import apsw
+    from chainfolio.storage.tail_database import Rows, Transaction
 
 MAX_PENDING_PRICES: Final = 200_000  # at blocks that are not final; older ones are deleted
 
@@ -21,13 +18,15 @@ MAX_PENDING_PRICES: Final = 200_000  # at blocks that are not final; older ones 
 class PriceTables(ABC):
     """Prices (JSON) by chain, block and asset, from their calculation until they are in the lake."""
 
-    path: Path
-
     @abstractmethod
     def _read(self, sql: str, *arguments: object) -> Rows: ...
 
     @abstractmethod
-    def _write(self) -> AbstractContextManager[apsw.Connection]: ...
+    def hold(self, name: str, subject: str) -> AbstractContextManager[None]:
+        """Hold a lock among all processes during the block."""
+
+    @abstractmethod
+    def _write(self, chain: str = "") -> AbstractContextManager[Transaction]: ...
 
     def store_prices(self, chain: str, block: Block, prices: Mapping[str, bytes]) -> dict[str, bytes]:
         """Store prices of a block by asset, and return the stored ones. Earlier prices are not replaced.
@@ -35,21 +34,21 @@ class PriceTables(ABC):
         Args:
             block: Final if its hash is empty.
         """
-        with self._write() as connection:
-            connection.executemany(
+        with self._write(chain) as tx:
+            tx.run_many(
                 "INSERT INTO prices (chain, height, hash, time_us, asset, price) VALUES (?, ?, ?, ?, ?, ?) "
                 "ON CONFLICT DO NOTHING",
                 [(chain, block.height, block.hash, block.time_us, asset, price) for asset, price in prices.items()],
             )
-            connection.execute(
+            tx.run(
                 "DELETE FROM prices WHERE hash <> '' AND chain = ? AND number <= "
                 "(SELECT max(number) FROM prices WHERE chain = ?) - ?",
-                (chain, chain, MAX_PENDING_PRICES),
+                *(chain, chain, MAX_PENDING_PRICES),
             )
-            rows: Rows = connection.execute(
+            rows = tx.rows(
                 "SELECT asset, price FROM prices WHERE chain = ? AND height = ? AND hash = ?",
-                (chain, block.height, block.hash),
-            ).fetchall()
+                *(chain, block.height, block.hash),
+            )
         return {asset: price for asset, price in rows if asset in prices}
 
     def prices(self, chain: str, height: int) -> list[tuple[str, str, bytes]]:
@@ -80,11 +79,9 @@ class PriceTables(ABC):
         Raises:
             Locked: Another process has the lock.
         """
-        return lock_file(
-            self.path.parent / "locks" / f"{chain}.prices.lock", store="tail", subject=f"the prices of {chain}"
-        )
+        return self.hold(f"{chain}.prices", f"the prices of {chain}")
 
     def drop_prices(self, chain: str, numbers: Iterable[int]) -> None:
         """Delete prices that are in the lake now, or whose block left the chain."""
-        with self._write() as connection:
-            connection.executemany("DELETE FROM prices WHERE number = ?", [(each,) for each in numbers])
+        with self._write(chain) as tx:
+            tx.run_many("DELETE FROM prices WHERE number = ?", [(each,) for each in numbers])

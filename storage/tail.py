@@ -1,35 +1,31 @@
 """The tail: blocks that may still be reorganised, their rows, and related bookkeeping.
 
-SQLite in WAL mode. Every write takes the lock at its start and survives a power failure once it returns. One process
-writes a chain; any number of processes read.
+One SQL text for every database. Every write takes the tail's lock at its start and survives a power failure once it
+returns. One process writes a chain; any number of processes read.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import StoreError
 from chainfolio.scopes import account_of
 from chainfolio.storage.account_tables import AccountTables
-from chainfolio.storage.disk import lock_file
 from chainfolio.storage.endpoint_tables import EndpointTables
 from chainfolio.storage.price_tables import PriceTables
-from chainfolio.storage.sqlite import Rows, connect, translate_errors, writing
-from chainfolio.storage.tail_schema import prepare
+from chainfolio.storage.tail_database import Rows, TailDatabase, Transaction
+from chainfolio.storage.tail_sqlite import IN_MEMORY, SqliteTail
 
-if TYPE_CHECKING:
-    import apsw
-
+__all__ = ("EVERYTHING", "IN_MEMORY", "Batch", "Tail", "TailBlock")
 
 EVERYTHING = ("",)
-IN_MEMORY = ":memory:"  # the path of a tail that ends with its process
+_BLOCK = "SELECT height, hash, parent, time_us FROM"
+_TOP = f"{_BLOCK} blocks WHERE chain = ? ORDER BY height DESC LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +55,24 @@ class Batch:
 
 
 class Tail(AccountTables, EndpointTables, PriceTables):
-    """The tail of all chains, in one SQLite file. Safe to use from several threads."""
+    """The tail of all chains, in one database. Safe to use from several threads.
 
-    def __init__(self, path: Path | str, *, reader: bool = False) -> None:
-        self.path = Path(path)
-        self._lock = threading.RLock()
-        if path != IN_MEMORY and not self.path.exists():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            prepare(_connected(self.path), self.path).close()
-        self._connection = _connected(self.path, reader=reader)
-        try:
-            prepare(self._connection, self.path)
-        except BaseException:  # also if it is cancelled
-            self._connection.close()
-            raise
+    Attributes:
+        place: The path with which it was opened.
+    """
+
+    def __init__(self, place: Path | str, *, reader: bool = False) -> None:
+        self.place = place
+        self._database: TailDatabase = SqliteTail(Path(place), reader=reader)
+
+    @property
+    def address(self) -> str:
+        """Where it is, for messages, without a password."""
+        return self._database.address
 
     def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            self._connection.close()
+        """Close the database."""
+        self._database.close()
 
     def lock(self, chain: str) -> AbstractContextManager[None]:
         """Lock a chain for writing, in this process only.
@@ -86,7 +81,21 @@ class Tail(AccountTables, EndpointTables, PriceTables):
             Locked: Another process has the lock; the message names it.
         """
         assert chain.replace("-", "").replace("_", "").isalnum(), f"not the key of a chain: {chain!r}"
-        return lock_file(self.path.parent / "locks" / f"{chain}.lock", store="tail", subject=f"chain {chain}")
+        return self.hold(chain, f"chain {chain}")
+
+    def hold(self, name: str, subject: str, *, store: str = "tail", wait: bool = False) -> AbstractContextManager[None]:
+        """Hold a lock among all processes that use this tail, during the block.
+
+        Args:
+            name: The key of a chain, or `<chain>.<part>`.
+            subject: What is locked, for errors.
+            store: The store that the lock protects, for errors.
+            wait: Wait for the lock instead of raising Locked.
+
+        Raises:
+            Locked: Another process has the lock; the message names it.
+        """
+        return self._database.hold(name, subject, store=store, wait=wait)
 
     # --- unfinalised blocks ------------------------------------------------------------------------------------------
 
@@ -113,27 +122,26 @@ class Tail(AccountTables, EndpointTables, PriceTables):
             if not entries:
                 return
             span = Span(entries[0].block.height, entries[-1].block.height)
-        with self._write() as connection:
-            below = _parent_of(connection, chain, entries[0].block) if entries else None
+        with self._write(chain) as tx:
+            below = _parent_of(tx, chain, entries[0].block) if entries else None
             if entries:  # they may be older than these blocks
-                connection.execute("DELETE FROM answers")
+                tx.run("DELETE FROM answers")
             for entry in entries:
                 if below is not None:
                     _check_link(chain, below, entry.block)
-                _insert(connection, chain, entry)
                 below = entry.block
+            _insert(tx, chain, entries)
             for dataset, filter_ in (*((name, "") for name in datasets), *ranges):
-                _merge_range(connection, chain, (dataset,), (filter_,), span)
+                _merge_range(tx, chain, (dataset,), (filter_,), span)
 
     def blocks(self, chain: str) -> list[Block]:
         """Return the chain's unfinalised blocks, the lowest first."""
-        rows = self._read("SELECT height, hash, parent, time_us FROM blocks WHERE chain = ? ORDER BY height", chain)
+        rows = self._read(f"{_BLOCK} blocks WHERE chain = ? ORDER BY height", chain)
         return [Block(*row) for row in rows]
 
     def top(self, chain: str) -> Block | None:
         """Return the highest unfinalised block; None if there is none."""
-        with translate_errors("tail", self.path), self._lock:
-            return _top(self._connection, chain)
+        return _block(self._read(_TOP, chain))
 
     def rows(self, chain: str, table: str, first: int, last: int) -> list[tuple[int, bytes]]:
         """Return height and Arrow IPC stream of each unfinalised block in `first..last` with rows of `table`."""
@@ -151,17 +159,17 @@ class Tail(AccountTables, EndpointTables, PriceTables):
         Raises:
             StoreError: `height` is below the last final block; `rewind` can do that.
         """
-        with self._write() as connection:
-            final = _anchor(connection, chain)
+        with self._write(chain) as tx:
+            final = _anchor(tx, chain)
             if final is not None and height < final.height:
                 raise StoreError("tail", f"{chain}: block {final.height} is final, cannot roll back to {height}")
-            _delete_above(connection, chain, height)
+            _delete_above(tx, chain, height)
 
     def drop(self, chain: str, up_to: int) -> None:
         """Delete blocks up to `up_to`, which are in the lake now. Indexed ranges stay."""
-        with self._write() as connection:
+        with self._write(chain) as tx:
             for table in ("blocks", "rows"):
-                connection.execute(f"DELETE FROM {table} WHERE chain = ? AND height <= ?", (chain, up_to))
+                tx.run(f"DELETE FROM {table} WHERE chain = ? AND height <= ?", chain, up_to)
 
     def rewind(self, chain: str, height: int, anchor: Block | None) -> None:
         """Delete everything above `height`, final or not: blocks, indexed ranges, open batches.
@@ -172,11 +180,11 @@ class Tail(AccountTables, EndpointTables, PriceTables):
             anchor: The last final block that remains; None if there is none.
         """
         assert anchor is None or anchor.height <= height, "the anchor is a block that stays"
-        with self._write() as connection:
-            _delete_above(connection, chain, height)
+        with self._write(chain) as tx:
+            _delete_above(tx, chain, height)
             # Marked as done, not deleted: numbers are not reused.
-            connection.execute("UPDATE batches SET done = 1 WHERE chain = ? AND last > ?", (chain, height))
-            _set_anchor(connection, chain, anchor)
+            tx.run("UPDATE batches SET done = 1 WHERE chain = ? AND last > ?", chain, height)
+            _set_anchor(tx, chain, anchor)
 
     def forget_batch(self, batch: Batch) -> None:
         """Delete the indexed ranges of a batch's heights and mark it as done, in one transaction.
@@ -184,28 +192,23 @@ class Tail(AccountTables, EndpointTables, PriceTables):
         For repairs, after the lake's rows of these heights were deleted.
         """
         chain, first, last = batch.chain, batch.span.first, batch.span.last
-        with self._write() as connection:
-            connection.execute(
+        with self._write(chain) as tx:
+            tx.run(
                 "INSERT INTO cover SELECT chain, dataset, filter, ?, last FROM cover "
                 "WHERE chain = ? AND first < ? AND last > ?",
-                (last + 1, chain, first, last),
+                *(last + 1, chain, first, last),
             )
-            connection.execute(
-                "UPDATE cover SET last = ? WHERE chain = ? AND first < ? AND last >= ?",
-                (first - 1, chain, first, first),
+            tx.run(
+                "UPDATE cover SET last = ? WHERE chain = ? AND first < ? AND last >= ?", first - 1, chain, first, first
             )
-            connection.execute(
+            tx.run(
                 "UPDATE cover SET first = ? WHERE chain = ? AND first BETWEEN ? AND ? AND last > ?",
-                (last + 1, chain, first, last, last),
+                *(last + 1, chain, first, last, last),
             )
-            connection.execute("DELETE FROM cover WHERE chain = ? AND first >= ? AND last <= ?", (chain, first, last))
-            connection.execute(
-                "DELETE FROM unexplained WHERE chain = ? AND height BETWEEN ? AND ?", (chain, first, last)
-            )
-            connection.execute(
-                "DELETE FROM reconciliations WHERE chain = ? AND first <= ? AND last >= ?", (chain, last, first)
-            )
-            connection.execute("UPDATE batches SET done = 1 WHERE chain = ? AND number = ?", (chain, batch.number))
+            tx.run("DELETE FROM cover WHERE chain = ? AND first >= ? AND last <= ?", chain, first, last)
+            tx.run("DELETE FROM unexplained WHERE chain = ? AND height BETWEEN ? AND ?", chain, first, last)
+            tx.run("DELETE FROM reconciliations WHERE chain = ? AND first <= ? AND last >= ?", chain, last, first)
+            tx.run("UPDATE batches SET done = 1 WHERE chain = ? AND number = ?", chain, batch.number)
 
     def all_ranges(self, chain: str) -> list[tuple[str, str, Spans]]:
         """Return the indexed ranges of a chain, for each dataset and filter."""
@@ -214,13 +217,12 @@ class Tail(AccountTables, EndpointTables, PriceTables):
 
     def anchor(self, chain: str) -> Block | None:
         """Return the last finalised block, which is the parent of the lowest unfinalised one; None before."""
-        with translate_errors("tail", self.path), self._lock:
-            return _anchor(self._connection, chain)
+        return _block(self._read(f"{_BLOCK} anchors WHERE chain = ?", chain))
 
     def set_anchor(self, chain: str, block: Block | None) -> None:
         """Store the last finalised block; None deletes it."""
-        with self._write() as connection:
-            _set_anchor(connection, chain, block)
+        with self._write(chain) as tx:
+            _set_anchor(tx, chain, block)
 
     # --- indexed ranges ----------------------------------------------------------------------------------------------
 
@@ -249,19 +251,19 @@ class Tail(AccountTables, EndpointTables, PriceTables):
 
     def remove_range(self, chain: str, dataset: str, filter: str, span: Span) -> None:
         """Remove a span from the indexed ranges of one dataset and filter."""
-        with self._write() as connection:
+        with self._write(chain) as tx:
             remaining = self.indexed_ranges(chain, dataset, filter) - [span]
             key = (chain, dataset, filter)
-            connection.execute("DELETE FROM cover WHERE chain = ? AND dataset = ? AND filter = ?", key)
-            connection.executemany(
+            tx.run("DELETE FROM cover WHERE chain = ? AND dataset = ? AND filter = ?", *key)
+            tx.run_many(
                 "INSERT INTO cover VALUES (?, ?, ?, ?, ?)", [(*key, each.first, each.last) for each in remaining]
             )
 
     def add_ranges(self, chain: str, pairs: Iterable[tuple[str, str]], span: Span) -> None:
         """Add a span to the indexed ranges of pairs of dataset and filter, in one transaction."""
-        with self._write() as connection:
+        with self._write(chain) as tx:
             for dataset, filter_ in pairs:
-                _merge_range(connection, chain, (dataset,), (filter_,), span)
+                _merge_range(tx, chain, (dataset,), (filter_,), span)
 
     def open_batch(
         self,
@@ -279,15 +281,15 @@ class Tail(AccountTables, EndpointTables, PriceTables):
             after: The number of the lake's last batch. The new number is higher, also if this file is younger than the
                 lake.
         """
-        with self._write() as connection:
+        with self._write(chain) as tx:
             batch = Batch(
                 chain, max(self.newest_batch(chain), after) + 1, span, tuple(datasets), tuple(filters), worker_process
             )
             encoded = (json.dumps(batch.datasets), json.dumps(batch.filters))
-            connection.execute(
+            tx.run(
                 "INSERT INTO batches (chain, number, first, last, datasets, filters, lane) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (chain, batch.number, span.first, span.last, *encoded, worker_process),
+                *(chain, batch.number, span.first, span.last, *encoded, worker_process),
             )
         return batch
 
@@ -318,60 +320,49 @@ class Tail(AccountTables, EndpointTables, PriceTables):
 
         Repeating the call changes nothing. The anchor never falls: a gap that is filled lies below final blocks.
         """
-        with self._write() as connection:
-            connection.execute(
-                "UPDATE batches SET done = 1 WHERE chain = ? AND number = ? AND done = 0", (batch.chain, batch.number)
-            )
-            if connection.changes():
-                _merge_range(connection, batch.chain, batch.datasets, batch.filters, batch.span)
-                below = _anchor(connection, batch.chain)
+        with self._write(batch.chain) as tx:
+            if tx.run(
+                "UPDATE batches SET done = 1 WHERE chain = ? AND number = ? AND done = 0", batch.chain, batch.number
+            ):
+                _merge_range(tx, batch.chain, batch.datasets, batch.filters, batch.span)
+                below = _anchor(tx, batch.chain)
                 if anchor is not None and (below is None or below.height < anchor.height):
-                    _set_anchor(connection, batch.chain, anchor)
+                    _set_anchor(tx, batch.chain, anchor)
 
     def _read(self, sql: str, *arguments: object) -> Rows:
-        with translate_errors("tail", self.path), self._lock:
-            return self._connection.execute(sql, arguments).fetchall()
+        return self._database.read(sql, *arguments)
 
-    @contextmanager
-    def _write(self) -> Iterator[apsw.Connection]:
-        with translate_errors("tail", self.path), self._lock, writing(self._connection) as connection:
-            yield connection
+    def _write(self, chain: str = "") -> AbstractContextManager[Transaction]:
+        return self._database.write(chain)
 
 
-def _connected(path: Path, *, reader: bool = False) -> apsw.Connection:
-    with translate_errors("tail", path):
-        return connect(path, reader=reader)
-
-
-def _top(connection: apsw.Connection, chain: str) -> Block | None:
-    rows: Rows = connection.execute(
-        "SELECT height, hash, parent, time_us FROM blocks WHERE chain = ? ORDER BY height DESC LIMIT 1", (chain,)
-    ).fetchall()
+def _block(rows: Rows) -> Block | None:
     return Block(*rows[0]) if rows else None
 
 
-def _anchor(connection: apsw.Connection, chain: str) -> Block | None:
-    rows: Rows = connection.execute(
-        "SELECT height, hash, parent, time_us FROM anchors WHERE chain = ?", (chain,)
-    ).fetchall()
-    return Block(*rows[0]) if rows else None
+def _anchor(tx: Transaction, chain: str) -> Block | None:
+    return _block(tx.rows(f"{_BLOCK} anchors WHERE chain = ?", chain))
 
 
-def _set_anchor(connection: apsw.Connection, chain: str, block: Block | None) -> None:
-    connection.execute("DELETE FROM anchors WHERE chain = ?", (chain,))
+def _set_anchor(tx: Transaction, chain: str, block: Block | None) -> None:
+    tx.run("DELETE FROM anchors WHERE chain = ?", chain)
     if block is not None:
-        connection.execute(
+        tx.run(
             "INSERT INTO anchors (chain, height, hash, parent, time_us) VALUES (?, ?, ?, ?, ?)",
-            (chain, block.height, block.hash, block.parent, block.time_us),
+            chain,
+            block.height,
+            block.hash,
+            block.parent,
+            block.time_us,
         )
 
 
-def _parent_of(connection: apsw.Connection, chain: str, block: Block) -> Block | None:
+def _parent_of(tx: Transaction, chain: str, block: Block) -> Block | None:
     """Return the required parent of a new block; None if the tail starts above the anchor."""
-    top = _top(connection, chain)
+    top = _block(tx.rows(_TOP, chain))
     if top is not None:
         return top
-    anchor = _anchor(connection, chain)
+    anchor = _anchor(tx, chain)
     return anchor if anchor is not None and block.height <= anchor.height + 1 else None
 
 
@@ -383,46 +374,44 @@ def _check_link(chain: str, below: Block, block: Block) -> None:
         )
 
 
-def _insert(connection: apsw.Connection, chain: str, entry: TailBlock) -> None:
-    block = entry.block
-    connection.execute(
+def _insert(tx: Transaction, chain: str, entries: Sequence[TailBlock]) -> None:
+    tx.run_many(
         "INSERT INTO blocks (chain, height, hash, parent, time_us) VALUES (?, ?, ?, ?, ?)",
-        (chain, block.height, block.hash, block.parent, block.time_us),
+        [(chain, each.block.height, each.block.hash, each.block.parent, each.block.time_us) for each in entries],
     )
-    connection.executemany(
+    tx.run_many(
         "INSERT INTO rows (chain, name, height, ipc) VALUES (?, ?, ?, ?)",
-        [(chain, name, block.height, ipc) for name, ipc in entry.rows.items()],
+        [(chain, name, each.block.height, ipc) for each in entries for name, ipc in each.rows.items()],
     )
 
 
-def _delete_above(connection: apsw.Connection, chain: str, height: int) -> None:
+def _delete_above(tx: Transaction, chain: str, height: int) -> None:
     for table in ("blocks", "rows"):
-        connection.execute(f"DELETE FROM {table} WHERE chain = ? AND height > ?", (chain, height))
-    connection.execute("DELETE FROM cover WHERE chain = ? AND first > ?", (chain, height))
-    connection.execute("UPDATE cover SET last = ? WHERE chain = ? AND last > ?", (height, chain, height))
+        tx.run(f"DELETE FROM {table} WHERE chain = ? AND height > ?", chain, height)
+    tx.run("DELETE FROM cover WHERE chain = ? AND first > ?", chain, height)
+    tx.run("UPDATE cover SET last = ? WHERE chain = ? AND last > ?", height, chain, height)
     for table in ("unexplained", "lookups"):
-        connection.execute(f"DELETE FROM {table} WHERE chain = ? AND height > ?", (chain, height))
-    connection.execute("DELETE FROM reconciliations WHERE chain = ? AND last > ?", (chain, height))
-    connection.execute("DELETE FROM prices WHERE chain = ? AND height > ?", (chain, height))
+        tx.run(f"DELETE FROM {table} WHERE chain = ? AND height > ?", chain, height)
+    tx.run("DELETE FROM reconciliations WHERE chain = ? AND last > ?", chain, height)
+    tx.run("DELETE FROM prices WHERE chain = ? AND height > ?", chain, height)
 
 
-def _merge_range(
-    connection: apsw.Connection, chain: str, datasets: Iterable[str], filters: Sequence[str], span: Span
-) -> None:
+def _merge_range(tx: Transaction, chain: str, datasets: Iterable[str], filters: Sequence[str], span: Span) -> None:
     """Merge a span into the stored ranges. Only ranges that touch it are read and written."""
     for dataset in datasets:
         for filter in filters:
             key = (chain, dataset, filter)
-            touching: Rows = connection.execute(
+            touching = tx.rows(
                 "DELETE FROM cover WHERE chain = ? AND dataset = ? AND filter = ? AND first <= ? AND last >= ? "
                 "RETURNING first, last",
-                (*key, span.last + 1, span.first - 1),
-            ).fetchall()
+                *(*key, span.last + 1, span.first - 1),
+            )
             first = min([span.first, *(row[0] for row in touching)])
             last = max([span.last, *(row[1] for row in touching)])
-            connection.execute("INSERT INTO cover VALUES (?, ?, ?, ?, ?)", (*key, first, last))
+            tx.run("INSERT INTO cover VALUES (?, ?, ?, ?, ?)", *key, first, last)
     for account in {account_of(filter) for filter in filters}:  # None: of every account
-        connection.execute(
-            "DELETE FROM reconciliations WHERE chain = ? AND first <= ? AND last >= ? AND account = ifnull(?, account)",
-            (chain, span.last, span.first, account),
+        tx.run(
+            "DELETE FROM reconciliations "
+            "WHERE chain = ? AND first <= ? AND last >= ? AND account = coalesce(?, account)",
+            *(chain, span.last, span.first, account),
         )

@@ -7,21 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import apsw
-
-    from chainfolio.storage.sqlite import Rows
-
-from typing import TYPE_CHECKING
-
-from chainfolio.storage.sqlite import Rows
-
-if TYPE_CHECKING:
-    import apsw
-
+    from chainfolio.storage.tail_database import Transaction
 
 _ADD = (
     "INSERT INTO watches (chain, account, owner, first, sold, expires_us) VALUES (?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT DO UPDATE SET "
+    "ON CONFLICT (chain, account, owner) DO UPDATE SET "
+)
+_LATER = (
+    "expires_us = CASE WHEN excluded.expires_us > watches.expires_us THEN excluded.expires_us "
+    "ELSE watches.expires_us END"
 )
 
 
@@ -50,33 +44,31 @@ class WatchLimits:
     max_per_owner: int
 
 
-def add_sold(connection: apsw.Connection, chain: str, first: int, watches: Iterable[OwnedWatch]) -> None:
+def add_sold(tx: Transaction, chain: str, first: int, watches: Iterable[OwnedWatch]) -> None:
     """Add watches that were paid for, or extend them. Repeating the call changes nothing."""
-    connection.executemany(
-        f"{_ADD}sold = 1, expires_us = max(expires_us, excluded.expires_us)",
+    tx.run_many(
+        f"{_ADD}sold = 1, {_LATER}",
         [(chain, each.account, each.owner, first, 1, each.expires_us) for each in watches],
     )
 
 
 def add_synced(
-    connection: apsw.Connection, chain: str, first: int, owner: str, accounts: Iterable[str], terms: WatchLimits
+    tx: Transaction, chain: str, first: int, owner: str, accounts: Iterable[str], terms: WatchLimits
 ) -> list[str]:
     """Add or extend unpaid watches of one owner within the limits, and remove all watches that have ended.
 
     Returns:
         The accounts that exceed the limits.
     """
-    connection.execute("DELETE FROM watches WHERE chain = ? AND expires_us <= ?", (chain, terms.now_us))
-    rows: Rows = connection.execute(
-        "SELECT owner, account, sold FROM watches WHERE chain = ? AND owner <> ''", (chain,)
-    ).fetchall()
+    tx.run("DELETE FROM watches WHERE chain = ? AND expires_us <= ?", chain, terms.now_us)
+    rows = tx.rows("SELECT owner, account, sold FROM watches WHERE chain = ? AND owner <> ''", chain)
     sold_by_account = {account: sold for holder, account, sold in rows if holder == owner}
     count, own_count = sum(not sold for _, _, sold in rows), sum(not sold for sold in sold_by_account.values())
     room = max(0, min(terms.max_count - count, terms.max_per_owner - own_count))
     distinct = list(dict.fromkeys(accounts))
     new = [each for each in distinct if each not in sold_by_account]
-    connection.executemany(
-        f"{_ADD}expires_us = max(expires_us, excluded.expires_us) WHERE sold = 0",
+    tx.run_many(
+        f"{_ADD}{_LATER} WHERE watches.sold = 0",
         [
             (chain, each, owner, first, 0, terms.expires_us)
             for each in distinct

@@ -19,7 +19,6 @@ from chainfolio.engine.history.past_days import PENDING, History
 from chainfolio.engine.history.snapshot_store import UNREADABLE, DaySnapshot
 from chainfolio.engine.snapshots.replay import has_past
 from chainfolio.errors import Locked
-from chainfolio.storage.disk import lock_file
 from chainfolio.supervisor import Supervisor, Task
 
 if TYPE_CHECKING:
@@ -79,12 +78,10 @@ class Schedule:
             await self.supervisor.stop(SNAPSHOTS, chain=chain.key)
 
     async def _run(self, chain: Chain, task: Task) -> None:
-        clock, folder = self.history.system.environment.clock, self.history.system.tail.path.parent
+        clock, tail = self.history.system.environment.clock, self.history.system.tail
         while True:
             try:
-                with lock_file(
-                    folder / "locks" / f"{chain.key}.daily.lock", store="lake", subject=f"snapshots of {chain.key}"
-                ):
+                with tail.hold(f"{chain.key}.daily", f"snapshots of {chain.key}", store="lake"):
                     while True:
                         pending = await self.take_missing(chain, task)
                         task.progressed()

@@ -7,8 +7,7 @@ if a process died between the two, the next writer makes the missing one without
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +18,6 @@ from chainfolio.blocks import Block
 from chainfolio.engine.history.day_blocks import midnight
 from chainfolio.portfolio.document import Portfolio, encode_one
 from chainfolio.portfolio.snapshot_rows import holdings_of
-from chainfolio.storage.disk import lock_file
 from chainfolio.table import bucket
 from chainfolio.tables import SNAPSHOT_HOLDINGS, SNAPSHOTS
 
@@ -153,7 +151,7 @@ class SnapshotStore:
         """Store snapshots with new content and return their number; those of other processes count as stored."""
         import pyarrow as pa
 
-        with self._writing(chain):
+        with self.tail.hold(f"{chain}.snapshots", f"the snapshots of {chain}", store="lake", wait=True):
             self.complete_holdings(chain)
             accounts = sorted({each.account for each in snapshots})
             stored = self.newest(chain, accounts, {each.day for each in snapshots}, documents=False)
@@ -211,16 +209,6 @@ class SnapshotStore:
         rows = self.lake.of_accounts(SNAPSHOTS, chain, accounts, KEY)
         attempts = rows.group_by("account", "day").agg(pl.col("attempt").max()).collect()
         return {(account, day.date()): attempt for account, day, attempt in attempts.iter_rows()}
-
-    @contextmanager
-    def _writing(self, chain: str) -> Iterator[None]:
-        with lock_file(
-            self.tail.path.parent / "locks" / f"{chain}.snapshots.lock",
-            store="lake",
-            subject=f"the snapshots of {chain}",
-            wait=True,
-        ):
-            yield
 
 
 def _stream(chain: str) -> str:

@@ -12,7 +12,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.pricing.ecb import CURRENCIES, SOURCE, Days
-from chainfolio.storage.disk import lock_file
 from chainfolio.tables import FIAT_RATES
 
 if TYPE_CHECKING:
@@ -46,12 +45,7 @@ class RateStore:
         """Store days that are not stored yet, and return all stored days, including those of other processes."""
         import pyarrow as pa
 
-        with lock_file(
-            self.tail.path.parent / "locks" / f"{SOURCE}.rates.lock",
-            store="lake",
-            subject="the rates of currencies",
-            wait=True,
-        ):
+        with self.tail.hold(f"{SOURCE}.rates", "the rates of currencies", store="lake", wait=True):
             stored = self.load()
             new = {day: rates for day, rates in sorted(days.items()) if day not in stored}
             if new:

@@ -81,7 +81,7 @@ async def test_a_past_answer_is_the_same_bytes_after_its_source_changed_its_mind
         assert b'"moody"' in first
         assert await answer(snapshotter(indexed, source, store), account, block) == first
         assert await snapshotter(indexed, source, store).settle_prices() > 1
-        anew = PriceStore(indexed.key, Lake(indexed.lake.uri), Tail(indexed.tail.path, reader=True))
+        anew = PriceStore(indexed.key, Lake(indexed.lake.uri), Tail(indexed.tail.place, reader=True))
         assert await answer(snapshotter(indexed, source, anew), account, block) == first
         anew.tail.close()
         assert source.asked == asked

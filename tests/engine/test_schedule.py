@@ -16,7 +16,6 @@ from chainfolio.environment import Environment
 from chainfolio.errors import Unavailable
 from chainfolio.indexer.wiring import System
 from chainfolio.settings import Settings
-from chainfolio.storage.disk import lock_file
 from chainfolio.supervisor import Supervisor, Task
 from tests.e2e.conftest import World
 from tests.engine import test_history
@@ -171,7 +170,7 @@ async def test_one_process_of_several_takes_them_and_the_next_one_when_it_has_en
             other.close()
 
     schedule, one = made(whole, Seen(at(DAYS[1]).now_s), {alice: DAYS[1]})
-    other.enter_context(lock_file(one.tail.path.parent / "locks" / "local.daily.lock", store="lake", subject="it"))
+    other.enter_context(one.tail.hold("local.daily", "it", store="lake"))
     with pytest.raises(Enough):
         await schedule._run(one.chain("local"), Task("snapshots"))
     assert waits == [ACCOUNTS_POLL_S, ACCOUNTS_POLL_S]

@@ -166,9 +166,9 @@ def test_where_events_are_not_indexed_that_is_said_and_every_pool_is_read(given:
 
 def forget(system: System) -> None:
     """An index as one that was made before there was any rule over events."""
-    with system.tail._write() as connection:
-        connection.execute("DELETE FROM cover WHERE dataset IN ('events', 'account_events/events')")
-        connection.execute("DELETE FROM rows WHERE name = 'logs'")
+    with system.tail._write() as tx:
+        tx.run("DELETE FROM cover WHERE dataset IN ('events', 'account_events/events')")
+        tx.run("DELETE FROM rows WHERE name = 'logs'")
     for table in (TABLES["logs"], TABLES["account_events"]):
         system.lake.replace(table, "local", table.schema().empty_table())
 

@@ -23,6 +23,7 @@ from chainfolio.storage.endpoint_tables import RESPONSE_TTL_US
 from chainfolio.storage.sqlite import translate_errors
 from chainfolio.storage.tail import Tail, TailBlock
 from chainfolio.storage.tail_schema import VERSION
+from chainfolio.storage.tail_sqlite import SqliteTail
 from chainfolio.storage.watches import OwnedWatch, WatchedAccount, WatchLimits
 
 
@@ -133,7 +134,7 @@ def test_everything_outlives_the_process(tail: Tail) -> None:
     batch = tail.open_batch("a", Span(0, 4), ["blocks"])
     tail.learn("http://node", "max_span", 500)
     tail.learn("http://node", "max_span", 250)
-    other = Tail(tail.path)
+    other = Tail(tail.place)
     assert other.top("a") == block(5)
     assert other.open_batches("a") == [batch]
     assert other.capabilities("http://node") == {"max_span": 250}
@@ -143,7 +144,7 @@ def test_everything_outlives_the_process(tail: Tail) -> None:
 
 def test_a_reader_sees_everything_and_writes_nothing(tail: Tail) -> None:
     tail.put("a", [entry(5)])
-    reader = Tail(tail.path, reader=True)
+    reader = Tail(tail.place, reader=True)
     assert reader.top("a") == block(5)
     tail.put("a", [entry(6)])
     assert reader.top("a") == block(6)
@@ -163,7 +164,7 @@ def test_one_process_writes_a_chain(tail: Tail) -> None:
 def test_a_process_that_dies_lets_go_of_its_chain(tail: Tail) -> None:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    child = context.Process(target=hold, args=(tail.path, theirs))
+    child = context.Process(target=hold, args=(tail.place, theirs))
     child.start()
     assert ours.recv() == "held"
     with pytest.raises(Locked, match=f"held by process {child.pid}"), tail.lock("a"):
@@ -182,11 +183,11 @@ def hold(path: Path, pipe: Any) -> None:
 
 @pytest.mark.parametrize("version", [VERSION + 1, 8])
 def test_a_file_of_another_format_version_is_refused_with_the_fix(tail: Tail, version: int) -> None:
-    connection = apsw.Connection(str(tail.path))
+    connection = apsw.Connection(str(tail.place))
     connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     with pytest.raises(StoreError, match=f"has format version {version}, this release reads version 1") as caught:
-        Tail(tail.path)
+        Tail(tail.place)
     assert "index into an empty one" in caught.value.remedy
 
 
@@ -210,12 +211,14 @@ def test_errors_of_sqlite_have_their_own_cures(error: type[apsw.Error], kind: ty
 
 def test_a_full_file_loses_nothing_and_goes_on(tail: Tail) -> None:
     tail.put("a", [entry(1)])
-    pages: Any = tail._connection.pragma("page_count")
-    tail._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    assert isinstance(tail._database, SqliteTail)
+    connection = tail._database._connection
+    pages: Any = connection.pragma("page_count")
+    connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     with pytest.raises(StorageFull):
         tail.put("a", [TailBlock(block(2), {"logs": b"x" * 100_000})])
     assert tail.top("a") == block(1)
-    tail._connection.execute("PRAGMA max_page_count = 100000")
+    connection.execute("PRAGMA max_page_count = 100000")
     tail.put("a", [entry(2)])
 
 
@@ -287,7 +290,7 @@ class TailModel(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.tail.close()
-        self.tail = Tail(self.tail.path)
+        self.tail = Tail(self.tail.place)
 
     @invariant()
     def agrees(self) -> None:
