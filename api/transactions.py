@@ -21,7 +21,7 @@ from chainfolio.api.failures import READING
 from chainfolio.api.fields import InvalidParameter, JsonObject, Reader, one_of, quoted
 from chainfolio.api.portfolio import IncludeImages
 from chainfolio.api.router import get
-from chainfolio.engine.results import TransactionFilter
+from chainfolio.engine.results import MAX_PAGE, TransactionFilter
 from chainfolio.engine.transactions.page_positions import ListPosition
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.transactions import Transactions, TransactionType
@@ -165,7 +165,7 @@ class TransactionsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
     addresses: Addresses
     limit: Annotated[
-        int, msgspec.Meta(ge=1, le=250, description="Maximum number of transactions of a page.", examples=[10])
+        int, msgspec.Meta(ge=1, le=MAX_PAGE, description="Maximum number of transactions of a page.", examples=[10])
     ]
     offset: Annotated[
         int, msgspec.Meta(ge=0, le=2**53 - 1, description="Number of transactions to skip.", examples=[0])

@@ -195,12 +195,13 @@ class AsyncSession:
         Raises:
             BadRequest: `limit` is out of range.
         """
-        from chainfolio.engine.requests.transactions import PAGE, joined_pages, transaction_filter, transaction_pages
+        from chainfolio.engine.requests.transactions import joined_pages, transaction_filter, transaction_pages
+        from chainfolio.engine.results import MAX_PAGE
 
-        if limit is not None and not 1 <= limit <= PAGE:
-            raise BadRequest("limit", f"{limit} is not between 1 and {PAGE}", remedy="without a limit all are read")
+        if limit is not None and not 1 <= limit <= MAX_PAGE:
+            raise BadRequest("limit", f"{limit} is not between 1 and {MAX_PAGE}", remedy="without a limit all are read")
         engine = await self._ready()
-        question = transaction_filter(chain, limit or PAGE, offset, first, last)
+        question = transaction_filter(chain, limit or MAX_PAGE, offset, first, last)
         (owner,) = await _accounts(engine, address, [chain] if chain else [])
         return joined_pages(
             [each async for each in transaction_pages(engine, owner, question, all_pages=limit is None)]

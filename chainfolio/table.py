@@ -33,8 +33,8 @@ class Column:
 class Table:
     """One table. `key` identifies a row for ever.
 
-    `order` sorts rows in files; `revision` is their decoder's. `group_rows` is how many rows of a bucket are read
-    together; 0: chosen by their size.
+    `order` sorts rows in files; `revision` rises when `order` or their decoder changes. `group_rows` is how many rows
+    of a bucket are read together; 0: chosen by their size.
     """
 
     name: str

@@ -21,7 +21,7 @@ from chainfolio.transport.http import Transport
 from chainfolio.transport.pacing import Pace
 from chainfolio.transport.recent_answers import RecentAnswers
 
-RETRIES = 6
+MAX_TRIES = 6
 FIRST_WAIT_S = 0.2
 MAX_WAIT_S = 20.0
 MAX_RETRY_AFTER_S = 60.0  # a request fails if its endpoint asks for a longer wait
@@ -190,7 +190,7 @@ class HttpEndpoint:
             SourceError: Another error of `read` or of the status.
         """
         wait_s = FIRST_WAIT_S
-        for attempt in range(RETRIES):
+        for attempt in range(MAX_TRIES):
             sent_s = self._environment.clock.monotonic_s()
             try:
                 response, sent_s = await self._exchange(send, sent_bytes, cost, calls)
@@ -222,8 +222,8 @@ class HttpEndpoint:
     def _last_attempt(self, error: Unavailable) -> int:
         """Return the index of the last attempt: fewer at first contact, where settings may be wrong."""
         if self.checked:
-            return RETRIES - 1
-        return 2 if isinstance(error, Unreachable) else 1 if isinstance(error, NoResponse) else RETRIES - 1
+            return MAX_TRIES - 1
+        return 2 if isinstance(error, Unreachable) else 1 if isinstance(error, NoResponse) else MAX_TRIES - 1
 
     def _redact(self, error: SourceError) -> SourceError:
         """Hide the secrets in the texts of an error, and return it."""

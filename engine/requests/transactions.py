@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from chainfolio.engine.service import Engine
     from chainfolio.portfolio.transactions import Transactions
 
-PAGE: Final = 250  # transactions per read, as over HTTP
 MAX_OFFSET: Final = 10**9
 DAY_US: Final = 86_400_000_000
 

@@ -16,7 +16,7 @@ from chainfolio.adapters.solana.reads import Wallet, WalletRead
 from chainfolio.errors import BadAnswer, Unavailable
 from chainfolio.plans import Unknown
 from chainfolio.protocols import InstalledProtocol, InstalledProtocols
-from chainfolio.transport.http_endpoint import RETRIES
+from chainfolio.transport.http_endpoint import MAX_TRIES
 from tests.json_rpc import Refuse
 from tests.solana.fakes import WALLET, FakeNode, account
 from tests.solana.ledger import Ledger
@@ -84,7 +84,7 @@ async def test_a_list_that_comes_once_and_then_no_more_is_unknown_and_holds_noth
     def once(params: Any) -> Any:
         nonlocal asked
         asked += params[0] == OTHER
-        if params[0] == OTHER and asked != RETRIES + 1:
+        if params[0] == OTHER and asked != MAX_TRIES + 1:
             raise Refuse(*FAILURES[0])
         if params[0] == OTHER:
             node.ledger.lamports[WALLET] = 9  # since that slot: what it came with is of before
@@ -112,7 +112,7 @@ async def test_a_list_that_never_comes_is_asked_apart_from_the_rest(monkeypatch:
     assert len(states[WALLET].positions) == 2
     [issue] = states[WALLET].issues
     assert issue.reason.endswith("were not looked for: timed out")
-    assert waited == 2 * RETRIES, "with all the rest, and then apart; what was not told is not waited for again"
+    assert waited == 2 * MAX_TRIES, "with all the rest, and then apart; what was not told is not waited for again"
 
 
 async def test_where_one_endpoint_fails_to_list_another_one_is_asked_first() -> None:
