@@ -25,6 +25,7 @@ class PositionChange:
         tokens: The tokens of the position; empty texts if this transaction does not show them.
         raws: The amounts of both tokens that went in, that were released, or that were paid.
         pool: The contract that holds the tokens.
+        has_amounts: False if the events tell no amounts: what the wallet moved in the transaction counts.
     """
 
     contract: str
@@ -33,3 +34,8 @@ class PositionChange:
     tokens: tuple[str, str]
     raws: tuple[int, int]
     pool: str
+    has_amounts: bool = True
+
+    def key(self, chain: str) -> str:
+        """Return the key of the position as an asset of a chain."""
+        return f"{chain}:{self.contract}:{self.number}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from chainfolio.portfolio.transactions import TransactionDocument
 
 BATCH: Final = 100  # transactions in one request
-STORED: Final = "/positions"  # after the hash, in the store of looked-up transactions
+STORED: Final = "/positions/2"  # after the hash, in the store of looked-up transactions
 Changes = dict[tuple[str, str], tuple[PositionChange, ...] | None]
 
 log = logging.getLogger(__name__)

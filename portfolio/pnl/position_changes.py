@@ -6,8 +6,9 @@ transaction and together with fees. Only the fees are income.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from chainfolio.portfolio.pnl.containers import Container, settle
 from chainfolio.portfolio.pnl.entries import Kind
@@ -15,6 +16,7 @@ from chainfolio.portfolio.pnl.trade_value import Side
 from chainfolio.position_changes import PositionChange
 
 Movement = tuple[Kind, Side]
+SEVERAL_CHANGES: Final = "it changed several positions at once, without amounts in events: their gains are not known"
 
 
 @dataclass(slots=True)
@@ -27,12 +29,27 @@ class Claim:
 
 @dataclass(slots=True)
 class Position:
-    """One position of an account. `sold` is the liquidity of claims that is to be sold, if it counts as a disposal."""
+    """One position of an account.
+
+    Attributes:
+        sold: The liquidity of claims that is to be sold, if it counts as a disposal.
+        holder: The contract that held its tokens first, if its events tell no amounts.
+    """
 
     container: Container = field(default_factory=Container)
     tokens: list[str] = field(default_factory=lambda: ["", ""])
     claims: tuple[Claim, Claim] = field(default_factory=lambda: (Claim(), Claim()))
     sold: int = 0
+    holder: str = ""
+
+    def accepts(self, change: PositionChange) -> bool:
+        """Return True for a change that the contract of the position's tokens logged.
+
+        A change without amounts names the collection itself, and anybody can log that.
+        """
+        if not change.has_amounts:
+            self.holder = self.holder or change.pool
+        return change.has_amounts or self.holder == change.pool
 
     def pool(self) -> dict[str, int]:
         """Return what went in of each token and was not paid back."""
@@ -50,6 +67,22 @@ class Position:
                 contents[token] = contents.get(token, 0) + claim.went_in
                 claim.raw = claim.went_in = 0
         return contents
+
+
+def net_units(changes: Iterable[PositionChange], chain: str) -> dict[str, int]:
+    """Return the liquidity that changes without amounts added or (negative) removed, by the key of the position."""
+    units = dict[str, int]()
+    for change in changes:
+        if not change.has_amounts:
+            units[change.key(chain)] = units.get(change.key(chain), 0) + change.units
+    return units
+
+
+class Net(NamedTuple):
+    """What came to a wallet and what left it in one transaction, by asset."""
+
+    incoming: dict[str, Side]
+    outgoing: dict[str, Side]
 
 
 @dataclass(slots=True)
@@ -77,6 +110,53 @@ class PositionMovements:
     traded: list[Movement] = field(default_factory=list)
     settled: list[Movement] = field(default_factory=list)
     explained: dict[str, int] = field(default_factory=dict)
+
+    def add_net(self, units: Mapping[str, int], positions: Mapping[str, Position], net: Net, native: str) -> None:
+        """Apply changes whose events tell no amounts: all that the wallet moved belongs to their positions.
+
+        What came and nothing was removed for is a fee. Of several positions, the parts are not known: values are
+        removed.
+
+        Args:
+            units: The liquidity that was added or (negative) removed, by the key of the position.
+            positions: The positions of the account.
+            net: What came and what left. What is explained is removed.
+            native: An asset whose payments by contracts may not be indexed.
+        """
+        contents = dict[str, int]()
+        for key, removed in ((key, -each) for key, each in units.items() if each < 0):
+            for asset, raw in positions[key].container.take(removed).items():
+                contents[asset] = contents.get(asset, 0) + raw
+        put = next((key for key, each in units.items() if each > 0), "")
+        paid, added = list(net.incoming.values()), list(net.outgoing.values()) if put else []
+        if put:
+            assets = {} if self.is_disposal else {side.asset: side.quantity for side in added}
+            positions[put].container.put(units[put], assets)
+            net.outgoing.clear()
+        net.incoming.clear()
+        first = len(self.traded), len(self.settled)
+        if self.is_disposal:
+            self._trade_net(units, added, paid)
+        else:
+            self.settled += [("deposit", side) for side in added]
+            if any(each < 0 for each in units.values()):
+                self.settled += settle(contents, paid, self.trade_value, native, is_pool=True)
+            else:
+                self.settled += [("income", side) for side in paid]
+        if len(units) > 1:
+            for _, side in (*self.traded[first[0] :], *self.settled[first[1] :]):
+                side.value = None
+
+    def _trade_net(self, units: Mapping[str, int], added: Sequence[Side], paid: Sequence[Side]) -> None:
+        """Sell what was added for liquidity, and removed liquidity for what was paid."""
+        for key, each in units.items():
+            if each > 0:
+                self.traded += [("sell", side) for side in added]
+                self.traded.append(("buy", Side(key, each, _total(added))))
+            elif each < 0:
+                self.traded.append(("sell", Side(key, -each, _total(paid))))
+        is_removed = any(each < 0 for each in units.values())
+        (self.traded if is_removed else self.settled).extend(("buy" if is_removed else "income", side) for side in paid)
 
     def add(self, key: str, position: Position, change: PositionChange) -> None:
         """Apply one change of a position, whose asset key is `key`."""

@@ -9,7 +9,7 @@ from typing import Final
 from chainfolio.portfolio.document import IssueDocument
 from chainfolio.portfolio.pnl.containers import Containers, divided, settle
 from chainfolio.portfolio.pnl.entries import ACQUIRED, DISPOSED, EARNED, UNASKED, Entry, Kind, share
-from chainfolio.portfolio.pnl.position_changes import Position, PositionMovements
+from chainfolio.portfolio.pnl.position_changes import SEVERAL_CHANGES, Net, Position, PositionMovements, net_units
 from chainfolio.portfolio.pnl.record_rows import RecordEntries, RecordRows, Treatment, asset_key, money_of
 from chainfolio.portfolio.pnl.trade_value import Side, equalise
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
@@ -107,11 +107,14 @@ class _Record:
         self.result.entries.extend(entries)
 
     def _open_positions(self) -> None:
-        """Remember the positions that this transaction created for the account, or that it had already."""
-        changed = {f"{self.record.chain.key}:{change.contract}:{change.number}" for change in self.changes}
+        """Remember the positions that this transaction created for the account, and keep the changes of own ones."""
+        chain = self.record.chain.key
+        changed = {change.key(chain) for change in self.changes}
         for row in self.record.assets_in:
             if asset_key(row) in changed and row.sender in self.treatment.burn_addresses:
                 self.positions.setdefault(asset_key(row), Position())
+        own = [change for change in self.changes if change.key(chain) in self.positions]
+        self.changes = [change for change in own if self.positions[change.key(chain)].accepts(change)]
 
     def _position_movements(self, incoming: dict[str, Side], outgoing: dict[str, Side]) -> PositionMovements:
         """Apply the changes of own positions, and leave what they do not explain in `incoming` and `outgoing`."""
@@ -129,9 +132,8 @@ class _Record:
         is_disposal = self.treatment.liquidity_is_disposal
         result = PositionMovements(asset_of, worth, self.treatment.trade_value, is_disposal, came, left)
         for change in self.changes:
-            key = f"{chain}:{change.contract}:{change.number}"
-            if key in self.positions:
-                result.add(key, self.positions[key], change)
+            if change.has_amounts:
+                result.add(change.key(chain), self.positions[change.key(chain)], change)
         for asset, raw in result.explained.items():
             net = (
                 incoming[asset].quantity if asset in incoming else -outgoing[asset].quantity if asset in outgoing else 0
@@ -141,6 +143,10 @@ class _Record:
             if net != raw:
                 rest = worth(asset, abs(net - raw)) if asset not in sides else sides[asset].part(abs(net - raw))
                 (incoming if net > raw else outgoing)[asset] = rest
+        if units := net_units(self.changes, chain):
+            result.add_net(units, self.positions, Net(incoming, outgoing), self.rows.native)
+        if len(units) > 1:
+            self.result.issues.append(IssueDocument("pnl", self.record.hash, SEVERAL_CHANGES))
         return result
 
     def _settled(self, kinds: Iterable[tuple[Kind, Side]]) -> Iterator[Entry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chainfolio.portfolio.pnl.position_changes import SEVERAL_CHANGES
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import UNREAD_CHANGES, entries_of
 from chainfolio.portfolio.transactions import Nft
@@ -46,3 +47,46 @@ def test_changes_that_no_protocol_could_read_make_the_gains_of_their_assets_unkn
         ("chain:nft:7", UNREAD_CHANGES),
     }
     assert [(issue.subject, issue.reason) for issue in result.issues] == [("0x1", UNREAD_CHANGES)]
+
+
+def v4_change(units: int, *, number: int = 7, pool: str = POOL) -> PositionChange:
+    return PositionChange("nft", number, units, ("", ""), (0, 0), pool, has_amounts=False)
+
+
+def test_only_the_first_holder_of_its_tokens_changes_a_position_without_amounts() -> None:
+    nft = asset("nft", "1", other=NOBODY, nft=Nft(token_id="7"))
+    opened = record("INTERACTION", [nft], [asset("a", "5", "50", POOL)], hash="0x1")
+    spam = record("TRANSFERIN", [asset("s", "6", "60", OTHER)], sender=OTHER, hash="0x2")
+    closed = record("INTERACTION", [asset("a", "6", "60", POOL)], hash="0x3")
+    changes = {
+        ("chain", "0x1"): [v4_change(9)],
+        ("chain", "0x2"): [v4_change(-9, pool=OTHER)],
+        ("chain", "0x3"): [v4_change(-9)],
+    }
+    entries = entries_of([opened, spam, closed], [ME], Treatment(burn_addresses={NOBODY}), changes).entries
+    assert brief(entries) == {
+        ("deposit", "a", 5, 50),
+        ("received", "s", 6, 60),
+        ("withdraw", "a", 5, 50),
+        ("income", "a", 1, 10),
+    }
+
+
+def test_the_parts_of_several_positions_without_amounts_are_not_known() -> None:
+    nfts = [asset("nft", "1", other=NOBODY, nft=Nft(token_id=number)) for number in ("7", "8")]
+    opened = record("INTERACTION", nfts, [asset("a", "5", "50", POOL)], hash="0x1")
+    closed = record("INTERACTION", [asset("a", "6", "60", POOL)], hash="0x2")
+    changes = {
+        ("chain", "0x1"): [v4_change(9), v4_change(9, number=8)],
+        ("chain", "0x2"): [v4_change(-9), v4_change(-9, number=8)],
+    }
+    result = entries_of([opened, closed], [ME], Treatment(burn_addresses={NOBODY}), changes)
+    assert [(issue.subject, issue.reason) for issue in result.issues] == [
+        ("0x1", SEVERAL_CHANGES),
+        ("0x2", SEVERAL_CHANGES),
+    ]
+    assert {(entry.kind, entry.asset, entry.quantity, entry.value) for entry in result.entries} == {
+        ("deposit", "chain:a", 5, None),
+        ("withdraw", "chain:a", 5, None),
+        ("income", "chain:a", 1, None),
+    }

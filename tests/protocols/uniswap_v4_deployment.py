@@ -15,6 +15,8 @@ SWAP = f"swap({KEY},(bool,int256,uint160),(bool,bool),bytes)"
 MAX128 = (1 << 128) - 1
 DECREASE, MINT, BURN, SETTLE, TAKE_PAIR, SWEEP = 0x01, 0x02, 0x03, 0x0B, 0x11, 0x14
 PoolKey = tuple[str, str, int, int, str]
+PERMIT2 = "0x" + "a2" * 20
+PERMIT2_CODE = "0x6323b872dd60e01b60005260606004600437602060006064600060006064355af160295760006000fd5b00"
 LOWEST_PRICE, HIGHEST_PRICE = 4_295_128_740, 1461446703485210103287273052203988822378723970341
 
 
@@ -75,6 +77,12 @@ def _types(types: str) -> list[str]:
     return types.split(" ")
 
 
+def permit2(node: LocalNode) -> str:
+    """What Permit2 does with `transferFrom(address,address,uint160,address)`, for anybody who approved it."""
+    node.rpc("anvil_setCode", PERMIT2, PERMIT2_CODE)
+    return PERMIT2
+
+
 def uniswap_v4(node: LocalNode, deployment: Deployment) -> UniswapV4:
     """Everything, traded on: the protocol's own fee is on in one of the pools."""
     owner = deployment.accounts["deployer"]
@@ -82,7 +90,9 @@ def uniswap_v4(node: LocalNode, deployment: Deployment) -> UniswapV4:
     usdc, dai = deployment.tokens["USDC"], deployment.tokens["DAI"]
     pools = deployer.create("PoolManager", "PoolManager", ("address",), owner)
     types = ("address", "address", "uint256", "address", "address")
-    positions = deployer.create("PositionManager", "PositionManager", types, pools, owner, 300_000, owner, owner)
+    positions = deployer.create(
+        "PositionManager", "PositionManager", types, pools, permit2(node), 300_000, owner, owner
+    )
     view = deployer.create("StateView", "StateView", ("address",), pools)
     swapper = deployer.create("PoolSwapTest", "PoolSwapTest", ("address",), pools)
     low, high = sorted((usdc, dai), key=lambda token: int(token.address, 16))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sha3 import keccak_256
 
+from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.positions.price_guard import guard_price
 from chainfolio.adapters.evm.positions.rules import (
     AtEarlierBlock,
@@ -15,6 +18,7 @@ from chainfolio.adapters.evm.positions.rules import (
 )
 from chainfolio.adapters.evm.protocols.ticks import FeeGrowth, LiquidityState
 from chainfolio.adapters.evm.reads import OWNER, Call
+from chainfolio.position_changes import EventLog, PositionChange
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 PoolKey = tuple[str, str, int, int, str]  # token0, token1 (zero address: native coin), fee, tick spacing, hook
@@ -90,9 +94,36 @@ def _tick(packed: int) -> int:
     return (packed + (1 << 23)) % (1 << 24) - (1 << 23)
 
 
+MODIFIED = parse_event("ModifyLiquidity(bytes32 indexed,address indexed,int24,int24,int256,bytes32)").topic
+
+
+def changes(logs: Sequence[EventLog]) -> list[PositionChange]:
+    """Return the changes of positions that the logs of one transaction show, in their order.
+
+    The pool manager logs the caller and its salt: the position manager's is the number of the position. The event has
+    no amounts, and every change pays all fees.
+
+    Raises:
+        ValueError: Two contracts logged changes of one position: one of them is forged.
+    """
+    found = dict[tuple[str, int], list[PositionChange]]()
+    for log in logs:
+        if log.topics[:1] != (MODIFIED,) or len(log.topics) != 3 or len(log.data) != 128:
+            continue
+        manager, number = "0x" + log.topics[2][-40:], int.from_bytes(log.data[96:], "big")
+        units = int.from_bytes(log.data[64:96], "big", signed=True)
+        change = PositionChange(manager, number, units, ("", ""), (0, 0), log.contract, has_amounts=False)
+        found.setdefault((manager, number), []).append(change)
+    for (manager, number), each in found.items():
+        if len({change.pool for change in each}) > 1:
+            raise ValueError(f"several contracts logged changes of {number} of {manager}")
+    return [change for each in found.values() for change in each]
+
+
 FAMILY = Family(
     "uniswap_v4",
     rules=(Collection("position_manager"),),
     position=position,
     roles=("state_view", "pool_manager", "hook"),
+    changes=changes,
 )
