@@ -36,12 +36,16 @@ Result = TypeVar("Result")
 
 @dataclass
 class World:
-    """A chain with a hidden part: no file names a router, a pool or a position manager, as for hundreds of forks."""
+    """A chain with a hidden part: no file names a router, a pool or a position manager, as for hundreds of forks.
+
+    `rewards` are tokens that are worth two, by symbol.
+    """
 
     node: LocalNode
     deployment: Deployment
     folder: Path
     files: dict[str, str] = field(default_factory=dict)
+    rewards: dict[str, str] = field(default_factory=dict)
     _wallets: int = 0
 
     def contract(self, name: str) -> str:
@@ -61,7 +65,7 @@ class World:
         address = f"0x{0xFACE0000 + self._wallets:040x}"
         self.node.rpc("anvil_impersonateAccount", address)
         assets = {symbol: token.address for symbol, token in self.deployment.tokens.items()}
-        wallet = Wallet(self.node, self.deployment, address, {**assets, "SUSHI": self.contract("SUSHI")})
+        wallet = Wallet(self.node, self.deployment, address, {**assets, **self.rewards})
         for symbol, raw in {ETH: 5 * WAD, **got}.items():
             wallet.get(symbol, raw)
         return wallet
@@ -108,15 +112,15 @@ class World:
         return run_until_done(go())
 
     def _settings(self) -> Settings:
-        """Settings with the protocols of `files` only, and a price of SUSHI."""
+        """Settings with the protocols of `files` only, and prices of rewards."""
         protocols = Path(prepare(self.folder / "data", self.node, self.deployment, 0).protocols)
         for path in protocols.glob("*.toml"):
             path.unlink()
         for key, text in self.files.items():
             (protocols / f"{key}.toml").write_text(text)
         file = self.folder / "data" / "chainfolio.toml"
-        sushi = f'"eip155:31337/erc20:{self.contract("SUSHI").lower()}" = "2"\n'
-        file.write_text(file.read_text().replace("[rates]", f"[prices]\n{sushi}[rates]"))
+        prices = "".join(f'"eip155:31337/erc20:{token.lower()}" = "2"\n' for token in self.rewards.values())
+        file.write_text(file.read_text().replace("[rates]", f"[prices]\n{prices}[rates]"))
         return load(file, {})
 
 
@@ -141,4 +145,5 @@ def assert_equal(report: PnlDocument, wallet: Wallet, *others: Wallet) -> None:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with LocalNode() as node:
         deployment = deploy(node)
-        yield World(node, deployment, tmp_path_factory.mktemp("gains"))
+        rewards = {"SUSHI": deployment.contracts["SUSHI"]}
+        yield World(node, deployment, tmp_path_factory.mktemp("gains"), rewards=rewards)

@@ -74,8 +74,8 @@ class Wallet:
     fee: Fraction = Fraction(0)  # USD for the last transactions
 
     def price(self, symbol: str) -> Fraction:
-        """USD for one raw unit, by the feed of now; SUSHI is worth two."""
-        if symbol == "SUSHI":
+        """USD for one raw unit, by the feed of now; rewards are worth two."""
+        if symbol not in self.deployment.tokens and symbol != ETH:
             return Fraction(2, 10**18)
         feed = "ETH" if symbol == "WETH" else symbol
         answer = self.node.call(self.deployment.contracts[f"{feed} FluxAggregator"], "latestAnswer()(int256)")
@@ -126,7 +126,7 @@ class Wallet:
     def settle(self, went_in: Mapping[str, int], came_out: Mapping[str, int]) -> None:
         """Take a part of a pool position out: what is missing was exchanged for what came beyond.
 
-        A stable currency says what the exchange was worth, else what came.
+        A stable currency of which something came says what the exchange was worth, else what came.
         """
         lost = {
             symbol: raw - came_out.get(symbol, 0) for symbol, raw in went_in.items() if raw > came_out.get(symbol, 0)
@@ -134,7 +134,7 @@ class Wallet:
         more = {
             symbol: raw - went_in.get(symbol, 0) for symbol, raw in came_out.items() if raw > went_in.get(symbol, 0)
         }
-        deciding = lost if lost.keys() <= STABLE and not more.keys() <= STABLE else more
+        deciding = lost if lost.keys() <= STABLE & came_out.keys() and not more.keys() <= STABLE else more
         value = sum((self.worth(symbol, raw) for symbol, raw in deciding.items()), Fraction(0))
         for symbol, raw in more.items():
             if lost:

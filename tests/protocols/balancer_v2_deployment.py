@@ -34,11 +34,11 @@ class Balancer:
         head += 'options = {fees = "none"}\n[contracts.local]\n'
         return head + f'vault = ["{self.vault.lower()}"]\nvoting_escrow = ["{self.escrow.lower()}"]\n'
 
-    def exit(self, node: LocalNode, account: str, pool: str, raw: int, kind: int) -> Tx:
-        """Leaves a pool with so many shares, for a part of each token."""
+    def exit(self, node: LocalNode, account: str, pool: str, raw: int, kind: int, *index: int) -> Tx:
+        """Leaves a pool with so many shares, for a part of each token or for the one with an index."""
         number = node.call(pool, "getPoolId()(bytes32)")
         tokens, *_ = node.call(self.vault, "getPoolTokens(bytes32)(address[],uint256[],uint256)", number)
-        wish = bytes.fromhex(words(("uint256", "uint256"), kind, raw))
+        wish = bytes.fromhex(words(("uint256", "uint256", "uint256")[: 2 + len(index)], kind, raw, *index))
         asked = (tokens, [0] * len(tokens), wish, False)
         return tx(account, self.vault, EXIT, number, account, account, asked)
 

@@ -1,0 +1,171 @@
+"""Balancer: shares of weighted and stable pools are containers, also when a gauge or a lock takes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from chainfolio.localchain.deploy import FOREVER
+from chainfolio.localchain.evm import MAX, tx
+from chainfolio.localchain.trade import set_price
+from tests.gains.conftest import World, assert_equal
+from tests.gains.ledger import ETH, Wallet
+from tests.gains.test_farms import earn
+from tests.protocols.balancer_v2_deployment import (
+    EXACT_TOKENS_IN,
+    GAS,
+    JOIN,
+    SWAP,
+    WEEK_S,
+    Balancer,
+    balancer,
+    join,
+)
+from tests.protocols.gauge_deployment import gauge
+
+pytestmark = pytest.mark.node
+ONE_TOKEN, ALL_TOKENS = 0, 1  # what shares of a weighted or a stable pool are exchanged for
+EXIT_COMPOSABLE = 2
+NAMES = {"WETH": ETH}
+
+
+@pytest.fixture(scope="module")
+def made(world: World) -> Balancer:
+    with world.node.by_hand():
+        found = balancer(world.node, world.deployment)
+    world.pass_time(1)
+    return found
+
+
+@dataclass
+class Liquidity:
+    """Shares of one pool, by a ledger of its own."""
+
+    world: World
+    made: Balancer
+    me: Wallet
+    pool: str
+    inside: dict[str, int] = field(default_factory=dict)
+    index: int = 0  # of the token to take alone
+
+    @property
+    def shares(self) -> int:
+        """The shares of the wallet."""
+        raw: int = self.world.node.call(self.pool, "balanceOf(address)(uint256)", self.me.address)
+        return raw
+
+    def join(self, **raws: int) -> None:
+        """Put some of each token in."""
+        number = self.world.node.call(self.pool, "getPoolId()(bytes32)")
+        ask = "getPoolTokens(bytes32)(address[],uint256[],uint256)"
+        tokens, *_ = self.world.node.call(self.made.vault, ask, number)
+        given = {self.world.contract(symbol).lower(): raw for symbol, raw in raws.items()}
+        approve = "approve(address,uint256)"
+        me = self.me.address
+        moved = self.me.do(
+            *(tx(me, self.world.contract(symbol), approve, self.made.vault, MAX) for symbol in raws),
+            tx(me, self.made.vault, JOIN, number, me, me, join(EXACT_TOKENS_IN, tokens, given, self.pool), gas=GAS),
+        )
+        assert moved == {NAMES.get(symbol, symbol): -raw for symbol, raw in raws.items()}
+        for symbol, raw in moved.items():
+            self.inside[symbol] = self.inside.get(symbol, 0) - raw
+
+    def exit(self, shares: int, kind: int) -> None:
+        """Take a part out."""
+        went_in = {symbol: raw * shares // self.shares for symbol, raw in self.inside.items()}
+        for symbol, raw in went_in.items():
+            self.inside[symbol] -= raw
+        node, me = self.world.node, self.me
+        index = [self.index] if kind == ONE_TOKEN else []
+        me.settle(went_in, me.do(self.made.exit(node, me.address, self.pool, shares, kind, *index)))
+
+
+def swap_by_others(world: World, made: Balancer, pool: str, pair: tuple[str, str], raw: int) -> None:
+    """Somebody trades in a pool, so that its ratio changes."""
+    heidi, (sold, bought) = world.deployment.accounts["heidi"], (world.contract(symbol) for symbol in pair)
+    number = world.node.call(pool, "getPoolId()(bytes32)")
+    approve = tx(heidi, sold, "approve(address,uint256)", made.vault, MAX)
+    single, funds = (number, 0, sold, bought, raw, b""), (heidi, False, heidi, False)
+    world.node.settle([approve, tx(heidi, made.vault, SWAP, single, funds, 0, FOREVER, gas=GAS)])
+
+
+def test_shares_of_a_weighted_pool_are_a_container(world: World, made: Balancer) -> None:
+    pool = made.pools["weighted"]
+    liquidity = Liquidity(world, made, world.wallet(WETH=10 * 10**18, USDC=50_000 * 10**6), pool)
+    liquidity.join(WETH=3 * 10**18, USDC=2_000 * 10**6)
+    swap_by_others(world, made, pool, ("USDC", "WETH"), 20_000 * 10**6)
+    set_price(world.node, world.deployment, "ETH", 2_300 * 10**8)
+    liquidity.join(WETH=10**18, USDC=9_000 * 10**6)
+    swap_by_others(world, made, pool, ("USDC", "WETH"), 20_000 * 10**6)
+    liquidity.exit(liquidity.shares // 3, ALL_TOKENS)
+    liquidity.index = int(int(world.contract("WETH"), 16) > int(world.contract("USDC"), 16))
+    liquidity.exit(liquidity.shares // 2, ONE_TOKEN)
+    set_price(world.node, world.deployment, "ETH", 2_450 * 10**8)
+    liquidity.exit(liquidity.shares, ALL_TOKENS)
+    report, records = world.read(liquidity.me)
+    assert liquidity.inside == {ETH: 0, "USDC": 0}
+    assert_equal(report, liquidity.me)
+    vault = made.vault.lower()
+    assert [each.type for each in records if each.recipient == vault] == ["ADDLIQUIDITY"] * 2 + ["REMOVELIQUIDITY"] * 3
+
+
+@pytest.mark.parametrize(("name", "all_tokens"), [("stable", ALL_TOKENS), ("composable", EXIT_COMPOSABLE)])
+def test_shares_of_a_stable_pool_are_a_container(world: World, made: Balancer, name: str, all_tokens: int) -> None:
+    pool = made.pools[name]
+    liquidity = Liquidity(world, made, world.wallet(DAI=50_000 * 10**18, USDC=50_000 * 10**6), pool)
+    liquidity.join(DAI=9_000 * 10**18, USDC=2_000 * 10**6)
+    swap_by_others(world, made, pool, ("USDC", "DAI"), 50_000 * 10**6)
+    liquidity.exit(liquidity.shares // 3, all_tokens)
+    liquidity.exit(liquidity.shares // 2, ONE_TOKEN)
+    liquidity.exit(liquidity.shares, all_tokens)
+    report, _ = world.read(liquidity.me)
+    assert_equal(report, liquidity.me)
+
+
+def test_a_lock_of_shares_keeps_their_lots(world: World, made: Balancer) -> None:
+    pool = made.pools["weighted"]
+    liquidity = Liquidity(world, made, world.wallet(WETH=10 * 10**18, USDC=50_000 * 10**6), pool)
+    me, address, node = liquidity.me, liquidity.me.address, world.node
+    liquidity.join(WETH=3 * 10**18, USDC=2_000 * 10**6)
+    shares = liquidity.shares
+    until = int(node.block()["timestamp"], 16) + 5 * WEEK_S
+    me.do(tx(address, pool, "approve(address,uint256)", made.escrow, MAX))
+    me.do(tx(address, made.escrow, "create_lock(uint256,uint256)", shares // 2, until, gas=3_000_000))
+    me.do(tx(address, made.escrow, "increase_amount(uint256)", shares // 4, gas=3_000_000))
+    me.do(tx(address, made.escrow, "increase_unlock_time(uint256)", until + 2 * WEEK_S, gas=3_000_000))
+    swap_by_others(world, made, pool, ("USDC", "WETH"), 20_000 * 10**6)
+    world.pass_time(8 * WEEK_S)
+    assert me.do(tx(address, made.escrow, "withdraw()", gas=3_000_000)) == {}
+    assert liquidity.shares == shares
+    liquidity.exit(shares, ALL_TOKENS)
+    report, _ = world.read(me)
+    assert_equal(report, me)
+
+
+def test_rewards_of_a_gauge_are_income_and_its_stake_is_not(world: World, made: Balancer) -> None:
+    with world.node.by_hand():
+        authorizer = world.node.call(made.vault, "getAuthorizer()(address)")
+        staked, minter = gauge(world.node, world.deployment, made, authorizer)
+    world.pass_time(1)
+    world.rewards["BAL"] = world.node.call(minter, "getBalancerToken()(address)")
+    pool = made.pools["weighted"]
+    liquidity = Liquidity(world, made, world.wallet(WETH=10 * 10**18, USDC=50_000 * 10**6), pool)
+    me, address = liquidity.me, liquidity.me.address
+    liquidity.join(WETH=3 * 10**18, USDC=2_000 * 10**6)
+    shares = liquidity.shares
+    me.do(tx(address, pool, "approve(address,uint256)", staked, MAX))
+    assert me.do(tx(address, staked, "deposit(uint256)", shares // 2, gas=4_000_000)) == {}
+    world.pass_time(WEEK_S // 4)
+    earn(me, me.do(tx(address, staked, "claim_rewards()", gas=4_000_000)), "DAI")
+    me.do(tx(address, staked, "deposit(uint256)", shares // 4, gas=4_000_000))
+    world.pass_time(WEEK_S // 8)
+    earn(me, me.do(tx(address, minter, "mint(address)", staked, gas=4_000_000)), "BAL")
+    me.do(tx(address, staked, "withdraw(uint256)", shares // 3, gas=4_000_000))
+    world.pass_time(WEEK_S // 8)
+    rest = shares // 2 + shares // 4 - shares // 3
+    earn(me, me.do(tx(address, staked, "withdraw(uint256,bool)", rest, True, gas=4_000_000)), "DAI")
+    assert liquidity.shares == shares
+    liquidity.exit(shares, ALL_TOKENS)
+    report, _ = world.read(me)
+    assert_equal(report, me)
