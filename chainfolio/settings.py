@@ -71,7 +71,7 @@ class Store(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     url: Annotated[
         str,
-        doc("`sqlite:///PATH`, or for `[state]` also `postgresql://USER:PASSWORD@HOST/NAME`; empty: a file in `data`"),
+        doc("`sqlite:///PATH` or `postgresql://USER:PASSWORD@HOST/NAME`; empty: a file in `data`"),
     ] = ""
 
     def __repr__(self) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Tail
 
+SQLITE = "sqlite:///"
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
 log = logging.getLogger("chainfolio.protocols")
@@ -69,17 +70,18 @@ class System:
 
     @property
     def tail(self) -> Tail:
-        """The tail of the settings. Raises BadSettings for a URL that is not of SQLite."""
+        """The tail of the settings. Raises BadSettings for a URL that is of no database."""
         if self._tail is None:
-            from chainfolio.storage.tail import IN_MEMORY, Tail
+            from chainfolio.storage.tail import IN_MEMORY, POSTGRES, Tail
 
             if self.keeps_nothing:
                 self._tail = Tail(IN_MEMORY)
                 return self._tail
             url = self.settings.tail_url
-            if not url.startswith("sqlite:///"):
-                raise BadSettings("tail.url", "only sqlite:///… is served by this release")
-            self._tail = Tail(url.removeprefix("sqlite:///"))
+            if not url.startswith((SQLITE, *POSTGRES)) or url == SQLITE:
+                remedy = "sqlite:///path/to/tail.db or postgresql://user@host/name"
+                raise BadSettings("tail.url", "not the address of a tail", remedy=remedy)
+            self._tail = Tail(url.removeprefix(SQLITE))
         return self._tail
 
     def chain(self, key: str) -> Chain:

@@ -36,8 +36,9 @@ class PriceTables(ABC):
         """
         with self._write(chain) as tx:
             tx.run_many(
-                "INSERT INTO prices (chain, height, hash, time_us, asset, price) VALUES (?, ?, ?, ?, ?, ?) "
-                "ON CONFLICT DO NOTHING",
+                # Not ON CONFLICT DO NOTHING, which uses up numbers in PostgreSQL.
+                "INSERT INTO prices (chain, height, hash, time_us, asset, price) SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE "
+                "NOT EXISTS (SELECT 1 FROM prices WHERE chain = ?1 AND height = ?2 AND asset = ?5 AND hash = ?3)",
                 [(chain, block.height, block.hash, block.time_us, asset, price) for asset, price in prices.items()],
             )
             tx.run(

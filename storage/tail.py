@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chainfolio.blocks import Block, Span, Spans
-from chainfolio.errors import StoreError
+from chainfolio.errors import StoreError, needs_extra
 from chainfolio.scopes import account_of
 from chainfolio.storage.account_tables import AccountTables
 from chainfolio.storage.endpoint_tables import EndpointTables
@@ -21,9 +21,10 @@ from chainfolio.storage.price_tables import PriceTables
 from chainfolio.storage.tail_database import Rows, TailDatabase, Transaction
 from chainfolio.storage.tail_sqlite import IN_MEMORY, SqliteTail
 
-__all__ = ("EVERYTHING", "IN_MEMORY", "Batch", "Tail", "TailBlock")
+__all__ = ("EVERYTHING", "IN_MEMORY", "POSTGRES", "Batch", "Tail", "TailBlock")
 
 EVERYTHING = ("",)
+POSTGRES = ("postgresql://", "postgres://")  # the schemes of URLs of PostgreSQL
 _BLOCK = "SELECT height, hash, parent, time_us FROM"
 _TOP = f"{_BLOCK} blocks WHERE chain = ? ORDER BY height DESC LIMIT 1"
 
@@ -58,12 +59,12 @@ class Tail(AccountTables, EndpointTables, PriceTables):
     """The tail of all chains, in one database. Safe to use from several threads.
 
     Attributes:
-        place: The path with which it was opened.
+        place: The path or the URL with which it was opened.
     """
 
     def __init__(self, place: Path | str, *, reader: bool = False) -> None:
         self.place = place
-        self._database: TailDatabase = SqliteTail(Path(place), reader=reader)
+        self._database = _opened(place, reader=reader)
 
     @property
     def address(self) -> str:
@@ -319,21 +320,35 @@ class Tail(AccountTables, EndpointTables, PriceTables):
         """Mark a batch as done, add its indexed range and raise the anchor, in one transaction.
 
         Repeating the call changes nothing. The anchor never falls: a gap that is filled lies below final blocks.
+
+        Raises:
+            StoreError: The tail does not have the batch: it was replaced by an older one.
         """
+        key = (batch.chain, batch.number)
         with self._write(batch.chain) as tx:
-            if tx.run(
-                "UPDATE batches SET done = 1 WHERE chain = ? AND number = ? AND done = 0", batch.chain, batch.number
-            ):
+            if tx.run("UPDATE batches SET done = 1 WHERE chain = ? AND number = ? AND done = 0", *key):
                 _merge_range(tx, batch.chain, batch.datasets, batch.filters, batch.span)
                 below = _anchor(tx, batch.chain)
                 if anchor is not None and (below is None or below.height < anchor.height):
                     _set_anchor(tx, batch.chain, anchor)
+            elif not tx.rows("SELECT 1 FROM batches WHERE chain = ? AND number = ?", *key):
+                remedy = "let it be the tail of the lake again: restore both from one backup"
+                raise StoreError("tail", f"{batch.chain}: batch {batch.number} is not stored", remedy=remedy)
 
     def _read(self, sql: str, *arguments: object) -> Rows:
         return self._database.read(sql, *arguments)
 
     def _write(self, chain: str = "") -> AbstractContextManager[Transaction]:
         return self._database.write(chain)
+
+
+def _opened(place: Path | str, *, reader: bool) -> TailDatabase:
+    if not isinstance(place, str) or not place.startswith(POSTGRES):
+        return SqliteTail(Path(place), reader=reader)
+    with needs_extra("postgres", "a tail on PostgreSQL"):
+        from chainfolio.storage.tail_postgres import PostgresTail
+
+    return PostgresTail(place, reader=reader)
 
 
 def _block(rows: Rows) -> Block | None:

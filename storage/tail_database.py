@@ -50,7 +50,7 @@ class TailDatabase(Protocol):
         """
 
     def hold(self, name: str, subject: str, *, store: str = "tail", wait: bool = False) -> AbstractContextManager[None]:
-        """Hold the lock `name` during the block. It ends with its process.
+        """Take the lock `name` for the duration of the block. A process that ends loses its locks.
 
         Args:
             subject: What is locked, for errors.

@@ -72,6 +72,12 @@ def state_url(request: pytest.FixtureRequest, stores: Stores) -> str:
     return stores.url(request.param)
 
 
+@pytest.fixture(params=KINDS)
+def tail_place(request: pytest.FixtureRequest, stores: Stores) -> str:
+    """The path or URL of a tail that nobody has used: whoever asks for it is run once on each kind."""
+    return stores.tail(request.param)
+
+
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """One `chainfolio demo`, for every test that is its customer."""

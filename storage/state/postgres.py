@@ -7,38 +7,35 @@ thread and connection.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeAlias, TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 import psycopg
 import sqlalchemy as sa
 
 from chainfolio.chain_settings import masked
-from chainfolio.errors import Locked, StorageFull, StoreError
+from chainfolio.errors import Locked
+from chainfolio.storage.postgres import (
+    CONNECTION_LOST,
+    Connection,
+    TransactionTimeout,
+    connect,
+    migrate,
+    translate_errors,
+)
 from chainfolio.storage.state.database import Row, Statement, Time, Transaction, UniqueViolation, Value, Work
-from chainfolio.storage.state.migrations import migrate_postgres
+from chainfolio.storage.state.migrations import VERSION_TABLE, script
 from chainfolio.storage.state.schema import HEAD
 
 T = TypeVar("T")
-Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 THREADS: Final = 4
-# Time limits of the client: a server that does not respond cannot enforce its own.
-CONNECT_S: Final = 4
 WAIT_S: Final = 4.0  # for one of the threads
-CALL_S: Final = 10.0  # for a transaction, from its begin to its commit
-LOCK_MS: Final = 5000
-STATEMENT_MS: Final = 8000
-TCP_MS: Final = 8000
 _SNAPSHOT: Final = Statement(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
 _NOW: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-_CONNECTION_LOST: Final = (psycopg.OperationalError, psycopg.InterfaceError)
-_RETRYABLE: Final = ("40001", "40P01", "55P03", "57014")  # serialisation, deadlock, lock or statement timed out
 
 
 class PostgresDatabase:
@@ -52,9 +49,9 @@ class PostgresDatabase:
         self._all: list[Connection] = []
         self._pool = ThreadPoolExecutor(THREADS, "state")
         self._meter = ThreadPoolExecutor(1, "state-meter")
-        self._timeout = TransactionTimeout()
-        with self._translate_errors():
-            migrate_postgres(url, HEAD)
+        self._timeout = TransactionTimeout("state-watch")
+        with translate_errors("state", self.url):
+            migrate(url, "state", HEAD, VERSION_TABLE, partial(script, "postgresql"))
 
     def read(self, work: Work[T]) -> T:
         """Read committed data in this thread, from one consistent state."""
@@ -106,10 +103,10 @@ class PostgresDatabase:
             connection.close()
 
     def _on_connection(self, work: Work[T], *, durable: bool) -> T:
-        with self._translate_errors():
+        with translate_errors("state", self.url):
             try:
                 return self._attempt(work, durable=durable)
-            except _CONNECTION_LOST:
+            except CONNECTION_LOST:
                 if not self._discard_if_broken():
                     raise
                 # The server was restarted, and no work had started there. A connection that breaks during the work is
@@ -141,80 +138,10 @@ class PostgresDatabase:
     def _connection(self) -> Connection:
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None or connection.closed:
-            connection = psycopg.connect(
-                self.url,
-                autocommit=True,
-                connect_timeout=CONNECT_S,
-                application_name="chainfolio",
-                options=f"-c lock_timeout={LOCK_MS} -c statement_timeout={STATEMENT_MS}",
-                tcp_user_timeout=TCP_MS,
-                keepalives_idle=5,
-                keepalives_interval=2,
-                keepalives_count=3,
-            )
+            connection = connect(self.url)
             self._local.connection = connection
             self._all.append(connection)
         return connection
-
-    @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        """Raise errors of psycopg as StoreError and its subclasses, without the address and its password."""
-        try:
-            yield
-        except psycopg.Error as error:
-            raise self._error(error) from None
-
-    def _error(self, error: psycopg.Error) -> StoreError:
-        address = masked(self.url)
-        if isinstance(error, psycopg.errors.DiskFull):
-            return StorageFull("state")
-        if error.sqlstate in _RETRYABLE:
-            return Locked("state", f"{address} is busy", remedy="try again")
-        if isinstance(error, psycopg.errors.InvalidPassword | psycopg.errors.InvalidAuthorizationSpecification):
-            return StoreError("state", f"{address} refuses the user or the password", remedy="check state.url")
-        if isinstance(error, _CONNECTION_LOST):
-            return Locked("state", f"{address} cannot be reached", remedy="check that PostgreSQL runs, and state.url")
-        return StoreError("state", f"{address}: {type(error).__name__} {error.sqlstate}")
-
-
-class TransactionTimeout:
-    """Closes connections whose transaction takes longer than `CALL_S`, so that its caller gets an error.
-
-    One thread serves all: a timer per transaction would cost more than the transaction.
-    """
-
-    def __init__(self) -> None:
-        self._until_s: dict[Connection, float] = {}
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="state-watch", daemon=True)
-        self._thread.start()
-
-    @contextmanager
-    def limit(self, connection: Connection) -> Iterator[None]:
-        """Limit the duration of the block, which uses a connection."""
-        self._until_s[connection] = time.monotonic() + CALL_S
-        try:
-            yield
-        finally:
-            self._until_s.pop(connection, None)
-
-    def close(self) -> None:
-        """Stop the thread."""
-        self._closing.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._closing.wait(CALL_S / 20):
-            for connection, until_s in list(self._until_s.items()):
-                if time.monotonic() > until_s:
-                    self._until_s.pop(connection, None)
-                    _break_off(connection)
-
-
-def _break_off(connection: Connection) -> None:
-    """Shut down both directions of a connection, so that the waiting thread gets an error."""
-    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.pgconn.socket)) as duplicate:
-        duplicate.shutdown(socket.SHUT_RDWR)
 
 
 class _Transaction:

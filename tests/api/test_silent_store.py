@@ -18,7 +18,9 @@ from chainfolio.cli import serve
 from chainfolio.cli.serve import answering
 from chainfolio.cli.state_store import open_state
 from chainfolio.settings import Limits, Settings, Store
-from chainfolio.storage.state import ledger, postgres, schema
+from chainfolio.storage import postgres
+from chainfolio.storage.state import ledger, schema
+from chainfolio.storage.state import postgres as state_postgres
 from chainfolio.storage.state.database import Statement, argument
 from tests.api.fakes import ALICE
 from tests.storage.silent import Line
@@ -59,7 +61,7 @@ async def test_calls_to_a_server_whose_store_is_silent_end_as_503_are_not_charge
     if stores.server is None:
         pytest.skip(NO_POSTGRES)
     for name, seconds in (("CALL_S", 1.0), ("WAIT_S", 1.0), ("CONNECT_S", 2)):
-        monkeypatch.setattr(postgres, name, seconds)
+        monkeypatch.setattr(state_postgres if name == "WAIT_S" else postgres, name, seconds)
     monkeypatch.setattr(serve, "STATE_PROBE_S", 0.05)
     url = stores.url("postgresql")
     where = url.partition("host=")[2]

@@ -53,9 +53,13 @@ def test_a_command_names_the_extra_that_it_lacks(tmp_path: Path, extra: str, wor
     assert (ran.returncode, f'pip install "chainfolio[{extra}]"' in ran.stderr) == (7, True), ran.stderr
 
 
-def test_accounts_in_postgresql_name_their_extra(tmp_path: Path) -> None:
-    (tmp_path / "chainfolio.toml").write_text('[state]\nurl = "postgresql://nobody@127.0.0.1:1/x"\n')
-    ran = run(tmp_path, EXTRAS["postgres"], "account", "list")
+@pytest.mark.parametrize(("store", "words"), [("state", ("account", "list")), ("tail", ("status",))])
+def test_stores_in_postgresql_name_their_extra(tmp_path: Path, store: str, words: tuple[str, ...]) -> None:
+    settings = (
+        f'[{store}]\nurl = "postgresql://nobody@127.0.0.1:1/x"\n[chains.ethereum]\nrpc = ["http://127.0.0.1:1"]\n'
+    )
+    (tmp_path / "chainfolio.toml").write_text(settings)
+    ran = run(tmp_path, EXTRAS["postgres"], *words)
     assert (ran.returncode, 'pip install "chainfolio[postgres]"' in ran.stderr) == (7, True), ran.stderr
 
 

@@ -1,4 +1,6 @@
-"""A writer that is killed again and again: run as `appender.py FOLDER KILLS SEED`, it prints how often it was.
+"""A writer that is killed again and again: run as `appender.py FOLDER TAIL KILLS SECONDS SEED`.
+
+It prints how often it was. Each child lives for at most SECONDS.
 
 The first process loads the libraries and never uses them, so that each of its children starts in a millisecond.
 """
@@ -10,12 +12,14 @@ import random
 import select
 import signal
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from chainfolio.blocks import Block, Span
+from chainfolio.storage import tail_postgres  # noqa: F401  # loaded before the first fork
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
 from chainfolio.tables import BLOCKS
@@ -34,10 +38,13 @@ def rows(span: Span) -> pa.Table:
     return pa.table(facts, schema=BLOCKS.schema())
 
 
-def write(folder: Path, batches: int) -> None:
-    """What an indexer does: an intent, the rows, the intent's end; after a crash, first the intents that were left."""
-    lake, tail = Lake(str(folder / "lake")), Tail(folder / "tail.db")
-    with tail.lock(CHAIN):
+def write(folder: Path, place: str, batches: int) -> None:
+    """What an indexer does: an intent, the rows, the intent's end; after a crash, first the intents that were left.
+
+    A database notices only after a moment that a process was killed: the lock is waited for.
+    """
+    lake = Lake(str(folder / "lake"))
+    with closing(Tail(place)) as tail, tail.hold(CHAIN, CHAIN, wait=True):
         todo = tail.open_batches(CHAIN)
         for _ in range(batches):
             indexed_ranges = list(tail.indexed_ranges(CHAIN, "blocks"))
@@ -49,21 +56,21 @@ def write(folder: Path, batches: int) -> None:
                 lake.compact(BLOCKS, CHAIN)
 
 
-def main(folder: Path, kills: int, seed: int) -> None:
+def main(folder: Path, place: str, kills: int, longest_s: float, seed: int) -> None:
     """Start and kill; the last one comes to its end."""
     chance = random.Random(seed)
     killed = 0
     for _ in range(kills):
         child = os.fork()
         if child == 0:
-            write(folder, batches=1_000)
+            write(folder, place, batches=1_000)
             os._exit(0)
-        select.select([], [], [], chance.uniform(0.005, 0.09))
+        select.select([], [], [], chance.uniform(0.005, longest_s))
         os.kill(child, signal.SIGKILL)
         killed += os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    write(folder, batches=3)
+    write(folder, place, batches=3)
     print(killed)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5]))

@@ -8,14 +8,15 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from chainfolio.storage.state import open_database
+from chainfolio.storage.tail import Tail
 
 KINDS = ("sqlite", "postgresql")
 NO_POSTGRES = "PostgreSQL is not installed (no initdb on the path or under /usr/lib/postgresql)"
@@ -29,32 +30,55 @@ def binaries() -> Path | None:
     return max(Path("/usr/lib/postgresql").glob("*/bin"), default=None)
 
 
+class Server:
+    """A private PostgreSQL on a socket of its own, which can be stopped and started again."""
+
+    def __init__(self, programs: Path, home: Path) -> None:
+        self._programs, self.home = programs, home
+        self._owner, self._data = _owner(home), home / "data"
+        self.url = f"postgresql://chainfolio@/postgres?host={home}"
+        arguments = ("-A", "trust", "-U", "chainfolio", "--no-sync", "-E", "UTF8", "--locale=C")
+        self._run("initdb", "-D", str(self._data), *arguments)
+
+    def start(self) -> None:
+        """Start it, and return once it answers."""
+        options = f"-k {self.home} -c listen_addresses='' -c fsync=off -c max_connections=100"
+        self._run("pg_ctl", "-D", str(self._data), "-o", options, "-w", "-l", str(self.home / "log"), "start")
+
+    def stop(self) -> None:
+        """End it as a crash does: connections break, and the next start replays its journal."""
+        self._run("pg_ctl", "-D", str(self._data), "-m", "immediate", "stop")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(self._programs / program), *arguments]
+        subprocess.run(command, check=True, capture_output=True, user=self._owner, cwd=self.home, timeout=120)
+
+
 @contextmanager
-def postgres() -> Iterator[str | None]:
-    """A private server on a socket of its own; the URL of its first database, or None where there is no PostgreSQL."""
+def own_server() -> Iterator[Server | None]:
+    """A running server; None where there is no PostgreSQL."""
     programs = binaries()
     if programs is None:
         yield None
         return
     home = Path(tempfile.mkdtemp(prefix="cf-pg-"))
-    owner = _owner(home)
-    data = home / "data"
-
-    def run(program: str, *arguments: str) -> None:
-        subprocess.run(
-            [programs / program, *arguments], check=True, capture_output=True, user=owner, cwd=home, timeout=120
-        )
-
     try:
-        run("initdb", "-D", str(data), "-A", "trust", "-U", "chainfolio", "--no-sync", "-E", "UTF8", "--locale=C")
-        options = f"-k {home} -c listen_addresses='' -c fsync=off -c max_connections=100"
-        run("pg_ctl", "-D", str(data), "-o", options, "-w", "-l", str(home / "log"), "start")
+        server = Server(programs, home)
+        server.start()
         try:
-            yield f"postgresql://chainfolio@/postgres?host={home}"
+            yield server
         finally:
-            run("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
+            with suppress(subprocess.CalledProcessError):  # a test may have stopped it
+                server.stop()
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def postgres() -> Iterator[str | None]:
+    """The URL of the first database of a private server; None where there is no PostgreSQL."""
+    with own_server() as server:
+        yield None if server is None else server.url
 
 
 def _owner(home: Path) -> int | None:
@@ -68,6 +92,10 @@ def _owner(home: Path) -> int | None:
     return uid
 
 
+def _name() -> str:
+    return f"t{os.getpid()}_{next(_numbers)}"
+
+
 class Stores:
     """Fresh stores with all their tables: copies of one that was upgraded once."""
 
@@ -76,26 +104,31 @@ class Stores:
         self._ready: set[str] = set()
 
     def url(self, kind: str) -> str:
-        """The URL of a store that nobody has used."""
-        name = f"t{os.getpid()}_{next(_numbers)}"
-        if kind == "sqlite":
-            model, path = self.folder / "model.db", self.folder / f"{name}.db"
-            self._once(kind, f"sqlite:///{model}")
-            shutil.copy(model, path)
-            return f"sqlite:///{path}"
+        """The URL of a state store that nobody has used."""
+        if kind == "postgresql":
+            return self._copied("model", lambda url: open_database(url).close())
+        model, path = self.folder / "model.db", self.folder / f"{_name()}.db"
+        if not model.exists():
+            open_database(f"sqlite:///{model}").close()
+        shutil.copy(model, path)
+        return f"sqlite:///{path}"
+
+    def tail(self, kind: str) -> str:
+        """The path or URL of a tail that nobody has used."""
+        if kind == "postgresql":
+            return self._copied("tail_model", lambda url: Tail(url).close())
+        return str(self.folder / f"{_name()}.db")
+
+    def _copied(self, model: str, prepare: Callable[[str], None]) -> str:
         if self.server is None:
             pytest.skip(NO_POSTGRES)
-        model_url = self.server.replace("/postgres?", "/model?")
-        if kind not in self._ready:
-            self._run("CREATE DATABASE model")
-        self._once(kind, model_url)
-        self._run(f"CREATE DATABASE {name} TEMPLATE model")
+        if model not in self._ready:
+            self._run(f"CREATE DATABASE {model}")
+            prepare(self.server.replace("/postgres?", f"/{model}?"))
+            self._ready.add(model)
+        name = _name()
+        self._run(f"CREATE DATABASE {name} TEMPLATE {model}")
         return self.server.replace("/postgres?", f"/{name}?")
-
-    def _once(self, kind: str, url: str) -> None:
-        if kind not in self._ready:
-            open_database(url).close()
-            self._ready.add(kind)
 
     def _run(self, sql: str) -> None:
         assert self.server is not None

@@ -14,22 +14,26 @@ from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
 from chainfolio.tables import BLOCKS
 
-KILLS = 300 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 40
+DEEP = os.environ.get("CHAINFOLIO_TESTS") == "deep"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
-def test_a_writer_that_is_killed_at_any_moment_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, str(Path(__file__).with_name("appender.py")), str(tmp_path), str(KILLS), "7"]
+def test_a_writer_that_is_killed_at_any_moment_loses_and_doubles_nothing(tmp_path: Path, tail_place: str) -> None:
+    kills, longest_s = (300 if DEEP else 40, 0.09)
+    if tail_place.startswith("postgresql"):  # a child connects first
+        kills, longest_s = (300 if DEEP else 15, 0.5)
+    program = str(Path(__file__).with_name("appender.py"))
+    command = [sys.executable, program, str(tmp_path), tail_place, str(kills), str(longest_s), "7"]
     root = str(Path(__file__).parents[2])
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": root}, check=False)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == KILLS
-    tail = Tail(tmp_path / "tail.db")
+    assert int(done.stdout) == kills
+    tail = Tail(tail_place)
     lake = Lake(str(tmp_path / "lake"))
     heights = lake.scan(BLOCKS, chain="a").collect()["height"].to_list()
     anchor = tail.anchor("a")
     assert anchor is not None
-    assert anchor.height > 20 * KILLS // 10, "most children came far enough to be killed in the middle of something"
+    assert anchor.height > 20 * kills // 10, "most children came far enough to be killed in the middle of something"
     assert sorted(heights) == list(range(anchor.height + 1))
     assert tail.indexed_ranges("a", "blocks") == Spans([Span(0, anchor.height)])
     assert tail.open_batches("a") == []

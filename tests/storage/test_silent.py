@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from chainfolio.errors import Locked
-from chainfolio.storage.state import accounts, postgres
+from chainfolio.storage import postgres
+from chainfolio.storage.state import accounts
+from chainfolio.storage.state import postgres as state_postgres
 from chainfolio.storage.state.database import Transaction
 from chainfolio.storage.state.postgres import PostgresDatabase
 from tests.storage.silent import Line
@@ -21,7 +23,7 @@ def line(stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     if stores.server is None:
         pytest.skip(NO_POSTGRES)
     monkeypatch.setattr(postgres, "CALL_S", 1.0)
-    monkeypatch.setattr(postgres, "WAIT_S", 1.0)
+    monkeypatch.setattr(state_postgres, "WAIT_S", 1.0)
     monkeypatch.setattr(postgres, "CONNECT_S", 2)
     url = stores.url("postgresql")
     where = url.partition("host=")[2]
