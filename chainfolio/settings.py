@@ -82,6 +82,9 @@ class Lake(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The place of finalised data."""
 
     uri: Annotated[str, doc("a folder, or `s3://BUCKET/PREFIX`; empty: `lake` in `data`")] = ""
+    keep_replaced_h: Annotated[
+        int, doc("hours for which replaced files stay, for queries of other engines that still read them")
+    ] = 24
 
 
 class Accounts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -207,6 +210,8 @@ def check(settings: Settings) -> None:
     quotas = settings.quotas
     if min(quotas.addressbook, quotas.addressbook_paid) < 0 or quotas.bundles < 0 or quotas.bundle_size < 1:
         raise BadSettings("quotas", "addressbook and bundles are at least 0, bundle_size at least 1")
+    if settings.lake.keep_replaced_h < 1:
+        raise BadSettings("lake.keep_replaced_h", "at least 1: the longest read has to end within this time")
     _check_accounts(settings.accounts)
     _check_snapshots(settings.snapshots)
     _check_pnl(settings.pnl)

@@ -23,7 +23,7 @@ from chainfolio.chain_settings import (
 )
 from chainfolio.errors import BadSettings
 from chainfolio.kinds import ChainKind, kind_of
-from chainfolio.settings import SECTIONS, Accounts, Lake, Server, Settings, Snapshots, Store, check
+from chainfolio.settings import SECTIONS, Accounts, Server, Settings, Snapshots, Store, check
 
 # Our variables that are no settings: the path of the file, the key of a client, the options of tests.
 NOT_SETTINGS = ("CHAINFOLIO_CONFIG", "CHAINFOLIO_KEY", "CHAINFOLIO_LOCALCHAIN_HOME", "CHAINFOLIO_TESTS")
@@ -71,7 +71,7 @@ def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
         protocols=path(settings.protocols),
         state=store(settings.state),
         tail=store(settings.tail),
-        lake=Lake(path(settings.lake.uri)),
+        lake=msgspec.structs.replace(settings.lake, uri=path(settings.lake.uri)),
         chains={key: chain.with_absolute_paths(folder) for key, chain in settings.chains.items()},
     )
 

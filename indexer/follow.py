@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 CHUNK = 50
 # Final blocks move when there are this many, or when one has waited this long, to limit the number of commits.
 FINALISE_BLOCKS = 200
-FINALISE_S = 60.0
+FINALISE_S = 300.0
 # Limit of one commit.
 MOVE_BLOCKS = 1000
 # A node whose head is below ours is delayed; after this time it counts as a reorganisation.

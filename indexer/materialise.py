@@ -54,7 +54,7 @@ HISTORIES = {
 # Tables that are replaced as a whole: source and table.
 STATE_TABLES = {"balances": (TRANSFERS, BALANCES), "allowances": (APPROVALS, ALLOWANCES)}
 DERIVED = (*HISTORIES, *STATE_TABLES)
-WINDOW_ROWS = 50_000
+WINDOW_ROWS = 100_000
 
 
 def materialise(lake: Lake, tail: Tail, chain: str, names: Sequence[str] = DERIVED) -> dict[str, int]:
@@ -71,6 +71,14 @@ def materialise(lake: Lake, tail: Tail, chain: str, names: Sequence[str] = DERIV
                 lake.replace(target, chain, rows)
             row_counts[name] = len(rows)
     return row_counts
+
+
+def pending_size(lake: Lake, tail: Tail, chain: str, name: str) -> tuple[int, int]:
+    """Return how many rows, at most, and how many heights a history lacks. Only the log of its source is read."""
+    spans, source = unmaterialised(tail, chain, TABLES[name]), HISTORIES[name].source
+    files = [file for file in lake.entries(source) if file.chain == chain] if spans else []
+    rows = sum(file.rows for file in files if spans & [Span(file.first, file.last)])
+    return rows, sum(span.last - span.first + 1 for span in spans)
 
 
 def indexed_in_lake(tail: Tail, chain: str, dataset: str, filter_: str = "") -> Spans:

@@ -165,8 +165,13 @@ class Worker:
             await collector.run(missing(system.tail, chain.key, span, follower.datasets, contracts, follower.events))
             status.indexed = max(status.indexed, last)
         await asyncio.to_thread(materialise.recover, system.lake, system.tail, chain.key)
-        await asyncio.to_thread(
-            materialise.materialise, system.lake, system.tail, chain.key, tuple(materialise.HISTORIES)
+        await asyncio.to_thread(self._maintenance(chain).run_once)
+
+    def _maintenance(self, chain: Chain) -> Maintenance:
+        system = self.system
+        keep_h = system.settings.lake.keep_replaced_h
+        return Maintenance(
+            system.lake, system.tail, chain.key, system.environment.clock, chain.info.block_time_ms, keep_h
         )
 
     async def _follow(self, chain: Chain, follower: Follower, task: Task, stops: Callable[[], bool]) -> None:
@@ -175,8 +180,7 @@ class Worker:
         If the chain's settings index no new blocks, only the maintenance runs.
         """
         system = self.system
-        maintenance = Maintenance(system.lake, system.tail, chain.key, system.environment.clock)
-        async with self.supervisor.running(MAINTENANCE, maintenance.run, chain=chain.key):
+        async with self.supervisor.running(MAINTENANCE, self._maintenance(chain).run, chain=chain.key):
             if chain.settings.index == EVERYTHING or follower.scope.goes_on:
                 await follower.run(task.progressed, stops)
             while not (follower.status.halted or stops()):  # no new blocks to index

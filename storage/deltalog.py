@@ -21,6 +21,7 @@ REVISION = "chainfolio.revision"
 PROPERTIES = {"delta.dataSkippingStatsColumns": "height"}
 # Files below this are merged with their neighbours.
 SMALL_BYTES = 64 * 2**20
+MUCH_LARGER = 4  # a file that is so many times larger than the newer ones together is not merged with them
 
 
 def files_of(handle: DeltaTable | None) -> list[LakeFile]:
@@ -131,6 +132,27 @@ def mergeable(files: list[LakeFile], small: int) -> Iterator[list[LakeFile]]:
             run.append(file)
     if len(run) > 1:
         yield run
+
+
+def crowded(files: list[LakeFile], small: int, max_files: int) -> Iterator[list[LakeFile]]:
+    """Yield the newest files of each run of more than `max_files` mergeable files.
+
+    An older file that is much larger than all newer ones together stays as it is, so that a row is rewritten a few
+    times and not at each merge. At most `max_files` files of a run stay.
+
+    Args:
+        files: The files in the order of their rows.
+        small: Size in bytes below which a file is small.
+        max_files: Number of small neighbours that are not merged.
+    """
+    for run in mergeable(files, small):
+        if len(run) <= max_files:
+            continue
+        start, size = len(run) - 2, total_size(run[-2:])
+        while start and (start >= max_files or run[start - 1].size <= MUCH_LARGER * size):
+            start -= 1
+            size += run[start].size
+        yield run[start:]
 
 
 def commit_groups(runs: Iterable[list[LakeFile]]) -> Iterator[list[list[LakeFile]]]:

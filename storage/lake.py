@@ -28,6 +28,7 @@ from chainfolio.storage.deltalog import (
     batch_mark,
     check_revision,
     commit_groups,
+    crowded,
     entry_of,
     files_of,
     last_batch,
@@ -153,6 +154,20 @@ class Lake(LakeReader):
             dropped = [file for file in self._newest(table, chain) if file.path in paths]
             if dropped:
                 self._commit(table, [], dropped)
+
+    def merge_crowded(self, table: Table, chain: str, max_files: int) -> int:
+        """Merge small files where more than `max_files` are neighbours. Return the number of merged files."""
+        with translate_errors(table):
+            self._has_batch(table, "", None)
+            runs = list(crowded(self._newest(table, chain), SMALL_BYTES, max_files))
+            for group in commit_groups(runs):
+                self._merge(table, group)
+        return sum(map(len, runs))
+
+    def delete_replaced(self, table: Table, retention_hours: int) -> int:
+        """Delete files that no version has named for so long, of all chains. Return their number."""
+        with translate_errors(table):
+            return self._vacuum(table, retention_hours)
 
     def compact(
         self, table: Table, chain: str, *, small: int = SMALL_BYTES, retention_hours: int = RETENTION_H

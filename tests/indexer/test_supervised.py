@@ -16,7 +16,7 @@ from chainfolio.engine.results import Readiness
 from chainfolio.engine.service import Engine
 from chainfolio.environment import Environment
 from chainfolio.errors import Locked, StorageFull, StoreError
-from chainfolio.indexer import consistency, follow, materialise
+from chainfolio.indexer import consistency, follow
 from chainfolio.indexer.maintenance import Maintenance
 from chainfolio.indexer.metrics import TaskMetrics
 from chainfolio.indexer.wiring import System
@@ -156,9 +156,9 @@ async def test_derivation_is_called_off_only_when_its_thread_has_ended(
         asyncio.run_coroutine_threadsafe(asyncio.sleep(0.05), loop).result()
         ended.append(1)
 
-    monkeypatch.setattr(materialise, "materialise", slow)
+    monkeypatch.setattr(Maintenance, "run_once", slow)
     tail, supervisor = Tail(tmp_path / "tail.db"), Supervisor(Quick())
-    supervisor.start("derivation", Maintenance(Lake(str(tmp_path / "lake")), tail, "a", Quick()).run)
+    supervisor.start("derivation", Maintenance(Lake(str(tmp_path / "lake")), tail, "a", Quick(), 1, 1).run)
     await begun.wait()
     await supervisor.close()
     assert ended == [1]
@@ -170,9 +170,9 @@ async def test_a_full_disk_is_waited_out_and_said(
 ) -> None:
     fault = Fault(lambda *_: None, StorageFull("lake"))
     fault.on = True
-    monkeypatch.setattr(materialise, "materialise", fault)
+    monkeypatch.setattr(Maintenance, "run_once", lambda self: fault(self))
     tail, supervisor = Tail(tmp_path / "tail.db"), Supervisor(Quick())
-    supervisor.start("derivation", Maintenance(Lake(str(tmp_path / "lake")), tail, "a", Quick()).run)
+    supervisor.start("derivation", Maintenance(Lake(str(tmp_path / "lake")), tail, "a", Quick(), 1, 1).run)
     await until(lambda: fault.met == 3)
     assert supervisor.problems() == [
         "derivation failed: lake: no space left on the device (free some space; indexing resumes by itself)"
