@@ -1,4 +1,4 @@
-"""Maintain stored data while a chain is followed: materialise histories, merge small files, delete replaced ones."""
+"""Maintain the stored data of a followed chain: histories, small files, replaced files."""
 
 from __future__ import annotations
 

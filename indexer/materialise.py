@@ -74,7 +74,7 @@ def materialise(lake: Lake, tail: Tail, chain: str, names: Sequence[str] = DERIV
 
 
 def pending_size(lake: Lake, tail: Tail, chain: str, name: str) -> tuple[int, int]:
-    """Return how many rows, at most, and how many heights a history lacks. Only the log of its source is read."""
+    """Return the number of missing rows, at most, and of missing heights of a history. Only a log is read."""
     spans, source = unmaterialised(tail, chain, TABLES[name]), HISTORIES[name].source
     files = [file for file in lake.entries(source) if file.chain == chain] if spans else []
     rows = sum(file.rows for file in files if spans & [Span(file.first, file.last)])
