@@ -1,0 +1,77 @@
+"""An installation on PostgreSQL by its settings alone: the answers of one on files, also while the server restarts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainfolio.localchain.deploy import Deployment
+from chainfolio.localchain.node import LocalNode
+from tests.cli.conftest import Run
+from tests.e2e.running import Running, free_port, printed, process, until_indexed
+from tests.storage.stores import NO_POSTGRES, Server, Stores, own_server
+
+pytestmark = pytest.mark.node
+
+
+@pytest.fixture
+def machine() -> Iterator[Server]:
+    with own_server() as server:
+        if server is None:
+            pytest.skip(NO_POSTGRES)
+        yield server
+
+
+def set_stores(folder: Path, url: str, more: str = "") -> None:
+    """Let the settings of a folder name a database, and start with nothing."""
+    settings = folder / "chainfolio.toml"
+    settings.write_text(f'{settings.read_text()}\n{more}\n[tail]\nurl = "{url}"\n[state]\nurl = "{url}"\n')
+    shutil.rmtree(folder / "data")
+
+
+def answers(run: Run, wallets: dict[str, str]) -> dict[str, Any]:
+    """What the commands say of the chain, without the disk that they use."""
+    asked = [("status",), *(("transactions", wallet) for wallet in wallets.values())]
+    return {" ".join(words): run(*words, "--json").json for words in asked}
+
+
+def test_an_index_on_postgresql_gives_the_answers_of_one_on_files(
+    run: Run, here: Path, wallets: dict[str, str], stores: Stores
+) -> None:
+    on_files = answers(run, wallets)
+    set_stores(here, stores.url("postgresql"))
+    assert run("index", "local").code == 0
+    on_postgresql = answers(run, wallets)
+    assert not (here / "data" / "tail.db").exists()
+    for each in (on_files, on_postgresql):
+        del each["status"]["disk"]
+    assert on_postgresql == on_files
+    assert any(each.get("transactions") for each in on_postgresql.values()), "the wallets did something"
+
+
+@pytest.mark.slow("a whole server; tests/storage/test_tail_postgres.py restarts the database below the tail itself")
+def test_a_server_goes_on_while_its_database_restarts(
+    run: Run,
+    here: Path,
+    wallets: dict[str, str],
+    traded: tuple[LocalNode, Deployment],
+    machine: Server,
+) -> None:
+    node, port, log = traded[0], free_port(), here / "serve.log"
+    set_stores(here, machine.url, f"[server]\nport = {port}")
+    server = Running(f"http://127.0.0.1:{port}", here / "chainfolio.toml")
+    with process(["serve", "--config", str(server.config)], log) as serving:
+        printed(serving, log, "listening")
+        account = server.account("ann", grants=("portfolio",))
+        for _ in range(3):
+            node.mine(5)
+            machine.stop()
+            machine.start()
+            node.mine(5)
+            until_indexed(server, node.height)
+        assert server.client(account.key).portfolio(next(iter(wallets.values())))
+    assert not (here / "data" / "state.db").exists()
