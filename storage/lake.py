@@ -48,6 +48,7 @@ from chainfolio.tables import TABLES
 
 ATTEMPTS = 8
 RETENTION_H = 168
+ORPHAN_H = 24  # age of files of killed writers, after which none is being written any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,8 @@ class Lake(LakeReader):
     def delete_replaced(self, table: Table, retention_hours: int) -> int:
         """Delete files that no version has named for so long, of all chains. Return their number."""
         with translate_errors(table):
-            return self._vacuum(table, retention_hours)
+            orphans = self._vacuum(table, max(retention_hours, ORPHAN_H))
+            return orphans + (self._vacuum(table, retention_hours) if retention_hours < ORPHAN_H else 0)
 
     def compact(
         self, table: Table, chain: str, *, small: int = SMALL_BYTES, retention_hours: int = RETENTION_H
@@ -217,7 +219,7 @@ class Lake(LakeReader):
             # Full: also files of killed writers that no commit names. Only their age distinguishes them from files
             # that are being written.
             deleted = handle.vacuum(
-                retention_hours, dry_run=False, enforce_retention_duration=False, full=retention_hours >= 24
+                retention_hours, dry_run=False, enforce_retention_duration=False, full=retention_hours >= ORPHAN_H
             )
         return len(deleted)
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,9 +21,10 @@ import pytest
 from chainfolio.amounts import MAX_DEC38
 from chainfolio.blocks import Span
 from chainfolio.errors import StaleTable, StorageFull, StoreError
+from chainfolio.storage.deltalog import crowded
 from chainfolio.storage.history import Footers
 from chainfolio.storage.lake import Lake
-from chainfolio.storage.parquet import Folder
+from chainfolio.storage.parquet import Folder, LakeFile
 from chainfolio.table import Table, bucket
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, LOGS, TABLES, TRANSFERS
 from tests.storage.conftest import stored
@@ -438,3 +440,39 @@ def test_opening_the_lake_and_the_tail_loads_no_engine() -> None:
     code = f"import sys, storage.lake, storage.tail; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_replaced_files_go_after_their_time_and_those_of_killed_writers_after_a_day(lake: Lake, made: Maker) -> None:
+    for batch in range(10):
+        lake.append(BLOCKS, made(BLOCKS, "a", range(3 * batch, 3 * batch + 3)), stream="a", batch=batch)
+    folder = Path(lake.uri) / BLOCKS.name
+    orphan = next(folder.rglob("*.parquet")).with_name("left-by-a-killed-writer.parquet")
+    orphan.write_bytes(b"PAR1")
+    assert lake.merge_crowded(BLOCKS, "a", 8) == 10
+    assert lake.merge_crowded(BLOCKS, "a", 8) == 0
+    assert lake.delete_replaced(BLOCKS, 1) == 0
+    assert lake.delete_replaced(BLOCKS, 0) == 10
+    assert orphan.exists()
+    day_ago = time.time() - 25 * 3600
+    os.utime(orphan, (day_ago, day_ago))
+    assert lake.delete_replaced(BLOCKS, 1) == 1
+    assert not orphan.exists()
+    assert lake.count(BLOCKS, "a") == 60
+
+
+@pytest.mark.parametrize(
+    ("sizes", "merged"),
+    [
+        ([1, 1, 1], []),
+        ([1, 1, 1, 1], [[1, 1, 1, 1]]),
+        ([50, 1, 1, 1], [[1, 1, 1]]),
+        ([8, 1, 1, 1], [[8, 1, 1, 1]]),
+        ([50, 9, 1, 1, 1], [[9, 1, 1, 1]]),
+        ([60, 12, 3, 1, 1, 1], [[3, 1, 1, 1]]),
+        ([60, 59, 58, 1, 1], []),
+        ([100, 1, 1, 1, 1], [[1, 1, 1, 1]]),
+    ],
+)
+def test_small_neighbours_are_merged_without_much_larger_ones(sizes: list[int], merged: list[list[int]]) -> None:
+    files = [LakeFile(f"{at}", size, 1, "a", 0, at, at) for at, size in enumerate(sizes)]
+    assert [[file.size for file in run] for run in crowded(files, 64, 3)] == merged
