@@ -264,9 +264,9 @@ async def _show(
     return 0
 
 
-async def index_chain(system: System, *, quiet: bool) -> Progress:
+async def index_chain(system: System, key: str = "local", *, quiet: bool) -> Progress:
     """Everything that is final, with a bar, and the tables derived from it."""
-    chain = system.chain("local")
+    chain = system.chain(key)
     with system.tail.lock(chain.key):
         span = Span(0, (await chain.heads()).finalized)
         datasets = system.datasets(chain)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from chainfolio.cli.common import show_csv, show_issues, show_json
 from chainfolio.cli.names import accounts_of
 from chainfolio.cli.progress_bar import record_progress
+from chainfolio.cli.table import print_wrapped
 from chainfolio.engine.named_accounts import check_chains
 from chainfolio.engine.service import Engine
 from chainfolio.portfolio.pnl.report import frame
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
     from chainfolio.portfolio.pnl.report import PnlDocument
     from chainfolio.portfolio.pnl.tax_year import TaxYearDocument
+    from chainfolio.portfolio.pnl.transfer_rows import TransferDocument
 
 
 async def engine_of(system: System, options: argparse.Namespace) -> tuple[Engine, list[Account]]:
@@ -44,3 +46,16 @@ def show_gains(
         show_issues(report.issues)
     else:
         show()
+
+
+def show_transfers(transfers: Sequence[TransferDocument]) -> None:
+    """Print a line for each transfer whose other side is not known; --json has all transfers."""
+    for each in transfers:
+        if each.reason:
+            side = (each.amount, each.chain, each.transaction, "left")
+            amount, chain, transaction, verb = (
+                side if each.transaction else (each.arrived, each.to_chain, each.to_transaction, "came to")
+            )
+            print_wrapped(
+                f"over a bridge: {amount} {each.symbol} {verb} {chain} in {transaction}: {each.reason}", indent=2
+            )

@@ -15,7 +15,7 @@ from chainfolio.cli.common import (
     money,
     with_system,
 )
-from chainfolio.cli.gains import engine_of, show_gains
+from chainfolio.cli.gains import engine_of, show_gains, show_transfers
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
 from chainfolio.contracts import GAIN_METHODS, TRADE_VALUES
@@ -135,6 +135,7 @@ def show(gains: PnlDocument) -> None:
         print_wrapped(f"not known in {count_text(count, 'place')}: {reason}", indent=2)
     for row in gains.unexplained:
         print_wrapped(_unexplained(row), indent=2)
+    show_transfers(gains.transfers)
     for issue in gains.issues:
         print_wrapped(f"{issue.adapter}: {issue.subject}: {issue.reason}", indent=2)
 

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from chainfolio.cli.common import count_text, money, with_system
-from chainfolio.cli.gains import engine_of, show_gains
+from chainfolio.cli.gains import engine_of, show_gains, show_transfers
 from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
 from chainfolio.engine.gains.tax_year import YearRequest, tax_year_report
 from chainfolio.portfolio.pnl.closing import UNCLOSED
@@ -64,5 +64,6 @@ def _show(report: TaxYearDocument, name: str) -> None:
         print_wrapped(f"not known in {count_text(count, 'place')}: {reason}", indent=2)
     if UNCLOSED in report.unknown:
         print_wrapped("pnl without --year lists what does not add up: asset, place and first block", indent=2)
+    show_transfers(report.transfers)
     for issue in report.issues:
         print_wrapped(f"{issue.adapter}: {issue.subject}: {issue.reason}", indent=2)

@@ -9,6 +9,7 @@ from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
 from msgspec import UNSET
 
 from chainfolio import amounts
@@ -33,10 +34,12 @@ from chainfolio.portfolio.pnl.closing import (
 from chainfolio.portfolio.pnl.entries import Entry
 from chainfolio.portfolio.pnl.gains import Gains
 from chainfolio.portfolio.pnl.methods import UK, gains_of
+from chainfolio.portfolio.pnl.own_transfers import match_transfers
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.report import AssetFacts, PnlDocument, document
 from chainfolio.portfolio.pnl.tax_year import converted
+from chainfolio.portfolio.pnl.transfer_rows import OwnTransfer, transfer_document
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
@@ -103,6 +106,7 @@ class GainsResult:
         last_blocks: The block of the last one.
         shares: Tokens that stood for deposits.
         pools: The tokens of open pool positions, with the quantities that went in.
+        transfers: What went over chains, by time.
     """
 
     entries: Sequence[Entry]
@@ -114,6 +118,7 @@ class GainsResult:
     last_blocks: Mapping[str, int] = field(default_factory=dict)
     shares: frozenset[str] = frozenset()
     pools: tuple[Pool, ...] = ()
+    transfers: tuple[OwnTransfer, ...] = ()
 
 
 async def compute_gains(source: RecordSource, accounts: Sequence[Account], request: PnlRequest) -> GainsResult:
@@ -169,8 +174,10 @@ def gains_until(
         if each.block_number <= last_blocks.get(each.chain.key, each.block_number)
     ]
     treatment = _treatment(source, _chains(source, request), request, page.strengths)
-    read = entries_of(records, {account.address for account in accounts}, treatment, changes)
-    entries = read.entries if per_usd is None else list(converted(read.entries, per_usd))
+    own_wallets = {account.address for account in accounts}
+    read = entries_of(records, own_wallets, treatment, changes)
+    moved, transfers = match_transfers(read.entries, records, own_wallets, treatment, read.facts)
+    entries = moved if per_usd is None else list(converted(moved, per_usd))
     gains = gains_of(entries, request.method, per_wallet=request.per_wallet, zone=request.zone)
     return GainsResult(
         entries,
@@ -182,6 +189,7 @@ def gains_until(
         read.last_blocks,
         frozenset(read.shares),
         tuple(read.pools),
+        tuple(transfers),
     )
 
 
@@ -217,7 +225,7 @@ async def pnl(source: ReportSource, accounts: Sequence[Account], request: PnlReq
     requested = {chain.key for chain in source.system.account_chains if chain.kind in kinds}
     unread = (requested & set(request.networks or requested)) - blocks.keys()
     current = current_holdings(source, portfolios, result, request, _market_values(priced), blocks)
-    return document(
+    report = document(
         result.gains,
         {**_facts(current.closings), **result.facts},
         {key: Decimal(asset.price) for key, asset in priced},
@@ -226,6 +234,8 @@ async def pnl(source: ReportSource, accounts: Sequence[Account], request: PnlReq
         issues=(*result.issues, *(IssueDocument("pnl", key, NOT_CHECKED) for key in sorted(unread))),
         current=current,
     )
+    transfers = tuple(transfer_document(each, result.facts) for each in result.transfers)
+    return msgspec.structs.replace(report, transfers=transfers)
 
 
 def blocks_of(portfolios: Sequence[Portfolio]) -> dict[str, int]:
@@ -280,6 +290,7 @@ def _treatment(source: RecordSource, chains: Sequence[Chain], request: PnlReques
         liquidity_is_disposal=(request.treat_liquidity or source.system.settings.pnl.treat_liquidity) == "disposal",
         received_at_spot=request.received_at_spot,
         aliases=aliases,
+        coins={f"{chain.key}:{chain.info.native.asset.shown_contract}": chain.info.native.symbol for chain in chains},
         burn_addresses=burn_accounts,
         is_trusted=cache(source.is_trusted_contract),
         trade_value=request.trade_value or source.system.settings.pnl.trade_value,

@@ -8,6 +8,8 @@ from datetime import tzinfo
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from chainfolio.engine.gains.pnl import (
     PnlRequest,
     ReportSource,
@@ -22,6 +24,7 @@ from chainfolio.errors import BadRequest
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.pnl.closing import without_unclosed
 from chainfolio.portfolio.pnl.tax_year import Jurisdiction, TaxYear, TaxYearDocument, tax_year_document
+from chainfolio.portfolio.pnl.transfer_rows import transfer_document
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account, Asset
@@ -97,7 +100,10 @@ async def tax_year_report(source: ReportSource, accounts: Sequence[Account], req
         pnl_request.per_wallet,
     )
     gains = without_unclosed(result.gains, current.unclosed).gains
-    return tax_year_document(gains, result.facts, year, [account.address for account in accounts], result.issues)
+    addresses = [account.address for account in accounts]
+    report = tax_year_document(gains, result.facts, year, addresses, result.issues)
+    of_year = (each for each in result.transfers if year.has(each.first_us))
+    return msgspec.structs.replace(report, transfers=tuple(transfer_document(each, result.facts) for each in of_year))
 
 
 async def _rates(source: ReportSource, currency: str, times_s: Iterable[int]) -> Mapping[int, Decimal]:

@@ -19,7 +19,7 @@ from chainfolio.engine.wiring import snapshotter_of
 from chainfolio.errors import BadRequest
 from chainfolio.plans import run_batched
 from chainfolio.portfolio.frames import frame
-from chainfolio.portfolio.pnl.report import iso_time
+from chainfolio.portfolio.pnl.entries import iso_time
 from chainfolio.positions import MAX_READS, MAX_ROUNDS
 from chainfolio.price_sources import RelativePrice
 from chainfolio.pricing.rules import rules_of

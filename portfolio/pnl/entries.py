@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Final, Literal, NamedTuple
 
 from chainfolio import amounts
 
 MONEY_DIGITS: Final = 30
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Kind = Literal[
     "buy",
     "income",
@@ -21,13 +23,15 @@ Kind = Literal[
     "fee",
     "repay",
     "move",
+    "depart",
+    "arrive",
     "deposit",
     "withdraw",
     "unasked",
     "taken",
 ]
 ACQUIRED: Final = frozenset({"buy", "income", "received", "borrow"})
-ARRIVED: Final = ACQUIRED | {"unasked"}
+ARRIVED: Final = ACQUIRED | {"unasked", "arrive"}
 DISPOSED: Final = frozenset({"sell", "sent", "gift", "donate", "fee"})
 NEVER_DEPOSITED: Final = "it was withdrawn and had never been deposited: its cost is not known"
 UNASKED: Final = "what others sent of it is in no sum: this token is not trusted"
@@ -45,6 +49,11 @@ def decimal(units: int) -> Decimal:
     return amounts.EXACT.scaleb(Decimal(units), -MONEY_DIGITS)
 
 
+def iso_time(at_us: int | None) -> str:
+    """Return a time in UTC as ISO 8601; empty for None."""
+    return "" if at_us is None else f"{EPOCH + timedelta(microseconds=at_us):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
 def share(total: int, part: int, parts: int) -> int:
     """Return `part / parts` of a total, rounded up to the unit."""
     return -(-total * part // parts)
@@ -55,8 +64,9 @@ class Entry(NamedTuple):
 
     `value` is without the `fee` in money that was paid for it: both belong to the cost of an acquisition, and the fee
     is subtracted from the proceeds of a disposal. It is None if it is not known, and `reason` says why. `order` sorts
-    entries of the same time. A `move` goes from `wallet` to the own wallet `to`. Movements by others of an untrusted
-    asset may be invented: they have the kinds `unasked` (in) and `taken` (out).
+    entries of the same time. A `move` goes from `wallet` to the own wallet `to`. What leaves for an own account on
+    another chain and arrives there has the kinds `depart` and `arrive`, with the same `to`. Movements by others of an
+    untrusted asset may be invented: they have the kinds `unasked` (in) and `taken` (out).
     """
 
     time_us: int

@@ -107,6 +107,32 @@ class Book:
         return RemainingLots(asset, wallet, quantity, cost, unknown, self.short, unasked=self.unasked)
 
 
+@dataclass(slots=True)
+class Groups:
+    """Groups of assets between which lots move: the same asset on several chains."""
+
+    _first: dict[str, str] = field(default_factory=dict)  # another asset of the group, towards the first one
+    _assets: dict[str, str] = field(default_factory=dict)  # the asset that left, by transfer
+
+    def join(self, entry: Entry) -> None:
+        """Join the assets of a departure and of its arrival."""
+        a, b = self._root(self._assets.setdefault(entry.to, entry.asset)), self._root(entry.asset)
+        if a != b:
+            self._first[max(a, b)] = min(a, b)
+
+    def of(self, assets: Iterable[str]) -> list[list[str]]:
+        """Return the groups of all assets, in order; most have one asset."""
+        groups: dict[str, list[str]] = {}
+        for asset in sorted(assets):
+            groups.setdefault(self._root(asset), []).append(asset)
+        return list(groups.values())
+
+    def _root(self, asset: str) -> str:
+        while asset in self._first:
+            asset = self._first[asset]
+        return asset
+
+
 def unsolicited_lot(quantity: int) -> Lot:
     """Return a lot of unsolicited units, without a known cost."""
     return Lot(quantity, None, None, None, "", UNASKED)

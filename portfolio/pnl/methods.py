@@ -6,12 +6,23 @@ import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
+from heapq import merge
 from itertools import chain
 from typing import Final
 
 from chainfolio.portfolio.pnl.entries import ACQUIRED, DISPOSED, UNASKED, Entry, sort_entries, without_loans
-from chainfolio.portfolio.pnl.gains import SHORT, Book, Gain, Gains, acquired_lot, disposal_gains, income_gain
+from chainfolio.portfolio.pnl.gains import (
+    SHORT,
+    Book,
+    Gain,
+    Gains,
+    Groups,
+    acquired_lot,
+    disposal_gains,
+    income_gain,
+)
 from chainfolio.portfolio.pnl.lots import LOTS, Lot, Lots
 from chainfolio.portfolio.pnl.uk import by_uk_rules
 
@@ -54,33 +65,50 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _by_lots(entries: Iterable[Entry], method: str, *, per_wallet: bool) -> Gains:
-    """Return gains in the order of entries, matched asset by asset: its lots then lie close in memory."""
+    """Return gains in the order of entries, matched asset by asset: its lots then lie close in memory.
+
+    Assets between which lots move are matched together.
+    """
     assets: dict[str, list[tuple[int, Entry]]] = {}
+    groups = Groups()
     count = 0
     for entry in entries:
         assets.setdefault(entry.asset, []).append((count, entry))
+        if entry.kind in ("depart", "arrive"):
+            groups.join(entry)
         count += 1
     gains_by_entry: list[Sequence[Gain]] = [()] * count
     result = Gains()
-    for asset in sorted(assets):
-        books: dict[str, Book] = {}
-        for i, entry in assets.pop(asset):
-            gains_by_entry[i] = _gains(entry, books, LOTS[method], per_wallet=per_wallet)
-        result.remaining += [books[wallet].remaining(asset, wallet) for wallet in sorted(books)]
+    for group in groups.of(assets):
+        books = _Books(LOTS[method], per_wallet=per_wallet)
+        for i, entry in merge(*(assets.pop(asset) for asset in group)) if len(group) > 1 else assets.pop(group[0]):
+            gains_by_entry[i] = _gains(entry, books)
+        result.remaining += [book.remaining(*key) for key, book in sorted(books.by_key.items())]
+    result.remaining.sort(key=lambda lots: (lots.asset, lots.wallet))
     result.gains = list(chain.from_iterable(gains_by_entry))
     return result
 
 
-def _gains(entry: Entry, books: dict[str, Book], make: Callable[[], Lots], *, per_wallet: bool) -> Sequence[Gain]:
-    """Return the gains of one entry, and change the books of its asset, which are by wallet."""
+@dataclass(slots=True)
+class _Books:
+    """The books of some assets by asset and wallet, and the lots that are between two chains."""
 
-    def book_of(wallet: str) -> Book:
-        key = wallet if per_wallet else ""
-        if key not in books:
-            books[key] = Book(make())
-        return books[key]
+    make: Callable[[], Lots]
+    per_wallet: bool
+    by_key: dict[tuple[str, str], Book] = field(default_factory=dict)
+    departed: dict[str, list[Lot]] = field(default_factory=dict)
 
-    book = book_of(entry.wallet)
+    def of(self, asset: str, wallet: str) -> Book:
+        """Return the book of an asset, in a wallet if lots are kept per wallet."""
+        key = asset, wallet if self.per_wallet else ""
+        if key not in self.by_key:
+            self.by_key[key] = Book(self.make())
+        return self.by_key[key]
+
+
+def _gains(entry: Entry, books: _Books) -> Sequence[Gain]:
+    """Return the gains of one entry, and change the books of its asset."""
+    book = books.of(entry.asset, entry.wallet)
     if entry.kind in ACQUIRED:
         book.lots.add(acquired_lot(entry))
         return (income_gain(entry),) if entry.kind == "income" else ()
@@ -90,21 +118,29 @@ def _gains(entry: Entry, books: dict[str, Book], make: Callable[[], Lots], *, pe
         book.lose(entry.quantity)
     elif entry.kind in DISPOSED:
         return tuple(disposal_gains(entry, ((lot, "") for lot in book.take(entry.quantity))))
+    elif entry.kind == "depart":
+        books.departed[entry.to] = _taken(entry, book)
+    elif entry.kind == "arrive":
+        _put(books.departed.pop(entry.to), book)
     elif entry.kind != "move":  # a repayment is no disposal: its lots leave at their cost
         deque(book.take(entry.quantity), maxlen=0)
-    elif per_wallet and entry.to != entry.wallet:
-        _move(entry, book, book_of(entry.to))
+    elif books.per_wallet and entry.to != entry.wallet:
+        _put(_taken(entry, book), books.of(entry.asset, entry.to))
     return ()
 
 
-def _move(entry: Entry, source: Book, target: Book) -> None:
-    """Move lots from one wallet's book to another's, with their costs."""
-    remaining = entry.quantity
-    for lot in source.take(entry.quantity):
-        remaining -= lot.quantity
+def _taken(entry: Entry, source: Book) -> list[Lot]:
+    """Take lots out with their costs; what the book lacks is a lot without a known cost."""
+    lots = list(source.take(entry.quantity))
+    if missing := entry.quantity - sum(lot.quantity for lot in lots):
+        lots.append(Lot(missing, None, None, entry.time_us, entry.transaction, SHORT))
+    return lots
+
+
+def _put(lots: Iterable[Lot], target: Book) -> None:
+    """Put lots into a book, with their costs."""
+    for lot in lots:
         if lot.reason == UNASKED:
             target.unasked += lot.quantity
         else:
             target.lots.add(lot)
-    if remaining:
-        target.lots.add(Lot(remaining, None, None, entry.time_us, entry.transaction, SHORT))

@@ -30,6 +30,7 @@ class Treatment:
         liquidity_is_disposal: Liquidity that is added to a pool is sold for its shares.
         received_at_spot: Assets sent by others cost their value at that time.
         aliases: Keys of assets that count as another one (the wrapped native coin).
+        coins: The symbols of native coins, by key.
         burn_addresses: Addresses that mint and burn.
         is_trusted: Returns False for contracts whose movements by others may be invented.
         trade_value: Which side of a trade gives both their value, one of `TRADE_VALUES`.
@@ -40,6 +41,7 @@ class Treatment:
     liquidity_is_disposal: bool = False
     received_at_spot: bool = True
     aliases: Mapping[str, str] = field(default_factory=dict)
+    coins: Mapping[str, str] = field(default_factory=dict)
     burn_addresses: Collection[str] = frozenset()
     is_trusted: Callable[[str], bool] = field(default=lambda contract: True)
     trade_value: str = TRADE_VALUES[0]

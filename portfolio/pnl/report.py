@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
@@ -22,13 +21,12 @@ from chainfolio.portfolio.pnl.closing import (
     CurrentHoldings,
     without_unclosed,
 )
-from chainfolio.portfolio.pnl.entries import UNASKED, decimal, money
+from chainfolio.portfolio.pnl.entries import UNASKED, decimal, iso_time, money
 from chainfolio.portfolio.pnl.gains import Gain, Gains, RemainingLots
+from chainfolio.portfolio.pnl.transfer_rows import TransferDocument
 
 if TYPE_CHECKING:
     import polars as pl
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,7 @@ class PnlDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
     `unexplained` lists assets if the portfolio holds more or less than their transactions explain: their gain is not
     known, but for untrusted tokens, which are in no sum. For all others `value`, what is held now, is
-    `totalCostBasis` plus `openPnl`.
+    `totalCostBasis` plus `openPnl`. `transfers` lists what went over chains.
     """
 
     method: str
@@ -143,6 +141,7 @@ class PnlDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     unknown: dict[str, int]
     known: SumsDocument
     unexplained: tuple[UnexplainedDocument, ...] = ()
+    transfers: tuple[TransferDocument, ...] = ()
     issues: tuple[IssueDocument, ...] = ()
 
     def to_polars(self) -> pl.DataFrame:
@@ -369,11 +368,6 @@ def frame(gains: Sequence[GainDocument], columns: Sequence[str] = COLUMNS) -> pl
 def text(units: int | None) -> str:
     """Money in plain notation."""
     return UNKNOWN if units is None else amounts.text(decimal(units))
-
-
-def iso_time(at_us: int | None) -> str:
-    """Return a time in UTC as ISO 8601; empty for None."""
-    return "" if at_us is None else f"{EPOCH + timedelta(microseconds=at_us):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 def total(parts: Iterable[int | None]) -> int | None:

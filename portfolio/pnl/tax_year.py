@@ -21,6 +21,7 @@ from chainfolio.portfolio.document import UNKNOWN, IssueDocument
 from chainfolio.portfolio.pnl.entries import Entry
 from chainfolio.portfolio.pnl.gains import Gain
 from chainfolio.portfolio.pnl.report import AssetFacts, GainDocument, gain_document, text, total
+from chainfolio.portfolio.pnl.transfer_rows import TransferDocument
 
 SHORT_TERM, LONG_TERM = "short-term", "long-term"
 TAXABLE, EXEMPT = "taxable", "exempt"
@@ -130,8 +131,13 @@ class TaxYear:
     method: str
     lots_by_wallet: bool
 
+    def has(self, time_us: int) -> bool:
+        """Return True if a time is in the year."""
+        first, last = self.rules.days(self.year)
+        return first <= _day(time_us, self.zone) <= last
+
     def issues(self, gains: Iterable[Gain], addresses: Sequence[str]) -> Iterator[IssueDocument]:
-        """Yield an issue if lots of several wallets should be divided as their owner did when the rules changed."""
+        """Yield an issue if the owner should have divided lots of several wallets when the rules changed."""
         first = self.rules.lots_by_wallet_from
         if first and self.lots_by_wallet and len(addresses) > 1:
             begins = self.rules.days(first)[0]
@@ -166,7 +172,7 @@ class TaxYearDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
     All money is in `currency`, at the rate of each purchase's and each sale's own day. `income` is what was received
     without payment; `fees` were paid to chains and are among the disposals. A sum is `N/A` if one of its parts is.
     `exemptLimit` is the total gain of the year from which on all of it is taxed, empty if there is none in this
-    currency. `unknown` counts gains that are not known, by reason.
+    currency. `unknown` counts gains that are not known, by reason. `transfers` lists what went over chains.
     """
 
     jurisdiction: str
@@ -183,6 +189,7 @@ class TaxYearDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
     exempt_limit: str
     gains: tuple[TaxGainDocument, ...]
     unknown: dict[str, int]
+    transfers: tuple[TransferDocument, ...] = ()
     issues: tuple[IssueDocument, ...] = ()
 
 
@@ -207,7 +214,7 @@ def tax_year_document(
     """Return the gains of one year, by kind. `gains` are those of all years, in its currency."""
     rules, zone = year.rules, year.zone
     first, last = rules.days(year.year)
-    rows = [(each, _term(each, rules, zone)) for each in gains if first <= _day(each.time_us, zone) <= last]
+    rows = [(each, _term(each, rules, zone)) for each in gains if year.has(each.time_us)]
     disposals = [(each, term) for each, term in rows if term != INCOME]
     names = [*rules.terms, *sorted({term for _, term in disposals} - {*rules.terms})]
     unknown: dict[str, int] = {}

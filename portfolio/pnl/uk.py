@@ -7,19 +7,30 @@ with the pool of all others at its average cost.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import timedelta, tzinfo
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
-from chainfolio.portfolio.pnl.entries import ACQUIRED, ARRIVED, DISPOSED, Entry
-from chainfolio.portfolio.pnl.gains import Book, Gain, Gains, acquired_lot, disposal_gains, income_gain, unsolicited_lot
+from chainfolio.portfolio.pnl.entries import ACQUIRED, ARRIVED, DISPOSED, EPOCH, Entry
+from chainfolio.portfolio.pnl.gains import (
+    SHORT,
+    Book,
+    Gain,
+    Gains,
+    Groups,
+    acquired_lot,
+    disposal_gains,
+    income_gain,
+    unsolicited_lot,
+)
 from chainfolio.portfolio.pnl.lots import POOL, AveragedLots, Lot
 
 SAME_DAY: Final = "same day"
 THIRTY_DAYS: Final = "30 days"
 DAYS: Final = 30
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -34,6 +45,7 @@ class Day:
     disposals: list[Entry] = field(default_factory=list)
     unmatched: int = 0
     unasked: int = 0  # unsolicited units that came, less those that others took away
+    transfers: list[Entry] = field(default_factory=list)  # from and to other chains
     matched: list[tuple[Lot, str]] = field(default_factory=list)
 
     def match(self, source: Day, rule: str) -> None:
@@ -47,19 +59,60 @@ class Day:
             self.unmatched -= lot.quantity
 
 
+@dataclass(slots=True)
+class AssetPool:
+    """The pool of one asset, with its days.
+
+    `unasked` units are unsolicited; `short` units left without a known origin.
+    """
+
+    lots: AveragedLots
+    days: list[Day]
+    unasked: int = 0
+    short: int = 0
+
+    def depart(self, entry: Entry) -> list[Lot]:
+        """Take out what leaves for another chain; what the pool lacks has no known cost."""
+        lots = list(self.lots.take(entry.quantity))
+        if missing := entry.quantity - sum(lot.quantity for lot in lots):
+            self.short += missing
+            lots.append(Lot(missing, None, None, entry.time_us, entry.transaction, SHORT))
+        return lots
+
+    def dispose(self, day: Day) -> None:
+        """Take out what a day disposed of and did not match."""
+        for lot in self.lots.take(day.unmatched):
+            day.matched.append((lot, POOL))
+            day.unmatched -= lot.quantity
+        self.unasked += day.unasked
+        if from_unsolicited := min(day.unmatched, self.unasked):
+            day.matched.append((unsolicited_lot(from_unsolicited), ""))
+            day.unmatched -= from_unsolicited
+            self.unasked -= from_unsolicited
+        self.short += day.unmatched
+
+
 def by_uk_rules(entries: Iterable[Entry], zone: tzinfo, unit: int) -> Gains:
     """Return the gains by these rules. Days begin by `zone`; costs are rounded up to `unit`."""
     assets: dict[str, list[Entry]] = {}
+    groups = Groups()
     for entry in entries:
         if entry.kind != "move":
             assets.setdefault(entry.asset, []).append(entry)
+        if entry.kind in ("depart", "arrive"):
+            groups.join(entry)
     result = Gains()
-    for asset, asset_entries in sorted(assets.items()):
-        result.gains += (income_gain(entry) for entry in asset_entries if entry.kind == "income")
-        days = _days(asset_entries, zone, unit)
-        pool, unasked_left = _match(days, unit)
-        result.gains += (gain for day in days for gain in _gains(day))
-        result.remaining.append(Book(pool, sum(day.unmatched for day in days), unasked_left).remaining(asset, ""))
+    for group in groups.of(assets):
+        pools: dict[str, AssetPool] = {}
+        for asset in group:
+            result.gains += (income_gain(entry) for entry in assets[asset] if entry.kind == "income")
+            pools[asset] = AssetPool(AveragedLots(unit), _days(assets[asset], zone, unit))
+            _match(pools[asset].days)
+        _pool(pools)
+        for asset, pool in pools.items():
+            result.gains += (gain for day in pool.days for gain in _gains(day))
+            result.remaining.append(Book(pool.lots, pool.short, pool.unasked).remaining(asset, ""))
+    result.remaining.sort(key=lambda lots: lots.asset)
     result.gains.sort(key=lambda gain: (gain.time_us, gain.transaction))
     return result
 
@@ -91,6 +144,8 @@ def _days(entries: Iterable[Entry], zone: tzinfo, unit: int) -> list[Day]:
             day.last_us, day.transactions[entry.transaction] = entry.time_us, None
         elif entry.kind == "unasked":
             day.unasked += quantity
+        elif entry.kind in ("depart", "arrive"):
+            day.transfers.append(entry)
         elif quantity:
             day.unasked -= from_unsolicited
             day.disposals.append(entry._replace(quantity=quantity - from_unsolicited))
@@ -98,8 +153,8 @@ def _days(entries: Iterable[Entry], zone: tzinfo, unit: int) -> list[Day]:
     return list(days.values())
 
 
-def _match(days: Sequence[Day], unit: int) -> tuple[AveragedLots, int]:
-    """Match all days of an asset; return the remaining pool and unsolicited units. The latter go last."""
+def _match(days: Sequence[Day]) -> None:
+    """Match the days of an asset with acquisitions of the same day, then of the days after it."""
     for day in days:
         day.match(day, SAME_DAY)
     for i, day in enumerate(days):
@@ -107,19 +162,31 @@ def _match(days: Sequence[Day], unit: int) -> tuple[AveragedLots, int]:
         while day.unmatched and later < len(days) and days[later].number <= day.number + DAYS:
             day.match(days[later], THIRTY_DAYS)
             later += 1
-    pool, unsolicited = AveragedLots(unit), 0
-    for day in days:
-        for lot in day.acquisitions.remaining():
-            pool.add(lot)
-        for lot in pool.take(day.unmatched):
-            day.matched.append((lot, POOL))
-            day.unmatched -= lot.quantity
-        unsolicited += day.unasked
-        if from_unsolicited := min(day.unmatched, unsolicited):
-            day.matched.append((unsolicited_lot(from_unsolicited), ""))
-            day.unmatched -= from_unsolicited
-            unsolicited -= from_unsolicited
-    return pool, unsolicited
+
+
+def _pool(pools: Mapping[str, AssetPool]) -> None:
+    """Take what is not matched out of the pools, day by day: unsolicited units go last.
+
+    What leaves for another chain takes its part of a pool to another one.
+    """
+    departed: dict[str, list[Lot]] = {}
+    days = sorted(
+        ((day.number, asset, day) for asset, pool in pools.items() for day in pool.days), key=itemgetter(0, 1)
+    )
+    for _, group in groupby(days, key=itemgetter(0)):
+        of_day = [(pools[asset], day) for _, asset, day in group]
+        for pool, day in of_day:
+            for lot in day.acquisitions.remaining():
+                pool.lots.add(lot)
+        for entry in sorted((each for _, day in of_day for each in day.transfers), key=lambda each: each.sort_key):
+            pool = pools[entry.asset]
+            if entry.kind == "depart":
+                departed[entry.to] = pool.depart(entry)
+            else:
+                for lot in departed.pop(entry.to):
+                    pool.lots.add(lot)
+        for pool, day in of_day:
+            pool.dispose(day)
 
 
 def _gains(day: Day) -> Iterator[Gain]:
