@@ -47,11 +47,13 @@ async def position_changes(system: System, records: Sequence[TransactionDocument
 async def _of_chain(
     system: System, chain: str, reader: EventLogReader, records: Sequence[TransactionDocument]
 ) -> Changes:
-    """Read first what created positions, then what used their collections or their pools."""
+    """Read transactions that created positions, then those that used collections or pools."""
     created = [record for record in records if _creates_position(record)]
     changes = await _read(system, chain, reader, created)
     decoded = [change for each in changes.values() for change in each or ()]
     used = {contract for change in decoded for contract in (change.contract, change.pool)}
+    for record in records:
+        used |= {row.contract for row in record.assets_in if row.nft is not UNSET and record.type != "SPAM"}
     others = [record for record in records if used and (chain, record.hash) not in changes and _uses(record, used)]
     return changes | await _read(system, chain, reader, others)
 

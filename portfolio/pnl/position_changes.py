@@ -34,6 +34,8 @@ class Position:
     Attributes:
         sold: The liquidity of claims that is to be sold, if it counts as a disposal.
         holder: The contract that held its tokens first, if its events tell no amounts.
+        is_bought: Others created it: it is an asset with a cost, and its principal is what it is sold for.
+        is_measured: Its liquidity is known. Otherwise it is one unit.
     """
 
     container: Container = field(default_factory=Container)
@@ -41,6 +43,18 @@ class Position:
     claims: tuple[Claim, Claim] = field(default_factory=lambda: (Claim(), Claim()))
     sold: int = 0
     holder: str = ""
+    is_bought: bool = False
+    is_measured: bool = True
+
+    @classmethod
+    def bought(cls, liquidity: int) -> Position:
+        """Return a position that others created, with its liquidity; 0 if it is not known."""
+        return cls(Container(liquidity or 1), is_bought=True, is_measured=bool(liquidity))
+
+    def release(self, units: int) -> dict[str, int]:
+        """Take liquidity out, and return what went in for it. All is sold if its whole liquidity is not known."""
+        self.sold += units if self.is_measured else self.container.units
+        return self.container.take(units if self.is_measured else self.container.units)
 
     def accepts(self, change: PositionChange) -> bool:
         """Return True for a change that the contract of the position's tokens logged.
@@ -69,8 +83,11 @@ class Position:
         return contents
 
 
+UNMEASURED: Final = "a bought position paid principal: which part of its cost that is, is known when it is burnt"
+
+
 def net_units(changes: Iterable[PositionChange], chain: str) -> dict[str, int]:
-    """Return the liquidity that changes without amounts added or (negative) removed, by the key of the position."""
+    """Return the liquidity that changes without amounts added or (negative) removed, by position."""
     units = dict[str, int]()
     for change in changes:
         if not change.has_amounts:
@@ -79,7 +96,7 @@ def net_units(changes: Iterable[PositionChange], chain: str) -> dict[str, int]:
 
 
 class Net(NamedTuple):
-    """What came to a wallet and what left it in one transaction, by asset."""
+    """The movements of a wallet in one transaction, by asset."""
 
     incoming: dict[str, Side]
     outgoing: dict[str, Side]
@@ -110,6 +127,23 @@ class PositionMovements:
     traded: list[Movement] = field(default_factory=list)
     settled: list[Movement] = field(default_factory=list)
     explained: dict[str, int] = field(default_factory=dict)
+    problem: str = ""
+
+    def _is_traded(self, position: Position) -> bool:
+        """Return True if liquidity of a position is bought and sold."""
+        return self.is_disposal or position.is_bought
+
+    def _sell(self, key: str, position: Position, principal: Sequence[Side]) -> None:
+        """Sell removed liquidity for principal. Without a known liquidity, its cost is not known."""
+        self.traded += [("buy", side) for side in principal]
+        if not position.sold:
+            return
+        if position.is_measured:
+            self.traded.append(("sell", Side(key, position.sold, _total(principal))))
+        else:
+            self.settled.append(("sell", Side(key, position.sold, None)))
+            self.problem = UNMEASURED
+        position.sold = 0
 
     def add_net(self, units: Mapping[str, int], positions: Mapping[str, Position], net: Net, native: str) -> None:
         """Apply changes whose events tell no amounts: all that the wallet moved belongs to their positions.
@@ -125,18 +159,18 @@ class PositionMovements:
         """
         contents = dict[str, int]()
         for key, removed in ((key, -each) for key, each in units.items() if each < 0):
-            for asset, raw in positions[key].container.take(removed).items():
+            for asset, raw in positions[key].release(removed).items():
                 contents[asset] = contents.get(asset, 0) + raw
         put = next((key for key, each in units.items() if each > 0), "")
         paid, added = list(net.incoming.values()), list(net.outgoing.values()) if put else []
         if put:
-            assets = {} if self.is_disposal else {side.asset: side.quantity for side in added}
-            positions[put].container.put(units[put], assets)
+            assets = {side.asset: side.quantity for side in added}
+            positions[put].container.put(units[put], {} if self._is_traded(positions[put]) else assets)
             net.outgoing.clear()
         net.incoming.clear()
         first = len(self.traded), len(self.settled)
-        if self.is_disposal:
-            self._trade_net(units, added, paid)
+        if any(self._is_traded(positions[key]) for key in units):
+            self._trade_net(units, positions, added, paid)
         else:
             self.settled += [("deposit", side) for side in added]
             if any(each < 0 for each in units.values()):
@@ -146,17 +180,20 @@ class PositionMovements:
         if len(units) > 1:
             for _, side in (*self.traded[first[0] :], *self.settled[first[1] :]):
                 side.value = None
+            self.problem = SEVERAL_CHANGES
 
-    def _trade_net(self, units: Mapping[str, int], added: Sequence[Side], paid: Sequence[Side]) -> None:
+    def _trade_net(
+        self, units: Mapping[str, int], positions: Mapping[str, Position], added: Sequence[Side], paid: Sequence[Side]
+    ) -> None:
         """Sell what was added for liquidity, and removed liquidity for what was paid."""
         for key, each in units.items():
             if each > 0:
                 self.traded += [("sell", side) for side in added]
                 self.traded.append(("buy", Side(key, each, _total(added))))
             elif each < 0:
-                self.traded.append(("sell", Side(key, -each, _total(paid))))
-        is_removed = any(each < 0 for each in units.values())
-        (self.traded if is_removed else self.settled).extend(("buy" if is_removed else "income", side) for side in paid)
+                self._sell(key, positions[key], paid)
+        if not any(each < 0 for each in units.values()):
+            self.settled += [("income", side) for side in paid]
 
     def add(self, key: str, position: Position, change: PositionChange) -> None:
         """Apply one change of a position, whose asset key is `key`."""
@@ -175,20 +212,19 @@ class PositionMovements:
             token: min(raw, self.left.get(token, 0)) for token, raw in zip(position.tokens, change.raws, strict=True)
         }
         assets = {token: raw for token, raw in amounts.items() if raw}
-        position.container.put(change.units, assets)
+        position.container.put(change.units, {} if position.is_bought else assets)
         sides = [self.worth(asset, raw) for asset, raw in assets.items()]
         for side in sides:
             self.left[side.asset] -= side.quantity
             self._explain(side.asset, -side.quantity)
-        if self.is_disposal:
+        if self._is_traded(position):
             self.traded += [("sell", side) for side in sides]
             self.traded.append(("buy", Side(key, change.units, _total(sides))))
         else:
             self.settled += [("deposit", side) for side in sides]
 
     def _release(self, position: Position, change: PositionChange) -> None:
-        contents = position.container.take(-change.units)
-        position.sold -= change.units
+        contents = position.release(-change.units)
         for token, claim, raw in zip(position.tokens, position.claims, change.raws, strict=True):
             claim.raw += raw
             claim.went_in += contents.get(token, 0)
@@ -208,11 +244,9 @@ class PositionMovements:
             contents |= {token: went_in} if went_in else {}
             principal += [self.worth(token, part)] if part else []
             fees += [self.worth(token, raw - part)] if raw > part else []
-        if self.is_disposal and position.sold:
-            self.traded.append(("sell", Side(key, position.sold, _total(principal))))
-            self.traded += [("buy", side) for side in principal]
-            position.sold = 0
-        elif not self.is_disposal:
+        if self._is_traded(position):
+            self._sell(key, position, principal)
+        else:
             self.settled += settle(contents, principal, self.trade_value, is_pool=True)
         self.settled += [("income", side) for side in fees]
 

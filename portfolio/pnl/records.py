@@ -9,9 +9,10 @@ from typing import Final
 from chainfolio.portfolio.document import IssueDocument
 from chainfolio.portfolio.pnl.containers import Containers, divided, settle
 from chainfolio.portfolio.pnl.entries import ACQUIRED, DISPOSED, EARNED, UNASKED, Entry, Kind, share
-from chainfolio.portfolio.pnl.position_changes import SEVERAL_CHANGES, Net, Position, PositionMovements, net_units
+from chainfolio.portfolio.pnl.moved_positions import MovedPositions, moved_positions
+from chainfolio.portfolio.pnl.position_changes import Net, Position, PositionMovements, net_units
 from chainfolio.portfolio.pnl.record_rows import RecordEntries, RecordRows, Treatment, asset_key, money_of
-from chainfolio.portfolio.pnl.trade_value import Side, equalise
+from chainfolio.portfolio.pnl.trade_value import Side, equalise, net_off
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 from chainfolio.position_changes import PositionChange
 
@@ -41,12 +42,15 @@ def entries_of(
     result, containers = RecordEntries([], {}, []), Containers()
     positions: dict[str, Position] = {}
     unread = dict(changes or {})
-    distinct = {(record.chain.key, record.hash, record.user.address): record for record in records}
-    for order, record in enumerate(distinct.values()):
+    distinct = list({(record.chain.key, record.hash, record.user.address): record for record in records}.values())
+    moved = moved_positions(distinct, unread, own_wallets, treatment.burn_addresses)
+    for order, record in enumerate(distinct):
         of_record = unread.pop((record.chain.key, record.hash), ())  # once, if several wallets took part
         first = len(result.entries)
         rows = RecordRows(record, own_wallets, treatment, result)
-        _Record(record, rows, order, own_wallets, treatment, result, containers, positions, of_record or ()).add()
+        _Record(
+            record, rows, order, own_wallets, treatment, result, containers, positions, of_record or (), moved
+        ).add()
         if of_record is None:
             result.issues.append(IssueDocument("pnl", record.hash, UNREAD_CHANGES))
             result.entries[first:] = [_with_unread_changes(each) for each in result.entries[first:]]
@@ -69,6 +73,7 @@ class _Record:
     containers: Containers
     positions: dict[str, Position]
     changes: Sequence[PositionChange]
+    moved: MovedPositions
 
     def add(self) -> None:
         """Add the entries of this record to the result."""
@@ -81,7 +86,7 @@ class _Record:
         moves = list(self._moves())
         incoming, outgoing = self._net("in"), self._net("out")
         for asset in incoming.keys() & outgoing.keys():
-            _net_off(incoming, outgoing, asset)
+            net_off(incoming, outgoing, asset)
         untrusted = self._doubtful()
         for side in (*incoming.values(), *outgoing.values()):
             side.value = None if side.asset in untrusted else side.value
@@ -107,12 +112,15 @@ class _Record:
         self.result.entries.extend(entries)
 
     def _open_positions(self) -> None:
-        """Remember the positions that this transaction created for the account, and keep the changes of own ones."""
+        """Add the positions that this transaction brought, and keep the changes of own ones."""
         chain = self.record.chain.key
         changed = {change.key(chain) for change in self.changes}
         for row in self.record.assets_in:
-            if asset_key(row) in changed and row.sender in self.treatment.burn_addresses:
-                self.positions.setdefault(asset_key(row), Position())
+            key = asset_key(row)
+            if key in changed and row.sender in self.treatment.burn_addresses:
+                self.positions.setdefault(key, Position())
+            elif (liquidity := self.moved.bought.get((key, self.order))) is not None:
+                self.positions[key] = Position.bought(liquidity)
         own = [change for change in self.changes if change.key(chain) in self.positions]
         self.changes = [change for change in own if self.positions[change.key(chain)].accepts(change)]
 
@@ -145,8 +153,8 @@ class _Record:
                 (incoming if net > raw else outgoing)[asset] = rest
         if units := net_units(self.changes, chain):
             result.add_net(units, self.positions, Net(incoming, outgoing), self.rows.native)
-        if len(units) > 1:
-            self.result.issues.append(IssueDocument("pnl", self.record.hash, SEVERAL_CHANGES))
+        if result.problem:
+            self.result.issues.append(IssueDocument("pnl", self.record.hash, result.problem))
         return result
 
     def _settled(self, kinds: Iterable[tuple[Kind, Side]]) -> Iterator[Entry]:
@@ -226,8 +234,8 @@ class _Record:
             key, quantity = self.rows.asset_of(asset), self.rows.quantity(asset)
             if not quantity or self._is_share(key, direction) or self._is_position(asset):
                 continue
-            value = money_of(asset.value)
-            strength = self.rows.strength(asset)
+            value, strength = money_of(asset.value), self.rows.strength(asset)
+            quantity = (direction == "in" and self.moved.bought.get((key, self.order))) or quantity
             side = sides.setdefault(key, Side(key, 0, 0, strength))
             side.quantity, side.strength = side.quantity + quantity, min(side.strength, strength)
             side.value = None if side.value is None or value is None else side.value + value
@@ -270,9 +278,11 @@ class _Record:
         )
 
     def _is_position(self, row: TransactionAssetDocument) -> bool:
-        """Return True if a position was created or destroyed: it is a container, and no asset of its own."""
+        """Return True if a position was created, destroyed or lent: it is a container, and no asset."""
         burn_addresses = self.treatment.burn_addresses
-        return asset_key(row) in self.positions and (row.sender in burn_addresses or row.recipient in burn_addresses)
+        is_burnt_or_new = row.sender in burn_addresses or row.recipient in burn_addresses
+        is_lent = (asset_key(row), self.order) in self.moved.lent
+        return asset_key(row) in self.positions and (is_burnt_or_new or is_lent)
 
     def _is_reward(self, asset: str) -> bool:
         """Return True if an asset came with a deposit from a contract that gives no shares."""
@@ -337,7 +347,7 @@ class _Record:
         position = self.positions.pop(side.asset, None)
         if position is None:
             return self.containers.dispose(side)
-        if self.treatment.liquidity_is_disposal:
+        if self.treatment.liquidity_is_disposal or position.is_bought:
             units = position.container.units + position.sold
             return Side(side.asset, units, side.value) if units else None, []
         return None, divided(side.value, position.close())
@@ -434,13 +444,3 @@ def _without_trust(entry: Entry) -> Entry:
 def _default_kinds(has_incoming: bool, has_outgoing: bool) -> tuple[Kind, Kind]:
     """Return the kinds of incoming and outgoing assets if the type decides nothing."""
     return ("buy", "sell") if has_incoming and has_outgoing else ("received", "sent")
-
-
-def _net_off(incoming: dict[str, Side], outgoing: dict[str, Side], asset: str) -> None:
-    """Replace the incoming and outgoing movement of one asset by their difference."""
-    gain, loss = incoming.pop(asset), outgoing.pop(asset)
-    quantity = gain.quantity - loss.quantity
-    if quantity:
-        larger = gain if quantity > 0 else loss
-        value = None if larger.value is None else share(larger.value, abs(quantity), larger.quantity)
-        (incoming if quantity > 0 else outgoing)[asset] = Side(asset, abs(quantity), value, larger.strength)

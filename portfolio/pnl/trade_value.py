@@ -100,3 +100,13 @@ def _fill(unknown: Side, incoming: Sequence[Side], outgoing: Sequence[Side]) -> 
     difference = value_out - value_in if any(unknown is side for side in incoming) else value_in - value_out
     if difference >= 0:
         unknown.value = difference
+
+
+def net_off(incoming: dict[str, Side], outgoing: dict[str, Side], asset: str) -> None:
+    """Replace the incoming and outgoing movement of one asset by their difference."""
+    gain, loss = incoming.pop(asset), outgoing.pop(asset)
+    quantity = gain.quantity - loss.quantity
+    if quantity:
+        larger = gain if quantity > 0 else loss
+        value = None if larger.value is None else share(larger.value, abs(quantity), larger.quantity)
+        (incoming if quantity > 0 else outgoing)[asset] = Side(asset, abs(quantity), value, larger.strength)

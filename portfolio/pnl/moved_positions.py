@@ -1,0 +1,66 @@
+"""Find positions that were lent to a contract that gave them back, or that were bought."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec import UNSET
+
+from chainfolio.portfolio.pnl.record_rows import asset_key
+from chainfolio.portfolio.transactions import TransactionDocument
+from chainfolio.position_changes import PositionChange
+
+Changes = Mapping[tuple[str, str], Sequence[PositionChange] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class MovedPositions:
+    """Positions that were lent or bought, as later transactions show.
+
+    Attributes:
+        lent: Positions that went to somebody for nothing and came back for nothing, each with the orders of both
+            records: they stay the account's.
+        bought: Positions that others created, with the order of the record that brought them, and their liquidity
+            then; 0 if it is not known. It is known once they are burnt, because all of it was removed then.
+    """
+
+    lent: set[tuple[str, int]] = field(default_factory=set)
+    bought: dict[tuple[str, int], int] = field(default_factory=dict)
+
+
+def moved_positions(
+    records: Sequence[TransactionDocument],
+    changes: Changes,
+    own_wallets: Collection[str],
+    burn_addresses: Collection[str],
+) -> MovedPositions:
+    """Return which positions were lent or bought, by all records, the oldest first."""
+    moved, unread = MovedPositions(), dict(changes)  # each transaction once, if several wallets took part
+    known = {change.key(chain) for (chain, _), each in changes.items() for change in each or ()}
+    borrowers: dict[str, tuple[str, int]] = {}
+    arrivals: dict[str, int] = {}
+    removed: dict[str, int] = {}
+    for order, record in enumerate(records if known else ()):
+        for row in record.assets_in:
+            key = asset_key(row)
+            if key not in known or row.sender in own_wallets or row.sender in burn_addresses:
+                continue
+            borrower, lent = borrowers.pop(key, ("", 0))
+            if borrower == row.sender and not record.assets_out:
+                moved.lent.update(((key, lent), (key, order)))
+                continue
+            arrivals[key], removed[key] = order, 0
+            moved.bought[key, order] = 0
+        for change in unread.pop((record.chain.key, record.hash), ()) or ():
+            key = change.key(record.chain.key)
+            removed[key] = removed.get(key, 0) - change.units
+        for row in record.assets_out:
+            key = asset_key(row)
+            if row.nft is UNSET or row.recipient in own_wallets:
+                continue
+            if not record.assets_in:
+                borrowers[key] = row.recipient, order
+            if row.recipient in burn_addresses and key in arrivals:
+                moved.bought[key, arrivals[key]] = max(removed[key], 0)
+    return moved
