@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, MayRefuse, ProtocolMatch
 from chainfolio.adapters.evm.reads import Call
-from chainfolio.protocols import DecodedPosition, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 
 LOCKED = "locked(address)(int128,uint256)"
 NO_FEES = "none"
@@ -50,4 +50,8 @@ FAMILY = Family(
     position=position,
     roles=("locked_token", "fee_distributor"),
     options=("locked", "fees"),
+    calls=(
+        TypedCalls("STAKE", "loss", ("create_lock", "increase_amount", "deposit_for", "increaseLockPosition")),
+        TypedCalls("UNSTAKE", "gain", ("withdraw",)),
+    ),
 )
