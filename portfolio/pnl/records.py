@@ -12,6 +12,7 @@ from chainfolio.portfolio.pnl.entries import ACQUIRED, DISPOSED, EARNED, UNASKED
 from chainfolio.portfolio.pnl.moved_positions import MovedPositions, moved_positions
 from chainfolio.portfolio.pnl.position_changes import Net, Position, PositionMovements, net_units
 from chainfolio.portfolio.pnl.record_rows import RecordEntries, RecordRows, Treatment, asset_key, money_of
+from chainfolio.portfolio.pnl.requests import requested
 from chainfolio.portfolio.pnl.trade_value import Side, equalise, net_off
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 from chainfolio.position_changes import PositionChange
@@ -95,6 +96,8 @@ class _Record:
         received_shares, returned_shares = (self._shares(direction) for direction in ("in", "out"))
         if returned_shares:
             kinds, settled = self._redeemed(kinds, returned_shares)
+        elif (requests := requested(self.rows, self.containers, self.treatment.burn_addresses)) is not None:
+            kinds, settled = [], requests
         else:
             kinds, settled = self._opened(self._unstaked(kinds))
         kinds, settled = [*kinds, *in_positions.traded], [*settled, *in_positions.settled]
