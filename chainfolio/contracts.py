@@ -17,7 +17,7 @@ CRYPTO: Final = ("ETH", "SOL", "cbBTC", "EURC", "BNB")
 CURRENCIES: Final = (*FIAT, *CRYPTO)
 
 # How gains choose the lot that is sold first.
-GAIN_METHODS: Final = ("fifo", "lifo", "hifo", "lofo", "average", "uk")
+GAIN_METHODS: Final = ("fifo", "lifo", "hifo", "lofo", "average", "uk", "ca")
 # Which side of a trade gives both sides their value: the one with the stronger price, or always the same one.
 TRADE_VALUES: Final = ("market", "received", "given")
 

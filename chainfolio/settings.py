@@ -113,7 +113,7 @@ class Snapshots(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class Pnl(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The gains that `/portfolio` shows."""
 
-    method: Annotated[str, doc("which lot is sold first: `fifo`, `lifo`, `hifo`, `lofo`, `average` or `uk`")] = "fifo"
+    method: Annotated[str, doc("lot sold first: `fifo`, `lifo`, `hifo`, `lofo`, `average`, `uk` or `ca`")] = "fifo"
     max_transactions: Annotated[
         int, doc("an address with more transactions has `N/A` for its gains in `/portfolio`; 0: so have all")
     ] = 1000

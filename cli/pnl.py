@@ -79,7 +79,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
         "(default: `pnl.trade_value` of the settings, market)",
     )
     command.add_argument(
-        "--zone", metavar="NAME", help="the time zone of days (default UTC; Europe/London with --method uk)"
+        "--zone", metavar="NAME", help="the time zone of days (default UTC, or that of --method uk and ca)"
     )
     add_csv(command)
     command.add_argument("--parquet", metavar="FILE", help="write a row for each disposal and lot into FILE")

@@ -33,7 +33,7 @@ from chainfolio.portfolio.pnl.closing import (
 )
 from chainfolio.portfolio.pnl.entries import Entry
 from chainfolio.portfolio.pnl.gains import Gains
-from chainfolio.portfolio.pnl.methods import UK, gains_of
+from chainfolio.portfolio.pnl.methods import POOLED, gains_of
 from chainfolio.portfolio.pnl.own_transfers import match_transfers
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 
 NOT_CHECKED: Final = "what is held there could not be read: gains are not compared with it"
+ZONES: Final = {"uk": "Europe/London", "ca": "America/Toronto"}  # of methods that match by days
 NO_BLOCKS: Final[Mapping[str, int]] = {}
 
 
@@ -90,8 +91,8 @@ class PnlRequest:
             raise BadRequest(
                 "trade-value", f"{self.trade_value!r} is no rule", remedy=f"one of {', '.join(TRADE_VALUES)}"
             )
-        if self.method == UK and self.per_wallet:
-            raise BadRequest("per-wallet", "the rules of the United Kingdom pool all that one person holds")
+        if self.method in POOLED and self.per_wallet:
+            raise BadRequest("per-wallet", f"the rules of {self.method!r} pool all that one person holds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +202,7 @@ def zone_of(name: str | None, method: str) -> tzinfo:
     """
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-    zone_name = name or ("Europe/London" if method == "uk" else "UTC")
+    zone_name = name or ZONES.get(method, "UTC")
     try:
         return ZoneInfo(zone_name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -12,6 +12,7 @@ from heapq import merge
 from itertools import chain
 from typing import Final
 
+from chainfolio.portfolio.pnl.canada import by_canadian_rules
 from chainfolio.portfolio.pnl.entries import ACQUIRED, DISPOSED, UNASKED, Entry, sort_entries, without_loans
 from chainfolio.portfolio.pnl.gains import (
     SHORT,
@@ -27,6 +28,8 @@ from chainfolio.portfolio.pnl.lots import LOTS, Lot, Lots
 from chainfolio.portfolio.pnl.uk import by_uk_rules
 
 UK: Final = "uk"
+CANADA: Final = "ca"
+POOLED: Final = frozenset({UK, CANADA})  # over all that one person holds
 
 
 def gains_of(
@@ -36,16 +39,21 @@ def gains_of(
 
     Args:
         entries: The entries, in any order.
-        method: A method of `LOTS`, or `UK`, which is not possible per wallet.
+        method: A method of `LOTS` or of `POOLED`; the latter are not possible per wallet.
         per_wallet: Keep lots per wallet.
-        zone: The time zone of days in the UK rules.
+        zone: The time zone of days in the rules of `POOLED`.
         unit: The unit to which the UK rules round costs up.
     """
-    assert not (per_wallet and method == UK), "the UK rules pool all that one person holds"
+    assert not (per_wallet and method in POOLED), "these rules pool all that one person holds"
     deposited: dict[tuple[str, str], int] = {}
     with _collector_paused():
         ordered = without_loans(sort_entries(entries), deposited, per_wallet=per_wallet)
-        result = by_uk_rules(ordered, zone, unit) if method == UK else _by_lots(ordered, method, per_wallet=per_wallet)
+        if method == UK:
+            result = by_uk_rules(ordered, zone, unit)
+        elif method == CANADA:
+            result = by_canadian_rules(ordered, zone)
+        else:
+            result = _by_lots(ordered, method, per_wallet=per_wallet)
     result.remaining = [
         lots._replace(deposited=deposited.get((lots.asset, lots.wallet), 0)) for lots in result.remaining
     ]

@@ -1,8 +1,9 @@
-"""A tax year's gains by the rules of a jurisdiction: its days, its currency, and what counts as which kind of gain.
+"""Report a tax year's gains by the rules of a jurisdiction: days, currency and kinds of gains.
 
 Sources: United States: Internal Revenue Code § 1222, IRS Publication 544 (holding period), Rev. Proc. 2024-28 (lots by
 wallet from 2025 on). Germany: EStG § 23 (1) 2 and (3), BGB §§ 187, 188, letters of the finance ministry of 2022-05-10
-and 2025-03-06. United Kingdom: TCGA 1992 s104-106A, and a year that begins on 6 April.
+and 2025-03-06. United Kingdom: TCGA 1992 s104-106A, and a year that begins on 6 April. Canada:
+Income Tax Act s. 47, 53 and 54 (`portfolio.pnl.canada`).
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Jurisdiction:
 
 
 def us_term(acquired: date, disposed: date) -> str:
-    """Return the term of a gain: long if it was held for more than a year, from the day after the acquisition on."""
+    """Return the term of a gain: long after a year that begins on the day after the acquisition."""
     return LONG_TERM if disposed >= _year_later(acquired + timedelta(days=1), without_29=(3, 1)) else SHORT_TERM
 
 
@@ -103,6 +104,7 @@ JURISDICTIONS: Final = {
             (SHORT_TERM, LONG_TERM),
         ),
         Jurisdiction("uk", "United Kingdom", "USD", "Europe/London", ("uk",), None, (4, 6)),
+        Jurisdiction("ca", "Canada", "CAD", "America/Toronto", ("ca",), None, (1, 1)),
         Jurisdiction(
             "de",
             "Germany",
@@ -197,7 +199,10 @@ TAX_COLUMNS: Final = TaxGainDocument.__struct_encode_fields__
 
 
 def converted(entries: Iterable[Entry], per_usd: Callable[[int], Decimal]) -> Iterator[Entry]:
-    """Yield entries with values and fees in another currency. `per_usd` returns its units per USD at a time."""
+    """Yield entries with values and fees in another currency.
+
+    `per_usd` returns its units per USD at a time.
+    """
     for entry in entries:
         rate = Fraction(per_usd(entry.time_us))
         value = None if entry.value is None else round(entry.value * rate)

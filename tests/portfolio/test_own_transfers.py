@@ -71,7 +71,7 @@ CROSSING = (
 )
 
 
-@pytest.mark.parametrize("method", ["fifo", "lifo", "hifo", "average", "uk"])
+@pytest.mark.parametrize("method", ["fifo", "lifo", "hifo", "average", "uk", "ca"])
 def test_what_crosses_to_an_own_account_keeps_its_cost_and_the_rest_is_a_fee(method: str) -> None:
     entries, transfers = match(*CROSSING)
     gains = gains_of(entries, method)
@@ -192,7 +192,9 @@ def test_a_transfer_is_shown_with_both_sides_and_its_fee() -> None:
 moves = st.tuples(st.sampled_from(["one", "two", "three"]), st.integers(0, 40), st.integers(-60, 60))
 
 
-@given(st.lists(moves, max_size=14), st.randoms(use_true_random=False), st.sampled_from(["fifo", "average", "uk"]))
+@given(
+    st.lists(moves, max_size=14), st.randoms(use_true_random=False), st.sampled_from(["fifo", "average", "uk", "ca"])
+)
 def test_units_close_over_chains_and_sums_do_not_depend_on_order(
     steps: list[tuple[str, int, int]], random: Random, method: str
 ) -> None:

@@ -17,7 +17,7 @@ from chainfolio.portfolio.pnl.closing import CurrentHoldings
 from chainfolio.portfolio.pnl.entries import ACQUIRED, MONEY_DIGITS, Entry, Kind, money
 from chainfolio.portfolio.pnl.gains import NO_PRICE, SHORT, Gain, Gains, RemainingLots
 from chainfolio.portfolio.pnl.lots import LOTS
-from chainfolio.portfolio.pnl.methods import UK, gains_of
+from chainfolio.portfolio.pnl.methods import CANADA, POOLED, UK, gains_of
 from chainfolio.portfolio.pnl.report import COLUMNS, AssetFacts, PnlDocument, document, frame
 
 POUND = 10**MONEY_DIGITS
@@ -26,10 +26,10 @@ few = settings(max_examples=30, deadline=None)
 
 
 def test_the_settings_know_every_method() -> None:
-    assert (*LOTS, UK) == GAIN_METHODS
+    assert (*LOTS, UK, CANADA) == GAIN_METHODS
 
 
-PER_WALLET = [method for method in GAIN_METHODS if method != "uk"]
+PER_WALLET = [method for method in GAIN_METHODS if method not in POOLED]
 
 
 def at_us(written: str) -> int:
@@ -252,7 +252,7 @@ def test_a_move_between_own_wallets_is_no_disposal_and_keeps_cost_and_time(metho
     for per_wallet in (False, True) if method in PER_WALLET else (False,):
         (gain,) = gains_of(entries, method, per_wallet=per_wallet).gains
         assert (gain.gain, gain.wallet) == (20 * POUND, "b")
-        if method not in ("average", "uk"):
+        if method not in ("average", *POOLED):
             assert gain.acquired_us == at_us("2020-01-01")
 
 
