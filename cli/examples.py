@@ -54,6 +54,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "virtual-user list": ("--account acc_1",),
     "virtual-user remove": ("virtual:1 --account acc_1",),
     "sql": ('"SELECT count(*) FROM transfers"', "--csv - < query.sql", "> views.sql"),
+    "move": ("postgres.toml", "postgres.toml --config chainfolio.toml --json"),
     "status": ("", "--json"),
     "check": ("", "ethereum --tables transfers,logs", "--repair"),
     "doctor": ("", "--json", "--reinstate node.example"),

@@ -29,6 +29,7 @@ GROUPS: Final[dict[str, str]] = {
     "virtual-user": "portfolios that accounts define",
     "sql": "ask the lake in SQL",
     "check": "compare stored files with their checksums",
+    "move": "move stores between files and PostgreSQL",
     "status": "what is indexed, and how far",
     "doctor": "check endpoints and stores",
     "init": "write a settings file",

@@ -68,7 +68,7 @@ class Tail(AccountTables, EndpointTables, PriceTables):
 
     @property
     def address(self) -> str:
-        """Where it is, for messages, without a password."""
+        """The path or the URL without its password, for messages."""
         return self._database.address
 
     def close(self) -> None:

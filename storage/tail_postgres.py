@@ -79,7 +79,7 @@ class PostgresTail:
                 raise
 
     def read(self, sql: str, *arguments: object) -> Rows:
-        """Return the rows of one statement. It is repeated once if the server was restarted since the last one."""
+        """Return the rows of one statement, which is repeated once if the connection is broken."""
         with translate_errors("tail", self.url), self._lock:
             try:
                 return self._read(sql, arguments)

@@ -1,0 +1,70 @@
+"""`chainfolio move`: an installation goes on with its stores in PostgreSQL, and back in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chainfolio.blocks import Span
+from chainfolio.storage.tail import Tail
+from tests.cli.conftest import Run, configure
+from tests.storage.stores import Stores
+
+DEAD = "http://127.0.0.1:1"
+
+
+@pytest.fixture
+def installed(here: Path, run: Run) -> str:
+    """Settings, an account and a tail; the key of the account."""
+    configure(here, DEAD)
+    made = run("account", "create", "--name", "ann", "--credits", "42", "--json").json
+    tail = Tail(here / "data" / "tail.db")
+    tail.add_ranges("ethereum", [("logs", "")], Span(0, 9))
+    tail.close()
+    return str(made["accountId"])
+
+
+def other_settings(folder: Path, name: str, more: str) -> str:
+    (folder / name).write_text(f"{(folder / 'chainfolio.toml').read_text()}\n{more}")
+    return name
+
+
+def test_accounts_and_tail_move_into_postgresql_and_back(run: Run, here: Path, installed: str, stores: Stores) -> None:
+    place = stores.url("postgresql")
+    into = other_settings(here, "postgres.toml", f'[tail]\nurl = "{place}"\n[state]\nurl = "{place}"\n')
+    moved = run("move", into, "--json")
+    assert moved.code == 0, moved.out
+    tables = {(each["store"], each["table"]): each for each in moved.json["tables"]}
+    assert (tables["tail", "cover"]["rows"], tables["state", "accounts"]["rows"]) == (1, 1)
+    assert len(tables["tail", "cover"]["digest"]) == 64
+    assert run("account", "show", installed, "--config", into, "--json").json["credits"] == 42
+    assert "was there" in run("move", into).out, "again, it finds everything"
+    back = other_settings(
+        here, "files.toml", '[tail]\nurl = "sqlite:///data/t.db"\n[state]\nurl = "sqlite:///data/s.db"\n'
+    )
+    assert run("move", back, "--config", into).code == 0
+    assert run("account", "show", installed, "--config", back, "--json").json["credits"] == 42
+    tail = Tail(here / "data" / "t.db")
+    assert list(tail.indexed_ranges("ethereum", "logs")) == [Span(0, 9)]
+    tail.close()
+
+
+def test_a_chain_that_is_being_indexed_is_not_moved(run: Run, here: Path, installed: str) -> None:
+    into = other_settings(here, "files.toml", '[tail]\nurl = "sqlite:///data/t.db"\n')
+    tail = Tail(here / "data" / "tail.db")
+    with tail.lock("ethereum"):
+        assert run("move", into, "--json").error["kind"] == "Locked"
+    tail.close()
+    assert run("move", into).code == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "says"), [("", "the same stores"), ('[lake]\nuri = "elsewhere"\n', "another lake or data folder")]
+)
+def test_settings_that_move_nothing_or_too_much_are_refused(
+    run: Run, here: Path, installed: str, more: str, says: str
+) -> None:
+    ran = run("move", other_settings(here, "new.toml", more), "--json")
+    assert (ran.code, ran.error["kind"]) == (2, "BadRequest")
+    assert says in ran.error["message"]
