@@ -63,18 +63,21 @@ class Containers:
         farms: What is deposited in contracts that give no shares, by contract and asset.
         rewards: Contracts among these, each with an asset that it paid as income.
         lots: How much of each asset was acquired otherwise, and is still there.
+        taken: Assets that contracts took in transactions of no known type.
     """
 
     assets: set[str] = field(default_factory=set)
     farms: dict[str, dict[str, int]] = field(default_factory=dict)
     rewards: set[tuple[str, str]] = field(default_factory=set)
     lots: dict[str, int] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
     by_share: dict[str, Container] = field(default_factory=dict)
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, entries: Iterable[Entry], type_: str) -> None:
         """Add the entries of one transaction."""
         for entry in entries:
             asset = entry.asset
+            self.taken |= {asset} if entry.kind == "sent" and type_ == "INTERACTION" else set()
             if entry.kind == "deposit":
                 self.assets |= {asset} if entry.reason != EARNED else set()
             elif entry.kind in ARRIVED:
@@ -105,6 +108,10 @@ class Containers:
                 stakes[asset] -= taken
                 remaining -= taken
         return quantity - remaining
+
+    def may_return(self, sides: Iterable[Side]) -> bool:
+        """Return True if a contract took one of the assets before, and nothing says what for."""
+        return any(side.asset in self.taken for side in sides)
 
     def pools(self) -> Iterator[dict[str, int]]:
         """Yield what went into each position that exchanges its assets: it has several of them."""

@@ -111,7 +111,7 @@ class _Record:
         for asset in (entry.asset for entry in entries if entry.kind == "income"):
             farms = self.rows.senders(asset) & self.containers.farms.keys()
             self.containers.rewards |= {(farm, asset) for farm in farms}
-        self.containers.add(entries)
+        self.containers.add(entries, self.record.type)
         self.result.entries.extend(entries)
 
     def _open_positions(self) -> None:
@@ -377,7 +377,7 @@ class _Record:
             incoming, outgoing = "borrow", "deposit"
         elif type_ == "REPAYVAULT":
             incoming, outgoing = "withdraw", "repay"
-        elif type_ in INCOME and not losses:
+        elif type_ in INCOME and not losses and not (type_ == "MINT" and self.containers.may_return(gains)):
             incoming = "income"
         elif type_ == "DONATION" and not gains:
             outgoing = "donate"
