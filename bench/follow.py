@@ -21,13 +21,14 @@ from bench.figures import Figure, main
 from bench.places import scratch
 from chainfolio.blocks import Span
 from chainfolio.indexer import follow, materialise
-from chainfolio.indexer.maintenance import CHECK_EVERY_S, DELETE_EVERY_S, Maintenance
+from chainfolio.indexer.maintenance import Maintenance
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
 from chainfolio.table import Table
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TABLES, TRANSACTIONS, TRANSFERS
 
 CHAIN: Final = "local"
+CHECK_EVERY_S: Final = 30.0  # as the default of `schedule.materialise`
 BLOCK_MS: Final = 250
 ACCOUNTS: Final = 50_000
 MAX_FILES: Final = 3_000
@@ -114,7 +115,7 @@ def bytes_of(lake: Lake) -> int:
 def follow_for(folder: Path, hours: int, transfers: int) -> list[tuple[int, int, int, float]]:
     """Follow a chain. Return for each hour: files, most files of an account, bytes, seconds of processor time."""
     lake, tail, clock = Lake(str(folder / "lake")), Tail(folder / "tail.db"), Jumping()
-    maintenance = Maintenance(lake, tail, CHAIN, clock, BLOCK_MS, KEEP_H)
+    maintenance = Maintenance(lake, tail, CHAIN, BLOCK_MS, KEEP_H)
     chance, height, batch, figures = random.Random(transfers), 0, 0, list[tuple[int, int, int, float]]()
     per_move = min(follow.FINALISE_BLOCKS, int(follow.FINALISE_S * 1000 / BLOCK_MS))
     replaced = set[Path]()
@@ -150,7 +151,6 @@ def follow_for(folder: Path, hours: int, transfers: int) -> list[tuple[int, int,
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure."""
-    assert DELETE_EVERY_S <= KEEP_H * 3600
     found = []
     for transfers in options.transfers:
         with scratch() as folder:

@@ -139,6 +139,31 @@ class Quotas(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     bundle_size: Annotated[int, doc("addresses in one bundle")] = 10
 
 
+class Schedule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The times of recurring jobs, as cron expressions.
+
+    They have five fields, or six with the seconds first; an empty one turns a job off.
+    """
+
+    time_zone: Annotated[str, doc("zone in which the expressions are read, for example `Europe/Zurich`")] = "UTC"
+    jitter_s: Annotated[int, doc("each firing is delayed by a random time of at most so many seconds")] = 0
+    misfire_grace_s: Annotated[
+        int, doc("a firing that could not be kept is made up for within so many seconds; after that it is left out")
+    ] = 3600
+    coalesce: Annotated[bool, doc("whether several firings that are late become one run")] = True
+    snapshots: Annotated[str, doc("take the daily snapshots that are missing")] = "*/5 * * * *"
+    places: Annotated[str, doc("index the histories of subscribed addresses")] = "*/15 * * * *"
+    prices: Annotated[str, doc("move used prices of final blocks to the lake")] = "* * * * *"
+    materialise: Annotated[str, doc("materialise histories and merge small files, where enough is pending")] = (
+        "*/30 * * * * *"
+    )
+    vacuum: Annotated[str, doc("delete replaced files")] = "0 * * * *"
+    check: Annotated[str, doc("compare stored files with their checksums")] = "30 3 * * *"
+
+
+JOBS = ("snapshots", "places", "prices", "materialise", "vacuum", "check")  # settings that are cron expressions
+
+
 class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The whole file. A relative path is one from the folder of the settings file."""
 
@@ -162,6 +187,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     accounts: Accounts = Accounts()
     snapshots: Snapshots = Snapshots()
     pnl: Pnl = Pnl()
+    schedule: Schedule = Schedule()
     examples: Annotated[
         dict[str, str], doc("what the documentation page shows in place of its own examples, such as an address")
     ] = {}
@@ -190,7 +216,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 UNPRICED = ("N/A", "zero")
 MAX_WATCHED_DAYS = 3650
-SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas", "accounts", "snapshots", "pnl")
+MAX_JITTER_S = 3600
+SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas", "accounts", "snapshots", "pnl", "schedule")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -215,6 +242,8 @@ def check(settings: Settings) -> None:
     _check_accounts(settings.accounts)
     _check_snapshots(settings.snapshots)
     _check_pnl(settings.pnl)
+    if settings.schedule != Schedule():
+        _check_schedule(settings.schedule)
     if settings.log_level not in LOG_LEVELS:
         raise BadSettings("log_level", f"`{settings.log_level}` is none of {', '.join(LOG_LEVELS)}")
 
@@ -271,6 +300,29 @@ def _check_pnl(pnl: Pnl) -> None:
         raise BadSettings("pnl.treat_liquidity", f"`{pnl.treat_liquidity}` is neither container nor disposal")
     if pnl.max_transactions < 0:
         raise BadSettings("pnl.max_transactions", "at least 0")
+
+
+def _check_schedule(schedule: Schedule) -> None:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # here, for few settings have any
+
+    from chainfolio.cron import CronError, parse_cron
+
+    try:
+        ZoneInfo(schedule.time_zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        remedy = "a name as Europe/Zurich; the system, or the package tzdata, has the zones"
+        raise BadSettings("schedule.time_zone", f"`{schedule.time_zone}` is no time zone", remedy=remedy) from None
+    if not 0 <= schedule.jitter_s <= MAX_JITTER_S:
+        raise BadSettings("schedule.jitter_s", f"0 to {MAX_JITTER_S}")
+    if schedule.misfire_grace_s < 1:
+        raise BadSettings("schedule.misfire_grace_s", "at least 1")
+    for name in JOBS:
+        if text := getattr(schedule, name):
+            try:
+                parse_cron(text)
+            except CronError as error:
+                remedy = 'for example "30 3 * * *", each day at half past three; empty: never'
+                raise BadSettings(f"schedule.{name}", f"`{text}`: {error}", remedy=remedy) from None
 
 
 def _check_rates(rates: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.assets import Account, account
 from chainfolio.engine.history.day_blocks import day_of
-from chainfolio.engine.history.schedule import ACCOUNTS_POLL_S, Schedule
+from chainfolio.engine.history.schedule import Schedule
 from chainfolio.indexer import watching
 from chainfolio.settings import Settings
 from chainfolio.storage.state import open_database, subscriptions
@@ -18,15 +18,15 @@ from chainfolio.storage.state import open_database, subscriptions
 if TYPE_CHECKING:
     from chainfolio.engine.history.past_days import History
     from chainfolio.engine.history.schedule import FirstDays
+    from chainfolio.indexer.schedule import JobSchedule
     from chainfolio.indexer.wiring import System
     from chainfolio.storage.state.database import Database
-    from chainfolio.supervisor import Supervisor, Task
 
 SQLITE = "sqlite:///"
-PLACES = "places"  # the task, as logs and metrics name it
+PLACES = "places"  # the name of the job
 
 
-def schedule(history: History, supervisor: Supervisor, database: Callable[[], Database | None]) -> Schedule:
+def schedule(history: History, jobs: JobSchedule, database: Callable[[], Database | None]) -> Schedule:
     """Return the schedule of daily snapshots. `database` is called each time and may return None."""
     config, clock = history.system.settings, history.system.environment.clock
 
@@ -36,7 +36,7 @@ def schedule(history: History, supervisor: Supervisor, database: Callable[[], Da
         subscribed = await asyncio.to_thread(_subscribed, database(), clock.now_us())
         return {**subscribed, **addresses}
 
-    return Schedule(history, supervisor, requested_accounts)
+    return Schedule(history, jobs, requested_accounts)
 
 
 def _subscribed(database: Database | None, now_us: int) -> dict[Account, date | None]:
@@ -48,17 +48,13 @@ def _subscribed(database: Database | None, now_us: int) -> dict[Account, date | 
     return {account(address): day_of(began_us) for address, began_us in subscribed.items()}
 
 
-async def keep_places(system: System, database: Callable[[], Database | None], task: Task) -> None:
-    """Keep a watched place for every subscribed address, and repeat it regularly.
+async def keep_places(system: System, database: Callable[[], Database | None]) -> None:
+    """Keep a watched place for every subscribed address.
 
     This covers addresses that were paid for while the tail was not writable, and those that the operator added.
     """
-    clock = system.environment.clock
-    while True:
-        sold = await asyncio.to_thread(_sold, database(), clock.now_us())
-        await asyncio.to_thread(watching.watch_subscriptions, system, sold)
-        task.progressed()
-        await clock.sleep(ACCOUNTS_POLL_S)
+    sold = await asyncio.to_thread(_sold, database(), system.environment.clock.now_us())
+    await asyncio.to_thread(watching.watch_subscriptions, system, sold)
 
 
 def _sold(database: Database | None, now_us: int) -> list[tuple[str, Account, int]]:

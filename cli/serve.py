@@ -18,7 +18,8 @@ from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.state_store import open_state
 from chainfolio.engine.history.schedule import DailySnapshots
 from chainfolio.engine.service import Engine
-from chainfolio.indexer.metrics import TaskMetrics, WorkerMetrics, serve_metrics
+from chainfolio.indexer.metrics import JobMetrics, TaskMetrics, WorkerMetrics, serve_metrics
+from chainfolio.indexer.schedule import JobSchedule
 from chainfolio.indexer.wiring import System
 from chainfolio.indexer.worker import Worker
 from chainfolio.settings import Settings, check
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 # The task that asks the state store for a sign of life, so that `/readyz` knows of its absence without waiting for it.
 STATE_STORE, STATE_PROBE_S = "state store", 2.0
-PRICES, SETTLE_PRICES_S = "prices", 60.0
+PRICES = "prices"  # the name of the job
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -68,25 +69,26 @@ def _app(config: Settings, *, work: bool) -> App:
     system.log_problems()
     state = open_state(config)
     supervisor = state.meter.supervisor = Supervisor(system.environment.clock, system.environment.random)
-    worker = Worker(system, supervisor)
+    jobs = JobSchedule(config.schedule, system.environment.clock, supervisor)
+    worker = Worker(system, jobs)
     engine = Engine(system, worker.status, supervisor)
-    daily = schedule(engine.history, supervisor, lambda: state.database)
+    daily = schedule(engine.history, jobs, lambda: state.database)
     app = make_app(engine, state, config, system.environment)
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         supervisor.every(STATE_STORE, STATE_PROBE_S, state.ping)
-        supervisor.every(PRICES, SETTLE_PRICES_S, engine.settle_prices)
         try:
             async with contextlib.AsyncExitStack() as stack:
+                await stack.enter_async_context(jobs.running())
+                jobs.add(PRICES, engine.settle_prices)
                 if work:
                     await stack.enter_async_context(worker.running())
-                    daily.start()
-                    stack.push_async_callback(daily.stop)
-                    supervisor.start(PLACES, partial(keep_places, system, lambda: state.database))
+                    await stack.enter_async_context(daily.running())
+                    jobs.add(PLACES, partial(keep_places, system, lambda: state.database), at_start=True)
                 if port := config.server.metrics_port:
                     of_work = [WorkerMetrics(worker), DailySnapshots(daily)] if work else []
-                    read = [app.parts.traffic, TaskMetrics(supervisor), *of_work]
+                    read = [app.parts.traffic, TaskMetrics(supervisor), JobMetrics(jobs), *of_work]
                     stack.enter_context(serve_metrics(read, config.server.host, port))
                 yield
         finally:

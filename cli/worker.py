@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,14 @@ from chainfolio.cli.daily import PLACES, keep_places, opened, schedule
 from chainfolio.cli.groups import GROUPS
 from chainfolio.engine.history.schedule import DailySnapshots
 from chainfolio.engine.service import Engine
-from chainfolio.indexer.metrics import TaskMetrics, WorkerMetrics, serve_metrics
+from chainfolio.indexer.metrics import JobMetrics, TaskMetrics, WorkerMetrics, serve_metrics
+from chainfolio.indexer.schedule import JobSchedule
 from chainfolio.indexer.worker import Worker
 from chainfolio.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
+    from chainfolio.storage.state.database import Database
 
 REPORT_EVERY_S = 10.0
 
@@ -40,26 +43,28 @@ def run(options: argparse.Namespace) -> int:
 async def _work(system: System) -> None:
     system.log_problems()
     supervisor = Supervisor(system.environment.clock, system.environment.random)
-    worker = Worker(system, supervisor)
+    jobs = JobSchedule(system.settings.schedule, system.environment.clock, supervisor)
+    worker = Worker(system, jobs)
     database = opened(system.settings)
-    daily = schedule(Engine(system, supervisor=supervisor).history, supervisor, database)
+    daily = schedule(Engine(system, supervisor=supervisor).history, jobs, database)
     server = system.settings.server
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    with contextlib.ExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack:
         if server.metrics_port:
-            read = [WorkerMetrics(worker), TaskMetrics(supervisor), DailySnapshots(daily)]
+            read = [WorkerMetrics(worker), TaskMetrics(supervisor), JobMetrics(jobs), DailySnapshots(daily)]
             stack.enter_context(serve_metrics(read, server.host, server.metrics_port))
-        daily.start()
-        supervisor.start(PLACES, partial(keep_places, system, database))
-        try:
-            await _run_until(stopped, worker)
-        finally:
-            await supervisor.stop(PLACES)
-            await daily.stop()
-            if (state := database()) is not None:
-                state.close()
+        stack.callback(_close, database)
+        await stack.enter_async_context(jobs.running())
+        await stack.enter_async_context(daily.running())
+        jobs.add(PLACES, partial(keep_places, system, database), at_start=True)
+        await _run_until(stopped, worker)
+
+
+def _close(database: Callable[[], Database | None]) -> None:
+    if (state := database()) is not None:
+        state.close()
 
 
 async def _run_until(stopped: asyncio.Event, worker: Worker) -> None:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from chainfolio.environment import Clock
 from chainfolio.indexer import materialise
-from chainfolio.supervisor import Task
 from chainfolio.tables import TABLES
 
 if TYPE_CHECKING:
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Tail
 
-CHECK_EVERY_S = 30.0
-DELETE_EVERY_S = 3600.0
 # A history is a file in each of 64 buckets. It waits until this much is pending; until then its rows are read from
 # the table in block order.
 PENDING_ROWS = 100_000
@@ -30,7 +26,8 @@ MAX_SMALL_IN_BUCKET, MAX_SMALL = 3, 8
 class Maintenance:
     """Maintains one chain's stored data.
 
-    One task at a time: a compaction must not overlap a replacement.
+    Its two jobs are scheduled beside a follower and under its lock. One runs at a time: files that a merge reads must
+    not be deleted meanwhile.
 
     Attributes:
         block_time_ms: Usual time between two blocks of the chain.
@@ -40,35 +37,34 @@ class Maintenance:
     lake: Lake
     tail: Tail
     chain: str
-    clock: Clock
     block_time_ms: int
     keep_replaced_h: int
-    _deleted_s: float = 0.0
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def run(self, task: Task) -> None:
-        """Run as a task of the supervisor until cancelled, beside a follower and under its lock."""
-        self._deleted_s = self.clock.monotonic_s()
-        while True:
-            await self.clock.sleep(CHECK_EVERY_S)
-            due = asyncio.ensure_future(asyncio.to_thread(self.run_once))
+    async def materialise_due(self) -> None:
+        """Run `run_once` in a thread."""
+        await self._run_alone(self.run_once)
+
+    async def vacuum(self) -> None:
+        """Run `delete_replaced` in a thread."""
+        await self._run_alone(self.delete_replaced)
+
+    async def _run_alone(self, work: Callable[[], None]) -> None:
+        async with self._lock:
+            running = asyncio.ensure_future(asyncio.to_thread(work))
             try:
-                await asyncio.shield(due)
+                await asyncio.shield(running)
             finally:
-                await asyncio.wait([due])  # the lock is held until the thread has ended
-            task.progressed()
+                await asyncio.wait([running])  # the lock of the chain is held until the thread has ended
 
     def run_once(self) -> None:
-        """Materialise the histories and merge the files that are due; each hour, delete replaced files."""
+        """Materialise the histories and merge the files that are due."""
         if names := self.due_histories():
             materialise.materialise(self.lake, self.tail, self.chain, names)
         self.merge()
-        now_s = self.clock.monotonic_s()
-        if now_s - self._deleted_s >= DELETE_EVERY_S:
-            self.delete_replaced()
-            self._deleted_s = now_s
 
     def due_histories(self) -> Sequence[str]:
-        """Return the histories of which enough is pending.
+        """Return the histories with enough pending rows.
 
         What is pending follows from the stores alone, so that a process that restarts often waits no longer.
         """

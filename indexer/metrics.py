@@ -17,6 +17,7 @@ from chainfolio.errors import BadSettings
 
 if TYPE_CHECKING:
     from chainfolio.chain_results import EndpointHealth
+    from chainfolio.indexer.schedule import JobSchedule
     from chainfolio.indexer.worker import Worker
     from chainfolio.supervisor import Supervisor
 
@@ -101,6 +102,35 @@ class TaskMetrics:
             healthy.add_metric([task.name, task.chain], 0 if task.problem else 1)
         yield failures
         yield healthy
+
+
+class JobMetrics:
+    """Metrics of a process's recurring jobs, computed at each scrape."""
+
+    def __init__(self, jobs: JobSchedule) -> None:
+        self._jobs = jobs
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics. A job has no duration and no end before its first run has ended."""
+        labels = ["job", "chain"]
+        runs = CounterMetricFamily("chainfolio_job_runs", "runs of a recurring job that have ended", labels=labels)
+        skipped = CounterMetricFamily("chainfolio_job_skipped", "firings while a run still lasted", labels=labels)
+        missed = CounterMetricFamily("chainfolio_job_missed", "firings that came too late", labels=labels)
+        running = GaugeMetricFamily("chainfolio_job_running", "1 while a run lasts", labels=labels)
+        failed = GaugeMetricFamily("chainfolio_job_failed", "1 if the last run failed", labels=labels)
+        took = GaugeMetricFamily("chainfolio_job_seconds", "duration of the last run", labels=labels)
+        ended = GaugeMetricFamily("chainfolio_job_ended_timestamp_seconds", "end of the last run", labels=labels)
+        for job in self._jobs.jobs.values():
+            values = [job.name, job.chain]
+            runs.add_metric(values, job.run_count)
+            skipped.add_metric(values, job.skipped_count)
+            missed.add_metric(values, job.missed_count)
+            running.add_metric(values, int(job.is_running))
+            if job.ended_us is not None:
+                failed.add_metric(values, int(bool(job.error)))
+                took.add_metric(values, job.duration_s)
+                ended.add_metric(values, job.ended_us / 1_000_000)
+        yield from (runs, skipped, missed, running, failed, took, ended)
 
 
 def _known_figures(health: EndpointHealth) -> dict[str, float]:

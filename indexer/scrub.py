@@ -6,10 +6,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from chainfolio.errors import CorruptFile, StoreError
+from chainfolio.errors import CorruptFile, Locked, StoreError
 from chainfolio.table import Table
 from chainfolio.tables import TABLES
 
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
     from chainfolio.environment import Clock
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.parquet import LakeFile
-    from chainfolio.supervisor import Task
+    from chainfolio.storage.tail import Tail
 
-SCRUB_EVERY_S = 24 * 3600.0
 # The share of the time that the background scrub reads; else it waits.
 DUTY = 0.1
 
@@ -70,36 +70,38 @@ def check_files(
 
 @dataclass(slots=True)
 class Scrub:
-    """Compares a chain's files once a day, at a tenth of the possible speed, as a task of the supervisor.
+    """Compares a chain's files with their checksums at a tenth of the possible speed.
 
-    The task is unhealthy while a file is damaged; its problem and the log name the file.
+    One process at a time does it.
+
+    The job fails while a file is damaged; its error and the log name the file.
     """
 
     lake: Lake
+    tail: Tail
     clock: Clock
     chain: str
 
-    async def run(self, task: Task) -> None:
-        """Run until cancelled.
+    async def run(self) -> None:
+        """Compare all files once; do nothing if another process compares them now.
 
         Raises:
             CorruptFile: Files are damaged; it names the first one.
         """
-        while True:
-            await self.clock.sleep(SCRUB_EVERY_S)
-            damaged = []
-            for each in await asyncio.to_thread(list_files, self.lake, [self.chain]):
-                start_s = time.monotonic()
-                reading = asyncio.ensure_future(asyncio.to_thread(self._check_one, each))
-                damaged += [check for check in await asyncio.shield(reading) if check.state == "damaged"]
-                await self.clock.sleep((time.monotonic() - start_s) * (1 / DUTY - 1))
-            for check in damaged:
-                log.error("%s/%s is damaged: %s", check.table, check.file.path, check.problem)
-            if damaged:
-                raise CorruptFile(
-                    damaged[0].file.path, f"{damaged[0].problem} ({len(damaged)} files)", damaged[0].table
-                )
-            task.progressed()
+        with suppress(Locked), self.tail.hold(f"{self.chain}.check", f"the check of {self.chain}", store="lake"):
+            await self._check_all()
+
+    async def _check_all(self) -> None:
+        damaged: list[FileCheck] = []
+        for each in await asyncio.to_thread(list_files, self.lake, [self.chain]):
+            start_s = time.monotonic()
+            reading = asyncio.ensure_future(asyncio.to_thread(self._check_one, each))
+            damaged += [check for check in await asyncio.shield(reading) if check.state == "damaged"]
+            await self.clock.sleep((time.monotonic() - start_s) * (1 / DUTY - 1))
+        for check in damaged:
+            log.error("%s/%s is damaged: %s", check.table, check.file.path, check.problem)
+        if damaged:
+            raise CorruptFile(damaged[0].file.path, f"{damaged[0].problem} ({len(damaged)} files)", damaged[0].table)
 
     def _check_one(self, file: tuple[Table, LakeFile]) -> list[FileCheck]:
         return list(check_files(self.lake, [file], lambda _: None))

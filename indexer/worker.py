@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from chainfolio.indexer.maintenance import Maintenance
 from chainfolio.indexer.progress import Progress
 from chainfolio.indexer.reorg_recovery import recover_reorg
 from chainfolio.indexer.rewind import check_anchor
+from chainfolio.indexer.schedule import JobSchedule
 from chainfolio.indexer.scrub import Scrub
 from chainfolio.indexer.wiring import System
 from chainfolio.indexer.work import missing, missing_for_accounts
@@ -28,8 +29,8 @@ from chainfolio.supervisor import Supervisor, Task, described
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
 
-# The tasks of each chain, as logs and metrics name them.
-INDEXING, MAINTENANCE, SCRUB = "indexing", "derivation", "scrub"
+INDEXING = "indexing"  # the task of each chain, as logs and metrics name it
+MATERIALISE, VACUUM, CHECK = "materialise", "vacuum", "check"  # the jobs of each chain
 TEMPORARY_ERRORS = (SourceError, StorageFull, Locked, TooManyFiles)  # waited out
 RETRY_S = 5.0
 # How long a chain stays halted, and its nodes must be consistent, before blocks are deleted.
@@ -43,12 +44,17 @@ class Worker:
     """Indexes all chains of a system. `status` has the state of each.
 
     Each chain is a task of the supervisor: an error that ends its indexing is logged, and the chain is restarted after
-    a delay.
+    a delay. Recurring work of a chain is woken by `jobs`.
     """
 
     system: System
-    supervisor: Supervisor = field(default_factory=Supervisor)
+    jobs: JobSchedule = field(default_factory=JobSchedule)
     status: dict[str, Status] = field(default_factory=dict)
+
+    @property
+    def supervisor(self) -> Supervisor:
+        """The supervisor of the tasks and jobs."""
+        return self.jobs.supervisor
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -58,12 +64,12 @@ class Worker:
             for chain in chains:
                 self.status[chain.key] = Status()
                 self.supervisor.start(INDEXING, partial(self._keep, chain), chain=chain.key)
-                scrub = Scrub(self.system.lake, self.system.environment.clock, chain.key)
-                self.supervisor.start(SCRUB, scrub.run, chain=chain.key)
+                scrub = Scrub(self.system.lake, self.system.tail, self.system.environment.clock, chain.key)
+                self.jobs.add(CHECK, scrub.run, chain=chain.key)
             yield
         finally:
             for chain in chains:
-                await self.supervisor.stop(SCRUB, chain=chain.key)
+                await self.jobs.remove(CHECK, chain=chain.key)
                 await self.supervisor.stop(INDEXING, chain=chain.key)
 
     async def run(self) -> None:
@@ -170,9 +176,7 @@ class Worker:
     def _maintenance(self, chain: Chain) -> Maintenance:
         system = self.system
         keep_h = system.settings.lake.keep_replaced_h
-        return Maintenance(
-            system.lake, system.tail, chain.key, system.environment.clock, chain.info.block_time_ms, keep_h
-        )
+        return Maintenance(system.lake, system.tail, chain.key, chain.info.block_time_ms, keep_h)
 
     async def _follow(self, chain: Chain, follower: Follower, task: Task, stops: Callable[[], bool]) -> None:
         """Index new blocks of a chain and maintain its tables, until the follower is halted or `stops()`.
@@ -180,7 +184,10 @@ class Worker:
         If the chain's settings index no new blocks, only the maintenance runs.
         """
         system = self.system
-        async with self.supervisor.running(MAINTENANCE, self._maintenance(chain).run, chain=chain.key):
+        maintenance = self._maintenance(chain)
+        async with AsyncExitStack() as stack:
+            for name, work in ((MATERIALISE, maintenance.materialise_due), (VACUUM, maintenance.vacuum)):
+                await stack.enter_async_context(self.jobs.scheduled(name, work, chain=chain.key))
             if chain.settings.index == EVERYTHING or follower.scope.goes_on:
                 await follower.run(task.progressed, stops)
             while not (follower.status.halted or stops()):  # no new blocks to index

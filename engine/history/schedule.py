@@ -7,26 +7,27 @@ process at a time works on a chain.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from chainfolio.assets import Account
-from chainfolio.engine.history.day_blocks import day_of, days_from, midnight_us
+from chainfolio.engine.history.day_blocks import day_of, days_from
 from chainfolio.engine.history.past_days import PENDING, History
 from chainfolio.engine.history.snapshot_store import UNREADABLE, DaySnapshot
 from chainfolio.engine.snapshots.replay import has_past
 from chainfolio.errors import Locked
-from chainfolio.supervisor import Supervisor, Task
+from chainfolio.supervisor import Task
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
+    from chainfolio.indexer.schedule import JobSchedule
 
-SNAPSHOTS: Final = "snapshots"  # name of the tasks in logs and metrics
+SNAPSHOTS: Final = "snapshots"  # name of the jobs
 POLL_S: Final = 30.0  # until the last block of the day before is final
-ACCOUNTS_POLL_S: Final = 900.0  # for new subscriptions
 FirstDays = Mapping[Account, date | None]  # by account; None: the first stored day, else today
 
 
@@ -58,42 +59,55 @@ class _Progress:
 
 @dataclass(slots=True)
 class Schedule:
-    """Takes the snapshots, with one supervised task for each chain; `first_days` returns the accounts."""
+    """Takes the snapshots, with one job for each chain; `first_days` returns the accounts."""
 
     history: History
-    supervisor: Supervisor
+    jobs: JobSchedule
     first_days: Callable[[], Awaitable[FirstDays]]
     status: dict[str, DailyStatus] = field(default_factory=dict)
     _progress: dict[str, _Progress] = field(default_factory=dict)
+    _locks: dict[str, ExitStack] = field(default_factory=dict)
 
-    def start(self) -> None:
-        """Start the task of every chain that has past balances."""
-        for chain in self.history.system.account_chains:
-            if has_past(chain):
-                self.supervisor.start(SNAPSHOTS, partial(self._run, chain), chain=chain.key)
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Schedule a job for every chain that has past balances, for the duration of the block."""
+        chains = [chain for chain in self.history.system.account_chains if has_past(chain)]
+        for chain in chains:
+            self.jobs.add(SNAPSHOTS, partial(self.run, chain), chain=chain.key, at_start=True)
+        try:
+            yield
+        finally:
+            for chain in chains:
+                await self.jobs.remove(SNAPSHOTS, chain=chain.key)
+            self.release()
 
-    async def stop(self) -> None:
-        """Stop all tasks; stored snapshots stay."""
-        for chain in self.history.system.account_chains:
-            await self.supervisor.stop(SNAPSHOTS, chain=chain.key)
+    def release(self) -> None:
+        """Let other processes take the snapshots."""
+        for lock in self._locks.values():
+            lock.close()
+        self._locks.clear()
 
-    async def _run(self, chain: Chain, task: Task) -> None:
-        clock, tail = self.history.system.environment.clock, self.history.system.tail
-        while True:
+    async def run(self, chain: Chain) -> None:
+        """Take all missing snapshots, also those whose block is not final yet.
+
+        Does nothing if another process takes them: the first process that runs is the only one until it ends.
+
+        Raises:
+            SourceError: The chain could not be read.
+        """
+        if chain.key not in self._locks:
+            lock = ExitStack()
             try:
-                with tail.hold(f"{chain.key}.daily", f"snapshots of {chain.key}", store="lake"):
-                    while True:
-                        pending = await self.take_missing(chain, task)
-                        task.progressed()
-                        await clock.sleep(POLL_S if pending else self._pause_s())
-            except Locked:  # another process takes the snapshots
-                task.progressed()
-                await clock.sleep(ACCOUNTS_POLL_S)
-
-    def _pause_s(self) -> float:
-        """Return the seconds until the next day begins, or until accounts are polled again."""
-        now_us = self.history.system.environment.clock.now_us()
-        return min(ACCOUNTS_POLL_S, (midnight_us(day_of(now_us) + timedelta(days=1)) - now_us) / 1_000_000)
+                lock.enter_context(
+                    self.history.system.tail.hold(f"{chain.key}.daily", f"snapshots of {chain.key}", store="lake")
+                )
+            except Locked:
+                return
+            self._locks[chain.key] = lock
+        task = self.jobs.supervisor.task(SNAPSHOTS, chain=chain.key)
+        while await self.take_missing(chain, task):
+            task.progressed()
+            await self.history.system.environment.clock.sleep(POLL_S)
 
     async def take_missing(self, chain: Chain, task: Task) -> bool:
         """Take all missing snapshots, and return True if the block of some day is not final yet.

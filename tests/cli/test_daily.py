@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
@@ -17,11 +14,11 @@ from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.service import Engine
 from chainfolio.environment import Environment
 from chainfolio.errors import BadSettings
+from chainfolio.indexer.schedule import JobSchedule
 from chainfolio.indexer.wiring import System
 from chainfolio.settings import Settings, Snapshots, check
 from chainfolio.settings_file import load
 from chainfolio.storage.state import State, subscriptions
-from chainfolio.supervisor import Supervisor
 from tests.cli.conftest import ALICE
 from tests.indexer.clock import ManualClock
 
@@ -35,7 +32,7 @@ async def test_they_are_those_of_the_settings_and_of_every_subscription_that_has
     config = Settings(data=str(tmp_path), snapshots=Snapshots([ALICE], "2024-01-01"))
     system = System(config, Environment(clock=clock))
     database = opened(config)
-    daily = schedule(Engine(system).history, Supervisor(clock), database)
+    daily = schedule(Engine(system).history, JobSchedule(), database)
     assert await daily.first_days() == {account(ALICE): date(2024, 1, 1)}
     assert not (tmp_path / "state.db").exists()
     with_state = State.open(config.state_url, bytes(32), clock, random.Random(1))
@@ -54,37 +51,27 @@ async def test_they_are_those_of_the_settings_and_of_every_subscription_that_has
     await system.close()
 
 
-@dataclass(slots=True)
-class Rounds(ManualClock):
-    """Calls back at every sleep."""
-
-    called: Callable[[], None] = lambda: None
-
-    async def sleep(self, seconds: float) -> None:
-        self.called()
-        self.now_s += seconds
-
-
 async def test_every_running_subscription_gets_its_place_again_and_again(tmp_path: Path) -> None:
     (tmp_path / "chainfolio.toml").write_text(
         f'data = "{tmp_path}"\n[chains.ethereum]\nrpc = ["http://127.0.0.1:9"]\nindex = "accounts"\n'
     )
-    config, clock, rounds = load(tmp_path / "chainfolio.toml"), Rounds(), list[list[str]]()
+    config, clock = load(tmp_path / "chainfolio.toml"), ManualClock()
     system = System(config, Environment(clock=clock))
     state = State.open(config.state_url, bytes(32), clock, random.Random(1))
     owner = state.create_account("one")[0].id
 
-    def subscribe_to_another() -> None:
-        rounds.append([each.account for each in system.tail.owned_watches("ethereum", clock.now_us())])
-        if len(rounds) == 3:
-            raise asyncio.CancelledError
-        address = (BOB, CAROL)[len(rounds) - 1]
-        state.database.write(lambda tx: subscriptions.add(tx, owner, {address: ""}, clock.now_us()))
+    async def places() -> list[str]:
+        await keep_places(system, lambda: state.database)
+        return [each.account for each in system.tail.owned_watches("ethereum", clock.now_us())]
 
-    clock.called = subscribe_to_another
-    with pytest.raises(asyncio.CancelledError):
-        await keep_places(system, lambda: state.database, Supervisor(clock).task("places"))
-    assert rounds == [[], [BOB], sorted([BOB, CAROL])]
+    assert await places() == []
+    for address, expected in ((BOB, [BOB]), (CAROL, sorted([BOB, CAROL]))):
+        state.database.write(
+            lambda tx, address=address: subscriptions.add(  # type: ignore[misc]
+                tx, owner, {address: ""}, clock.now_us()
+            )
+        )
+        assert await places() == await places() == expected
     state.close()
     await system.close()
 

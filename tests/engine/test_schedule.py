@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from datetime import date, timedelta
 from typing import Any
 
@@ -10,13 +9,14 @@ import pytest
 
 from chainfolio.assets import Account, account
 from chainfolio.engine.history.day_blocks import midnight_us
-from chainfolio.engine.history.schedule import ACCOUNTS_POLL_S, POLL_S, DailySnapshots, Schedule
+from chainfolio.engine.history.schedule import POLL_S, DailySnapshots, Schedule
 from chainfolio.engine.service import Engine
 from chainfolio.environment import Environment
-from chainfolio.errors import Unavailable
+from chainfolio.errors import Locked, Unavailable
+from chainfolio.indexer.schedule import JobSchedule
 from chainfolio.indexer.wiring import System
 from chainfolio.settings import Settings
-from chainfolio.supervisor import Supervisor, Task
+from chainfolio.supervisor import Task
 from tests.e2e.conftest import World
 from tests.engine import test_history
 from tests.engine.test_history import DAYS, LAST, kept
@@ -37,7 +37,7 @@ def made(settings: Settings, clock: ManualClock, wanted: dict[Account, date | No
         return wanted
 
     system = System(settings, Environment(clock=clock))
-    return Schedule(Engine(system).history, Supervisor(clock), those), system
+    return Schedule(Engine(system).history, JobSchedule(), those), system
 
 
 def taken(system: System) -> list[tuple[str, date, int]]:
@@ -93,8 +93,6 @@ async def test_a_day_whose_last_block_is_not_final_is_waited_for(world: World, w
     schedule, one = made(whole, at(tomorrow), {alice: LAST})
     assert await schedule.take_missing(one.chain("local"), Task("snapshots"))
     assert taken(system) == [(alice.address, LAST, 0)]
-    assert schedule._pause_s() == ACCOUNTS_POLL_S
-    assert POLL_S < ACCOUNTS_POLL_S
     await one.close()
 
 
@@ -155,8 +153,23 @@ async def test_one_process_of_several_takes_them_and_the_next_one_when_it_has_en
     world: World, whole: Settings, system: System
 ) -> None:
     alice = account(world.wallets["alice"])
-    waits: list[float] = []
-    other = ExitStack()
+    schedule, one = made(whole, at(DAYS[1]), {alice: DAYS[1]})
+    chain = one.chain("local")
+    with one.tail.hold("local.daily", "it", store="lake"):
+        await schedule.run(chain)
+        assert taken(system) == []
+    await schedule.run(chain)
+    assert taken(system) == [(alice.address, DAYS[1], 0)]
+    with pytest.raises(Locked), system.tail.hold("local.daily", "it", store="lake"):
+        pass  # it stays the only one until it ends
+    schedule.release()
+    with system.tail.hold("local.daily", "it", store="lake"):
+        assert len(taken(system)) == 1
+    await one.close()
+
+
+async def test_the_block_of_a_day_that_is_not_final_is_polled(world: World, whole: Settings, system: System) -> None:
+    alice, waits = account(world.wallets["alice"]), list[float]()
 
     class Enough(Exception):
         """The test has seen what it wants to."""
@@ -164,16 +177,14 @@ async def test_one_process_of_several_takes_them_and_the_next_one_when_it_has_en
     class Seen(ManualClock):
         async def sleep(self, seconds: float) -> None:
             waits.append(seconds)
-            assert taken(system) == ([] if len(waits) == 1 else [(alice.address, DAYS[1], 0)])
             if len(waits) == 2:
                 raise Enough
-            other.close()
 
-    schedule, one = made(whole, Seen(at(DAYS[1]).now_s), {alice: DAYS[1]})
-    other.enter_context(one.tail.hold("local.daily", "it", store="lake"))
+    schedule, one = made(whole, Seen(at(LAST + timedelta(days=1)).now_s), {alice: LAST})
     with pytest.raises(Enough):
-        await schedule._run(one.chain("local"), Task("snapshots"))
-    assert waits == [ACCOUNTS_POLL_S, ACCOUNTS_POLL_S]
+        await schedule.run(one.chain("local"))
+    assert waits == [POLL_S, POLL_S]
+    schedule.release()
     await one.close()
 
 

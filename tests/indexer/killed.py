@@ -34,8 +34,6 @@ HASTE = (
     (materialise, "WINDOW_ROWS", 200),
     (follow, "FINALISE_BLOCKS", 4),
     (follow, "FINALISE_S", 0.2),
-    (maintenance, "CHECK_EVERY_S", 0.1),
-    (maintenance, "DELETE_EVERY_S", 0.5),
     (maintenance, "PENDING_ROWS", 1),
     (maintenance, "MAX_SMALL_IN_BUCKET", 1),
     (maintenance, "MAX_SMALL", 2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,43 +15,8 @@ from chainfolio.indexer import maintenance, materialise
 from chainfolio.indexer.maintenance import Maintenance
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
-from chainfolio.supervisor import Task
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, TRANSFERS
-from tests.indexer.clock import ManualClock
 from tests.storage.conftest import make
-
-
-class Ended(Exception):
-    """The test has seen enough."""
-
-
-class Ending(ManualClock):
-    """A clock that ends after some sleeps."""
-
-    def __init__(self, sleeps: int) -> None:
-        super().__init__()
-        self.sleeps = sleeps
-
-    async def sleep(self, seconds: float) -> None:
-        """Time passes, as often as was said."""
-        if self.sleeps == 0:
-            raise Ended
-        self.sleeps -= 1
-        await super().sleep(seconds)
-        await asyncio.sleep(0)
-
-
-@pytest.fixture
-def deeds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was done."""
-    deeds: list[str] = []
-
-    def noted(name: str) -> Callable[..., None]:
-        return lambda *_: deeds.append(name)
-
-    monkeypatch.setattr(Maintenance, "merge", noted("merge"))
-    monkeypatch.setattr(Maintenance, "delete_replaced", noted("delete"))
-    return deeds
 
 
 class Chain:
@@ -58,8 +24,8 @@ class Chain:
 
     def __init__(self, folder: Path) -> None:
         self.lake, self.tail = Lake(str(folder / "lake")), Tail(folder / "tail.db")
-        self.clock, self._batch, self.height = ManualClock(), 0, 0
-        self.maintenance = Maintenance(self.lake, self.tail, "a", self.clock, 1000, 1)
+        self._batch, self.height = 0, 0
+        self.maintenance = Maintenance(self.lake, self.tail, "a", 1000, 1)
 
     def add(self, blocks: int) -> None:
         """Index blocks with a transfer each."""
@@ -82,16 +48,21 @@ def chain(tmp_path: Path) -> Chain:
     return Chain(tmp_path)
 
 
-async def test_stores_are_looked_at_every_half_minute_and_replaced_files_deleted_every_hour(
-    deeds: list[str], tmp_path: Path
-) -> None:
-    tail = Tail(tmp_path / "tail.db")
-    rounds = 2 * int(maintenance.DELETE_EVERY_S / maintenance.CHECK_EVERY_S)
-    with pytest.raises(Ended):
-        await Maintenance(Lake(str(tmp_path / "lake")), tail, "a", Ending(rounds), 1, 1).run(Task("derivation"))
-    assert deeds.count("merge") == rounds
-    assert [at for at, deed in enumerate(deeds) if deed == "delete"] == [rounds // 2, rounds + 1]
-    tail.close()
+async def test_files_are_not_deleted_while_others_are_merged(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    deeds: list[str] = []
+
+    def slow(name: str) -> Callable[[Maintenance], None]:
+        def work(_: Maintenance) -> None:
+            deeds.append(f"{name} begins")
+            time.sleep(0.05)
+            deeds.append(f"{name} ends")
+
+        return work
+
+    monkeypatch.setattr(Maintenance, "merge", slow("merge"))
+    monkeypatch.setattr(Maintenance, "delete_replaced", slow("vacuum"))
+    await asyncio.gather(chain.maintenance.materialise_due(), chain.maintenance.vacuum())
+    assert deeds == ["merge begins", "merge ends", "vacuum begins", "vacuum ends"]
 
 
 def test_a_history_waits_until_half_an_hour_of_blocks_is_pending(chain: Chain) -> None:
@@ -103,7 +74,7 @@ def test_a_history_waits_until_half_an_hour_of_blocks_is_pending(chain: Chain) -
     assert chain.lake.count(ACCOUNT_TRANSFERS) >= 1800
     assert chain.maintenance.due_histories() == []
     chain.add(1700)
-    again = Maintenance(chain.lake, chain.tail, "a", ManualClock(), 1000, 1)
+    again = Maintenance(chain.lake, chain.tail, "a", 1000, 1)
     assert again.due_histories() == [], "a process that begins anew does not begin to materialise"
 
 

@@ -19,9 +19,10 @@ from chainfolio.errors import Locked, StorageFull, StoreError
 from chainfolio.indexer import consistency, follow
 from chainfolio.indexer.maintenance import Maintenance
 from chainfolio.indexer.metrics import TaskMetrics
+from chainfolio.indexer.schedule import JobSchedule
 from chainfolio.indexer.wiring import System
 from chainfolio.indexer.worker import Worker
-from chainfolio.settings import Settings
+from chainfolio.settings import Schedule, Settings
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
 from chainfolio.supervisor import Supervisor
@@ -30,6 +31,9 @@ from tests.chains.index import Index, index
 from tests.indexer.clock import ManualClock
 
 ERRORS = [StoreError("lake", "the folder is not there"), ValueError("invalid literal: 'zz'"), MemoryError()]
+
+
+EACH_SECOND = "* * * * * *"
 
 
 class Quick(ManualClock):
@@ -65,8 +69,9 @@ async def working(live: Index) -> AsyncIterator[tuple[Worker, Engine]]:
     system = System(Settings(chains={live.key: live.chain.settings}), Environment(clock=Quick(1_800_000_000.0)))
     system._lake, system._tail, system._chains = live.lake, live.tail, {live.key: live.chain}
     supervisor = Supervisor(system.environment.clock)
-    worker = Worker(system, supervisor)
-    async with worker.running():
+    jobs = JobSchedule(Schedule(materialise=EACH_SECOND), system.environment.clock, supervisor)
+    worker = Worker(system, jobs)
+    async with jobs.running(), worker.running():
         yield worker, Engine(system, worker.status, supervisor)
 
 
@@ -157,10 +162,10 @@ async def test_derivation_is_called_off_only_when_its_thread_has_ended(
         ended.append(1)
 
     monkeypatch.setattr(Maintenance, "run_once", slow)
-    tail, supervisor = Tail(tmp_path / "tail.db"), Supervisor(Quick())
-    supervisor.start("derivation", Maintenance(Lake(str(tmp_path / "lake")), tail, "a", Quick(), 1, 1).run)
-    await begun.wait()
-    await supervisor.close()
+    tail, jobs = Tail(tmp_path / "tail.db"), JobSchedule(Schedule(materialise=EACH_SECOND))
+    maintenance = Maintenance(Lake(str(tmp_path / "lake")), tail, "a", 1, 1)
+    async with jobs.running(), jobs.scheduled("materialise", maintenance.materialise_due):
+        await begun.wait()
     assert ended == [1]
     tail.close()
 
@@ -171,15 +176,15 @@ async def test_a_full_disk_is_waited_out_and_said(
     fault = Fault(lambda *_: None, StorageFull("lake"))
     fault.on = True
     monkeypatch.setattr(Maintenance, "run_once", lambda self: fault(self))
-    tail, supervisor = Tail(tmp_path / "tail.db"), Supervisor(Quick())
-    supervisor.start("derivation", Maintenance(Lake(str(tmp_path / "lake")), tail, "a", Quick(), 1, 1).run)
-    await until(lambda: fault.met == 3)
-    assert supervisor.problems() == [
-        "derivation failed: lake: no space left on the device (free some space; indexing resumes by itself)"
-    ]
-    fault.on = False
-    await until(lambda: not supervisor.problems())
-    await supervisor.close()
+    tail, jobs = Tail(tmp_path / "tail.db"), JobSchedule(Schedule(materialise=EACH_SECOND))
+    supervisor, maintenance = jobs.supervisor, Maintenance(Lake(str(tmp_path / "lake")), tail, "a", 1, 1)
+    async with jobs.running(), jobs.scheduled("materialise", maintenance.materialise_due):
+        await until(lambda: fault.met == 3)
+        assert supervisor.problems() == [
+            "derivation failed: lake: no space left on the device (free some space; indexing resumes by itself)"
+        ]
+        fault.on = False
+        await until(lambda: not supervisor.problems())
     assert caplog.records[0].levelno == logging.ERROR
     tail.close()
 

@@ -20,6 +20,7 @@ from chainfolio.environment import Environment
 from chainfolio.indexer import collect
 from chainfolio.indexer.reorg_recovery import recover_reorg
 from chainfolio.indexer.repair import repair
+from chainfolio.indexer.schedule import JobSchedule
 from chainfolio.indexer.scopes import Scope, indexed_for
 from chainfolio.indexer.scrub import check_files, list_files
 from chainfolio.indexer.watching import index_accounts, watch_accounts, watch_subscriptions
@@ -55,7 +56,7 @@ def system_of(live: Invented, scope: str, most: int = 10, most_of_account: int =
 async def working(live: Invented, scope: str) -> AsyncIterator[Engine]:
     system = system_of(live, scope, days=1_000_000)  # the clock runs fast
     supervisor = Supervisor(system.environment.clock)
-    worker = Worker(system, supervisor)
+    worker = Worker(system, JobSchedule(supervisor=supervisor))
     async with worker.running():
         yield Engine(system, worker.status, supervisor)
 

@@ -1,0 +1,239 @@
+"""The clock of recurring jobs. APScheduler wakes each job by its cron expression.
+
+The schedule only wakes jobs. What a job does follows from what is stored, so that a firing that comes twice, or not at
+all, changes no result. A run that fails is repeated by the next firing; a run that lasts leaves firings out, and delays
+no other job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from apscheduler.events import EVENT_JOB_MISSED
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.cron import CronTrigger
+
+from chainfolio.cron import WEEKDAYS, parse_cron
+from chainfolio.environment import Clock, SystemClock
+from chainfolio.settings import Schedule
+from chainfolio.supervisor import Supervisor, Task, described
+
+MAX_WAIT_S: Final = 10.0  # between two looks at the clock: so long, a stepped clock can delay a job
+STEP_S: Final = 5.0  # the clock was stepped if it differs by more from the one that never jumps
+Work = Callable[[], Awaitable[object]]
+# Names under which logs, /readyz and metrics of tasks show jobs, if they differ from the names in the settings.
+TASKS: Final = {"materialise": "derivation", "check": "scrub"}
+
+log = logging.getLogger("chainfolio.jobs")
+
+
+@dataclass(slots=True)
+class Job:
+    """A recurring job of this process, for one chain or none.
+
+    Attributes:
+        skipped_count: Firings that were left out because a run still lasted.
+        missed_count: Firings that were later than the grace of the settings.
+        began_us: Begin of the last run in Unix microseconds, None before the first.
+        ended_us: End of the last run that has ended.
+        duration_s: Duration of that run.
+        error: Why that run failed; empty if it did not.
+    """
+
+    name: str
+    chain: str
+    cron: str
+    work: Work
+    task: Task
+    run_count: int = 0
+    skipped_count: int = 0
+    missed_count: int = 0
+    began_us: int | None = None
+    ended_us: int | None = None
+    duration_s: float = 0.0
+    error: str = ""
+    running: asyncio.Task[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """True while a run lasts."""
+        return self.running is not None and not self.running.done()
+
+
+@dataclass(slots=True)
+class JobSchedule:
+    """Wakes the jobs of one process. Jobs may come and go while it runs."""
+
+    settings: Schedule = field(default_factory=Schedule)
+    clock: Clock = field(default_factory=SystemClock)
+    supervisor: Supervisor = field(default_factory=Supervisor)
+    jobs: dict[tuple[str, str], Job] = field(default_factory=dict)
+    _scheduler: _SteppedScheduler = field(init=False)
+    _known: list[Job] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # A log line for each firing is of no use; ours says what failed.
+        logging.getLogger("apscheduler").setLevel(logging.ERROR)
+        self._scheduler = _SteppedScheduler(self.clock, self.settings)
+        self._scheduler.add_listener(self._missed, EVENT_JOB_MISSED)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Wake jobs for the duration of the block, on the running loop; at its end, end all runs."""
+        self._scheduler.start()
+        try:
+            yield
+        finally:
+            for name, chain in list(self.jobs):
+                await self.remove(name, chain=chain)
+            self._scheduler.shutdown(wait=False)
+            await asyncio.sleep(0)  # it shuts down in the next turn of the loop
+
+    def add(self, name: str, work: Work, *, chain: str = "", at_start: bool = False) -> Job:
+        """Run `work` at the times that the settings give to the job `name`; `at_start`: also now.
+
+        A job that was removed and is added again keeps its counts. One that is turned off never runs.
+        """
+        key = name, chain
+        assert key not in self.jobs, f"{name} of {chain or 'this process'} is scheduled already"
+        cron: str = getattr(self.settings, name)
+        job = next((each for each in self._known if (each.name, each.chain) == key), None)
+        if job is None:
+            job = Job(name, chain, cron, work, self.supervisor.task(TASKS.get(name, name), chain=chain))
+            self._known.append(job)
+        job.work, self.jobs[key] = work, job
+        if cron:
+            self._scheduler.add_job(self._wake, trigger(cron, self.settings), (job,), id=_id(job))
+            if at_start:
+                job.running = asyncio.create_task(self._run(job), name=job.task.label)
+        return job
+
+    async def remove(self, name: str, *, chain: str = "") -> None:
+        """Wake a job no more, and cancel its run; do nothing if it is not scheduled."""
+        job = self.jobs.pop((name, chain), None)
+        if job is None:
+            return
+        if job.cron:
+            self._scheduler.remove_job(_id(job))
+        if job.running is not None:
+            job.running.cancel()
+            with suppress(asyncio.CancelledError):
+                await job.running
+
+    @asynccontextmanager
+    async def scheduled(self, name: str, work: Work, *, chain: str = "") -> AsyncIterator[Job]:
+        """A job that is scheduled as long as the block lasts."""
+        job = self.add(name, work, chain=chain)
+        try:
+            yield job
+        finally:
+            await self.remove(name, chain=chain)
+
+    def next_run(self, job: Job) -> datetime | None:
+        """Return the next time at which a job is due; None if it is turned off or not scheduled."""
+        scheduled = self._scheduler.get_job(_id(job))
+        return None if scheduled is None else getattr(scheduled, "next_run_time", None)
+
+    async def _wake(self, job: Job) -> None:
+        if self.jobs.get((job.name, job.chain)) is not job:  # removed meanwhile
+            return
+        if job.is_running:
+            job.skipped_count += 1
+            return
+        job.running = asyncio.create_task(self._run(job), name=job.task.label)
+
+    async def _run(self, job: Job) -> None:
+        """Run a job once; any error is logged, and kept until a run succeeds."""
+        began_s, job.began_us = self.clock.monotonic_s(), self.clock.now_us()
+        try:
+            await job.work()
+        except asyncio.CancelledError as error:
+            current = asyncio.current_task()
+            if current is None or current.cancelling():
+                raise
+            self._failed(job, error)  # a call inside was cancelled, not this run
+        except Exception as error:  # any error: the next firing runs the job again
+            self._failed(job, error)
+        else:
+            job.error = ""
+            job.task.progressed()
+        job.run_count += 1
+        job.duration_s, job.ended_us = self.clock.monotonic_s() - began_s, self.clock.now_us()
+
+    def _failed(self, job: Job, error: BaseException) -> None:
+        job.error = described(error)
+        job.task.failed(error)
+
+    def _missed(self, event: Any) -> None:
+        for job in self.jobs.values():
+            if _id(job) == event.job_id:
+                job.missed_count += 1
+
+
+def _id(job: Job) -> str:
+    return f"{job.name}:{job.chain}"
+
+
+def zone(settings: Schedule) -> tzinfo:
+    """Return the time zone of the schedule."""
+    return ZoneInfo(settings.time_zone)
+
+
+def trigger(cron: str, settings: Schedule) -> Any:
+    """Return the trigger of APScheduler for a valid cron expression.
+
+    Each field is a list of values: in APScheduler's own expressions, weekday 0 is Monday.
+    """
+    parsed = parse_cron(cron)
+    times = {
+        "second": parsed.seconds,
+        "minute": parsed.minutes,
+        "hour": parsed.hours,
+        "day": parsed.days,
+        "month": parsed.months,
+    }
+    fields = {name: ",".join(map(str, values)) for name, values in times.items()}
+    weekdays = ",".join(WEEKDAYS[each] for each in parsed.weekdays)
+    return CronTrigger(**fields, day_of_week=weekdays, timezone=zone(settings), jitter=settings.jitter_s or None)
+
+
+class _SteppedScheduler(AsyncIOScheduler):  # type: ignore[misc] # it has no types
+    """APScheduler's scheduler, which notices that the machine's clock was stepped.
+
+    By itself it would run or count each firing between the old time and the new one, or wait until an old time comes
+    again. Here each job is due once after a step forward, and at its next time after a step back.
+    """
+
+    def __init__(self, clock: Clock, settings: Schedule) -> None:
+        defaults = {"coalesce": settings.coalesce, "misfire_grace_time": settings.misfire_grace_s}
+        super().__init__(timezone=zone(settings), job_defaults=defaults)
+        self._clock = clock
+        self._offset_s = self._read_offset()
+
+    def _read_offset(self) -> float:
+        return self._clock.now_us() / 1_000_000 - self._clock.monotonic_s()
+
+    def _process_jobs(self) -> float:
+        offset_s = self._read_offset()
+        if abs(step_s := offset_s - self._offset_s) > STEP_S:
+            log.warning("the clock was stepped by %.0f s", step_s)
+            now = datetime.fromtimestamp(self._clock.now_us() / 1_000_000, self.timezone)
+            for job in self._stepped_jobs(now, step_s):
+                due = now if step_s > 0 else job.trigger.get_next_fire_time(None, now)
+                job.modify(next_run_time=due)
+        self._offset_s = offset_s
+        wait_s = super()._process_jobs()
+        return MAX_WAIT_S if wait_s is None else min(wait_s, MAX_WAIT_S)
+
+    def _stepped_jobs(self, now: datetime, step_s: float) -> Iterator[Any]:
+        """Yield the jobs whose next time is in the past after a step forward, and all after a step back."""
+        for job in self.get_jobs():
+            if job.next_run_time is not None and (step_s < 0 or job.next_run_time < now):
+                yield job
