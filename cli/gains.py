@@ -17,7 +17,7 @@ from chainfolio.portfolio.pnl.report import frame
 if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.indexer.wiring import System
-    from chainfolio.portfolio.pnl.report import PnlDocument
+    from chainfolio.portfolio.pnl.report import PnlDocument, UnexplainedDocument
     from chainfolio.portfolio.pnl.tax_year import TaxYearDocument
     from chainfolio.portfolio.pnl.transfer_rows import TransferDocument
 
@@ -59,3 +59,11 @@ def show_transfers(transfers: Sequence[TransferDocument]) -> None:
             print_wrapped(
                 f"over a bridge: {amount} {each.symbol} {verb} {chain} in {transaction}: {each.reason}", indent=2
             )
+
+
+def show_unexplained(rows: Sequence[UnexplainedDocument]) -> None:
+    """Print a line for each asset that does not close."""
+    for row in rows:
+        block = "" if row.first_block is None else f" since block {row.first_block}"
+        asset = row.symbol or row.contract
+        print_wrapped(f"does not close: {row.amount} {asset} in the {row.place}{block}: {row.reason}", indent=2)

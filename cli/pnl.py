@@ -15,7 +15,7 @@ from chainfolio.cli.common import (
     money,
     with_system,
 )
-from chainfolio.cli.gains import engine_of, show_gains, show_transfers
+from chainfolio.cli.gains import engine_of, show_gains, show_transfers, show_unexplained
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
 from chainfolio.contracts import GAIN_METHODS, TRADE_VALUES
@@ -27,7 +27,7 @@ from chainfolio.portfolio.pnl.tax_year import JURISDICTIONS
 
 if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
-    from chainfolio.portfolio.pnl.report import HoldingDocument, PnlDocument, SumsDocument, UnexplainedDocument
+    from chainfolio.portfolio.pnl.report import HoldingDocument, PnlDocument, SumsDocument
 
 COLUMNS = (
     Column("asset"),
@@ -51,6 +51,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--jurisdiction", choices=JURISDICTIONS, default="none", help="whose rules --year follows (default none)"
     )
+    command.add_argument("--income", action="store_true", help="the income of --year, by day and kind")
     command.add_argument("--currency", default="", help="of --year (default: that of the jurisdiction, else USD)")
     command.add_argument("--per-wallet", action="store_true", help="lots by wallet, not over all wallets")
     command.add_argument("--chain", help="only this chain, by its key")
@@ -91,8 +92,9 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.year is not None:
         return tax_year.run(options, _request(options))
-    if options.jurisdiction != "none" or options.currency:
-        raise BadRequest("year", "--jurisdiction and --currency are of a tax year", remedy="add --year, as --year 2025")
+    if options.jurisdiction != "none" or options.currency or options.income:
+        reason = "--jurisdiction, --currency and --income are of a tax year"
+        raise BadRequest("year", reason, remedy="add --year, as --year 2025")
 
     async def read(system: System) -> PnlDocument:
         pnl_request = _request(options)
@@ -133,8 +135,7 @@ def show(gains: PnlDocument) -> None:
         print_wrapped(f"of what is known: {_line(gains.known)}", indent=2)
     for reason, count in gains.unknown.items():
         print_wrapped(f"not known in {count_text(count, 'place')}: {reason}", indent=2)
-    for row in gains.unexplained:
-        print_wrapped(_unexplained(row), indent=2)
+    show_unexplained(gains.unexplained)
     show_transfers(gains.transfers)
     for issue in gains.issues:
         print_wrapped(f"{issue.adapter}: {issue.subject}: {issue.reason}", indent=2)
@@ -155,12 +156,6 @@ def _asset(each: HoldingDocument) -> str:
     """Return the symbol of an asset (its contract if it has none), with the number of a collectible."""
     number = each.contract.partition(":")[2]
     return f"{each.symbol} #{number}" if each.symbol and number else each.symbol or each.contract
-
-
-def _unexplained(row: UnexplainedDocument) -> str:
-    """Return a line about an asset that does not close."""
-    block = "" if row.first_block is None else f" since block {row.first_block}"
-    return f"does not close: {row.amount} {row.symbol or row.contract} in the {row.place}{block}: {row.reason}"
 
 
 def _cells(each: HoldingDocument, with_wallet: bool) -> tuple[str, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from chainfolio.cli.common import count_text, money, with_system
-from chainfolio.cli.gains import engine_of, show_gains, show_transfers
+from chainfolio.cli.common import count_text, money, show_csv, show_issues, show_json, with_system
+from chainfolio.cli.gains import engine_of, show_gains, show_transfers, show_unexplained
 from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
 from chainfolio.engine.gains.tax_year import YearRequest, tax_year_report
-from chainfolio.portfolio.pnl.closing import UNCLOSED
+from chainfolio.portfolio.pnl.income import INCOME_COLUMNS, income_frame
 from chainfolio.portfolio.pnl.tax_year import JURISDICTIONS, TAX_COLUMNS
 
 if TYPE_CHECKING:
@@ -29,8 +29,40 @@ def run(options: argparse.Namespace, treatment: PnlRequest) -> int:
         return await tax_year_report(*await engine_of(system, options), request)
 
     report = with_system(options, read, shares_answers=True)
-    show_gains(options, report, TAX_COLUMNS, lambda: _show(report, rules.name))
+    if options.income:
+        _write_incomes(options, report)
+    else:
+        show_gains(options, report, TAX_COLUMNS, lambda: _show(report, rules.name))
     return 0
+
+
+def _write_incomes(options: argparse.Namespace, report: TaxYearDocument) -> None:
+    """Write the income of a year to a Parquet file, and print it; --json has the whole report."""
+    if options.parquet:
+        income_frame(report.incomes).write_parquet(options.parquet)
+    if options.json:
+        show_json(report)
+        return
+    if options.csv:
+        rows = ([getattr(row, name) for name in row.__struct_fields__] for row in report.incomes)
+        show_csv(INCOME_COLUMNS, rows)
+        show_issues(report.issues)
+        return
+    columns = (
+        Column("day"),
+        Column("kind"),
+        Column("asset"),
+        Column("amount", "amount"),
+        Column(f"value {report.currency}", "number"),
+        Column("why", "note"),
+    )
+    cells = [
+        (row.day, row.kind, row.symbol or row.contract, row.amount, money(row.value), row.reason)
+        for row in report.incomes
+    ]
+    title = f"{', '.join(report.addresses)}: income, {report.first_day} to {report.last_day}"
+    show_groups(title, columns, [Group("", cells)])
+    print_wrapped(f"income {money(report.income)}")
 
 
 def _show(report: TaxYearDocument, name: str) -> None:
@@ -62,8 +94,7 @@ def _show(report: TaxYearDocument, name: str) -> None:
         print_wrapped(f"all gains of the year are exempt below {report.exempt_limit} {unit} (other gains included)")
     for reason, count in report.unknown.items():
         print_wrapped(f"not known in {count_text(count, 'place')}: {reason}", indent=2)
-    if UNCLOSED in report.unknown:
-        print_wrapped("pnl without --year lists what does not add up: asset, place and first block", indent=2)
+    show_unexplained(report.unexplained)
     show_transfers(report.transfers)
     for issue in report.issues:
         print_wrapped(f"{issue.adapter}: {issue.subject}: {issue.reason}", indent=2)

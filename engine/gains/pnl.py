@@ -228,7 +228,7 @@ async def pnl(source: ReportSource, accounts: Sequence[Account], request: PnlReq
     current = current_holdings(source, portfolios, result, request, _market_values(priced), blocks)
     report = document(
         result.gains,
-        {**_facts(current.closings), **result.facts},
+        {**closing_facts(current.closings), **result.facts},
         {key: Decimal(asset.price) for key, asset in priced},
         method=request.method,
         addresses=[account.address for account in accounts],
@@ -270,7 +270,7 @@ def current_holdings(
     return CurrentHoldings(max_values, checked, result.first_blocks, cache(source.is_trusted_contract))
 
 
-def _facts(checked: Mapping[Key, ClosingCheck]) -> dict[str, AssetFacts]:
+def closing_facts(checked: Mapping[Key, ClosingCheck]) -> dict[str, AssetFacts]:
     """Return how assets are shown that no transaction moved."""
     return {
         asset: AssetFacts(closing.held.symbol, closing.held.decimals or 0, *asset.partition(":")[::2])

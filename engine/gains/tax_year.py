@@ -15,6 +15,7 @@ from chainfolio.engine.gains.pnl import (
     ReportSource,
     all_records,
     blocks_of,
+    closing_facts,
     current_holdings,
     gains_until,
     zone_of,
@@ -23,6 +24,7 @@ from chainfolio.engine.wiring import rates_of
 from chainfolio.errors import BadRequest
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.pnl.closing import without_unclosed
+from chainfolio.portfolio.pnl.report import unexplained_rows
 from chainfolio.portfolio.pnl.tax_year import Jurisdiction, TaxYear, TaxYearDocument, tax_year_document
 from chainfolio.portfolio.pnl.transfer_rows import transfer_document
 
@@ -101,9 +103,14 @@ async def tax_year_report(source: ReportSource, accounts: Sequence[Account], req
     )
     gains = without_unclosed(result.gains, current.unclosed).gains
     addresses = [account.address for account in accounts]
-    report = tax_year_document(gains, result.facts, year, addresses, result.issues)
+    types = {(each.chain.key, each.hash, each.user.address): str(each.type) for each in page.document.transactions}
+    report = tax_year_document(gains, result.facts, year, addresses, result.issues, types)
     of_year = (each for each in result.transfers if year.has(each.first_us))
-    return msgspec.structs.replace(report, transfers=tuple(transfer_document(each, result.facts) for each in of_year))
+    return msgspec.structs.replace(
+        report,
+        transfers=tuple(transfer_document(each, result.facts) for each in of_year),
+        unexplained=tuple(unexplained_rows(current, {**closing_facts(current.closings), **result.facts})),
+    )
 
 
 async def _rates(source: ReportSource, currency: str, times_s: Iterable[int]) -> Mapping[int, Decimal]:

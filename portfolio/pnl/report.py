@@ -195,7 +195,7 @@ def document(
         holdings=tuple(holdings),
         gains=tuple(gain_document(gain, facts[gain.asset]) for gain in gains.gains),
         unknown=dict(sorted(unknown.items())),
-        unexplained=tuple(_unexplained(current, facts)),
+        unexplained=tuple(unexplained_rows(current, facts)),
         issues=tuple(issues),
         known=SumsDocument(
             open_pnl=_known_sum(sums["open"]),
@@ -235,7 +235,7 @@ def _lots_of_unseen(remaining: Sequence[RemainingLots], current: CurrentHoldings
     ]
 
 
-def _unexplained(current: CurrentHoldings, facts: Mapping[str, AssetFacts]) -> Iterator[UnexplainedDocument]:
+def unexplained_rows(current: CurrentHoldings, facts: Mapping[str, AssetFacts]) -> Iterator[UnexplainedDocument]:
     """Yield what does not close, by asset and wallet."""
     for (asset, wallet), closing in current.closings.items():
         shown = facts[asset]

@@ -21,13 +21,15 @@ from chainfolio.contracts import GAIN_METHODS
 from chainfolio.portfolio.document import UNKNOWN, IssueDocument
 from chainfolio.portfolio.pnl.entries import Entry
 from chainfolio.portfolio.pnl.gains import Gain
-from chainfolio.portfolio.pnl.report import AssetFacts, GainDocument, gain_document, text, total
+from chainfolio.portfolio.pnl.income import IncomeDocument, TransactionKey, income_rows
+from chainfolio.portfolio.pnl.report import AssetFacts, GainDocument, UnexplainedDocument, gain_document, text, total
 from chainfolio.portfolio.pnl.transfer_rows import TransferDocument
 
 SHORT_TERM, LONG_TERM = "short-term", "long-term"
 TAXABLE, EXEMPT = "taxable", "exempt"
 GAIN: Final = "gain"
 INCOME: Final = "income"
+NO_TYPES: Final[Mapping[TransactionKey, str]] = {}
 GERMAN_LIMIT_RAISED: Final = 2024
 OLD_LOTS: Final = (
     "lots are kept by wallet from the first transaction on: how you divided those that you had on {day} is not known"
@@ -174,7 +176,8 @@ class TaxYearDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
     All money is in `currency`, at the rate of each purchase's and each sale's own day. `income` is what was received
     without payment; `fees` were paid to chains and are among the disposals. A sum is `N/A` if one of its parts is.
     `exemptLimit` is the total gain of the year from which on all of it is taxed, empty if there is none in this
-    currency. `unknown` counts gains that are not known, by reason. `transfers` lists what went over chains.
+    currency. `unknown` counts gains that are not known, by reason. `incomes` has the income by
+    day and kind, `transfers` what went over chains, and `unexplained` the assets that do not close today.
     """
 
     jurisdiction: str
@@ -191,7 +194,9 @@ class TaxYearDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
     exempt_limit: str
     gains: tuple[TaxGainDocument, ...]
     unknown: dict[str, int]
+    incomes: tuple[IncomeDocument, ...] = ()
     transfers: tuple[TransferDocument, ...] = ()
+    unexplained: tuple[UnexplainedDocument, ...] = ()
     issues: tuple[IssueDocument, ...] = ()
 
 
@@ -215,8 +220,14 @@ def tax_year_document(
     year: TaxYear,
     addresses: Sequence[str],
     issues: Sequence[IssueDocument] = (),
+    types: Mapping[TransactionKey, str] = NO_TYPES,
 ) -> TaxYearDocument:
-    """Return the gains of one year, by kind. `gains` are those of all years, in its currency."""
+    """Return the gains of one year, by kind.
+
+    Args:
+        gains: The gains of all years, in the currency of the report.
+        types: The types of transactions, which are the kinds of incomes.
+    """
     rules, zone = year.rules, year.zone
     first, last = rules.days(year.year)
     rows = [(each, _term(each, rules, zone)) for each in gains if year.has(each.time_us)]
@@ -245,6 +256,7 @@ def tax_year_document(
             for each, term in rows
         ),
         unknown=unknown,
+        incomes=income_rows((each for each, _ in rows), facts, types, lambda time_us: _day(time_us, zone)),
         issues=(*issues, *year.issues((each for each, _ in rows), addresses)),
     )
 

@@ -273,6 +273,21 @@ def test_a_tax_year_has_the_gains_of_its_days_by_the_rules_of_a_jurisdiction(
     assert pl.read_parquet(here / "year.parquet")["term"].is_in(["short-term", "income", "N/A"]).all()
 
 
+def test_the_income_of_a_year_is_the_same_in_all_forms_of_output(run: Run, wallets: dict[str, str], here: Path) -> None:
+    for name in TRADERS:
+        years = {gain["time"][:4] for gain in run("pnl", wallets[name], "--json").json["gains"]}
+        document = run("pnl", wallets[name], "--year", min(years), "--json").json
+        if document["incomes"]:
+            break
+    arguments = ("pnl", wallets[name], "--year", min(years), "--income")
+    rows = list(csv.DictReader(io.StringIO(run(*arguments, "--csv").out)))
+    assert [row["value"] for row in rows] == [row["value"] for row in document["incomes"]] != []
+    assert sum(map(Fraction, (row["value"] for row in rows))) == Fraction(document["income"])
+    assert rows[0]["kind"] in run(*arguments, "--parquet", "income.parquet").out
+    frame = pl.read_parquet(here / "income.parquet")
+    assert frame["kind"].to_list() == [row["kind"] for row in rows]
+
+
 def test_a_tax_year_in_another_currency_needs_its_rates(run: Run, wallets: dict[str, str], here: Path) -> None:
     (year,) = {gain["time"][:4] for gain in run("pnl", wallets["bob"], "--json").json["gains"]}
     in_usd = run("pnl", wallets["bob"], "--year", year, "--json").json
@@ -296,6 +311,7 @@ def test_a_tax_year_in_another_currency_needs_its_rates(run: Run, wallets: dict[
         (("--year", "99999"), "99999 is no year of a blockchain"),
         (("--jurisdiction", "us"), "add --year"),
         (("--currency", "EUR"), "add --year"),
+        (("--income",), "add --year"),
     ],
 )
 def test_a_year_that_cannot_be_is_refused(

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio.portfolio.pnl.entries import MONEY_DIGITS, Entry, Kind
+from chainfolio.portfolio.pnl.gains import NO_PRICE
 from chainfolio.portfolio.pnl.methods import gains_of
 from chainfolio.portfolio.pnl.report import AssetFacts
 from chainfolio.portfolio.pnl.tax_year import (
@@ -28,6 +29,7 @@ from chainfolio.portfolio.pnl.tax_year import (
 )
 
 MONEY = 10**MONEY_DIGITS
+THIRD = ("chain", "third", "")
 FACTS = {"chain:eth": AssetFacts("eth", 1, "chain", "eth")}
 
 
@@ -42,6 +44,25 @@ def report(entries: list[Entry], key: str, year: int, method: str = "fifo", zone
     gains, rules = gains_of(entries, method, zone=ZoneInfo(zone)).gains, JURISDICTIONS[key]
     year_of_rules = TaxYear(rules, year, ZoneInfo(zone), rules.currency, method, lots_by_wallet=False)
     return tax_year_document(gains, FACTS, year_of_rules, ["me"])
+
+
+def test_income_is_listed_by_day_kind_and_asset() -> None:
+    entries = [
+        entry("income", "2023-05-01", 3, 30),
+        entry("income", "2023-05-01", 4, 40)._replace(transaction="second"),
+        entry("income", "2023-05-01", 5, None)._replace(transaction="third"),
+        entry("income", "2023-05-02", 1, 10),
+        entry("income", "2024-05-02", 1, 10),
+        entry("sell", "2023-05-03", 1, 10),
+    ]
+    types = {("chain", name, ""): "CLAIM" for name in ("income 2023-05-01", "second", "income 2023-05-02")}
+    year = TaxYear(JURISDICTIONS["none"], 2023, UTC, "USD", "fifo", lots_by_wallet=False)
+    document = tax_year_document(gains_of(entries, "fifo").gains, FACTS, year, ["me"], (), {**types, THIRD: "AIRDROP"})
+    assert [(row.day, row.kind, row.amount, row.value, row.reason) for row in document.incomes] == [
+        ("2023-05-01", "AIRDROP", "0.5", "N/A", NO_PRICE),
+        ("2023-05-01", "CLAIM", "0.7", "70", ""),
+        ("2023-05-02", "CLAIM", "0.1", "10", ""),
+    ]
 
 
 def sums(document: TaxYearDocument) -> dict[str, tuple[str, str, str]]:
