@@ -274,7 +274,9 @@ class AsyncSession:
         return await asyncio.to_thread(lambda: [name for name, table in TABLES.items() if lake.exists(table)])
 
     async def table(self, name: str) -> pl.LazyFrame:
-        """Return the current rows of a table as a lazy frame: a query reads only what it needs.
+        """Return the current rows that the lake has of a table, without newer ones of the tail.
+
+        They are a lazy frame: a query reads only what it needs.
 
         Raises:
             BadRequest: there is no table of this name.

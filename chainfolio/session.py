@@ -235,7 +235,9 @@ class Session:
         return self._answer(self._inner.tables())
 
     def table(self, name: str) -> pl.LazyFrame:
-        """Return the current rows of a table as a lazy frame: a query reads only what it needs.
+        """Return the current rows that the lake has of a table, without newer ones of the tail.
+
+        They are a lazy frame: a query reads only what it needs.
 
         Raises:
             BadRequest: there is no table of this name.

@@ -61,7 +61,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Print the allowances as a table, --json or --csv; the exit code is 0 even if there are issues."""
 
     async def read(system: System) -> tuple[Account, str, CurrentApprovals]:
 
@@ -82,7 +82,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def document(address: str, chain: str, allowances: CurrentApprovals) -> dict[str, Any]:
-    """Return all allowances for --json: amounts raw as text, USD as decimal text, null if unknown."""
+    """Return allowances of tokens and operators of collectibles for --json.
+
+    Amounts are raw and text, USD is decimal text; unknown ones are null.
+    """
     return {
         "address": address,
         "chain": chain,

@@ -158,6 +158,10 @@ def _show(reconciliation: Reconciliation, names: Names) -> None:
 
 
 def _row(each: Difference, names: Names) -> tuple[str, ...]:
+    """Return a row of COLUMNS: asset, block or range, difference, cause, reason.
+
+    The difference is scaled by the token's decimals; raw for a collectible, or if they are unknown.
+    """
     token = names(each.asset)
     scaled = each.amount
     if token is not None and token.decimals is not None and not asset(each.asset).is_collectible:

@@ -50,8 +50,8 @@ async def block_at(chain: Chain, height: int) -> Block:
     """Return a block of a chain.
 
     Raises:
-        BadRequest: There is no block at the height.
-        HistoryUnavailable: The node lacks the block although its head is higher.
+        BadRequest: The height was skipped: the chain has no block there.
+        HistoryUnavailable: The node lacks the block although its head has reached it.
         SourceError: The node could not be read, or has not reached the height.
     """
     try:

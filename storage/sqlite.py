@@ -43,7 +43,8 @@ def connect(path: Path, *, synchronous: str = "FULL", reader: bool = False) -> a
 def writing(connection: apsw.Connection) -> Iterator[apsw.Connection]:
     """Run the block in one write transaction, rolled back if the block raises.
 
-    The lock is taken at the start: a transaction that upgrades to it later cannot wait for it.
+    The lock is taken at the start: a transaction that upgrades to it later cannot wait for it. Errors of SQLite are
+    raised as they are: the caller wraps this in `translate_errors`.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:

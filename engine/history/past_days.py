@@ -263,10 +263,10 @@ class History:
         partial: bool = False,
         documents: bool = True,
     ) -> dict[tuple[str, date], DaySnapshot]:
-        """Return the valid stored snapshots.
+        """Return the valid stored snapshots by account and day; empty without a store.
 
         They are complete ones, and those that lack only what the index still lacks; with `partial` also those with
-        a failed read.
+        a failed read. Days whose block was unreadable are never among them.
         """
         if (store := self.store) is None:
             return {}

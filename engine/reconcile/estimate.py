@@ -79,7 +79,10 @@ async def _estimate_current(
     scope: Scope,
     clock: Clock,
 ) -> dict[str, Any]:
-    """Estimate a comparison with current balances: they are read, histories of differing accounts are not."""
+    """Estimate a comparison with current balances, which are read from the chain.
+
+    The histories of differing accounts are not read, only counted: by the blocks in which they had indexed rows.
+    """
     chain = reconciler.chain
     before, size, start_s = chain.requests, _bytes(chain), clock.monotonic_s()
     balances = await current.balances(accounts, scope.totals, scope.end, reconciler.untrusted_contracts)

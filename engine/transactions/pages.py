@@ -104,7 +104,7 @@ class Statement:
         await asyncio.gather(*(self._read(subject) for subject in subjects))
         self._check()
         keys = await asyncio.to_thread(self._unread_keys)
-        records = await self._cut(keys)
+        records = await self._page_records(keys)
         if len(records) < self.filters.limit and self._gaps:
             raise self._nearest_gap().error()
         documents = await self._priced(records)
@@ -199,7 +199,11 @@ class Statement:
 
     # --- records of the page ------------------------------------------------------------------------------------------
 
-    async def _cut(self, keys: Sequence[Activity]) -> list[Record]:
+    async def _page_records(self, keys: Sequence[Activity]) -> list[Record]:
+        """Return the page's records: `offset` and `limit` count only records that pass the filters.
+
+        With filters that need records, activities are read piece by piece until the page is full.
+        """
         first = self.filters.offset - (self.filters.after.count if self.filters.after else 0)
         end = first + self.filters.limit
         if not self._needs_records:

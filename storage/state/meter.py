@@ -94,7 +94,7 @@ class Meter:
         self._open.discard(reservation)
         self._pending.append((Settlement(reservation, kind), None))
         if self._running is None and self._soon is None:
-            self._soon = asyncio.get_running_loop().call_later(SOON_S, self._start)
+            self._soon = asyncio.get_running_loop().call_later(SOON_S, self._start_draining)
 
     def bill(self, account_id: str, key_id: str, amount: int, request_id: str) -> ledger.Bill:
         """Return the bill for a change, which is paid in the transaction of the change."""
@@ -117,7 +117,7 @@ class Meter:
     async def close(self) -> None:
         """Run all pending operations, and stop."""
         if self._pending:
-            self._start()
+            self._start_draining()
         while self._running is not None:
             await asyncio.wait([self._running])
         await self.supervisor.stop(SWEEP)
@@ -127,10 +127,14 @@ class Meter:
         future: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
         self._pending.append((operation, future))
         if self._running is None:
-            self._start()
+            self._start_draining()
         return future
 
-    def _start(self) -> None:
+    def _start_draining(self) -> None:
+        """Start the drain of pending operations now instead of at the timer, and the sweep.
+
+        A drain that runs goes on.
+        """
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
@@ -236,7 +240,7 @@ class Meter:
                 reservation.since_s = now_s
                 self._pending.append((Renewal(reservation), None))
         if self._pending:
-            self._start()
+            self._start_draining()
 
     async def _sweep(self, task: Task) -> None:
         """Renew reservations of running calls, release expired ones, and delete expired rows, for ever."""
