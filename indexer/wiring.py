@@ -308,13 +308,20 @@ class System:
         return self._http
 
     async def close(self) -> None:
-        """Close connections and files."""
-        if self._http is not None:
-            await self._http.close()
-        for chain in self._chains.values():
-            await chain.close()
-        if self._tail is not None:
-            self._tail.close()
+        """Close all connections and files, even if closing one fails; then raise the first error."""
+        errors: list[BaseException] = []
+        for part in (self._http, *self._chains.values()):
+            try:
+                if part is not None:
+                    await part.close()
+            except BaseException as error:  # a cancellation must not leave the others open either
+                errors.append(error)
+        try:
+            if self._tail is not None:
+                self._tail.close()
+        finally:
+            if errors:
+                raise errors[0]
 
 
 def check_datasets(chain: Chain, names: Sequence[str]) -> tuple[str, ...]:
