@@ -60,11 +60,12 @@ def _positions(positions: PositionsDocument, networth: Fraction) -> PositionsDoc
     return msgspec.structs.replace(
         positions,
         assets=_assets(positions.assets, networth),
-        protocol_positions=tuple(_position(each, networth) for each in positions.protocol_positions),
+        protocol_positions=tuple(_with_shares(each, networth) for each in positions.protocol_positions),
     )
 
 
-def _position(position: PositionDocument, networth: Fraction) -> PositionDocument:
+def _with_shares(position: PositionDocument, networth: Fraction) -> PositionDocument:
+    """Return a position whose assets have addresses and shares of the net worth."""
     return msgspec.structs.replace(
         position,
         assets=_assets(position.assets, networth),

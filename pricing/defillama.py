@@ -172,7 +172,7 @@ def _times_by_coin(keys: Sequence[Key]) -> dict[str, list[int]]:
 
 
 def _parse_coin(raw: msgspec.Raw) -> list[VendorQuote] | Unknown:
-    """Return all observations of one coin in an answer."""
+    """Return all observations of one coin, unchecked (a price may be zero); Unknown if any is malformed."""
     try:
         shape = decode_json(raw, dict[str, msgspec.Raw])
         observations = decode_json(raw, _Coin).prices if "prices" in shape else [decode_json(raw, _Observation)]

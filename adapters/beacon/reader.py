@@ -331,11 +331,13 @@ class Reader:
     async def attestations(self, epoch: int) -> tuple[dict[int, int], Array]:
         """Return ideal attestation rewards by effective balance, and those of selected validators.
 
-        The latter are rows of index, source, target, head, inactivity, by index.
+        The latter are rows of index, source, target, head, inactivity, by index. They are computed from blocks and
+        states if the node does not serve rewards.
         """
         return await self.memo.get("attestations", epoch, lambda: self._attestations(epoch))
 
     async def _attestations(self, epoch: int) -> tuple[dict[int, int], Array]:
+        """Read attestation rewards from the node; compute them if it does not serve them."""
         balances = await self.balances(epoch + 1)
         try:
             return await self._read_attestations(epoch, balances)

@@ -298,7 +298,10 @@ class SnapshotPositions:
                     yield installed, claim
 
     def _subjects(self, family: Family, program: str, account: str, wallet: Wallet) -> list[tuple[str, int]]:
-        """Return the tokens or accounts that may be positions in a program, with their raw units."""
+        """Return the tokens or accounts that may be positions in a program, with their raw units.
+
+        At most MAX_CLAIMS are returned, or MAX_SHARES of shares; none if the search for accounts failed.
+        """
         if family.claim_kind == NFT:
             return [(mint, 1) for mint in _nft_mints(wallet, self.own_tokens[account])[:MAX_CLAIMS]]
         if family.claim_kind == SHARE:

@@ -70,7 +70,10 @@ class Accounts:
     def _balances(
         self, account: str, assets: Sequence[Asset], describe: Describe | None
     ) -> Plan[tuple[Balance, Mapping[Asset, Balance]]]:
-        """Read the native coin and tokens, and then describe the tokens whose balance is not zero."""
+        """Read the balances of the native coin and of tokens, then describe tokens that are not known as zero.
+
+        The balances of tokens include zero and unread ones, and exclude the coin.
+        """
         coin = self.facts.native_asset
         tokens = [asset for asset in assets if asset != coin and self.facts.contract_of(asset) != self.facts.coin]
         coins, *raws = yield from balances(self.facts, [(account, asset) for asset in (coin, *tokens)])

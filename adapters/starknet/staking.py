@@ -52,7 +52,11 @@ class Pool:
 def delegated_positions(
     facts: Facts, account: str, interactions: Interactions
 ) -> Plan[tuple[tuple[OpenPosition, ...], tuple[Issue, ...]]]:
-    """Return the positions of an account in pools, and issues about contracts that were not read."""
+    """Return positions in pools among the first MAX_CONTRACTS contracts that an account sent to.
+
+    The issues name contracts that were not read, and count those beyond the maximum. Both are empty if the chain has no
+    staking contract.
+    """
     contracts = sorted(interactions.sent_to) if facts.staking else []
     called, owner = contracts[:MAX_CONTRACTS], int(account, 16)
     if not called:

@@ -91,7 +91,10 @@ class Windows(Generic[T]):
     def _truncation(
         self, endpoint: Endpoint, piece: Span, answers: Sequence[T], results: Sequence[Sequence[T]]
     ) -> ResponseTooLarge | None:
-        """Return an error if an answer may be cut off or the window has too many results; None for one block."""
+        """Return an error for an answer of a round or repeated size, or for a window with too many results.
+
+        Remembers the sizes of answers. Returns None for a single block.
+        """
         if len(piece) == 1:
             return None
         sizes = self._densities[endpoint.name].answer_sizes

@@ -326,6 +326,10 @@ def _read(
     time_s: int,
     results: RecordedResults,
 ) -> Result:
+    """Decode positions and issues from recorded results only.
+
+    A read that was not recorded is Unknown, and is added to `results.missing`.
+    """
     read_all = run_offline(
         SingleAccountReader(Shares(Protocols(rows, plain)), account, interactions, time_s).read_all(
             sorted(interactions.tokens)

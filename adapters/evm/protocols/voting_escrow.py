@@ -12,11 +12,11 @@ FEES = "the fees that it may have earned"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode the locked tokens of an account: the file's `locked_token`, or the escrow's token.
+    """Decode the locked tokens of an account, also if nothing is locked.
 
     Option `locked` is the call that returns amount and time, for escrows that name it differently. Fees are what each
-    `fee_distributor` of the file would pay now, in its only token. If the file names none, fees are reported as
-    unknown, unless option `fees` is "none".
+    `fee_distributor` of the file would pay now, in its only token. If something is locked, fees are reported as
+    unknown if the file names none or one refuses, unless option `fees` is "none".
     """
     file_tokens = match.contracts.get("locked_token", ())
     distributors = match.contracts.get("fee_distributor", ())

@@ -62,9 +62,9 @@ class BalancerV2:
         ]
 
     def reads(self, pool: Pool) -> Sequence[ContractRead]:
-        """Return the reads of balances and curve parameters, now and before.
+        """Return the reads of balances and curve parameters, then the same at the parent block, then decimals.
 
-        Those of other kinds of pools revert.
+        The decimals are those of the pool's tokens. Reads that another kind of pool has revert.
         """
         vault_pool: VaultPool = pool.key
         curve = [Call(vault_pool.contract, function) for function in (WEIGHTS, AMP, FACTORS, PROVIDERS)]
