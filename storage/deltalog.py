@@ -88,8 +88,11 @@ def check_revision(table: Table, handle: DeltaTable) -> None:
 
 
 def batch_mark(stream: str, batch: int) -> CommitProperties:
-    """Return the properties of a commit that make `batch` the last batch of a stream."""
-    return CommitProperties(app_transactions=[Transaction(app_id=stream, version=batch)])
+    """Return the properties of a commit that make `batch` the last batch of a stream.
+
+    Delta does not compare them: such a commit must not be moved to a newer version, so it fails after any other one.
+    """
+    return CommitProperties(max_commit_retries=0, app_transactions=[Transaction(app_id=stream, version=batch)])
 
 
 def last_batch(handle: DeltaTable, stream: str) -> int:

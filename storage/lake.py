@@ -8,6 +8,7 @@ before the commit that names them, and the commit before the call returns.
 from __future__ import annotations
 
 import json
+import random
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
@@ -16,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -47,6 +48,8 @@ from chainfolio.table import Table
 from chainfolio.tables import TABLES
 
 ATTEMPTS = 8
+MARKED_ATTEMPTS = 200  # each one fails if any other commit came first
+_JITTER = random.Random()  # pauses between attempts; no stored data depends on it
 RETENTION_H = 168
 ORPHAN_H = 24  # age of files of killed writers, after which none is being written any more
 
@@ -89,7 +92,7 @@ class Lake(LakeReader):
                 return False
             if rows.num_rows:
                 added = write(table, [rows], self._folder(table))
-                self._commit(table, added, [], batch_mark(stream, batch))
+                return self._commit(table, added, [], (stream, batch))
             return True
 
     def replace(
@@ -122,8 +125,7 @@ class Lake(LakeReader):
                 f"rows of {table.name} belong to another chain or bucket than the one they replace"
             )
             removed = self._newest(table, chain, bucket)
-            self._commit(table, added, removed, None if batch is None else batch_mark(stream, batch))
-            return True
+            return self._commit(table, added, removed, None if batch is None else (stream, batch))
 
     def delete_span(self, chain: str, span: Span, tables: Iterable[Table] = TABLES.values()) -> None:
         """Delete the rows of a chain at some heights. Repeating the call changes nothing.
@@ -241,34 +243,47 @@ class Lake(LakeReader):
         table: Table,
         added: list[LakeFile],
         removed: list[LakeFile],
-        mark: CommitProperties | None = None,
+        batch: tuple[str, int] | None = None,
         *,
         changes: bool = True,
-    ) -> None:
+    ) -> bool:
         """Add and remove files in one commit; repeat it if writers of other chains committed meanwhile.
 
+        With a batch, the commit succeeds only on the version in which the stream was seen not to have it. So two
+        processes that write the same batch, because one lost its lock, store it once.
+
+        Args:
+            batch: The stream and the number with which the commit is marked.
+
+        Returns:
+            False, without a commit, if the stream has this batch already.
+
         Raises:
-            Locked: `ATTEMPTS` commits failed.
+            Locked: Too many commits failed.
         """
+        mark = None if batch is None else batch_mark(*batch)
         now = time.time_ns() // 1_000_000
         actions: list[AddAction | RemoveAction] = [entry_of(file, changes) for file in added]
         actions += [RemoveAction(file.path, changes, now, file.size, partition_of(file)) for file in removed]
         with self._writing[table.name]:
-            for _ in range(ATTEMPTS):
+            for attempt in range(ATTEMPTS if batch is None else MARKED_ATTEMPTS):
                 # Not updated first: a conflict with newer commits makes this one fail, and is handled below.
                 handle = self._writers.get(table.name) or self._writer(table)
                 before = -1 if handle is None else handle.version()
                 handle = handle or self._created(table)
                 check_revision(table, handle)
+                if batch is not None and last_batch(handle, batch[0]) >= batch[1]:
+                    return False  # the files that no commit names are deleted later
                 try:
                     handle.create_write_transaction(
                         actions, "append", schema_of(table), list(table.partitions), commit_properties=mark
                     )
                 except CommitFailedError:
                     self._writers.pop(table.name, None)
+                    time.sleep(_JITTER.uniform(0, 0.002 * min(attempt, 10)))
                     continue
                 self._sync_commits(table, before)
-                return
+                return True
         raise Locked("lake", f"table {table.name}: other writers keep changing it", remedy="run it again")
 
     def _writer(self, table: Table) -> DeltaTable | None:

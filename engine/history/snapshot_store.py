@@ -16,6 +16,7 @@ import msgspec
 
 from chainfolio.blocks import Block
 from chainfolio.engine.history.day_blocks import midnight
+from chainfolio.errors import Locked
 from chainfolio.portfolio.document import Portfolio, encode_one
 from chainfolio.portfolio.snapshot_rows import holdings_of
 from chainfolio.table import bucket
@@ -154,6 +155,7 @@ class SnapshotStore:
         with self.tail.hold(f"{chain}.snapshots", f"the snapshots of {chain}", store="lake", wait=True):
             self.complete_holdings(chain)
             accounts = sorted({each.account for each in snapshots})
+            batch = self.lake.last(SNAPSHOTS, _stream(chain)) + 1
             stored = self.newest(chain, accounts, {each.day for each in snapshots}, documents=False)
             new = [
                 each
@@ -163,13 +165,13 @@ class SnapshotStore:
             if not new:
                 return 0
             attempts = self._attempts(chain, accounts)
-            batch = self.lake.last(SNAPSHOTS, _stream(chain)) + 1
             rows = [
                 {**_row(each), "attempt": attempts.get((each.account, each.day), -1) + 1, "taken": now, "batch": batch}
                 for each in new
             ]
             content = pa.Table.from_pylist(rows, schema=SNAPSHOTS.schema())
-            self.lake.append(SNAPSHOTS, content, stream=_stream(chain), batch=batch)
+            if not self.lake.append(SNAPSHOTS, content, stream=_stream(chain), batch=batch):
+                raise Locked("lake", f"another process stored snapshots of {chain}", remedy="try again")
             self._add_holdings(chain, rows, batch)
             return len(new)
 

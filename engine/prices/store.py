@@ -220,6 +220,7 @@ class PriceStore:
         waiting = self.tail.pending_prices(self.chain, final)[:MAX_BATCH_ROWS]
         if not waiting:
             return 0, []
+        batch = self.lake.last(PRICES, self._stream) + 1  # before the lake is read: another process may write meanwhile
         known_hashes = {**self._hashes({height for _, height, hash_, *_ in waiting if hash_}), **hashes}
         reorged = [
             number for number, height, hash_, *_ in waiting if hash_ and known_hashes.get(height, hash_) != hash_
@@ -232,16 +233,20 @@ class PriceStore:
             if asset(of) not in stored[height]:
                 rows.setdefault((height, of), self._row(height, time_us, of, _decoded(blob)))
         if rows:
-            self._append([rows[key] for key in sorted(rows)])
+            self._append([rows[key] for key in sorted(rows)], batch)
         self.tail.drop_prices(self.chain, [*reorged, *(row[0] for row in confirmed)])
         return len(rows), sorted({row[1] for row in waiting if row[2] and row[1] not in known_hashes})
 
-    def _append(self, rows: list[dict[str, Any]]) -> None:
+    @property
+    def _stream(self) -> str:
+        return f"{self.chain}/{STREAM}"
+
+    def _append(self, rows: list[dict[str, Any]], batch: int) -> None:
         import pyarrow as pa
 
-        stream = f"{self.chain}/{STREAM}"
         content = pa.Table.from_pylist(rows, schema=PRICES.schema())
-        self.lake.append(PRICES, content, stream=stream, batch=self.lake.last(PRICES, stream) + 1)
+        if not self.lake.append(PRICES, content, stream=self._stream, batch=batch):
+            raise Locked("lake", f"another process moved prices of {self.chain}", remedy="try again")
 
     def _row(self, height: int, time_us: int, of: str, price: StoredPrice) -> dict[str, Any]:
         return {

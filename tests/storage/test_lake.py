@@ -476,3 +476,22 @@ def test_replaced_files_go_after_their_time_and_those_of_killed_writers_after_a_
 def test_small_neighbours_are_merged_without_much_larger_ones(sizes: list[int], merged: list[list[int]]) -> None:
     files = [LakeFile(f"{at}", size, 1, "a", 0, at, at) for at, size in enumerate(sizes)]
     assert [[file.size for file in run] for run in crowded(files, 64, 3)] == merged
+
+
+def test_a_batch_that_two_processes_write_at_the_same_moment_is_stored_once(
+    lake: Lake, made: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them lost its lock after it looked whether the batch is there."""
+    other, commit = Lake(lake.uri), lake._commit
+    lake.append(TRANSFERS, made(TRANSFERS, "a", range(3)), stream="a/x", batch=1)
+    again = made(TRANSFERS, "a", range(3, 6))
+
+    def late(*arguments: Any, **named: Any) -> bool:
+        assert other.append(TRANSFERS, again, stream="a/x", batch=2)
+        other.append(TRANSFERS, made(TRANSFERS, "b", range(2)), stream="b/x", batch=7)
+        return commit(*arguments, **named)
+
+    monkeypatch.setattr(lake, "_commit", late)
+    assert not lake.append(TRANSFERS, again, stream="a/x", batch=2)
+    assert sorted(set(stored(lake, TRANSFERS, "a")["height"].to_pylist())) == list(range(6))
+    assert len(stored(lake, TRANSFERS, "a")) == 12
