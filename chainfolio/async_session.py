@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from chainfolio.portfolio.document import Portfolio
     from chainfolio.portfolio.nav import Nav
     from chainfolio.portfolio.pnl.report import PnlDocument
+    from chainfolio.portfolio.pnl.tax_year import TaxYearDocument
     from chainfolio.portfolio.transactions import Transactions
     from chainfolio.settings import Settings
 
@@ -234,6 +235,37 @@ class AsyncSession:
         request.check()
         engine = await self._ready()
         return await pnl(engine, await _accounts(engine, addresses, networks), request)
+
+    async def tax_year(
+        self,
+        addresses: Addresses,
+        year: int,
+        *,
+        jurisdiction: str = "none",
+        method: str = "",
+        currency: str = "",
+        chain: str | None = None,
+    ) -> TaxYearDocument:
+        """Return the gains and the income of addresses of one owner in one tax year, by the rules of a jurisdiction.
+
+        An empty `method` and `currency` are the usual ones of the jurisdiction.
+
+        Raises:
+            BadRequest: The jurisdiction is unknown or does not allow the method.
+        """
+        from chainfolio.engine.gains.pnl import PnlRequest
+        from chainfolio.engine.gains.tax_year import YearRequest, tax_year_report
+        from chainfolio.portfolio.pnl.tax_year import JURISDICTIONS
+
+        if jurisdiction not in JURISDICTIONS:
+            remedy = f"one of {', '.join(JURISDICTIONS)}"
+            raise BadRequest("jurisdiction", f"{jurisdiction!r} is no jurisdiction", remedy=remedy)
+        networks = (chain,) if chain else ()
+        treatment = PnlRequest(networks=networks)
+        request = YearRequest(year, JURISDICTIONS[jurisdiction], method, currency.upper(), treatment=treatment)
+        request.pnl_request()
+        engine = await self._ready()
+        return await tax_year_report(engine, await _accounts(engine, addresses, networks), request)
 
     async def price(self, asset: str, *, at: int | str | None = None) -> PriceReasons:
         """Return the price of an asset at a height, a day or a time (UTC), by default now, and its reasons."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from chainfolio.portfolio.document import Portfolio
     from chainfolio.portfolio.nav import Nav
     from chainfolio.portfolio.pnl.report import PnlDocument
+    from chainfolio.portfolio.pnl.tax_year import TaxYearDocument
     from chainfolio.portfolio.transactions import Transactions
 
 T = TypeVar("T")
@@ -208,6 +209,25 @@ class Session:
                 zone=zone,
             )
         )
+
+    def tax_year(
+        self,
+        addresses: Addresses,
+        year: int,
+        *,
+        jurisdiction: str = "none",
+        method: str = "",
+        currency: str = "",
+        chain: str | None = None,
+    ) -> TaxYearDocument:
+        """Return the gains and the income of addresses of one owner in one tax year, by the rules of a jurisdiction.
+
+        An empty `method` and `currency` are the usual ones of the jurisdiction.
+        """
+        answer = self._inner.tax_year(
+            addresses, year, jurisdiction=jurisdiction, method=method, currency=currency, chain=chain
+        )
+        return self._answer(answer)
 
     def price(self, asset: str, *, at: int | str | None = None) -> PriceReasons:
         """Return the price of an asset at a height, a day or a time (UTC), by default now, and its reasons."""

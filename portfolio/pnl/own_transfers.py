@@ -22,7 +22,7 @@ from chainfolio.portfolio.pnl.report import AssetFacts
 from chainfolio.portfolio.pnl.transfer_rows import OwnTransfer
 from chainfolio.portfolio.transactions import TransactionDocument
 
-MAX_FEE: Final = Fraction(1, 50)  # of what left: bridges and relayers take less
+FEE_PARTS: Final = 50  # one of so many parts of what left may be a fee: bridges and relayers take less
 WINDOW_US: Final = 14 * 86_400_000_000  # optimistic rollups pay a withdrawal after 7 days, when the owner asks for it
 MAX_PRICE_RATIO: Final = 2  # in these days; a listed token with the symbol of another has another price
 CALLS: Final = frozenset({"INTERACTION", "UNDEFINED"})  # of a contract that may be a bridge
@@ -51,9 +51,11 @@ class _Leg:
     def fits(self, arrival: _Leg) -> bool:
         """Return True if this departure may be what arrived."""
         left, came = self.entry.quantity, arrival.entry.quantity
+        if not left * (FEE_PARTS - 1) <= came * FEE_PARTS <= left * FEE_PARTS:
+            return False
         if self.chain == arrival.chain or self.decimals != arrival.decimals:
             return False
-        if not (self.is_bridge or arrival.is_bridge) or not left * (1 - MAX_FEE) <= came <= left:
+        if not (self.is_bridge or arrival.is_bridge):
             return False
         if self.price is None or arrival.price is None:
             return self.is_coin and arrival.is_coin

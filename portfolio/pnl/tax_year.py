@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -22,8 +22,19 @@ from chainfolio.portfolio.document import UNKNOWN, IssueDocument
 from chainfolio.portfolio.pnl.entries import Entry
 from chainfolio.portfolio.pnl.gains import Gain
 from chainfolio.portfolio.pnl.income import IncomeDocument, TransactionKey, income_rows
-from chainfolio.portfolio.pnl.report import AssetFacts, GainDocument, UnexplainedDocument, gain_document, text, total
+from chainfolio.portfolio.pnl.report import (
+    AssetFacts,
+    GainDocument,
+    UnexplainedDocument,
+    frame,
+    gain_document,
+    text,
+    total,
+)
 from chainfolio.portfolio.pnl.transfer_rows import TransferDocument
+
+if TYPE_CHECKING:
+    import polars as pl
 
 SHORT_TERM, LONG_TERM = "short-term", "long-term"
 TAXABLE, EXEMPT = "taxable", "exempt"
@@ -198,6 +209,10 @@ class TaxYearDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
     transfers: tuple[TransferDocument, ...] = ()
     unexplained: tuple[UnexplainedDocument, ...] = ()
     issues: tuple[IssueDocument, ...] = ()
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return a frame with a row per disposal and income, in the format of `chainfolio.portfolio.frames`."""
+        return frame(self.gains, TAX_COLUMNS)
 
 
 TAX_COLUMNS: Final = TaxGainDocument.__struct_encode_fields__

@@ -36,6 +36,8 @@ QUESTIONS = {
     "'list[Reconciliation]'",
     "table": "(self, name: 'str') -> 'pl.LazyFrame'",
     "tables": "(self) -> 'list[str]'",
+    "tax_year": "(self, addresses: 'Addresses', year: 'int', *, jurisdiction: 'str' = 'none', method: 'str' = '', "
+    "currency: 'str' = '', chain: 'str | None' = None) -> 'TaxYearDocument'",
     "transactions": "(self, address: 'str', *, chain: 'str | None' = None, limit: 'int | None' = None, "
     "offset: 'int' = 0, first: 'str | None' = None, last: 'str | None' = None) -> 'Transactions'",
 }

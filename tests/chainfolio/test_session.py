@@ -154,6 +154,17 @@ def test_gains_are_those_of_the_command(ask: Ask, place: Place) -> None:
     ]
 
 
+def test_a_tax_year_is_that_of_the_command(ask: Ask, place: Place) -> None:
+    year = int(place.command("pnl", place.frank)["gains"][0]["time"][:4])
+    found = ask("tax_year", place.frank, year, jurisdiction="us", method="hifo")
+    told = place.command("pnl", place.frank, "--year", str(year), "--jurisdiction", "us", "--method", "hifo")
+    assert plain(found)["gains"] == told["gains"] != []
+    assert plain(found)["incomes"] == told["incomes"]
+    assert found.to_polars()["term"].to_list() == [each["term"] for each in told["gains"]]
+    with pytest.raises(BadRequest, match="'fr' is no jurisdiction"):
+        ask("tax_year", place.frank, year, jurisdiction="fr")
+
+
 def test_a_price_is_that_of_the_command(ask: Ask, place: Place) -> None:
     found = ask("price", "local:ETH", at=place.node.height - 5)
     told = place.command("price", "local:ETH", "--at", str(place.node.height - 5))
