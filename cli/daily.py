@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +13,12 @@ from chainfolio.engine.history.day_blocks import day_of
 from chainfolio.engine.history.schedule import Schedule
 from chainfolio.indexer import watching
 from chainfolio.settings import Settings
-from chainfolio.storage.state import open_database, subscriptions
+from chainfolio.storage.state import jobs, open_database, subscriptions
 
 if TYPE_CHECKING:
     from chainfolio.engine.history.past_days import History
     from chainfolio.engine.history.schedule import FirstDays
-    from chainfolio.indexer.schedule import JobSchedule
+    from chainfolio.indexer.schedule import Job, JobSchedule
     from chainfolio.indexer.wiring import System
     from chainfolio.storage.state.database import Database
 
@@ -26,7 +26,7 @@ SQLITE = "sqlite:///"
 PLACES = "places"  # the name of the job
 
 
-def schedule(history: History, jobs: JobSchedule, database: Callable[[], Database | None]) -> Schedule:
+def schedule(history: History, job_schedule: JobSchedule, database: Callable[[], Database | None]) -> Schedule:
     """Return the schedule of daily snapshots. `database` is called each time and may return None."""
     config, clock = history.system.settings, history.system.environment.clock
 
@@ -36,7 +36,7 @@ def schedule(history: History, jobs: JobSchedule, database: Callable[[], Databas
         subscribed = await asyncio.to_thread(_subscribed, database(), clock.now_us())
         return {**subscribed, **addresses}
 
-    return Schedule(history, jobs, requested_accounts)
+    return Schedule(history, job_schedule, requested_accounts)
 
 
 def _subscribed(database: Database | None, now_us: int) -> dict[Account, date | None]:
@@ -64,6 +64,20 @@ def _sold(database: Database | None, now_us: int) -> list[tuple[str, Account, in
 
     rows = database.read(lambda tx: subscriptions.sold(tx, now_us))
     return [(owner, account(address), until_us) for owner, address, until_us in rows]
+
+
+def recorder(database: Callable[[], Database | None]) -> Callable[[Job], Awaitable[None]]:
+    """Return a function that stores the last run of a job, if there is a state store."""
+
+    async def record(job: Job) -> None:
+        if (store := database()) is None or job.began_us is None:
+            return
+        is_ended, duration_us = job.is_ended, int(job.duration_s * 1_000_000)
+        last = (job.ended_us, duration_us, job.error) if is_ended else (None, None, "")
+        run = jobs.JobRun(job.name, job.chain, job.began_us, *last)
+        await store.write_async(lambda tx: jobs.store(tx, run))
+
+    return record
 
 
 def opened(config: Settings) -> Callable[[], Database | None]:

@@ -56,6 +56,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "sql": ('"SELECT count(*) FROM transfers"', "--csv - < query.sql", "> views.sql"),
     "move": ("postgres.toml", "postgres.toml --config chainfolio.toml --json"),
     "status": ("", "--json"),
+    "jobs": ("", "--json"),
     "check": ("", "ethereum --tables transfers,logs", "--repair"),
     "doctor": ("", "--json", "--reinstate node.example"),
     "init": ("", "--chain base --rpc env:BASE_RPC"),

@@ -31,6 +31,7 @@ GROUPS: Final[dict[str, str]] = {
     "check": "compare stored files with their checksums",
     "move": "move stores between files and PostgreSQL",
     "status": "what is indexed, and how far",
+    "jobs": "recurring work and its last runs",
     "doctor": "check endpoints and stores",
     "init": "write a settings file",
     "completion": "complete with the tab key",
@@ -43,6 +44,7 @@ EXTRAS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("server", "the demo"),
     "serve": ("server", "the server"),
     "worker": ("server", "the worker"),
+    "jobs": ("server", "the schedule of jobs"),
 } | dict.fromkeys(
     ("account", "key", "addressbook", "subscription", "virtual-user"), ("server", "the store of accounts")
 )

@@ -13,7 +13,7 @@ import msgspec
 from chainfolio.api.app import make_app
 from chainfolio.api.serve import serve
 from chainfolio.cli.common import Commands, settings
-from chainfolio.cli.daily import PLACES, keep_places, schedule
+from chainfolio.cli.daily import PLACES, keep_places, recorder, schedule
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.state_store import open_state
 from chainfolio.engine.history.schedule import DailySnapshots
@@ -70,6 +70,7 @@ def _app(config: Settings, *, work: bool) -> App:
     state = open_state(config)
     supervisor = state.meter.supervisor = Supervisor(system.environment.clock, system.environment.random)
     jobs = JobSchedule(config.schedule, system.environment.clock, supervisor)
+    jobs.record = recorder(lambda: state.database)
     worker = Worker(system, jobs)
     engine = Engine(system, worker.status, supervisor)
     daily = schedule(engine.history, jobs, lambda: state.database)

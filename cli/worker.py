@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chainfolio.cli.common import Commands, with_system
-from chainfolio.cli.daily import PLACES, keep_places, opened, schedule
+from chainfolio.cli.daily import PLACES, keep_places, opened, recorder, schedule
 from chainfolio.cli.groups import GROUPS
 from chainfolio.engine.history.schedule import DailySnapshots
 from chainfolio.engine.service import Engine
@@ -46,6 +46,7 @@ async def _work(system: System) -> None:
     jobs = JobSchedule(system.settings.schedule, system.environment.clock, supervisor)
     worker = Worker(system, jobs)
     database = opened(system.settings)
+    jobs.record = recorder(database)
     daily = schedule(Engine(system, supervisor=supervisor).history, jobs, database)
     server = system.settings.server
     stopped = asyncio.Event()

@@ -25,6 +25,7 @@ from chainfolio.environment import Clock, SystemClock
 from chainfolio.settings import Schedule
 from chainfolio.supervisor import Supervisor, Task, described
 
+STOPPED: Final = "stopped before its end"  # the error of a run whose process or chain was stopped
 MAX_WAIT_S: Final = 10.0  # between two looks at the clock: so long, a stepped clock can delay a job
 STEP_S: Final = 5.0  # the clock was stepped if it differs by more from the one that never jumps
 Work = Callable[[], Awaitable[object]]
@@ -45,6 +46,7 @@ class Job:
         ended_us: End of the last run that has ended.
         duration_s: Duration of that run.
         error: Why that run failed; empty if it did not.
+        is_ended: False from the begin of a run to its end.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Job:
     ended_us: int | None = None
     duration_s: float = 0.0
     error: str = ""
+    is_ended: bool = True
     running: asyncio.Task[None] | None = None
 
     @property
@@ -69,12 +72,16 @@ class Job:
 
 @dataclass(slots=True)
 class JobSchedule:
-    """Wakes the jobs of one process. Jobs may come and go while it runs."""
+    """Wakes the jobs of one process. Jobs may come and go while it runs.
+
+    `record`, if there is one, stores a job at the begin and at the end of each run.
+    """
 
     settings: Schedule = field(default_factory=Schedule)
     clock: Clock = field(default_factory=SystemClock)
     supervisor: Supervisor = field(default_factory=Supervisor)
     jobs: dict[tuple[str, str], Job] = field(default_factory=dict)
+    record: Callable[[Job], Awaitable[None]] | None = None
     _scheduler: _SteppedScheduler = field(init=False)
     _known: list[Job] = field(default_factory=list)
 
@@ -151,12 +158,15 @@ class JobSchedule:
 
     async def _run(self, job: Job) -> None:
         """Run a job once; any error is logged, and kept until a run succeeds."""
-        began_s, job.began_us = self.clock.monotonic_s(), self.clock.now_us()
+        began_s, job.began_us, job.is_ended = self.clock.monotonic_s(), self.clock.now_us(), False
+        await self._record(job)
         try:
             await job.work()
         except asyncio.CancelledError as error:
             current = asyncio.current_task()
             if current is None or current.cancelling():
+                job.error = STOPPED
+                await self._end(job, began_s)
                 raise
             self._failed(job, error)  # a call inside was cancelled, not this run
         except Exception as error:  # any error: the next firing runs the job again
@@ -165,7 +175,20 @@ class JobSchedule:
             job.error = ""
             job.task.progressed()
         job.run_count += 1
+        await self._end(job, began_s)
+
+    async def _end(self, job: Job, began_s: float) -> None:
         job.duration_s, job.ended_us = self.clock.monotonic_s() - began_s, self.clock.now_us()
+        job.is_ended = True
+        await self._record(job)
+
+    async def _record(self, job: Job) -> None:
+        """Record a run. A run goes on if that fails: what is due does not follow from the records."""
+        if self.record is not None:
+            try:
+                await self.record(job)
+            except Exception as error:  # two processes may insert one row; the state store may be away
+                log.warning("the run of %s is not recorded: %s", job.task.label, described(error))
 
     def _failed(self, job: Job, error: BaseException) -> None:
         job.error = described(error)

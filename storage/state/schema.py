@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 # The newest revision in migrations/versions: a database with it needs no Alembic.
-HEAD = "0001"
+HEAD = "0002"
 
 # SQLite's strict tables have only INTEGER, of 64 bits.
 Long = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -136,6 +136,18 @@ bookmarks = sa.Table(
     sa.Column("position", Long, primary_key=True, comment="how many items came before"),
     sa.Column("place", sa.LargeBinary, nullable=False, comment="the last of them, as the list's reader writes it"),
     sa.Column("at_us", Long, nullable=False, index=True),
+    sqlite_strict=True,
+)
+
+jobs = sa.Table(
+    "jobs",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("chain", sa.Text, primary_key=True, comment="empty for a job of no chain"),
+    sa.Column("began_us", Long, nullable=False, comment="of the last run"),
+    sa.Column("ended_us", Long, comment="of the last run that has ended"),
+    sa.Column("duration_us", Long),
+    sa.Column("error", sa.Text, nullable=False, comment="why that run failed; empty if it did not"),
     sqlite_strict=True,
 )
 

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from chainfolio.errors import Unavailable
 from chainfolio.indexer.metrics import JobMetrics
-from chainfolio.indexer.schedule import MAX_WAIT_S, JobSchedule, trigger
+from chainfolio.indexer.schedule import MAX_WAIT_S, STOPPED, Job, JobSchedule, trigger
 from chainfolio.settings import Schedule
 from chainfolio.supervisor import Supervisor
 
@@ -266,3 +266,25 @@ async def test_prometheus_is_told_of_each_job(monkeypatch: pytest.MonkeyPatch) -
         }
         assert values.pop("runs_total") == 1
         assert values == dict.fromkeys(("skipped_total", "missed_total", "running", "failed", "seconds"), 0)
+
+
+async def test_a_record_that_fails_stops_no_job(caplog: pytest.LogCaptureFixture) -> None:
+    records: list[tuple[bool, str]] = []
+
+    async def record(job: Job) -> None:
+        records.append((job.is_ended, job.error))
+        raise KeyError("the store is away")
+
+    async def work() -> None:
+        if len(records) > 2:
+            await asyncio.Event().wait()
+
+    jobs = JobSchedule(record=record)
+    async with jobs.running():
+        for _ in range(2):
+            job = jobs.add("prices", work, at_start=True)
+            await asyncio.wait([job.running] if job.running else [], timeout=0.1)
+            await jobs.remove("prices")
+    assert records == [(False, ""), (True, ""), (False, ""), (True, STOPPED)]
+    assert job.run_count == 1
+    assert "is not recorded: an unexpected KeyError" in caplog.text

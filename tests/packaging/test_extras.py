@@ -13,7 +13,7 @@ from chainfolio.errors import MissingDependency, needs_extra
 from chainfolio.localchain.node import LocalNode
 
 EXTRAS = {
-    "server": ("alembic", "prometheus_client", "sqlalchemy", "structlog"),
+    "server": ("alembic", "apscheduler", "prometheus_client", "sqlalchemy", "structlog"),
     "postgres": ("psycopg",),
     "ens": ("ens", "web3"),
     "sql": ("duckdb", "pytz"),

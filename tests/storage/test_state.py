@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from chainfolio.environment import SystemClock
 from chainfolio.errors import BadRequest, BadSettings, StoreError
-from chainfolio.storage.state import State, accounts, migrations, open_database, schema, secret
+from chainfolio.storage.state import State, accounts, jobs, migrations, open_database, schema, secret
 from chainfolio.storage.state.accounts import Account, Key, Principal
 from chainfolio.storage.state.credentials import BASE62, make_key, pepper, well_formed
 from chainfolio.storage.state.database import Statement
@@ -301,14 +301,35 @@ def test_an_upgrade_keeps_accounts_credits_and_a_copy(tmp_path: Path, monkeypatc
     path = tmp_path / "state.db"
     with closing(State.open(f"sqlite:///{path}", PEPPER, SystemClock(), random.Random(1))) as state:
         account, _ = state.create_account("ann", credits=42)
-    steps = "ALTER TABLE accounts ADD COLUMN note TEXT; UPDATE alembic_version SET version_num = '0002'"
+    steps = "ALTER TABLE accounts ADD COLUMN note TEXT; UPDATE alembic_version SET version_num = '0003'"
     monkeypatch.setattr(migrations, "script", lambda dialect, revision: steps)
-    migrations.migrate_sqlite(path, "0002")
-    for name, columns in (("state.db", 6), ("state.db.before-0002", 5)):
+    migrations.migrate_sqlite(path, "0003")
+    for name, columns in (("state.db", 6), ("state.db.before-0003", 5)):
         with closing(apsw.Connection(str(tmp_path / name))) as connection:
             assert [len(row) for row in connection.execute("SELECT * FROM accounts")] == [columns]
             assert connection.execute("SELECT available FROM balances").fetchall() == [(42,)]
             assert connection.execute("SELECT account_id FROM ledger").fetchall() == [(account.id,)]
+
+
+def test_a_store_of_the_first_release_gets_the_table_of_jobs(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute(migrations.script("sqlite", None, "0001")).fetchall()
+    with closing(open_database(f"sqlite:///{path}")) as database:
+        assert database.read(jobs.every) == []
+    assert (tmp_path / "state.db.before-0002").exists()
+
+
+def test_a_begin_keeps_the_result_before_it_and_an_end_replaces_it(state: State) -> None:
+    first, begun = jobs.JobRun("prices", "a", 10, 30, 20, "away"), jobs.JobRun("prices", "a", 40, None, None, "")
+    for run in (jobs.JobRun("check", "", 5, None, None, ""), first, begun):
+        state.database.write(lambda tx, run=run: jobs.store(tx, run))  # type: ignore[misc]
+    stored = state.database.read(jobs.every)
+    assert stored == [jobs.JobRun("check", "", 5, None, None, ""), jobs.JobRun("prices", "a", 40, 30, 20, "away")]
+    assert [each.is_running for each in stored] == [True, True]
+    last = jobs.JobRun("prices", "a", 40, 41, 1, "")
+    state.database.write(lambda tx: jobs.store(tx, last))
+    assert state.database.read(jobs.every)[1] == last
 
 
 def test_several_that_open_a_new_store_at_once_all_find_it_whole(tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""`chainfolio jobs`: what runs when, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from chainfolio.cli.daily import opened, recorder
+from chainfolio.errors import Unavailable
+from chainfolio.indexer.schedule import JobSchedule
+from chainfolio.settings import Schedule
+from chainfolio.settings_file import load
+from tests.cli.conftest import Run
+
+SETTINGS = """data = "d"
+[schedule]
+prices = "0 0 1 1 *"
+check = ""
+[chains.ethereum]
+rpc = ["http://127.0.0.1:9"]
+"""
+
+
+def configured(folder: Path) -> Path:
+    file = folder / "c.toml"
+    file.write_text(SETTINGS)
+    return file
+
+
+def test_without_a_server_jobs_have_their_next_times(run: Run, tmp_path: Path) -> None:
+    file = configured(tmp_path)
+    by_name = {each["name"]: each for each in run("jobs", "--config", str(file), "--json").json}
+    assert list(by_name) == ["snapshots", "places", "prices", "materialise", "vacuum", "check"]
+    assert by_name["prices"]["nextRunAt"].endswith("-01-01T00:00:00.000Z")
+    assert (by_name["check"]["cron"], by_name["check"]["nextRunAt"]) == ("", None)
+    assert {each["result"] for each in by_name.values()} == {None}
+    assert (by_name["vacuum"]["chain"], by_name["places"]["chain"]) == ("ethereum", "")
+    assert not (tmp_path / "d" / "state.db").exists(), "a command that reads makes no state store"
+    assert "never" in run("jobs", "--config", str(file)).out
+
+
+def test_runs_of_another_process_are_shown_with_their_errors(run: Run, tmp_path: Path) -> None:
+    file = configured(tmp_path)
+    assert run("account", "create", "--name", "one", "--config", str(file)).code == 0
+    database = opened(load(file))
+
+    async def fail() -> None:
+        raise Unavailable("the node", "timed out")
+
+    async def work() -> None:
+        schedule = JobSchedule(Schedule(), record=recorder(database))
+        async with schedule.running():
+            ended = [schedule.add("prices", fail, at_start=True), schedule.add("places", fail_not, at_start=True)]
+            await asyncio.gather(*(each.running for each in ended if each.running))
+            schedule.add("vacuum", asyncio.Event().wait, chain="ethereum", at_start=True)
+            await asyncio.sleep(0.2)
+
+    async def fail_not() -> None:
+        await asyncio.sleep(0.002)
+
+    asyncio.run(work())
+    if (store := database()) is not None:
+        store.close()
+    by_name = {each["name"]: each for each in run("jobs", "--config", str(file), "--json").json}
+    assert by_name["prices"]["result"] == "failed"
+    assert "timed out" in by_name["prices"]["error"]
+    assert (by_name["places"]["result"], by_name["places"]["error"]) == ("ok", None)
+    assert by_name["places"]["durationMs"] >= 2
+    assert (by_name["vacuum"]["result"], by_name["vacuum"]["error"]) == ("stopped", "stopped before its end")
+    assert by_name["snapshots"]["lastRunAt"] is None
+    assert "failed; " in run("jobs", "--config", str(file)).out
