@@ -40,6 +40,7 @@ async def read_checked(
 
 
 def _fault(chain: str, span: Span, collected: SpanTables, is_complete: bool) -> str:
+    """Return the first fault of collected blocks and rows, empty if there is none."""
     read_span = collected.span
     if read_span.first != span.first or read_span.last > span.last or (is_complete and read_span.last != span.last):
         return f"blocks {read_span.first}..{read_span.last} in the place of {span.first}..{span.last}"
@@ -54,6 +55,7 @@ def _fault(chain: str, span: Span, collected: SpanTables, is_complete: bool) -> 
 
 
 def _rows_fault(chain: str, span: Span, name: str, rows: pa.Table) -> str:
+    """Return why rows do not belong to a span of the chain, empty if they do."""
     import pyarrow.compute as pc
 
     if name not in TABLES or rows.schema != TABLES[name].schema():

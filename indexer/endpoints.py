@@ -97,6 +97,7 @@ async def _served(kinds: Mapping[str, IdentifiesChains], url: str, environment: 
 
 
 def _address(argument: str, env: Mapping[str, str]) -> str:
+    """Return the URL of an argument, from a variable if it is `env:NAME`; raise BadRequest if invalid."""
     name = argument.removeprefix("env:")
     if name != argument and name not in env:
         raise BadRequest(FIELD, f"the environment variable {name} is not set")

@@ -294,6 +294,7 @@ class Follower:
         return self.datasets if "blocks" in self.datasets else ("blocks", *self.datasets)
 
     def _put(self, chunk: SpanTables, ranges: Sequence[tuple[str, str]]) -> None:
+        """Write a chunk's blocks, rows and indexed ranges to the tail, without tables that are not indexed."""
         names = {self.chain.datasets[name].table.name for name in self.datasets} | {LOGS.name}
         names |= {self.chain.datasets[name].table.name for name, _ in ranges if name in self.chain.datasets}
         split = {name: _by_height(rows) for name, rows in chunk.tables.items() if name in names}
@@ -337,6 +338,7 @@ class Follower:
         return len(final)
 
     def _move(self, batch: Batch, last: Block) -> None:
+        """Copy a batch's rows from the tail to the lake, close it, then delete its blocks from the tail."""
         for name, table in sorted(TABLES.items()):
             streams = self.tail.rows(batch.chain, name, batch.span.first, batch.span.last)
             if streams:

@@ -87,6 +87,7 @@ def indexed_in_lake(tail: Tail, chain: str, dataset: str, filter_: str = "") -> 
 
 
 def _by_filter_in_lake(tail: Tail, chain: str, dataset: str) -> dict[str, Spans]:
+    """Return the indexed ranges by filter, only below the lowest block of the tail."""
     # Read before and after: blocks enter and leave the tail meanwhile.
     lowest_blocks = tail.blocks(chain)[:1]
     ranges = tail.ranges_by_filter(chain, dataset)

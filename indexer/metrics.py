@@ -35,6 +35,7 @@ class WorkerMetrics:
         yield from self._endpoints()
 
     def _chains(self) -> Iterable[Metric]:
+        """Return metrics by chain; heights of a chain that another process indexes are left out."""
         head = GaugeMetricFamily("chainfolio_head_block", "newest block of the node", labels=["chain"])
         indexed = GaugeMetricFamily("chainfolio_indexed_block", "newest block that is indexed", labels=["chain"])
         halted = GaugeMetricFamily("chainfolio_halted", "1 where a chain has stopped", labels=["chain"])
@@ -54,6 +55,7 @@ class WorkerMetrics:
         return head, indexed, halted, reorgs, recovered_reorgs
 
     def _endpoints(self) -> Iterable[Metric]:
+        """Return metrics by endpoint, and the hedged reads and listener failures by chain."""
         labels = ["chain", "endpoint"]
         requests = CounterMetricFamily("chainfolio_node_requests", "HTTP requests to nodes", labels=labels)
         errors = CounterMetricFamily("chainfolio_node_errors", "what went wrong, by kind", labels=[*labels, "kind"])

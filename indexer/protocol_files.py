@@ -65,6 +65,7 @@ class _Version(NamedTuple):
 def _load(
     files: Sequence[_Version], fork_lists: Sequence[_Version], chain_kinds: Sequence[tuple[str, str]]
 ) -> Registry:
+    """Load protocols and lists of forks; a fork whose key or contracts are taken is left out."""
     chains = dict(chain_kinds)
     protocols = [protocol_of(each.path, chains) for each in files]
     used = {(chain, address) for protocol in protocols for chain, _, address in protocol.deployments}
@@ -157,6 +158,7 @@ def _check_kinds(protocol: Protocol, families: Sequence[ProtocolFamily], kinds: 
 
 
 def _check_roles(protocol: Protocol, families: Sequence[ProtocolFamily]) -> None:
+    """Raise BadSettings for a role that no decoder reads, or a label of a role without contracts."""
     read = {role for family in families for role in family.all_roles}
     path_by_role = {role: f"contracts.{chain}.{role}" for chain, role, _ in protocol.deployments}
     for role, key_path in path_by_role.items():

@@ -162,6 +162,7 @@ class System:
 
     @property
     def _protocols(self) -> tuple[Registry, tuple[Package, ...]]:
+        """The protocols and packages, loaded at the first use."""
         if self._loaded is None:
             from chainfolio.indexer.families import installed
             from chainfolio.indexer.protocol_files import add_packages, load

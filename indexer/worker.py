@@ -124,6 +124,7 @@ class Worker:
             return
 
     async def _chain(self, chain: Chain, task: Task) -> None:
+        """Index a chain under its lock, for ever or until it halts; first recover from an interruption."""
         system, status = self.system, self.status[chain.key]
         with system.tail.lock(chain.key):
             consistency.check(system.lake, system.tail, chain.key)

@@ -122,6 +122,10 @@ class WorkerProcess:
             progress.add(blocks=blocks, events=events, restored=restored)
 
         def _exchange() -> None:
+            """Send a piece to the worker process and serve its calls until it is done.
+
+            Raises the process's error, or StoreError if the process ended.
+            """
             try:
                 self._pipe.send(("piece", span, work))
                 while True:

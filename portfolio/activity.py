@@ -205,6 +205,7 @@ def _wrapping(movements: Sequence[Movement], changed: set[Asset]) -> dict[str, b
 def _minting(
     movements: Sequence[Movement], gains: set[Asset], losses: set[Asset], burn_addresses: Collection[str]
 ) -> dict[str, bool]:
+    """Return the facts about minting by name: where gained assets came from, and their kinds."""
     incoming = [move for move in movements if move.direction == "in" and move.asset in gains]
     minted = {move.asset for move in incoming if move.counterparty in burn_addresses}
     collectible = {move.asset for move in incoming if move.asset.is_collectible}
@@ -225,7 +226,7 @@ def _issuing(
 
     `into issuer`: one share was issued, and all that left went to its contract. `from issuer`: one share was burnt or
     returned to its contract, and all that arrived came from it. `into pool` and `from pool`: the same with several
-    assets, of which a router may have passed some on.
+    assets, and a router may have passed some on.
     """
     incoming = [move for move in movements if move.direction == "in" and move.asset in gains]
     outgoing = [move for move in movements if move.direction == "out" and move.asset in losses]

@@ -95,6 +95,7 @@ def _of_rows(evidence: Evidence) -> Cause:
 
 
 def _of_native(change: Change, evidence: Evidence) -> Cause:
+    """Return why a native balance changed without a transfer, by the first rule that fits, else UNKNOWN."""
     unindexed = [name for name in evidence.unindexed if name not in OF_DATASETS]
     if unindexed and not evidence.is_read:
         return NOT_INDEXED, _not_indexed(unindexed)
@@ -111,6 +112,7 @@ def _of_native(change: Change, evidence: Evidence) -> Cause:
 def _of_token(
     key: BalanceKey, totals: RunningTotals, change: Change, changes: Sequence[Change], evidence: Evidence
 ) -> Cause:
+    """Return why a token balance differs from its events, by the first rule that fits, else UNKNOWN."""
     without_event = [each for each in changes if each.is_found and not totals.has(each.height)]
     if sum(each.balance_before > 0 and each.balance_after > 0 for each in without_event) > 1:
         return REBASING, "its balances change again and again without an event: accounts hold shares of it"

@@ -54,6 +54,7 @@ def _issue_key(issue: IssueDocument) -> tuple[str, str, str]:
 
 
 def _protocol(parts: Sequence[ProtocolDocument]) -> ProtocolDocument:
+    """Join a protocol's documents of different chains; the value is unknown if one is."""
     chains = {key: chain for each in parts for key, chain in each.chains.items()}
     return msgspec.structs.replace(
         parts[0],

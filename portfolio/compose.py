@@ -150,6 +150,7 @@ def _chains(
 
 
 def _issues(valuation: Valuation, address: str) -> tuple[IssueDocument, ...]:
+    """Return the issues of one account, those that concern all accounts, and unknown sums of today."""
     return issue_documents(
         (
             *valuation.unread[address],
@@ -210,6 +211,7 @@ def _unknown_days(valuation: Valuation, address: str) -> list[Issue]:
 
 
 def _tree(valuation: Valuation) -> _Tree:
+    """Group holdings and positions by protocol, chain and type; the wallet is there even if empty."""
     tree: _Tree = defaultdict(lambda: defaultdict(lambda: defaultdict(_Bucket)))
     tree[WALLET]  # always there, also of an empty wallet
     for valued in valuation.holdings:
@@ -225,6 +227,7 @@ def _protocol(
     chains: Mapping[str, ChainFacts],
     frame: _Style,
 ) -> ProtocolDocument:
+    """Return the document of a protocol; chains on which it has nothing are left out."""
     by_type = {chain: kinds for chain, kinds in by_chain.items() if kinds}
     value_usd = amounts.total([bucket.value_usd for kinds in by_type.values() for bucket in kinds.values()])
     small, large = frame.pictures(protocol.images)
@@ -239,6 +242,7 @@ def _protocol(
 
 
 def _protocol_chain(facts: ChainFacts, kinds: Mapping[str, _Bucket], frame: _Style) -> ProtocolChainDocument:
+    """Return the document of a protocol's positions on one chain, by type."""
     small, large = frame.pictures(facts.images)
     return ProtocolChainDocument(
         name=facts.name,
@@ -251,6 +255,7 @@ def _protocol_chain(facts: ChainFacts, kinds: Mapping[str, _Bucket], frame: _Sty
 
 
 def _positions(kind: str, bucket: _Bucket, facts: ChainFacts, frame: _Style) -> PositionsDocument:
+    """Return the document of one type: loose assets, then positions by falling value."""
     nested = sorted(bucket.nested, key=_position_key)
     small, large = frame.pictures(frame.protocol.images)
     return PositionsDocument(
@@ -265,6 +270,7 @@ def _positions(kind: str, bucket: _Bucket, facts: ChainFacts, frame: _Style) -> 
 
 
 def _position(position: ValuedPosition, facts: ChainFacts, frame: _Style) -> PositionDocument:
+    """Return the document of a position; with sources only if the options want them."""
     small, large = frame.pictures(frame.protocol.images)
     options = frame.options
     return PositionDocument(
@@ -286,6 +292,8 @@ def _position(position: ValuedPosition, facts: ChainFacts, frame: _Style) -> Pos
 
 
 def _earning(reward: EpochReward) -> EarningDocument:
+    """Return the document of an epoch's reward; numbers that were not read are unknown."""
+
     def text_or_unknown(number: int | None) -> str:
         return UNKNOWN if number is None else str(number)
 
@@ -319,6 +327,7 @@ def _asset_key(valued: ValuedHolding) -> _AssetKey:
 
 
 def _position_key(position: ValuedPosition) -> tuple[Decimal, str, int, list[list[_AssetKey]]]:
+    """Return the sort key: falling value, then name, unlock time and assets."""
     parts = (position.supplied, position.borrowed, position.rewards)
     return (
         position.value_usd.copy_negate(),
@@ -329,6 +338,7 @@ def _position_key(position: ValuedPosition) -> tuple[Decimal, str, int, list[lis
 
 
 def _asset(valued: ValuedHolding, facts: ChainFacts, options: Options) -> AssetDocument:
+    """Return the document of a holding; amount, price and value are `N/A` if unknown."""
     token, price = valued.holding.token, valued.price
     contract = clean(token.asset.shown_contract)
     small, large = shown_pictures(facts.tokens.get(token.asset, {}), options)
@@ -352,6 +362,7 @@ def _asset(valued: ValuedHolding, facts: ChainFacts, options: Options) -> AssetD
 
 
 def _sources(valued: ValuedHolding, facts: ChainFacts) -> Sources:
+    """Return the block, the price and the reads from which a holding's value was computed."""
     price = valued.price
     return Sources(
         block_number=str(valued.block.height),
@@ -398,6 +409,7 @@ def _as_text(value: object) -> str:
 def _chain(
     facts: ChainFacts, value_usd: Decimal, share: str, options: Options, heights: tuple[int, int | None] | None
 ) -> ChainDocument:
+    """Return the document of a chain; without heights if `heights` is None."""
     small, large = shown_pictures(facts.images, options)
     height, head = heights or (None, None)
     return ChainDocument(

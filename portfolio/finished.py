@@ -83,6 +83,10 @@ def _assets(assets: tuple[AssetDocument, ...], networth: Fraction) -> tuple[Asse
 
 
 def _percentage(asset: AssetDocument, networth: Fraction) -> str:
+    """Return an asset's share of the net worth in percent.
+
+    Unknown without a value; 0 for spam, or if the net worth is not positive.
+    """
     if asset.value == UNKNOWN:
         return UNKNOWN
     if networth <= 0 or asset.spam is not UNSET:

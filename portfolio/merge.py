@@ -155,6 +155,7 @@ def _rates(parts: Sequence[Portfolio]) -> dict[str, str]:
 
 
 def _chain(parts: Sequence[ChainDocument], value: Decimal, share: str) -> ChainDocument:
+    """Merge the documents of one chain: sums, the lowest block, and the largest distance to the head."""
     heights = [int(part.block_number) for part in parts if isinstance(part.block_number, str)]
     blocks_behind = [part.blocks_behind for part in parts if isinstance(part.blocks_behind, int)]
     return ChainDocument(
@@ -185,6 +186,7 @@ def _protocols(parts: Sequence[Portfolio]) -> dict[str, ProtocolDocument]:
 
 
 def _protocol(key: str, parts: Sequence[ProtocolDocument]) -> ProtocolDocument:
+    """Merge the documents of one protocol; its value is unknown if one is."""
     return ProtocolDocument(
         name=parts[0].name,
         key=key,
@@ -196,6 +198,7 @@ def _protocol(key: str, parts: Sequence[ProtocolDocument]) -> ProtocolDocument:
 
 
 def _protocol_chain(parts: Sequence[ProtocolChainDocument]) -> ProtocolChainDocument:
+    """Merge a protocol's documents of one chain; its value is unknown if one is."""
     kinds = _grouped(part.protocol_positions for part in parts)
     return ProtocolChainDocument(
         name=min(part.name for part in parts),
@@ -208,6 +211,7 @@ def _protocol_chain(parts: Sequence[ProtocolChainDocument]) -> ProtocolChainDocu
 
 
 def _positions(parts: Sequence[PositionsDocument]) -> PositionsDocument:
+    """Merge documents of one type: equal assets are summed, positions stay single."""
     return PositionsDocument(
         name=min(part.name for part in parts),
         total_value=exact_sum(part.total_value for part in parts),
@@ -240,6 +244,7 @@ def _asset_key(asset: AssetDocument) -> tuple[bool, bool, Decimal, str, bytes]:
 
 
 def _asset(parts: Sequence[AssetDocument]) -> AssetDocument:
+    """Sum equal assets; the balance or the value is unknown if that of the first is."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]

@@ -133,6 +133,7 @@ def _signed(positions: PositionsDocument) -> Iterator[tuple[AssetDocument, int]]
 
 
 def _row(parts: Sequence[_SignedAsset], share: str, pictures: Pictures) -> TokenRow:
+    """Return the row of a token: its sums over protocols, and its part in each of them."""
     by_protocol: defaultdict[str, list[_SignedAsset]] = defaultdict(list)
     for part in parts:
         by_protocol[part.protocol.key].append(part)
@@ -151,6 +152,7 @@ def _row(parts: Sequence[_SignedAsset], share: str, pictures: Pictures) -> Token
 
 
 def _share(parts: Sequence[_SignedAsset], pictures: Pictures) -> TokenShare:
+    """Return a token's value and balance in one protocol."""
     return TokenShare(
         key=parts[0].protocol.key,
         name=min(part.protocol.name for part in parts),

@@ -26,6 +26,7 @@ def holdings_of(document: Portfolio) -> list[dict[str, object]]:
 
 
 def _sided_assets(positions: PositionsDocument) -> Iterator[Placed]:
+    """Yield assets with the name of their position (empty if loose) and their side."""
     for asset in positions.assets:
         yield "", "owned", asset
     for nested in positions.protocol_positions:
@@ -41,6 +42,7 @@ def _sided_assets(positions: PositionsDocument) -> Iterator[Placed]:
 
 
 def _columns(asset: AssetDocument) -> dict[str, object]:
+    """Return an asset's columns; what is unknown is None."""
     decimals = None if asset.decimal == UNKNOWN else int(asset.decimal)
     return {
         "asset": asset.contract,

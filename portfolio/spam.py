@@ -183,6 +183,7 @@ def is_phishing(asset: Asset, symbol: str, name: str) -> bool:
 
 
 def _text_reasons(facts: TokenFacts, known_tokens: KnownTokens) -> Iterable[Reason]:
+    """Yield reasons for spam in symbol and name: links, lures, hidden text, imitations."""
     symbol, name = facts.symbol.strip(), facts.name.strip()
     text = f"{_to_ascii(symbol)} {_to_ascii(name)}"
     lures = bool(_LURE.search(text))
@@ -204,6 +205,7 @@ def _text_reasons(facts: TokenFacts, known_tokens: KnownTokens) -> Iterable[Reas
 
 
 def _arrival_reasons(facts: TokenFacts) -> Iterable[Reason]:
+    """Yield reasons for spam in price and arrival; only NO_PRICE if the account got the token itself."""
     arrival = facts.arrival
     if not facts.is_priced:
         yield "NO_PRICE"

@@ -165,6 +165,7 @@ def _is_suspect(context: RenderContext, account: str, asset: Asset) -> bool:
 
 
 def _asset(activity: Activity, move: Movement, context: RenderContext) -> TransactionAssetDocument:
+    """Return the document of a moved asset; its balance is unknown if its decimals are."""
     is_incoming = move.direction == "in"
     token = context.native if move.asset.is_native else context.tokens.get(move.asset.collection)
     # Collectibles are counted one by one: their contracts give no decimals, and need none.

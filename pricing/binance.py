@@ -64,6 +64,7 @@ class CandleBatch:
             yield group
 
     def _request(self, keys: Sequence[Key]) -> HttpGet:
+        """Return the request for the candles of one market, from before the first time to the last."""
         return self.host.get(
             "/api/v3/klines",
             ("symbol", keys[0][0]),
@@ -121,6 +122,7 @@ class Binance:
     def _outcome(
         self, asset: Asset, usdt: Asset, read: BatchedRead, quote: VendorQuote | Unknown, block: Block
     ) -> RelativePrice | Refusal:
+        """Return the price in USDT; the refusal if the market has none, or an old or invalid one."""
         if isinstance(quote, Unknown):
             return Refusal(asset, SOURCE, quote.reason)
         if fault := quote_fault(quote, block, self.max_age_s):
@@ -164,6 +166,7 @@ def _end_s(candle: Candle) -> int:
 
 
 def _build(section: Section, chain: str, location: str) -> Binance:
+    """Build the source; raise BadSettings for an invalid key or value."""
     check_keys(section, location, ("base_url", "max_age_s", "usdt", "chains", "coins"))
     lines = section.get("usdt", {})  # chain = "asset"
     by_asset = {asset: key for key, asset in lines.items()} if isinstance(lines, Mapping) else lines

@@ -82,6 +82,7 @@ class CoinBatch:
                     yield self._current_request(platform, chunk), chunk
 
     def _current_request(self, platform: str, keys: Sequence[Key]) -> HttpGet:
+        """Return the request for current prices of some coins, or of contracts on a platform."""
         path = f"/simple/token_price/{platform}" if platform else "/simple/price"
         return self.host.get(
             path,
@@ -92,6 +93,7 @@ class CoinBatch:
         )
 
     def _history_request(self, platform: str, name: str, keys: Sequence[Key]) -> HttpGet:
+        """Return the request for past prices of one coin, from MAX_AGE_S before the first time to the last."""
         return self.host.get(
             f"/coins/{platform}/contract/{name}/market_chart/range"
             if platform
@@ -181,6 +183,7 @@ def _quotes_of_history(history: _History, keys: Sequence[Key]) -> dict[Key, Vend
 
 
 def _build(section: Section, chain: str, location: str) -> PriceSource:
+    """Build the source; a disabled one, with a warning, if it needs a key and has none."""
     check_keys(section, location, ("plan", "base_url", "key_env", "max_age_s", "chains", "coins"))
     plan = section.get("plan", "demo")
     if plan not in PLANS:

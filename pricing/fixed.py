@@ -56,6 +56,7 @@ def build_fixed(section: Section, location: str, name: str = "fixed") -> FixedPr
 
 
 def _parse_usd(price: object, asset_text: str, location: str) -> Decimal:
+    """Return a fixed price; raise BadSettings if it is no string of a number above 0 and up to MAX_USD."""
     if not isinstance(price, str):
         raise BadSettings(location, f"the price of {asset_text} is not a string", remedy='write it in quotes: "1.00"')
     try:

@@ -141,6 +141,7 @@ class Http:
         return results
 
     def _start(self, reads: Iterable[BatchedRead]) -> None:
+        """Start the requests for reads in the background, as few as the batches allow, and register them."""
         by_batch: dict[Batch, list[Hashable]] = {}
         for read in reads:
             by_batch.setdefault(read.batch, []).append(read.key)
@@ -175,6 +176,7 @@ class Http:
         return results
 
     async def _send(self, read: HttpGet) -> bytes | Unknown:
+        """Send one request, paced by host, and return its body; Unknown for any failure or a paused host."""
         import aiohttp
 
         try:
@@ -197,6 +199,7 @@ class Http:
                 return Unknown(f"{host} could not be read ({type(error).__name__})")
 
     async def _fetch_body(self, read: HttpGet, host: str) -> bytes | Unknown:
+        """Return the body; Unknown for another status than 200 (also redirects) or a body that is too large."""
         import aiohttp
 
         if self._session is None:

@@ -78,6 +78,7 @@ class LiquidStake:
         )
 
     def _outcome(self, token: Asset, account: Record, block: Block) -> RelativePrice | Refusal:
+        """Return the price in SOL; the refusal if the pool is unread, another token's, empty or implausible."""
         if isinstance(account, Unknown):
             return Refusal(token, SOURCE, f"what it redeems for could not be read: {account.reason}")
         if account.mint != token.reference:
@@ -103,6 +104,7 @@ def _marinade_rate(account: Record) -> Fraction | None:
 
 
 def _build(section: Section, location: str) -> LiquidStake:
+    """Build the source, an empty one without a section; raise BadSettings for invalid lines."""
     if not section:
         return LiquidStake({}, None)
     if "native" not in section:

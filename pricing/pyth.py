@@ -150,6 +150,7 @@ def _whole_number(text: str) -> Decimal:
 
 
 def _build(section: Section, chain: str, location: str) -> Pyth:
+    """Build the source; raise BadSettings for a feed that is not 64 hex digits."""
     check_keys(section, location, ("base_url", "max_age_s", "chains", "coins"))
     feeds = {asset: feed.removeprefix("0x") for asset, feed in vendor_names(section, location).items()}
     for asset, feed in feeds.items():

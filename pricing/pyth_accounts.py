@@ -59,6 +59,7 @@ class PythAccounts:
         return collect_quotes(self._outcome(*args, block) for args in zip(priced, reads, accounts, strict=True))
 
     def _outcome(self, asset: Asset, read: ContractRead, account: Record, block: Block) -> Price | Refusal:
+        """Return the price; the refusal if the account is unread, another feed's, old or without a price."""
         if isinstance(account, Unknown):
             return Refusal(asset, SOURCE, account.reason)
         if account.feed != self.feeds[asset]:
@@ -86,6 +87,7 @@ def _observation_time(time_s: int, block: Block) -> int:
 
 
 def _build(section: Section, location: str) -> PythAccounts:
+    """Build the source, an empty one without a section; raise BadSettings for invalid keys."""
     if not section:
         return PythAccounts("", "", 0, {})
     check_keys(section, location, ("receiver", "push_oracle", "shard", "max_age_s", "feeds"))

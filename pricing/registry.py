@@ -111,6 +111,7 @@ def _section_of(module: str) -> PriceSection | None:
 
 
 def _load_plugin(entry: EntryPoint, location: str, file: str) -> PriceSection:
+    """Import a package's price section; raise BadSettings if that fails or gives another type."""
     try:
         section = entry.load()
     except (Exception, SystemExit) as error:  # third-party code may raise anything on import
@@ -121,6 +122,7 @@ def _load_plugin(entry: EntryPoint, location: str, file: str) -> PriceSection:
 
 
 def _build_source(price_section: PriceSection, section: Section, chain: str, location: str) -> PriceSource:
+    """Build a source from its section; raise BadSettings if that fails or gives no price source."""
     try:
         source = price_section.build(section, chain, location)
     except ChainfolioError:

@@ -198,6 +198,7 @@ def _assets(section: Section, name: str, location: str) -> frozenset[Asset]:
 
 
 def _guards(section: Section, location: str) -> Guards:
+    """Return the guards of a section, with defaults; raise BadSettings for invalid or unknown keys."""
     if unknown := set(section) - set(GUARDS):
         raise BadSettings(location, f"unknown key {min(unknown)}", remedy=f"known are {', '.join(GUARDS)}")
     default = Guards(floor=Decimal(5_000))
@@ -215,6 +216,7 @@ def _guards(section: Section, location: str) -> Guards:
 def _number(
     section: Section, name: str, default: Decimal, minimum: Decimal, maximum: Decimal, location: str
 ) -> Decimal:
+    """Return a number of a section, the default if absent; raise BadSettings if it is out of bounds."""
     text = section.get(name)
     if text is None:
         return default

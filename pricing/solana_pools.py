@@ -290,6 +290,7 @@ def _raw_unit(mint: Record) -> int:
 
 
 def _build(section: Section, location: str) -> SolanaPools:
+    """Build the source; raise BadSettings for unknown keys or wrong types."""
     for key in sorted(section.keys() - {"quotes", "venues"}):
         raise BadSettings(location, f"unknown key `{key}`")
     lines, venues = section.get("quotes", {}), section.get("venues", [])
@@ -300,6 +301,7 @@ def _build(section: Section, location: str) -> SolanaPools:
 
 
 def _build_venue(section: Any, location: str) -> Venue:
+    """Build a venue; raise BadSettings for an unknown family, other keys or invalid tiers."""
     family = section.get("family") if isinstance(section, Mapping) else None
     if family not in FAMILIES:
         raise BadSettings(location, f"a venue's family is {family!r:.40}", remedy=f"one of {', '.join(FAMILIES)}")

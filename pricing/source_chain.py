@@ -166,6 +166,10 @@ class _Search:
         self.journal += (SourceOutcome(asset, source, None) for asset in assets if asset in unanswered)
 
     def _add_quote(self, price: Price | RelativePrice, index: int) -> None:
+        """Store a source's quote as a price or, if relative, as pending; refuse it if it has a fault.
+
+        Assets on which a relative price depends are added.
+        """
         asset, source = price.asset, self.sources[index].name
         fault = type_fault(price, source)
         if isinstance(price, Price):
@@ -297,6 +301,10 @@ class _Search:
                 self._choose_price(asset)
 
     def _choose_price(self, asset: Asset) -> None:
+        """Store the first offer in the sources' order that has no step, or that another offer confirms.
+
+        Refused steps are recorded once. The asset stays without a price if no offer passes.
+        """
         offers = self.offers[asset]
         order = [index for index in self.source_orders[self.rules.class_of(asset)] if index in offers]
         guards = self.rules.guards

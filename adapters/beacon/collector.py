@@ -102,6 +102,7 @@ class Collector:
     async def _collect(
         self, span: Span, datasets: Sequence[str], contracts: Sequence[str], before: Block | None
     ) -> SpanTables:
+        """Collect rows, reading blocks a second time if the cache was cleared meanwhile."""
         spec = await self._slots.spec()
         await self._slots.check_reached(span.last)
         memos = self._memos

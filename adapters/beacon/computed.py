@@ -132,6 +132,7 @@ class ComputedRewards:
         return await self._memo.get("blocks", epoch, lambda: self._read_blocks(epoch))
 
     async def _read_blocks(self, epoch: int) -> tuple[AttestedBlock, ...]:
+        """Read the blocks of an epoch, without empty slots; raise BadAnswer if a block disappeared."""
         blocks = []
         for slot in range(epoch * self.network.spec.slots_per_epoch, self.network.last_slot(epoch) + 1):
             if await self.network.block(slot) is None:

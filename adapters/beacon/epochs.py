@@ -141,6 +141,10 @@ async def reconciliation(reader: Reader, number: int) -> Reconciliation:
 
 
 async def _reconcile(reader: Reader, number: int) -> Reconciliation:
+    """Reconcile the balances of an epoch, reading more only while changes are unexplained.
+
+    It reads, in this order: validators in an inactivity leak, queued changes, sync rewards per block.
+    """
     spec, epoch = reader.spec, await _balances(reader, number)
     keys = {each.data.pubkey.lower() for slot in epoch.slots for each in slot.block.body.deposits}
     if keys and not spec.is_at_least("electra", number):

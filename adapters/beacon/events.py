@@ -57,6 +57,7 @@ class Announcements:
         return True
 
     async def _listen(self) -> None:
+        """Listen to events of one node after the other, for ever; errors are noted, with growing waits."""
         wait_s, attempt = FIRST_WAIT_S, 0
         while True:
             node = self.nodes.endpoints[attempt % len(self.nodes.endpoints)]

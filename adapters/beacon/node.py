@@ -123,6 +123,7 @@ class Nodes(Pool[BeaconNode]):
             node.handshake = self._check_genesis
 
     async def _check_genesis(self, node: RestEndpoint) -> None:
+        """Raise WrongChain if a node has another genesis than the nodes before; store it if it is the first."""
         genesis = (await node.ask_unchecked(GENESIS, response_decoder(Genesis))).data.genesis_validators_root.lower()
         if genesis != (self._genesis or genesis):
             raise WrongChain(

@@ -111,6 +111,7 @@ class Reader:
         return [block for task in tasks if (block := task.result()) is not None]
 
     async def _read_block(self, slot: int) -> BlockMessage | None:
+        """Return the block of a slot, None if the node has none; raise UnsupportedMethod for a new fork."""
         try:
             response = await self.nodes.fetch(f"/eth/v2/beacon/blocks/{slot}", SignedBlock)
         except ResourceNotFound:
@@ -150,6 +151,7 @@ class Reader:
         return rewards
 
     async def _proposal(self, block: BlockMessage) -> int:
+        """Return the proposer's reward of a block in gwei; it is computed if the node does not serve it."""
         try:
             reward = await self.read(block.slot, f"/eth/v1/beacon/rewards/blocks/{block.slot}", BlockReward)
         except NOT_SERVED:
@@ -186,6 +188,7 @@ class Reader:
         return await self.memo.get("seat_reward", epoch, _no_seat_reward) is None
 
     async def _read_sync(self, block: BlockMessage, seats: Seats) -> dict[int, int]:
+        """Return sync rewards in gwei by selected validator, computed if the node does not serve them."""
         ids = [] if self.selection is None else [str(each) for each in sorted(seats.validators)]
         path = f"/eth/v1/beacon/rewards/sync_committee/{block.slot}"
         try:
@@ -331,8 +334,7 @@ class Reader:
     async def attestations(self, epoch: int) -> tuple[dict[int, int], Array]:
         """Return ideal attestation rewards by effective balance, and those of selected validators.
 
-        The latter are rows of index, source, target, head, inactivity, by index. They are computed from blocks and
-        states if the node does not serve rewards.
+        The latter are rows of index, source, target, head, inactivity, by index; computed if the node has no rewards.
         """
         return await self.memo.get("attestations", epoch, lambda: self._attestations(epoch))
 

@@ -92,6 +92,10 @@ class Registry:
     async def _read_pages(
         self, read: Callable[[int], Coroutine[object, object, Table]], first_pages: Sequence[Table] = ()
     ) -> Table:
+        """Read pages until one is not full, and join them; `first_pages` were read already.
+
+        Raises an error if there are too many rows or their indexes have gaps.
+        """
         pages: list[Table] = [self._check_indexes(each, 0) for each in first_pages]
         while not pages or len(pages[-1]) == PAGE_SIZE:
             first = len(pages) * PAGE_SIZE
@@ -110,6 +114,7 @@ class Registry:
         return await asyncio.to_thread(balance_table, rows)
 
     async def _read_validators(self, slot: int, first: int) -> ValidatorTable:
+        """Read a page of validators; public keys come from the last table if it has the whole page."""
         pubkeys = None
         if self._last is not None and first + PAGE_SIZE <= len(self._last):
             pubkeys = self._last.pubkey[first : first + PAGE_SIZE]

@@ -237,6 +237,7 @@ def _epochs(values: Array) -> tuple[Array, Array]:
 
 
 def _build_table(table: Table, chain: str, index: Array, columns: Mapping[str, Column | pa.Array]) -> pa.Table:
+    """Return a table with the chain and buckets; a column None is null, a pair has values and their mask."""
     schema, arrays, count = table.schema(), [], len(index)
     columns = {**columns, "validator": index, "bucket": index % BUCKETS}
     for each in schema:

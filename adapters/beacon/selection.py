@@ -76,6 +76,10 @@ class ValidatorSelector:
             return await self._find_indexes(filters, blocks)
 
     async def _find_indexes(self, filters: Sequence[str], blocks: Iterable[BlockMessage]) -> tuple[int, ...]:
+        """Return the sorted indexes for indexes, public keys and addresses; unknown ones have none.
+
+        Addresses need a scan of the registry, and learn from the blocks' credential changes.
+        """
         indexes = {int(each) for each in filters if not each.startswith("0x")}
         for key in (each for each in filters if len(each) == KEY):
             if key not in self._by_key:

@@ -86,6 +86,10 @@ class Slots:
         return self._checked_block(spec, height, response)
 
     def _checked_block(self, spec: Spec, height: int, response: StateResponse[Header]) -> Block:
+        """Return the block of a header.
+
+        Raises BadAnswer for another slot, Unavailable if it is not canonical, or not final any more.
+        """
         block = self._block_of(spec, response.data)
         if block.height != height:
             raise BadAnswer(self.key, f"the header of slot {block.height} in the place of {height}")

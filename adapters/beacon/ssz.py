@@ -207,6 +207,7 @@ class StateSink:
         self._buffer.clear()
 
     def _decode_fixed_part(self) -> None:
+        """Check network, slot and offsets of a state, and prepare its columns and the steps of decoding."""
         layout, fixed = self._layout, bytes(self._buffer[: self._layout.size])
         if fixed[layout.root : layout.root + 32] != self._root:
             raise self._wrong_state("of another network")
@@ -253,6 +254,7 @@ class StateSink:
         return {name: self._offsets[after] for name, after in pairwise(self._offsets)}
 
     def _decode_validators(self, count: int) -> None:
+        """Store a number of validators in the columns; raise an error for a number that is too large."""
         rows = np.frombuffer(self._buffer, VALIDATOR, count)
         part = self._next("validators", count)
         for name in NUMBER_COLUMNS:

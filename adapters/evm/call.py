@@ -56,6 +56,7 @@ def _closing(text: str, opened: int) -> int:
 
 
 def _split(types: str) -> tuple[str, ...]:
+    """Return the types of a list, split at commas outside of tuples; none for an empty text."""
     parts, depth, start = [], 0, 0
     for index, char in enumerate(types):
         depth += {"(": 1, ")": -1}.get(char, 0)
@@ -76,6 +77,7 @@ def encode(signature_text: str, args: tuple[AbiValue, ...]) -> bytes:
 
 @lru_cache(maxsize=16_384)
 def _encoded(signature_text: str, args: tuple[AbiValue, ...]) -> bytes:
+    """Return the call data: the selector and the encoded arguments."""
     parsed = signature(signature_text)
     word_encoding = words.encode_words(parsed.inputs, args)
     if word_encoding is not None:

@@ -356,6 +356,7 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         )
 
     async def _executed_transactions(self, headers: Sequence[Header]) -> list[ExecutedTransaction]:
+        """Return the transactions of blocks with their receipts; the node's endpoints agree on them."""
         if not headers:
             return []
         heights = [header.height for header in headers]

@@ -28,6 +28,7 @@ def raw(rows: Bytes, valid: Mask | None = None) -> pa.Array:
 
 
 def _fixed(kind: pa.DataType, rows: Bytes, valid: Mask | None) -> pa.Array:
+    """Return a column of values of one width, without copying rows if all are valid."""
     n, width = rows.shape
     if valid is not None and not valid.all():
         sizes = np.where(valid, width, 0)
@@ -127,6 +128,7 @@ def rows_of(array: pa.Array | pa.ChunkedArray, width: int) -> tuple[Bytes, Mask]
 
 
 def _dense(array: pa.Array, width: int) -> Bytes:
+    """Return the bytes of an array without nulls as rows; fail if a value has another width."""
     if len(array) == 0:
         return np.zeros((0, width), np.uint8)
     _, offsets, body = array.buffers()

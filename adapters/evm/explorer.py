@@ -166,6 +166,11 @@ class Explorer(EvmEndpoint):
         return [row for part in span.cut(-(-len(span) // 2)) for row in await self._rows(part)]
 
     async def _result(self, query: Mapping[str, object]) -> bytes:
+        """Send a query and return its result as JSON.
+
+        Raises Unavailable for a rate limit, BadAnswer for another message of the explorer.
+        """
+
         def read(body: bytes) -> bytes:
             """Return the JSON result; raise Unavailable for a rate limit, BadAnswer for another text."""
             response = typed(self.name, body, _ExplorerResponse)

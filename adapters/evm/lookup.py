@@ -45,7 +45,7 @@ class Log(msgspec.Struct, gc=False):
 
 
 class LoggedReceipt(msgspec.Struct, gc=False):
-    """A receipt with its logs, and no more than says which transaction it is of."""
+    """A receipt with its logs, and the fields that identify its transaction."""
 
     transactionHash: Hash
     blockNumber: Height
@@ -76,6 +76,10 @@ async def read_logs(node: Node, transactions: Sequence[tuple[str, int]]) -> list
 
 
 def _logs(source: str, tx_hash: str, height: int, receipt_json: bytes) -> tuple[EventLog, ...]:
+    """Return the logs of a transaction's receipt.
+
+    Raises NodeBehind if there is no receipt, BadAnswer if it is another transaction's, Reorged at another height.
+    """
     if receipt_json == b"null":
         raise NodeBehind(source, f"does not have transaction {tx_hash} of block {height}")
     receipt = typed(source, receipt_json, LoggedReceipt)
@@ -116,6 +120,10 @@ async def look_up(node: Node, transactions: Sequence[IndexedTransaction]) -> lis
 def _executed(
     source: str, indexed: IndexedTransaction, transaction_json: bytes, receipt_json: bytes
 ) -> ExecutedTransaction:
+    """Return an indexed transaction with its receipt.
+
+    Raises NodeBehind if the node lacks it, and an error if it is another one or stands elsewhere than in the index.
+    """
     if b"null" in (transaction_json, receipt_json):
         raise NodeBehind(source, f"does not have transaction {indexed.tx_hash} of block {indexed.height}")
     transaction, receipt = typed(source, transaction_json, MinedTransaction), typed(source, receipt_json, MinedReceipt)

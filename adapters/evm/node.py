@@ -192,6 +192,7 @@ class Node(Pool[Endpoint]):
         return Heads(latest.block(), min(finalized, latest.height))
 
     def _check_chain(self, endpoint: Endpoint, chain_id: Answer, genesis: Answer) -> None:
+        """Raise WrongChain if an endpoint serves another chain id or genesis; an unread genesis is accepted."""
         if isinstance(chain_id, SourceError):
             raise chain_id
         served_id = quantity(endpoint.name, typed(endpoint.name, chain_id, str))

@@ -109,6 +109,7 @@ def _value(source: str, value: rlp.Item) -> bytes:
 
 
 def _node(source: str, nodes_by_hash: Mapping[bytes, bytes], node_hash: bytes) -> list[rlp.Item]:
+    """Return the decoded node of a trie proof; raise the proof's error if it is missing or malformed."""
     if node_hash not in nodes_by_hash:
         raise _broken(source, f"the node with hash 0x{node_hash.hex()[:64]} is not in it")
     try:

@@ -42,6 +42,7 @@ async def block_receipts(endpoint: Endpoint, headers: Sequence[Header]) -> list[
 
 
 async def _by_block(endpoint: Endpoint, headers: Sequence[Header]) -> list[bytes]:
+    """Read receipts by block; blocks whose receipts do not match the header are read one by one."""
     requests = [Request("eth_getBlockReceipts", (hex_of(header.height),)) for header in headers]
     lists = await results_of(endpoint, requests)
     mismatched = [
@@ -69,6 +70,7 @@ def _hashes(source: str, header: Header) -> list[str]:
 
 
 async def _one_by_one(endpoint: Endpoint, headers: Sequence[Header]) -> list[bytes]:
+    """Return receipts by block, read by transaction; raise NodeBehind if one is missing."""
     hashes = [_hashes(endpoint.name, header) for header in headers]
     reads = [Request("eth_getTransactionReceipt", (tx_hash,)) for block in hashes for tx_hash in block]
     answers = iter(await results_of(endpoint, reads))

@@ -40,6 +40,10 @@ def _headed(kind: int, body: bytes) -> bytes:
 
 
 def _item(content: bytes, at: int, limit: int, depth: int) -> tuple[Item, int]:
+    """Return the item at a position, and the position behind it.
+
+    Raises ValueError if it is cut off, not in its shortest form, or nested deeper than MAX_NESTED.
+    """
     if at >= limit:
         raise ValueError("the item breaks off")
     first = content[at]

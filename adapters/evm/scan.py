@@ -396,6 +396,10 @@ def _single_call(read: PendingRead) -> tuple[dict[str, str]]:
 
 
 def _single_result(source: str, query: Read, reply: Answer) -> AbiValue:
+    """Return the value of one read; Reverted or Unknown if the contract has none.
+
+    Errors of the node are raised, except those that become Unknown.
+    """
     if isinstance(reply, CallReverted):
         return Reverted(reply.data[:KEEP_BYTES])
     if isinstance(reply, OutOfGas):

@@ -184,7 +184,7 @@ def split_reads(reads: list[PendingRead], calls: int) -> None:
 
 
 def is_raw(query: Read) -> bool:
-    """Return True if the result is the returned bytes as they are, which may be none."""
+    """Return True if the result is the returned bytes, undecoded and perhaps none."""
     return isinstance(query, Call) and signature(query.signature).is_raw
 
 

@@ -63,6 +63,7 @@ class SharedEndpoint:
         task.add_done_callback(self._sending.discard)
 
     async def _exchange(self, batch: list[tuple[Sequence[Request], int, asyncio.Future[list[Answer]]]]) -> None:
+        """Send the requests of a batch together; give each task its answers, or all of them the error."""
         try:
             all_requests = [request for requests, _, _ in batch for request in requests]
             answer_iterator = iter(await self._endpoint.ask(all_requests, height=min(height for _, height, _ in batch)))

@@ -147,6 +147,7 @@ class LogReader:
         return columns.join(parts)
 
     async def _ask(self, endpoint: Endpoint, pieces: Sequence[Span], query: Query) -> Sequence[Logs | SourceError]:
+        """Return the logs of each piece, or its error, which is the same for all if the whole was too large."""
         reads = [Request("eth_getLogs", ({**_range(piece), **query.filter()},)) for piece in pieces]
         try:
             if len(reads) == 1:
@@ -204,6 +205,7 @@ class LogReader:
         return chunk
 
     async def _restored(self, endpoint: Endpoint, chunk: Chunk, second_answers: Sequence[Logs], query: Query) -> Chunk:
+        """Return the chunk with the logs that only second answers had; note them as omitted by the endpoint."""
         count = sum(len(logs) for logs in second_answers)
         if count == 0:
             return chunk

@@ -58,6 +58,7 @@ def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[list[AbiValue]]:
 
 
 def _balance_read(account: str, asset: Asset) -> Read:
+    """Return the read of an asset's balance; of an NFT with a single owner, the read of that owner."""
     if asset.is_native:
         return NativeBalance(account)
     if _has_single_owner(asset):

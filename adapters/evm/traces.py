@@ -129,6 +129,7 @@ async def _traced(endpoint: Endpoint, blocks: Sequence[TracedBlock]) -> list[lis
 
 
 async def _ask(endpoint: Endpoint, route: Route, blocks: Sequence[TracedBlock]) -> list[list[CoinTransfer]]:
+    """Return the coin transfers inside each block by one route; raise if one block has no traces."""
     reads = [route.reads(block) for block in blocks]
     answers = iter(await endpoint.ask([read for block_reads in reads for read in block_reads], height=blocks[0].height))
     transfers = []

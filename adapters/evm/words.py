@@ -45,6 +45,7 @@ def kinds(types: tuple[str, ...]) -> tuple[Kind, ...] | None:
 
 
 def _kind(abi_type: str) -> Kind | None:
+    """Return the kind of a type that is one word or a list of words; None for any other type."""
     if abi_type.endswith("[]"):
         item = _kind(abi_type[:-2])
         return None if item is None or item.is_list else item._replace(is_list=True)

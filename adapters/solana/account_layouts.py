@@ -293,6 +293,7 @@ def _raydium_tick(content: bytes, index: int) -> PoolTick:
 
 
 def _token_account(content: bytes, owner: str) -> TokenAccount:
+    """Decode a token account of either token program; raise BadLayout for anything else."""
     if owner not in TOKEN_PROGRAMS:
         raise BadLayout("it belongs to no token program")
     is_extended = owner == TOKEN_2022 and len(content) > ACCOUNT_LEN and content[ACCOUNT_LEN] == TOKEN_ACCOUNT_MARK

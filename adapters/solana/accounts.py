@@ -91,6 +91,7 @@ class Accounts:
     def _read_state(
         self, account: str, interactions: Interactions, tokens: Sequence[Asset], describe_tokens: Describe | None
     ) -> Plan[AccountState]:
+        """Read wallet, stakes, rewards and positions of an account; describe tokens that it holds if asked."""
         wallet, claimed_positions, issues = yield from self.positions.read(account, interactions.self_acquired)
         balances = {self.facts.token_asset(mint): each for mint, each in wallet.tokens.items() if each.raw}
         raws = dict.fromkeys(tokens, 0) | {asset: each.raw for asset, each in balances.items()}
@@ -261,6 +262,7 @@ def _token_read(asset: Asset) -> Read[Mint | tuple[str, str] | Unknown]:
 
 
 def _token(asset: Asset, result: Mint | tuple[str, str] | Unknown) -> Token:
+    """Return the token of an asset; without decimals if its mint is unknown, nameless if nothing is known."""
     if asset.kind == COMPRESSED:
         symbol, name = result if isinstance(result, tuple) else ("", "")
         return Token(asset, symbol, name, 0)

@@ -144,6 +144,10 @@ async def serves(endpoint: Endpoint, account: str) -> bool | None:
 
 
 async def _leaves(node: Node, endpoint: Endpoint, account: str) -> LeafList:
+    """Return the leaves of an account's compressed NFTs with proofs, and the faults of all others.
+
+    At most MAX_LEAVES are read; those beyond are faults. Stores the names of NFTs in the node's cache.
+    """
     assets, faults = await _read_assets(endpoint, account)
     if len(assets) > MAX_LEAVES:
         reason = f"{len(assets) - MAX_LEAVES} more than {MAX_LEAVES} were not looked at"
@@ -180,6 +184,10 @@ async def _read_assets(endpoint: Endpoint, account: str) -> _AssetList:
 
 
 async def _paged(endpoint: Endpoint, account: str, size: int) -> _AssetList:
+    """Read the list in pages of `size`, at most MAX_PAGES, and return compressed NFTs and faults.
+
+    Unreadable entries and assets beyond the last page are faults. Raises BadAnswer for an asset listed twice.
+    """
     assets: dict[str, _Asset] = {}
     ids: set[str] = set()
     faults: list[tuple[str, str]] = []
@@ -207,6 +215,7 @@ async def _paged(endpoint: Endpoint, account: str, size: int) -> _AssetList:
 
 
 async def _page(endpoint: Endpoint, account: str, number: int, size: int = PAGE) -> _Page:
+    """Read one page; raise NoIndex if the endpoint refuses the first one as unsupported."""
     order = {"sortBy": "id", "sortDirection": "asc"}
     params = {"ownerAddress": account, "sortBy": order, "limit": size, "page": number}
     try:

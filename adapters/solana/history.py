@@ -265,6 +265,10 @@ async def _read_transactions(endpoint: Endpoint, listings: Sequence[ListedTransa
 
 
 def _parse_transaction(listing: ListedTransaction, source: str, content: bytes | memoryview) -> _ReadTransaction:
+    """Return a listed transaction with its calls of the stake program.
+
+    Raises HistoryUnavailable if the node lacks it, BadAnswer if it is of another slot.
+    """
     entry = typed(source, content, FetchedTransaction | None)  # type: ignore[arg-type]
     if entry is None:
         raise HistoryUnavailable(source, listing.slot, "the node lists a transaction that it does not have")
@@ -276,6 +280,10 @@ def _parse_transaction(listing: ListedTransaction, source: str, content: bytes |
 
 
 def _change(source: str, listing: ListedTransaction, entry: FetchedTransaction) -> LocatedChange:
+    """Return a listed transaction's change with its time and index.
+
+    Raises HistoryUnavailable if its time is unknown, BadAnswer if it is another transaction or its time impossible.
+    """
     slot = listing.slot
     if entry.blockTime is None:
         raise HistoryUnavailable(source, slot, "the node does not know its time")

@@ -27,6 +27,10 @@ async def look_up(node: Node, transactions: Sequence[IndexedTransaction]) -> lis
 
 
 def _details(source: str, indexed: IndexedTransaction, answer: Answer) -> TransactionDetails:
+    """Return the details of an indexed transaction.
+
+    If the node lacks it, raises NodeBehind for a final one, else Reorged; BadAnswer if it stands elsewhere.
+    """
     if isinstance(answer, SourceError):
         raise answer
     entry = typed(source, answer, FetchedTransaction | None)  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ async def read_mints(node: Node, addresses: Sequence[str], min_slot: int) -> dic
 async def _read_mints(
     node: Node, endpoint: Endpoint, addresses: Sequence[str], min_slot: int
 ) -> dict[str, Mint | Unknown]:
+    """Return mints with their metadata by address; Unknown for an account that is no mint."""
     mint_pages = list(pages(addresses, PAGE // 2))
     options = Options("base64").at(node.commitment, min_slot)
     requests = [Request("getMultipleAccounts", ([*page, *map(metadata_address, page)], options)) for page in mint_pages]

@@ -91,6 +91,7 @@ class Node(Pool[Endpoint]):
             endpoint.handshake = handshake
 
     def _same_chain(self, endpoint: Endpoint, answers: Sequence[Answer]) -> None:
+        """Raise WrongChain if the endpoint has another genesis, else mark it as checked."""
         genesis = typed(endpoint.name, result(answers[0]), str)
         if genesis != self.facts.genesis:
             raise WrongChain(

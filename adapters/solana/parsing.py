@@ -164,6 +164,7 @@ def _activation_notes(stake: WalletStake) -> Iterable[Note]:
 def _wallet_stake(
     address: str, lamports: int, info: StakeAccountData, epoch: int, history: StakeHistory
 ) -> WalletStake:
+    """Return a stake with its state at an epoch; inactive if it is not delegated."""
     unlock_s = max(0, info.meta.lockup.unixTimestamp)
     if info.stake is None:
         return WalletStake(address, lamports, 0, 0, "", "inactive", unlock_s)
@@ -203,6 +204,7 @@ def _decode_accounts(source: str, content: msgspec.Raw, kind: type[T], label: st
 
 
 def _decode_one_by_one(source: str, content: msgspec.Raw, kind: type[T], label: str) -> tuple[list[T], list[Note]]:
+    """Decode accounts one by one; return those that can be read, and notes about the others."""
     accounts, notes = [], []
     for item in typed(source, content, list[msgspec.Raw]):
         try:

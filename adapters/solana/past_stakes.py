@@ -66,6 +66,10 @@ class PastStakes:
     async def _positions(
         self, account: str, stake_accounts: StakeAccounts
     ) -> tuple[Sequence[OpenPosition], Sequence[Issue]]:
+        """Return the account's stake positions at the block, and issues.
+
+        A stake whose owner or balance at the block is unknown gives an issue and no position.
+        """
         positions, issues = [], []
         for address, history in sorted(stake_accounts.histories.items()):
             owner = history.owner(self.block.height)

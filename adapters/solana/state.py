@@ -110,6 +110,10 @@ async def _read_wallets(
     with_stakes: bool,
     tolerates_failures: bool,
 ) -> tuple[dict[str, Wallet], ProgramResults]:
+    """Read wallets and program accounts consistently at one slot from one endpoint.
+
+    If failures are tolerated, a search that failed is Unknown instead of an error.
+    """
     account_reads = [read for read in program_reads if isinstance(read, AccountRead)]
     tree_reads = [read for read in program_reads if isinstance(read, TreeRead)]
     searches = {read: search_request(read) for read in program_reads if isinstance(read, ListRead)}
@@ -265,6 +269,10 @@ async def read_program_accounts(node: Node, reads: Sequence[ProgramRead], block:
 async def _read_pages(
     node: Node, endpoint: Endpoint, reads: Sequence[ProgramRead], block: Block, tolerates_failures: bool
 ) -> ProgramResults:
+    """Return results by read at the block, or at most MAX_AGE_SLOTS later; all Unknown if later still.
+
+    If failures are tolerated, a search that failed is Unknown. Raises NodeBehind for an older answer.
+    """
     account_reads = [read for read in reads if isinstance(read, AccountRead)]
     addresses = list(dict.fromkeys(read.address for read in account_reads))
     searches = {search_request(read): read for read in reads if isinstance(read, ListRead)}

@@ -266,6 +266,7 @@ def _message_parts(
 
 
 def _unpacked(source: str, content: str, encoding: str) -> tuple[list[str], list[str], list[Instruction]]:
+    """Return signatures, account keys and instructions of a base64 transaction; else raise BadAnswer."""
     if encoding != "base64":
         raise BadAnswer(source, "a transaction in an encoding that was not requested")
     try:

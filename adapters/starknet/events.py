@@ -117,6 +117,7 @@ def _decode_batch(felts: FormattedFelts, keys: Sequence[str], data: Sequence[str
 def _decode_items(
     felts: FormattedFelts, parties: tuple[str, str, str], ids: Sequence[str], amounts: Sequence[str]
 ) -> Iterator[Movement]:
+    """Yield the ERC-1155 movements of one event; items whose id or amount is malformed are left out."""
     operator, sender, recipient = (felts[each] for each in parties)
     halves = [felts.numbers[each] for each in (*ids, *amounts)]
     values = [u256(halves[at], halves[at + 1]) for at in range(0, len(halves), 2)]

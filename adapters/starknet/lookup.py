@@ -47,6 +47,10 @@ async def look_up(node: Node, transactions: Sequence[IndexedTransaction]) -> lis
 def _details(
     source: str, native_unit: str, indexed: IndexedTransaction, transaction_answer: Answer, receipt_answer: Answer
 ) -> TransactionDetails:
+    """Return the details of a transaction; its fee is 0 if paid in another token than the native coin.
+
+    Raises BadAnswer if it stands elsewhere than in the index.
+    """
     transaction_json, receipt_json = (_check(source, indexed, each) for each in (transaction_answer, receipt_answer))
     felts, receipt = FormattedFelts(source), typed(source, receipt_json, ReceiptWithBlock)
     if (receipt.block_number, felts[receipt.transaction_hash]) != (indexed.height, indexed.tx_hash):

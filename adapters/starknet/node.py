@@ -57,6 +57,7 @@ class Node(Pool[Endpoint]):
             endpoint.handshake = handshake
 
     def _check_network(self, endpoint: Endpoint, answers: Sequence[Answer]) -> None:
+        """Raise WrongChain if the endpoint serves another network, else mark it as checked."""
         network = parse_felt(endpoint.name, typed(endpoint.name, unwrap(answers[0]), str))
         if network != encode_short_string(self.facts.network):
             served = decode_short_string(network) or "another chain"
@@ -78,6 +79,7 @@ class Node(Pool[Endpoint]):
         return Heads(heads.latest, self.finalized)
 
     async def _heads(self, endpoint: Endpoint) -> Heads:
+        """Read the newest block and the last final height, -1 if none; remember if the node lacks the L1 tag."""
         finality = self.facts.finality
         has_tag = finality == ON_L1 and endpoint.capabilities.get(L1_TAG_CAPABILITY, 1) > 0
         requests = [header_request("latest"), *([header_request("l1_accepted")] if has_tag else ())]

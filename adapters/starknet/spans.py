@@ -103,6 +103,7 @@ async def _read_headers(heights: Sequence[int], facts: Facts, endpoint: Endpoint
 
 
 async def _read_block(endpoint: Endpoint, height: int, build: BuildRows) -> BlockRows:
+    """Read a block with receipts; from several requests if the node lacks the method, which is remembered."""
     if endpoint.capabilities.get(RECEIPTS_CAPABILITY, 1):
         try:
             request = Request("starknet_getBlockWithReceipts", ({"block_number": height},))

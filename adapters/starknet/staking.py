@@ -129,6 +129,7 @@ def _decode_listed_pools(result: Result) -> ListedPools:
 def _position(
     facts: Facts, account: str, pool: Pool, member: PoolMember, listed_pools: ListedPools, read: ReadResult
 ) -> OpenPosition:
+    """Return a delegation with its rewards; unverified if the staking contract does not list the pool."""
     token, validator = format_felt(pool.token), format_felt(pool.validator)
     asset = facts.native_asset if token == facts.coin else facts.token_asset(token)
     if isinstance(listed_pools, Unknown):

@@ -136,6 +136,7 @@ def _result(source: str, answer: Answer, *, is_untrusted: bool) -> Result:
 
 
 def _decode(source: str, answer: Answer) -> Result:
+    """Return the felts of a call; Unknown without a contract, Reverted if it fails; raise other errors."""
     match answer:
         case NoContract():
             return Unknown("there is no such contract at this block", "absent")

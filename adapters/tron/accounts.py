@@ -87,6 +87,7 @@ class SnapshotAccounts:
         describe: Describe | None,
         expected: Plan[None] | None,
     ) -> Plan[AccountState]:
+        """Read the wallet and, if protocols are installed, their positions, and join both."""
         group = PlanGroup("tron", MAX_ROUNDS, MAX_READS)
         states = [group.add(self._read_wallet(account, tokens, describe))]
         if expected is not None:

@@ -81,6 +81,7 @@ def decode_transfers(source: str, log: Log, wrapped: str | None) -> Sequence[Mov
 
 
 def _decode_transfer(source: str, log: Log) -> Sequence[Movement]:
+    """Return the movement of a TRC-20 or TRC-721 log; none for another shape or malformed parties."""
     match len(log.topics), len(log.data):
         case 3, 64:  # one word
             standard, raw, token_id = "trc20", _decode_word(source, log.data, 0), None

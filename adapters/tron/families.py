@@ -145,6 +145,7 @@ class EvmProtocols:
         return self.families.to_request(read) is not None
 
     def _position_from_evm(self, position: OpenPosition) -> OpenPosition:
+        """Return a position with Tron's addresses; reads that have no Tron form are left out."""
         return replace(
             position,
             account=from_evm(position.account),

@@ -79,6 +79,7 @@ def _encode_unnamed(number: int, values: list[object], wire_type: int | None = N
 
 
 def _encode_value(number: int, value: object, wire_type: int | None) -> bytes:
+    """Encode one field of a protobuf message; raise ValueError for a value of another type."""
     match value:
         case bool():
             raise ValueError("true and false have no number")

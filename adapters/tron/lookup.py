@@ -31,6 +31,10 @@ async def look_up(node: Node, indexed: Sequence[IndexedTransaction]) -> list[Tra
 
 
 async def _look_up_one(endpoint: TronNode, indexed: IndexedTransaction) -> TransactionDetails:
+    """Return the details of an indexed transaction.
+
+    If the node lacks it, raises NodeBehind for a final one, else Reorged; BadAnswer if it stands elsewhere.
+    """
     body = {"value": indexed.tx_hash}
     transaction, info = await asyncio.gather(
         endpoint.read("/wallet/gettransactionbyid", body, _decode_transaction),

@@ -98,6 +98,7 @@ class Node(Pool[TronNode]):
             endpoint.handshake = self._check_genesis
 
     async def _check_genesis(self, endpoint: RestEndpoint) -> None:
+        """Raise WrongChain if an endpoint has another first block than the chain, or none."""
         header = await endpoint.ask_unchecked(HEADER, decode_header, {"id_or_num": "0", "detail": False})
         genesis = "none" if header is None else header.blockID
         if genesis != self.facts.genesis:

@@ -80,6 +80,7 @@ class OneBlock:
         raise Unavailable(self.chain, "what accounts have changes faster than it can be read")
 
     def _first_pass(self, factory: PlanFactory[Output]) -> Plan[FirstPass[Output]]:
+        """Run the plan and return its result, its rounds, and the reads that a second pass must repeat."""
         self.first_pass_count += 1
         plan, answers, rounds, state = factory(True), None, 0, dict[Read[object], object]()
         try:

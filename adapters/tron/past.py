@@ -54,6 +54,7 @@ async def _read_balances(accounts: Collection[str], block: Block, endpoint: Tron
 
 
 async def _read_balance(endpoint: TronNode, account: str, block: Block) -> int:
+    """Return an account's sun at a block; raise BadAnswer if the node answers about a later block."""
     body = {
         "account_identifier": {"address": hex_address(account)},
         "block_identifier": {"hash": block.hash, "number": block.height},

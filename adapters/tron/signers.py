@@ -73,6 +73,7 @@ def recover_signers(transaction: Transaction) -> Signers:
 
 
 def _recover_signer(tx_hash: bytes, signature: bytes) -> str | None:
+    """Return the address that made a signature; None for a malformed one."""
     if len(signature) < SIGNATURE_SIZE:
         return None
     recovery_id = signature[64]

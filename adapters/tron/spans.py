@@ -92,6 +92,7 @@ async def collect_blocks(chain: TronChain, heights: Iterable[int], watched: Coll
 async def _read_blocks(
     heights: Sequence[int], chain: TronChain, watched: Collection[str], endpoint: TronNode
 ) -> list[BlockRows]:
+    """Read blocks and their rows; note transactions whose signers had no permission."""
     results = await asyncio.gather(*(_read_block(endpoint, height, chain, watched) for height in heights))
     blocks = {block.block.height: block for block, _ in results}
     signed = [each for _, transactions in results for each in transactions]
@@ -174,6 +175,7 @@ async def _exchange_tokens(exchange: int, endpoint: TronNode) -> tuple[str | Non
 
 
 def _decode_token(source: str, token_id: str) -> str | None:
+    """Return the number of a TRC-10 token, None for TRX; raise BadAnswer for anything else."""
     try:
         name = bytes.fromhex(token_id).decode("ascii")
     except ValueError:

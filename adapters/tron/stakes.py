@@ -57,6 +57,7 @@ def _stake_totals(state: WalletState) -> dict[tuple[str, int], int]:
 
 
 def _stakes(wallet: Wallet) -> Iterator[Stake]:
+    """Yield the stakes of a wallet, lent ones included, also those of 0 sun."""
     energy = wallet.account_resource
     for frozen in wallet.frozenV2:
         yield Stake(f"Staked for {_purpose(frozen.type)}", 0, frozen.amount)

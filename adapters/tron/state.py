@@ -66,6 +66,7 @@ async def answer(node: Node, reads: Sequence[Read[Value]], block: Block, multica
 async def _answer(
     node: Node, reads: Sequence[Read[Value]], block: Block, multicall: str, endpoint: TronNode
 ) -> list[Value]:
+    """Return the results of reads, in order, at one block; results of untrusted calls may be Unknown."""
     wallets = [each for each in reads if isinstance(each, WalletRead)]
     calls = [each for each in reads if isinstance(each, Call | AbiRead)]
     trusted = [each for each in calls if not each.untrusted]

@@ -76,6 +76,10 @@ class UntrustedCalls:
         return self.blocks <= {block}
 
     async def _read(self, endpoint: TronNode, pending: Sequence[ContractRead]) -> None:
+        """Read calls in multicalls and store their results; split multicalls that fail.
+
+        After too many failures, the remaining calls have no result.
+        """
         combined = [call for call in pending if self.multicall and not call.alone]
         groups: list[Sequence[ContractRead]] = [
             combined[at : at + MULTICALL_SIZE] for at in range(0, len(combined), MULTICALL_SIZE)

@@ -201,6 +201,7 @@ def _breaks(data: PerformanceData, cumulative: Sequence[Fraction | None]) -> lis
 
 
 def _days(data: PerformanceData, cumulative: Sequence[Fraction | None]) -> list[DayDocument]:
+    """Return the days with their values; the flow of a day with faults is unknown, with the reasons."""
     return [
         DayDocument(
             day=str(day_of(point.time_us)),
@@ -214,6 +215,7 @@ def _days(data: PerformanceData, cumulative: Sequence[Fraction | None]) -> list[
 
 
 def _exposure(exposure: Exposure) -> ExposureDocument:
+    """Return the shares of chains, protocols and assets, the largest first; unknown if the total is 0."""
     total = amounts.total(list(exposure.chains.values()))
 
     def shares(values: Mapping[str, Decimal]) -> tuple[ShareDocument, ...]:

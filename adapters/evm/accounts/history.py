@@ -228,6 +228,7 @@ class AccountHistory:
         hashes: Mapping[int, str],
         headers: Sequence[Header],
     ) -> AccountTransactions:
+        """Read the accounts' transactions of a span, with internal transfers if a dataset needs traces."""
         with_transfers = any(DATASETS[name].of_traces for name in datasets)
         return await self.transactions.read(span, accounts, hashes, headers, with_transfers=with_transfers)
 

@@ -72,6 +72,7 @@ def _parse_frames(source: str, answer: bytes, target: TraceTarget) -> list[CoinT
 
 
 def _parse_operations(source: str, answer: bytes, target: TraceTarget) -> list[CoinTransfer]:
+    """Return the coin transfers of an Otterscan answer, without the transaction's own value."""
     operations = typed(source, answer, list[Operation])
     tx = next(each for each in target.body.full.transactions if each.hash.lower() == target.hash)
     value = (tx.sender.lower(), int(tx.value, 16))
@@ -126,6 +127,7 @@ async def _read_part(endpoint: Endpoint, targets: Sequence[TraceTarget]) -> list
 
 
 async def _find_route(endpoint: Endpoint, target: TraceTarget) -> int:
+    """Return the number of the first route that an endpoint serves for a transaction, else UNSUPPORTED."""
     for number, route in ROUTES.items():
         try:
             await _read_by_route(endpoint, route, [target])
@@ -137,6 +139,7 @@ async def _find_route(endpoint: Endpoint, target: TraceTarget) -> int:
 
 
 async def _read_by_route(endpoint: Endpoint, route: Route, targets: Sequence[TraceTarget]) -> list[list[CoinTransfer]]:
+    """Return the coin transfers inside each transaction; raise BadAnswer if one has no traces."""
     answers = await results_of(endpoint, [route.request(target) for target in targets])
     results = []
     for target, answer in zip(targets, answers, strict=True):

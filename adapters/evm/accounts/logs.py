@@ -156,6 +156,7 @@ class AccountLogs:
         return await self._agreed(at, span)
 
     async def _agreed(self, at: Callable[[Endpoint], Awaitable[list[Chunk]]], span: Span) -> Chunk:
+        """Return the logs of a span on which the node's endpoints agree."""
         is_final = self.node.is_final(span.last)
         chunks = await self.node.agreed(
             at,
@@ -221,6 +222,7 @@ class AccountLogs:
     async def _request(
         self, endpoint: Endpoint, pieces: Sequence[Span], filters: Sequence[TopicFilter]
     ) -> list[list[Logs | SourceError]]:
+        """Return by piece the checked logs of each filter; the error in the place of those that failed."""
         requests = [
             Request(
                 "eth_getLogs", ({"fromBlock": hex_of(piece.first), "toBlock": hex_of(piece.last), **each.params()},)

@@ -80,6 +80,7 @@ class _Run:
     code: str
 
     def request(self) -> Request:
+        """Return the `eth_call` that runs the payment's call on the state before its block, by a stand-in."""
         tx = self.payment.body.full.transactions[self.index]
         to, account = (str(each)[2:].lower().rjust(64, "0") for each in (tx.to, self.payment.account))
         call = {

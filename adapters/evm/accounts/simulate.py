@@ -77,6 +77,7 @@ def _simulated_indices(body: Body) -> list[int]:
 
 
 def _request(body: Body) -> Request:
+    """Return the request that runs a block's calls again on the state of its parent."""
     full = body.full
     parameters = {
         "number": full.number,
@@ -96,6 +97,10 @@ def _request(body: Body) -> Request:
 
 
 def _transfers(source: str, body: Body, answer: bytes) -> list[CoinTransfer]:
+    """Return the coin transfers of a simulated block, without the values of the transactions.
+
+    Raises BadAnswer if the simulation has another number of blocks or calls than the request.
+    """
     blocks, indices = typed(source, answer, list[_Block]), _simulated_indices(body)
     if len(blocks) != 1 or len(blocks[0].calls) != len(indices):
         raise BadAnswer(

@@ -121,6 +121,7 @@ async def read_coins(endpoint: Endpoint, probes: Sequence[Probe]) -> list[int]:
 
 
 async def _results(endpoint: Endpoint, calls: Sequence[tuple[str, Probe]], hashes: Mapping[int, str]) -> list[str]:
+    """Return the results of calls at heights; raise the first error, and remember the lack of old state."""
     lowest = min(height for _, (_, height) in calls)
     if lowest <= endpoint.lacks_state_at:
         raise HistoryUnavailable(endpoint.name, lowest, "it said so before")

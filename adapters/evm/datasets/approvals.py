@@ -44,6 +44,7 @@ def _allowance(logs: Logs, standard: str) -> dict[str, pa.Array | Bytes]:
 
 
 def _rows(logs: Logs, chain: str, standard: str, **columns: pa.Array | Bytes) -> pa.Table:
+    """Return rows of approvals; `columns` replace the defaults, which are null where not in each log."""
     n = len(logs)
     return table(
         APPROVALS,

@@ -57,6 +57,7 @@ def decode(logs: Logs, chain: str, wrapped: str | None) -> tuple[pa.Table, Mask]
 
 
 def _rows(logs: Logs, chain: str, standard: str, **columns: Column) -> pa.Table:
+    """Return rows of transfers; `columns` add to, or replace, the defaults."""
     n = len(logs)
     return table(
         TRANSFERS,
@@ -140,6 +141,7 @@ def _unindexed(logs: Logs, chain: str, row: int) -> pa.Table | None:
 
 
 def _batch(logs: Logs, chain: str, row: int) -> pa.Table | None:
+    """Return the rows of one ERC-1155 batch; None if its data is not two lists of equal length."""
     pairs = _pairs(logs.data(row))
     if pairs is None:
         return None
@@ -207,6 +209,7 @@ def logs_of(rows: pa.Table) -> Logs:
 
 
 def _log_of(rows: pa.Table, standard: str, layout: str | None) -> Logs:
+    """Rebuild the logs of rows of one standard and layout."""
     logs = restore.logs_without_data(rows, _TOPIC0[standard])
     sender, recipient = (events.topic_of(rows_of(rows[name], 42)[0]) for name in ("sender", "recipient"))
     amounts = rows_of(rows["raw"], 32)[0]

@@ -128,6 +128,10 @@ def results_of(exchanges: Iterable[Exchange]) -> RecordedResults:
 
 
 def _result(each: Exchange) -> ReadResult:
+    """Return the result of a recorded exchange: a value, Reverted or Unknown.
+
+    Raises ValueError for an unknown cause.
+    """
     if each.refuses is not None:
         return Reverted(bytes.fromhex(each.refuses.removeprefix("0x")))
     if each.unknown is not None:

@@ -393,6 +393,7 @@ def _positions(read_all: AccountContents | None) -> tuple[Position, ...]:
 
 
 def _position(each: UnfoldedPosition) -> Position:
+    """Return a decoded position in the form of recordings, with amounts sorted and as text."""
     decoded = each.decoded
     supplied, borrowed, rewards = (
         _amounts(each.underlying.parts.items()),

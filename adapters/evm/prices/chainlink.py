@@ -120,6 +120,7 @@ class Chainlink:
 def _outcome(
     feed: Feed, latest: Any, decimals: Any, block: Block, uptime_calls: Sequence[ReadResult]
 ) -> Price | Refusal:
+    """Return a feed's price, or the refusal if a read failed or the round is old or invalid."""
     fault = read_fault("latest round", latest) or read_fault("decimals", decimals)
     if fault:
         return Refusal(feed.asset, SOURCE, f"{fault} (feed {feed.feed})", is_unread(latest) or is_unread(decimals))

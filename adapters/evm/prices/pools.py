@@ -175,6 +175,7 @@ class _Search:
     def _relative_price(
         self, pool: Pool, market: Market, units: Mapping[str, int], results: Results, block: Block
     ) -> RelativePrice:
+        """Return the price of a whole token in the pool's quote, with the reads and the depth."""
         quote, quote_unit = self.asset._replace(reference=pool.pair.quote), units[pool.pair.quote]
         price = market.current.price * Fraction(units[self.asset.reference], quote_unit)
         decimals = [Call(token, DECIMALS) for token in (pool.pair.token, pool.pair.quote)]
@@ -219,6 +220,7 @@ def build_pools(section: Section, location: str) -> Pools:
 
 
 def _build_venue(section: Any, location: str) -> Venue:
+    """Build a venue from its section; raise BadSettings for an unknown family or key."""
     family = section.get("family") if isinstance(section, Mapping) else None
     if family not in FAMILIES:
         raise BadSettings(location, f"a venue's family is {family!r}", remedy=f"one of {', '.join(FAMILIES)}")

@@ -36,6 +36,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 
 
 def _decoded(contract: str, state: tuple[int, ...], vault: tuple[str, ...]) -> DecodedPosition:
+    """Return the position: LP shares and idle tokens as supplied, debts as borrowed."""
     _, pair, token0, token1 = vault
     outside0, outside1, _, _, shares, debt0, debt1 = state[8:15]
     return DecodedPosition(

@@ -67,6 +67,10 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 
 
 def _decoded(match: ProtocolMatch, number: int, ilk: bytes, vault: VaultReads) -> DecodedPosition:
+    """Return one vault: its collateral and spare Dai as supplied, its debt as borrowed.
+
+    The collateral is unknown if its token is, or if the token has more than 18 decimals.
+    """
     (ink, art), (_, rate, spot, *_) = vault.urn, vault.ilk
     (dai,) = match.contracts["dai"]
     is_known = vault.token != ZERO_ADDRESS and vault.decimals <= WAD_DECIMALS

@@ -50,6 +50,7 @@ def position(claim: Claim) -> DecoderPlan:
 def _decode_shares(
     claim: Claim, state: Marinade, mint: MintFacts, sol: Lamports, vault: TokenAccount
 ) -> DecodedPosition:
+    """Return the SOL and mSOL of shares, without the rent; raise Unreadable for impossible amounts."""
     if vault.mint != state.mint:
         raise Unreadable(f"the vault of its pool holds another token: {vault.mint}")
     # Burned tokens reduce the mint's supply only; a supply above the pool's own count is impossible.

@@ -55,6 +55,7 @@ def position(claim: Claim) -> DecoderPlan:
 
 
 def _decode_shares(claim: Claim, address: str, pool: RaydiumAmm, reserves: Sequence[int]) -> DecodedPosition:
+    """Return both tokens of shares, zero of both if one is zero; unverified if the pool is closed."""
     parts = [claim.raw * reserve // pool.lp_supply for reserve in reserves]
     # The program pays nothing for a share that is too small to get a unit of both tokens.
     raw_a, raw_b = parts if all(parts) else [0, 0]

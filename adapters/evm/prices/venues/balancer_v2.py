@@ -98,6 +98,7 @@ class _Curve(NamedTuple):
 
 
 def _state(pool: Pool, units: Sequence[int], vault_tokens: object, curve: _Curve) -> PoolState | None:
+    """Return price and depth by weights or the stable curve; None if unread, empty or without a price."""
     vault_pool: VaultPool = pool.key
     if not isinstance(vault_tokens, tuple) or vault_tokens[0] != vault_pool.tokens:
         return None

@@ -92,6 +92,7 @@ def _pool_id(pair: Pair, fee: int, spacing: int) -> bytes:
 
 
 def _state(key: PoolKey, slot0: object, liquidity: object) -> PoolState | None:
+    """Return price and depth within the current tick's range; None if unread or not initialised."""
     if not (isinstance(slot0, tuple) and slot0[0] and isinstance(liquidity, int)):
         return None
     root, tick = slot0
