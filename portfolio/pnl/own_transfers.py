@@ -53,6 +53,8 @@ class _Leg:
         left, came = self.entry.quantity, arrival.entry.quantity
         if not left * (FEE_PARTS - 1) <= came * FEE_PARTS <= left * FEE_PARTS:
             return False
+        if not 0 <= arrival.entry.time_us - self.entry.time_us <= WINDOW_US:
+            return False
         if self.chain == arrival.chain or self.decimals != arrival.decimals:
             return False
         if not (self.is_bridge or arrival.is_bridge):
@@ -168,12 +170,13 @@ def _price(asset: str, record: TransactionDocument, treatment: Treatment) -> Fra
 
 def _pairs(legs: _Legs) -> tuple[list[tuple[_Leg, _Leg]], list[OwnTransfer]]:
     """Return what belongs together, and the transfers over bridges that belong to nothing, or not surely."""
-    arrivals = sorted(legs.arrivals, key=lambda leg: leg.entry.time_us)
-    times = [leg.entry.time_us for leg in arrivals]
+    arrivals = sorted(legs.arrivals, key=lambda leg: leg.entry.quantity)  # strangers' dust costs no time then
+    quantities = [leg.entry.quantity for leg in arrivals]
     graph: dict[int, list[_Leg]] = {leg.index: [] for leg in (*legs.departures, *arrivals)}
     for departure in legs.departures:
-        first = bisect_left(times, departure.entry.time_us)
-        for arrival in arrivals[first : bisect_right(times, departure.entry.time_us + WINDOW_US)]:
+        most = departure.entry.quantity
+        least = most * (FEE_PARTS - 1) // FEE_PARTS
+        for arrival in arrivals[bisect_left(quantities, least) : bisect_right(quantities, most)]:
             if departure.fits(arrival):
                 graph[departure.index].append(arrival)
                 graph[arrival.index].append(departure)
