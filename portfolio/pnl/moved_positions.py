@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from msgspec import UNSET
 
-from chainfolio.portfolio.pnl.record_rows import asset_key
+from chainfolio.portfolio.pnl.entries import Kind
+from chainfolio.portfolio.pnl.record_rows import Treatment, asset_key
+from chainfolio.portfolio.pnl.returned_assets import returned_assets
 from chainfolio.portfolio.transactions import TransactionDocument
 from chainfolio.position_changes import PositionChange
 
@@ -19,23 +21,35 @@ class MovedPositions:
     """Positions that were lent or bought, as later transactions show.
 
     Attributes:
-        lent: Positions that went to somebody for nothing and came back for nothing, each with the orders of both
-            records: they stay the account's.
+        lent: Positions that went away and came back, both without a payment, with the orders of both records. Also
+            other assets that a contract took and returned, with the order of the record that took them.
         bought: Positions that others created, with the order of the record that brought them, and their liquidity
-            then; 0 if it is not known. It is known once they are burnt, because all of it was removed then.
+            then; 0 if it is not known. It is known if they were burnt, because all of it was removed before.
     """
 
     lent: set[tuple[str, int]] = field(default_factory=set)
     bought: dict[tuple[str, int], int] = field(default_factory=dict)
 
+    def kind_of(self, kind: Kind, asset: str, order: int) -> Kind:
+        """Return the kind of a movement that left: a deposit if it was sent and came back."""
+        return "deposit" if kind == "sent" and (asset, order) in self.lent else kind
+
 
 def moved_positions(
+    records: Sequence[TransactionDocument], changes: Changes, own_wallets: Collection[str], treatment: Treatment
+) -> MovedPositions:
+    """Return which assets were lent and which positions bought, by all records, the oldest first."""
+    moved = _positions(records, changes, own_wallets, treatment.burn_addresses)
+    moved.lent.update(returned_assets(records, own_wallets, treatment))
+    return moved
+
+
+def _positions(
     records: Sequence[TransactionDocument],
     changes: Changes,
     own_wallets: Collection[str],
     burn_addresses: Collection[str],
 ) -> MovedPositions:
-    """Return which positions were lent or bought, by all records, the oldest first."""
     moved, unread = MovedPositions(), dict(changes)  # each transaction once, if several wallets took part
     known = {change.key(chain) for (chain, _), each in changes.items() for change in each or ()}
     borrowers: dict[str, tuple[str, int]] = {}

@@ -44,7 +44,7 @@ def entries_of(
     positions: dict[str, Position] = {}
     unread = dict(changes or {})
     distinct = list({(record.chain.key, record.hash, record.user.address): record for record in records}.values())
-    moved = moved_positions(distinct, unread, own_wallets, treatment.burn_addresses)
+    moved = moved_positions(distinct, unread, own_wallets, treatment)
     for order, record in enumerate(distinct):
         of_record = unread.pop((record.chain.key, record.hash), ())  # once, if several wallets took part
         first = len(result.entries)
@@ -389,7 +389,7 @@ class _Record:
             incoming_kinds = [("withdraw" if self._is_staked(side.asset) else incoming, side) for side in gains]
         else:
             incoming_kinds = [(incoming, side) for side in gains]
-        return [*incoming_kinds, *((outgoing, side) for side in losses)]
+        return [*incoming_kinds, *((self.moved.kind_of(outgoing, side.asset, self.order), side) for side in losses)]
 
     def _is_staked(self, asset: str) -> bool:
         """Return True if some of an asset that came is deposited at its sender, which gave no share for it."""
