@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 from chainfolio.cli.daily import opened, recorder
@@ -69,3 +73,31 @@ def test_runs_of_another_process_are_shown_with_their_errors(run: Run, tmp_path:
     assert (by_name["vacuum"]["result"], by_name["vacuum"]["error"]) == ("stopped", "stopped before its end")
     assert by_name["snapshots"]["lastRunAt"] is None
     assert "failed; " in run("jobs", "--config", str(file)).out
+
+
+def test_two_servers_on_one_state_run_their_jobs_and_end_in_order(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('data = "d"\n[server]\nport = 0\n[schedule]\nprices = "* * * * * *"\nplaces = "*/2 * * * * *"\n')
+    command = [sys.executable, "-m", "chainfolio"]
+    servers = [
+        subprocess.Popen([*command, "serve", "--config", str(file)], stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    try:
+        runs: dict[str, set[str]] = {"prices": set(), "places": set()}
+        end_s = time.monotonic() + 60
+        while min(map(len, runs.values())) < 2 and time.monotonic() < end_s:
+            time.sleep(0.5)
+            shown = subprocess.run([*command, "jobs", "--config", str(file), "--json"], capture_output=True, check=True)
+            for each in json.loads(shown.stdout):
+                if each["name"] in runs and each["result"] == "ok":
+                    runs[each["name"]].add(each["endedAt"])
+        assert min(map(len, runs.values())) >= 2, runs
+    finally:
+        for server in servers:
+            server.terminate()
+        logs = [server.communicate(timeout=30)[1] for server in servers]
+    assert [server.returncode for server in servers] == [0, 0]
+    assert not [line for log in logs for line in log.splitlines() if "Traceback" in line or "not recorded" in line]
+    by_name = {each["name"]: each for each in run("jobs", "--config", str(file), "--json").json}
+    assert by_name["prices"]["result"] in ("ok", "stopped")
