@@ -41,7 +41,7 @@ def check(lake: Lake, tail: Tail, chain: str) -> None:
         raise StoreError(
             "tail",
             f"{chain}: the lake has batch {lake_batch}, {tail.address} knows of {tail_batch}: it is not the lake's",
-            remedy=f"put back the file that belongs to the lake, {fallback}",
+            remedy=f"put back the tail that belongs to the lake, or copy it with `chainfolio move`, {fallback}",
         )
     if indexed_in_lake(tail, chain, "blocks") and not lake.count(BLOCKS, chain):
         raise StoreError(
