@@ -94,7 +94,10 @@ async def estimate(
 async def _forecast(
     chain: AccountForecaster, work: Sequence[Work], budget: Budget, total: Counter[str]
 ) -> tuple[int, float, set[str]]:
-    """Add the cost of some work to `total`; return the sampled blocks, the factor and the unread datasets."""
+    """Add the cost of some work to `total`; return the sampled blocks, the factor and the unread datasets.
+
+    Raises OverBudget if the sample takes more requests than `budget` has.
+    """
     datasets_by_scope: dict[tuple[Spans, tuple[str, ...]], list[str]] = {}
     for item in work:
         datasets_by_scope.setdefault((item.spans, item.accounts), []).extend(item.datasets)

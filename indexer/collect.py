@@ -395,7 +395,7 @@ class Collector:
         return without_stored(self.lake, self.tail, self.chain.key, self.chain.datasets, tables, span, work.filters)
 
     async def recover(self) -> int:
-        """Repeat the batches that a killed run left open. Return their number."""
+        """Finish rewinds and deletions, then read open batches of a killed run again; return their number."""
         finish_rewind(self.lake, self.tail, self.chain.key)
         await asyncio.to_thread(finish_deletions, self.lake, self.tail, self.chain.key)
         datasets = set(self.chain.datasets)

@@ -191,7 +191,10 @@ class Follower:
         self.tail.rollback(self.chain.key, blocks[low].height if low >= 0 else blocks[0].height - 1)
 
     async def _is_behind(self, blocks: Sequence[Block], heads: Heads) -> bool:
-        """Return True if the node's head is one of our blocks below the top: a delay, until it lasts."""
+        """Return True if the node's head is one of our blocks below the top, for less than BEHIND_S.
+
+        Raises NodeBehind if its head is below the final block.
+        """
         latest, anchor = heads.latest, self.tail.anchor(self.chain.key)
         if anchor is not None and latest.height < anchor.height:
             raise NodeBehind(self.chain.key, f"the node is at block {latest.height}, block {anchor.height} is final")
@@ -215,7 +218,10 @@ class Follower:
     # --- new blocks --------------------------------------------------------------------------------------------------
 
     async def _extend(self, heads: Heads) -> None:
-        """Read the blocks above the top. A reorganisation meanwhile ends the step; the next one undoes it."""
+        """Read the blocks above the top into the tail, and move final ones to the lake.
+
+        Raises Unavailable for a reorganisation meanwhile, which the next step undoes.
+        """
         assert not self._is_half_filled(), "a back-fill that was begun is made good before the head is followed"
         top = self._top()
         first = top.height + 1 if top else self._start()
@@ -251,7 +257,10 @@ class Follower:
     async def _add_group(
         self, chunk: SpanTables, top: Block | None, accounts: Sequence[str], group: Sequence[str]
     ) -> set[str]:
-        """Add rows of datasets that are read together; return those that nodes had at all heights."""
+        """Add rows of datasets that are read together; return those that nodes had at all heights.
+
+        Stores notes on methods and unexplained changes. Raises Unavailable if the chain changed meanwhile.
+        """
         reader, remaining, provided = require_capability(self.chain, Capability.ACCOUNT_HISTORY), chunk.span, set(group)
         hashes = {block.height: block.hash for block in chunk.blocks}
         while True:

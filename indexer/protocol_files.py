@@ -103,7 +103,10 @@ def _add_contract(
     chains: Mapping[str, str],
     used: Collection[tuple[str, str]],
 ) -> None:
-    """Add the contract of one line to its protocol."""
+    """Add the contract of one line to its protocol, unless it is in `used`.
+
+    Raises BadSettings for an invalid line, or one that contradicts an earlier one.
+    """
     if len(line) != len(_COLUMNS) or not all(line):
         raise BadSettings(location, f"not the {len(_COLUMNS)} values that the first line names")
     key, name, family, chain, role, address = line

@@ -53,7 +53,10 @@ async def _theirs(chain: Chain, anchor: Block) -> str:
 
 
 async def _first_gone(chain: Chain, lake: Lake, tail: Tail, anchor: Block, theirs: str) -> int:
-    """Return the lowest stored block that is not on the chain any more, by bisection."""
+    """Return the lowest stored block that is not on the chain any more, by bisection.
+
+    Raises DeepReorg if more than `reorg_depth` blocks are gone, or a needed hash is not stored.
+    """
     depth = chain.settings.reorg_depth
     span = Span(max(0, anchor.height - depth), anchor.height)
     rows = await asyncio.to_thread(lake.window, BLOCKS, chain.key, span)

@@ -158,7 +158,7 @@ class Worker:
         return Collector(chain, system.lake, system.tail, system.environment, progress, limits=Limits(stops=stops))
 
     async def _back_fill(self, chain: Chain, collector: Collector, follower: Follower) -> None:
-        """Index all final blocks that are neither in the lake nor in the tail."""
+        """Index final blocks that are neither in lake nor tail, update derived tables and run maintenance."""
         system, status = self.system, follower.status
         heads = await chain.heads()
         status.head, status.finalized = heads.latest.height, heads.finalized

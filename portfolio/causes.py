@@ -78,7 +78,7 @@ def cause_of(
 
 
 def _of_rows(evidence: Evidence) -> Cause:
-    """The chain has rows that explain all of it."""
+    """Return the cause of a change that missing rows explain: not indexed, or left out by the node."""
     names = sorted(name for name, raw in evidence.missing.items() if raw)
     causes = [OF_DATASETS[name] for name in names if name in OF_DATASETS]
     if causes:

@@ -72,7 +72,7 @@ def summed(index: int) -> pl.Expr:
 
 
 def _carried(sums: pl.DataFrame) -> pl.DataFrame:
-    """The sums with `raw` and `short` in place of their limbs: magnitude and whether it was negative."""
+    """Return the sums with `raw` (magnitude) and `short` (it was negative) in place of their limbs."""
     import polars as pl
 
     short = _carry(sums).get_column("over") < 0
@@ -188,7 +188,7 @@ def in_buckets(history: Table, source: pl.DataFrame) -> pl.DataFrame:
 
 
 def _transfers(transfers: pl.LazyFrame) -> pl.LazyFrame:
-    """Both sides of each transfer."""
+    """Return both sides of each transfer, with `account`, `counterparty` and `direction`."""
     import polars as pl
 
     def rows_of_side(account: str, counterparty: str, direction: str) -> pl.LazyFrame:

@@ -96,7 +96,7 @@ def pictures_of(chains: Iterable[ChainFacts], protocols: Iterable[ProtocolFacts]
 
 
 def overview(portfolios: Iterable[Portfolio], pictures: Pictures = NO_PICTURES) -> list[TokenRow]:
-    """One row per token, the largest value first, the unpriced last, then by symbol and name."""
+    """Return a row per symbol and name, the largest value first, unpriced ones apart and last."""
     parts_by_token: defaultdict[tuple[str, str, bool, bool], list[_SignedAsset]] = defaultdict(list)
     for part in (part for portfolio in portfolios for part in _parts(portfolio)):
         asset = part.asset
@@ -105,7 +105,7 @@ def overview(portfolios: Iterable[Portfolio], pictures: Pictures = NO_PICTURES) 
     # The keys of shares are texts: a token's place in this list.
     shares = percentages({str(i): values[key] or amounts.ZERO for i, key in enumerate(parts_by_token)})
     rows = [
-        (values[key], _row(parts, UNKNOWN if values[key] is None else shares[str(i)], pictures))
+        (values[key], _token_row(parts, UNKNOWN if values[key] is None else shares[str(i)], pictures))
         for i, (key, parts) in enumerate(parts_by_token.items())
     ]
     return [row for _, row in sorted(rows, key=_order)]
@@ -132,7 +132,7 @@ def _signed(positions: PositionsDocument) -> Iterator[tuple[AssetDocument, int]]
         yield from ((asset, -1) for asset in nested.borrow_assets)
 
 
-def _row(parts: Sequence[_SignedAsset], share: str, pictures: Pictures) -> TokenRow:
+def _token_row(parts: Sequence[_SignedAsset], share: str, pictures: Pictures) -> TokenRow:
     """Return the row of a token: its sums over protocols, and its part in each of them."""
     by_protocol: defaultdict[str, list[_SignedAsset]] = defaultdict(list)
     for part in parts:

@@ -56,7 +56,7 @@ def _columns(asset: AssetDocument) -> dict[str, object]:
 
 
 def _raw(balance: str, decimals: int | None) -> bytes | None:
-    """The amount in the smallest unit, as tables have it."""
+    """Return the amount in the smallest unit as 32 bytes; None if it is unknown or too large."""
     if balance == UNKNOWN or decimals is None:
         return None
     raw = int(amounts.EXACT.scaleb(Decimal(balance), decimals))

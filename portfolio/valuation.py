@@ -167,7 +167,7 @@ class Valuation:
         return replace(self, holdings=_include(self.holdings), positions=positions, days=days)
 
     def for_account(self, account: str) -> Valuation:
-        """The part that belongs to one account."""
+        """Return the part that belongs to one account; an empty one for an unknown account."""
         return Valuation(
             tuple(valued for valued in self.holdings if valued.holding.account == account),
             tuple(position for position in self.positions if position.account == account),
@@ -402,7 +402,10 @@ def _mark_spam(valued: ValuedHolding, spam: Spam | None) -> ValuedHolding:
 def value_holding(
     holding: Holding, chain: str, block: Block, price: Price | None, is_pegged: bool = False, *, is_debt: bool = False
 ) -> ValuedHolding:
-    """Value one holding at one price, limited to what the price's market could pay unless it is a debt."""
+    """Value one holding at one price, limited to what the price's market could pay unless it is a debt.
+
+    The value is None without a usable price, or if decimals or raw amount are out of range.
+    """
     decimals = holding.token.decimals
     is_valid = decimals is not None and 0 <= decimals <= amounts.MAX_DECIMALS and 0 <= holding.raw <= amounts.MAX_RAW
     amount = amounts.amount(holding.raw, decimals) if is_valid and decimals is not None else None
@@ -423,7 +426,7 @@ def market_value(amount: Decimal, price: Price) -> Decimal:
 
 
 def usable_price(price: Price | None) -> Price | None:
-    """A price that something can be valued with."""
+    """Return the price if it is finite and above zero, else None."""
     return price if price is not None and price.usd.is_finite() and price.usd > 0 else None
 
 

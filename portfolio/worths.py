@@ -118,7 +118,7 @@ class _Columns:
         self._numbers = defaultdict(lambda: len(self._numbers))
 
     def asset(self, token: Token) -> int | None:
-        """The number of a token that can be valued."""
+        """Return the number of a token, None if it cannot be valued; it is cached."""
         if id(token) not in self._asset_numbers:
             self._asset_numbers[id(token)] = self._quoted(token)
         return self._asset_numbers[id(token)]

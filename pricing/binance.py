@@ -139,7 +139,10 @@ class Binance:
 
 
 def _last_close(candles: Sequence[Candle], time_s: int) -> VendorQuote | Unknown:
-    """Return the close of the last candle with a trade that ended at or before a time."""
+    """Return the close of the last candle with a trade that ended before or at a time.
+
+    Unknown if there is none, or if the answer is malformed.
+    """
     try:
         closes = [
             (end_s, decode_json(candle[CLOSE], str))

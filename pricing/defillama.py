@@ -182,7 +182,7 @@ def _parse_coin(raw: msgspec.Raw) -> list[VendorQuote] | Unknown:
 
 
 def _nearest(quotes: Sequence[VendorQuote] | Unknown, time_s: int) -> VendorQuote | Unknown | None:
-    """Return the quote nearest to a time, the earlier one of two; None if there are none."""
+    """Return the quote nearest to a time, the earlier one of two; None without any, Unknown as given."""
     if isinstance(quotes, Unknown):
         return quotes
     return min(quotes, key=lambda quote: (abs(quote.time_s - time_s), quote.time_s), default=None)

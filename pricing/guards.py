@@ -18,7 +18,7 @@ MAX_DEPTH: Final = Decimal(10**24)  # USD: more than any market has
 
 
 def type_fault(price: Price | RelativePrice, source: str) -> str:
-    """Return the reason why a price has a field of a wrong type, or names another source than `source`."""
+    """Return why a price has a field of a wrong type or names another source; empty if it does not."""
     fields: list[tuple[str, object, type]] = [
         ("time_us", price.time_us, int),
         ("confidence", price.confidence, Decimal),

@@ -135,12 +135,12 @@ class Http:
     async def _read_batched(self, reads: Sequence[BatchedRead]) -> dict[BatchedRead, object]:
         """Return results from the cache, from running requests, and from as few new requests as possible."""
         results = {read: self._cache[read] for read in reads if read in self._cache}
-        self._start([read for read in reads if read not in results and read not in self._running])
+        self._start_requests([read for read in reads if read not in results and read not in self._running])
         for task in dict.fromkeys(self._running[read] for read in reads if read not in results):
             results |= await asyncio.shield(task)  # other callers wait for it, too
         return results
 
-    def _start(self, reads: Iterable[BatchedRead]) -> None:
+    def _start_requests(self, reads: Iterable[BatchedRead]) -> None:
         """Start the requests for reads in the background, as few as the batches allow, and register them."""
         by_batch: dict[Batch, list[Hashable]] = {}
         for read in reads:

@@ -76,7 +76,7 @@ class MintBatch:
         return {key: self._quote(response[key[0]], key) for key in keys if key[0] in response}
 
     def _quote(self, raw: msgspec.Raw, key: Key) -> VendorQuote | MarketQuote | Unknown:
-        """Return the price of one token, with the liquidity of its markets as depth.
+        """Return a token's price with its markets' liquidity as depth; Unknown if malformed or too little.
 
         Anyone can open a market for a new token, so a holding is worth at most what the markets have. SOL has
         no depth, because it is also traded elsewhere.

@@ -130,7 +130,10 @@ class Pool:
         return (mints[1], mints[0]) if self.token_is_first else mints
 
     def _concentrated_market(self, quote_vault: Record) -> Market | None:
-        """Return the market of a concentrated pool; vault and active liquidity limit its depth."""
+        """Return the market of a concentrated pool; None if the vault is not its own.
+
+        Vault and active liquidity limit its depth.
+        """
         _, address, _, _ = self.read.label
         if (quote_vault.owner, quote_vault.mint) != (address, self.quote.reference):
             return None
@@ -228,7 +231,10 @@ class _Search:
                 self.pools.append(pool)
 
     def outcome(self, results: Results, block: Block) -> RelativePrice | Refusal | None:
-        """Return its price, or a refusal; None if it has no pool."""
+        """Return the price of the deepest pool; None if it has no pool.
+
+        A refusal if pools are unread, all too small, or apart by more than MAX_DIFFERENCE.
+        """
         if self.fault:
             return self._refusal(f"its pools could not be read: {self.fault}")
         if not self.pools:

@@ -194,7 +194,10 @@ class Collector:
         return self._memos[indexes]
 
     async def _slot_of(self, root: str) -> int:
-        """Return the slot of a block by its root. The genesis block, which nodes may lack, has slot 0."""
+        """Return the slot of a block by its root; 0 for the genesis block, which nodes may lack.
+
+        Raises Unavailable if the node does not know the block.
+        """
         try:
             return (await self._nodes.read(f"/eth/v1/beacon/headers/{root}", Header)).header.message.slot
         except ResourceNotFound:

@@ -127,7 +127,7 @@ def _number_column(rows: Sequence[object], name: str, dtype: type[np.generic] = 
 
 
 def _bytes_column(source: str, rows: Sequence[object], name: str, size: int) -> Array:
-    """Return a column of hex texts as bytes of one size."""
+    """Return a column of hex texts as bytes of one size; raise BadAnswer if one is malformed."""
     try:
         text = "".join(map(attrgetter(name), rows)).encode("ascii")
         digits = np.frombuffer(text, np.uint8).reshape(len(rows), 2 + 2 * size)

@@ -200,7 +200,7 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         return await Names(self.node, (await self.heads()).latest).address(name)
 
     async def name_of(self, address: str) -> str | None:
-        """Return the ENS name that an account claims, if it is valid; as `ens.Names.name`."""
+        """Return the valid ENS name that an account claims, else None; as `ens.Names.name`."""
         with needs_extra("ens", "an ENS name"):
             from chainfolio.adapters.evm.ens import Names
 

@@ -117,7 +117,10 @@ class Explorer(EvmEndpoint):
         return rows
 
     def _complete_until(self, rows: Sequence[ExplorerTransfer], span: Span) -> int:
-        """Return the last height up to which a possibly cut list is complete."""
+        """Return the last height up to which a possibly cut list is complete.
+
+        Raises BadAnswer if the list is not sorted, or if its first block may be cut already.
+        """
         if any(int(a.blockNumber) > int(b.blockNumber) for a, b in pairwise(rows)):
             raise BadAnswer(
                 self.name, "lists transactions in another order than was asked for: where it ends is unknown"
@@ -148,7 +151,10 @@ class Explorer(EvmEndpoint):
             raise NodeBehind(self.name, f"the explorer does not have block {height} yet")
 
     async def _rows(self, span: Span) -> list[ExplorerTransfer]:
-        """Return all rows of a span; if a list may have been cut short, those of its halves."""
+        """Return all rows of a span; if a list may have been cut short, those of its halves.
+
+        Raises BadAnswer if the list of a single block may have been cut.
+        """
         query = {
             "module": "account",
             "action": "txlistinternal",

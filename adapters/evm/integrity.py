@@ -126,7 +126,10 @@ def _promised(rows: npt.NDArray[np.uint8], query: Query) -> Mask:
 
 
 def _check_places(source: str, logs: Logs, headers: Sequence[Header], first: int) -> None:
-    """Check that logs lie in the span and carry hash and time of their block; fill in their times."""
+    """Fill in the times of logs, after checking them against the headers of the span.
+
+    Raises BadAnswer for a log outside of it or with another time, Reorged for another hash.
+    """
     index = logs.height - first
     if index.min() < 0 or index.max() >= len(headers):
         raise BadAnswer(source, "logs from outside the span that was asked for")

@@ -180,7 +180,7 @@ def _fill_alike(logs: Logs, buffer: Bytes, starts: Rows, rows: Rows, size: int, 
         fits = _fits(gather(buffer, starts[rows], size), template)
         matching = rows if fits.all() else rows[fits]
         if len(matching):
-            unparsed.append(matching[_cut(logs, matching, buffer, starts[matching], template)])
+            unparsed.append(matching[_fill_columns(logs, matching, buffer, starts[matching], template)])
         rows = rows[~fits]
     return np.concatenate([*unparsed, rows])
 
@@ -249,8 +249,8 @@ def _template(record: bytes) -> _Template | None:
     )
 
 
-def _cut(logs: Logs, rows: Rows, buffer: Bytes, starts: Ints, template: _Template) -> Mask:
-    """Write the values of equal-shaped records into columns; return a mask of records that are not hex."""
+def _fill_columns(logs: Logs, rows: Rows, buffer: Bytes, starts: Ints, template: _Template) -> Mask:
+    """Write the values of equal-shaped records into columns; return a mask of malformed records."""
     bad = np.zeros(len(rows), np.bool_)
     for name, start, end in template.numbers:
         digits = gather(buffer, starts + start, end - start)
@@ -288,7 +288,7 @@ def _cut(logs: Logs, rows: Rows, buffer: Bytes, starts: Ints, template: _Templat
 
 
 def _fill_one(source: str, logs: Logs, row: int, log: LogRecord) -> None:
-    """Fill one row from a strictly parsed record."""
+    """Fill one row from a strictly parsed record; raise BadAnswer if it is malformed."""
     if log.removed:
         raise BadAnswer(source, "a log that is marked as removed in an answer about the chain as it is")
     logs.height[row] = quantity(source, log.blockNumber, bits=31)

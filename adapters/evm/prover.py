@@ -142,7 +142,11 @@ async def _send(node: Node, block: Block, queries: Sequence[Request]) -> list[An
 
 
 async def _root(node: Node, block: Block) -> tuple[bytes | None, ProofResult]:
-    """Return the state root of a block from a header that hashes to the block's hash; None if it cannot."""
+    """Return the state root of a block whose header hashes to its hash, and the result.
+
+    The root is None if the chain's blocks are not hashed so.
+    Raises Reorged for another block, BadAnswer for a false field.
+    """
     source, heights = node.endpoints[0].name, [block.height, max(0, block.height - 1)]
     answers = await _send(node, block, [Request("eth_getBlockByNumber", (hex_of(h), False)) for h in heights])
     header, parent = (_header(source, block, answer) for answer in answers)

@@ -69,7 +69,7 @@ def _item(content: bytes, at: int, limit: int, depth: int) -> tuple[Item, int]:
 
 
 def _sized(content: bytes, start_at: int, limit: int, prefix: int) -> tuple[int, int]:
-    """Return the start of a string's or list's body, and its size."""
+    """Return the start of a string's or list's body, and its size; raise ValueError if malformed."""
     if prefix < 56:
         return start_at + 1, prefix
     start = start_at + 1 + prefix - 55

@@ -252,7 +252,10 @@ async def _call(endpoint: StateEndpoint, calls: Sequence[CallParameters], block:
 
 
 async def _pinned(endpoint: StateEndpoint, queries: list[Request], block: Block) -> list[Answer]:
-    """Send reads at the block; if only heights are understood, the block's hash is checked with them."""
+    """Send reads at the block; if only heights are understood, the block's hash is checked with them.
+
+    Raises NodeBehind if the node lacks the block, Reorged if it has another one, _PinNotSupported if it refuses hashes.
+    """
     if not queries:
         return []
     at = _at(endpoint, block)
@@ -291,7 +294,11 @@ async def _why_absent(endpoint: StateEndpoint, block: Block, refusal: NodeBehind
 
 
 async def _scan(endpoint: StateEndpoint, reads: list[PendingRead], block: Block, route: int, budget: Budget) -> None:
-    """Read by the scanner: a batch of calls, several of them in one HTTP body."""
+    """Read by the scanner, several batches in one HTTP body, and store results in `reads`.
+
+    Reads of refused batches stay pending, and smaller batches are remembered.
+    Raises UnsupportedMethod if the scanner does not run.
+    """
     room = max((endpoint.max_body // BODY_PARTS - CALL_TEXT) // 2, 1)  # a byte is two hex digits
     max_count, max_bytes = (MAX_READS, room) if route == OVERRIDE else (CREATION_READS, min(CREATION_BYTES, room))
     ordered = sorted(reads, key=lambda read: (read.untrusted, read.gas, read.keep, -read.max_reads, read.data or b""))

@@ -152,7 +152,10 @@ def _pack(reads: list[PendingRead]) -> bytes:
 
 
 def _unpack(source: str, content: bytes, part: list[PendingRead]) -> list[ScannerEntry]:
-    """Parse the scanner's answer; it has fewer entries than reads if its gas ran low."""
+    """Parse the scanner's answer; it has fewer entries than reads if its gas ran low.
+
+    Raises BadAnswer if something else answered.
+    """
     entries: list[ScannerEntry] = []
     offset, keep = 0, min(part[0].keep, 0xFFFF)
     while offset < len(content):

@@ -165,7 +165,10 @@ class LogReader:
         return max(1, min(max_size, structural, self._density.get(endpoint.name, max_size)))
 
     def _shrink(self, endpoint: Endpoint, piece: Span, refusal: ResponseTooLarge) -> int:
-        """Return a strictly smaller size for a refused piece, and remember the limit."""
+        """Return a strictly smaller size for a refused piece, and remember the limit.
+
+        Raises BadAnswer for a single block.
+        """
         endpoint.errors.note(refusal)
         if len(piece) == 1:
             raise BadAnswer(
@@ -247,7 +250,7 @@ class LogReader:
                 raise OmittedLogs(endpoint.name, f"left out {len(logs)} logs of block {header.height}, twice")
 
     async def _by_hash(self, endpoint: Endpoint, hashes: Sequence[str], query: Query) -> list[Logs]:
-        """Read the logs of single blocks by hash: a node without the block must say so instead of `[]`."""
+        """Read the logs of single blocks by hash; raise Unavailable if the node refuses one."""
         answers = await endpoint.ask([Request("eth_getLogs", ({"blockHash": h, **query.filter()},)) for h in hashes])
         parts = []
         for answer in answers:

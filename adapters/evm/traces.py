@@ -109,7 +109,10 @@ async def internal_transfers(node: Node, blocks: Sequence[TracedBlock]) -> dict[
 
 
 async def _traced(endpoint: Endpoint, blocks: Sequence[TracedBlock]) -> list[list[CoinTransfer]]:
-    """Trace by the method known to work, or else by the first that does; search again if it stops working."""
+    """Trace by the method that worked before, or else by the first that does, and remember it.
+
+    Raises UnsupportedMethod if none works.
+    """
     route_number = endpoint.capabilities.get(ROUTE, 0)
     numbers = [route_number, *(number for number in ROUTES if number != route_number)] if route_number else [*ROUTES]
     refusals = []

@@ -265,7 +265,10 @@ def read(layout: str, content: bytes, owner: str, program: str, pick: tuple[int,
 
 
 def _orca_tick(content: bytes, index: int) -> PoolTick:
-    """Return one of the 88 ticks of an array. In a dynamic array, an uninitialized tick takes one byte."""
+    """Return one of the 88 ticks of an array, zeros if not initialized; raise BadLayout if malformed.
+
+    In a dynamic array, an uninitialized tick takes one byte.
+    """
     if content[:8] == FIXED_TICKS and len(content) == TICKS_AT + TICKS * TICK_SIZE + KEY_SIZE:
         pool, offset = address(content[-KEY_SIZE:]), TICKS_AT + index * TICK_SIZE
     elif content[:8] == DYNAMIC_TICKS and len(content) >= DYNAMIC_AT + TICKS:
@@ -283,7 +286,10 @@ def _orca_tick(content: bytes, index: int) -> PoolTick:
 
 
 def _raydium_tick(content: bytes, index: int) -> PoolTick:
-    """Return one of the 60 ticks of an array. A tick with liquidity is initialized."""
+    """Return one of the 60 ticks of an array; raise BadLayout if it is none.
+
+    A tick with liquidity is initialized.
+    """
     if content[:8] != RAYDIUM_TICKS or len(content) != RAYDIUM_ARRAY_SIZE:
         raise BadLayout(f"it has {len(content)} bytes, and is no array of ticks")
     start = RAYDIUM_TICKS_AT + index * RAYDIUM_TICK_SIZE

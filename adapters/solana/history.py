@@ -113,7 +113,10 @@ class AccountHistory:
         )
 
     async def _read_piece(self, span: Span, accounts: Sequence[str], endpoint: Endpoint) -> _Piece:
-        """Read the oldest transactions of a span, about `PIECE_SIZE`, from one endpoint."""
+        """Read the oldest transactions of a span, about `PIECE_SIZE`, from one endpoint.
+
+        Stores token accounts and stake calls that they name. Raises BadAnswer if token accounts do not end.
+        """
         for account in accounts:
             if account not in self._token_accounts:
                 self._token_accounts[account] = await _open_token_accounts(endpoint, account)

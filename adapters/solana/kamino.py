@@ -97,7 +97,7 @@ def refreshed(reserve: KaminoReserve, slot: int, time_s: int, max_reward_rate_bp
 
 
 def _elapsed(reserve: KaminoReserve, slot: int, time_s: int) -> tuple[int, int]:
-    """Return the slots or seconds since the last refresh, and how many of them are in a year."""
+    """Return slots or seconds since the last refresh, and their number in a year; or raise Unreadable."""
     if reserve.refreshed_slot > slot or reserve.rates_by_time > 1:
         raise Unreadable("its reserve was counted in a slot that is to come, or by a clock that is not known")
     if not reserve.rates_by_time:
@@ -106,7 +106,7 @@ def _elapsed(reserve: KaminoReserve, slot: int, time_s: int) -> tuple[int, int]:
 
 
 def _supply(reserve: KaminoReserve, borrowed_sf: int, new_fees_sf: int = 0) -> int:
-    """Return the assets of depositors, in raw units times 2^60."""
+    """Return the assets of depositors, in raw units times 2^60; raise Unreadable if impossible."""
     fees = reserve.protocol_fees_sf + reserve.referrer_fees_sf + reserve.pending_fees_sf
     supply = reserve.available * ONE + borrowed_sf - fees - new_fees_sf
     if not 0 <= supply < LARGEST:

@@ -80,7 +80,7 @@ def updated(bank: MarginfiBank, group: MarginfiGroup, time_s: int) -> ShareValue
 
 
 def _multiply(a: int, b: int) -> int:
-    """Return the product of two numbers that are times 2^48, itself times 2^48."""
+    """Return the product of two numbers times 2^48, itself times 2^48; raise Unreadable if too large."""
     product = a * b >> BITS
     if product >= LARGEST:
         raise Unreadable("its bank says of itself what the program cannot have counted")

@@ -40,7 +40,7 @@ async def _read_mints(
 
 
 def _mint(source: str, address: str, account: Plain | None, metadata_account: Plain | None) -> Mint | Unknown:
-    """Return a mint, named by its own extension or else by its metadata account."""
+    """Return a mint, named by its own extension or else by its metadata account; else Unknown."""
     if account is None:
         return Unknown("there is no such mint", "absent")
     try:

@@ -190,7 +190,10 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[list[T]]:
 
 
 def _decode_accounts(source: str, content: msgspec.Raw, kind: type[T], label: str) -> tuple[list[T], list[Note]]:
-    """Return the decoded accounts of a list, and notes about accounts that cannot be decoded."""
+    """Return the decoded accounts of a list, and notes about accounts that cannot be decoded.
+
+    Raises BadAnswer if the list is malformed or has an account twice.
+    """
     try:
         accounts: list[T] = _decoder(kind).decode(content)  # type: ignore[arg-type]  # every type can be hashed
         notes: list[Note] = []

@@ -116,7 +116,10 @@ class PastStakes:
         return raw if isinstance(raw, Unknown) else _checked(raw, start or 0, end)
 
     async def _rewards(self, schedule: Schedule, stake: str, after_slot: int, last_slot: int) -> int | Unknown:
-        """Return the rewards that were paid after `after_slot`, up to `last_slot`."""
+        """Return the lamports paid after `after_slot`, up to `last_slot`.
+
+        Unknown if one cannot be read, or if there are more than MAX_EPOCHS epochs.
+        """
         epochs = range(max(1, schedule.epoch(after_slot)), schedule.epoch(last_slot) + 1)
         if len(epochs) > MAX_EPOCHS:
             return Unknown(f"rewards of {len(epochs)} epochs would have to be asked for")

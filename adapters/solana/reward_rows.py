@@ -162,7 +162,10 @@ class RewardRows:
         return rewards if is_valid else None
 
     async def _first_piece(self, schedule: Schedule, span: Span, rewards: Mapping[int, EpochRewards]) -> SpanTables:
-        """Return the rows of the first epochs of a span whose rewards are all known, or all unknown."""
+        """Return the rows of the first epochs of a span whose rewards are all known, or all unknown.
+
+        Raises BadAnswer for rewards in a slot without a block.
+        """
         if not rewards:
             return self._tables(span, [], is_known=True)
         is_known = next(iter(rewards.values())) is not None

@@ -99,7 +99,10 @@ async def read_epoch_rewards(node: Node, reads: Sequence[RewardRead]) -> dict[Re
 
 
 async def _request_rewards(node: Node, reads: Sequence[RewardRead], endpoint: Endpoint) -> list[Reward | None]:
-    """Read rewards of one epoch from one endpoint."""
+    """Read rewards of one epoch from one endpoint; None for a stake without one.
+
+    Raises BadAnswer for another number of rewards, or an impossible one.
+    """
     epoch = reads[0].epoch
     options = {"epoch": epoch, "commitment": node.commitment}
     (answer,) = await endpoint.ask([Request("getInflationReward", ([read.stake for read in reads], options))])

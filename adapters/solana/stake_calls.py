@@ -172,7 +172,7 @@ def parse_stake_transaction(source: str, content: bytes) -> StakeTransaction | N
 
 
 def _calls(source: str, keys: Sequence[str], message: _Message, meta: _Meta) -> Iterator[StakeCall]:
-    """Yield the instructions of the stake program in the order of execution."""
+    """Yield the stake program's instructions in order of execution; raise BadAnswer if malformed."""
     inner_instructions = {each.index: each.instructions for each in meta.innerInstructions or ()}
     for number, outer in enumerate(message.instructions):
         for each in (outer, *inner_instructions.get(number, ())):

@@ -136,7 +136,11 @@ class StakeHistories:
     async def _read(
         self, accounts: Sequence[str], slot: int, max_transactions: int | None, endpoint: Endpoint
     ) -> StakeAccounts:
-        """Read the stake accounts from one endpoint. `max_transactions` is per account; None for no limit."""
+        """Read the stake accounts from one endpoint, and store what was scanned.
+
+        `max_transactions` is per account: beyond it, TooManyReads is raised; None for no limit. With a limit,
+        HistoryUnavailable is raised if the endpoint's first block is later than `slot`.
+        """
         node = self.chain.node
         first_served = await first_block(endpoint)
         if max_transactions is not None and first_served > slot + 1:
@@ -157,7 +161,10 @@ class StakeHistories:
         return StakeAccounts(span, add_owners(list(histories.values()), owners), frozenset(undelegated), first_slot)
 
     async def _scan(self, endpoint: Endpoint, account: str, span: Span, max_transactions: int | None) -> None:
-        """Read those transactions of an account in a span that were not scanned yet, and store their stakes."""
+        """Read those transactions of an account in a span that were not scanned yet, and store their stakes.
+
+        Raises TooManyReads if there are more than `max_transactions`.
+        """
         unscanned = list(Spans([span]) - self._scanned[account])
         if not unscanned:
             return
@@ -171,7 +178,10 @@ class StakeHistories:
         self.add_scanned(account, span, [call for each in transactions for call in each.calls or ()])
 
     async def _read_histories(self, endpoint: Endpoint, stakes: Collection[str]) -> dict[str, AccountStakeHistory]:
-        """Read the histories of stake accounts, and of those that were split from them or merged into them."""
+        """Read the histories of stake accounts, and of those that were split from them or merged into them.
+
+        Raises TooManyReads for more than MAX_STAKES.
+        """
         histories: dict[str, AccountStakeHistory] = {}
         pending = sorted(stakes)
         while pending:
@@ -194,7 +204,10 @@ class StakeHistories:
     async def _read_history(
         self, endpoint: Endpoint, stake: str, lamports: int, top: int, gate: asyncio.Semaphore
     ) -> AccountStakeHistory:
-        """Read the history of one stake account up to the slot `top`, at which it has `lamports`."""
+        """Read the history of one stake account up to the slot `top`, at which it has `lamports`.
+
+        Raises TooManyReads for more than MAX_STEPS transactions, BadAnswer for one that does not name it.
+        """
         async with gate:
             listings = [each for each in await signatures(endpoint, stake, 0) if each.slot <= top]
         if len(listings) > MAX_STEPS:

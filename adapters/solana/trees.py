@@ -128,7 +128,7 @@ def read(content: bytes, owner: str) -> Tree:
 
 
 def _sizes(header: bytes, owner: str) -> tuple[int, int]:
-    """Return the depth of a tree, and the capacity of its ring."""
+    """Return the depth of a tree, and the capacity of its ring; raise BadLayout for other accounts."""
     if owner not in PROGRAMS:
         raise BadLayout(f"it belongs to the program {owner}")
     if len(header) < HEADER_SIZE:

@@ -100,7 +100,11 @@ class _Search:
                     raise
 
     async def _read_pages(self, span: Span, key_filter: KeyFilter, accounts: Sequence[str]) -> Span:
-        """Read the pages of one filter, up to the first one after MAX_BLOCKS blocks with events."""
+        """Store the hashes of transactions with events of one filter; return the span that was read.
+
+        The span ends early after MAX_BLOCKS blocks with events.
+        Raises Reorged for another block hash, BadAnswer for pages without an end.
+        """
         endpoint, block_hashes, (position, names) = self.endpoint, self.block_hashes, key_filter
         keys = [[hex(int(each, 16)) for each in part] for part in (names, *[()] * (position - 1), accounts)]
         parameters: dict[str, object] = {

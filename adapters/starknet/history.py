@@ -103,7 +103,10 @@ class AccountHistory:
     async def _collect_linked(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
     ) -> SpanTables:
-        """Link all headers of a span that is not final, and search its blocks by their hashes."""
+        """Link all headers of a span that is not final, and search its blocks by their hashes.
+
+        The returned span is limited. Raises Reorged if the chain changed meanwhile.
+        """
         node = self.chain.node
         span = Span(span.first, min(span.last, span.first + MAX_SEARCHED_SPAN - 1))
         blocks = await node.blocks(range(span.first, span.last + 1))
@@ -122,7 +125,10 @@ class AccountHistory:
     async def _collect_found(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], block_hashes: BlockHashes = ALL_FINAL
     ) -> SpanTables:
-        """Search the span, and read the blocks with the accounts, as many as allowed at once."""
+        """Search the span, and read the blocks with the accounts; it ends early if there are too many.
+
+        Raises Reorged if a block has another hash.
+        """
         node, facts = self.chain.node, self.chain.facts
         search = await self._search(span, tuple(sorted(accounts)), block_hashes)
         span, heights = search.span, [each for each in search.heights if each >= span.first]

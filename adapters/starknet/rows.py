@@ -164,7 +164,10 @@ def _token_events(felts: FormattedFelts, transactions: Sequence[TransactionWithR
 def _transaction_row(
     felts: FormattedFelts, position: tuple[int, datetime, int], each: TransactionWithReceipt, fee: int
 ) -> TransactionRow:
-    """Return the row of a transaction. `position` is height, time and transaction index."""
+    """Return the row of a transaction. `position` is height, time and transaction index.
+
+    Raises BadAnswer if the receipt is another transaction's.
+    """
     transaction, receipt, numbers = each.transaction, each.receipt, felts.numbers
     tx_hash = felts[receipt.transaction_hash]
     if transaction.transaction_hash is not None and felts[transaction.transaction_hash] != tx_hash:

@@ -106,7 +106,7 @@ def decode_result(source: str, response: bytes | RpcError) -> CallResult:
 
 
 def _decode_error(source: str, error: RpcError) -> Reverted | Unknown:
-    """Return the result of a call that the contract or its absence made fail.
+    """Return Reverted, or Unknown without a contract, for a call that failed.
 
     Raises:
         SourceError: The error has another cause.

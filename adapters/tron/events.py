@@ -175,7 +175,10 @@ def _decode_word(source: str, data: str, index: int) -> int:
 
 
 def _decode_topic(source: str, topic: str) -> str | None:
-    """Return the address in a topic, with or without the chain's prefix; None if it is something else."""
+    """Return the address in a topic, with or without the chain's prefix; None if it is something else.
+
+    Raises BadAnswer if the topic is no word.
+    """
     try:
         data = bytes.fromhex(topic)
     except ValueError:

@@ -111,7 +111,7 @@ def bytes_fields(data: bytes, number: int) -> Iterator[bytes]:
 
 
 def _skip_field(data: bytes, at: int, wire_type: int) -> int:
-    """Return where a field ends; for a group, with all nested groups."""
+    """Return where a field ends; for a group, with all nested groups. Raises ValueError if malformed."""
     depth = 0
     while True:
         if wire_type == VARINT:

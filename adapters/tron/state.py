@@ -87,9 +87,10 @@ async def _read_at_one_block(
     block: Block,
     multicall: str,
 ) -> Results:
-    """Read accounts and calls, again if a new block came in between.
+    """Read accounts and calls, again if a new block came in between, at most MAX_ATTEMPTS times.
 
-    Untrusted calls that are at another block are repeated once, and then given up.
+    Untrusted calls that are at another block are repeated once, and then given up. Raises Unavailable after the last
+    attempt, NodeBehind if the node is at an older block.
     """
     for attempt in range(MAX_ATTEMPTS if wallets else 1):
         states = await asyncio.gather(*(_read_wallet(endpoint, each.account) for each in wallets))

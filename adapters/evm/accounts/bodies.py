@@ -162,7 +162,10 @@ async def _parse_bodies(
     accounts: Collection[str],
     hashes: Mapping[int, str],
 ) -> list[Body]:
-    """Check full blocks and read the receipts of the accounts' transactions."""
+    """Check full blocks and read the receipts of the accounts' transactions.
+
+    Raises BadAnswer for another block, Reorged for another hash than in `hashes`.
+    """
     blocks = []
     for height, answer in zip(heights, answers, strict=True):
         full = typed(endpoint.name, answer, FullBlock)

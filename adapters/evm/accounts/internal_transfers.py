@@ -118,7 +118,10 @@ async def read_internal_transfers(node: Node, targets: Sequence[TraceTarget]) ->
 
 
 async def _read_part(endpoint: Endpoint, targets: Sequence[TraceTarget]) -> list[list[CoinTransfer]]:
-    """Read by the remembered route, or find one first with the first transaction."""
+    """Read by the remembered route, or find and remember one first with the first transaction.
+
+    Raises UnsupportedMethod if there is none.
+    """
     if not endpoint.capabilities.get(CAPABILITY):
         endpoint.learn(CAPABILITY, await _find_route(endpoint, targets[0]))
     if endpoint.capabilities[CAPABILITY] == UNSUPPORTED:

@@ -352,7 +352,10 @@ class AccountLogs:
         return Chunk(window, logs, headers[-1:])
 
     async def _read_by_hash(self, endpoint: Endpoint, hashes: Sequence[str], accounts: Sequence[str]) -> Logs:
-        """Read the logs of blocks by hash. A node that does not have such a block must refuse."""
+        """Read the logs of blocks by hash, merged.
+
+        Raises Unavailable if the node refuses a block, BadAnswer for logs of other blocks or accounts.
+        """
         filters = self._filters(endpoint, accounts)
         requests = [
             Request("eth_getLogs", ({"blockHash": block_hash, **each.params()},))

@@ -148,7 +148,10 @@ class _Search:
         return [read for pool, venue in self.pools.items() for read in venue.reads(pool)]
 
     def outcome(self, results: Results, block: Block) -> RelativePrice | Refusal | None:
-        """Return its price, or a refusal; None if it has no pool."""
+        """Return the price of the deepest pool; None without a pool that has a price.
+
+        A refusal if a pool is unread, all are too small, or the price moved too far in one block.
+        """
         markets: dict[Pool, Market] = {}
         for pool, venue in self.pools.items():
             state = [results[read] for read in venue.reads(pool)]

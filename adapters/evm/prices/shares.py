@@ -163,7 +163,10 @@ class _Share:
         return [*self.kind_reads, *(Call(token.reference, DECIMALS) for token in tokens)]
 
     def outcome(self, results: Results, block: Block) -> RelativePrice | Refusal | None:
-        """Return its price, or a refusal; None if no contract confirms the share."""
+        """Return what a share redeems for; None if no contract confirms the share.
+
+        A refusal if a read failed or the decimals of an asset are unknown.
+        """
         if fault := first_read_error([results[read] for read in self.reads]):
             return Refusal(self.token, SOURCE, f"what it redeems for could not be read: {fault}")
         raw = self.kind.redemption(self.token.reference, [results[read] for read in self.kind_reads])

@@ -303,7 +303,7 @@ def _read_claim(claim: PositionRecord, number: int, pool: str, manager: str) -> 
 def _stored_state(
     slot0: tuple[int, int], record: tuple[AbiValue, ...], stored: tuple[int, ...], *balances: int
 ) -> PositionState | None:
-    """Return the state of a claim, with at most the liquidity that the pool stored for the manager."""
+    """Return the state of a claim, with at most the liquidity stored in the pool; None if it has none."""
     claim = PositionRecord(*record)
     return PositionState.of(slot0, claim._replace(liquidity=min(claim.liquidity, stored[0])), *balances)
 
