@@ -195,6 +195,7 @@ def _book(tx: Transaction, account_id: str, now_us: int, limit: int = MAX_QUOTA,
 
 
 def _answer(entry: address_book.Entry, now_us: int) -> Entry:
+    """Return the entry as the API shows it, paid or not as of `now_us`."""
     return Entry(
         address=entry.address,
         label=entry.label,

@@ -107,6 +107,12 @@ async def _field_error(context: Context) -> Exception | None:
 
 
 def _request_admission(context: Context, cost: int, *, rate: bool, current: bool = False) -> Awaitable[Admission]:
+    """Ask the meter to admit a request, and to reserve `cost` credits for it.
+
+    Args:
+        rate: Count it against the rate limit.
+        current: Refuse it as stale if accounts changed since the caller's key was read; `rate` implies it.
+    """
     limits = context.parts.settings.limits
     limit = limits.at_block_per_minute if context.route.bucket == AT_BLOCK else limits.per_minute
     principal = context.principal

@@ -344,6 +344,7 @@ def cursor_place(request: Context, path: ApprovalsPath, query: ApprovalsQuery) -
 
 
 def _items(page: ApprovalsPage, chain: str) -> tuple[TokenApproval, ...]:
+    """Return the items of a page; labels and allowances only if the page was read at a block."""
     return tuple(
         TokenApproval(
             block=str(item.position.height),
@@ -368,6 +369,7 @@ def _iso_time(time_us: int) -> str:
 
 
 def _allowance(page: ApprovalsPage, allowance: Allowance | None) -> AllowanceLeft | msgspec.UnsetType:
+    """Return what is left of an approval, N/A where unknown; UNSET if it was not read."""
     if allowance is None or page.block is None:
         return msgspec.UNSET
     return AllowanceLeft(

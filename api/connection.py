@@ -36,6 +36,10 @@ class Server(web.Server):
         self.options = {"logger": logging.getLogger("chainfolio.http"), **options}
 
     async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request, and mark the connection as busy meanwhile.
+
+        If the unread rest of a body is costly to skip, it is discarded and the connection is closed.
+        """
         connection = http.protocol
         assert isinstance(connection, Connection), "made below"
         connection.answering, connection.head_s = True, None

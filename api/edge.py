@@ -112,6 +112,7 @@ def error_answer(error: Exception, request: Request, envelope: str = "whole") ->
 
 
 async def _answered(request: Request, handler: Handler) -> Answer:
+    """Return the handler's answer, or the error's: no error is raised."""
     try:
         if len(request.raw_path) > MAX_URL:
             raise Problem(414, f"the URL is longer than {MAX_URL} bytes")

@@ -73,6 +73,7 @@ class Guard:
                 del self._by_address[address]
 
     def _make_room(self, address: str | None) -> bool:
+        """Close the connection that has been idle longest, of an address if given; False if none is idle."""
         silent = [
             each for each, peer in self._open.items() if not each.answering and (address is None or peer == address)
         ]

@@ -317,6 +317,7 @@ def _codes(route: Route, status: int) -> list[Code]:
 
 
 def _success(route: Route, status: int, kind: object, schemas: _Schemas) -> JsonObject:
+    """Return the description of a successful answer, with the route's example for 200."""
     if status == 204:
         return {"description": "Done; there is no body.", "headers": _headers(route, status)}
     content: JsonObject = {"schema": {"type": "object" if route.media == "application/json" else "string"}}
@@ -333,6 +334,7 @@ _BODIES: Final[Mapping[int, object]] = {402: InsufficientCredits, 429: RateLimit
 
 
 def _failure(route: Route, status: int, description: str, schemas: _Schemas) -> JsonObject:
+    """Return the description of an error's answer in the route's envelope, with an example."""
     problem = _specimen(route, status)
     shape = shape_of(route.envelope, problem)
     answer = {"description": description, "headers": _headers(route, status)}
@@ -374,6 +376,7 @@ def _specimen(route: Route, status: int) -> Problem:
 
 
 def _headers(route: Route, status: int) -> JsonObject:
+    """Return references to the headers of a route's answers with a status."""
     names = ["X-Request-Id", "Cache-Control"]
     names += ["WWW-Authenticate"] if status == 401 else []
     names += ["Retry-After"] if status in (429, 503) else []

@@ -111,6 +111,8 @@ def write(
 
 
 def _route(method: str, path: str, tag: str, summary: str, options: RouteOptions) -> Callable[[Handler], Route]:
+    """Return a decorator that makes a handler a route; its docstring is the description."""
+
     def decorate(handler: Handler) -> Route:
         text = " ".join((handler.__doc__ or "").split())
         route = Route(method, path, handler, tag, summary, text, **options)

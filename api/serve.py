@@ -97,6 +97,10 @@ def _worker(make: Make, settings: Settings, port: int, reuse_port: bool) -> None
 
 
 async def _run_worker(make: Make, settings: Settings, port: int, reuse_port: bool) -> None:
+    """Serve until SIGTERM, SIGINT or the death of the parent process; requests in progress are finished.
+
+    A second signal of the same kind ends the process at once.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -137,6 +141,7 @@ def freeze_memory() -> None:
 
 
 def _serve_processes(make: Make, settings: Settings, *, reuse_port: bool) -> None:
+    """Serve by several processes until a signal; raise SystemExit(1) if one died that was not restarted."""
     configure_log(settings.log_level)
     with _reserve_port(settings.server.host, settings.server.port, reuse_port) as port:
         supervisor = _ProcessSupervisor(_worker, lambda number: (make, _worker_settings(settings, number), port, True))
@@ -188,6 +193,7 @@ class _ProcessSupervisor:
                 self._process_ended(process, time.monotonic() - self.began_s.pop(process))
 
     def _process_ended(self, process: SpawnProcess, lived_s: float) -> None:
+        """Start a worker again that lived long enough or was killed; else end all and mark the failure."""
         number = self.numbers.pop(process)
         if self.ending:
             return

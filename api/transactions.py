@@ -106,6 +106,7 @@ def _us(time: datetime) -> int:
 
 
 def _time(text: str) -> datetime:
+    """Return the time of a day or moment, UTC without a zone; raise InvalidParameter if it is neither."""
     form = "it is a day, YYYY-MM-DD, or a moment with its zone, 2026-03-01T12:30:00Z"
     if not _MOMENT.match(text):
         raise InvalidParameter(f"cannot be {quoted(text)}: {form}")

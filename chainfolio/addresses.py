@@ -81,6 +81,10 @@ def _solana(text: str) -> str | None:
 
 
 def _tron(text: str) -> str | None:
+    """Return the canonical form of a Tron address, None for other texts.
+
+    Raises BadRequest if a base58 text has another length or prefix, or a wrong checksum.
+    """
     import base58
 
     if _TRON_HEX.match(text):  # as contracts write it; if the kind is not known, 0x means an EVM address

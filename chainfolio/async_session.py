@@ -325,6 +325,7 @@ class AsyncSession:
         return await asyncio.to_thread(lake.scan, TABLES[name])
 
     async def _ready(self) -> Engine:
+        """Return the engine, made at the first call; raise BadRequest if the session is closed."""
         from chainfolio.engine.service import Engine
 
         async with self._lock:

@@ -110,6 +110,7 @@ class Spans:
 
 
 def _without(span: Span, cut: Span) -> Iterator[Span]:
+    """Yield the parts of a span outside another one: none, one or two."""
     if cut.last < span.first or span.last < cut.first:
         yield span
         return

@@ -129,6 +129,10 @@ class ContractApprovals(ABC):
         return [self.question(operator.token, "balanceOfEdition", operator.owner, number) for number in sorted(numbers)]
 
     def _operator(self, operator: OperatorApproval, results: Results, ids: Ids) -> OperatorState | None:
+        """Return the state of an operator's approval; None if it was revoked.
+
+        The standard is None if the collection confirms none.
+        """
         answers = [results[each] for each in self._operator_reads(operator)]
         if operator.token_id is not None:
             return self._single(operator, *answers)

@@ -55,6 +55,7 @@ def problem_of_parts(parts: object, is_address: IsAddress) -> str:
 
 
 def _problem_of_rest(position: DecodedPosition, is_address: IsAddress) -> str:
+    """Return the problem of a position's optional fields; empty if they are valid."""
     if not isinstance(position.unlock_s, int) or position.unlock_s < 0:
         return f"`unlock_s` is {position.unlock_s!r}, not a time in Unix seconds"
     if position.health is not None and not (isinstance(position.health, Decimal) and position.health.is_finite()):

@@ -265,6 +265,10 @@ def installed_kinds() -> frozenset[str]:
 
 
 def _usable(name: str, value: Any) -> ChainKind:
+    """Return an installed object as a kind of chain, and register it as used.
+
+    Raises BadSettings if it is no kind, or a kind of third parties that breaks a rule.
+    """
     settings = getattr(value, "settings", None)
     if not (isinstance(settings, type) and issubclass(settings, ChainSettings) and callable(value.build)):
         raise BadSettings("adapter", f"what is installed as `{name}` is no kind of chain")

@@ -67,6 +67,10 @@ class ByteBudget:
                     wait.set_result(None)
 
     def _grant(self, lease: Lease, size: int) -> bool:
+        """Reserve bytes if there is room, and return True; False also for a lease that has ended.
+
+        If the common bytes are used up, one lease at a time gets all further ones.
+        """
         if lease.is_over:
             return False
         if lease is not self._only and self.held + size > self.common:

@@ -249,6 +249,7 @@ def check(settings: Settings) -> None:
 
 
 def _check_server(server: Server) -> None:
+    """Raise BadSettings for an invalid port, origin or limit of the server."""
     if not 0 <= server.port <= 65535:
         raise BadSettings("server.port", f"{server.port} is not a port")
     if server.unpriced not in UNPRICED:
@@ -280,6 +281,7 @@ def _check_snapshots(snapshots: Snapshots) -> None:
 
 
 def _check_addresses(name: str, addresses: list[str]) -> None:
+    """Raise BadSettings if one of the addresses is of no known kind."""
     from chainfolio.assets import account  # here, for few settings have any
 
     for each in addresses:
@@ -290,6 +292,7 @@ def _check_addresses(name: str, addresses: list[str]) -> None:
 
 
 def _check_pnl(pnl: Pnl) -> None:
+    """Raise BadSettings for an unknown method or treatment, or a negative limit."""
     from chainfolio.contracts import GAIN_METHODS, TRADE_VALUES
 
     if pnl.method not in GAIN_METHODS:
@@ -326,6 +329,7 @@ def _check_schedule(schedule: Schedule) -> None:
 
 
 def _check_rates(rates: Mapping[str, str]) -> None:
+    """Raise BadSettings for a rate of an unknown currency or of USD, or one that is no decimal above zero."""
     from chainfolio.contracts import CRYPTO
     from chainfolio.currencies import ISO_4217  # here, for few settings have any
 

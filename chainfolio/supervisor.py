@@ -147,6 +147,10 @@ class Supervisor:
         return [task.problem for task in self.tasks if task.chain == chain and task.problem]
 
     async def _run(self, task: Task, work: Work) -> None:
+        """Run a task's work for ever: after an error, or an end, it starts again after a growing pause.
+
+        Only a cancellation of the task itself ends it.
+        """
         while True:
             try:
                 await work(task)

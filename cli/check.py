@@ -44,7 +44,13 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command. Raises BadRequest for an unknown table."""
+    """Print the damaged files and the counts of checked ones; with --repair, index their blocks again.
+
+    The exit code is `DAMAGED` if a file is damaged and was not repaired, else 0.
+
+    Raises:
+        BadRequest: for an unknown table.
+    """
     names = [name for name in (options.tables or "").split(",") if name] or list(TABLES)
     for name in names:
         if name not in TABLES:

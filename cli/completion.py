@@ -18,7 +18,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Print the completion script of a shell; the exit code is 0."""
     import shtab
 
     from chainfolio.cli.main import parser

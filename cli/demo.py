@@ -121,7 +121,14 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command. Raises BadRequest for an unknown kind of chain."""
+    """Make local chains with accounts, index them, print the portfolios, and serve them without --once.
+
+    Progress goes to standard error, unless --json is given. The exit code is 0.
+
+    Raises:
+        BadRequest: for an unknown kind of chain.
+        MissingDependency: a local node cannot run.
+    """
     kinds = options.chains.split(",")
     if CHAINS[0] not in kinds or not {*kinds} <= {*CHAINS}:
         raise BadRequest("chains", f"{options.chains!r} is neither ethereum nor ethereum,solana")

@@ -32,10 +32,11 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command and return its exit code.
+    """Print the state of stores, files, chains, endpoints and protocol packages; return the exit code.
 
-    The code is 5 for a broken store, 2 for a bad file, 3 for a broken endpoint, and 7 for a broken package of protocols
-    or a protocol's file whose family is not installed.
+    The code is that of the first fault: 5 for a broken store, 2 for a bad file, 3 for a broken endpoint, and 7 for a
+    broken package of protocols or a protocol's file whose family is not installed. With --reinstate, the quarantine of
+    an endpoint is ended first.
     """
     if options.reinstate:
         with_system(options, partial(reinstate, name=options.reinstate))

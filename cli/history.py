@@ -77,7 +77,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Print the value of each account and day as a table, --plot, --json or --csv.
+
+    Each --output file is written. The exit code is 0 even if values are unknown.
+    """
     _check_files(options.output)
     values, days = with_system(options, lambda system: _read(system, options))
     for name in options.output:

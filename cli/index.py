@@ -49,7 +49,13 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command. Raises BadRequest for --rewind together with --estimate."""
+    """Index the missing blocks of a chain and print counts, or with --estimate only the cost.
+
+    --rewind forgets the blocks above a height first. The exit code is 0.
+
+    Raises:
+        BadRequest: for --rewind together with --estimate.
+    """
     if options.estimate and options.rewind is not None:
         raise BadRequest("rewind", "an estimate changes nothing, and --rewind forgets blocks", remedy="leave one out")
     for_bulk()

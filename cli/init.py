@@ -28,7 +28,11 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command. Raises BadRequest if the file exists."""
+    """Write a settings file and print its path; the exit code is 0.
+
+    Raises:
+        BadRequest: the file exists; it is not written over.
+    """
     path = settings_file(options) or HERE
     text = settings_text(options.chain, options.rpc, options.adapter)
     try:

@@ -26,7 +26,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Make derived tables, or all, from stored data without a node, and print the rows of each; returns 0."""
     for_bulk()
 
     async def work(system: System) -> dict[str, int]:

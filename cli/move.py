@@ -34,7 +34,13 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command. Raises BadRequest if the two settings differ in nothing, or in more than these stores."""
+    """Copy the stores of one settings file to those of another, and print the rows of each table.
+
+    The exit code is 0.
+
+    Raises:
+        BadRequest: the two settings differ in nothing, or in more than these stores.
+    """
     source, target = settings(options), load(options.into)
     if source.lake_uri != target.lake_uri or source.data_dir != target.data_dir:
         remedy = "let both settings name the same `data` and `lake`, and copy the folder where it has to be elsewhere"

@@ -40,7 +40,13 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command. Raises BadRequest for --chain without --from."""
+    """Print one value over all accounts, or with --from one line for each address.
+
+    The exit code is 0 even if there are issues.
+
+    Raises:
+        BadRequest: for --chain or --block without --from.
+    """
     wallets.check(options)
     if options.file is not None:
         with_system(options, partial(wallets.show, options=options, listing=_listing(options)))

@@ -42,7 +42,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; nothing that exists is written over."""
+    """Write the files of a new protocol and print the next steps; the exit code is 0.
+
+    Existing files are not written over.
+    """
     files, steps = with_system(options, partial(start, options=options))
     if options.json:
         show_json({"files": [str(path) for path in files], "next": steps})

@@ -57,7 +57,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Print the performance of accounts by day as a table, --plot, --json or --csv.
+
+    The exit code is 0 even if there are issues.
+    """
     performance = with_system(options, lambda system: _read(system, options))
     if options.json:
         show_json(performance)

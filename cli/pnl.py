@@ -89,7 +89,13 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Print the gains of accounts as a table, --json or --csv, or with --year those of a tax year.
+
+    The exit code is 0 even if gains are unknown.
+
+    Raises:
+        BadRequest: for --jurisdiction or --currency without --year.
+    """
     if options.year is not None:
         return tax_year.run(options, _request(options))
     if options.jurisdiction != "none" or options.currency or options.income:

@@ -67,7 +67,13 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command. Raises BadRequest for --csv together with --from."""
+    """Print portfolios as a table, --json or --csv, or with --from one line for each address.
+
+    The exit code is 0 even if there are issues.
+
+    Raises:
+        BadRequest: for --csv together with --from.
+    """
     wallets.check(options)
     if options.file is not None:
         if options.csv:

@@ -25,7 +25,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Print the price of an asset at a block, or "no price"; the exit code is 0 for both.
+
+    With --explain, or without a price, the answer of each source is printed too.
+    """
 
     async def read(system: System) -> dict[str, Any]:
 

@@ -56,7 +56,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; the exit code is 12 if a trusted asset differs, 13 if one could not be read."""
+    """Print the differences between indexed movements and balances on chain, or with --estimate the cost.
+
+    The exit code is 12 if a trusted asset differs, else 13 if one could not be read or is not indexed, else 0.
+    """
     extent = Extent(options.first, options.last, options.checkpoints, options.max_requests)
     if options.estimate:
         estimates = with_system(options, lambda system: _each_chain(system, options, partial(_estimate, extent)))

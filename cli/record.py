@@ -44,7 +44,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Record the reads of a protocol's decoder into a file, and print its positions and issues; returns 0."""
     file = Path(options.to)
     recording = with_system(options, partial(recorded, options=options, file=file))
     result, calls = recording.found, len(recording.calls)

@@ -43,7 +43,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Serve the HTTP API until a signal ends it, and index the chains unless --no-indexing is given.
+
+    The exit code is 0.
+    """
     config = settings(options)
     port = config.server.port if options.port is None else options.port
     workers = config.server.workers if options.workers is None else options.workers

@@ -55,7 +55,13 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command. Raises BadRequest for a limit out of range."""
+    """Print the rows of a query as a table, --json or --csv, or without a query the SQL of the views.
+
+    A note on standard error says if --limit cut rows off. The exit code is 0.
+
+    Raises:
+        BadRequest: for a limit out of range.
+    """
     if options.limit < 0 or options.seconds < 1:
         raise BadRequest("query", "--limit is at least 0 (all rows), --seconds at least 1")
 

@@ -40,7 +40,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; the exit code is 3 where the node of a chain cannot be asked."""
+    """Print the state of each chain; the exit code is 3 if the node of a chain cannot be read, else 0."""
     report = with_system(options, examine)
     if options.json:
         show_json(report)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace, treatment: PnlRequest) -> int:
-    """Show a tax year."""
+    """Print the gains of a tax year as a table, --json or --csv; 0 even if gains are unknown."""
     rules = JURISDICTIONS[options.jurisdiction]
     zone = treatment.zone if options.zone else None
     request = YearRequest(options.year, rules, options.method or "", options.currency.upper(), zone, treatment)

@@ -33,7 +33,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; the exit code is 10 for a different result, 11 for an unplayable recording."""
+    """Replay recordings and print the state of each, or write new results with --update.
+
+    The exit code is 10 for a different result, else 11 for an unplayable recording, else 0.
+    """
     replays = with_system(options, partial(replayed, paths=files(options.file), update=options.update))
     if options.json:
         show_json({"recordings": replays})

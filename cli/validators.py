@@ -58,7 +58,13 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command. Raises BadRequest without a validator, or for days out of range."""
+    """Print the rewards of one validator by period, or a comparison of several, or all as --json or --csv.
+
+    The exit code is 0.
+
+    Raises:
+        BadRequest: without a validator, for days out of range, or for too many validators.
+    """
     compares = options.who[0] == COMPARE
     validators = [_read(each) for each in options.who[compares:]]
     if not validators or options.days < 1 or options.days > 365:

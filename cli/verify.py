@@ -39,7 +39,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; the exit code is 10 where something differs, 11 where something could not be shown."""
+    """Print the comparison of a snapshot with other endpoints and proofs.
+
+    The exit code is 10 if a number differs, else 11 if one could not be shown, else 0.
+    """
     verification = with_system(options, lambda system: _verified(system, options))
     if options.json:
         show_json(verification)

@@ -55,7 +55,14 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command. Raises BadRequest for blocks or limits out of range."""
+    """Watch addresses and index their histories, or end it with --stop, or print the cost with --estimate.
+
+    Without limits, what `transactions` and `pnl` need beyond the index is read too, for a few addresses. The exit code
+    is 0, also if another process indexes the chain and will read them.
+
+    Raises:
+        BadRequest: for blocks or limits out of range.
+    """
     if options.first is not None and options.first < 0:
         raise BadRequest("from", "a block height is at least 0")
     if options.last is not None and options.last < (options.first or 0):

@@ -35,7 +35,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Index the chains and take daily snapshots until a signal ends it; the exit code is 0.
+
+    A line for each chain goes to standard error if its state changed.
+    """
     with_system(options, _work)
     return 0
 

@@ -103,6 +103,7 @@ def _chains_of(
     capability: Capability,
     is_suitable: Callable[[Chain], bool],
 ) -> list[Chain]:
+    """Return the chains of `keys`, or else all suitable ones; errors as of `chains_of`."""
     check_chains(system)
     chains = [system.chain(key) for key in dict.fromkeys(keys)]
     for chain in chains:
@@ -128,6 +129,10 @@ async def name_of(system: System, owner: Account) -> str | None:
 
 
 async def _resolve(system: System, name: str, report: Report) -> Account:
+    """Return the account of an ENS name, and report notes on letters that mislead or another reverse name.
+
+    Raises BadRequest if the chain of names is not configured.
+    """
     if ENS_CHAIN not in system.settings.chains:
         raise BadRequest(
             "address",

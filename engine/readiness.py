@@ -33,6 +33,10 @@ def readiness(system: System, indexing: Mapping[str, Status], supervisor: Superv
 
 
 def _chain(system: System, chain: Chain, status: Status | None, supervisor: Supervisor) -> ChainReadiness:
+    """Return the readiness of a chain: unhealthy if it is halted, has a problem, or is ahead of the clock.
+
+    Without a status, nothing in this process indexes the chain: only the clock counts.
+    """
     tail = system.tail
     top = tail.top(chain.key) or tail.anchor(chain.key)
     indexed = top.height if top else None

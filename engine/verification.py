@@ -175,6 +175,13 @@ async def verify(
 async def _verify(
     system: System, chains: Sequence[Chain], account: str, height: int | None, on_step: OnStep
 ) -> Verification:
+    """Read an account at one block from each chain and compare the first with the others.
+
+    Of these, the ones that fail are listed as silent. An error of the first is raised, and BadRequest above the head.
+
+    Args:
+        height: None for the newest final block of the first.
+    """
     first, *peer_chains = chains
     on_step(f"asking {_name(first)}")
     heads = await first.heads()

@@ -28,6 +28,7 @@ def with_decimals(rows: pl.LazyFrame, table: Table, columns: Sequence[str] = ())
 
 @cache
 def _decimals(raws: tuple[str, ...]) -> list[pl.Expr]:
+    """Return a column `NAME_dec` for each raw column; null if a number does not fit into 38 digits."""
     import polars as pl
 
     decimals = []

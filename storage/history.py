@@ -67,6 +67,7 @@ class Footers:
         threading.Thread(target=self._fill, args=all_of(), name="footers", daemon=True).start()
 
     def _fill(self, files: Sequence[LakeFile], folder: Folder | Bucket) -> None:
+        """Cache the footers of files until the limit is reached; stops at the first file that cannot be read."""
         with suppress(OSError, pa.ArrowException, CorruptFile):  # a reader of that file gets the error
             for file in files:
                 footer = read_file_footer(folder, file.path)

@@ -143,6 +143,7 @@ class Lake(LakeReader):
                     )
 
     def _outside(self, table: Table, files: list[LakeFile], span: Span) -> Iterator[pa.Table]:
+        """Yield the rows of the files outside a span; files that lie in it are not read."""
         import pyarrow.compute as pc
 
         partial = [file for file in files if file.first < span.first or file.last > span.last]
@@ -192,6 +193,10 @@ class Lake(LakeReader):
         return CompactReport(len(before), len(after), total_size(before), total_size(after), total_rows(after), deleted)
 
     def _merge(self, table: Table, runs: list[list[LakeFile]]) -> None:
+        """Write the rows of each run of files into new ones, and replace them in one commit.
+
+        If it fails, the new files are removed.
+        """
         folder = self._folder(table)
         merged: list[LakeFile] = []
         try:
@@ -214,6 +219,7 @@ class Lake(LakeReader):
             yield pa.Table.from_batches(rows, table.schema())
 
     def _vacuum(self, table: Table, retention_hours: int) -> int:
+        """Delete files that no commit names any longer and that are old enough; return their number."""
         with self._writing[table.name]:
             handle = self._writer(table)
             if handle is None:
@@ -312,6 +318,7 @@ class Lake(LakeReader):
         return False
 
     def _created(self, table: Table) -> DeltaTable:
+        """Create the table on disk unless it exists, and return it."""
         DeltaTable.create(
             self._path(table),
             schema_of(table),

@@ -177,6 +177,10 @@ class LakeReader:
             yield from read(table, files, columns, self._folder(table), heights)
 
     def _files(self, table: Table, chain: str | None = None, bucket: int | None = None) -> list[LakeFile]:
+        """Return the newest files of a table, of a chain and bucket if given; empty if it does not exist.
+
+        Raises StaleTable if another release wrote the table.
+        """
         with translate_errors(table), self._reading:
             handle = self._open_newest(self._readers, table)
             if handle is None:

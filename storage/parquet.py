@@ -229,6 +229,7 @@ def _by_chain(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _by_bucket(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of each bucket; a bucket comes again if its rows are not adjacent."""
     import pyarrow.compute as pc
 
     runs = pc.run_end_encode(rows["bucket"].combine_chunks())

@@ -62,6 +62,7 @@ def translate_errors(store: str, url: str) -> Iterator[None]:
 
 
 def _translated(store: str, address: str, error: psycopg.Error) -> StoreError:
+    """Return the typed error of a PostgreSQL error: Locked if a later attempt may succeed."""
     if isinstance(error, psycopg.errors.DiskFull):
         return StorageFull(store)
     if error.sqlstate in _RETRYABLE:

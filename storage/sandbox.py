@@ -61,6 +61,10 @@ def run_query(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows(connection: Any, task: dict[str, Any]) -> dict[str, Any]:
+    """Return at most `limit` rows (0: all) of one SELECT or EXPLAIN; an error for other statements.
+
+    `more` is True if there are other rows.
+    """
     statements = connection.extract_statements(task["query"])
     if len(statements) != 1 or str(statements[0].type).rsplit(".", 1)[-1] not in ("SELECT", "EXPLAIN"):
         return {"error": "one SELECT at a time"}

@@ -44,7 +44,7 @@ def writing(connection: apsw.Connection) -> Iterator[apsw.Connection]:
     """Run the block in one write transaction, rolled back if the block raises.
 
     The lock is taken at the start: a transaction that upgrades to it later cannot wait for it. Errors of SQLite are
-    raised as they are: the caller wraps this in `translate_errors`.
+    not translated here: the caller wraps this in `translate_errors`.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:

@@ -124,6 +124,10 @@ class Endpoint(HttpEndpoint, ABC):
         return await self._ask_new(requests, height)
 
     async def _ask_new(self, requests: Sequence[Request], height: int) -> list[Answer]:
+        """Return the answers to requests that are not cached.
+
+        The handshake is sent before the first ones, in the same batch if it fits and the endpoint takes it.
+        """
         if not requests or self.checked or self.handshake is None:
             return await self.ask_unchecked(requests, height=height)
         if self._recent is not None:
@@ -216,6 +220,11 @@ class Endpoint(HttpEndpoint, ABC):
         return await self._post(encode([request]), read, self.units(request.method), [request.method])
 
     async def _ask_part(self, requests: Sequence[Request], height: int) -> list[Answer]:
+        """Return the answers to one batch; refusals of single requests are among them.
+
+        Raises Unavailable or RateLimited if an answer reports it, BatchRefused if fewer requests may succeed.
+        """
+
         def read_batch(body: bytes) -> list[Answer]:
             """Return the answers; raise BatchRefused if fewer requests may succeed."""
             answers: list[Answer] = []
@@ -240,6 +249,8 @@ class Endpoint(HttpEndpoint, ABC):
         return await self._post(encode(requests), read_batch, sum(map(self.units, methods)), methods)
 
     async def _post(self, body: bytes, read: Callable[[bytes], T], cost: int, methods: Sequence[str]) -> T:
+        """Send a request with retries and return its parsed answer; a BodyRefused gets the number of bytes."""
+
         async def send() -> HttpResponse:
             return await self._transport.post(self.name, self.url, body, self._timeout_s)
 

@@ -53,6 +53,7 @@ async def _endpoint(
     alone: Callable[[EndpointT], NodeT],
     abilities: Callable[[NodeT, Heads], Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
+    """Return a row about an endpoint; a failure is in it and is not raised. Quarantined ones are not read."""
     evidence = endpoint.health.evidence
     row: dict[str, Any] = {
         "endpoint": endpoint.name,

@@ -101,6 +101,7 @@ class HttpTransport:
     async def _exchange(
         self, source: str, url: str, body: bytes | None, timeout_s: float, sink: Sink | None = None
     ) -> HttpResponse:
+        """Send one request: http by the plain transport, https by aiohttp. Raises SourceError; no retry."""
         if not url.lower().startswith("http://"):
             return await self._exchange_by_aiohttp(source, url, body, timeout_s, sink)
         if self._plain is None:
@@ -114,6 +115,7 @@ class HttpTransport:
     async def _exchange_by_aiohttp(
         self, source: str, url: str, body: bytes | None, timeout_s: float, sink: Sink | None = None
     ) -> HttpResponse:
+        """Send one request by aiohttp; its memory is given back if it fails."""
         lease = self.budget.lease()
         try:
             return await self._read(source, url, body, timeout_s, lease, sink)
@@ -124,6 +126,10 @@ class HttpTransport:
     async def _read(
         self, source: str, url: str, content: bytes | None, timeout_s: float, lease: Lease, sink: Sink | None
     ) -> HttpResponse:
+        """Send one request and read its body, within the time, or stream it into `sink` if the status is 200.
+
+        Raises Unavailable, or NoResponse after the time.
+        """
         import aiohttp  # here: the import takes a fifth of a second
 
         if self._session is None:

@@ -118,6 +118,7 @@ class PlainTransport:
                 lease.give_back()
 
     def _encoded(self, url: str, body: bytes | None, sink: Sink | None) -> tuple[Address, bytes]:
+        """Return the address of a URL, cached unless a sink adds headers, and the bytes of the request."""
         at = min((at for at in (url.find(mark, _SCHEME) for mark in "/?#") if at > 0), default=len(url))
         if sink is not None:
             address = parse_address(url[:at], {**self._headers, **accept_headers(sink)})
@@ -142,6 +143,10 @@ class PlainTransport:
         return await self._send_over(peer, await _connect(request.source, request.address), request)
 
     async def _send_over(self, peer: _Peer, connection: Connection, request: _Request) -> HttpResponse:
+        """Send a request over a connection and read the response.
+
+        The connection is then idle if the server keeps it open; else, and after an error, it is closed.
+        """
         is_kept = False
         try:
             connection.send(request.content)
@@ -182,6 +187,7 @@ async def _connect(source: str, address: Address) -> Connection:
 
 
 async def _read_head(connection: Connection, extra: frozenset[bytes]) -> Head:
+    """Return the head of the final response; ValueError if only interim ones or an upgrade come."""
     for _ in range(_MAX_INTERIM):
         head = parse_head(await connection.read_until(END, MAX_HEAD), extra)
         if head.status >= 200:

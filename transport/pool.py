@@ -237,6 +237,7 @@ class Pool(Generic[E]):
         describe: Callable[[int], str],
         is_final: Callable[[int], bool],
     ) -> None:
+        """Raise NoQuorum for a question without a majority, or Unavailable if its answer is not final yet."""
         names = ", ".join(endpoint.name for endpoint in voters)
         for question in tally.disputed:
             reason = f"{names} contradict each other, and none has a majority: {describe(question)}"

@@ -49,6 +49,7 @@ def unrecognised(url: str) -> BadAnswer:
 
 
 def _json(source: str, content: bytes) -> Any:
+    """Return a response's JSON, None if it is none; raise Unavailable if it reports a limit."""
     try:
         answer = msgspec.json.decode(content)
     except msgspec.DecodeError:

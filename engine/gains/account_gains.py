@@ -236,6 +236,10 @@ async def add_gains(
 async def _in_transactions(
     source: GainsSource, cache: GainsCache, account: Account, heads: Mapping[str, int]
 ) -> tuple[str, TransactionGains | None]:
+    """Return the address and the gains of its transactions; None if the settings want none.
+
+    If a node fails or is silent, they have only the reason: a failed read is never raised.
+    """
     chains = [chain for chain in source.system.chains if chain.kind == account.kind and chain.key not in heads]
     try:
         other_heights = {chain.key: (await source.heads.latest(chain)).block.height for chain in chains}

@@ -89,6 +89,7 @@ def total(values: Iterable[DayValue]) -> list[tuple[date, Decimal | None]]:
 
 
 def _value(account: str, day: date, parts: Sequence[DaySnapshot]) -> DayValue:
+    """Return the value over the chains that had begun: unknown if one is; ABSENT if none had begun."""
     snapshots = [each for each in parts if each.completeness != ABSENT]
     if not snapshots:
         return DayValue(account, day, None, ABSENT, NO_CHAIN, tuple(parts))

@@ -63,6 +63,7 @@ class JointChain:
             self._send_if_all_ask()
 
     def _send_if_all_ask(self) -> None:
+        """Start one joint request if every reader waits; callers that were cancelled are dropped first."""
         self._waiting = [each for each in self._waiting if not each[2].done()]
         if not self._waiting or len(self._waiting) < self.readers:
             return
@@ -72,6 +73,10 @@ class JointChain:
         task.add_done_callback(self._sending.discard)
 
     async def _exchange(self, pending: list[PendingRead]) -> None:
+        """Set the result of each pending read, or its error; blocks that fail are read again.
+
+        It ends when all are read, or with the error of the first if a round brings none. A cancellation is passed on.
+        """
         try:
             while pending:
                 responses = await self.chain.answer_each([(block, reads) for block, reads, _ in pending])

@@ -331,6 +331,10 @@ class History:
         account_document: tuple[str, Portfolio, tuple[Issue, ...]],
         state: Mapping[tuple[str, int], str],
     ) -> DaySnapshot:
+        """Return the snapshot of an account's day on a chain, with its issues as one text of limited length.
+
+        It is marked for a retry if a read failed, and with the digest of the index if something is not indexed.
+        """
         address, document, lacks = account_document
         reasons = "; ".join(f"{each.subject}: {each.reason}" for each in issue_documents(lacks))
         reason = reasons if len(reasons) <= MAX_REASON else f"{reasons[:MAX_REASON]}…"

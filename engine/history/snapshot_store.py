@@ -193,6 +193,7 @@ class SnapshotStore:
         self._add_holdings(chain, rows.to_dicts(), last)
 
     def _add_holdings(self, chain: str, rows: Sequence[dict[str, Any]], batch: int) -> None:
+        """Append the holdings in the rows' documents to the lake; rows without a document add none."""
         import pyarrow as pa
 
         columns = ("chain", "bucket", *KEY, "height")
@@ -218,6 +219,7 @@ def _stream(chain: str) -> str:
 
 
 def _row(each: DaySnapshot) -> dict[str, Any]:
+    """Return the row of the table of snapshots; empty texts become null."""
     return {
         "chain": each.chain,
         "bucket": bucket(each.account),
@@ -237,6 +239,7 @@ def _row(each: DaySnapshot) -> dict[str, Any]:
 
 
 def _snapshot(chain: str, row: dict[str, Any]) -> DaySnapshot:
+    """Return the snapshot of a row; without a document if the row was read without that column."""
     time_us = (row["time"] - EPOCH) // timedelta(microseconds=1)
     document = row.get("document")
     return DaySnapshot(

@@ -83,6 +83,10 @@ class PastPrices:
     async def _read(
         self, unknown: Mapping[Block, Sequence[Asset]]
     ) -> tuple[dict[int, dict[Asset, Price | None]], list[Issue]]:
+        """Return prices by height, None for assets without one, and an issue if states were unavailable.
+
+        Answers are stored and cached, except None if a vendor did not answer.
+        """
         if not unknown:
             return {}, []
         node = _Node(self.chain)
@@ -174,6 +178,10 @@ class _Node:
         ]
 
     async def _read(self, by_block: Mapping[Block, Sequence[Read[object]]]) -> dict[Located, object]:
+        """Return the results of reads; blocks that fail are read again until none succeeds.
+
+        No error is raised: heights that could not be read have no results, and their reason is in `unavailable`.
+        """
         results: dict[Located, object] = {}
         try:
             pending = await self._with_hashes([block for block in by_block if block.height not in self.unavailable])

@@ -47,6 +47,10 @@ class Quoter:
         return dict(zip(keys, quotes, strict=True))
 
     async def _quote(self, key: str, contracts: Sequence[str]) -> QuotedTokens:
+        """Return the prices of contracts on a chain.
+
+        If the chain cannot be read, there are no prices, an issue, and a block of height 0.
+        """
         chain = self.system.chain(key)
         reader, assets = self.snapshotter_of(chain), [chain.info.token_asset(contract) for contract in contracts]
         try:

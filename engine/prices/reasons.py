@@ -206,6 +206,7 @@ async def _block(system: System, chain: Chain, at: int | str | None) -> Block:
 
 
 def _parse_time_us(text: str) -> int:
+    """Return a day or time as microseconds since 1970; UTC if it has no zone. Raises BadRequest."""
     from datetime import UTC, datetime
 
     try:
@@ -234,6 +235,11 @@ def tree(reasons: PriceReasons) -> dict[str, Any]:
 
 
 def _sources(of: Asset, outcomes: Sequence[SourceOutcome], above: tuple[Asset, ...]) -> list[dict[str, Any]]:
+    """Return the outcome of each source for an asset, with those of its parts.
+
+    Args:
+        above: Assets that the asset is a part of: their sources are not repeated.
+    """
     steps: list[dict[str, Any]] = []
     for _, source, outcome in (each for each in outcomes if each.asset == of):
         if outcome is None:

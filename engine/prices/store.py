@@ -168,6 +168,10 @@ class PriceStore:
         return sorted((each for each in prices if each[1].time_us >= since_us), key=lambda each: each[0])
 
     def _last_before(self, block: Block, since_us: int) -> dict[Asset, Price]:
+        """Return the newest stored price of each asset below a block and observed since a time.
+
+        They come from the lake and the tail; assets without one are left out.
+        """
         import polars as pl
 
         prices: dict[Asset, Price] = {}
@@ -217,6 +221,10 @@ class PriceStore:
             return 0, []
 
     def _move_final(self, final: int, hashes: Mapping[int, str]) -> tuple[int, list[int]]:
+        """Move at most MAX_BATCH_ROWS final prices from the tail to the lake; return as `move_final`.
+
+        Prices of blocks that left the chain are dropped. Those without a known hash stay in the tail.
+        """
         waiting = self.tail.pending_prices(self.chain, final)[:MAX_BATCH_ROWS]
         if not waiting:
             return 0, []

@@ -197,6 +197,10 @@ class CurrentBalances:
             return {}
 
     async def _histories(self, accounts: Sequence[str], span: Span) -> list[SpanTables]:
+        """Return the movements of accounts in a span, read from the node in pieces.
+
+        Raises the error of `check_budget` if the budget is used up.
+        """
         reader, pieces = require_capability(self.chain, Capability.ACCOUNT_HISTORY), list[Any]()
         datasets, first = balance_datasets(self.chain.datasets.values()), span.first
         while first <= span.last:

@@ -192,6 +192,12 @@ class Reconciler:
     # --- what is compared --------------------------------------------------------------------------------------------
 
     async def _span(self, accounts: Sequence[str], first: int | None, last: int | None) -> Span:
+        """Return the range to compare: the indexed one, cut or set by `first` and `last`.
+
+        Raises:
+            BadRequest: An end is above the head, or the range is empty.
+            NotIndexed: Nothing is indexed and an end is not given.
+        """
         head = (await self.chain.heads()).latest.height
         if last is not None and last > head:
             raise BadRequest("to", f"block {last} is above the head, which is block {head}")
@@ -275,6 +281,7 @@ class Reconciler:
     async def _search(
         self, totals: Mapping[BalanceKey, RunningTotals], steps: Sequence[int], *, is_start: bool
     ) -> dict[BalanceKey, Comparison]:
+        """Return a comparison for each balance; balances are read in rounds that narrow the differing ranges."""
         plan, round_number = search(totals, steps, is_from_genesis=is_start), 0
         answers: dict[Point, Answer] | None = None
         while True:
@@ -302,6 +309,7 @@ class Reconciler:
         comparisons: Mapping[BalanceKey, Comparison],
         evidence_reader: EvidenceReader,
     ) -> Reconciliation:
+        """Return the reconciliation of one account; its coin is `unindexed` if it was not compared."""
         account_comparisons = {key: comparison for key, comparison in comparisons.items() if key.account == account}
         differences, untrusted = self._split_differences(account_comparisons, scope.totals, evidence_reader)
         assets = [
@@ -356,6 +364,7 @@ class Reconciler:
         return tuple(differences), untrusted
 
     def _notes(self, account: str, span: Span, steps: Sequence[int]) -> Iterator[str]:
+        """Yield what limits the comparison: pruned state, and datasets that are not indexed in the whole span."""
         if steps[0] in self.reader.pruned_heights:
             yield (
                 f"the state at block {steps[0]} is gone: what was there before is taken to be nothing"

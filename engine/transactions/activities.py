@@ -182,6 +182,10 @@ def _read(
     max_transactions: int,
     hashes: Mapping[int, str],
 ) -> Activities:
+    """Read the activities from the index in one pass; the tail may change meanwhile.
+
+    Raises NotFound if an account has more than `max_transactions`.
+    """
     import polars as pl
 
     indexed = pl.any_horizontal(

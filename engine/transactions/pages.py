@@ -145,6 +145,7 @@ class Statement:
     # --- reading the index --------------------------------------------------------------------------------------------
 
     async def _read(self, subject: Subject) -> None:
+        """Store a chain's head, activities, gaps of the index and issues of rewards for the page."""
         source, accounts = subject.snapshotter, subject.accounts
         latest = await self._head(source.chain)
         head = self.heads[subject.key] = latest.height
@@ -236,6 +237,7 @@ class Statement:
         return any(parts) or filters.hide_spam or filters.hide_dust or filters.token_id is not None
 
     async def _matching(self, piece: Sequence[Activity]) -> list[Record]:
+        """Return the records of a piece that pass the filters; without dust if the filters hide it."""
         filters = self.filters
         protocols = {key for protocol in filters.protocols for key in (protocol, protocol_key(protocol))}
         records = await self._records(piece, self._may_match)

@@ -144,6 +144,10 @@ def _sums(history: RewardHistory, starts: Sequence[int], end: int) -> list[dict[
 def _bucket(
     history: RewardHistory, begin: int, end: int, sums: Mapping[str, Any], effective: EffectiveBalance
 ) -> ValidatorReward:
+    """Return the reward of a span of epochs from its sums.
+
+    Potential, execution reward and missed blocks are unknown if a part of them is: they are not sums of the rest.
+    """
     clock = history.clock
     start_s, end_s = clock.begins_s(begin), clock.begins_s(end + 1) - 1
     potential = None if sums["unknown_ideal"] else sums["potential"]

@@ -97,6 +97,7 @@ class Stakes:
     def _read_withdrawing(
         self, key: str, accounts: Sequence[str], times_us: Collection[int]
     ) -> dict[tuple[str, int], list[int]]:
+        """Return the validators of payments by account and time, in order, from the tail and the lake."""
         import polars as pl
 
         ids = [int(each) for each in self._values_of(key, VALIDATORS, "validator", accounts)]
@@ -169,6 +170,10 @@ class Stakes:
         }
 
     def _values_of(self, key: str, table: Table, name: str, accounts: Sequence[str]) -> list[int | str]:
+        """Return a column's values of a table for rows whose credentials are those of the accounts.
+
+        They are from the tail and the lake, and may repeat.
+        """
         import polars as pl
 
         is_own = pl.col("credentials").str.slice(ADDRESS_START).is_in([each.removeprefix("0x") for each in accounts])

@@ -193,6 +193,7 @@ def _check_size(tx: Transaction, account_id: str, size: int, defaults: Quotas) -
 
 
 def _check_in_book(tx: Transaction, account_id: str, addresses: Iterable[str]) -> None:
+    """Raise Refusal if an address is not in the account's address book."""
     unknown = [each for each in addresses if not tx.rows(_IN_BOOK, account_id=account_id, address=each)]
     if unknown:
         raise Refusal(

@@ -145,6 +145,7 @@ class Meter:
             self.supervisor.start(SWEEP, self._sweep)
 
     async def _drain(self) -> None:
+        """Apply pending operations in batches until none is left; started again if it fails before."""
         try:
             while self._pending:
                 for _ in range(ROUNDS):  # callers that become ready join the batch
@@ -157,6 +158,10 @@ class Meter:
                 self._running = asyncio.create_task(self._drain())
 
     async def _batch(self, batch: Sequence[tuple[Operation, _Waiter]]) -> None:
+        """Apply a batch and set each caller's result; if it fails, each gets the error.
+
+        Reservations of callers that were cancelled are voided.
+        """
         try:
             results = await self._apply_batch([operation for operation, _ in batch])
         except Exception as error:  # the transaction was rolled back: each operation gets the error
@@ -196,6 +201,10 @@ class Meter:
             self.settle_soon(admitted.reservation, "void")
 
     async def _apply_batch(self, operations: Sequence[Operation]) -> list[Admission]:
+        """Apply operations in one transaction; repeated if ids clash or a reservation was settled before.
+
+        Raises StoreError after the fourth attempt.
+        """
         one_by_one = False
         for _ in range(4):
             try:

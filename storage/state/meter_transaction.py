@@ -211,6 +211,10 @@ class MeterTransaction:
         return SETTLED
 
     def _add_settlement(self, reservation: Reservation, kind: str, call_id: int) -> bool:
+        """Settle a reservation and move its credits; False if it was settled before.
+
+        In a batch the row is only collected: whether it was settled shows when the batch is stored.
+        """
         row = ledger.entry(reservation.account_id, self.at_us, kind, reservation.amount, call_id, "")
         if not self.one_by_one:
             self.settled.append(row)

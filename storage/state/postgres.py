@@ -103,6 +103,10 @@ class PostgresDatabase:
             connection.close()
 
     def _on_connection(self, work: Work[T], *, durable: bool) -> T:
+        """Run the work in a transaction of this thread's connection.
+
+        If the connection was lost before the work began, it is run once more over a new one.
+        """
         with translate_errors("state", self.url):
             try:
                 return self._attempt(work, durable=durable)
@@ -114,6 +118,7 @@ class PostgresDatabase:
                 return self._attempt(work, durable=durable)
 
     def _attempt(self, work: Work[T], *, durable: bool) -> T:
+        """Run the work in a transaction; not durable: its commit may be lost in a power failure."""
         connection = self._connection()
         try:
             with self._timeout.limit(connection), connection.transaction():

@@ -79,6 +79,7 @@ def expire(tx: Transaction, at_us: int, hold_us: int, max_rows: int = SLICE) -> 
 
 
 def _release(tx: Transaction, calls: list[tuple[str, int, int]], at_us: int) -> int:
+    """Release expired reservations; return how many, without those settled meanwhile."""
     balances = ledger.balances(tx, {account_id for account_id, *_ in calls})
     expired = 0
     for account_id, call, amount in calls:
