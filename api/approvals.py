@@ -391,6 +391,7 @@ def _operators(page: ApprovalsPage) -> tuple[CollectibleOperator, ...]:
 
 
 def _operator(page: ApprovalsPage, operator: Operator) -> CollectibleOperator:
+    """Return an operator of collectibles as the API shows it; N/A for an unknown standard or count."""
     assert page.block is not None, "what is read from the chain is of a block"
     return CollectibleOperator(
         block=str(operator.position.height),
@@ -409,6 +410,7 @@ def _operator(page: ApprovalsPage, operator: Operator) -> CollectibleOperator:
 
 
 def _permitted(page: ApprovalsPage, permitted: Permit2Allowance) -> PermittedSpender:
+    """Return a spender of Permit2 as the API shows it; N/A for what could not be read."""
     assert page.block is not None, "what is read from the chain is of a block"
     return PermittedSpender(
         block=str(permitted.position.height),
@@ -431,6 +433,7 @@ def _permitted(page: ApprovalsPage, permitted: Permit2Allowance) -> PermittedSpe
 
 
 def _asset(asset: ApprovedAsset | None, contract: str, chain: str) -> TokenAsset | msgspec.UnsetType:
+    """Return the token of an approval with its balance and value; UNSET if it was not read."""
     if asset is None:
         return msgspec.UNSET
     return TokenAsset(

@@ -135,6 +135,7 @@ def _namer(parts: Parts) -> Callable[[Request], str]:
 
 
 def _note(logger: structlog.stdlib.BoundLogger, request: Request, status: int, length: int, took_s: float) -> None:
+    """Log a request: route instead of path values, and the caller if a key was valid."""
     principal = request.principal
     caller = {"account": principal.account_id, "key": principal.key_id} if principal else {}
     logger.info(

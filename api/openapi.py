@@ -233,6 +233,7 @@ KEY_PARAMETER: Final = {
 
 
 def _parameters(route: Route, settings: Settings) -> list[JsonObject]:
+    """Return the parameters of a route: path, query and headers; the idempotency key if it changes data."""
     parameters = [KEY_PARAMETER] if route.changes else []
     return (
         parameters
@@ -278,6 +279,7 @@ def _schema(field: Field, settings: Settings) -> JsonObject:
 
 
 def _responses(route: Route, schemas: _Schemas) -> JsonObject:
+    """Return the answers of a route by status: its replies, and errors that are none of them."""
     return {
         **{str(status): _success(route, status, kind, schemas) for status, kind in route.replies.items()},
         **{

@@ -63,6 +63,7 @@ async def status(request: Context, query: StatusQuery) -> list[AddressStatus]:
 
 
 def _answer(status: SyncStatus) -> AddressStatus:
+    """Return the status as the API shows it; partial if there are issues."""
     return AddressStatus(
         address=status.address,
         portfolio_last_sync=iso_time(status.portfolio_us),

@@ -67,6 +67,8 @@ def _type(item: str) -> str:
 
 
 def _like(pattern: re.Pattern[str], description: str) -> Callable[[str], str]:
+    """Return a check of list items: it raises InvalidParameter if one does not match the pattern."""
+
     def read(item: str) -> str:
         """Return the item, or raise InvalidParameter if it does not match."""
         if not pattern.match(item):

@@ -306,6 +306,7 @@ def _check_pnl(pnl: Pnl) -> None:
 
 
 def _check_schedule(schedule: Schedule) -> None:
+    """Raise BadSettings for an invalid job or time of the schedule."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # here, for few settings have any
 
     from chainfolio.cron import CronError, parse_cron

@@ -68,6 +68,10 @@ def existing(state: State, account_id: str) -> None:
 
 
 def _create(options: argparse.Namespace) -> int:
+    """Create an account and print its id and key, which is shown this once; returns 0.
+
+    Raises BadRequest without a name, or for credits out of range.
+    """
     expires = moment_us(options.expires) if options.expires else None
     if not options.name.strip():
         raise BadRequest("name", "an account needs a name")
@@ -86,6 +90,7 @@ def _create(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
+    """Print all accounts with plan, grants and credits, as a table or --json; returns 0."""
     with opened_state(options) as state:
         accounts = [(each, state.balance(each.id)) for each in state.accounts()]
     if options.json:
@@ -102,7 +107,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-
+    """Print an account with its keys, quotas and delegates as JSON; BadRequest if there is none."""
     config = settings(options)
     with opened_state(options) as state:
         account = state.account(options.id)
@@ -162,7 +167,7 @@ def _tell_grants(options: argparse.Namespace, state: State) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-
+    """Set the plan of an account and print it; BadRequest for FREE with an end."""
     until_us = moment_us(options.expires) if options.expires else None
     if options.plan == "FREE" and until_us is not None:
         raise BadRequest("expires", "FREE does not lapse", remedy="leave --expires out")
@@ -176,7 +181,10 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _quota(options: argparse.Namespace) -> int:
+    """Set or reset quotas of an account, and print all of them; without changes only print them.
 
+    Raises BadRequest if a quota is both set and reset.
+    """
     config = settings(options)
     changes: dict[str, int | None] = dict.fromkeys(options.default)
     for name in QUOTAS:
@@ -202,7 +210,7 @@ def _quota(options: argparse.Namespace) -> int:
 
 
 def _delegate(options: argparse.Namespace) -> int:
-
+    """Let an account act for another one, or withdraw that, and print the accounts that may."""
     with opened_state(options) as state:
         now_us = state.clock.now_us()
         change = delegations.withdraw if options.withdraw else delegations.delegate
@@ -214,7 +222,7 @@ def _delegate(options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-
+    """Print the recorded changes of an account, as a table or --json; returns 0."""
     with opened_state(options) as state:
         existing(state, options.id)
         notes = state.database.read(lambda tx: audit.entries(tx, options.id))
@@ -230,7 +238,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _ledger(options: argparse.Namespace) -> int:
-
+    """Print the newest --limit bookings of an account, as a table or --json; BadRequest for a bad limit."""
     if not 1 <= options.limit <= 1_000_000:
         raise BadRequest("limit", "1 to 1,000,000")
     with opened_state(options) as state:

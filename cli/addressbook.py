@@ -83,7 +83,7 @@ def _add(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-
+    """Set the plan of an address in an account's address book, and print it."""
     until_us = moment_us(options.expires) if options.expires else None
     address = read_account(options, options.address).address
     with opened_state(options) as state:
@@ -103,7 +103,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-
+    """Print the addresses of an account's address book, as a table or --json; returns 0."""
     with opened_state(options) as state:
         existing(state, options.account)
         now_us = state.clock.now_us()

@@ -64,7 +64,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _checked(system: System, options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """Check the files of tables, and repair damaged ones if options say so; return the report for --json.
 
+    Progress goes to standard error, unless --json is given.
+    """
     chains = [options.chain] if options.chain else []
     report: dict[str, Any] = {}
     files = scrub.list_files(system.lake, chains, names)
@@ -103,7 +106,10 @@ async def _checked(system: System, options: argparse.Namespace, names: Sequence[
 
 
 async def _repaired(system: System, damaged: Sequence[FileCheck]) -> dict[str, dict[str, int]]:
+    """Index the blocks of damaged files again; return the rows of each table, by chain.
 
+    Damaged rates are dropped. Raises Locked if another process has the chain.
+    """
     rows = drop_rates(system.lake, damaged)
     for key in sorted({each.file.chain for each in damaged} - rows.keys()):
         chain = system.chain(key)
@@ -113,6 +119,7 @@ async def _repaired(system: System, damaged: Sequence[FileCheck]) -> dict[str, d
 
 
 def _show(report: dict[str, Any]) -> None:
+    """Print the counts, each damaged file and the repaired rows, or how to repair."""
     print(f"{report['files']:,} files, {report['bytes']:,} bytes: {report['sound']:,} match their checksums")
     for each in report["damaged"]:
         print(

@@ -247,7 +247,7 @@ async def _show(
     report: Callable[[str], None],
     solana: Mapping[str, str],
 ) -> int:
-
+    """Index the chain, print the portfolios of the demo's wallets, and serve them unless --once is given."""
     system = System(config)
     indexed = await index_chain(system, quiet=options.json)
     top = system.tail.top("local")

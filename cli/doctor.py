@@ -122,6 +122,7 @@ async def reinstate(system: System, name: str) -> None:
 
 
 def _show(report: dict[str, Any]) -> None:
+    """Print the report as lines: versions, stores, protocols and chains; then a table of endpoints."""
     print("  ".join(f"{name} {number}" for name, number in report["versions"].items()))
     print(f"settings: {report['settings'] or 'no file, all defaults'}")
     for store in (*report["stores"], *report["files"]):

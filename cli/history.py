@@ -161,6 +161,7 @@ class _Progress:
 
 
 def _document(values: Sequence[DayValue]) -> list[dict[str, Any]]:
+    """Return the values for --json: days by account, with the part of each chain; unknown values are null."""
     days_by_account: dict[str, list[dict[str, Any]]] = {}
     for each in values:
         day, _, value, completeness, reason, _ = each.row
@@ -183,6 +184,7 @@ def _document(values: Sequence[DayValue]) -> list[dict[str, Any]]:
 
 
 def _show(values: Sequence[DayValue], days: Sequence[date], options: argparse.Namespace) -> None:
+    """Print a plot or a table of values, unless --output is given; then written files and remarks."""
     if options.plot:
         _plot(values)
     elif not options.output:
@@ -224,7 +226,7 @@ def _remarks(values: Sequence[DayValue]) -> None:
 
 
 def _plot(values: Sequence[DayValue]) -> None:
-
+    """Print the sum of all accounts by day as a chart of the terminal's size, and days without a value."""
     points = total(values)
     encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
     width, height = shutil.get_terminal_size((80, 24))
@@ -238,7 +240,7 @@ def _plot(values: Sequence[DayValue]) -> None:
 
 
 def _write(path: Path, values: Sequence[DayValue]) -> None:
-
+    """Write the values to a file: CSV and Parquet by account and day, other endings as a chart by account."""
     if path.suffix == ".csv":
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")

@@ -77,7 +77,10 @@ def start_worker_processes(config: Settings, chain: str) -> list[WorkerProcess]:
 
 
 async def _index(system: System, options: argparse.Namespace, worker_processes: Sequence[WorkerProcess]) -> None:
+    """Index what is missing of a chain and derived tables, under the chain's lock, and print a report.
 
+    With --estimate it only reads, without the lock, and prints the cost.
+    """
     chain = system.chain(options.chain)
     contracts = [evm_address(contract) for contract in _names(options.contracts)] or chain.settings.chosen
     if not options.datasets and not chain.settings.datasets:
@@ -158,6 +161,7 @@ def _report(
     worker_processes: Sequence[WorkerProcess],
     options: argparse.Namespace,
 ) -> None:
+    """Print the counts of a run with those of its worker processes, as lines or --json."""
     requests = chain.requests + sum(worker_process.requests for worker_process in worker_processes)
     errors = merged_counts([errors_by_endpoint(chain), *(each.errors_by_endpoint for each in worker_processes)])
     if options.json:
@@ -197,7 +201,7 @@ def merged_counts(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str,
 
 
 async def _estimate(system: System, chain: Chain, work: Sequence[Work], options: argparse.Namespace) -> None:
-
+    """Print the cost of the missing blocks, as a line or --json; the node is read for a sample."""
     result = await estimate(chain, work, Path(system.settings.data), system.environment.clock)
     if options.json:
         one_line(result)

@@ -67,6 +67,7 @@ def settings_text(chain: str, rpc: str, adapter: str = DEFAULT_KIND) -> str:
 
 
 def _section(section: Section, chain: str, values: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines of a section of settings: each key with its meaning, defaults as comments."""
     is_chain = section.name == CHAIN
     if section.name:
         yield from textwrap.wrap(section.meaning, WIDTH, initial_indent="# ", subsequent_indent="# ")

@@ -44,7 +44,7 @@ def _check(state: State, account: str) -> None:
 
 
 def _create(options: argparse.Namespace) -> int:
-
+    """Create a key of an account and print it, this once; returns 0."""
     expires = moment_us(options.expires) if options.expires else None
     state = open_state(settings(options))
     _check(state, options.account)
@@ -55,7 +55,7 @@ def _create(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-
+    """Print the keys of an account, valid or revoked, by their last characters; returns 0."""
     state = open_state(settings(options))
     _check(state, options.account)
     keys = state.keys(options.account)
@@ -78,7 +78,7 @@ def _accept(options: argparse.Namespace) -> int:
 
 
 def _revoke(options: argparse.Namespace) -> int:
-
+    """Revoke a key and print its id; BadRequest if there is no valid one."""
     state = open_state(settings(options))
     is_revoked = state.revoke_key(options.id)
     state.close()

@@ -136,6 +136,10 @@ def _flushed(arguments: Sequence[str] | None) -> int:
 
 
 def _ended(arguments: Sequence[str] | None) -> int:
+    """Run the command of the arguments and return its exit code; errors are printed.
+
+    An interrupt gives 130. OSError without a file is raised, except for too many open files.
+    """
     os.umask(0o077)  # what stores hold is their owner's: tenants' data, keys, settings of nodes
     arguments_list = _command_first(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -197,6 +201,7 @@ def _command_parser(top: argparse.ArgumentParser, options: argparse.Namespace) -
 
 
 def _complain(error: ChainfolioError, *, as_json: bool) -> None:
+    """Print an error: with `as_json` to standard output, else with its remedy to standard error."""
     if as_json:
         fields = {key: value for key, value in vars(error).items() if isinstance(value, str | int | float | None)}
         print(json.dumps({"error": {"kind": type(error).__name__, **fields}}))

@@ -65,6 +65,7 @@ def _moved(source: Settings, target: Settings) -> Iterator[CopiedTable]:
 
 
 def _moved_tail(source: Settings, target: Settings) -> Iterator[CopiedTable]:
+    """Copy the tables of the tail under the locks of all chains, and yield each."""
     from chainfolio.storage.tail import Tail
     from chainfolio.storage.transfer import tail_tables
 
@@ -76,6 +77,7 @@ def _moved_tail(source: Settings, target: Settings) -> Iterator[CopiedTable]:
 
 
 def _moved_state(source: Settings, target: Settings) -> Iterator[CopiedTable]:
+    """Copy the tables of the state store and yield each; none if the source is a missing SQLite file."""
     with needs_extra("server", "the store of accounts"):
         from chainfolio.storage.state import open_database
         from chainfolio.storage.transfer import state_tables

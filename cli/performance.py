@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _read(system: System, options: argparse.Namespace) -> PerformanceDocument:
-
+    """Return the performance of the accounts on chains whose past can be read."""
     checked(options.currency, system.settings.rates)
     days = days_of(system, options)
     accounts = await accounts_of(system, options.address, options.chain)
@@ -133,7 +133,7 @@ def _percent(part: str, yearly: str = "N/A") -> str:
 
 
 def _plot(performance: PerformanceDocument) -> None:
-
+    """Print the growth by day in percent as a chart of the terminal's size."""
     points: Sequence[tuple[date, Decimal | None]] = [
         (date.fromisoformat(day.day), None if known_or(day.growth, "") == "" else Decimal(day.growth) * 100)
         for day in performance.days

@@ -125,6 +125,7 @@ HEAD = f"{'address':<42}  {'net worth USD':>20}  {'positions':>9}  {'issues':>6}
 
 
 def _line(document: Portfolio) -> str:
+    """Return a portfolio's line for --from: address, net worth, counts of positions and of issues."""
     positions = sum(
         len(position.protocol_positions)
         for protocol in document.asset_by_protocols.values()
@@ -220,6 +221,7 @@ def _source_lines(documents: Sequence[Portfolio]) -> Iterator[str]:
 
 
 def _of_sources(asset: AssetDocument, sources: Sources) -> Iterator[str]:
+    """Yield the lines of an asset's sources: block, raw balance, price and the calls that were read."""
     yield f"    block {sources.block_number} {sources.block_hash}"
     yield f"    balance {known_or(asset.balance, '?')}, raw {sources.raw}"
     if sources.price_source is None:

@@ -71,6 +71,7 @@ def _lines(steps: Sequence[dict[str, Any]], indent: str) -> Iterator[str]:
 
 
 def _line(step: dict[str, Any]) -> str:
+    """Return the line of one source's outcome: price, chosen, relative, refused or not known."""
     outcome = step["outcome"]
     if outcome == "refused":
         return f"{step['source']} refused: {step['reason']}"

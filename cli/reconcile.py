@@ -92,6 +92,10 @@ async def _each_chain(system: System, options: argparse.Namespace, work: Work[T]
 async def _reconcile_chain(
     extent: Extent, system: System, chain: Chain, addresses: Sequence[str], options: argparse.Namespace
 ) -> list[tuple[Reconciliation, Names]]:
+    """Compare addresses on a chain; return each result with the names of its tokens.
+
+    Progress goes to standard error, unless --json is given.
+    """
 
     def report_progress(text: str) -> None:
         if not options.json:
@@ -104,7 +108,7 @@ async def _reconcile_chain(
 async def _estimate(
     extent: Extent, system: System, chain: Chain, addresses: Sequence[str], options: argparse.Namespace
 ) -> list[dict[str, Any]]:
-
+    """Return the cost of a comparison as the only element of a list, as other work on a chain."""
     reconciler = Reconciler(
         chain,
         system.lake,

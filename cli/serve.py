@@ -67,7 +67,11 @@ async def indexing(config: Settings) -> App:
 
 
 def _app(config: Settings, *, work: bool) -> App:
+    """Return the application; its lifespan starts the tasks of this process and closes all stores.
 
+    Args:
+        work: Index the chains and take daily snapshots in this process too.
+    """
     system = System(config)
     system.log_problems()
     state = open_state(config)

@@ -143,6 +143,7 @@ def _indexed_ranges(system: System, chain: Chain, dataset: str) -> Spans | None:
 
 
 def _dataset(name: str, indexed_ranges: Spans, expected: Spans) -> dict[str, Any]:
+    """Return the indexed and the missing ranges of a dataset for --json."""
     missing = expected - indexed_ranges
     return {
         "dataset": name,
@@ -233,6 +234,7 @@ def _sheet(report: dict[str, Any]) -> list[list[Any]]:
 
 
 def _show(report: dict[str, Any]) -> None:
+    """Print each chain with datasets, accounts and snapshots, and the bytes on disk."""
     for chain in report["chains"]:
         newest_text = "nothing yet" if chain["newest"] is None else f"block {chain['newest']:,}"
         node = chain["problem"] or f"the node is at {chain['head']:,}, final is {chain['final']:,}"

@@ -38,6 +38,7 @@ def files(system: System) -> list[dict[str, Any]]:
 
 
 def _row(name: str, address: str, look: Callable[[], object]) -> dict[str, Any]:
+    """Return the report row of a store; its problem if `look` raises a typed error or an OSError."""
     masked_address = address if "://" not in address or address.startswith(SQLITE) else masked(address)
     row = {"store": name, "place": masked_address.removeprefix(SQLITE), "ok": True, "problem": "", "remedy": ""}
     try:

@@ -34,7 +34,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def _add(options: argparse.Namespace) -> int:
-
+    """Subscribe an account to an address and print until when; BadRequest for a bad description."""
     address = read_account(options, options.address).address
     try:
         description = tidy("description", options.description)
@@ -55,7 +55,7 @@ def _add(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-
+    """Print the subscriptions of an account, as a table or --json; returns 0."""
     with opened_state(options) as state:
         existing(state, options.account)
         subscribed = state.database.read(lambda tx: subscriptions.every(tx, options.account))

@@ -81,7 +81,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _question(options: argparse.Namespace) -> TransactionFilter:
+    """Return the filter of the options.
 
+    Raises BadRequest for a limit out of range, or options that exclude each other.
+    """
     if options.all and options.limit is not None:
         raise BadRequest("limit", "--all has no limit", remedy="leave out one of the two")
     if options.json and options.csv:
@@ -119,7 +122,7 @@ def show(address: str, page: Transactions) -> None:
 
 
 def _cells(each: TransactionDocument, address: str) -> tuple[str, str, str, str, str, str]:
-
+    """Return a row: time, type, protocol, assets in, assets out, and the fee if the address sent it."""
     kinds = sorted({flag.kind.lower() for flag in each.flags} - {each.type.lower()})
     protocol_name = each.protocol.name if each.protocol.key != UNKNOWN_PROTOCOL.key else ""
     fee = f"{each.fees} {each.native_asset_fees.symbol}" if each.sender == address else ""

@@ -91,7 +91,10 @@ def _read(text: str) -> str:
 
 
 async def _gather(system: System, validators: list[str], days: int, by: Granularity) -> list[ValidatorSummary]:
+    """Return a summary of each validator over the last days.
 
+    Raises BadRequest for more than MAX_SHOWN validators.
+    """
     validator_records = records(system)
     indexes = list(dict.fromkeys([index for each in validators for index in await validator_records.resolve(each)]))
     if len(indexes) > MAX_SHOWN:
@@ -131,6 +134,7 @@ def _rows(each: ValidatorSummary) -> list[list[object]]:
 
 
 def _summary(each: ValidatorSummary, by: str) -> None:
+    """Print a validator's state, balance and rewards by period, with bars."""
     validator, balance, life = each.details.validator, each.details.balance, each.details.lifecycle
     print(f"validator {validator.index}  {validator.pubkey}")
     print(f"{validator.status}, balance {_eth(balance.actual)} ETH, effective {_eth(balance.effective)} ETH")
@@ -173,6 +177,7 @@ def _bar(reward: int, largest: int) -> str:
 
 
 def _compare(summaries: list[ValidatorSummary]) -> None:
+    """Print a table of validators, greatest reward first; "-" for those without an epoch of rewards."""
     rows = []
     for each in sorted(summaries, key=lambda one: int(one.whole.consensus_reward) if one.whole else 0, reverse=True):
         total, validator = each.whole, each.details.validator

@@ -52,7 +52,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _verified(system: System, options: argparse.Namespace) -> Verification:
+    """Check the options and return the verification; progress goes to standard error without --json.
 
+    Raises BadRequest for a negative block or an endpoint that is no URL.
+    """
     check_chains(system)
     if options.block is not None and options.block < 0:
         raise BadRequest("block", "a block height is at least 0")
@@ -84,6 +87,7 @@ def _show(verification: Verification) -> None:
 
 
 def _row(check: Check) -> tuple[str, ...]:
+    """Return the row of a check: number, token, value, status, and proof or values elsewhere."""
     other_values = [f"{each.endpoint}: {each.value if each.value is not None else '?'}" for each in check.elsewhere]
     if check.status == "equal" or (check.status == "proven" and other_values):
         other_values = [f"equal at {', '.join(each.endpoint for each in check.elsewhere)}"]

@@ -42,7 +42,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def _add(options: argparse.Namespace) -> int:
-
+    """Add a virtual user from a file and print its address; BadRequest if file or label cannot be read."""
     try:
         label = tidy("label", options.label)
         label.encode()  # an argument that is not UTF-8 cannot be kept
@@ -67,7 +67,7 @@ def _add(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-
+    """Print the virtual users of an account, as a table or --json; returns 0."""
     with opened_state(options) as state:
         existing(state, options.account)
         users = state.database.read(lambda tx: virtual_users.every(tx, options.account))
@@ -80,7 +80,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _remove(options: argparse.Namespace) -> int:
-
+    """Remove a virtual user and print its address; BadRequest if there is none."""
     id = options.id.removeprefix("virtual:").lower()
     with opened_state(options) as state:
         now_us = state.clock.now_us()

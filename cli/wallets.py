@@ -90,6 +90,10 @@ def read_accounts(name: str) -> dict[Account, str]:
 
 
 def _parsed(lines: Iterable[str], name: str) -> dict[Account, str]:
+    """Return the accounts of lines with the name of the first line of each, without comments.
+
+    Raises BadRequest with the name of the line for an address that is none.
+    """
     line_by_account: dict[Account, str] = {}
     for number, line in enumerate(lines, 1):
         address = line.partition("#")[0].strip().removeprefix("\ufeff")

@@ -119,7 +119,11 @@ async def _all(system: System, options: argparse.Namespace) -> list[dict[str, An
 async def _watch_chain(
     system: System, chain: Chain, addresses: Sequence[str], options: argparse.Namespace
 ) -> dict[str, Any]:
+    """Watch addresses on a chain and index them; return the report for --json.
 
+    With --stop the watch ends, with --estimate nothing is written. If another process indexes the chain, the state is
+    `queued`: that process reads them.
+    """
     first = chain.settings.start_block if options.first is None else options.first
     watches = [WatchedAccount(address, first, options.last) for address in addresses]
     if options.estimate:
@@ -179,6 +183,7 @@ def _state(progress: Progress) -> str:
 
 
 def _show(report: dict[str, Any]) -> None:
+    """Print the report of a chain by its state: estimated, stopped, queued or watched."""
     name, accounts = report["chain"], report.get("accounts", ())
     if report["state"] == "estimated":
         _show_estimate(report)
@@ -199,6 +204,7 @@ def _show(report: dict[str, Any]) -> None:
 
 
 def _show_estimate(cost: dict[str, Any]) -> None:
+    """Print the cost of the missing blocks, its uncertainty, and what no endpoint provides."""
     if not cost["blocks"]:
         print(f"{cost['chain']}: nothing is missing")
         return

@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _work(system: System) -> None:
+    """Index the chains and take daily snapshots until SIGTERM or SIGINT; then close all."""
     system.log_problems()
     supervisor = Supervisor(system.environment.clock, system.environment.random)
     jobs = JobSchedule(system.settings.schedule, system.environment.clock, supervisor)
@@ -72,6 +73,7 @@ def _close(database: Callable[[], Database | None]) -> None:
 
 
 async def _run_until(stopped: asyncio.Event, worker: Worker) -> None:
+    """Run the worker until the event is set; an error of the worker is raised."""
     tasks = [
         asyncio.create_task(worker.run()),
         asyncio.create_task(_report(worker)),

@@ -150,7 +150,6 @@ class Engine:
     def _encoded(
         self, account: Account, entry: CachedAccount, options: Options, rates: Mapping[str, Decimal] | None
     ) -> bytes:
-        """Return an account's portfolio as JSON, from the cache entry or encoded and stored there."""
         encoded = entry.encoded.get(options)
         if encoded is None:
             document = self._rates.finish(self._cached_document(account.address, entry, options), rates)

@@ -219,6 +219,7 @@ def _pieces(table: Table, batches: Iterable[Rows]) -> Iterator[tuple[str, int | 
 
 
 def _by_chain(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the rows of each chain; without a copy if there is one only."""
     if is_constant(rows["chain"]):
         yield rows["chain"][0].as_py(), rows
         return

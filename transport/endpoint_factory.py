@@ -62,6 +62,7 @@ def make_endpoints(
 
 
 def _record(memory: EndpointMemory, endpoint: str, now_us: Callable[[], int]) -> EndpointRecord:
+    """Return what is stored of an endpoint, and the functions that store changes."""
     return EndpointRecord(
         memory.capabilities(endpoint),
         partial(memory.on_capability, endpoint),

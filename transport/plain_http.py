@@ -209,6 +209,10 @@ async def _read(connection: Connection, head: Head, body: Body | StreamedBody) -
 
 
 async def _read_chunks(connection: Connection, body: Body | StreamedBody) -> None:
+    """Read a chunked body and its trailers into `body`.
+
+    Raises ValueError for chunks of another length than announced, or trailers over MAX_HEAD bytes.
+    """
     for count in itertools.count(1):
         if not (size := chunk_size(await connection.read_until(b"\r\n", MAX_HEAD))):
             break

@@ -307,6 +307,7 @@ def _time_us(record: TransactionDocument) -> int:
 
 
 def _document(flow: Flow, record: TransactionDocument, conversion: Conversion) -> FlowDocument:
+    """Return a flow with its value in the currency, by the rate of its time."""
     return FlowDocument(
         time=f"{datetime.fromtimestamp(flow.time_us // 1_000_000, UTC):%Y-%m-%dT%H:%M:%SZ}",
         chain=record.chain.key,

@@ -257,6 +257,7 @@ class PriceStore:
             raise Locked("lake", f"another process moved prices of {self.chain}", remedy="try again")
 
     def _row(self, height: int, time_us: int, of: str, price: StoredPrice) -> dict[str, Any]:
+        """Return the row of a price for the lake; `time_us` is the time of the block."""
         return {
             "chain": self.chain,
             "height": height,
@@ -310,6 +311,7 @@ def _decoded(blob: bytes | str) -> StoredPrice:
 
 
 def _of_row(row: Mapping[str, Any]) -> Price:
+    """Return the price of a row of the lake, with its alternatives and calls."""
     observed_us = int(row["observed"].timestamp()) * 1_000_000 + row["observed"].microsecond
     alternatives = msgspec.json.decode(row["others"], type=tuple[StoredPrice, ...])
     calls = msgspec.json.decode(row["calls"], type=tuple[CallFields, ...])

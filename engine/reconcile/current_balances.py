@@ -210,6 +210,7 @@ class CurrentBalances:
         return pieces
 
     def _totals(self, pieces: Sequence[SpanTables], accounts: Sequence[str]) -> dict[BalanceKey, RunningTotals]:
+        """Return the running totals of accounts from their histories; empty without any piece."""
         import polars as pl
 
         rows = [own_rows(each.tables, accounts, self.chain.info) for each in pieces]

@@ -179,13 +179,7 @@ class Snapshotter:
         past: bool = False,
         with_stakes: bool = True,
     ) -> Snapshot:
-        """Take a snapshot of accounts at a block from index and node, and store their tokens in the book.
-
-        Args:
-            extra: Assets to read in addition to those of the index.
-            requests_before: The chain's count of requests when the snapshot began.
-            past: The block is not the newest: state is replayed if the chain does that.
-        """
+        """Take a snapshot at a block (`past`: not the newest), and store the accounts' tokens in the book."""
         is_replayed = past and replays(self.chain)
         index = await read_index(self.chain, self.lake, self.tail, self.reader, accounts, block)
         reading = await self._read(index, accounts, block, extra, is_replayed=is_replayed, with_stakes=with_stakes)

@@ -201,10 +201,7 @@ class Statement:
     # --- records of the page ------------------------------------------------------------------------------------------
 
     async def _page_records(self, keys: Sequence[Activity]) -> list[Record]:
-        """Return the page's records: `offset` and `limit` count only records that pass the filters.
-
-        With filters that need records, activities are read piece by piece until the page is full.
-        """
+        """Return the page's records: `offset` and `limit` count only those that pass the filters."""
         first = self.filters.offset - (self.filters.after.count if self.filters.after else 0)
         end = first + self.filters.limit
         if not self._needs_records:
