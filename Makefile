@@ -54,8 +54,9 @@ test-all: install ## every test, those that are slow too
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 .PHONY: quick
-quick: $(INSTALLED) ## the tests that need no node
-	@CHAINFOLIO_TESTS=quick $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not node and not slow" $(ARGS)
+quick: $(INSTALLED) ## the tests of a minute: those in the files of tests/quick.txt that need no node
+	@CHAINFOLIO_TESTS=quick $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not node and not slow" $(ARGS) \
+		$$(cat tests/quick.txt)
 
 .PHONY: luck
 luck: $(INSTALLED) ## the tests that need no node, in random order, with SEEDS="1 2 3" of Hypothesis

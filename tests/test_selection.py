@@ -13,7 +13,8 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "tests").rglob("test_*.py"))
 SELECTIONS = dict(
     re.findall(
-        r"^(quick|test|test-all):.*\n\t.*loadgroup (?:-m \"([^\"]*)\" )?\$\(ARGS\)$",
+        r"^(quick|test|test-all):.*\n\t.*loadgroup (?:-m \"([^\"]*)\" )?\$\(ARGS\)"
+        r"(?: \\\n\t\t\$\$\(cat tests/quick\.txt\))?$",
         (ROOT / "Makefile").read_text(),
         re.M,
     )
@@ -58,6 +59,14 @@ def _slow_as_a_whole(decorator: str) -> bool:
 
 def test_the_commands_leave_out_what_they_say() -> None:
     assert SELECTIONS == {"quick": "not node and not slow", "test": "not slow", "test-all": ""}
+
+
+def test_the_files_of_quick_exist_and_are_some_of_each_package() -> None:
+    names = (ROOT / "tests/quick.txt").read_text().splitlines()
+    assert names == sorted(set(names))
+    assert {ROOT / name for name in names} <= set(FILES)
+    slow_alone = {"e2e", "nodes", "gains", "localchain"}  # packages whose tests all need a node, or a minute
+    assert {path.parent.name for path in FILES} - {Path(name).parent.name for name in names} <= slow_alone
 
 
 def test_the_rest_of_all_tests_is_run_before_a_change_is_taken() -> None:

@@ -14,7 +14,7 @@ from tests.gains.ledger import Wallet
 from tests.protocols.maker_deployment import Maker, recorded, replay
 from tests.protocols.test_maker import ETHER, by_proxy, opened
 
-pytestmark = [pytest.mark.node, pytest.mark.slow("replays all transactions of Maker's own test chain first")]
+pytestmark = pytest.mark.node
 DAY_S = 86_400
 
 
@@ -64,6 +64,7 @@ def test_savings_of_the_manager_come_back_first(made: tuple[World, Maker]) -> No
     assert equal(world, me)[-4:] == ["DEPOSIT", "DEPOSIT", "WITHDRAW", "WITHDRAW"]
 
 
+@pytest.mark.slow("shows for a proxy what the manager's savings show")
 def test_savings_by_a_proxy_are_sent_and_received_but_no_income(made: tuple[World, Maker]) -> None:
     world, maker = made
     me = with_dai(world, maker, 9_000 * WAD)

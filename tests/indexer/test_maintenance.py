@@ -95,7 +95,7 @@ def test_heights_without_a_row_make_no_history_due(chain: Chain) -> None:
 def test_after_any_time_an_account_has_few_files(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "PENDING_ROWS", 40)
     rows = 0
-    for _ in range(30):
+    for _ in range(10):
         chain.add(40)
         rows += 40
         chain.maintenance.run_once()
