@@ -104,7 +104,10 @@ def with_system(
 
 
 async def _system(options: argparse.Namespace) -> System:
-    """The system of the settings; with `--rpc` that of the chains which these nodes serve."""
+    """Return the system of the settings, or with `--rpc` of the chains that these nodes serve.
+
+    With `--rpc` and no settings or data of an earlier run, nothing is stored, unless the command keeps data.
+    """
     from chainfolio.indexer.wiring import CONFIGS, System
 
     config, urls = settings(options), getattr(options, "rpc", [])
@@ -179,7 +182,7 @@ def _plain(cell: object) -> object:
 
 
 def show_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:
-    """A table for people: columns are (name, `left` or `right`).
+    """Print a table: columns are (name, `left` or `right`).
 
     Empty columns are left out. Where the rest does not fit the terminal (80 columns where there is none) without
     splitting words or numbers, each row is a block of lines.
@@ -220,7 +223,7 @@ def _min_width(name: str, is_number: bool, cells: Sequence[str]) -> int:
 
 
 def _show_lines(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A block of lines for each row: the name of each column, and what it holds."""
+    """Print a block of lines for each row: the name of each column and its cell; empty cells are left out."""
     wide = max(map(len, names))
     blocks = [
         "\n".join(

@@ -40,7 +40,7 @@ def schedule(history: History, job_schedule: JobSchedule, database: Callable[[],
 
 
 def _subscribed(database: Database | None, now_us: int) -> dict[Account, date | None]:
-    """The accounts that are subscribed to now, each from the day on which that began."""
+    """Return the accounts with a subscription now and the day it began; empty without a database."""
     if database is None:
         return {}
 
@@ -81,7 +81,7 @@ def recorder(database: Callable[[], Database | None]) -> Callable[[Job], Awaitab
 
 
 def opened(config: Settings) -> Callable[[], Database | None]:
-    """The database of the state store, once there is one: a process that only reads it makes none."""
+    """Return a function that opens the state store's database once; None while its SQLite file is missing."""
     databases: list[Database] = []
 
     def database() -> Database | None:

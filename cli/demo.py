@@ -315,7 +315,7 @@ def as_called(program: str) -> str:
 async def _serve(
     config: Settings, wallets: Mapping[str, str], options: argparse.Namespace, report: Callable[[str], None]
 ) -> None:
-    """The API with a key, a ready command to try, and the worker following the chain, until interrupted."""
+    """Create an account with a key, print it with examples, and serve the API and index until interrupted."""
     state = open_state(config)
     account, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block", "enterprise"))
     state.database.write(lambda tx: furnish(tx, account.id, wallets, state.clock.now_us()))

@@ -134,7 +134,7 @@ def trade_times(begun_s: int) -> list[int]:
 
 
 async def read(system: System, wallets: Mapping[str, str]) -> Progress:
-    """The histories of the wallets, as `chainfolio watch` reads them."""
+    """Watch the wallets and index their histories, as `chainfolio watch` does; return the progress."""
     chain = system.chain(CHAIN)
     watches = [WatchedAccount(address, 0) for address in wallets.values()]
     system.tail.watch(CHAIN, watches)

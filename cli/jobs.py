@@ -33,7 +33,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Print the jobs with their next and last runs, as a table or --json; 0 even if one failed."""
     documents = with_system(options, _documents)
     if options.json:
         show_json(documents)

@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _read_portfolios(system: System, options: argparse.Namespace) -> tuple[list[Portfolio], dict[str, str]]:
-    """The portfolios, and the names of their accounts where names are wanted."""
+    """Return the portfolios, and the ENS names of accounts with `--names` or if one was given by name."""
     accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])
     document_options = _document_options(options.sources, spam=options.include_spam, rates=options.json)
     documents = await portfolios(Engine(system), accounts, options.chain, options.block, document_options)

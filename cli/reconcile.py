@@ -134,7 +134,7 @@ def _show_estimates(estimates: Sequence[dict[str, Any]]) -> None:
 
 
 def _show(reconciliation: Reconciliation, names: Names) -> None:
-    """One account: a table of its differences, what could not be read, and what the result is worth."""
+    """Print one account: its differences, unreadable and untrusted assets, compared checkpoints and notes."""
     counts = (
         ", ".join(f"{count:,} {status}" for status, count in reconciliation.counts.items() if count)
         or "nothing to compare"

@@ -19,7 +19,7 @@ PEPPER = "pepper"
 
 @contextmanager
 def opened_state(options: argparse.Namespace) -> Iterator[State]:
-    """The state store of the settings a command runs with, let go of afterwards."""
+    """Open the state store of the command's settings, and close it after the block."""
     state = open_state(settings(options))
     try:
         yield state

@@ -198,7 +198,7 @@ def _reconciled(reconciliation: Reconciliation) -> dict[str, Any]:
 
 
 def show_accounts(accounts: Sequence[Mapping[str, Any]]) -> None:
-    """The accounts that are watched, a table of each."""
+    """Print a table of datasets for each watched account, and differences that are not explained."""
     for each in accounts:
         rows = [
             (of["dataset"], ", ".join(of["ways"]), _ranges(of["indexed"]), _ranges(of["missing"]))

@@ -19,7 +19,7 @@ SQLITE = "sqlite:///"
 
 
 def examined(system: System) -> list[dict[str, Any]]:
-    """A row for each store: where it is, and what is wrong with it."""
+    """Return a row for each store: its address, and its problem if it cannot be used."""
     config = system.settings
     return [
         _row("lake", config.lake_uri, lambda: _lake(system)),
@@ -51,7 +51,7 @@ def _row(name: str, address: str, look: Callable[[], object]) -> dict[str, Any]:
 
 
 def _lake(system: System) -> None:
-    """Every table can be read, and what the tail says of a chain is there."""
+    """Raise the error of the first table that cannot be read, or of a chain whose lake and tail differ."""
     from chainfolio.indexer import consistency
 
     for table in TABLES.values():

@@ -107,7 +107,7 @@ async def _stream_csv(pages: AsyncIterator[Transactions]) -> Transactions:
 
 
 def show(address: str, page: Transactions) -> None:
-    """A table for people; hashes, counterparties and everything else are in --json."""
+    """Print a table of transactions, then the issues; --json has hashes, counterparties and the rest."""
     transactions = page.transactions
     has_several_chains = len({each.chain.key for each in transactions}) > 1
     columns = (("chain", ""), *COLUMNS) if has_several_chains else COLUMNS

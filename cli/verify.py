@@ -71,7 +71,7 @@ async def _verified(system: System, options: argparse.Namespace) -> Verification
 
 
 def _show(verification: Verification) -> None:
-    """The verification as a table, and what it comes to."""
+    """Print the checks as a table, then notes, endpoints that failed, faults and counts."""
     title = f"{verification.address} on {verification.chain} at block {verification.block_number}"
     show_table(title, COLUMNS, [_row(check) for check in verification.checks])
     print(f"answered by {verification.answered_by}; block hash {verification.block_hash}")

@@ -90,7 +90,7 @@ async def _run_until(stopped: asyncio.Event, worker: Worker) -> None:
 
 
 async def _report(worker: Worker) -> None:
-    """A line a chain every few seconds, when something changed."""
+    """Print a line for each chain to standard error every few seconds if it changed, until cancelled."""
     reported: dict[str, str] = {}
     while True:
         await asyncio.sleep(REPORT_EVERY_S if reported else 2.0)
