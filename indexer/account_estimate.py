@@ -52,7 +52,7 @@ class Sample:
 async def estimate(
     chain: Chain, work: Sequence[Work], clock: Clock, *, max_requests: int | None = None
 ) -> dict[str, Any]:
-    """Return blocks, rows, requests, compute units, bytes and seconds of a run.
+    """Return blocks, rows, requests, compute units, bytes and seconds of a run, estimated from samples.
 
     The real figures lie between each figure divided by `factor`, and multiplied by it. `unread` are the datasets that
     no node has.

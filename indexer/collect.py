@@ -113,7 +113,7 @@ class _Pieces:
         self._blocks, self._events = progress.blocks, progress.events
 
     def next(self) -> Span | None:
-        """Return the next piece of whole chunks; None at the end."""
+        """Return the next piece of whole chunks, once; None at the end."""
         if self._next > self._last:
             return None
         remaining = self._last - self._next + 1

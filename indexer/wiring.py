@@ -85,7 +85,7 @@ class System:
         return self._tail
 
     def chain(self, key: str) -> Chain:
-        """Return a configured chain by its key.
+        """Return a configured chain by its key, built and stored at the first call.
 
         Raises:
             BadRequest: The chain is not configured.

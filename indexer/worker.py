@@ -102,7 +102,7 @@ class Worker:
             raise
 
     async def _recovered_from_reorg(self, chain: Chain, status: Status) -> None:
-        """Return once a chain whose final blocks changed can continue.
+        """Undo a reorganisation of final blocks, repeated until it succeeds, and clear `status.halted`.
 
         It stays halted for a while first, so that a node that is wrong for a moment deletes nothing.
         """

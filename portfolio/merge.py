@@ -82,7 +82,7 @@ def merge(parts: Sequence[Portfolio], address: str) -> Portfolio:
 
 
 def merge_users(portfolios: Sequence[Portfolio]) -> Portfolio:
-    """One portfolio of several virtual users: their exact sums, under their addresses joined by commas.
+    """Return the exact sums of several virtual users, under their addresses joined by commas.
 
     An account that is in two groups is in both of their sums, and so in this one twice.
     """

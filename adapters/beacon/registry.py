@@ -57,7 +57,7 @@ class Registry:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def validators(self, slot: int, spec: Spec) -> ValidatorTable:
-        """Return all validators in the state after a slot.
+        """Return all validators in the state after a slot, and store them to share columns with later ones.
 
         Raises:
             HistoryUnavailable: No node has the state.

@@ -219,7 +219,10 @@ def _storage_word(node: Node, answer: Answer) -> int:
 
 
 def _add_keys(source: str, token: _Token, account: str, access_list: _AccessList) -> None:
-    """Store the keys that an access list names for a token and that follow from the account."""
+    """Store in `token` the keys that an access list names and that follow from the account.
+
+    At most MAX_KEYS are stored; nothing if the access list has an error.
+    """
     if access_list.error:
         return
     slots_by_key = {slot.key: slot for slot in slots(account, MAX_SLOTS)}

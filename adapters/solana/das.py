@@ -314,7 +314,10 @@ async def _raw_proofs(endpoint: Endpoint, ids: Sequence[str]) -> Mapping[str, by
 
 
 async def _sizes(node: Node, endpoint: Endpoint, trees: Sequence[str]) -> tuple[dict[str, int], dict[str, str]]:
-    """Return the bytes to read of each tree, and the reasons why other trees are not read."""
+    """Return the bytes to read of each tree, and the reasons why other trees are not read.
+
+    A tree is not read if it is absent, malformed, or does not fit into MAX_TREE_BYTES with those before it.
+    """
     sizes: dict[str, int] = {}
     unread: dict[str, str] = {}
     budget = MAX_TREE_BYTES

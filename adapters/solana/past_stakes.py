@@ -37,7 +37,11 @@ class PastStakes:
     block: Block
 
     async def of(self, account: str) -> tuple[Sequence[OpenPosition], Sequence[Issue]]:
-        """Return the stake accounts of an account as positions, and issues about those that are not known."""
+        """Return the stake accounts of an account as positions, and issues about those that are not known.
+
+        Both are empty if the settings have no `stake_accounts`.
+        An error, or more than MAX_TRANSACTIONS transactions, gives an issue alone.
+        """
         if not self.chain.settings.stake_accounts:
             return (), ()
         slot = self.block.height

@@ -46,7 +46,7 @@ class PruningCheck:
         return [] if len(logs) else sorted({first + len(window) * k // EVEN_SAMPLES for k in range(EVEN_SAMPLES)})
 
     async def check(self, endpoint: Endpoint, headers: Sequence[Header], accounts: Sequence[str]) -> Logs:
-        """Test some of the sampled blocks and return all their logs.
+        """Test up to MAX_TESTED of the sampled blocks, empty answers repeatedly, and return all their logs.
 
         Raises:
             HistoryUnavailable: Blooms promise logs that the endpoint does not have.

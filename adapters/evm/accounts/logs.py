@@ -204,7 +204,10 @@ class AccountLogs:
     async def _read_pieces(
         self, endpoint: Endpoint, pieces: Sequence[Span], accounts: Sequence[str]
     ) -> list[list[Logs | SourceError]]:
-        """Return the answers to the filters for each piece; only known events if the endpoint demands it."""
+        """Return the answers to the filters for each piece, or errors in their place.
+
+        If the endpoint demands it, which is remembered, they are of known events only.
+        """
         any_event = endpoint.capabilities.get(ANY_EVENT, 1)
         answers = await self._request(endpoint, pieces, self._filters(endpoint, accounts))
         if any_event and _is_filter_refused(answers):

@@ -46,7 +46,10 @@ class ContractProtocols:
 
 
 def follow_leads(leads: Sequence[tuple[InstalledProtocol, Token, str]]) -> Plan[ContractProtocols]:
-    """Read all paths together and return the protocols of the contracts at their ends."""
+    """Read all paths together and return the protocols of the contracts at their ends.
+
+    Of a list, the first MAX_LIST_LENGTH contracts are followed. Contracts that could not be read are in `failed`.
+    """
     protocols, pending = ContractProtocols(), [(row, rule, contract, 0) for row, rule, contract in leads]
     while pending:
         calls = [Call(contract, rule.through[step]) for _, rule, contract, step in pending]

@@ -75,7 +75,10 @@ class Pools:
         return None if asset.kind == "erc20" and any(asset.chain == quote.chain for quote in self.quotes) else False
 
     def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
-        """Return a relative price or a refusal for each token with a pool, in two or three rounds."""
+        """Return a relative price or a refusal for each token with a pool, in two or three rounds.
+
+        Tokens beyond the maximum, or whose pools need more than MAX_STATE_READS reads together, are refused.
+        """
         candidates = [asset for asset in assets if self.knows(asset) is not False]
         tokens, too_many = candidates[: self._max_tokens], candidates[self._max_tokens :]
         refusals = [Refusal(token, SOURCE, TOO_MANY_TOKENS) for token in too_many]

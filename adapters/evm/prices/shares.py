@@ -86,7 +86,10 @@ class Shares:
         return any(kind.knows(asset.reference) for kind in self.kinds) or None
 
     def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
-        """Return a relative price or a refusal for each asset that is a share, in one or two rounds."""
+        """Return a relative price or a refusal for each asset that is a share, in one or two rounds.
+
+        Tokens beyond MAX_TOKENS are refused.
+        """
         rated = [asset for asset in assets if asset in self.rates]
         candidates = [asset for asset in assets if asset not in self.rates and self.knows(asset) is not False]
         tokens, too_many = candidates[:MAX_TOKENS], candidates[MAX_TOKENS:]

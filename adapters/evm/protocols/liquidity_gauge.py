@@ -11,7 +11,7 @@ CONTROLLER, TOKEN = "controller()(address)", "token()(address)"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode what leaving a gauge pays: the staked shares, and all rewards that could be claimed now.
+    """Decode what leaving a gauge pays: the staked shares and rewards, of MAX_REWARDS tokens at most.
 
     None if the controller of the protocol's minter does not know the gauge, or if the protocol has no minter on this
     chain. Options `controller` and `token` are the minter's functions that return these, if they have other names.
