@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from chainfolio.loop import run_until_done
 from chainfolio.portfolio.pnl.own_transfers import NOTHING_ARRIVED
 from chainfolio.portfolio.pnl.report import PnlDocument
 from chainfolio.settings_file import load
+from tests.gains.conftest import CENT
 from tests.gains.ledger import ETH, Wallet
 
 pytestmark = pytest.mark.node
@@ -135,10 +137,10 @@ def test_lots_follow_over_two_chains_and_close_to_the_unit(sides: tuple[Side, Si
     held = {(each.chain, each.symbol.upper()): each for each in report.holdings}
     assert held["second", "USDC"].amount == held["second", "USDC"].held == "2991"
     total = me.ledger.cost + mine.ledger.cost
-    assert abs(float(total) - float(report.total_cost_basis)) < 0.01
+    assert abs(Fraction(total) - Fraction(report.total_cost_basis)) < CENT
     own = held["second", "ETH"]
-    assert abs(float(own.total_cost_basis) - float(cost + mine.ledger.cost)) < 0.01
-    assert abs(float(report.closed_pnl) - float(me.ledger.closed + mine.ledger.closed)) < 0.01
+    assert abs(Fraction(own.total_cost_basis) - Fraction(cost + mine.ledger.cost)) < CENT
+    assert abs(Fraction(report.closed_pnl) - (me.ledger.closed + mine.ledger.closed)) < CENT
 
 
 def test_a_strangers_payment_is_no_arrival_and_the_departure_is_listed(
