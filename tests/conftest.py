@@ -25,6 +25,12 @@ settings.register_profile("quick", parent=settings.get_profile("here"), max_exam
 settings.load_profile({"deep": "deep", "quick": "quick"}.get(os.environ.get("CHAINFOLIO_TESTS", ""), "here"))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Widen the lines that name failed tests, so that a log holds their reasons: pytest cuts them at 80 columns."""
+    if not terminalreporter.isatty:
+        terminalreporter._tw.fullwidth = 250
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let the tests that share a fixture of a module run in one process, which sets the fixture up once.

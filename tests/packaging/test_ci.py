@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ RUN = Path(__file__).parents[2] / ".ci/run"
 MAKE = """#!/usr/bin/env bash
 case $1 in
 check) exit "$CHECK" ;;
-test) echo "== 3 passed in 1 s =="; exit "$TEST" ;;
+test) echo "$OUTPUT"; echo "== 3 passed in 1 s =="; exit "$TEST" ;;
 esac
 ended() { echo "$REST"; exit 2; }
 trap ended INT
@@ -24,6 +25,14 @@ exit "$SLOW"
 
 def run(folder: Path, *, check: int = 0, test: int = 0, slow: int = 0, rest: str, limit: int = 60) -> tuple[int, str]:
     """The exit code and the last line of `.ci/run`; the slow tests hang where the limit is short."""
+    code, lines = run_with_output(folder, check=check, test=test, slow=slow, rest=rest, limit=limit)
+    return code, lines[-1]
+
+
+def run_with_output(
+    folder: Path, *, check: int = 0, test: int = 0, slow: int = 0, rest: str, output: str = "", limit: int = 60
+) -> tuple[int, list[str]]:
+    """The exit code and the lines of `.ci/run`, whose tests print `output` and whose slow tests print `rest`."""
     make = folder / "make"
     make.write_text(MAKE)
     make.chmod(0o755)
@@ -34,11 +43,12 @@ def run(folder: Path, *, check: int = 0, test: int = 0, slow: int = 0, rest: str
         "TEST": str(test),
         "SLOW": str(slow),
         "REST": rest,
+        "OUTPUT": output,
         "HANGS": "yes" if limit < 10 else "",
         "CI_SECONDS": str(limit),
     }
     ended = subprocess.run([RUN], env=environment, capture_output=True, text=True, timeout=60, check=False)
-    return ended.returncode, ended.stdout.splitlines()[-1]
+    return ended.returncode, ended.stdout.splitlines()
 
 
 def test_all_that_passes_is_taken(tmp_path: Path) -> None:
@@ -70,3 +80,32 @@ def test_slow_tests_that_the_clock_ends_count_as_they_ran(tmp_path: Path, rest: 
     ended, line = run(tmp_path, rest=rest, limit=2)
     assert ended == code
     assert ("not all of them: the time was over" in line) is (code == 0)
+
+
+@pytest.mark.parametrize("limit", [60, 2], ids=["all-run", "interrupted"])
+def test_names_of_failed_tests_are_the_last_lines_of_both_parts(tmp_path: Path, limit: int) -> None:
+    failed = "FAILED tests/a.py::test_a - AssertionError: 1 is not 2"
+    broken = "ERROR tests/b.py::test_b[x] - OSError: " + 400 * "x"
+    code, lines = run_with_output(
+        tmp_path,
+        test=1,
+        slow=1,
+        output=f"{failed}\nSKIPPED tests/c.py::test_c",
+        rest=f"{broken}\n== 1 error, 5 passed in 2 s ==",
+        limit=limit,
+    )
+    assert code == 1
+    assert lines[-3:-1] == [failed, broken[:300]]
+    assert "1 error, 5 passed" in lines[-1]
+
+
+def test_a_failed_test_is_named_with_its_reason_on_a_line_without_a_terminal(tmp_path: Path) -> None:
+    root = RUN.parents[1]
+    name = f"test_{60 * 'a'}"
+    path = tmp_path / "test_failing.py"
+    path.write_text(f"import pytest\ndef {name}():\n    pytest.fail('{60 * 'why '}')\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", f"--rootdir={root}"]
+    command += ["-c", str(root / "pyproject.toml"), f"--confcutdir={root}", "-p", "tests.conftest", str(path)]
+    ended = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120, check=False)
+    (line,) = [each for each in ended.stdout.splitlines() if each.startswith("FAILED ")]
+    assert "Failed: why why why" in line
