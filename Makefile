@@ -61,7 +61,7 @@ quick: $(INSTALLED) ## the tests of a minute: those in the files of tests/quick.
 .PHONY: luck
 luck: $(INSTALLED) ## the tests that need no node, in random order, with SEEDS="1 2 3" of Hypothesis
 	@for seed in $(SEEDS); do echo "== seed $$seed"; \
-		$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not node and not slow" -p randomly \
+		CHAINFOLIO_TESTS=luck $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not node and not slow" -p randomly \
 			-p no:cacheprovider --randomly-seed=$$seed --hypothesis-seed=$$seed $(ARGS); done
 
 .PHONY: check

@@ -1,17 +1,19 @@
 """What holds for every test: how hard properties are searched, and which tests run in one process.
 
-CHAINFOLIO_TESTS=deep searches for much longer, and CHAINFOLIO_TESTS=quick for less. A test with some slow variants
-names them, `@pytest.mark.slow("reason", only=["solana-*"])`, or the others, `fast=["evm-*"]`.
+Properties have the same examples each time. CHAINFOLIO_TESTS=luck makes other ones, CHAINFOLIO_TESTS=deep many more,
+and CHAINFOLIO_TESTS=quick fewer. A test with some slow variants names them, or the others:
+`@pytest.mark.slow("reason", only=["solana-*"])`, `fast=["evm-*"]`.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tests.e2e.running import Demo, Running, as_ethereum, demonstrated
 from tests.storage.stores import KINDS, Stores, postgres
@@ -19,16 +21,32 @@ from tests.storage.stores import KINDS, Stores, postgres
 if os.environ.get("CHAINFOLIO_TESTS") != "deep":
     os.fsync = lambda fd: None  # the power stays on; writes in other processes still wait for the disk
 
-settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("deep", parent=settings.get_profile("here"), max_examples=2_000)
+RECURSION_LIMIT = 4_096  # that of `chainfolio.adapters.evm.datasets.internal`
+PROFILES = ("here", "quick", "luck", "deep")
+PROFILE = os.environ.get("CHAINFOLIO_TESTS") or "here"
+assert PROFILE in PROFILES, f"CHAINFOLIO_TESTS is one of {', '.join(PROFILES)}"
+
+settings.register_profile("luck", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100)
+settings.register_profile("deep", parent=settings.get_profile("luck"), max_examples=2_000)
+settings.register_profile("here", parent=settings.get_profile("luck"), max_examples=30, derandomize=True)
 settings.register_profile("quick", parent=settings.get_profile("here"), max_examples=20)
-settings.load_profile({"deep": "deep", "quick": "quick"}.get(os.environ.get("CHAINFOLIO_TESTS", ""), "here"))
+settings.load_profile(PROFILE)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Widen the lines that name failed tests, so that a log holds their reasons: pytest cuts them at 80 columns."""
     if not terminalreporter.isatty:
         terminalreporter._tw.fullwidth = 250
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    """Undo what a library that a test imports does to the whole process: py_ecc lets calls nest 100,000 levels deep."""
+    limit = max(sys.getrecursionlimit(), RECURSION_LIMIT)
+    try:
+        return (yield)
+    finally:
+        sys.setrecursionlimit(min(sys.getrecursionlimit(), limit))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -40,6 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     for item in items:
         _let_be_fast(item)
+        _bound_examples(item)
         if isinstance(item, pytest.Function) and not item.get_closest_marker("xdist_group") and (name := _group(item)):
             item.add_marker(pytest.mark.xdist_group(name))
         group = item.get_closest_marker("xdist_group")
@@ -54,6 +73,15 @@ def _let_be_fast(item: pytest.Item) -> None:
         assert isinstance(item, pytest.Function)
         if any(fnmatchcase(item.callspec.id, id_) for id_ in ids) is (selection == "fast"):
             item.own_markers.remove(mark)
+
+
+def _bound_examples(item: pytest.Item) -> None:
+    """Let a property that names a number of examples have no more of them than its profile."""
+    if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+        inner = getattr(item.obj, "__func__", item.obj)
+        named = getattr(inner, "_hypothesis_internal_use_settings", None)  # a state machine has none
+        if named and named.max_examples > settings().max_examples:
+            inner._hypothesis_internal_use_settings = settings(named, max_examples=settings().max_examples)
 
 
 def _group(item: pytest.Function) -> str | None:

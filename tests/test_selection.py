@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import PROFILE
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "tests").rglob("test_*.py"))
@@ -99,3 +103,16 @@ def test_every_file_has_a_test_that_is_not_slow_and_slow_ones_say_why(path: Path
 )
 def test_marks_are_read_where_they_stand(text: str, left: list[str], why: list[str]) -> None:
     assert (in_make_test(text), reasons(text)) == (left, why)
+
+
+@settings(max_examples=5_000)
+@given(st.booleans())
+def test_a_property_that_names_many_examples_runs(value: bool) -> None:
+    assert value in (True, False)
+
+
+def test_a_property_has_at_most_the_examples_of_its_profile_and_the_same_each_time() -> None:
+    limits = {"here": (30, True), "quick": (20, True), "luck": (100, False), "deep": (2_000, False)}
+    named: settings = vars(test_a_property_that_names_many_examples_runs)["_hypothesis_internal_use_settings"]
+    for each in (settings(), named):
+        assert (each.max_examples, each.derandomize) == limits[PROFILE]

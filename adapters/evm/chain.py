@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from chainfolio.adapters.evm.accounts.history import AccountHistory
     from chainfolio.adapters.evm.datasets.internal import CoinTransfer, TracedBlock
     from chainfolio.adapters.evm.datasets.transactions import ExecutedTransaction
+    from chainfolio.adapters.evm.ens import Names
     from chainfolio.adapters.evm.explorer import Explorer
     from chainfolio.adapters.evm.positions.reader import EvmAccountReader
     from chainfolio.adapters.evm.reads import AbiValue
@@ -194,17 +196,11 @@ class EvmChain(NodeBackedChain[Node], Approvals):
 
     async def address_of(self, name: str) -> str:
         """Return the account of an ENS name; as `ens.Names.address`."""
-        with needs_extra("ens", "an ENS name"):
-            from chainfolio.adapters.evm.ens import Names
-
-        return await Names(self.node, (await self.heads()).latest).address(name)
+        return await _load_ens_names()(self.node, (await self.heads()).latest).address(name)
 
     async def name_of(self, address: str) -> str | None:
         """Return the valid ENS name that an account claims, else None; as `ens.Names.name`."""
-        with needs_extra("ens", "an ENS name"):
-            from chainfolio.adapters.evm.ens import Names
-
-        return await Names(self.node, (await self.heads()).latest).name(address)
+        return await _load_ens_names()(self.node, (await self.heads()).latest).name(address)
 
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
         """Return the reads behind a token in a wallet: its balance and its decimals."""
@@ -426,3 +422,18 @@ def _explorer(settings: EvmSettings, environment: Environment) -> Explorer:
 
     fetching = Fetching(HttpTransport(environment.answers))
     return Explorer(settings.explorer, fetching, environment, timeout_s=settings.timeout_s, max_rps=settings.max_rps)
+
+
+def _load_ens_names() -> type[Names]:
+    """Import web3, and return the class that resolves ENS names.
+
+    Raises:
+        MissingDependency: web3 is not installed.
+    """
+    limit = sys.getrecursionlimit()
+    try:
+        with needs_extra("ens", "an ENS name"):
+            from chainfolio.adapters.evm.ens import Names
+    finally:
+        sys.setrecursionlimit(limit)  # py_ecc sets it to 100,000: then JSON that nests deeply ends the process
+    return Names

@@ -41,9 +41,15 @@ class Server:
         self._run("initdb", "-D", str(self._data), *arguments)
 
     def start(self) -> None:
-        """Start it, and return once it answers."""
+        """Start it, and return once it answers; a second time if a signal or a slow machine ended the first start."""
         options = f"-k {self.home} -c listen_addresses='' -c fsync=off -c max_connections=100"
-        self._run("pg_ctl", "-D", str(self._data), "-o", options, "-w", "-l", str(self.home / "log"), "start")
+        start = ("pg_ctl", "-D", str(self._data), "-o", options, "-w", "-l", str(self.home / "log"), "start")
+        try:
+            self._run(*start)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            with suppress(subprocess.CalledProcessError):  # what is left of the first start, if anything is
+                self.stop()
+            self._run(*start)
 
     def stop(self) -> None:
         """End it as a crash does: connections break, and the next start replays its journal."""
