@@ -1,9 +1,9 @@
-"""Changes of positions by events of a transaction: added, released and paid amounts."""
+"""Changes of positions and vaults by events of a transaction: added, released and paid amounts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class EventLog(NamedTuple):
@@ -39,3 +39,24 @@ class PositionChange:
     def key(self, chain: str) -> str:
         """Return the key of the position as an asset of a chain."""
         return f"{chain}:{self.contract}:{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class VaultChange:
+    """The changes of one vault, or of savings, in a transaction, as the core contract of its protocol logged them.
+
+    Attributes:
+        kind: A loan against collateral, or savings.
+        contract: The core contract, which a protocol file names.
+        vault: The vault, or the contract that holds the savings.
+        collateral: Collateral that went in, times 10^18; negative if it came out.
+        token: The token that is borrowed or saved.
+        raw: How much of it the protocol created in this transaction; negative if it destroyed more.
+    """
+
+    kind: Literal["loan", "savings"]
+    contract: str
+    vault: str
+    collateral: int
+    token: str
+    raw: int

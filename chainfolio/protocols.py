@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Final
 
 from chainfolio.contracts import Issue
-from chainfolio.position_changes import EventLog, PositionChange
+from chainfolio.position_changes import EventLog, PositionChange, VaultChange
 
 # The types of positions, as the service names them.
 POSITION_TYPES: Final = frozenset(
@@ -130,6 +130,9 @@ class TypedCalls:
     functions: tuple[str, ...]
 
 
+VaultChangesReader = Callable[[Sequence[EventLog], Mapping[str, Sequence[str]]], list[VaultChange]]
+
+
 @dataclass(frozen=True)
 class ProtocolFamily:
     """One kind of protocol; its forks are files that name it. Each kind of chain subclasses it.
@@ -138,12 +141,15 @@ class ProtocolFamily:
     addition to `lookup_roles`; `options`: the options that they read. Other roles and options are errors. `changes`:
     reads the changes of its positions, if they are collectibles, from all logs of one transaction: anybody can deploy
     a contract that logs the same, so that no change counts without the movements of an account. `calls`: what calls of
-    the contracts in its files mean, after the `[[transactions]]` of a file: every fork has them.
+    the contracts in its files mean, after the `[[transactions]]` of a file: every fork has them. `vault_changes`: reads
+    the changes of vaults from all logs of one transaction and the contracts of a file, by role; only logs of these
+    contracts count.
     """
 
     name: str
     kind: str = field(kw_only=True)
     changes: Callable[[Sequence[EventLog]], list[PositionChange]] | None = field(default=None, kw_only=True)
+    vault_changes: VaultChangesReader | None = field(default=None, kw_only=True)
     calls: tuple[TypedCalls, ...] = field(default=(), kw_only=True)
     roles: tuple[str, ...] = field(default=(), kw_only=True)
     options: tuple[str, ...] = field(default=(), kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from decimal import Decimal
 from functools import cache
@@ -16,6 +16,7 @@ from chainfolio import amounts
 from chainfolio.addresses import rules_of
 from chainfolio.contracts import GAIN_METHODS, TRADE_VALUES
 from chainfolio.engine.gains.position_changes import Changes, position_changes
+from chainfolio.engine.gains.vault_changes import vault_changes
 from chainfolio.engine.record_source import RecordSource
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.errors import BadRequest
@@ -40,6 +41,7 @@ from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.report import AssetFacts, PnlDocument, document
 from chainfolio.portfolio.pnl.tax_year import converted
 from chainfolio.portfolio.pnl.transfer_rows import OwnTransfer, transfer_document
+from chainfolio.portfolio.pnl.vaults import typed_by_vaults
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
@@ -138,6 +140,8 @@ async def all_records(
 ) -> tuple[TransactionsPage, Changes]:
     """Return all records of accounts, the oldest first, and the changes of their positions.
 
+    Changes of vaults are in the types of the records; those that are not understood have no known changes.
+
     Errors as of `compute_gains`.
     """
     request.check()
@@ -149,7 +153,12 @@ async def all_records(
     record_filter = TransactionFilter(max_transactions, 0, newest_first=False, networks=request.networks)
     page, _ = await source.records(accounts, record_filter)
     assert page.end is None, "an account has no more transactions than are allowed"
-    return page, await position_changes(source.system, page.document.transactions)
+    records = page.document.transactions
+    changes, vaults = await position_changes(source.system, records), await vault_changes(source.system, records)
+    treatment = _treatment(source, chains, request, page.strengths)
+    typed, unread = typed_by_vaults(records, vaults, {account.address for account in accounts}, treatment)
+    transactions = msgspec.structs.replace(page.document, transactions=tuple(typed))
+    return replace(page, document=transactions), {**changes, **dict.fromkeys(unread)}
 
 
 def _chains(source: RecordSource, request: PnlRequest) -> Sequence[Chain]:

@@ -6,22 +6,22 @@ from a node, once: those of final blocks are stored.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import UNSET
 
 from chainfolio.capabilities import Capability, EventLogReader, find_capability
+from chainfolio.engine.gains.stored_logs import StoredLogs
 from chainfolio.position_changes import EventLog, PositionChange
 
 if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
     from chainfolio.portfolio.transactions import TransactionDocument
 
-BATCH: Final = 100  # transactions in one request
 STORED: Final = "/positions/2"  # after the hash, in the store of looked-up transactions
 Changes = dict[tuple[str, str], tuple[PositionChange, ...] | None]
 
@@ -79,21 +79,8 @@ def _uses(record: TransactionDocument, contracts: set[str]) -> bool:
 
 async def _read(system: System, chain: str, reader: EventLogReader, records: Sequence[TransactionDocument]) -> Changes:
     """Return the changes of some transactions, from the store or from the node."""
-    heights = {record.hash: record.block_number for record in records}
-    names = {f"{tx_hash}{STORED}": tx_hash for tx_hash in heights}
-    stored = await asyncio.to_thread(system.tail.lookups, chain, names)
-    changes: dict[str, tuple[PositionChange, ...] | None] = {
-        names[name]: _decoded(text) for name, text in stored.items()
-    }
-    missing = [(tx_hash, height) for tx_hash, height in heights.items() if tx_hash not in changes]
-    first_replaceable = min((block.height for block in system.tail.blocks(chain)), default=None)
-    for start in range(0, len(missing), BATCH):
-        batch = missing[start : start + BATCH]
-        for (tx_hash, _), logs in zip(batch, await reader.event_logs(batch), strict=True):
-            changes[tx_hash] = _changes(system, tx_hash, logs)
-        final = [each for each in batch if first_replaceable is not None and each[1] < first_replaceable]
-        await asyncio.to_thread(system.tail.add_lookups, chain, list(_rows(final, changes)))
-    return {(chain, tx_hash): each for tx_hash, each in changes.items()}
+    logs = StoredLogs(system, chain, reader, STORED, partial(_changes, system), PositionChange)
+    return {(chain, tx_hash): each for tx_hash, each in (await logs.read(records)).items()}
 
 
 def _changes(system: System, tx_hash: str, logs: Sequence[EventLog]) -> tuple[PositionChange, ...] | None:
@@ -107,15 +94,3 @@ def _changes(system: System, tx_hash: str, logs: Sequence[EventLog]) -> tuple[Po
             log.warning("protocol %s could not read the changes of positions in %s", name, tx_hash, exc_info=True)
             return None
     return tuple(changes)
-
-
-def _rows(
-    transactions: Iterable[tuple[str, int]], changes: Mapping[str, tuple[PositionChange, ...] | None]
-) -> Iterable[tuple[str, int, None, bytes]]:
-    for tx_hash, height in transactions:
-        if (decoded := changes[tx_hash]) is not None:
-            yield f"{tx_hash}{STORED}", height, None, msgspec.json.encode(decoded)
-
-
-def _decoded(text: bytes) -> tuple[PositionChange, ...]:
-    return msgspec.json.decode(text, type=tuple[PositionChange, ...])

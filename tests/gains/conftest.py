@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 class World:
     """A chain with a hidden part: no file names a router, a pool or a position manager, as for hundreds of forks.
 
-    `rewards` are tokens that are worth two, by symbol.
+    `rewards` are tokens that are worth two, by symbol. `wrapped` is the token that wraps the coin, by default WETH.
     """
 
     node: LocalNode
@@ -46,6 +46,7 @@ class World:
     folder: Path
     files: dict[str, str] = field(default_factory=dict)
     rewards: dict[str, str] = field(default_factory=dict)
+    wrapped: str = ""
     _wallets: int = 0
 
     def contract(self, name: str) -> str:
@@ -62,7 +63,7 @@ class World:
     def wallet(self, **got: int) -> Wallet:
         """A new wallet that friends gave something, with ether for its fees."""
         self._wallets += 1
-        address = f"0x{0xFACE0000 + self._wallets:040x}"
+        address = f"0xface{self._wallets:036x}"
         self.node.rpc("anvil_impersonateAccount", address)
         assets = {symbol: token.address for symbol, token in self.deployment.tokens.items()}
         wallet = Wallet(self.node, self.deployment, address, {**assets, **self.rewards})
@@ -118,6 +119,9 @@ class World:
             path.unlink()
         for key, text in self.files.items():
             (protocols / f"{key}.toml").write_text(text)
+        facts = self.folder / "data" / "local.toml"
+        if self.wrapped:
+            facts.write_text(facts.read_text().replace(self.contract("WETH").lower(), self.wrapped))
         file = self.folder / "data" / "chainfolio.toml"
         prices = "".join(f'"eip155:31337/erc20:{token.lower()}" = "2"\n' for token in self.rewards.values())
         file.write_text(file.read_text().replace("[rates]", f"[prices]\n{prices}[rates]"))

@@ -1,13 +1,33 @@
-"""The addresses that hold an account's positions in Maker: the account and its proxies."""
+"""The addresses that hold an account's positions in Maker, and the changes of its vaults and savings by their logs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from chainfolio.adapters.evm.call import signature
+from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.positions.rules import DecoderPlan, Event, ProtocolMatch
 from chainfolio.adapters.evm.reads import Call
+from chainfolio.position_changes import EventLog, VaultChange
 
 PROXIES = Event(
     "proxy_factory", "Created(address indexed sender, address indexed owner, address proxy, address cache)", 1, (2,)
 )
+TRANSFER: Final = parse_event("Transfer(address indexed, address indexed, uint256)").topic
+NOBODY: Final = "0x" + "0" * 64
+
+
+def _note(function: str) -> str:
+    """Return the first topic of the anonymous log by which Maker's contracts note a call of a function."""
+    return "0x" + signature(function).selector.hex() + "0" * 56
+
+
+FROB: Final = _note("frob(bytes32,address,address,address,int256,int256)()")
+MANAGED: Final = _note("frob(uint256,int256,int256)()")
+# The data of a note: where it begins, its length, and the call data, whose fifth argument is the collateral of a vault.
+COLLATERAL: Final = slice(64 + 4 + 4 * 32, 64 + 4 + 5 * 32)
+SAVINGS: Final = frozenset({_note("join(uint256)()"), _note("exit(uint256)()")})
 
 
 def holders(match: ProtocolMatch) -> DecoderPlan:
@@ -17,3 +37,50 @@ def holders(match: ProtocolMatch) -> DecoderPlan:
     proxies = [proxy for (proxy,) in match.values]
     owners = yield [Call(proxy, "owner()(address)") for proxy in proxies]
     return tuple(proxy for proxy, owner in zip(proxies, owners, strict=True) if owner == match.account)
+
+
+def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
+    """Return the changes of vaults that the core contract (`vat`) of a file logged, one for each vault.
+
+    A vault that takes collateral of its own address has an owner only if the `cdp_manager` changed it. Others, such as
+    those of a module that exchanges stable currencies, are not of a wallet.
+    """
+    notes = [log for log in logs if len(log.topics) == 4]
+    is_managed = any(log.contract in contracts.get("cdp_manager", ()) and log.topics[0] == MANAGED for log in notes)
+    collateral = dict[tuple[str, str], int]()
+    for log in notes:
+        _, ilk, vault, source = log.topics
+        if log.contract in contracts.get("vat", ()) and log.topics[0] == FROB and (is_managed or vault != source):
+            change = int.from_bytes(log.data[COLLATERAL], "big", signed=True)
+            collateral[log.contract, ilk + vault[2:]] = collateral.get((log.contract, ilk + vault[2:]), 0) + change
+    return [
+        VaultChange("loan", vat, vault, change, dai, _created(logs, dai))
+        for dai in contracts.get("dai", ())
+        for (vat, vault), change in collateral.items()
+    ]
+
+
+def savings_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
+    """Return the changes of savings that the `pot` of a file logged, one for each holder."""
+    holders_of_pots = {
+        (log.contract, log.topics[1]): None
+        for log in logs
+        if log.contract in contracts.get("pot", ()) and len(log.topics) == 4 and log.topics[0] in SAVINGS
+    }
+    return [
+        VaultChange("savings", pot, holder, 0, dai, _created(logs, dai))
+        for dai in contracts.get("dai", ())
+        for pot, holder in holders_of_pots
+    ]
+
+
+def _created(logs: Sequence[EventLog], token: str) -> int:
+    """Return how much of a token was created, less what was destroyed."""
+    return sum(_created_by(logs, token))
+
+
+def _created_by(logs: Sequence[EventLog], token: str) -> Iterator[int]:
+    for log in logs:
+        if log.contract == token and log.topics[:1] == (TRANSFER,) and len(log.topics) == 3 and len(log.data) == 32:
+            raw = int.from_bytes(log.data, "big")
+            yield raw * ((log.topics[1] == NOBODY) - (log.topics[2] == NOBODY))

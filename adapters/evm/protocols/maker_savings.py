@@ -11,7 +11,7 @@ from chainfolio.adapters.evm.positions.rules import (
     MayRefuse,
     ProtocolMatch,
 )
-from chainfolio.adapters.evm.protocols.maker import PROXIES, holders
+from chainfolio.adapters.evm.protocols.maker import PROXIES, holders, savings_changes
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
@@ -57,4 +57,5 @@ FAMILY = Family(
     ),
     position=position,
     roles=("dai",),
+    vault_changes=savings_changes,
 )

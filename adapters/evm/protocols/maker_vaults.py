@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from chainfolio import amounts
 from chainfolio.adapters.evm.positions.rules import DecoderPlan, EveryAccount, Family, MayRefuse, ProtocolMatch
-from chainfolio.adapters.evm.protocols.maker import PROXIES, holders
+from chainfolio.adapters.evm.protocols.maker import PROXIES, holders, vault_changes
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.protocols import DecodedPosition, TokenAmount
@@ -99,4 +99,5 @@ FAMILY = Family(
     rules=(EveryAccount("cdp_manager"), PROXIES),
     position=position,
     roles=("get_cdps", "vat", "dai", "ilk_registry"),
+    vault_changes=vault_changes,
 )

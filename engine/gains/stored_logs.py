@@ -1,0 +1,71 @@
+"""Read what the logs of transactions mean from a node, once: the results of final blocks are stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+import msgspec
+
+from chainfolio.capabilities import EventLogReader
+from chainfolio.position_changes import EventLog
+
+if TYPE_CHECKING:
+    from chainfolio.indexer.wiring import System
+    from chainfolio.portfolio.transactions import TransactionDocument
+
+BATCH: Final = 100  # transactions in one request
+Change = TypeVar("Change")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLogs(Generic[Change]):
+    """Decodes logs of transactions of one chain, and stores the results.
+
+    Attributes:
+        suffix: Follows the hash in the store of looked-up transactions; it changes with the decoder.
+        decode: Returns the changes in the logs of a transaction; None if they cannot be decoded.
+        type: The type of one change.
+    """
+
+    system: System
+    chain: str
+    reader: EventLogReader
+    suffix: str
+    decode: Callable[[str, Sequence[EventLog]], tuple[Change, ...] | None]
+    type: type[Change]
+
+    async def read(self, records: Iterable[TransactionDocument]) -> dict[str, tuple[Change, ...] | None]:
+        """Return the changes in some transactions by hash, from the store or from the node.
+
+        Raises:
+            SourceError: The node does not give the logs of a transaction.
+        """
+        heights = {record.hash: record.block_number for record in records}
+        names = {f"{tx_hash}{self.suffix}": tx_hash for tx_hash in heights}
+        tail = self.system.tail
+        stored = await asyncio.to_thread(tail.lookups, self.chain, names)
+        decoder = msgspec.json.Decoder(tuple[self.type, ...])  # type: ignore[name-defined]
+        changes: dict[str, tuple[Change, ...] | None] = {
+            names[name]: decoder.decode(text) for name, text in stored.items()
+        }
+        missing = [(tx_hash, height) for tx_hash, height in heights.items() if tx_hash not in changes]
+        if not missing:
+            return changes
+        first_replaceable = min((block.height for block in tail.blocks(self.chain)), default=None)
+        for start in range(0, len(missing), BATCH):
+            batch = missing[start : start + BATCH]
+            for (tx_hash, _), logs in zip(batch, await self.reader.event_logs(batch), strict=True):
+                changes[tx_hash] = self.decode(tx_hash, logs)
+            final = [each for each in batch if first_replaceable is not None and each[1] < first_replaceable]
+            await asyncio.to_thread(tail.add_lookups, self.chain, list(self._rows(final, changes)))
+        return changes
+
+    def _rows(
+        self, transactions: Iterable[tuple[str, int]], changes: Mapping[str, tuple[Change, ...] | None]
+    ) -> Iterable[tuple[str, int, None, bytes]]:
+        for tx_hash, height in transactions:
+            if (decoded := changes[tx_hash]) is not None:
+                yield f"{tx_hash}{self.suffix}", height, None, msgspec.json.encode(decoded)

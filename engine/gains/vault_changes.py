@@ -1,0 +1,118 @@
+"""Read the changes of vaults from the logs of transactions, also if a proxy of the wallet made them.
+
+Only logs of contracts that a protocol file names count. The logs of a few transactions are read, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from chainfolio.addresses import rules_of
+from chainfolio.capabilities import Capability, EventLogReader, find_capability
+from chainfolio.engine.gains.stored_logs import StoredLogs
+from chainfolio.position_changes import EventLog, VaultChange
+from chainfolio.protocols import InstalledProtocol
+
+if TYPE_CHECKING:
+    from chainfolio.indexer.wiring import System
+    from chainfolio.portfolio.transactions import TransactionDocument
+
+STORED: Final = "/vaults/1/"  # after the hash, before a digest of the contracts
+VaultChanges = dict[tuple[str, str], tuple[VaultChange, ...] | None]
+
+log = logging.getLogger(__name__)
+
+
+async def vault_changes(system: System, records: Sequence[TransactionDocument]) -> VaultChanges:
+    """Return the changes of vaults by chain and transaction; empty for chains without vaults or readable logs.
+
+    None for a transaction whose logs a protocol could not decode.
+
+    Raises:
+        SourceError: The node of a chain does not give the logs of a transaction.
+    """
+    changes: VaultChanges = {}
+    for key in sorted({record.chain.key for record in records}):
+        chain = system.chain(key)
+        protocols = [
+            each
+            for each in system.registry.rows(key, chain.kind, system.families)
+            if each.family.vault_changes is not None and each.contracts
+        ]
+        reader = find_capability(chain, Capability.EVENT_LOGS)
+        if protocols and reader is not None:
+            of_chain = [record for record in records if record.chain.key == key]
+            decoded = await _of_chain(_VaultChain(system, key, reader, protocols), of_chain)
+            changes |= {(key, tx_hash): each for tx_hash, each in decoded.items()}
+    return changes
+
+
+@dataclass(frozen=True, slots=True)
+class _VaultChain:
+    """A chain with protocols that have vaults."""
+
+    system: System
+    key: str
+    reader: EventLogReader
+    protocols: Sequence[InstalledProtocol]
+
+    def logs(self) -> StoredLogs[VaultChange]:
+        """Return the decoder of logs, with a store of its own for these contracts."""
+        named = sorted(
+            (each.protocol, each.family.name, *map(str, sorted(each.contracts.items()))) for each in self.protocols
+        )
+        digest = hashlib.sha256(repr(named).encode()).hexdigest()[:8]
+        decode = partial(_decoded, self.protocols)
+        return StoredLogs(self.system, self.key, self.reader, f"{STORED}{digest}", decode, VaultChange)
+
+    def is_candidate(self, record: TransactionDocument) -> bool:
+        """Return True if an asset left in a call of no known type, or if a token was created for or by the wallet."""
+        if record.type in ("INTERACTION", "UNDEFINED") and record.assets_out:
+            return True
+        burn_addresses = rules_of(self.system.chain(self.key).kind).burn_addresses
+        tokens = {token for each in self.protocols for tokens in each.contracts.values() for token in tokens}
+        rows = (*record.assets_in, *record.assets_out)
+        return any(
+            row.contract in tokens and not burn_addresses.isdisjoint((row.sender, row.recipient)) for row in rows
+        )
+
+
+async def _of_chain(
+    chain: _VaultChain, records: Sequence[TransactionDocument]
+) -> Mapping[str, tuple[VaultChange, ...] | None]:
+    """Read transactions that may have opened a vault, then those that used the same contracts."""
+    readable = [record for record in records if record.type not in ("FAILED", "SPAM")]
+    logs = chain.logs()
+    first = [record for record in readable if chain.is_candidate(record)]
+    changes = await logs.read(first)
+    used = {record.recipient for record in first if changes[record.hash]}
+    others = [record for record in readable if record.hash not in changes and not used.isdisjoint(_parties(record))]
+    return changes | await logs.read(others)
+
+
+def _parties(record: TransactionDocument) -> Iterable[str]:
+    """Yield the called contract and everybody who gave or got something."""
+    yield record.recipient
+    for row in (*record.assets_in, *record.assets_out):
+        yield row.sender
+        yield row.recipient
+
+
+def _decoded(
+    protocols: Sequence[InstalledProtocol], tx_hash: str, logs: Sequence[EventLog]
+) -> tuple[VaultChange, ...] | None:
+    """Return the changes of vaults in a transaction; None if a family fails."""
+    changes: list[VaultChange] = []
+    for protocol in protocols:
+        try:
+            assert protocol.family.vault_changes is not None, "only such protocols are asked"
+            changes += protocol.family.vault_changes(logs, protocol.contracts)
+        except Exception:  # third-party code: any error is its fault, and leaves other transactions as they are
+            log.warning("protocol %s could not read the vaults of %s", protocol.protocol, tx_hash, exc_info=True)
+            return None
+    return tuple(changes)
