@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 async def vault_changes(system: System, records: Sequence[TransactionDocument]) -> VaultChanges:
-    """Return the changes of vaults by chain and transaction; empty for chains without vaults or readable logs.
+    """Return the changes of vaults by chain and transaction; none if a chain has no readable logs.
 
     None for a transaction whose logs a protocol could not decode.
 
@@ -71,7 +71,7 @@ class _VaultChain:
         return StoredLogs(self.system, self.key, self.reader, f"{STORED}{digest}", decode, VaultChange)
 
     def is_candidate(self, record: TransactionDocument) -> bool:
-        """Return True if an asset left in a call of no known type, or if a token was created for or by the wallet."""
+        """Return True if an asset left in an untyped call, or if a token was created or destroyed."""
         if record.type in ("INTERACTION", "UNDEFINED") and record.assets_out:
             return True
         burn_addresses = rules_of(self.system.chain(self.key).kind).burn_addresses

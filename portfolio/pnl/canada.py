@@ -138,7 +138,7 @@ class Period:
 
 @dataclass(slots=True)
 class _Pool:
-    """All units of an asset with their cost.
+    """The units of an asset with their cost.
 
     `denied` losses wait for the acquisition that they become a cost of.
     """

@@ -120,7 +120,7 @@ class Containers:
                 yield dict(container.inside)
 
     def redeem(self, shares: Mapping[str, int]) -> Redemption:
-        """Take redeemed shares out: those of deposits, then those that were bought. The rest is interest of shares."""
+        """Take redeemed shares out: of deposits, then bought ones. The rest is interest of shares."""
         contents, bought, part = dict[str, int](), dict[str, int](), Fraction(0)
         for asset, quantity in shares.items():
             container = self.by_share.get(asset, Container())

@@ -1,4 +1,4 @@
-"""Gains of positions that are collectibles, by their events: liquidity in steps, fees apart from principal.
+"""Gains of positions that are collectibles, by events: liquidity in steps, and fees.
 
 The principal of removed liquidity stays claimable inside the position until it is collected, perhaps in another
 transaction and together with fees. Only the fees are income.

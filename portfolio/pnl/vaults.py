@@ -1,4 +1,4 @@
-"""Types of transactions that changed vaults: deposits of collateral and loans, also through a proxy of the wallet."""
+"""Types of transactions that changed vaults: deposits of collateral, and loans."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Vaults:
     def type_of(
         self, records: Sequence[TransactionDocument], changes: Sequence[VaultChange]
     ) -> TransactionType | Literal[""] | None:
-        """Return the type of a transaction; "" if it concerns no vault of the wallets, None if it is not known."""
+        """Return the type of a transaction: "" if no own vault changed, None if it is not known."""
         net, has_given = self._net(records)
         is_sent = records[0].sender in self.own_wallets
         if not changes or not (is_sent or has_given or any(change.vault in self.own for change in changes)):
@@ -146,7 +146,7 @@ def _is_collateral(others: Sequence[tuple[int, int]], change: int) -> bool:
 def _typed(
     record: TransactionDocument, type_: TransactionType, change: VaultChange, treatment: Treatment
 ) -> TransactionDocument:
-    """Return the record with a type. What the protocol created or destroyed was paid by or to its contract."""
+    """Return the record with a type. Tokens that were created or destroyed moved from or to the vault."""
 
     def side(row: TransactionAssetDocument) -> TransactionAssetDocument:
         burn_addresses = treatment.burn_addresses
