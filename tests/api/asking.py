@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-from aiohttp import ClientSession
-
 from chainfolio.api.serve import listening
 from chainfolio.cli.serve import indexing
 from chainfolio.cli.state_store import open_state
 from chainfolio.settings import Settings
 from tests.api.furnished import GRANTS
+from tests.api.sessions import client_session
 
 
 class Ask(Protocol):
@@ -29,7 +28,7 @@ async def asking(settings: Settings) -> AsyncIterator[Ask]:
     state.close()
     async with (
         listening(await indexing(settings), "127.0.0.1", 0, drain_s=1) as port,
-        ClientSession(headers={"Authorization": f"Bearer {key}"}) as client,
+        client_session(headers={"Authorization": f"Bearer {key}"}) as client,
     ):
 
         async def ask(path: str, status: int = 200, told: Any = None) -> Any:

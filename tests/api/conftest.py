@@ -14,6 +14,7 @@ from yarl import URL
 from chainfolio.api.serve import listening
 from chainfolio.settings import Server
 from tests.api.fakes import KEY, FakeEngine, FakeKeys, an_app
+from tests.api.sessions import client_session
 
 Ask = Callable[..., Awaitable[ClientResponse]]
 
@@ -41,7 +42,7 @@ async def port(engine: FakeEngine, keys: FakeKeys, server: Server) -> AsyncItera
 
 @pytest.fixture
 async def client(port: int) -> AsyncIterator[ClientSession]:
-    async with ClientSession(f"http://127.0.0.1:{port}") as session:
+    async with client_session(f"http://127.0.0.1:{port}") as session:
         yield session
 
 

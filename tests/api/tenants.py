@@ -26,6 +26,7 @@ from chainfolio.storage.state import State, ledger, schema
 from chainfolio.storage.state.database import Statement, argument
 from chainfolio.storage.state.ledger import Balance
 from tests.api.fakes import FakeEngine
+from tests.api.sessions import client_session
 
 _BALANCES, _OF_KEYS = schema.balances, schema.buckets
 _BALANCE = Statement(
@@ -151,7 +152,7 @@ async def a_world(store: Path | str, settings: Settings | None = None, engine: A
     try:
         # A failure is logged with its traceback, which structlog draws at length where nobody has set it up.
         with capture_logs():
-            async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, ClientSession() as session:
+            async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, client_session() as session:
                 yield World(state, engine, session, f"http://127.0.0.1:{port}")
     finally:
         await state.meter.close()

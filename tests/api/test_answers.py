@@ -18,6 +18,7 @@ from chainfolio.api.routes import ROUTES
 from chainfolio.api.status import iso_time
 from chainfolio.settings import Server
 from tests.api.fakes import ALICE, BOB, KEY, FakeEngine
+from tests.api.sessions import client_session
 from tests.api.targets import TARGETS, path_of
 
 # Every path, and the methods that it takes.
@@ -488,7 +489,7 @@ async def test_a_body_where_none_is_read_changes_nothing(ask: Any) -> None:
 
 
 async def test_large_answers_are_compressed_for_who_takes_it(port: int) -> None:
-    async with ClientSession(f"http://127.0.0.1:{port}", auto_decompress=False) as client:
+    async with client_session(f"http://127.0.0.1:{port}", auto_decompress=False) as client:
         plain = await client.get("/openapi.json", headers={"Accept-Encoding": "identity"})
         small = await client.get("/openapi.json", headers={"Accept-Encoding": "br, gzip"})
         assert "Content-Encoding" not in plain.headers

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from aiohttp import ClientSession
 
 from chainfolio.api.serve import listening
 from chainfolio.settings import Limits
 from tests.api.fakes import ALICE, KEY, FakeEngine, FakeKeys, an_app
+from tests.api.sessions import client_session
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ async def test_who_would_wait_too_long_is_refused_in_time_and_pays_nothing(path:
     app = an_app(engine, keys, limits=Limits(request_s=1))
     async with (
         listening(app, "127.0.0.1", 0, drain_s=0.1) as port,
-        ClientSession(f"http://127.0.0.1:{port}") as session,
+        client_session(f"http://127.0.0.1:{port}") as session,
         session.get(path, headers=headers) as answer,
     ):
         assert (answer.status, answer.content_type) == (status, kind), await answer.text()

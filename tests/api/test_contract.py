@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
 
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.api.app import make_app
@@ -15,6 +14,7 @@ from chainfolio.api.serve import listening
 from chainfolio.environment import Environment
 from chainfolio.settings import Settings
 from tests.api.fakes import ALICE, KEY, FakeEngine, FakeKeys
+from tests.api.sessions import client_session
 
 DESCRIBED = describe(ROUTES, Settings())
 SCHEMAS = DESCRIBED["components"]["schemas"]
@@ -43,7 +43,7 @@ async def test_approvals_are_asked_of_ten_chains(ask: Any, chain: str) -> None:
 async def test_approvals_are_asked_of_every_configured_chain() -> None:
     given = Settings(chains={"local": EvmSettings(rpc=["http://127.0.0.1:1"])})
     app = make_app(FakeEngine(), FakeKeys(), given, Environment())
-    async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, ClientSession() as session:
+    async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, client_session() as session:
         for chain, status in (("local", 200), ("ethereum", 200), ("other", 400)):
             url = f"http://127.0.0.1:{port}/v1/approvals/{chain}?addresses={ALICE}"
             assert (await session.get(url, headers={"Authorization": f"Bearer {KEY}"})).status == status

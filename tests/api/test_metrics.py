@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import urllib.request
 
-from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
 from chainfolio.api.app import App
@@ -13,6 +12,7 @@ from chainfolio.api.serve import listening
 from chainfolio.indexer.metrics import serve_metrics as metrics_listening
 from chainfolio.settings import Limits
 from tests.api.fakes import ALICE, KEY, FakeEngine, an_app
+from tests.api.sessions import client_session
 
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 
@@ -28,7 +28,7 @@ def scraped(port: int) -> dict[tuple[str, tuple[str, ...]], float]:
 async def test_requests_are_counted_by_operation_and_status() -> None:
     app = an_app()
     with metrics_listening([app.parts.traffic], "127.0.0.1", 0) as at:
-        async with listening(app, "127.0.0.1", 0) as port, ClientSession(f"http://127.0.0.1:{port}") as session:
+        async with listening(app, "127.0.0.1", 0) as port, client_session(f"http://127.0.0.1:{port}") as session:
             for path, status in (("/v1/wallet?addresses=" + ALICE, 200), ("/v1/wallet", 400), ("/nowhere", 404)):
                 assert (await session.get(path, headers=HEADERS)).status == status
             assert (await session.get("/v1/wallet")).status == 401
@@ -53,7 +53,7 @@ async def test_more_than_may_run_at_once_is_refused_at_once() -> None:
     app = an_app(engine, limits=Limits(in_flight=2))
     async with (
         listening(app, "127.0.0.1", 0, drain_s=0.1) as port,
-        ClientSession(f"http://127.0.0.1:{port}") as session,
+        client_session(f"http://127.0.0.1:{port}") as session,
     ):
         path = f"/v1/wallet?addresses={ALICE}"
         waiting = [asyncio.create_task(session.get(path, headers=HEADERS)) for _ in range(2)]

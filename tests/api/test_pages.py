@@ -8,8 +8,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from aiohttp import ClientSession
-
 from chainfolio.api.serve import listening
 from chainfolio.blocks import Block
 from chainfolio.engine.results import ApprovalsPage, EventPosition, Permit2Allowance
@@ -17,6 +15,7 @@ from chainfolio.engine.transactions.page_positions import ListPosition
 from chainfolio.environment import SystemClock
 from chainfolio.storage.state import State
 from tests.api.fakes import ALICE, BOB, KEY, Caller, FakeEngine, FakeKeys, an_app
+from tests.api.sessions import client_session
 
 APPROVALS = f"/v1/approvals/ethereum?addresses={ALICE}"
 TRANSACTIONS = f"/v1/transactions?addresses={ALICE}"
@@ -45,7 +44,7 @@ async def test_a_page_goes_on_where_the_one_before_ended_in_whichever_process(tm
     async with (
         listening(an_app(engines[0], keys), "127.0.0.1", 0, drain_s=0.1) as first,
         listening(an_app(engines[1], keys), "127.0.0.1", 0, drain_s=0.1) as second,
-        ClientSession() as client,
+        client_session() as client,
     ):
 
         async def after(port: int, path: str, key: str = KEY) -> ListPosition | None:

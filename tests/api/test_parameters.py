@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
 
 from chainfolio.api.serve import listening
 from chainfolio.contracts import CURRENCIES
 from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Server
 from tests.api.fakes import ALICE, BOB, KEY, SOL, STARKNET, TRON, FakeEngine, FakeKeys, an_app
+from tests.api.sessions import client_session
 
 ELEVEN = ",".join("0x" + f"{number:02x}" * 20 for number in range(11))
 
@@ -145,7 +145,7 @@ async def test_a_currency_is_one_of_the_list_in_its_case(ask: Any, currency: str
 async def test_a_currency_of_the_settings_is_taken_and_described(engine: FakeEngine, keys: FakeKeys) -> None:
     headers = {"Authorization": f"Bearer {KEY}"}
     app = an_app(engine, keys, rates={"GBP": "0.79", "JPY": "151.3"})
-    async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, ClientSession(headers=headers) as session:
+    async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, client_session(headers=headers) as session:
         url, asked = f"http://127.0.0.1:{port}", f"addresses={ALICE}"
         for path in (f"/v1/nav?{asked}", f"/v1/performance?{asked}&startDate=2024-02-28&endDate=2024-03-01"):
             answer = await session.get(f"{url}{path}&currency=JPY")

@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any, get_args
 
 import pytest
-from aiohttp import ClientSession
 
 from chainfolio import errors
 from chainfolio.adapters.evm.settings import EvmSettings
@@ -31,6 +30,7 @@ from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.transactions import TransactionType
 from chainfolio.settings import Settings
 from tests.api.fakes import ALICE, BOB, KEY, SOL, STARKNET, TRON, Caller, FakeEngine, FakeKeys, an_approval
+from tests.api.sessions import client_session
 
 AT_BLOCK = f"/v1/portfolio/at-block?addresses={ALICE}&chainKey=ethereum&blockNumber="
 APPROVALS = f"/v1/approvals/ethereum?addresses={ALICE}"
@@ -127,7 +127,7 @@ async def test_the_operator_enables_any_chain() -> None:
 
     given = Settings(chains={"linea": EvmSettings(at_block=True), "base": EvmSettings()})
     app = make_app(FakeEngine(), FakeKeys(), given, Environment())
-    async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, ClientSession() as session:
+    async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, client_session() as session:
         for chain, status in (("linea", 200), ("ethereum", 200), ("base", 400)):
             url = f"http://127.0.0.1:{port}/v1/portfolio/at-block?addresses={ALICE}&chainKey={chain}&blockNumber=5"
             assert (await session.get(url, headers={"Authorization": f"Bearer {KEY}"})).status == status

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import msgspec
 import pytest
-from aiohttp import ClientSession
 from structlog.testing import capture_logs
 
 from chainfolio.api.app import App, make_app
@@ -25,6 +24,7 @@ from chainfolio.environment import Environment, SystemClock
 from chainfolio.settings import Settings
 from chainfolio.storage.state import State
 from tests.api.fakes import ALICE, KEY, FakeEngine, FakeKeys, an_app
+from tests.api.sessions import client_session
 
 
 class Place(msgspec.Struct, frozen=True, rename="camel"):
@@ -80,7 +80,7 @@ async def base() -> AsyncIterator[str]:
 
 async def post(base: str, path: str, body: bytes, kind: str = "application/json") -> tuple[int, Any]:
     headers = {"Authorization": f"Bearer {KEY}", "Content-Type": kind}
-    async with ClientSession() as session, session.post(base + path, data=body, headers=headers) as answer:
+    async with client_session() as session, session.post(base + path, data=body, headers=headers) as answer:
         return answer.status, await answer.json()
 
 
@@ -144,7 +144,7 @@ async def test_a_route_that_forgets_to_charge_for_its_change_answers_nobody(base
 
 
 async def test_an_answer_that_cannot_be_encoded_is_a_failure(base: str) -> None:
-    async with ClientSession() as session:
+    async with client_session() as session:
         answer = await session.get(f"{base}/v1/odd", headers={"Authorization": f"Bearer {KEY}"})
         assert answer.status == 500
 
@@ -215,7 +215,7 @@ async def test_keys_of_the_real_store_open_the_door(tmp_path: Path) -> None:
     keys: Keys = state
     account, token = state.create_account("alice", grants=["portfolio"])
     app = make_app(FakeEngine(), keys, Settings(), Environment())
-    async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, ClientSession() as session:
+    async with listening(app, "127.0.0.1", 0, drain_s=0.1) as port, client_session() as session:
 
         async def status() -> int:
             url, headers = f"http://127.0.0.1:{port}/v1/chains", {"Authorization": f"Bearer {token}"}

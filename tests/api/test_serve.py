@@ -22,6 +22,7 @@ from chainfolio.errors import BadSettings
 from chainfolio.settings import Server, Settings
 from tests.api.fakes import ALICE, KEY, FakeEngine, an_app
 from tests.api.served import make
+from tests.api.sessions import client_session
 
 ROOT = Path(__file__).parents[2]
 ASKED = f"/v1/wallet?addresses={ALICE}"
@@ -98,7 +99,7 @@ def group(pid: int) -> list[int]:
 @pytest.mark.slow("starts and ends whole servers; requests in flight have faster tests")
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_what_is_in_flight_at_sigterm_is_answered(workers: int) -> None:
-    async with served(workers, 2) as server, ClientSession() as session:
+    async with served(workers, 2) as server, client_session() as session:
         asked = [asyncio.create_task(server.status(session)) for _ in range(4)]
         await asyncio.sleep(0.7)
         server.process.terminate()
@@ -114,12 +115,12 @@ async def test_workers_share_one_port() -> None:
     async with served(2, 0) as server:
         assert {line["port"] for line in await server.logged("listening", 2)} == {server.port}
         for _ in range(20):
-            async with ClientSession() as session:
+            async with client_session() as session:
                 assert await server.status(session) == 200
 
 
 async def test_a_signal_to_the_whole_group_ends_workers_gently_too() -> None:
-    async with served(2, 1) as server, ClientSession() as session:
+    async with served(2, 1) as server, client_session() as session:
         asked = [asyncio.create_task(server.status(session)) for _ in range(4)]
         await asyncio.sleep(0.5)
         for pid in await asyncio.to_thread(group, server.process.pid):
@@ -156,7 +157,7 @@ async def test_workers_do_not_outlive_their_parent() -> None:
 
 async def test_a_request_that_never_ends_is_cut_off() -> None:
     engine = FakeEngine(delay_s=60)
-    async with ClientSession() as session:
+    async with client_session() as session:
         async with listening(an_app(engine), "127.0.0.1", 0, drain_s=0.2) as port:
             asked = asyncio.create_task(session.get(f"http://127.0.0.1:{port}{ASKED}", headers=HEADERS))
             await asyncio.wait_for(engine.called.wait(), 5)

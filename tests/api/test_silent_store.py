@@ -23,6 +23,7 @@ from chainfolio.storage.state import ledger, schema
 from chainfolio.storage.state import postgres as state_postgres
 from chainfolio.storage.state.database import Statement, argument
 from tests.api.fakes import ALICE
+from tests.api.sessions import client_session
 from tests.storage.silent import Line
 from tests.storage.stores import NO_POSTGRES, Stores
 
@@ -50,7 +51,7 @@ async def served(given: Settings) -> AsyncIterator[ClientSession]:
         app = await answering(given)
         async with (
             listening(app, "127.0.0.1", 0, drain_s=0.1) as port,
-            ClientSession(f"http://127.0.0.1:{port}") as session,
+            client_session(f"http://127.0.0.1:{port}") as session,
         ):
             yield session
 

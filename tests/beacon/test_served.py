@@ -19,6 +19,7 @@ from chainfolio.cli.serve import answering
 from chainfolio.cli.state_store import open_state
 from chainfolio.settings import Settings
 from chainfolio.settings_file import load
+from tests.api.sessions import client_session
 from tests.beacon.conftest import COMPOUNDING, EXITED, OFFLINE, SLASHED, TOPPED_UP, Indexed
 
 pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
@@ -57,7 +58,7 @@ async def served(settings: Settings) -> AsyncIterator[Client]:
     state = open_state(settings)
     _, key = state.create_account("operator", "PRO", 10_000, ("enterprise",))
     state.close()
-    async with listening(await answering(settings), "127.0.0.1", 0, drain_s=1) as port, ClientSession() as session:
+    async with listening(await answering(settings), "127.0.0.1", 0, drain_s=1) as port, client_session() as session:
         yield Client(f"http://127.0.0.1:{port}", key, session)
 
 

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
 
 from chainfolio.api.app import make_app
 from chainfolio.api.serve import listening
@@ -33,6 +32,7 @@ from chainfolio.storage.tail import Tail
 from chainfolio.transport.http_endpoint import identity
 from tests.api.fakes import KEY as API_KEY
 from tests.api.fakes import FakeKeys
+from tests.api.sessions import client_session
 from tests.chains.evm import KEY, EvmSubject, evm
 from tests.cli.conftest import Run
 
@@ -149,7 +149,7 @@ async def test_the_api_answers_stored_histories_while_the_node_is_dead(dead: Dea
         system = engine.system
         app = make_app(engine, FakeKeys(), system.settings, system.environment)
         headers = {"Authorization": f"Bearer {API_KEY}"}
-        async with listening(app, "127.0.0.1", 0, drain_s=1) as port, ClientSession(headers=headers) as client:
+        async with listening(app, "127.0.0.1", 0, drain_s=1) as port, client_session(headers=headers) as client:
 
             async def asked(path: str) -> tuple[int, Any]:
                 async with client.get(f"http://127.0.0.1:{port}/v1{path}") as answer:

@@ -11,7 +11,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from aiohttp import ClientSession, ClientWebSocketResponse
+from aiohttp import ClientWebSocketResponse
+
+from tests.api.sessions import client_session
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
 OPTIONS = (
@@ -88,7 +90,7 @@ async def browsing(profile: Path) -> AsyncIterator[Page]:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(60), ClientSession() as client:
+        async with asyncio.timeout(60), client_session() as client:
             port = await _port(process)
             async with client.get(f"http://127.0.0.1:{port}/json/list") as answer:
                 (target,) = [each for each in await answer.json() if each["type"] == "page"]

@@ -26,6 +26,7 @@ from chainfolio.localchain.evm import Tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.trade import trade
 from chainfolio.settings import Settings
+from tests.api.sessions import client_session
 
 BLOCKS = 40
 PATIENCE_S = 60
@@ -142,7 +143,7 @@ def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serving:
         _, key = state.create_account("somebody", "PRO", 10_000, ("portfolio", "at-block"))
         state.close()
         with capture_logs():
-            async with listening(await indexing(given), "127.0.0.1", 0, drain_s=1) as port, ClientSession() as client:
+            async with listening(await indexing(given), "127.0.0.1", 0, drain_s=1) as port, client_session() as client:
                 yield Server(f"http://127.0.0.1:{port}", key, client, tick)
 
     return served

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiohttp import ClientSession
 
 from chainfolio import amounts
 from chainfolio.api.app import make_app
@@ -28,6 +27,7 @@ from chainfolio.localchain.node import LocalNode
 from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Settings
 from tests.api.fakes import KEY, FakeKeys
+from tests.api.sessions import client_session
 from tests.e2e.conftest import Serving, World, configured, history
 from tests.e2e.test_portfolio import SHOWN, SYMBOLS, as_json, assets, on_chain, over, place
 
@@ -287,7 +287,7 @@ async def test_the_past_over_http(past: tuple[World, int], given: Settings) -> N
     keys = FakeKeys(subscriptions={"acc_1": {wallet}})
     app = make_app(Engine(system), keys, settings, system.environment)
     headers = {"Authorization": f"Bearer {KEY}"}
-    async with listening(app, "127.0.0.1", 0, drain_s=1) as port, ClientSession(headers=headers) as client:
+    async with listening(app, "127.0.0.1", 0, drain_s=1) as port, client_session(headers=headers) as client:
 
         async def asked(path: str) -> tuple[int, Any]:
             async with client.get(f"http://127.0.0.1:{port}/v1{path}") as answer:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from aiohttp import ClientSession
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
@@ -28,6 +27,7 @@ from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import coins, home, issued, mint, opened, sent
 from chainfolio.pricing.http_reads import Http
 from chainfolio.settings_file import load
+from tests.api.sessions import client_session
 from tests.solana.conftest import Run, started
 from tests.solana.fakes import FakeNode
 from tests.solana.test_interfaces import NATIVE, held
@@ -120,7 +120,7 @@ async def test_the_historical_route_answers_for_a_day(run: Run, lived: Lived, tm
     state.close()
     async with (
         listening(await indexing(settings), "127.0.0.1", 0, drain_s=1) as port,
-        ClientSession(headers={"Authorization": f"Bearer {key}"}) as client,
+        client_session(headers={"Authorization": f"Bearer {key}"}) as client,
     ):
         base = f"http://127.0.0.1:{port}/v1"
         async with client.post(f"{base}/subscribe-snapshot", json={"addresses": [{"address": lived.owner}]}) as answer:
