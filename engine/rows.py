@@ -78,7 +78,7 @@ def rows_of(
             check_transaction_count(account, count, max_transactions)
     stored = lake.of_accounts(history, chain, accounts, [name for name in history.names if name in used_columns])
     parts.append(stored.filter(condition).select(expressions).collect())
-    return _deduplicated(pl.concat(parts), history)
+    return deduplicated(pl.concat(parts), history)
 
 
 def _not_in_history(
@@ -94,10 +94,39 @@ def _not_in_history(
     is_of_accounts = rows_of_accounts(history, accounts) & condition
     has_account = pl.col("account").is_in(accounts)
     yield by_account(history, in_tail(tail, chain, source, span).lazy().filter(is_of_accounts)).filter(has_account)
-    for part in unmaterialised(tail, chain, history) & [span]:
+    pending = unmaterialised(tail, chain, history)
+    if pending and len(lake.kept.often_read((chain, source.name, history.name), accounts)) == len(accounts):
+        for kept_rows in _kept_pending(index, history, accounts, pending):
+            yield kept_rows.lazy().filter(condition)
+        return
+    for part in pending & [span]:
         in_part = pl.col("height").is_between(part.first, part.last)
         rows = lake.scan(source, chain=chain, heights=[part]).filter(is_of_accounts & in_part)
         yield by_account(history, rows).filter(has_account)
+
+
+def _kept_pending(index: ChainIndex, history: Table, accounts: Sequence[str], pending: Spans) -> Iterator[pl.DataFrame]:
+    """Yield the accounts' rows of pending heights by file, from memory or from the file; with all columns."""
+    import polars as pl
+
+    from chainfolio.portfolio.ledger import by_account, rows_of_accounts
+
+    lake, _, chain = index
+    source = HISTORIES[history.name].source
+    for file in lake.entries(source):
+        for part in pending & [Span(file.first, file.last)] if file.chain == chain else ():
+            keys = {account: (history.name, file.path, part.first, part.last, account) for account in accounts}
+            kept = {account: lake.kept.get(key) for account, key in keys.items()}
+            missing = [account for account, rows in kept.items() if rows is None]
+            if missing:
+                in_part = pl.col("height").is_between(part.first, part.last)
+                in_file = lake.scan_file(source, file, part).filter(rows_of_accounts(history, missing) & in_part)
+                found = by_account(history, in_file).filter(pl.col("account").is_in(missing)).collect()
+                for account, key in keys.items():
+                    if account in missing:
+                        kept[account] = found.filter(pl.col("account") == account).to_arrow()
+                        lake.kept.put(key, kept[account])
+            yield from (pl.DataFrame(rows) for rows in kept.values() if rows is not None and rows.num_rows)
 
 
 def rows_at(
@@ -124,17 +153,19 @@ def rows_at(
         parts = [fresh.filter(condition).select(columns).collect()]
         stored = lake.scan(table, chain=chain, heights=Spans.of(batch))
         parts.append(stored.filter(condition).select(columns).collect())
-        yield _deduplicated(pl.concat(parts), table)
+        yield deduplicated(pl.concat(parts), table)
 
 
 def in_tail(tail: Tail, chain: str, table: Table, span: Span = EVERYWHERE) -> pl.DataFrame:
     """Return the rows of a table that are in the tail, at some heights."""
     import polars as pl
 
-    streams = (stream for _, stream in tail.rows(chain, table.name, span.first, span.last))
-    rows = pl.from_arrow(arrow_ipc.load(streams, table))
-    assert isinstance(rows, pl.DataFrame)
-    return rows.select(table.names)
+    def decode(streams: Sequence[bytes]) -> list[pl.DataFrame]:
+        return [pl.DataFrame(arrow_ipc.load([stream], table)).select(table.names) for stream in streams]
+
+    streams = tail.rows(chain, table.name, span.first, span.last)
+    rows = tail.decoded.of((chain, table.name), streams, decode)
+    return pl.DataFrame(table.schema().empty_table()) if rows is None else rows
 
 
 def check_transaction_count(account: str, count: int, max_transactions: int) -> None:
@@ -146,7 +177,7 @@ def check_transaction_count(account: str, count: int, max_transactions: int) -> 
         )
 
 
-def _deduplicated(rows: pl.DataFrame, table: Table) -> pl.DataFrame:
+def deduplicated(rows: pl.DataFrame, table: Table) -> pl.DataFrame:
     """Return each row once: by the key of its table if all its columns are there, else by all columns."""
     key = [name for name in table.key if name != "chain"]
     return rows.unique(key if set(key) <= set(rows.columns) else None)

@@ -9,19 +9,21 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from chainfolio.errors import CorruptFile
+from chainfolio.storage.kept_rows import KeptRows
 from chainfolio.storage.parquet import Bucket, Folder, LakeFile, open_file, read_file_footer, with_path_columns
 from chainfolio.table import Table
 
 # Size in the files; in memory a footer takes about twelve times as much.
 FOOTER_BYTES = 4 * 2**20
 PREFETCH_AFTER = 2
+MAX_KEPT_GROUPS = 8
 
 
 AccountKey = str | int  # an address, or the index of a validator
@@ -89,41 +91,91 @@ def read_history(
     columns: Sequence[str],
     folder: Folder | Bucket,
     footers: Footers,
+    kept: KeptRows | None = None,
 ) -> pa.Table:
-    """Return the rows of accounts of one bucket with some columns, in the order of files and rows."""
+    """Return the rows of accounts of one bucket with some columns, in the order of files and accounts.
+
+    Args:
+        kept: Where to find and keep the rows of these accounts.
+    """
     schema = pa.schema([table.schema().field(name) for name in columns])
     key = table.order[0]
     file_columns = {key, *columns} - set(table.partitions)
     parts = []
     for file in files:
+        if kept is not None:
+            parts += _kept_rows(table, file, accounts, columns, folder, footers, kept)
+            continue
         footer = footers.of(file.path, folder)
         if groups := sorted({group for account in accounts for group in _groups(footer, account, key)}):
             with open_file(folder, file.path, footer) as parquet:
                 rows = parquet.read_row_groups(groups, columns=file_columns)
             account_rows = pa.concat_tables([_rows_of(rows, account, key) for account in sorted(set(accounts))])
             parts.append(pa.Table.from_arrays(with_path_columns(file, account_rows, schema), schema=schema))
-    return pa.concat_tables(parts) if parts else schema.empty_table()
+    return pa.concat_tables([part.select(columns) for part in parts]) if parts else schema.empty_table()
+
+
+def _kept_rows(
+    table: Table,
+    file: LakeFile,
+    accounts: Sequence[AccountKey],
+    columns: Sequence[str],
+    folder: Folder | Bucket,
+    footers: Footers,
+    kept: KeptRows,
+) -> list[pa.Table]:
+    """Return the rows of each account in one file, from memory or from the file, with some columns at least.
+
+    Rows of accounts that fill more than `MAX_KEPT_GROUPS` row groups of the file are not kept.
+    """
+    keys = {account: (table.name, file.path, account) for account in sorted(set(accounts))}
+    rows = {account: kept.get(key) for account, key in keys.items()}
+    missing = [account for account, each in rows.items() if each is None]
+    if missing:
+        footer, key = footers.of(file.path, folder), table.order[0]
+        small = [account for account in missing if len(_groups(footer, account, key)) <= MAX_KEPT_GROUPS]
+        read = read_history(table, [file], small, table.names, folder, footers)
+        for account in small:
+            rows[account] = _rows_of(read, account, key)
+            kept.put(keys[account], rows[account])
+        for account in set(missing) - set(small):
+            rows[account] = read_history(table, [file], [account], columns, folder, footers)
+    return [each for each in rows.values() if each is not None and each.num_rows]
 
 
 def count_transactions(
-    files: Iterable[LakeFile], account: str, max_count: int, folder: Folder | Bucket, footers: Footers
+    table: Table,
+    files: Iterable[LakeFile],
+    account: str,
+    max_count: int,
+    folder: Folder | Bucket,
+    footers: Footers,
+    kept: KeptRows,
 ) -> int:
-    """Return the number of an account's transactions.
+    """Return the number of an account's transactions, by kept rows where there are some.
 
     Counting stops after the first row group that makes the number exceed `max_count`.
     """
     columns = ["height", "tx_index"]
     transactions: set[tuple[int, int]] = set()
     for file in files:
-        footer = footers.of(file.path, folder)
-        for group in _groups(footer, account):
-            with open_file(folder, file.path, footer) as parquet:
-                rows = _rows_of(parquet.read_row_group(group, columns=["account", *columns]), account)
-            distinct = rows.group_by(columns).aggregate([])
+        rows = kept.get((table.name, file.path, account))
+        for part in _parts_of(file, account, columns, folder, footers) if rows is None else [rows]:
+            distinct = part.group_by(columns).aggregate([])
             transactions.update(zip(*(distinct[name].to_pylist() for name in columns), strict=True))
             if len(transactions) > max_count:
                 return len(transactions)
     return len(transactions)
+
+
+def _parts_of(
+    file: LakeFile, account: str, columns: Sequence[str], folder: Folder | Bucket, footers: Footers
+) -> Iterator[pa.Table]:
+    """Yield the rows of an account in one file by row group, with some columns and the account."""
+    footer = footers.of(file.path, folder)
+    for group in _groups(footer, account):
+        with open_file(folder, file.path, footer) as parquet:
+            yield _rows_of(parquet.read_row_group(group, columns=["account", *columns]), account)
 
 
 def _groups(footer: pq.FileMetaData, account: AccountKey, key: str = "account") -> range:

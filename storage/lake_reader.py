@@ -25,6 +25,7 @@ from chainfolio.storage.deltalog import (
 )
 from chainfolio.storage.frames import frame
 from chainfolio.storage.history import AccountKey, Footers, count_transactions, read_history
+from chainfolio.storage.kept_rows import KeptRows
 from chainfolio.storage.parquet import Bucket, Folder, LakeFile, compare_file, read
 from chainfolio.storage.row_order import in_order
 from chainfolio.storage.windows import windows
@@ -43,6 +44,7 @@ class LakeReader:
         self._readers: dict[str, DeltaTable] = {}  # reused: a new handle takes three times as long
         self._lists: dict[str, tuple[int, int, list[LakeFile]]] = {}
         self._footers = Footers()
+        self.kept = KeptRows()
         self._reading = threading.Lock()
 
     def exists(self, table: Table) -> bool:
@@ -103,6 +105,10 @@ class LakeReader:
         files = [file for file in self._files(table, chain) if spans is None or spans & [Span(file.first, file.last)]]
         return with_decimals(frame(table, lambda names: self._batches(table, files, names, spans)), table)
 
+    def scan_file(self, table: Table, file: LakeFile, span: Span) -> pl.LazyFrame:
+        """Return the rows of one file around some heights as a lazy frame; the caller filters the remaining rows."""
+        return frame(table, lambda names: self._batches(table, [file], names, Spans([span])))
+
     def of_accounts(
         self,
         table: Table,
@@ -120,9 +126,10 @@ class LakeReader:
         import polars as pl
 
         files, folder = self._files(table, chain), self._folder(table)
-        accounts_by_bucket: dict[int, list[AccountKey]] = {}
+        often = self.kept.often_read((table.name, chain), accounts)
+        accounts_by_bucket: dict[tuple[int, bool], list[AccountKey]] = {}
         for account in accounts:
-            accounts_by_bucket.setdefault(bucket(account), []).append(account)
+            accounts_by_bucket.setdefault((bucket(account), account in often), []).append(account)
         with translate_errors(table):
             if self.is_local:
                 self._footers.prefetch(lambda: (files, folder))
@@ -134,8 +141,9 @@ class LakeReader:
                     columns or table.names,
                     folder,
                     self._footers,
+                    self.kept if is_kept else None,
                 )
-                for number, bucket_accounts in accounts_by_bucket.items()
+                for (number, is_kept), bucket_accounts in accounts_by_bucket.items()
             ]
             none = read_history(table, [], [], columns or table.names, folder, self._footers)
         frame = pl.from_arrow(pa.concat_tables([none, *parts]))
@@ -149,7 +157,7 @@ class LakeReader:
         """
         with translate_errors(table):
             files = self._files(table, chain, bucket(account))
-            return count_transactions(files, account, max_count, self._folder(table), self._footers)
+            return count_transactions(table, files, account, max_count, self._folder(table), self._footers, self.kept)
 
     def window(self, table: Table, chain: str, span: Span) -> pa.Table:
         """Return a chain's rows at some heights in the table's order.

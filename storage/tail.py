@@ -16,6 +16,7 @@ from chainfolio.blocks import Block, Span, Spans
 from chainfolio.errors import StoreError, needs_extra
 from chainfolio.scopes import account_of
 from chainfolio.storage.account_tables import AccountTables
+from chainfolio.storage.decoded_rows import DecodedRows
 from chainfolio.storage.endpoint_tables import EndpointTables
 from chainfolio.storage.price_tables import PriceTables
 from chainfolio.storage.tail_database import Rows, TailDatabase, Transaction
@@ -60,11 +61,13 @@ class Tail(AccountTables, EndpointTables, PriceTables):
 
     Attributes:
         place: The path or the URL with which it was opened.
+        decoded: Rows of unfinalised blocks that readers of this process decoded.
     """
 
     def __init__(self, place: Path | str, *, reader: bool = False) -> None:
         self.place = place
         self._database = _opened(place, reader=reader)
+        self.decoded = DecodedRows()
 
     @property
     def address(self) -> str:

@@ -12,6 +12,7 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Span, Spans
 from chainfolio.contracts import Issue
 from chainfolio.engine.rows import ChainIndex, rows_of
+from chainfolio.engine.snapshots.account_rows import AccountRows
 from chainfolio.indexer.materialise import of_events
 from chainfolio.indexer.scopes import indexed_for
 from chainfolio.interactions import EventRow, Interactions, contract_of
@@ -38,25 +39,28 @@ def interactions_of(
     info: ChainInfo,
     events: Mapping[str, Mapping[str, Spans]] | None = None,
     recent: pa.Table | None = None,
+    rows: AccountRows | None = None,
 ) -> dict[str, Interactions]:
     """Return the interactions of accounts up to a height, by account, with one scan for all of them.
 
     Args:
       events: The event filters to look for, by account, each with the heights that are not indexed (see `unindexed`).
       recent: Transfers of blocks that are not indexed yet; they count as well.
+      rows: The rows of the accounts up to `height`; None to read them.
     """
     import polars as pl
 
     from chainfolio.portfolio.ledger import by_account
 
     columns = [*(pl.col(name) for name in TRANSFER_COLUMNS), (pl.col("raw") != ZERO_RAW).alias("moved")]
-    rows = rows_of(index, ACCOUNT_TRANSFERS, accounts, columns, span=Span(0, height))
+    transfers = (rows or AccountRows(index, accounts, height)).of(ACCOUNT_TRANSFERS, accounts, columns)
     if recent is not None:
         account_events = by_account(ACCOUNT_TRANSFERS, pl.LazyFrame(recent)).filter(pl.col("account").is_in(accounts))
-        rows = pl.concat([rows, account_events.filter(pl.col("height") <= height).select(columns).collect()]).unique()
+        new = account_events.filter(pl.col("height") <= height).select(columns).collect()
+        transfers = pl.concat([transfers, new]).unique()
     assets: dict[tuple[str, str | None], Asset] = {}
     collectors = {account: _InteractionCollector(info, assets) for account in accounts}
-    for account, *row in rows.iter_rows():
+    for account, *row in transfers.iter_rows():
         collectors[account].add(*row)
     interactions = {account: each.interactions for account, each in collectors.items()}
     filters = {event for account_events in (events or {}).values() for event in account_events}

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.assets import Asset
-from chainfolio.blocks import Span
-from chainfolio.engine.rows import ChainIndex, rows_at, rows_of
+from chainfolio.engine.rows import ChainIndex, rows_at
 from chainfolio.engine.snapshots.account_index import ZERO_RAW
+from chainfolio.engine.snapshots.account_rows import AccountRows
 from chainfolio.portfolio.spam import TokenArrival
 from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSACTIONS, TRANSFERS
 
@@ -38,25 +38,36 @@ def arrivals(
     height: int,
     listed_tokens: Collection[Asset] = (),
 ) -> dict[str, dict[Asset, TokenArrival]]:
-    """Return how tokens first came to accounts up to a height, by account and asset.
+    """Read the rows of accounts up to a height and return how tokens came, see `arrivals_in`."""
+    rows = AccountRows(ChainIndex(lake, tail, chain), list(tokens), height)
+    return arrivals_in(rows, tokens, trusted, listed_tokens)
+
+
+def arrivals_in(
+    account_rows: AccountRows,
+    tokens: Mapping[str, Collection[Asset]],
+    trusted: Mapping[str, Collection[Asset]],
+    listed_tokens: Collection[Asset] = (),
+) -> dict[str, dict[Asset, TokenArrival]]:
+    """Return how tokens first came to accounts, by account and asset.
 
     Tokens that the index has not seen arrive are absent. An arrival counts as the account's own action if the account
     sent the transaction, or if the native coin, or a token of `trusted` or `listed_tokens`, left the account in it.
     Logs of other contracts prove nothing.
 
     Args:
+      account_rows: The rows of these accounts, and maybe others, up to the last height that counts.
       tokens: The tokens to look up, by account.
       trusted: Tokens that prove an own action when they leave, by account.
-      height: The last block that counts.
       listed_tokens: Tokens that prove it for every account.
     """
     import polars as pl
 
+    lake, tail, chain = account_rows.index
     arrivals_by_account: dict[str, dict[Asset, TokenArrival]] = {account: {} for account in tokens}
-    rows = rows_of(
-        ChainIndex(lake, tail, chain), ACCOUNT_TRANSFERS, list(tokens), (*KEY, *TOKEN_AMOUNT), span=Span(0, height)
+    transfers = account_rows.of(ACCOUNT_TRANSFERS, list(tokens), (*KEY, *TOKEN_AMOUNT)).select(
+        *ACCOUNT_TRANSACTION, "direction", *TOKEN_AMOUNT
     )
-    transfers = rows.select(*ACCOUNT_TRANSACTION, "direction", *TOKEN_AMOUNT)
     token_transfers = transfers.join(_pairs(tokens), on=ACCOUNT_TOKEN, how="semi")
     if token_transfers.is_empty():
         return arrivals_by_account

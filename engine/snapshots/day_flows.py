@@ -12,6 +12,7 @@ from chainfolio.addresses import rules_of
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
 from chainfolio.engine.rows import ChainIndex, rows_of
+from chainfolio.engine.snapshots.account_rows import AccountRows
 from chainfolio.engine.snapshots.sent_transactions import FEE_COLUMNS, sent_transactions
 from chainfolio.indexer.scopes import indexed_for_all
 from chainfolio.portfolio.ledger import drop_native_duplicates
@@ -65,16 +66,30 @@ def day_flows(
     completely indexed, or if the index has another block at this height. Every account has an entry otherwise.
     Transfers of the native coin that the chain also logs as token transfers count once.
     """
+    if gap := day_gap(lake, tail, chain, accounts, block):
+        return {}, gap
+    return flows_of_day(AccountRows(ChainIndex(lake, tail, chain.key), accounts, block.height), chain, block)
+
+
+def flows_of_day(account_rows: AccountRows, chain: Chain, block: Block) -> tuple[dict[str, Flows], str]:
+    """Return the flows of the block's day in rows that were read after `day_gap` was empty, as `day_flows` does."""
     import polars as pl
 
-    day_start = midnight(block)
-    if gap := _index_gap(lake, tail, chain, accounts, block, day_start):
-        return {}, gap
-    today = pl.col("time") >= day_start
-    flows = flows_in_span(lake, tail, chain, accounts, Span(0, block.height), today, with_rewards=True)
+    accounts, (lake, tail, _) = account_rows.accounts, account_rows.index
+    today = pl.col("time") >= midnight(block)
+    flows = {account: Flows() for account in accounts}
+    transfers = account_rows.of(ACCOUNT_TRANSFERS, accounts, TRANSFER_COLUMNS, today)
+    add_transfers(flows, transfers, chain.info, rules_of(chain.kind).burn_addresses)
+    is_sent = today & (pl.col("sender") == pl.col("account"))
+    add_fees(flows, account_rows.of(ACCOUNT_TRANSACTIONS, accounts, FEE_COLUMNS, is_sent), chain.info.native.asset)
     # Once more: what has left the chain meanwhile may have been read in part.
-    gap = _index_gap(lake, tail, chain, accounts, block, day_start)
+    gap = day_gap(lake, tail, chain, accounts, block)
     return ({}, gap) if gap else (flows, "")
+
+
+def day_gap(lake: Lake, tail: Tail, chain: Chain, accounts: Sequence[str], block: Block) -> str:
+    """Return what the index lacks of the block's day, as text; "" if nothing is missing."""
+    return _index_gap(lake, tail, chain, accounts, block, midnight(block))
 
 
 def flows_in_span(

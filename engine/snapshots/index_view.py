@@ -12,12 +12,16 @@ from chainfolio.blocks import Block, Span, Spans
 from chainfolio.contracts import Issue
 from chainfolio.engine.rows import ChainIndex
 from chainfolio.engine.snapshots.account_index import gap_issues, interactions_of, unindexed, unindexed_transfers
-from chainfolio.engine.snapshots.day_flows import Flows, day_flows
+from chainfolio.engine.snapshots.account_rows import AccountRows
+from chainfolio.engine.snapshots.day_flows import Flows, day_gap, flows_of_day
+from chainfolio.engine.snapshots.sent_transactions import are_fees_indexed, fees_of
 from chainfolio.errors import SourceError
 from chainfolio.interactions import Interactions
 from chainfolio.positions import AccountReader
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from chainfolio.chain_results import SpanTables
     from chainfolio.chains import Chain
     from chainfolio.storage.lake import Lake
@@ -33,6 +37,8 @@ class IndexView:
     Attributes:
         interactions: Tokens, collectibles and contracts that the account met.
         flows: Amounts that moved since the day began; empty if unknown, and `no_days` says why.
+        fees: Fees paid so far; empty if transactions are not completely indexed.
+        rows: The rows from which all this was computed.
         missing_transfers: Blocks whose transfers are not known; they may have moved unknown tokens.
         missing_events: Blocks without events, by event filter.
     """
@@ -40,6 +46,8 @@ class IndexView:
     interactions: Mapping[str, Interactions]
     flows: Mapping[str, Flows]
     no_days: str
+    fees: Mapping[str, int]
+    rows: AccountRows
     missing_transfers: Mapping[str, Spans]
     missing_events: Mapping[str, Mapping[str, Spans]]
 
@@ -70,14 +78,30 @@ async def read_index(
     )
     recent = None if reader.finds_tokens else await _recent_transfers(chain, tail, block)
     transfers = recent.tables["transfers"] if recent else None
-    index = ChainIndex(lake, tail, chain.key)
-    interactions, (flows, no_days) = await asyncio.gather(
-        asyncio.to_thread(interactions_of, index, accounts, block.height, chain.info, missing_events, transfers),
-        asyncio.to_thread(day_flows, lake, tail, chain, accounts, block),
+    rows = AccountRows(ChainIndex(lake, tail, chain.key), accounts, block.height)
+    interactions, (flows, no_days), fees = await asyncio.to_thread(
+        _computed, rows, chain, block, missing_events, transfers
     )
     if recent is not None:
         missing_transfers = {each: spans - Spans([recent.span]) for each, spans in missing_transfers.items()}
-    return IndexView(interactions, flows, no_days, missing_transfers, missing_events)
+    return IndexView(interactions, flows, no_days, fees, rows, missing_transfers, missing_events)
+
+
+def _computed(
+    rows: AccountRows,
+    chain: Chain,
+    block: Block,
+    missing_events: Mapping[str, Mapping[str, Spans]],
+    recent: pa.Table | None,
+) -> tuple[dict[str, Interactions], tuple[dict[str, Flows], str], dict[str, int]]:
+    """Return interactions, flows of the day and fees of accounts from one reading of their rows."""
+    (lake, tail, _), accounts = rows.index, rows.accounts
+    # Both are determined before the rows are read, as the gaps are.
+    gap = day_gap(lake, tail, chain, accounts, block)
+    has_fees = are_fees_indexed(tail, chain.key, accounts, block)
+    interactions = interactions_of(rows.index, accounts, block.height, chain.info, missing_events, recent, rows)
+    flows = ({}, gap) if gap else flows_of_day(rows, chain, block)
+    return interactions, flows, fees_of(rows, block) if has_fees else {}
 
 
 async def _recent_transfers(chain: Chain, tail: Tail, block: Block) -> SpanTables | None:

@@ -1,6 +1,6 @@
 """Judge a reading: which tokens are spam, and which positions count.
 
-The index is read once more, because the way in which a token arrived says most about it. No node is asked.
+The way in which a token arrived says most about it. No node is asked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.assets import Asset
 from chainfolio.contracts import Issue, Spam
-from chainfolio.engine.snapshots.arrivals import arrivals
+from chainfolio.engine.rows import ChainIndex
+from chainfolio.engine.snapshots.account_rows import AccountRows
+from chainfolio.engine.snapshots.arrivals import arrivals_in
 from chainfolio.engine.snapshots.reading import Reading
 from chainfolio.engine.snapshots.share_trust import mark_unsolicited, unverified_assets
 from chainfolio.engine.snapshots.token_book import TokenBook
@@ -61,7 +63,11 @@ class Judge:
         return {*self.book.listed, *([self.chain.info.wrapped] if self.chain.info.wrapped else [])}
 
     def trust(
-        self, assets_by_account: Mapping[str, Collection[Asset]], is_listed: Callable[[Asset], bool], height: int
+        self,
+        assets_by_account: Mapping[str, Collection[Asset]],
+        is_listed: Callable[[Asset], bool],
+        height: int,
+        rows: AccountRows | None = None,
     ) -> Trust:
         """Return which assets of accounts are trusted at a height.
 
@@ -72,13 +78,15 @@ class Judge:
           assets_by_account: The assets that each account ever received or sent.
           is_listed: Returns True for assets that are trusted for every account.
           height: The last block whose transactions count.
+          rows: The rows of the accounts up to `height`; None to read them.
         """
         unlisted = {
             account: suspects
             for account, assets in assets_by_account.items()
             if (suspects := {asset for asset in assets if not asset.is_native and not is_listed(asset)})
         }
-        arrivals_by_account = self._arrivals(unlisted, dict.fromkeys(unlisted, frozenset()), height) if unlisted else {}
+        no_tokens = dict.fromkeys(unlisted, frozenset[Asset]())
+        arrivals_by_account = self._arrivals(unlisted, no_tokens, height, rows) if unlisted else {}
         own_assets = {
             account: {asset for asset, arrival in each.items() if arrival.is_own_action}
             for account, each in arrivals_by_account.items()
@@ -92,6 +100,7 @@ class Judge:
         context: TokenContext,
         height: int,
         backed: Set[tuple[str, Asset]] = frozenset(),
+        rows: AccountRows | None = None,
     ) -> dict[tuple[str, Asset], Spam]:
         """Return the spam verdicts of held tokens, by account and token.
 
@@ -101,6 +110,7 @@ class Judge:
           context: Names and prices.
           height: The block.
           backed: Accounts and shares whose underlying assets have a price.
+          rows: The rows of the accounts up to `height`; None to read them.
         """
         wrapped = self.chain.info.wrapped
         suspects: dict[str, list[Asset]] = {}
@@ -110,7 +120,7 @@ class Judge:
         if not suspects:
             return {}
         tokens, priced = context.tokens, _priced(suspects, account_tokens, context)
-        arrivals_by_account = self._arrivals(suspects, priced, height)
+        arrivals_by_account = self._arrivals(suspects, priced, height, rows)
         originals = self._originals(set(priced.values()), context)
         spam = {}
         raws = {(account, asset): raw if isinstance(raw, int) else None for account, asset, raw in holdings}
@@ -129,7 +139,8 @@ class Judge:
         if not suspects:
             return list(reading.positions), []
         priced = _priced(suspects, reading.account_tokens, reading.context)
-        return mark_unsolicited(reading.positions, self._arrivals(suspects, priced, reading.block.height))
+        arrivals_by_account = self._arrivals(suspects, priced, reading.block.height, reading.rows)
+        return mark_unsolicited(reading.positions, arrivals_by_account)
 
     def _spam_verdicts(self, reading: Reading, positions: Sequence[OpenPosition]) -> dict[tuple[str, Asset], Spam]:
         """Return the spam verdicts of tokens that are held, lie in positions, or only moved today.
@@ -144,7 +155,7 @@ class Judge:
         position_tokens = {(each.account, token) for each in positions for token in each.owned - {native}}
         holdings = [*reading.holdings, *((*pair, None) for pair in sorted(position_tokens - wallet_pairs))]
         backed = {(each.account, share) for each in positions if each.owned & priced for share in each.replaces}
-        spam = self.spam(holdings, account_tokens, context, height, backed)
+        spam = self.spam(holdings, account_tokens, context, height, backed, reading.rows)
         held_pairs = {each[:2] for each in holdings}
         moved_only = [
             (account, asset, None)
@@ -153,12 +164,20 @@ class Judge:
             if (account, asset) not in held_pairs
         ]
         all_tokens = {account: {*account_tokens[account], *each.assets} for account, each in reading.flows.items()}
-        return spam | (self.spam(moved_only, all_tokens, context, height) if moved_only else {})
+        if not moved_only:
+            return spam
+        return spam | self.spam(moved_only, all_tokens, context, height, rows=reading.rows)
 
     def _arrivals(
-        self, suspects: Mapping[str, Sequence[Asset] | Set[Asset]], priced: Mapping[str, Set[Asset]], height: int
+        self,
+        suspects: Mapping[str, Sequence[Asset] | Set[Asset]],
+        priced: Mapping[str, Set[Asset]],
+        height: int,
+        rows: AccountRows | None,
     ) -> dict[str, dict[Asset, TokenArrival]]:
-        return arrivals(self.lake, self.tail, self.chain.key, suspects, priced, height, self.listed_tokens)
+        index = ChainIndex(self.lake, self.tail, self.chain.key)
+        account_rows = rows or AccountRows(index, list(suspects), height)
+        return arrivals_in(account_rows, suspects, priced, self.listed_tokens)
 
     def _originals(
         self, priced_sets: Set[frozenset[Asset]], context: TokenContext

@@ -9,6 +9,7 @@ from typing import Any
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Holding, Issue, Token
+from chainfolio.engine.snapshots.account_rows import AccountRows
 from chainfolio.engine.snapshots.day_flows import Flows
 from chainfolio.engine.snapshots.token_context import TokenContext
 from chainfolio.engine.snapshots.trust import Trust
@@ -29,6 +30,7 @@ class Reading:
       issues: Issues of protocols, the index and stakes.
       moved: The day's flows by account; empty if the day is not indexed, and `no_days` says why.
       fees: Fees paid so far by account; empty if transactions are not completely indexed.
+      rows: The rows of the accounts up to the block, from which flows and fees were computed; None to read them again.
       account_tokens: The tokens of each account in wallet and positions, and the native coin.
     """
 
@@ -42,6 +44,7 @@ class Reading:
     no_days: str
     fees: Mapping[str, int]
     collectibles: tuple[Holding, ...] = ()
+    rows: AccountRows | None = None
     positions: tuple[OpenPosition, ...] = field(init=False)
     account_tokens: Mapping[str, set[Asset]] = field(
         init=False

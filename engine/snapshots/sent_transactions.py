@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from chainfolio import amounts
 from chainfolio.blocks import Block, Span
 from chainfolio.engine.rows import ChainIndex, rows_of
+from chainfolio.engine.snapshots.account_rows import AccountRows
 from chainfolio.indexer.scopes import indexed_for_all
 from chainfolio.tables import ACCOUNT_TRANSACTIONS
 
@@ -47,10 +48,23 @@ def paid_fees(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], block
     Every account has an entry. Empty if a block up to this one is not indexed, or if the index has another block at its
     height.
     """
-    span = Span(0, block.height)
-    if not indexed_for_all(tail, chain, "transactions", accounts).covers(span):
+    if not are_fees_indexed(tail, chain, accounts, block):
         return {}
-    rows = sent_transactions(lake, tail, chain, accounts, FEE_COLUMNS, span)
+    return fees_of(AccountRows(ChainIndex(lake, tail, chain), accounts, block.height), block)
+
+
+def are_fees_indexed(tail: Tail, chain: str, accounts: Sequence[str], block: Block) -> bool:
+    """Return True if the transactions of all accounts are indexed up to the block."""
+    return indexed_for_all(tail, chain, "transactions", accounts).covers(Span(0, block.height))
+
+
+def fees_of(account_rows: AccountRows, block: Block) -> dict[str, int]:
+    """Return the fees in the rows by account; empty if the index has another block at the height of `block`."""
+    import polars as pl
+
+    accounts, (_, tail, chain) = account_rows.accounts, account_rows.index
+    is_sender = pl.col("sender") == pl.col("account")
+    rows = account_rows.of(ACCOUNT_TRANSACTIONS, accounts, FEE_COLUMNS, is_sender)
     tail_hashes = {each.height: each.hash for each in tail.blocks(chain)}
     if tail_hashes.get(block.height, block.hash) != block.hash:
         return {}

@@ -25,12 +25,12 @@ from chainfolio.contracts import Issue, Price, QuotedTokens, Snapshot, Spam, Tok
 from chainfolio.engine.prices.past_prices import PastPrices
 from chainfolio.engine.reconcile import results as reconciled
 from chainfolio.engine.snapshots import account_index, collectibles
+from chainfolio.engine.snapshots.account_rows import AccountRows
 from chainfolio.engine.snapshots.build import build_snapshot, price_issues
 from chainfolio.engine.snapshots.index_view import MAX_UNINDEXED_BLOCKS, IndexView, read_index
 from chainfolio.engine.snapshots.judgement import Judge
 from chainfolio.engine.snapshots.reading import Held, Reading, block_of, holdings_of, with_stakes_of
 from chainfolio.engine.snapshots.replay import Replay, replays
-from chainfolio.engine.snapshots.sent_transactions import paid_fees
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.engine.snapshots.token_context import TokenContext
 from chainfolio.engine.snapshots.trust import Trust, mark_untrusted
@@ -159,9 +159,11 @@ class Snapshotter:
             return True
         return self._is_listed(info.token_asset(contract))
 
-    async def trust(self, assets: Mapping[str, Collection[Asset]], height: int) -> Trust:
-        """Return which of the accounts' `assets` are trusted at a height, by the index and the settings."""
-        return await asyncio.to_thread(self._judge.trust, assets, self._is_listed, height)
+    async def trust(
+        self, assets: Mapping[str, Collection[Asset]], height: int, rows: AccountRows | None = None
+    ) -> Trust:
+        """Return which of the accounts' `assets` are trusted at a height, by the index (or `rows`) and the settings."""
+        return await asyncio.to_thread(self._judge.trust, assets, self._is_listed, height, rows)
 
     def _is_listed(self, asset: Asset) -> bool:
         """Return True if an asset is on a list, in a protocol's file, or priced by the settings."""
@@ -207,14 +209,13 @@ class Snapshotter:
             for account, missing in index.missing_transfers.items()
         }
         assets = {account: {*each.tokens, *each.received_ids} for account, each in index.interactions.items()}
-        context, trust = await asyncio.gather(self._new_context(block), self.trust(assets, block.height))
+        context, trust = await asyncio.gather(self._new_context(block), self.trust(assets, block.height, index.rows))
         untrusted = trust.untrusted_contracts({asset for each in tokens.values() for asset in each} - set(extra))
         plans = await asyncio.to_thread(self._account_plans, index, tokens, requested, trust, context)
         # A replay starts from current state: collectibles that are held now say nothing about the past block.
         selected, selection_issues = ([], []) if is_replayed else collectibles.select_all(index.interactions, trust)
-        (states, (held_collectibles, unread)), fees, (stakes, stake_issues) = await asyncio.gather(
+        (states, (held_collectibles, unread)), (stakes, stake_issues) = await asyncio.gather(
             self._run_plans(plans, block, untrusted, collectibles.read(self.chain, selected, trust)),
-            asyncio.to_thread(paid_fees, self.lake, self.tail, self.chain.key, accounts, block),
             self._read_stakes(accounts if with_stakes else (), block),
         )
         if is_replayed:
@@ -234,8 +235,9 @@ class Snapshotter:
             issues=tuple(issues),
             flows=index.flows,
             no_days=index.no_days,
-            fees=fees,
+            fees=index.fees,
             collectibles=tuple(held_collectibles),
+            rows=index.rows,
         )
 
     async def _replay(
