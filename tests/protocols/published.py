@@ -1,8 +1,9 @@
-"""Replay recordings of protocols' own code to decoders: `/work/shared/contracts/*/recorded.json`."""
+"""Replay recordings of protocols' own code, `shared/contracts/*/recorded.json`, to decoders."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -16,12 +17,13 @@ from chainfolio.adapters.evm.positions.outcomes import Outcome
 from chainfolio.adapters.evm.reads import Call, NativeBalance
 from chainfolio.indexer.families import families
 from chainfolio.localchain.evm import call_data, result
-from chainfolio.plans import run_offline
+from chainfolio.plans import Output, Plan, run_offline
 from chainfolio.protocols import DecodedPosition, InstalledProtocol
 from chainfolio.reads import AtParent
 from tests.protocols.told import NO_CODE, outcomes
 
-FOLDER = Path("/work/shared/contracts")
+# The recordings lie beside the project, or where the variable says.
+FOLDER = Path(os.environ.get("PUBLISHED_CONTRACTS", Path(__file__).parents[3] / "shared" / "contracts"))
 needs_contracts = pytest.mark.skipif(not FOLDER.is_dir(), reason="the recordings of published contracts are not here")
 ETHER = "0x" + "0" * 40
 # Results by contract and function: instead of, or in addition to, recorded ones; a function gets the arguments.
@@ -69,8 +71,11 @@ class Moment:
         """Run one family, whose file names these roles of the recording, for an account."""
         named = {role: tuple(self.roles.get(part, part) for part in parts) for role, parts in contracts.items()}
         row = InstalledProtocol("published", families()[family], named, {}, is_fork)
+        return self.run(outcomes(Protocols([row]), self.roles.get(account, account), interactions), overrides)
+
+    def run(self, plan: Plan[Output], overrides: Overrides | None = None) -> Output:
+        """Run a plan on what was recorded at this moment."""
         replaced = {(self.roles.get(to, to), function): value for (to, function), value in (overrides or {}).items()}
-        plan = outcomes(Protocols([row]), self.roles.get(account, account), interactions)
         return run_offline(plan, lambda read: self._answer(read, replaced))
 
     def _answer(self, read: Any, overrides: Overrides) -> Any:

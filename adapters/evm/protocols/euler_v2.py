@@ -1,0 +1,130 @@
+"""Euler V2: an owner has 256 accounts, each with its own collateral and debt in vaults of the factory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from chainfolio import amounts
+from chainfolio.adapters.evm.positions.rules import DecoderPlan, Event, Family, MayRefuse, ProtocolMatch
+from chainfolio.adapters.evm.reads import AbiValue, Call
+from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
+
+PREFIX = 40  # an address without its last byte, in characters: the same for all accounts of an owner
+HEALTH_DECIMALS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one account has in one vault; `assets` and `debt` are None if the vault refuses."""
+
+    account: str
+    vault: str
+    asset: str = ""
+    assets: int | None = None
+    debt: int | None = None
+
+
+def position(match: ProtocolMatch) -> DecoderPlan:
+    """Decode each account of the owner that an event of the connector names, as one position for each account.
+
+    The vaults are those that the connector says are collateral or hold the debt, and those that the owner called for
+    the account. A vault that refuses hides neither the account's other vaults nor other accounts.
+    """
+    main = match.account
+    calls = [(account, vault) for account, vault in match.values if account[:PREFIX] == main[:PREFIX]]
+    accounts = sorted({main, *(account for account, _ in calls)})
+    results = yield [
+        read
+        for account in accounts
+        for read in (
+            Call(match.contract, "getCollaterals(address)(address[])", (account,)),
+            Call(match.contract, "getControllers(address)(address[])", (account,)),
+        )
+    ]
+    controllers = dict(zip(accounts, results[1::2], strict=True))
+    pairs = {
+        (account, vault)
+        for account, vaults in [*zip(accounts, results[::2], strict=True), *controllers.items()]
+        for vault in vaults
+    }
+    holdings = yield from _holdings(match, sorted(pairs | set(calls)))
+    owing = [holding for holding in holdings if holding.debt and holding.vault in controllers[holding.account]]
+    liquidity = yield [
+        MayRefuse(Call(h.vault, "accountLiquidity(address,bool)(uint256,uint256)", (h.account, True))) for h in owing
+    ]
+    health = {holding.account: _health(pair) for holding, pair in zip(owing, liquidity, strict=True)}
+    return [
+        _position(account, [h for h in holdings if h.account == account], health.get(account), account == main)
+        for account in accounts
+    ]
+
+
+def _holdings(match: ProtocolMatch, pairs: Sequence[tuple[str, str]]) -> DecoderPlan:
+    """Read what accounts have in vaults; contracts that the factory did not create are left out."""
+    vaults = sorted({vault for _, vault in pairs})
+    known = yield [Call(match.contracts["factory"][0], "isProxy(address)(bool)", (vault,)) for vault in vaults]
+    created = {vault for vault, is_vault in zip(vaults, known, strict=True) if is_vault}
+    pairs = [(account, vault) for account, vault in pairs if vault in created]
+    results = yield [
+        MayRefuse(read)
+        for account, vault in pairs
+        for read in (
+            Call(vault, "asset()(address)"),
+            Call(vault, "balanceOf(address)(uint256)", (account,)),
+            Call(vault, "debtOf(address)(uint256)", (account,)),
+        )
+    ]
+    rows = [results[start : start + 3] for start in range(0, len(results), 3)]
+    worth = yield [
+        MayRefuse(Call(vault, "convertToAssets(uint256)(uint256)", (shares or 0,)))
+        for (_, vault), (_, shares, _) in zip(pairs, rows, strict=True)
+    ]
+    return [
+        Holding(account, vault, asset, None if shares is None else assets, debt) if asset else Holding(account, vault)
+        for (account, vault), (asset, shares, debt), assets in zip(pairs, rows, worth, strict=True)
+    ]
+
+
+def _health(pair: AbiValue) -> Decimal | None:
+    """Return the collateral's value for a liquidation divided by the debt's; None if the vault refuses."""
+    return amounts.amount(pair[0] * 10**HEALTH_DECIMALS // pair[1], HEALTH_DECIMALS) if pair and pair[1] else None
+
+
+def _position(account: str, holdings: Sequence[Holding], health: Decimal | None, is_main: bool) -> DecodedPosition:
+    """Return the position of one account; only shares of the owner's own address are tokens of the wallet."""
+    lent = [holding for holding in holdings if holding.assets is not None]
+    owed = [holding for holding in holdings if holding.debt is not None]
+    refused = [holding.vault for holding in holdings if None in (holding.assets, holding.debt)]
+    return DecodedPosition(
+        "LENDING",
+        supplied=tuple(TokenAmount(holding.asset, holding.assets or 0) for holding in lent),
+        borrowed=tuple(TokenAmount(holding.asset, holding.debt or 0) for holding in owed),
+        name="" if is_main else f"Account {account}",
+        health=health,
+        pool=account if not is_main else next((holding.vault for holding in holdings), account),
+        replaces=tuple(holding.vault for holding in lent) if is_main else (),
+        unknown=f"what the account {account} has in {', '.join(refused)}" if refused else "",
+    )
+
+
+FAMILY = Family(
+    "euler_v2",
+    rules=(
+        Event(
+            "evc",
+            "CallWithContext(address indexed caller, bytes19 indexed prefix, address account, "
+            "address indexed target, bytes4 selector)",
+            owner=0,
+            values=(2, 3),
+        ),
+    ),
+    position=position,
+    roles=("factory",),
+    calls=(
+        TypedCalls("BORROW", "gain", ("borrow",)),
+        TypedCalls("LEND", "loss", ("deposit", "mint")),
+        TypedCalls("WITHDRAW", "gain", ("withdraw", "redeem")),
+    ),
+)

@@ -1,0 +1,39 @@
+"""Shares of Euler V2's vaults in a wallet: anybody creates vaults at the factory, and all of them run its code."""
+
+from __future__ import annotations
+
+from chainfolio.adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
+from chainfolio.adapters.evm.reads import Call
+from chainfolio.protocols import TokenAmount, UnlistedShare, UnverifiedShare
+
+NOT_THERE = "the account deposited nothing into this vault, and what it holds could not be withdrawn now"
+
+
+def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
+    """Return the asset that `raw` shares of a vault stand for; None if the factory did not create the vault.
+
+    Anybody may lend all assets of an own vault to an own collateral. So a share without a deposit of the account counts
+    only if the vault has the assets now, and only if it came by a transaction of the account.
+    """
+    vault, (factory,) = match.contract, match.contracts["factory"]
+    is_vault, asset, assets, cash = yield [
+        Call(factory, "isProxy(address)(bool)", (vault,)),
+        Call(vault, "asset()(address)"),
+        Call(vault, "convertToAssets(uint256)(uint256)", (raw,)),
+        Call(vault, "cash()(uint256)"),
+    ]
+    if not is_vault:
+        return None
+    parts = (TokenAmount(asset, assets),)
+    if match.has_deposited(asset):
+        return parts
+    return UnlistedShare(parts) if assets <= cash else UnverifiedShare(NOT_THERE)
+
+
+FAMILY = Family(
+    "euler_v2_share",
+    rules=(Token("evc", "EVC()(address)"),),
+    unwrap=unwrap,
+    position_type="LENDING",
+    roles=("factory",),
+)

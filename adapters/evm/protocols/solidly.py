@@ -1,0 +1,115 @@
+"""Pools of Velodrome V2, Aerodrome and their forks: shares, the fees that a wallet's share earned, and gauges."""
+
+from __future__ import annotations
+
+from chainfolio.adapters.evm.positions.price_guard import Reserves, guard_reserves, reserves
+from chainfolio.adapters.evm.positions.rules import AtEarlierBlock, DecoderPlan, Family, MayRefuse, ProtocolMatch, Token
+from chainfolio.adapters.evm.reads import Call, balance_of
+from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.protocols import AnnotatedShare, DecodedPosition, TokenAmount, UnlistedShare
+
+INDEX_SCALE = 10**18  # indexes are fees per share
+IS_POOL = "isPool(address)(bool)"
+
+
+def position(match: ProtocolMatch) -> DecoderPlan:
+    """Decode a pool that the account touched: shares in the wallet with their fees, and shares in the pool's gauge.
+
+    None if the factory does not know the pool. A staked share earns the gauge's reward and no fees. The fees include
+    those that the pool counts only at the account's next transaction with it.
+    """
+    pool, account = match.contract, match.account
+    is_pool, held, token0, token1, *counters = yield [
+        Call(match.answer, IS_POOL, (pool,)),
+        balance_of(pool, account),
+        Call(pool, "token0()(address)"),
+        Call(pool, "token1()(address)"),
+        *(
+            read
+            for side in "01"
+            for read in (
+                MayRefuse(Call(pool, f"claimable{side}(address)(uint256)", (account,))),
+                MayRefuse(Call(pool, f"index{side}()(uint256)")),
+                MayRefuse(Call(pool, f"supplyIndex{side}(address)(uint256)", (account,))),
+            )
+        ),
+        *(Call(voter, "gauges(address)(address)", (pool,)) for voter in match.contracts.get("voter", ())),
+    ]
+    counters, gauges = counters[:6], [gauge for gauge in counters[6:] if gauge != ZERO_ADDRESS]
+    if not is_pool:
+        return None
+    is_known = None not in counters
+    fees = [
+        TokenAmount(token, claimable + held * (index - counted) // INDEX_SCALE)
+        for token, (claimable, index, counted) in zip((token0, token1), (counters[:3], counters[3:]), strict=True)
+        if is_known
+    ]
+    in_wallet = DecodedPosition(
+        "LIQUIDITYPOOL",
+        supplied=(TokenAmount(pool, held),),
+        rewards=() if match.is_fork else tuple(fees),  # unreviewed code may claim any fees
+        pool=pool,
+        replaces=(pool,),
+        is_unlisted=match.is_fork,
+        unknown="" if is_known or not held else "its fees",
+    )
+    results = yield [
+        MayRefuse(read)
+        for gauge in gauges
+        for read in (
+            balance_of(gauge, account),
+            Call(gauge, "earned(address)(uint256)", (account,)),
+            Call(gauge, "rewardToken()(address)"),
+        )
+    ]
+    staked = [_staked(pool, gauge, *results[3 * i : 3 * i + 3]) for i, gauge in enumerate(gauges)]
+    return [in_wallet, *staked]
+
+
+def _staked(pool: str, gauge: str, raw: int | None, earned: int | None, token: str | None) -> DecodedPosition:
+    """Return the shares of a pool in its gauge; what the gauge refuses is unknown."""
+    return DecodedPosition(
+        "FARMING",
+        supplied=(TokenAmount(pool, raw or 0),),
+        rewards=() if earned is None or token is None else (TokenAmount(token, earned),),
+        pool=gauge,
+        unknown="what it has in the pool's gauge" if None in (raw, earned, token) else "",
+    )
+
+
+def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
+    """Return the tokens that burning `raw` shares pays; fees lie outside of the pool.
+
+    If the block moved the pool's price, the reserves of the parent block count (`guard_reserves`). None if the factory
+    does not know the pool, or the pool has fewer shares.
+    """
+    pool = match.contract
+    state = [Call(pool, "getReserves()(uint256,uint256)"), Call(pool, "totalSupply()(uint256)")]
+    is_pool, token0, token1, *values = yield [
+        Call(match.answer, IS_POOL, (pool,)),
+        Call(pool, "token0()(address)"),
+        Call(pool, "token1()(address)"),
+        *state,
+        *map(AtEarlierBlock, state),
+    ]
+    (reserve0, reserve1), supply = values[:2]
+    if not is_pool or not supply or raw > supply:
+        return None
+    amounts, remark = (yield from guard_reserves(state, _reserves, values)) or ((reserve0, reserve1), "")
+    parts = TokenAmount(token0, raw * amounts[0] // supply), TokenAmount(token1, raw * amounts[1] // supply)
+    share = UnlistedShare(parts) if match.is_fork else parts
+    return AnnotatedShare(share, remark) if remark else share
+
+
+def _reserves(amounts: tuple[int, int], supply: int) -> Reserves | None:
+    """Return the state of a pool; None if it is empty."""
+    return reserves(*amounts, supply)
+
+
+FAMILY = Family(
+    "solidly",
+    rules=(Token("factory", "factory()(address)"),),
+    position=position,
+    unwrap=unwrap,
+    roles=("voter",),
+)
