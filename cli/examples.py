@@ -26,6 +26,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "price": ("ETH", "ethereum:USDC --at 2024-02-29 --explain", f"eip155:1/erc20:{USDC} --at 19000000 --json"),
     "approvals": (WALLET, f"{WALLET} --chain ethereum --json"),
     "transactions": (WALLET, f"{WALLET} --chain ethereum --limit 50 --csv"),
+    "coverage": (WALLET, f"{WALLET} --chain ethereum --json"),
     "pnl": (WALLET, f"{WALLET} --method average --csv", f"{WALLET} --method uk --parquet gains.parquet"),
     "validators": ("12345", f"{WALLET} --by week --csv", "compare 12345 12346 --days 90 --json"),
     "verify": (f"{WALLET} --block 19000000", f"{WALLET} --block 19000000 --against https://node.example"),

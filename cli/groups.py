@@ -18,6 +18,7 @@ GROUPS: Final[dict[str, str]] = {
     "price": "what an asset was worth",
     "approvals": "what others may take",
     "transactions": "what an address did",
+    "coverage": "how much of it is decoded",
     "pnl": "what addresses gained",
     "validators": "what validators earned",
     "verify": "prove an answer, and read it again elsewhere",

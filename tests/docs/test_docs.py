@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chainfolio.cli.main import parser
-from docs import build_settings
+from docs import build_protocols, build_settings
 from docs.build_tables import PAGE, page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +22,10 @@ def test_the_table_reference_is_the_tables() -> None:
 
 def test_the_settings_reference_is_the_settings() -> None:
     assert build_settings.PAGE.read_text() == build_settings.page(), "run: python -m docs.build_settings"
+
+
+def test_the_page_of_protocols_is_the_files_and_families() -> None:
+    assert build_protocols.PAGE.read_text() == build_protocols.page(), "run: python -m docs.build_protocols"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

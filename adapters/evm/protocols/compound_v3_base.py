@@ -8,7 +8,7 @@ from chainfolio.protocols import TokenAmount, UnlistedShare
 
 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """Return `raw` of the market's base token: the market's token counts what can be withdrawn, with interest."""
+    """Return `raw` of the base token: balances of the market's token include interest."""
     (base,) = yield [Call(match.contract, "baseToken()(address)")]
     parts = (TokenAmount(base, raw),)
     return UnlistedShare(parts) if match.is_fork else parts

@@ -1,4 +1,4 @@
-"""Convex: Curve's pool shares staked through its booster, and locked CVX (Aura's locker answers alike)."""
+"""Convex: Curve's pool shares that are staked through its booster, and locked CVX."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXTRA = "one of its extra rewards"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode pools that the account deposited into by the booster, one reward pool of the file, or the locker."""
+    """Decode the pools of the account's deposits, a reward pool of the file, or the locker."""
     if match.is_listed("locker"):
         return (yield from _locks(match))
     if match.is_listed("reward_pool"):
@@ -28,7 +28,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 
 
 def _stakes(match: ProtocolMatch, stakes: Sequence[tuple[str, str]]) -> DecoderPlan:
-    """Read reward pools, each with the token that one unit of it stands for, as one position for each pool.
+    """Return one position for each reward pool; `stakes` are pools with the token of one unit.
 
     A pool that refuses has an unknown position and hides no other one.
     """

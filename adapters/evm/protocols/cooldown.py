@@ -1,4 +1,4 @@
-"""Vaults whose withdrawals cool down (Ethena's sUSDe): assets that left the vault and wait in its silo."""
+"""Vaults with a cooldown (Ethena's sUSDe): assets that left the vault and wait in its silo."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode the asset that an account takes out of the vault at the end of its cooldown; None if nothing waits.
+    """Decode the assets in the account's cooldown; None if there are none.
 
     No token and no share represents this amount. It stays claimable after the end.
     """

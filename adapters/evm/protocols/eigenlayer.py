@@ -19,7 +19,7 @@ VALIDATORS = "this ether lies with validators: it counts twice if they are watch
 
 @dataclass(frozen=True, slots=True)
 class StrategyShares:
-    """Shares of one strategy, after slashing; `start_block`: when their withdrawal was queued, 0 if it was not."""
+    """Shares of one strategy after slashing; `start_block` is 0 if no withdrawal is queued."""
 
     strategy: str
     shares: int

@@ -17,7 +17,7 @@ HEALTH_DECIMALS = 18
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one account has in one vault; `assets` and `debt` are None if the vault refuses."""
+    """Assets and debt of one account in one vault, each None if the vault refuses."""
 
     account: str
     vault: str
@@ -27,7 +27,7 @@ class Holding:
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode each account of the owner that an event of the connector names, as one position for each account.
+    """Return one position for each account of the owner that the connector's events name.
 
     The vaults are those that the connector says are collateral or hold the debt, and those that the owner called for
     the account. A vault that refuses hides neither the account's other vaults nor other accounts.

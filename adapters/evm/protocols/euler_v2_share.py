@@ -1,4 +1,4 @@
-"""Shares of Euler V2's vaults in a wallet: anybody creates vaults at the factory, and all of them run its code."""
+"""Shares of Euler V2's vaults in a wallet. Anybody can create vaults at the factory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NOT_THERE = "the account deposited nothing into this vault, and what it holds co
 
 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """Return the asset that `raw` shares of a vault stand for; None if the factory did not create the vault.
+    """Return the asset of `raw` shares; None if the factory did not create the vault.
 
     Anybody may lend all assets of an own vault to an own collateral. So a share without a deposit of the account counts
     only if the vault has the assets now, and only if it came by a transaction of the account.

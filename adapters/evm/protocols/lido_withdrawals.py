@@ -1,4 +1,4 @@
-"""Lido's withdrawal queue: requests that wait for ether, and requests that can be claimed. Each one is an ERC-721."""
+"""Lido's withdrawal queue: waiting and claimable requests, one ERC-721 token each."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 
 
 def _trove(match: ProtocolMatch) -> DecoderPlan:
-    """Decode the trove of an account with what liquidations spread over it, and ether left by a redemption.
+    """Decode the trove of an account with its part of liquidations, and ether left by a redemption.
 
     The debt includes the 200 LUSD that closing the trove gives back. The health is None if the price feed refuses.
     """

@@ -1,4 +1,4 @@
-"""Slipstream, the concentrated liquidity of Aerodrome and Velodrome: as Uniswap V3, with gauges that hold positions."""
+"""Slipstream, the concentrated liquidity of Aerodrome and Velodrome, staked in gauges or not."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ TICKS = "ticks(int24)(uint128,int128,int128,uint256,uint256)"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode one position NFT: the amounts that closing it pays, and its fees, or the gauge's reward if it is staked.
+    """Decode one position NFT: the amounts that closing it pays, and its fees or its gauge's reward.
 
-    The record has the pool's tick spacing where Uniswap V3 has the fee. None if neither the account owns the NFT nor
-    the gauge of its pool keeps it for the account, or if the position is empty. Fees of staked positions go to voters.
+    A staked position earns the reward, and its fees go to voters. The record has the pool's tick spacing where Uniswap
+    V3 has the fee. None if neither the account owns the NFT nor the gauge of its pool keeps it for the account, or if
+    the position is empty.
     """
     manager, account = match.contract, match.account
     owner, factory, result = yield [

@@ -1,4 +1,4 @@
-"""Pools of Velodrome V2, Aerodrome and their forks: shares, the fees that a wallet's share earned, and gauges."""
+"""Pools of Velodrome V2, Aerodrome and their forks: shares, their fees, and gauges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IS_POOL = "isPool(address)(bool)"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode a pool that the account touched: shares in the wallet with their fees, and shares in the pool's gauge.
+    """Decode a pool: shares in the wallet with their fees, and shares in the pool's gauge.
 
     None if the factory does not know the pool. A staked share earns the gauge's reward and no fees. The fees include
     those that the pool counts only at the account's next transaction with it.

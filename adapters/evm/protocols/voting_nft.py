@@ -7,7 +7,7 @@ from chainfolio.adapters.evm.reads import OWNER, Call
 from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 
 LOCKED = "locked(uint256)((int128,uint256,bool))"
-IN_MANAGED_LOCK = 1  # `EscrowType.LOCKED`: the amount is counted in another lock, which somebody else manages
+IN_MANAGED_LOCK = 1  # `EscrowType.LOCKED`: the amount is counted in a managed lock of another owner
 VOTES = "the fees and incentives of its votes"
 MANAGED = "what the managed lock earned for it"
 

@@ -1,0 +1,103 @@
+"""Writes `docs/protocols.md` from protocol files, families and their tests: `python -m docs.build_protocols`."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from chainfolio.configs.generate import kinds
+from chainfolio.indexer.families import families
+from chainfolio.indexer.protocol_files import load
+from chainfolio.indexer.registry import Protocol
+from chainfolio.protocols import ProtocolFamily
+
+ROOT = Path(__file__).parents[1]
+PAGE = Path(__file__).with_name("protocols.md")
+PROTOCOLS = ROOT / "configs" / "protocols"
+# What a test file uses, and what that proves of the families that it names.
+PROOFS = (
+    ("tests.protocols.published", "answers of its own code, replayed"),
+    ("recorded import", "recorded reads of real wallets"),
+    ("deployment import", "its own code on the local chain"),
+    ("solana.ledger import", "accounts of its layout in a ledger"),
+    ("tests.protocols.world", "contracts on the local chain"),
+)
+HEAD = """\
+# Protocols
+
+Generated from `configs/protocols`, the families and their tests by `python -m docs.build_protocols`. A family decodes
+one kind of position; a protocol is a file that names families and contracts. [Add a protocol](how-to/add-a-protocol.md)
+says how to write both.
+
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    registry = load([PROTOCOLS], kinds())
+    written = {path.stem for path in PROTOCOLS.glob("*.toml")}
+    files = [protocol for protocol in registry.protocols if protocol.key in written]
+    forks = [protocol for protocol in registry.protocols if protocol.key not in written]
+    counts = Counter(name for protocol in forks for name in protocol.families)
+    lines = [
+        *_table(("protocol", "chains", "families", "not decoded"), map(_protocol_row, files)),
+        "",
+        "## Families",
+        "",
+        f"`forks.csv` names {len(forks)} more protocols with unreviewed code. They count only if real assets and",
+        "the account's own actions confirm them ([decision 16](decisions/0016-trusted-shares.md)).",
+        "",
+        *_table(
+            ("family", "chains", "positions", "protocols in `forks.csv`", "proof"),
+            (
+                _family_row(name, family, counts[name], [each.key for each in files if name in each.families])
+                for name, family in sorted(families().items())
+            ),
+        ),
+    ]
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table."""
+    cells = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(row) + " |" for row in cells]
+
+
+def _protocol_row(protocol: Protocol) -> tuple[str, ...]:
+    chains = ", ".join(sorted(protocol.contracts)) or "all"
+    undecoded = ", ".join(role.replace("_", " ") for role in protocol.undecoded)
+    return protocol.name, chains, ", ".join(f"`{name}`" for name in protocol.families), undecoded
+
+
+def _family_row(name: str, family: ProtocolFamily, fork_count: int, protocols: Collection[str]) -> tuple[str, ...]:
+    module = importlib.import_module(f"chainfolio.adapters.{family.kind}.protocols.{name}")
+    summary = (module.__doc__ or "").strip().splitlines()[0].rstrip(".").replace("|", "/")
+    return f"`{name}`", family.kind, summary, str(fork_count or ""), "; ".join(proofs(name, family.kind, protocols))
+
+
+def proofs(name: str, kind: str, protocols: Collection[str]) -> list[str]:
+    """Return what the tests that name a family, or for recorded reads its `protocols`, prove of it."""
+    families_named = re.compile(rf'"{name}"|protocols\.{name}\b|protocols import [^\n]*\b{name}\b')
+    replayed = re.compile(rf'outcomes\(\s*"{name}"|"published", families\(\)\["{name}"\]')
+    recorded = re.compile("|".join(rf'"{key}"' for key in (name, *protocols)))
+    # Tests of programs on Solana name the program in one word.
+    programs = re.compile(rf"\b(?:{'|'.join(name.split('_'))})", re.IGNORECASE)
+    marks = {
+        "tests.protocols.published": replayed,
+        "recorded import": recorded,
+        "solana.ledger import": programs if kind == "solana" else families_named,
+    }
+    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+    return [
+        proof
+        for mark, proof in PROOFS
+        if any(mark in text and marks.get(mark, families_named).search(text) for text in texts)
+    ]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
