@@ -10,7 +10,7 @@ from typing import Final
 
 from aiohttp import web
 
-from chainfolio.api import docs
+from chainfolio.api import dashboard, docs
 from chainfolio.api.context import Answer, Context, Parts
 from chainfolio.api.dispatch import Paths
 from chainfolio.api.edge import edge, error_answer
@@ -92,7 +92,7 @@ def make_app(
     """
     traffic = Traffic(state.meter.credit_totals)
     parts = Parts(engine, state, settings, environment, traffic, state.secret("cursors"), signature or {})
-    return App(parts, (*ROUTES, *docs.routes(ROUTES, settings)))
+    return App(parts, (*ROUTES, *docs.routes(ROUTES, settings), *dashboard.ROUTES))
 
 
 def endpoint(route: Route, parts: Parts) -> Endpoint:

@@ -1,4 +1,4 @@
-"""GET /openapi.json, /docs and /: the interface description, for programs and for people."""
+"""GET /openapi.json and /docs: the interface description, for programs and for people."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def routes(api_routes: Sequence[Route], settings: Settings) -> tuple[Route, ...]
         """Returns the OpenAPI description, which is generated from the routes."""
         return Answer(made[0] if made else await asyncio.to_thread(document), headers={"Cache-Control": "no-cache"})
 
-    page_routes = (openapi, page, start)
+    page_routes = (openapi, page)
     return page_routes
 
 
@@ -47,12 +47,6 @@ async def page(request: Context) -> Answer:
     """Returns an HTML page that loads nothing from other servers."""
     html, policy = _page()
     return Answer(html, 200, "text/html", {"Cache-Control": "no-cache", "Content-Security-Policy": policy})
-
-
-@get("/", tag=TAG, summary="Where to start", public=True, media="text/html", answers={302: Answer})
-async def start(request: Context) -> Answer:
-    """Redirects to /docs."""
-    return Answer(b"", 302, "text/html", {"Location": "/docs"})
 
 
 @cache

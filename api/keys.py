@@ -90,6 +90,12 @@ class Keys(Protocol):
     def clear_cached_keys(self) -> None:
         """Forget cached keys, so that each is looked up again."""
 
+    async def open_session(self, token: str) -> str | None:
+        """Return the key of a new session for the account of a key or link; None if it may not begin one."""
+
+    async def close_session(self, token: str) -> None:
+        """Revoke the key of a session."""
+
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Run a read in a transaction and return its result."""
 

@@ -26,6 +26,7 @@ from chainfolio.assets import account
 from chainfolio.blocks import Span
 from chainfolio.cli import demo_solana
 from chainfolio.cli.common import Commands, one_line, show_json
+from chainfolio.cli.dashboard_link import new_link
 from chainfolio.cli.demo_days import DAY_S, PAST_DAYS
 from chainfolio.cli.demo_folder import reserved_folder
 from chainfolio.cli.demo_solana import solana_demo
@@ -319,6 +320,8 @@ async def _serve(
     state = open_state(config)
     account, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block", "enterprise"))
     state.database.write(lambda tx: furnish(tx, account.id, wallets, state.clock.now_us()))
+    view = {"addresses": wallets["carol"], "to": config.examples["2026-03-01"]}
+    link = new_link(state, account.id, f"http://{config.server.host}:{options.port}", **view)
     state.close()
     configure_log("warning")
     app = await indexing(config)
@@ -327,9 +330,10 @@ async def _serve(
         report("ready")
         file = Path(options.data) / "chainfolio.toml"
         if options.json:
-            one_line({"url": url, "docs": f"{url}/docs", "apiKey": key, "config": str(file)})
+            one_line({"url": url, "docs": f"{url}/docs", "dashboard": link, "apiKey": key, "config": str(file)})
             sys.stdout.flush()
         else:
+            print(f"\nDashboard, once and within ten minutes: {link}")
             print(f"\nDocumentation: {url}/docs    Key: {key}\nTry:\n")
             print(f"  curl -s -H 'Authorization: Bearer {key}' '{url}/v1/portfolio?addresses={wallets['alice']}'\n")
             last = date.fromisoformat(config.examples["2026-03-01"])

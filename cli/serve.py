@@ -1,9 +1,10 @@
-"""`chainfolio serve`: the API with its documentation, and indexing beside it."""
+"""`chainfolio serve`: the dashboard and the API with its documentation, and indexing beside it."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,8 +15,9 @@ from chainfolio.api.app import make_app
 from chainfolio.api.serve import serve
 from chainfolio.cli.common import Commands, settings
 from chainfolio.cli.daily import PLACES, keep_places, recorder, schedule
+from chainfolio.cli.dashboard_link import is_own_machine, new_link, owner_account
 from chainfolio.cli.groups import GROUPS
-from chainfolio.cli.state_store import open_state
+from chainfolio.cli.state_store import open_state, opened_state
 from chainfolio.engine.history.schedule import DailySnapshots
 from chainfolio.engine.service import Engine
 from chainfolio.indexer.metrics import JobMetrics, TaskMetrics, WorkerMetrics, serve_metrics
@@ -45,13 +47,19 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve the HTTP API until a signal ends it, and index the chains unless --no-indexing is given.
 
-    The exit code is 0.
+    In a terminal, on an address of this machine, print a link that opens the dashboard. The exit code is 0.
     """
     config = settings(options)
     port = config.server.port if options.port is None else options.port
     workers = config.server.workers if options.workers is None else options.workers
     config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=port, workers=workers))
     check(config)
+    if sys.stdout.isatty() and port and is_own_machine(config.server.host):  # a person reads it, not a log
+        with opened_state(options) as state:
+            url = f"http://{config.server.host}:{port}"
+            print(
+                f"Dashboard, once and within ten minutes: {new_link(state, owner_account(state).id, url)}", flush=True
+            )
     serve(answering if options.no_indexing else indexing, config)
     return 0
 

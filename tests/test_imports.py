@@ -17,6 +17,7 @@ LINKED = (
     "api",
     "cli",
     "configs",
+    "dashboard",
     "engine",
     "indexer",
     "localchain",

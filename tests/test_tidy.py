@@ -20,6 +20,7 @@ PACKAGES = (
     "chainfolio",
     "cli",
     "configs",
+    "dashboard",
     "engine",
     "indexer",
     "localchain",

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from chainfolio.environment import Clock
 from chainfolio.errors import BadSettings, needs_extra
-from chainfolio.storage.state import accounts, ledger, secret, subscriptions
+from chainfolio.storage.state import accounts, ledger, secret, sessions, subscriptions
 from chainfolio.storage.state.accounts import Account, Key, Principal
 from chainfolio.storage.state.credentials import BASE62, PEPPER_BYTES, digest, make_key, well_formed
 from chainfolio.storage.state.database import Database, Time, Transaction, Work
@@ -130,6 +130,38 @@ class State:
         key, token = self._new_key(account_id, name, expires)
         self.database.write(lambda tx: accounts.add_key(tx, key, digest(self._pepper, token)))
         return key, token
+
+    async def open_session(self, token: str) -> str | None:
+        """Create a session for the account of a key and return the session's key; None if the key may not begin one.
+
+        A key that is a link is revoked, so that it works once. The keys of sessions begin no other ones.
+        """
+        if not well_formed(token):
+            return None
+        hash, now_us, id = digest(self._pepper, token), self.clock.now_us(), self.new_id("key")
+        fresh = make_key(self.random)
+
+        def work(tx: Transaction) -> str | None:
+            match = self._valid_key(tx, hash)
+            if match is None or not sessions.is_exchangeable(tx, match[1].account_id, match[1].key_id, now_us):
+                return None
+            end_us = now_us + sessions.SESSION_US
+            session = Key(id, match[1].account_id, sessions.SESSION_NAME, fresh[-4:], now_us, end_us, None)
+            sessions.add(tx, session, digest(self._pepper, fresh))
+            return fresh
+
+        return await self.write(work)
+
+    async def close_session(self, token: str) -> None:
+        """Revoke the key of a session; other keys and unknown ones stay as they are."""
+        hash, now_us = digest(self._pepper, token), self.clock.now_us()
+
+        def work(tx: Transaction) -> None:
+            match = self._valid_key(tx, hash)
+            if match is not None and sessions.is_session(tx, match[1].account_id, match[1].key_id):
+                accounts.revoke_key(tx, match[1].key_id, now_us)
+
+        await self.write(work)
 
     def revoke_key(self, id: str) -> bool:
         """Revoke a key. Return False if it does not exist or was revoked before."""

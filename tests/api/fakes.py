@@ -141,6 +141,12 @@ class FakeKeys:
         self.asked.append(token)
         return self.keys.get(token)
 
+    async def open_session(self, token: str) -> str | None:
+        return token if token in self.keys else None
+
+    async def close_session(self, token: str) -> None:
+        self.keys.pop(token, None)
+
     async def subscribed(self, account_id: str, addresses: Collection[str]) -> set[str]:
         return self.subscriptions.get(account_id, set()) & set(addresses)
 

@@ -268,7 +268,7 @@ async def test_every_answer_has_these(ask: Any, path: str) -> None:
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Server"] == "chainfolio"
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
-    assert answer.headers["Cache-Control"] == ("no-cache" if path in ("/docs", "/openapi.json") else "no-store")
+    assert answer.headers["Cache-Control"] == ("no-cache" if path in ("/", "/docs", "/openapi.json") else "no-store")
 
 
 @pytest.mark.parametrize(
@@ -429,11 +429,6 @@ async def test_an_unknown_path_is_404_in_json(ask: Any, engine: FakeEngine, path
 
 async def test_options_of_an_unknown_path_is_404(client: ClientSession) -> None:
     assert (await client.options("/nowhere")).status == 404
-
-
-async def test_the_root_leads_to_the_documentation(ask: Any) -> None:
-    answer = await ask("/")
-    assert (answer.status, answer.headers["Location"]) == (302, "/docs")
 
 
 # --- hostile heads ---------------------------------------------------------------------------------------------------

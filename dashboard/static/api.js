@@ -1,0 +1,48 @@
+// The public HTTP API, and the session of this page. Nothing else is asked.
+import { TEXTS } from "./texts.js";
+
+const HEADERS = { "X-Chainfolio-Dashboard": "1" };
+const PATIENCE_MS = 90_000;
+
+export class Refusal extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+function messageOf(document, status) {
+  if (typeof document === "string") return document;
+  const error = document?.error;
+  return document?.message || error?.message || (typeof error === "string" ? error : TEXTS.failed(status));
+}
+
+async function ask(method, path, body) {
+  const options = { method, headers: { ...HEADERS }, signal: AbortSignal.timeout(PATIENCE_MS) };
+  if (body !== undefined) {
+    options.headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
+  let answer, text;
+  try {
+    answer = await fetch(path, options);
+    text = await answer.text();
+  } catch (error) {
+    throw new Refusal(0, error.name === "TimeoutError" ? TEXTS.tooSlow : TEXTS.noAnswer);
+  }
+  let document = null;
+  try {
+    document = text ? JSON.parse(text) : null;
+  } catch {
+    throw new Refusal(answer.status, TEXTS.failed(answer.status));
+  }
+  if (!answer.ok) throw new Refusal(answer.status, messageOf(document, answer.status));
+  return document;
+}
+
+const query = (fields) => new URLSearchParams(Object.entries(fields).filter(([, value]) => value)).toString();
+
+export const logIn = (key) => ask("POST", "/dashboard/session", { key });
+export const logOut = () => ask("DELETE", "/dashboard/session");
+export const get = (path, fields = {}) => ask("GET", `${path}?${query(fields)}`);
+export const post = (path, body) => ask("POST", path, body);

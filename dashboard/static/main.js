@@ -1,0 +1,93 @@
+// The page: its head, its theme, and which page the address shows.
+import * as api from "./api.js";
+import { button, el, failure } from "./dom.js";
+import { history as historyPage } from "./history.js";
+import { login } from "./login.js";
+import { portfolio } from "./portfolio.js";
+import { TEXTS } from "./texts.js";
+import { transactions } from "./transactions.js";
+
+const PAGES = { portfolio, history: historyPage, transactions };
+const KEPT = ["addresses", "to"]; // what other pages show too
+const top = document.getElementById("top"), page = document.getElementById("page");
+let turn = 0;
+
+// Where the user is: `#/portfolio?addresses=…`.
+function place() {
+  const [path, fields] = location.hash.slice(1).split("?");
+  return { page: path.slice(1) in PAGES ? path.slice(1) : "portfolio", fields: new URLSearchParams(fields ?? "") };
+}
+
+function href(target, fields) {
+  const text = fields.toString().replaceAll("%2C", ",");
+  return `#/${target}${text ? `?${text}` : ""}`;
+}
+
+const go = (target, fields) => {
+  location.hash = href(target, fields);
+};
+
+function shade(theme) {
+  document.documentElement.dataset.theme = theme;
+  localStorage.setItem("theme", theme);
+}
+
+function otherTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const now = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
+  shade(now === "dark" ? "light" : "dark");
+}
+
+function head(here, credits) {
+  const kept = new URLSearchParams([...here.fields].filter(([key]) => KEPT.includes(key)));
+  const links = Object.keys(PAGES).map((key) =>
+    el("a", { href: href(key, kept), "aria-current": here.page === key ? "page" : null }, TEXTS.pages[key]));
+  top.replaceChildren(
+    el("a", { class: "logo", href: href("portfolio", kept) }, TEXTS.product),
+    el("nav", {}, ...(credits === null ? [] : links)),
+    el("div", { class: "tools" },
+      credits === null ? null : el("span", { class: "credits" }, credits),
+      el("a", { href: "/docs" }, TEXTS.documentation),
+      button("◐", otherTheme, { "aria-label": TEXTS.theme, title: TEXTS.theme, class: "quiet" }),
+      credits === null ? null : button(TEXTS.logOut, leave, { class: "quiet" })),
+  );
+}
+
+async function leave() {
+  await api.logOut().catch(() => null);
+  await render();
+}
+
+// A link that works once is exchanged for a session, and leaves no trace in the history of the browser.
+async function exchange(here) {
+  const link = here.fields.get("link");
+  if (!link) return null;
+  here.fields.delete("link");
+  window.history.replaceState(null, "", href(here.page, here.fields));
+  return api.logIn(link).then(() => null, (error) => error);
+}
+
+async function render() {
+  const here = place(), mine = ++turn;
+  const refused = await exchange(here);
+  let credits;
+  try {
+    credits = await api.get("/v1/credits");
+  } catch (error) {
+    if (mine !== turn) return;
+    head(here, null);
+    page.replaceChildren(error.status === 401 ? login(render, refused) : failure(error, render));
+    return;
+  }
+  if (mine !== turn) return;
+  head(here, TEXTS.credits(BigInt(credits.credits ?? credits).toLocaleString("en-US")));
+  const inner = el("div", { class: "inner", "data-page": here.page });
+  page.replaceChildren(inner);
+  document.title = `${TEXTS.pages[here.page]} · ${TEXTS.product}`;
+  await PAGES[here.page](inner, { fields: here.fields, go: (fields) => go(here.page, fields), render });
+}
+
+const theme = localStorage.getItem("theme");
+if (theme) document.documentElement.dataset.theme = theme;
+addEventListener("hashchange", render);
+render();

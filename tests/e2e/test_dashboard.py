@@ -1,0 +1,214 @@
+"""The dashboard in a real browser, over the demo: what it shows is what the API says, at each width and theme."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from decimal import ROUND_HALF_EVEN, Decimal
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from chainfolio import amounts
+from tests.e2e.browser import PROGRAM, Page, browsing
+from tests.e2e.running import ALICE, BOB, Demo
+
+pytestmark = [
+    pytest.mark.node,
+    pytest.mark.xdist_group("demo"),
+    pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium here"),
+]
+CAROL = "0x90f79bf6eb2c4f870365e785982e1f101e93b906"
+HOSTILE = "\u202eCIBB<img src=x onerror=document.body.id='hit'>\u200b" + "A" * 10_000
+REPORT = "window.refusals = []; addEventListener('securitypolicyviolation', e => refusals.push(e.blockedURI));"
+WIDE = """[...document.querySelectorAll('body *')].filter(node => !node.closest('.scroll')
+  && node.getBoundingClientRect().right > innerWidth + 0.5).map(node => node.outerHTML.slice(0, 90))"""
+# Controls that a keyboard does not reach, or that have no name for those who do not see them.
+MUTE = """[...document.querySelectorAll('button, a, input, select, summary')].filter(node => node.tabIndex < 0 ||
+  !(node.textContent.trim() || node.ariaLabel || node.labels?.length)).map(node => node.outerHTML.slice(0, 90))"""
+
+
+def get(demo: Demo, path: str) -> Any:
+    """The document of the API at a path."""
+    request = Request(demo.url + path, headers={"Authorization": f"Bearer {demo.key}"})
+    with urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read())
+
+
+@asynccontextmanager
+async def opened(
+    demo: Demo, folder: Path, place: str, width: int = 1280, theme: str = "light", script: str = ""
+) -> AsyncIterator[Page]:
+    """A page of the dashboard, logged in with the demo's key by the form."""
+    async with browsing(folder / "profile") as page:
+        await page.do(
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600
+        )
+        await page.do("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+        await page.do("Page.enable")
+        await page.do("Page.addScriptToEvaluateOnNewDocument", source=REPORT + script)
+        await page.open(f"{demo.url}/#/{place}")
+        await page.once("document.querySelector('form.login')")
+        await page.says(f"document.getElementById('key').value = {json.dumps(demo.key)}")
+        await page.says("document.querySelector('form.login button').click()")
+        await page.once("document.querySelector('.inner')")
+        page.complaints.clear()  # Chromium writes a line about the 401 that led to the form
+        yield page
+        assert await page.says("refusals") == []
+
+
+def dollars(text: str) -> str:
+    """An amount of money as the page shows it."""
+    value = Decimal(text)
+    sign = "−" if value < 0 else ""
+    return f"{sign}${abs(value).quantize(Decimal('0.01'), ROUND_HALF_EVEN):,}"
+
+
+def assets_in_sums(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The assets of a portfolio that its sums count, each with the list that it stands in."""
+    for protocol in document["assetByProtocols"].values():
+        for chain in protocol["chains"].values():
+            for group in chain["protocolPositions"].values():
+                for part in ({"assets": group["assets"]}, *group["protocolPositions"]):
+                    for side, assets in part.items():
+                        if isinstance(assets, list) and side.lower().endswith("assets"):
+                            yield from ((side, asset) for asset in assets if "spam" not in asset)
+
+
+async def test_the_numbers_of_the_portfolio_are_those_of_the_api(demo: Demo, tmp_path: Path) -> None:
+    documents = get(demo, f"/v1/portfolio?addresses={ALICE},{BOB}&includeSources=true&includeExplorerUrls=true")
+    async with opened(demo, tmp_path, f"portfolio?addresses={ALICE},{BOB}") as page:
+        await page.once("document.querySelector('[data-ready]')")
+        total = amounts.total([Decimal(document["networth"]) for document in documents])
+        assert Decimal(await page.says("document.getElementById('networth').dataset.exact")) == total
+        assert await page.says("document.getElementById('networth').textContent") == dollars(amounts.text(total))
+        rows = "[...document.querySelectorAll('tr.asset button.number')].map(b => [b.dataset.exact, b.textContent])"
+        shown = await page.says(rows)
+        expected = [
+            str(-Decimal(asset["value"])) if side == "borrowAssets" else asset["value"]
+            for document in documents
+            for side, asset in assets_in_sums(document)
+            if asset["value"] != "N/A"
+        ]
+        assert sorted(Decimal(exact) for exact, _ in shown) == sorted(map(Decimal, expected))
+        assert {text for exact, text in shown if abs(Decimal(exact)) >= Decimal("0.01")} == {
+            dollars(text) for text in expected if abs(Decimal(text)) >= Decimal("0.01")
+        }
+        spam = {asset["contract"] for document in documents for asset in spam_of(document)}
+        assert spam
+        assert await page.says("document.querySelectorAll('#outside li').length") >= len(spam)
+
+
+def spam_of(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The loose assets that are taken for spam."""
+    wallet = document["assetByProtocols"]["wallet"]["chains"]["local"]["protocolPositions"]
+    return [asset for group in wallet.values() for asset in group["assets"] if "spam" in asset]
+
+
+async def test_one_click_shows_why_a_value_is_what_it_is(demo: Demo, tmp_path: Path) -> None:
+    async with opened(demo, tmp_path, f"portfolio?addresses={ALICE}") as page:
+        await page.once("document.querySelector('[data-ready]')")
+        (document,) = get(demo, f"/v1/portfolio?addresses={ALICE}&includeSources=true&includeExplorerUrls=true")
+        asset = max(
+            (asset for _, asset in assets_in_sums(document) if asset["value"] != "N/A"),
+            key=lambda asset: Decimal(asset["value"]),
+        )
+        await page.says("document.querySelector('tr.asset button.number').click()")
+        text = await page.says("document.querySelector('dialog[open]').textContent")
+        sources = asset["sources"]
+        for part in (asset["value"], asset["balance"], asset["price"], *(sources[key] for key in ("raw", "blockHash"))):
+            assert part in text, part
+        for call in sources["calls"]:
+            assert (call["signature"] or call["method"]) in text
+        await page.do("Input.dispatchKeyEvent", type="keyDown", key="Escape", code="Escape", windowsVirtualKeyCode=27)
+        await page.once("!document.querySelector('dialog[open]')")
+        await page.says("document.getElementById('networth').click()")
+        assert document["networth"] in await page.says("document.querySelector('dialog[open]').textContent")
+
+
+@pytest.mark.slow("each page at each width and theme takes seconds", fast=["390-dark"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_no_page_overflows_and_a_keyboard_reaches_all(demo: Demo, tmp_path: Path, width: int, theme: str) -> None:
+    to = demo.config.read_text().split('"2026-03-01" = "')[1][:10]
+    async with opened(demo, tmp_path, f"portfolio?addresses={CAROL}&to={to}", width, theme) as page:
+        for place in ("portfolio", "history", "transactions"):
+            await page.says(f"location.hash = '#/{place}?addresses={CAROL}&to={to}'")
+            await page.once(
+                f"document.querySelector('[data-page={place}] .card .figures, [data-page={place}] .record')"
+            )
+            assert await page.says("document.documentElement.scrollWidth") <= width
+            assert await page.says(WIDE) == []
+            assert await page.says(MUTE) == []
+        dark = await page.says("getComputedStyle(document.documentElement).backgroundColor")
+        assert (dark == "rgb(15, 18, 23)") is (theme == "dark")
+        await page.says("document.querySelector('.tools button').click()")
+        assert await page.says("document.documentElement.dataset.theme") != theme
+        assert page.complaints == []
+
+
+@pytest.mark.slow("the days of a history are read one by one")
+async def test_history_and_transactions_are_those_of_the_api(demo: Demo, tmp_path: Path) -> None:
+    to = demo.config.read_text().split('"2026-03-01" = "')[1][:10]
+    since = demo.config.read_text().split('"2026-02-01" = "')[1][:10]
+    days = get(demo, f"/v1/performance?addresses={CAROL}&startDate={since}&endDate={to}")
+    async with opened(demo, tmp_path, f"history?addresses={CAROL}&from={since}&to={to}") as page:
+        await page.once("document.querySelector('[data-ready]')")
+        await page.once("document.querySelector('.chart canvas')")
+        shown = await page.says(
+            "[...document.querySelectorAll('[data-day]')].map(r => [r.dataset.day, r.cells[1].title])"
+        )
+        assert shown == [[each["day"], each["value"]] for each in days["days"]]
+        assert await page.says("document.querySelector('[data-stat=gain]').dataset.exact") == days["gain"]
+        await page.says(f"location.hash = '#/transactions?addresses={CAROL}&hideSpam=false'")
+        await page.once("document.querySelector('#end')")
+        hashes: list[str] = []
+        while (
+            len(
+                chunk := get(demo, f"/v1/transactions?addresses={CAROL}&limit=100&offset={len(hashes)}")["transactions"]
+            )
+            > 0
+        ):
+            hashes += [each["hash"] for each in chunk]
+        assert await page.says("[...document.querySelectorAll('.record')].map(r => r.dataset.hash)") == hashes
+
+
+async def test_names_that_attack_stay_text(demo: Demo, tmp_path: Path) -> None:
+    script = (
+        """const real = fetch; window.fetch = async (path, ...more) => {
+      const answer = await real(path, ...more);
+      if (!path.startsWith('/v1/portfolio')) return answer;
+      const name = """
+        + json.dumps(HOSTILE)
+        + """;
+      const change = (key, value) => key === 'symbol' || key === 'name' ? name : value;
+      return new Response(JSON.stringify(JSON.parse(await answer.text(), change)), {status: answer.status});
+    };"""
+    )
+    async with opened(demo, tmp_path, f"portfolio?addresses={ALICE}", 390, script=script) as page:
+        await page.once("document.querySelector('[data-ready]')")
+        await page.says("document.querySelector('tr.asset button.number').click()")
+        assert await page.says("document.querySelector('img') === null && document.body.id === ''")
+        assert await page.says(WIDE) == []
+        text = await page.says("document.querySelector('.holdings').textContent")
+        assert not {"\u202e", "\u200b"} & set(text)
+        assert max(map(len, await page.says("[...document.querySelectorAll('bdi')].map(b => b.textContent)"))) <= 400
+
+
+async def test_the_link_of_the_demo_works_once(demo: Demo, tmp_path: Path) -> None:
+    link = (demo.config.parents[1] / "demo.log").read_text().split("ten minutes: ")[1].split()[0]
+    async with browsing(tmp_path / "profile") as page, asyncio.timeout(60):
+        await page.open(link)
+        await page.once("document.querySelector('#networth, form.login')")
+        if await page.says("document.querySelector('#networth') === null"):
+            pytest.skip("the demo of this run is older than its link")
+        assert "link" not in await page.says("location.href + JSON.stringify(history.state)")
+        assert await page.says("document.cookie") == "", "no script reads the session"
+        await page.says("document.querySelector('.tools button:last-child').click()")
+        await page.once("document.querySelector('form.login')")
+        await page.says(f"location.hash = {json.dumps(link.partition('#')[2])}")
+        await page.once("document.querySelector('form.login .bad').textContent !== ''")
