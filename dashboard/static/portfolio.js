@@ -58,7 +58,8 @@ async function fillChanges(place, view, worth) {
     const answer = await api.get("/v1/performance", {
       addresses: chosen(view.fields).join(), startDate: daysBefore(last, 30), endDate: last,
     });
-    place.replaceChildren(...SPANS.map((span) => change(answer.days, daysBefore(last, span), worth, TEXTS.change[span])));
+    place.replaceChildren(...SPANS.map((span) =>
+      change(answer.days, daysBefore(last, span), worth, TEXTS.change[span])));
   } catch (error) {
     const needs = error.status === 403 ? needsSubscription(view) : null;
     place.replaceChildren(needs ?? el("span", { class: "faint" }, error.message));

@@ -153,7 +153,7 @@ class State:
         return await self.write(work)
 
     async def close_session(self, token: str) -> None:
-        """Revoke the key of a session; other keys and unknown ones stay as they are."""
+        """Revoke the key of a session; do nothing for other keys."""
         hash, now_us = digest(self._pepper, token), self.clock.now_us()
 
         def work(tx: Transaction) -> None:
