@@ -93,7 +93,8 @@ class AssetDocument(msgspec.Struct, rename="camel", frozen=True):
 
     `balance` and `decimal` are `N/A` if its decimals are not known. An asset with `spam` is in no sum unless the
     request includes spam. `address` equals `contract`; older clients read it. `percentage` is the value as a percentage
-    of the net worth, positive for debt.
+    of the net worth, positive for debt. `totalCostBasis` of a debt is its value when it was borrowed, which sums
+    subtract, and `openPnl` is that less its value now, with interest.
     """
 
     symbol: str

@@ -23,6 +23,7 @@ from chainfolio.messages import public
 from chainfolio.portfolio.document import IssueDocument
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.pnl.closing import account_closings, unclosed_keys
+from chainfolio.portfolio.pnl.debts import open_debts
 from chainfolio.portfolio.pnl.in_portfolio import ADAPTER, AccountGains, account_gains
 from chainfolio.portfolio.pnl.in_transactions import TransactionGains, transaction_gains, with_gains
 from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS
@@ -122,7 +123,10 @@ class GainsCache:
         untrusted = frozenset(asset for asset in assets if not source.is_trusted_contract(asset))
         in_portfolio = account_gains(result.gains, result.aliases, untrusted)
         gains = KnownGains(
-            replace(in_portfolio, shares=result.shares, pools=result.pools), rows, mark, result.last_blocks
+            replace(in_portfolio, shares=result.shares, pools=result.pools, debts=open_debts(result.entries)),
+            rows,
+            mark,
+            result.last_blocks,
         )
         self._evict(account.address)  # so that the new entry becomes the last one
         self._entries[account.address] = mark, gains

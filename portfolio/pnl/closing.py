@@ -143,6 +143,15 @@ def owned_assets(document: Portfolio) -> Iterator[tuple[AssetDocument, bool]]:
                 yield from (part for part in parts if part[0].spam is UNSET)
 
 
+def owed_assets(document: Portfolio) -> Iterator[AssetDocument]:
+    """Yield each asset that is owed."""
+    for protocol in document.asset_by_protocols.values():
+        for chain in protocol.chains.values():
+            for positions in chain.protocol_positions.values():
+                for nested in positions.protocol_positions:
+                    yield from nested.borrow_assets
+
+
 def held_assets(
     portfolios: Iterable[Portfolio], aliases: Mapping[str, str], *, per_wallet: bool = False
 ) -> dict[Key, HeldAsset]:

@@ -37,17 +37,18 @@ from chainfolio.portfolio.pnl.closing import (
     Pool,
     account_closings,
     lots_fault,
+    owed_assets,
     owned_assets,
     protocols_fault,
     unclosed_keys,
 )
+from chainfolio.portfolio.pnl.debts import Debt, OwedShares
 from chainfolio.portfolio.pnl.entries import UNASKED, money, share
 from chainfolio.portfolio.pnl.gains import Gains, RemainingLots
 from chainfolio.portfolio.pnl.report import text, total
 from chainfolio.portfolio.transactions import raw_balance
 
 ADAPTER: Final = "pnl"
-DEBT: Final = "what is owed has no lots"
 
 T = TypeVar("T", PositionsDocument, ProtocolChainDocument, ProtocolDocument, ChainDocument, PositionDocument)
 
@@ -58,7 +59,7 @@ class AccountGains:
 
     `aliases` maps keys that count as another one (the wrapped native coin). `untrusted` assets make no sum unknown if
     they do not close, and `shares` of deposits need not close; `pools` are open positions that exchange their tokens.
-    `reason` says why nothing is known; there are then no lots.
+    `debts` are loans that are not repaid. `reason` says why nothing is known; there are then no lots.
     """
 
     lots: Mapping[str, RemainingLots] = field(default_factory=dict)
@@ -68,6 +69,7 @@ class AccountGains:
     untrusted: frozenset[str] = frozenset()
     shares: frozenset[str] = frozenset()
     pools: tuple[Pool, ...] = ()
+    debts: Mapping[str, Debt] = field(default_factory=dict)
 
     def key(self, asset: AssetDocument) -> str:
         """Return the key of the asset's lots."""
@@ -110,7 +112,10 @@ def with_gains(document: Portfolio, gains: AccountGains, *, spam: bool = False) 
     checked = account_closings(document, gains.lots.values(), gains.aliases, gains.shares, gains.pools)
     unclosed = {asset for asset, _ in unclosed_keys(checked)}
     shares, faults = _Shares.of(document, gains, checked), _missing(checked, gains)
-    return _Tree(_without_closed(gains, unclosed), shares, spam, faults).filled(document)
+    debts = OwedShares.of(
+        ((gains.key(asset), asset) for asset in owed_assets(document) if _is_counted(asset, spam=spam)), gains.debts
+    )
+    return _Tree(_without_closed(gains, unclosed), shares, debts, spam, faults).filled(document)
 
 
 def _without_closed(gains: AccountGains, unclosed: Collection[str]) -> AccountGains:
@@ -204,6 +209,7 @@ class _Tree:
 
     gains: AccountGains
     shares: _Shares
+    debts: OwedShares
     spam: bool
     faults: dict[str, str] = field(default_factory=dict)
 
@@ -290,9 +296,8 @@ class _Tree:
             sums += part
         updated["reward_assets"], part = self._rewards(position.reward_assets)
         sums += part
-        if any(self._is_counted(asset) and asset.value != "0" for asset in position.borrow_assets):
-            sums = NOT_KNOWN
-            self.faults |= {self.gains.key(asset): DEBT for asset in position.borrow_assets}
+        updated["borrow_assets"], part = self._debts(position.borrow_assets)
+        sums += part
         return _with_sums(msgspec.structs.replace(position, **updated), sums, None), sums
 
     def _assets(self, assets: Iterable[AssetDocument], *, in_protocols: bool) -> tuple[tuple[AssetDocument, ...], Sum]:
@@ -300,7 +305,7 @@ class _Tree:
         for asset in assets:
             part = self._asset(asset, in_protocols=in_protocols)
             filled.append(msgspec.structs.replace(asset, open_pnl=text(part.open), total_cost_basis=text(part.cost)))
-            if self._is_counted(asset):
+            if _is_counted(asset, spam=self.spam):
                 key = self.gains.key(asset)
                 fault = self.shares.faults.get(key, "" if part.cost is not None else NO_LOTS)
                 sums += NOTHING if part.cost is None and fault == UNASKED else part
@@ -327,13 +332,32 @@ class _Tree:
         for asset in assets:
             part = Sum(0, None if asset.value == UNKNOWN else money(Decimal(asset.value)))
             filled.append(msgspec.structs.replace(asset, open_pnl=text(part.open), total_cost_basis="0"))
-            if self._is_counted(asset):
+            if _is_counted(asset, spam=self.spam):
                 sums += part
         return tuple(filled), sums
 
-    def _is_counted(self, asset: AssetDocument) -> bool:
-        """Return True if the net worth includes the asset."""
-        return asset.value != UNKNOWN and (self.spam or asset.spam is UNSET)
+    def _debts(self, assets: Iterable[AssetDocument]) -> tuple[tuple[AssetDocument, ...], Sum]:
+        """Return debts with their borrowed values and gains, and the sum, from which borrowed values are subtracted."""
+        filled, sums = [], NOTHING
+        for asset in assets:
+            key = self.gains.key(asset)
+            if not _is_counted(asset, spam=self.spam):
+                filled.append(asset)
+                continue
+            borrowed = self.debts.take(key, raw_balance(asset))
+            if borrowed is None and asset.value == "0":
+                filled.append(asset)
+                continue
+            part = NOT_KNOWN if borrowed is None else Sum(borrowed, borrowed - money(Decimal(asset.value)))
+            filled.append(msgspec.structs.replace(asset, open_pnl=text(part.open), total_cost_basis=text(part.cost)))
+            sums += part if part.cost is None else Sum(-part.cost, part.open)
+            self.faults |= {key: self.debts.faults[key]} if key in self.debts.faults else {}
+        return tuple(filled), sums
+
+
+def _is_counted(asset: AssetDocument, *, spam: bool) -> bool:
+    """Return True if the net worth includes the asset; with `spam`, it includes spam."""
+    return asset.value != UNKNOWN and (spam or asset.spam is UNSET)
 
 
 def _with_sums(document: T, sums: Sum, closed: int | None) -> T:

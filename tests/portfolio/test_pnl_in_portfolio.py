@@ -14,9 +14,10 @@ from chainfolio.contracts import Holding, Spam
 from chainfolio.portfolio.compose import portfolio
 from chainfolio.portfolio.document import Portfolio
 from chainfolio.portfolio.pnl.closing import ELSEWHERE, NO_LOTS, UNSEEN
+from chainfolio.portfolio.pnl.debts import LESS_OWED, MORE_OWED, NOT_BORROWED, Debt
 from chainfolio.portfolio.pnl.entries import money
-from chainfolio.portfolio.pnl.gains import SHORT, Gain, Gains, RemainingLots
-from chainfolio.portfolio.pnl.in_portfolio import DEBT, AccountGains, account_gains, with_gains
+from chainfolio.portfolio.pnl.gains import NO_PRICE, SHORT, Gain, Gains, RemainingLots
+from chainfolio.portfolio.pnl.in_portfolio import AccountGains, account_gains, with_gains
 from chainfolio.portfolio.valuation import ValuedPosition, valuate, value_holding
 from tests.portfolio.examples import ALICE, BLOCK, CHAINS, erc20, native, price, snapshot
 
@@ -146,12 +147,45 @@ def test_what_can_be_claimed_cost_nothing() -> None:
     assert (filled.total_cost_basis, filled.open_pnl) == ("1", "1.01")
 
 
-def test_a_debt_has_no_lots_so_its_position_has_no_known_gain() -> None:
+def borrowed_dai(quantity: int, value: str | None, borrowed: int) -> AccountGains:
+    """Known gains with one USDC that is worth what it cost, and a loan of DAI."""
+    debt = Debt(quantity, None if value is None else usd(value), borrowed)
+    return replace(lots(("USDC", 10**6, "1")), debts={KEYS["DAI"]: debt})
+
+
+def test_the_gain_of_a_debt_is_what_was_borrowed_less_what_is_owed_now() -> None:
+    known = borrowed_dai(10**18, "0.99", 3 * 10**18)
+    twice = [position(borrowed={"DAI": raw}) for raw in (10**18, 10**18 // 2)]
+    filled = with_gains(document({"USDC": 10**6}, *twice), known)
+    kinds = filled.asset_by_protocols["aave3"].chains["ethereum"].protocol_positions
+    owed = [asset for nested in kinds["LENDING"].protocol_positions for asset in nested.borrow_assets]
+    assert [(each.total_cost_basis, each.open_pnl) for each in owed] == [("0.33", "-0.175"), ("0.66", "-0.35")]
+    assert (filled.total_cost_basis, filled.open_pnl) == ("0.01", "-0.525")
+    assert Decimal(filled.networth) == Decimal("0.01") + Decimal("-0.525")
+    assert issues(filled) == []
+
+
+@pytest.mark.parametrize(
+    ("known", "fault"),
+    [
+        (borrowed_dai(2 * 10**18, "2", 2 * 10**18), LESS_OWED),
+        (borrowed_dai(10**18 // 2, "2", 10**18 // 2), MORE_OWED),
+        (borrowed_dai(10**18, None, 10**18), NO_PRICE),
+    ],
+    ids=["less owed", "more owed", "no price"],
+)
+def test_a_debt_that_its_loans_do_not_explain_has_no_known_gain(known: AccountGains, fault: str) -> None:
+    filled = with_gains(document({"USDC": 10**6}, position(borrowed={"DAI": 10**18})), known)
+    assert (filled.open_pnl, filled.total_cost_basis) == ("N/A", "N/A")
+    assert issues(filled) == [(KEYS["DAI"], f"its gain is not known: {fault}")]
+
+
+def test_a_debt_that_no_transaction_borrowed_has_no_known_gain() -> None:
     known = lots(("USDC", 10**6, "1"))
     filled = with_gains(document({"USDC": 10**6}, position(borrowed={"DAI": 10**18})), known)
     assert filled.asset_by_protocols["wallet"].total_open_pnl == "0"
     assert (filled.open_pnl, filled.total_cost_basis) == ("N/A", "N/A")
-    assert issues(filled) == [(KEYS["DAI"], f"its gain is not known: {DEBT}")]
+    assert issues(filled) == [(KEYS["DAI"], f"its gain is not known: {NOT_BORROWED}")]
 
 
 @pytest.mark.parametrize(
