@@ -214,7 +214,9 @@ def compiled(folder: Path, contract: str) -> list[Path]:
     sierra = folder.parent / "compiled" / f"{contract}-{key}.json"
     casm = sierra.with_suffix(".casm")
     if "%lang starknet" in source.read_text():
-        _compile(sierra, folder / "node" / "bin" / "starknet-compile-deprecated", source, "--output", packages=packages)
+        compiler = folder / "node" / "bin" / "starknet-compile-deprecated"
+        # Without debug information, which is most of the file: each declaration sends, parses and hashes all of it.
+        _compile(sierra, compiler, source, "--no_debug_info", "--output", packages=packages)
         return [sierra]
     _compile(sierra, packages / COMPILER / "starknet-compile", "--single-file", source, packages=packages)
     _compile(casm, packages / COMPILER / "starknet-sierra-compile", "--add-pythonic-hints", sierra, packages=packages)

@@ -15,8 +15,20 @@ from chainfolio.api.serve import listening
 from chainfolio.settings import Server
 from tests.api.fakes import KEY, FakeEngine, FakeKeys, an_app
 from tests.api.sessions import client_session
+from tests.storage.stores import Stores
 
 Ask = Callable[..., Awaitable[ClientResponse]]
+
+
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("postgresql", marks=pytest.mark.slow("the same requests over a store whose own tests are fast")),
+    ]
+)
+def state_url(request: pytest.FixtureRequest, stores: Stores) -> str:
+    """A state store that nobody has used, of each kind; `tests/storage` compares the kinds in `make test`, too."""
+    return stores.url(request.param)
 
 
 @pytest.fixture

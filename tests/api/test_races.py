@@ -13,12 +13,19 @@ import pytest
 from chainfolio.storage.state import delegations, virtual_users
 from chainfolio.storage.state.ledger import Balance
 from tests.api.tenants import Said, Tenant, World, a_world, wallet
+from tests.storage.stores import KINDS, Stores
 
 A, B, C = (wallet(number) for number in (1, 2, 3))
 CREDITS = 100_000
 AT_ONCE = 8
 SUBSCRIBE = "/v1/subscribe-snapshot"
 DOCUMENT = b'[{"chain":"ethereum","contract":"native","amount":"1.5"}]'
+
+
+@pytest.fixture(params=KINDS)
+def state_url(request: pytest.FixtureRequest, stores: Stores) -> str:
+    """A store of each kind, for each has its own locks."""
+    return stores.url(request.param)
 
 
 @pytest.fixture

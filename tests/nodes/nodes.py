@@ -23,17 +23,17 @@ def home() -> Path:
     return Path(chosen) if chosen else install.home() / "nodes"
 
 
-_failed: list[InstallFailed] = []
+_failed: dict[str, InstallFailed] = {}
 
 
-def installed() -> Path:
-    """Where they are; what could not be installed once is not tried again."""
-    if _failed:
-        raise _failed[0]
+def installed(maker: str) -> Path:
+    """The folder of a maker's node; an installation that failed is not tried again."""
+    if maker in _failed:
+        raise _failed[maker]
     try:
-        return install.packages(HERE / "package.json", home(), PATIENCE_S)
+        return install.packages(HERE / maker / "package.json", home() / maker, PATIENCE_S)
     except InstallFailed as error:
-        _failed.append(error)
+        _failed[maker] = error
         raise
 
 
@@ -67,9 +67,9 @@ class Hardhat(Other):
     renamed: Mapping[str, str] = {"anvil_setCode": "hardhat_setCode"}
 
     def _command(self, cache: str) -> list[str]:
-        where = installed()
+        where = installed("hardhat")
         config = where / "hardhat.config.js"
-        shutil.copyfile(HERE / config.name, config)
+        shutil.copyfile(HERE / "hardhat" / config.name, config)
         modules = where / "node_modules"
         newer = (modules / "node" / "bin" / "node", *modules.glob("node-*/bin/node"))
         program = next(str(path) for path in newer if path.exists())
@@ -92,7 +92,7 @@ class Ganache(Other):
     renamed: Mapping[str, str] = {"anvil_setCode": "evm_setAccountCode"}
 
     def _command(self, cache: str) -> list[str]:
-        where = installed()
+        where = installed("ganache")
         given = {
             "--server.host": "127.0.0.1",
             "--server.port": self.port,

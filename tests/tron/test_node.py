@@ -174,6 +174,7 @@ def second_python() -> Path:
     return found / "client" / "bin" / "python"
 
 
+@pytest.mark.slow("installs one more client first; TronWeb signs, calls and reads in the other tests")
 def test_a_second_client_reads_calls_and_pays(second_python: Path, web: TronWeb) -> None:
     """It builds by the clock of the machine, so this node's begins now."""
     with TronNode(genesis_s=int(time.time()) // 3 * 3 - 30) as node:
