@@ -22,6 +22,7 @@ if os.environ.get("CHAINFOLIO_TESTS") != "deep":
     os.fsync = lambda fd: None  # the power stays on; writes in other processes still wait for the disk
 
 RECURSION_LIMIT = 4_096  # that of `chainfolio.adapters.evm.datasets.internal`
+DEAR = ("world", "demo_world", "sent")  # nodes with a history, of a session: one process makes each
 PROFILES = ("here", "quick", "luck", "deep")
 PROFILE = os.environ.get("CHAINFOLIO_TESTS") or "here"
 assert PROFILE in PROFILES, f"CHAINFOLIO_TESTS is one of {', '.join(PROFILES)}"
@@ -85,8 +86,11 @@ def _bound_examples(item: pytest.Item) -> None:
 
 
 def _group(item: pytest.Function) -> str | None:
-    """The module of a test that uses fixtures of a module, and which of their parameters it uses."""
+    """The dear fixture of the session that a test uses; or its module, if it shares fixtures, with their parameters."""
     fixtures = item._fixtureinfo.name2fixturedefs.items()
+    dear = [name for name, (*_, last) in fixtures if name in DEAR and last.scope == "session"]
+    if dear:
+        return f"{item.nodeid.partition('::')[0].rpartition('/')[0]}-{dear[0]}"
     shared = [name for name, (*_, last) in fixtures if last.scope == "module" and last.baseid]
     indices = item.callspec.indices if hasattr(item, "callspec") else {}
     kinds = [str(indices[name]) for name in shared if name in indices]

@@ -26,5 +26,19 @@ def test_a_group_that_is_named_is_the_group(request: pytest.FixtureRequest, dear
         assert request.node.nodeid.endswith("@named")
 
 
+@pytest.fixture(scope="session")
+def sent() -> Path:
+    """A fixture with the name of a dear one."""
+    return Path(__file__)
+
+
+def test_tests_of_a_package_that_share_a_dear_fixture_of_a_session_are_one_group(
+    request: pytest.FixtureRequest, dear: Path, sent: Path
+) -> None:
+    assert dear == sent
+    group = f"{request.node.path.parent.relative_to(request.config.rootpath).as_posix()}-sent"
+    assert request.node.get_closest_marker("xdist_group").args == (group,)
+
+
 def test_a_test_alone_has_no_group(request: pytest.FixtureRequest) -> None:
     assert request.node.get_closest_marker("xdist_group") is None

@@ -71,6 +71,7 @@ def without_remarks(document: Any) -> Any:
     return [without_remarks(each) for each in document] if isinstance(document, list) else document
 
 
+@pytest.mark.slow("another kind of log, which is read in the same way", only=["transfer"])
 @pytest.mark.parametrize("kind", ["approval", "transfer"])
 def test_a_log_of_an_own_transaction_that_the_endpoint_leaves_out_is_in_every_answer_and_named(
     run: Run, rent: Rent, newcomer_chain: Newcomer, complete: dict[str, Any], kind: str

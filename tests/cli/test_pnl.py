@@ -217,6 +217,7 @@ def test_transactions_say_what_each_cost_and_gained_and_together_they_are_the_re
     assert known > 5
 
 
+@pytest.mark.slow("the rules have tests without a chain", only=["given", "received"])
 @pytest.mark.parametrize("rule", ["", *TRADE_VALUES])
 def test_both_sides_of_every_swap_have_one_value(run: Run, wallets: dict[str, str], rule: str) -> None:
     swaps = 0

@@ -212,6 +212,7 @@ async def assert_followed(moving: EvmSubject, folder: Path) -> None:
         assert one.tail.indexed_ranges(KEY, "transfers") == Spans([Span(0, moving.height)])
 
 
+@pytest.mark.slow("kills real processes many times; test_supervised.py restarts failed tasks in one process")
 async def test_a_worker_that_dies_while_its_failed_tasks_begin_again_has_followed(tmp_path: Path) -> None:
     """A write fails by a fault of our own; while the supervisor takes the task up again, the process dies."""
     seed = chosen_seed()

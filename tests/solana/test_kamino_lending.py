@@ -23,6 +23,7 @@ from tests.solana.kamino import BASIS_AT, KLEND, ONE, SLOT, Obligation, Reserve,
 from tests.solana.ledger import Ledger
 from tests.solana.ledger_node import LedgerNode, read, read_of
 
+pytestmark = pytest.mark.xdist_group("kamino")  # one process loads the SDK of the vendor
 NOW_S: Final = 1_760_000_000
 ELAPSED: Final = (0, 1, 2, 3, 4, 5, 600)  # slots since reserves were counted
 CONTRACTS: Final = {"lending": (KLEND,)}

@@ -23,6 +23,7 @@ from tests.solana.ledger import Ledger
 from tests.solana.ledger_node import LedgerNode, read, read_of
 from tests.solana.marginfi import ALL, NOW_S, ONE, PROGRAM, Account, Bank, said, write
 
+pytestmark = pytest.mark.xdist_group("marginfi")  # one process loads the SDK of the vendor
 CONTRACTS: Final = {"lending": (PROGRAM,)}
 INSTALLED: Final = InstalledProtocols((InstalledProtocol("marginfi", FAMILY, CONTRACTS, {}),))
 ELAPSED: Final = (0, 1, 60, 600)  # seconds since banks were counted
