@@ -23,6 +23,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         f"{WALLET} --chain ethereum --json",
     ),
     "nav": (WALLET, f"{WALLET} --json"),
+    "recompute": (
+        "--accounts wallets.txt --chain ethereum --block 19000000",
+        "--accounts wallets.txt --chain ethereum --from 2025-01-01 --to 2025-12-31 --out nav.parquet",
+        "--accounts wallets.txt --chain ethereum --block 19000000 --executor ray --ray ray://head:10001 --json",
+    ),
     "price": ("ETH", "ethereum:USDC --at 2024-02-29 --explain", f"eip155:1/erc20:{USDC} --at 19000000 --json"),
     "approvals": (WALLET, f"{WALLET} --chain ethereum --json"),
     "transactions": (WALLET, f"{WALLET} --chain ethereum --limit 50 --csv"),

@@ -15,6 +15,7 @@ GROUPS: Final[dict[str, str]] = {
     "history": "what addresses were worth day by day",
     "performance": "what wallets earned over a span",
     "nav": "net asset value",
+    "recompute": "values of many accounts from stored data",
     "price": "what an asset was worth",
     "approvals": "what others may take",
     "transactions": "what an address did",

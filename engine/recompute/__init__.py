@@ -1,0 +1,1 @@
+"""Values of many portfolios, computed again from stored holdings and stored prices."""
