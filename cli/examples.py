@@ -7,7 +7,7 @@ USDC = "0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48"
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("", "--blocks 600 --port 8081"),
     "serve": ("", "--workers 4", "--no-indexing"),
-    "worker": ("", "--config /etc/chainfolio/chainfolio.toml"),
+    "worker": ("", "--jobs", "--config /etc/chainfolio/chainfolio.toml"),
     "watch": (WALLET, f"{WALLET} --chain ethereum --estimate", f"{WALLET} --chain ethereum --from 19000000 --json"),
     "index": ("ethereum", "ethereum --estimate", "ethereum --from 19000000 --datasets transfers,approvals"),
     "materialise": ("ethereum", "ethereum --tables balances"),
@@ -62,7 +62,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "sql": ('"SELECT count(*) FROM transfers"', "--csv - < query.sql", "> views.sql"),
     "move": ("postgres.toml", "postgres.toml --config chainfolio.toml --json"),
     "status": ("", "--json"),
-    "jobs": ("", "--json"),
+    "jobs": ("", "list --json", "add index --chain ethereum --from 0 --to 9999", "retry 7"),
     "check": ("", "ethereum --tables transfers,logs", "--repair"),
     "doctor": ("", "--json", "--reinstate node.example"),
     "init": ("", "--chain base --rpc env:BASE_RPC"),

@@ -1,4 +1,7 @@
-"""`chainfolio worker`: indexing and jobs without the API, until it is stopped."""
+"""`chainfolio worker`: indexing and jobs without the API, until it is stopped.
+
+With --jobs it takes jobs from the queue in the PostgreSQL of the tail, which several workers share.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +34,7 @@ REPORT_EVERY_S = 10.0
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     """Register the command."""
     command = commands.add_parser("worker", parents=[common], help=GROUPS["worker"], description=__doc__)
+    command.add_argument("--jobs", action="store_true", help="take jobs from the queue, shared with other workers")
     command.set_defaults(run=run)
 
 
@@ -39,8 +43,24 @@ def run(options: argparse.Namespace) -> int:
 
     A line for each chain goes to standard error if its state changed.
     """
-    with_system(options, _work)
+    with_system(options, _work_on_queue if options.jobs else _work)
     return 0
+
+
+async def _work_on_queue(system: System) -> None:
+    """Take jobs from the queue until SIGTERM or SIGINT; jobs that run then go back to the queue."""
+    from chainfolio.indexer import job_queue
+
+    system.log_problems()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with job_queue.opened(system.settings.tail_url) as queue:
+        from chainfolio.indexer.queue_worker import QueueWorker
+
+        print("jobs: waiting for work", file=sys.stderr, flush=True)
+        tasks = [asyncio.create_task(QueueWorker(system, queue).run()), asyncio.create_task(stopped.wait())]
+        await _first_of(tasks)
 
 
 async def _work(system: System) -> None:
@@ -74,11 +94,17 @@ def _close(database: Callable[[], Database | None]) -> None:
 
 async def _run_until(stopped: asyncio.Event, worker: Worker) -> None:
     """Run the worker until the event is set; an error of the worker is raised."""
-    tasks = [
-        asyncio.create_task(worker.run()),
-        asyncio.create_task(_report(worker)),
-        asyncio.create_task(stopped.wait()),
-    ]
+    await _first_of(
+        [
+            asyncio.create_task(worker.run()),
+            asyncio.create_task(_report(worker)),
+            asyncio.create_task(stopped.wait()),
+        ]
+    )
+
+
+async def _first_of(tasks: Sequence[asyncio.Task[object]]) -> None:
+    """Wait until one of the tasks ends, and cancel the others; an error of the first one is raised."""
     try:
         finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in finished:

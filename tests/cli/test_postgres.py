@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,13 @@ from typing import Any
 
 import pytest
 
+from chainfolio.indexer import queue_worker
+from chainfolio.indexer.job_queue import opened
+from chainfolio.indexer.queue_worker import QueueWorker
+from chainfolio.indexer.wiring import System
 from chainfolio.localchain.deploy import Deployment
 from chainfolio.localchain.node import LocalNode
+from chainfolio.settings_file import load
 from tests.cli.conftest import Run
 from tests.e2e.running import Running, free_port, printed, process, until_indexed
 from tests.storage.stores import NO_POSTGRES, Server, Stores, own_server
@@ -51,6 +57,37 @@ def test_an_index_on_postgresql_gives_the_answers_of_one_on_files(
         del each["status"]["disk"]
     assert on_postgresql == on_files
     assert any(each.get("transactions") for each in on_postgresql.values()), "the wallets did something"
+
+
+def test_jobs_of_the_queue_index_what_one_command_does(
+    run: Run, here: Path, wallets: dict[str, str], stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_worker, "RANGE_BLOCKS", 20)
+    on_files = answers(run, wallets)
+    url = stores.url("postgresql")
+    set_stores(here, url)
+
+    async def work() -> tuple[int, int]:
+        system = System(load(here / "chainfolio.toml"))
+        try:
+            async with opened(url) as queue:
+                worker = QueueWorker(system, queue)
+                added = await worker.add_due()
+                assert await worker.add_due() == 0, "they wait already"
+                for _ in range(added):  # a run ends as soon as the other ranges wait for their chain
+                    await worker.run(wait=False)
+                assert await queue.jobs() == []
+                return added, await worker.add_due()
+        finally:
+            await system.close()
+
+    added, more = asyncio.run(work())
+    assert (added > 2, more) == (True, 0)
+    assert run("index", "local", "--json").json["blocks"] == 0
+    on_postgresql = answers(run, wallets)
+    for each in (on_files, on_postgresql):
+        del each["status"]["disk"]
+    assert on_postgresql == on_files
 
 
 @pytest.mark.slow("a whole server; tests/storage/test_tail_postgres.py restarts the database below the tail itself")

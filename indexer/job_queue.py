@@ -1,0 +1,202 @@
+"""A queue of jobs in the PostgreSQL of the tail, for workers on several machines.
+
+procrastinate stores the jobs in the schema `chainfolio_jobs`. A job says what to do again, and never what is missing:
+that follows from the lake and the tail, so a job that runs twice writes nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from chainfolio.errors import BadRequest, NotFound, StoreError, needs_extra
+
+if TYPE_CHECKING:
+    from procrastinate import App
+    from procrastinate.jobs import Job
+
+SCHEMA: Final = "chainfolio_jobs"
+VERSION: Final = 1  # of the jobs and their arguments; workers of another one are refused
+QUEUE: Final = "chainfolio"
+KINDS: Final = ("index", "materialise", "compact", "vacuum")
+POSTGRES: Final = ("postgresql://", "postgres://")
+ENDED: Final = ("succeeded", "failed", "cancelled", "aborted")
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS queue_version (version int NOT NULL);
+CREATE TABLE IF NOT EXISTS job_errors (
+    job_id bigint NOT NULL, attempt int NOT NULL, at timestamptz NOT NULL DEFAULT now(), reason text NOT NULL
+);
+"""
+_LOCK: Final = 0x636A6F6273  # the advisory lock under which the schema is created
+_JOBS: Final = """
+SELECT id, status::text AS status, task_name, args, attempts, scheduled_at,
+    (SELECT reason FROM job_errors WHERE job_id = j.id ORDER BY at DESC LIMIT 1) AS reason,
+    (SELECT min(at) FROM procrastinate_events e WHERE e.job_id = j.id) AS added_at
+FROM procrastinate_jobs j WHERE %(id)s::bigint IS NULL OR id = %(id)s ORDER BY id
+"""
+
+Task = Callable[..., Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """A job of the queue.
+
+    Attributes:
+        status: `todo`, `doing`, `succeeded`, `failed` (parked), `cancelled`, `aborting` or `aborted`.
+        arguments: What the job works on: `chain`, and a range of blocks (`first`, `last`) for `index`.
+        attempts: How often it was tried and failed.
+        reason: Why the last attempt failed; empty if none did.
+        scheduled_at: The earliest time of the next attempt; None if it is now.
+    """
+
+    number: int
+    kind: str
+    status: str
+    arguments: Mapping[str, Any]
+    attempts: int
+    reason: str
+    scheduled_at: datetime | None
+    added_at: datetime | None
+
+    @property
+    def chain(self) -> str:
+        """The key of the job's chain."""
+        return str(self.arguments["chain"])
+
+
+class JobQueue:
+    """The queue of one installation, open as long as the block of `opened` lasts."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    async def add(self, kind: str, chain: str, **arguments: int) -> int | None:
+        """Add a job, and return its number; None if the same job waits already.
+
+        Raises:
+            BadRequest: There is no such kind of job.
+        """
+        from procrastinate.exceptions import AlreadyEnqueued
+
+        if kind not in KINDS:
+            raise BadRequest("kind", f"{kind!r} is none of {', '.join(KINDS)}")
+        name = "/".join([chain, kind, *(str(each) for each in arguments.values())])
+        job = self.app.configure_task(kind, queue=QUEUE, lock=chain, queueing_lock=name)
+        try:
+            return await job.defer_async(chain=chain, **arguments)
+        except AlreadyEnqueued:
+            return None
+
+    async def jobs(self) -> list[QueuedJob]:
+        """Return all jobs by number; those that succeeded are deleted."""
+        return [_job(row) for row in await self.app.connector.execute_query_all_async(_JOBS, id=None)]
+
+    async def job(self, number: int) -> QueuedJob:
+        """Return a job. Raises NotFound if there is none."""
+        rows = await self.app.connector.execute_query_all_async(_JOBS, id=number)
+        if not rows:
+            raise NotFound(f"there is no job {number}")
+        return _job(rows[0])
+
+    async def retry(self, number: int) -> QueuedJob:
+        """Replace a job that ended by a new one with all its attempts, and return the new one.
+
+        Raises:
+            NotFound: There is no such job.
+            BadRequest: The job has not ended, or the same job waits already.
+        """
+        job = await self.job(number)
+        if job.status not in ENDED:
+            raise BadRequest("job", f"job {number} is {job.status}", remedy="only a job that ended is tried again")
+        arguments = {name: value for name, value in job.arguments.items() if name != "chain"}
+        new = await self.add(job.kind, job.chain, **arguments)
+        if new is None:
+            raise BadRequest("job", f"the same job as {number} waits already")
+        await self.app.connector.execute_query_async("DELETE FROM procrastinate_jobs WHERE id = %(id)s", id=number)
+        return await self.job(new)
+
+    async def cancel(self, number: int) -> None:
+        """Cancel a job that waits, or interrupt one that runs.
+
+        Raises:
+            NotFound: There is no such job.
+            BadRequest: The job has ended.
+        """
+        job = await self.job(number)
+        if not await self.app.job_manager.cancel_job_by_id_async(number, abort=True):
+            raise BadRequest(
+                "job", f"job {number} is {job.status}", remedy="only a job that waits or runs is cancelled"
+            )
+
+    async def record_error(self, job: Job, reason: str) -> None:
+        """Store why an attempt failed."""
+        await self.app.connector.execute_query_async(
+            "INSERT INTO job_errors (job_id, attempt, reason) VALUES (%(id)s, %(attempt)s, %(reason)s)",
+            id=job.id,
+            attempt=job.attempts,
+            reason=reason,
+        )
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[JobQueue]:
+    """Yield the queue in the database of the tail; create its tables first if they are missing.
+
+    Raises:
+        BadRequest: The tail is not in PostgreSQL.
+        MissingDependency: procrastinate is not installed.
+        StoreError: The database is away, or holds the queue of another version.
+    """
+    if not url.startswith(POSTGRES):
+        raise BadRequest("tail", "a queue of jobs needs the tail in PostgreSQL", remedy='[tail] url = "postgresql://…"')
+    with needs_extra("workers", "a queue of jobs"):
+        from procrastinate import App, PsycopgConnector
+
+    options = f"-c search_path={SCHEMA}"
+    await _prepare(url)
+    app = App(connector=PsycopgConnector(conninfo=url, kwargs={"options": options}, min_size=1, max_size=4))
+    async with app.open_async():
+        yield JobQueue(app)
+
+
+async def _prepare(url: str) -> None:
+    """Create the schema of the queue unless it exists; refuse one of another version."""
+    import psycopg
+    from procrastinate.schema import SchemaManager
+
+    try:
+        async with await psycopg.AsyncConnection.connect(url) as connection:
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}".encode())
+            await connection.execute(f"SET LOCAL search_path TO {SCHEMA}".encode())
+            await connection.execute(_TABLES.encode())
+            row = await (await connection.execute("SELECT version FROM queue_version")).fetchone()
+            if row is None:
+                await connection.execute(SchemaManager.get_schema().encode())
+                await connection.execute("INSERT INTO queue_version VALUES (%s)", (VERSION,))
+            elif row[0] != VERSION:
+                raise StoreError(
+                    "queue",
+                    f"its jobs are of version {row[0]}, and this release has version {VERSION}",
+                    remedy="run the same release on all workers",
+                )
+    except psycopg.Error as error:
+        raise StoreError("queue", str(error).strip().splitlines()[0][:300]) from None
+
+
+def _job(row: Mapping[str, Any]) -> QueuedJob:
+    scheduled_at = row["scheduled_at"]
+    return QueuedJob(
+        row["id"],
+        row["task_name"],
+        row["status"],
+        row["args"],
+        row["attempts"],
+        row["reason"] or "",
+        scheduled_at if scheduled_at and scheduled_at > datetime.now(UTC) else None,
+        row["added_at"],
+    )

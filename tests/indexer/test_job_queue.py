@@ -1,0 +1,264 @@
+"""The queue of jobs in PostgreSQL: each job once, failures parked, dead workers replaced, other versions refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from chainfolio.cli.main import main
+from chainfolio.errors import BadRequest, NotFound, StoreError, Unavailable
+from chainfolio.indexer import queue_worker
+from chainfolio.indexer.job_queue import JobQueue, opened
+from chainfolio.indexer.queue_worker import MAX_ATTEMPTS, QueueWorker
+from chainfolio.indexer.wiring import System
+from chainfolio.settings_file import load
+from tests.storage.stores import NO_POSTGRES, Server, own_server
+
+CHAINS = "".join(f'[chains.{key}]\nrpc = ["http://127.0.0.1:9"]\n' for key in ("ethereum", "base"))
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Server]:
+    with own_server() as server:
+        if server is None:
+            pytest.skip(NO_POSTGRES)
+        yield server
+
+
+@pytest.fixture
+def url(machine: Server) -> str:
+    """A database of its own."""
+    with psycopg.connect(machine.url, autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS queue WITH (FORCE)")
+        connection.execute("CREATE DATABASE queue")
+    return machine.url.replace("/postgres?", "/queue?")
+
+
+@pytest.fixture
+def config(url: str, tmp_path: Path) -> Path:
+    """Settings with two chains, whose nodes are down."""
+    file = tmp_path / "c.toml"
+    file.write_text(f'data = "d"\n[tail]\nurl = "{url}"\n{CHAINS}')
+    return file
+
+
+@pytest.fixture
+async def system(config: Path) -> AsyncIterator[System]:
+    made = System(load(config))
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def queue(url: str) -> AsyncIterator[JobQueue]:
+    async with opened(url) as made:
+        yield made
+
+
+async def statuses(queue: JobQueue) -> dict[int, tuple[str, str]]:
+    return {each.number: (each.status, each.reason) for each in await queue.jobs()}
+
+
+async def test_a_job_is_added_once_and_its_success_removes_it(system: System, queue: JobQueue) -> None:
+    number = await queue.add("vacuum", "ethereum")
+    assert number is not None
+    assert await queue.add("vacuum", "ethereum") is None, "it waits already"
+    assert await queue.add("vacuum", "base") is not None
+    assert [each.status for each in await queue.jobs()] == ["todo", "todo"]
+    worker = QueueWorker(system, queue)
+    await worker.run(wait=False)
+    assert await queue.jobs() == []
+    with pytest.raises(NotFound, match="no job"):
+        await queue.job(number)
+    with pytest.raises(BadRequest, match="none of index"):
+        await queue.add("fly", "ethereum")
+
+
+async def test_a_wrong_job_is_parked_at_once_and_can_be_retried(system: System, queue: JobQueue) -> None:
+    number = await queue.add("compact", "mars")
+    assert number is not None
+    await QueueWorker(system, queue).run(wait=False)
+    job = await queue.job(number)
+    assert (job.status, job.attempts) == ("failed", 1)
+    assert "mars is not configured" in job.reason
+    again = await queue.retry(number)
+    assert (again.status, again.attempts, again.reason) == ("todo", 0, "")
+    with pytest.raises(BadRequest, match="is todo"):
+        await queue.retry(again.number)
+    await queue.cancel(again.number)
+    assert (await queue.job(again.number)).status == "cancelled"
+    with pytest.raises(BadRequest, match="is cancelled"):
+        await queue.cancel(again.number)
+
+
+async def test_a_job_that_always_fails_is_parked_with_its_reason(
+    system: System, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_worker, "FIRST_DELAY_S", 0)
+    runs = list[str]()
+
+    async def fail(self: QueueWorker, chain: str) -> None:
+        runs.append(chain)
+        raise Unavailable("the node", "timed out")
+
+    monkeypatch.setattr(QueueWorker, "_vacuum", fail)
+    number = await queue.add("vacuum", "ethereum")
+    assert number is not None
+    worker = QueueWorker(system, queue)
+    for _ in range(MAX_ATTEMPTS + 2):
+        await worker.run(wait=False)
+    assert len(runs) == MAX_ATTEMPTS
+    job = await queue.job(number)
+    assert (job.status, job.attempts) == ("failed", MAX_ATTEMPTS)
+    assert "timed out" in job.reason
+
+
+async def test_jobs_of_one_chain_never_run_together(
+    system: System, queue: JobQueue, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, most = dict[str, int](), dict[str, int]()
+
+    async def work(self: QueueWorker, chain: str, **_: int) -> None:
+        running[chain] = running.get(chain, 0) + 1
+        most[chain] = max(most.get(chain, 0), running[chain])
+        await asyncio.sleep(0.02)
+        running[chain] -= 1
+
+    monkeypatch.setattr(QueueWorker, "_index", work)
+    for chain in ("ethereum", "base"):
+        for first in range(5):
+            await queue.add("index", chain, first=first, last=first)
+    async with opened(url) as second:
+        await asyncio.gather(*(QueueWorker(system, each).run(wait=False) for each in (queue, second)))
+        while await queue.jobs():
+            await QueueWorker(system, await _anew(second)).run(wait=False)
+    assert most == {"ethereum": 1, "base": 1}
+
+
+async def _anew(queue: JobQueue) -> JobQueue:
+    """The queue without its registered jobs."""
+    queue.app.tasks.clear()
+    return queue
+
+
+async def test_the_jobs_of_a_dead_worker_are_taken_over_and_parked(system: System, queue: JobQueue) -> None:
+    number = await queue.add("vacuum", "ethereum")
+    assert number is not None
+    worker = QueueWorker(system, queue)
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        taken = "UPDATE procrastinate_jobs SET status = 'doing', worker_id = NULL WHERE id = %(id)s"
+        await queue.app.connector.execute_query_async(taken, id=number)  # as a worker that took it and vanished
+        assert await worker.take_over() == 1
+        assert (await queue.job(number)).status == ("todo" if attempt < MAX_ATTEMPTS else "failed")
+    assert (await statuses(queue))[number] == ("failed", "its worker died")
+    assert await worker.take_over() == 0
+
+
+async def test_the_queue_of_another_version_is_refused(queue: JobQueue, url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("UPDATE chainfolio_jobs.queue_version SET version = 2")
+    with pytest.raises(StoreError, match="version 2, and this release has version 1"):
+        async with opened(url):
+            pass
+
+
+async def test_a_queue_needs_postgresql_and_names_a_database_that_is_away(tmp_path: Path) -> None:
+    with pytest.raises(BadRequest, match="needs the tail in PostgreSQL"):
+        async with opened(f"sqlite:///{tmp_path}/tail.db"):
+            pass
+    with pytest.raises(StoreError, match="queue: "):
+        async with opened("postgresql://nobody@127.0.0.1:9/none"):
+            pass
+
+
+async def test_a_node_that_is_down_adds_no_due_work(system: System, queue: JobQueue) -> None:
+    assert await QueueWorker(system, queue).add_due() == 0
+    assert await queue.jobs() == []
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def shown(capsys: pytest.CaptureFixture[str], config: Path, *words: str) -> Any:
+    """The JSON of a command."""
+    capsys.readouterr()
+    code = main(["jobs", *words, "--config", str(config), "--json"])
+    document = json.loads(capsys.readouterr().out)
+    return document if code == 0 else document["error"]["message"]
+
+
+def test_commands_add_list_show_cancel_and_retry(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    added = shown(capsys, config, "add", "index", "--chain", "base", "--from", "0", "--to", "9")
+    number = str(added["job"])
+    assert (added["kind"], added["chain"], added["from"], added["to"], added["status"]) == (
+        "index",
+        "base",
+        0,
+        9,
+        "todo",
+    )
+    assert shown(capsys, config, "list") == [added]
+    assert shown(capsys, config, "cancel", number)["status"] == "cancelled"
+    assert shown(capsys, config, "show", number)["status"] == "cancelled"
+    assert shown(capsys, config, "retry", number)["status"] == "todo"
+    capsys.readouterr()
+    assert main(["jobs", "list", "--config", str(config)]) == 0
+    assert "todo" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("show",), "show takes the number of a job"),
+        (("list", "7"), "list takes no job"),
+        (("show", "seven"), "'seven' is not the number"),
+        (("show", "7"), "there is no job 7"),
+        (("add", "vacuum"), "a job is of one chain"),
+        (("add", "vacuum", "--chain", "mars"), "mars is not configured"),
+        (("add", "index", "--chain", "base"), "takes a range of blocks"),
+        (("add", "vacuum", "--chain", "base", "--from", "1", "--to", "2"), "takes a range of blocks"),
+        (("add", "index", "--chain", "base", "--from", "2", "--to", "1"), "2 to 1 is no range"),
+        (("add", "fly", "--chain", "base"), "'fly' is none of"),
+    ],
+    ids=["no-number", "number", "word", "unknown", "no-chain", "mars", "no-range", "range", "reversed", "kind"],
+)
+def test_what_does_not_fit_is_refused(
+    config: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
+    assert message in shown(capsys, config, *words)
+
+
+@pytest.mark.slow("starts two workers as processes and kills one")
+def test_a_killed_worker_is_replaced_by_another_one(config: Path, url: str) -> None:
+    command = [sys.executable, "-m", "chainfolio"]
+    given = ["--config", str(config)]
+    jobs = "SELECT count(*) FROM chainfolio_jobs.procrastinate_jobs"
+    with psycopg.connect(url, autocommit=True, options="-c search_path=chainfolio_jobs") as connection:
+        for kill in (True, False):
+            worker = subprocess.Popen([*command, "worker", "--jobs", *given], stderr=subprocess.PIPE, text=True)
+            assert worker.stderr is not None
+            assert "waiting for work" in worker.stderr.readline()
+            if kill:
+                worker.kill()
+                worker.communicate()
+                connection.execute("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'")
+                subprocess.run([*command, "jobs", "add", "compact", "--chain", "base", *given], check=True)
+                connection.execute("UPDATE procrastinate_jobs SET status = 'doing'")  # the dead worker had it
+                continue
+            until_s = time.monotonic() + 60
+            while (left := connection.execute(jobs.encode()).fetchone()) != (0,) and time.monotonic() < until_s:
+                time.sleep(0.2)
+            worker.send_signal(signal.SIGTERM)
+            _, errors = worker.communicate(timeout=60)
+            assert left == (0,), errors
+            assert (worker.returncode, "Traceback" in errors) == (0, False), errors
