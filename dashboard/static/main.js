@@ -1,13 +1,15 @@
 // The page: its head, its theme, and which page the address shows.
 import * as api from "./api.js";
+import { approvals } from "./approvals.js";
 import { button, el, failure } from "./dom.js";
 import { history as historyPage } from "./history.js";
 import { login } from "./login.js";
 import { portfolio } from "./portfolio.js";
+import { status } from "./status.js";
 import { TEXTS } from "./texts.js";
 import { transactions } from "./transactions.js";
 
-const PAGES = { portfolio, history: historyPage, transactions };
+const PAGES = { portfolio, history: historyPage, transactions, approvals, status };
 const KEPT = ["addresses", "to"]; // what other pages show too
 const top = document.getElementById("top"), page = document.getElementById("page");
 let turn = 0;

@@ -1,7 +1,10 @@
 // All texts that a user sees, except what the API says.
 export const TEXTS = {
   product: "Chainfolio",
-  pages: { portfolio: "Portfolio", history: "History", transactions: "Transactions" },
+  pages: {
+    portfolio: "Portfolio", history: "History", transactions: "Transactions", approvals: "Approvals",
+    status: "Completeness",
+  },
   documentation: "API",
   logOut: "Log out",
   theme: "Switch between light and dark",
@@ -137,5 +140,29 @@ export const TEXTS = {
     timeWeightedReturn: "Time-weighted return", moneyWeightedReturn: "Money-weighted return", drawdown: "Drawdown",
   },
   days: (count) => `The ${count} days as a table`,
+  direct: "allowance",
+  permit2: "Permit2",
+  unlimited: "unlimited",
+  spender: "Spender",
+  owner: "Wallet",
+  balance: "Balance (raw integer)",
+  mayTake: "may take",
+  mayMove: "may move collectibles:",
+  canTake: (count) => `What others may take (${count})`,
+  riskText: "The value at risk is the smaller of the allowance and the balance. N/A means unknown, not zero.",
+  cutShort: (count) => `Only the newest ${count} approvals of a chain were read.`,
+
+  portfolioRead: "Portfolio read",
+  indexedUpTo: "Transactions indexed up to",
+  never: "never",
+  syncing: "reading",
+  chains: "Chains",
+  healthy: "healthy",
+  unhealthy: "not healthy",
+  refresh: "Refresh",
+  chainColumns: {
+    key: "Chain", health: "State", indexed: "Indexed block", head: "Newest block", lag: "Blocks behind",
+    reason: "Reason",
+  },
   day: { day: "Day", value: "Value", flow: "Flow", reason: "Why unknown" },
 };

@@ -15,7 +15,7 @@ import pytest
 
 from chainfolio import amounts
 from tests.e2e.browser import PROGRAM, Page, browsing
-from tests.e2e.running import ALICE, BOB, Demo
+from tests.e2e.running import ALICE, BOB, Demo, Running
 
 pytestmark = [
     pytest.mark.node,
@@ -175,6 +175,38 @@ async def test_history_and_transactions_are_those_of_the_api(demo: Demo, tmp_pat
         ):
             hashes += [each["hash"] for each in chunk]
         assert await page.says("[...document.querySelectorAll('.record')].map(r => r.dataset.hash)") == hashes
+
+
+async def test_approvals_are_those_of_the_api_by_value_at_risk(ethereum: Running, tmp_path: Path) -> None:
+    account = ethereum.account("dashboard", plan="PRO", grants=("portfolio",))
+    server = Demo(ethereum.url, ethereum.config, account.key, "", "")
+    page_of_api = get(server, f"/v1/approvals/ethereum?addresses={ALICE}&limit=100&include=allowance,permit2")
+    left = [
+        each["allowance"] for each in page_of_api["items"] if each.get("allowance", {"amount": "0"})["amount"] != "0"
+    ]
+    risks = [each["valueAtRisk"] for each in (*left, *page_of_api["permit2"])]
+    assert any(risk != "N/A" for risk in risks)
+    async with opened(server, tmp_path, f"approvals?addresses={ALICE}", 390, "dark") as page:
+        await page.once("document.querySelector('[data-ready]')")
+        shown = await page.says("[...document.querySelectorAll('.risk')].map(r => [r.dataset.exact, r.textContent])")
+        assert sorted(exact for exact, _ in shown) == sorted(risks)
+        known = [Decimal(exact) for exact, _ in shown if exact != "N/A"]
+        assert known == sorted(known, reverse=True)
+        assert {text for exact, text in shown if exact == "N/A"} <= {"N/A"}
+        assert await page.says(WIDE) == []
+        assert await page.says(MUTE) == []
+        assert page.complaints == []
+
+
+async def test_completeness_is_that_of_the_api(demo: Demo, tmp_path: Path) -> None:
+    async with opened(demo, tmp_path, f"status?addresses={ALICE},{BOB}", 390) as page:
+        await page.once("document.querySelector('[data-ready]')")
+        (chain,) = get(demo, "/readyz")["chains"]
+        cells = await page.says("[...document.querySelectorAll('[data-chain=local] td')].map(cell => cell.textContent)")
+        assert cells[1:3] == [str(chain["indexed"]), str(chain["head"])]
+        assert await page.says("document.querySelectorAll('[data-address] .badge.good').length") == 2
+        assert await page.says(WIDE) == []
+        assert await page.says(MUTE) == []
 
 
 async def test_names_that_attack_stay_text(demo: Demo, tmp_path: Path) -> None:

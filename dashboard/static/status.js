@@ -1,0 +1,45 @@
+// Whether all is there: what is indexed for each address and chain, and what is missing.
+import * as api from "./api.js";
+import { addressBar, chosen, labelOf } from "./addresses.js";
+import { badge, busy, button, el, failure, name } from "./dom.js";
+import { TEXTS } from "./texts.js";
+
+const verdict = (good, yes, no) => badge(good ? yes : no, good ? "good" : "bad");
+
+function wallet(status) {
+  const issues = status.issues.map((issue) => el("li", {},
+    name(`${issue.adapter} ${issue.subject}: ${issue.reason}`, 400)));
+  const times = [[TEXTS.portfolioRead, status.portfolioLastSync], [TEXTS.indexedUpTo, status.transactionsLastSync]];
+  return el("section", { class: "card", "data-address": status.address },
+    el("div", { class: "row" }, el("h2", {}, name(labelOf(status.address))),
+      verdict(status.completeness === "complete", TEXTS.complete, TEXTS.partial),
+      status.syncInProgress ? badge(TEXTS.syncing) : null),
+    el("dl", {}, ...times.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value ?? TEXTS.never)])),
+    issues.length ? el("ul", {}, ...issues) : null);
+}
+
+function chainTable(chains) {
+  const heads = Object.values(TEXTS.chainColumns).map((text) => el("th", { scope: "col" }, text));
+  const line = (chain) => el("tr", { "data-chain": chain.key }, el("th", { scope: "row" }, name(chain.key)),
+    el("td", {}, verdict(chain.healthy, TEXTS.healthy, TEXTS.unhealthy)),
+    el("td", {}, String(chain.indexed ?? TEXTS.unknown)), el("td", {}, String(chain.head ?? TEXTS.unknown)),
+    el("td", {}, String(chain.lagBlocks ?? TEXTS.unknown)), el("td", {}, name(chain.reason ?? "", 300)));
+  return el("section", { class: "card" }, el("h2", {}, TEXTS.chains),
+    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": TEXTS.chains },
+      el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...chains.map(line)))));
+}
+
+export async function status(page, view) {
+  const addresses = chosen(view.fields).join(), place = el("div", {}, busy());
+  page.replaceChildren(await addressBar(view), place);
+  try {
+    // A server that is not ready says so with 503; its answer is shown by the refusal.
+    const [ready, wallets] = await Promise.all([api.get("/readyz"),
+      addresses ? api.get("/v1/status", { addresses }) : []]);
+    place.replaceChildren(...wallets.map(wallet), chainTable(ready.chains),
+      button(TEXTS.refresh, () => status(page, view)));
+    page.dataset.ready = "yes";
+  } catch (error) {
+    place.replaceChildren(failure(error, () => status(page, view)));
+  }
+}
