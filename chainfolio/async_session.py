@@ -205,7 +205,7 @@ class AsyncSession:
         question = transaction_filter(chain, limit or MAX_PAGE, offset, first, last)
         (owner,) = await _accounts(engine, address, [chain] if chain else [])
         return joined_pages(
-            [each async for each in transaction_pages(engine, owner, question, all_pages=limit is None)]
+            [each async for each in transaction_pages(engine, [owner], question, all_pages=limit is None)]
         )
 
     async def gains(

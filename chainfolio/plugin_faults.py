@@ -10,7 +10,7 @@ OLD: Final = {
     "adapters": "chainfolio.plugins.protocol",
     "pricing": "chainfolio.plugins.price_source",
 } | dict.fromkeys(
-    ("api", "cli", "configs", "engine", "indexer", "localchain", "portfolio", "storage", "transport"),
+    ("api", "cli", "configs", "engine", "exports", "indexer", "localchain", "portfolio", "storage", "transport"),
     "chainfolio.plugins",
 )
 

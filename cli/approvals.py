@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chainfolio import amounts
-from chainfolio.amounts import text
 from chainfolio.assets import Account
 from chainfolio.cli.common import Commands, add_csv, add_rpc, show_csv, show_issues, show_json, with_system
 from chainfolio.cli.groups import GROUPS
@@ -14,7 +13,7 @@ from chainfolio.cli.names import account_of
 from chainfolio.cli.table import Column, Group, print_wrapped, show_groups
 from chainfolio.engine.named_accounts import one_chain
 from chainfolio.engine.service import Engine
-from chainfolio.portfolio.compose import issue_documents
+from chainfolio.exports.approval_rows import SHEET, approval_rows, document
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -31,23 +30,6 @@ COLUMNS = (
     Column("at risk USD", "number"),
 )
 COLLECTIBLES = (Column("collection"), Column("may be moved by"), Column("what"), Column("held", "number"))
-SHEET = (
-    "chain",
-    "block",
-    "standard",
-    "contract",
-    "symbol",
-    "decimals",
-    "tokenId",
-    "spender",
-    "spenderLabel",
-    "allowance",
-    "unlimited",
-    "balance",
-    "valueAtRisk",
-    "approvedBlock",
-    "approvedHash",
-)
 
 
 def add(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -74,72 +56,11 @@ def run(options: argparse.Namespace) -> int:
         show_json(document(owner.address, chain, allowances))
     elif options.csv:
         report = document(owner.address, chain, allowances)
-        show_csv(SHEET, _sheet(report, allowances))
+        show_csv(SHEET, approval_rows(report, allowances))
         show_issues(report["issues"])
     else:
         show(owner.address, allowances)
     return 0
-
-
-def document(address: str, chain: str, allowances: CurrentApprovals) -> dict[str, Any]:
-    """Return allowances of tokens and operators of collectibles for --json.
-
-    Amounts are raw and text, USD is decimal text; unknown ones are null.
-    """
-    return {
-        "address": address,
-        "chain": chain,
-        "block": {"number": str(allowances.block.height), "hash": allowances.block.hash},
-        "valueAtRisk": text(allowances.at_risk),
-        "unpriced": allowances.unpriced,
-        "approvals": [_allowance(each) for each in allowances.allowances],
-        "operators": [_operator(each) for each in allowances.operators],
-        "issues": issue_documents(allowances.issues),
-    }
-
-
-def _sheet(report: dict[str, Any], allowances: CurrentApprovals) -> list[list[Any]]:
-    """A row for each approval, amounts raw; tokens first, then collectibles."""
-    standards = [each.token.asset.kind for each in allowances.allowances]
-    tokens = [
-        {**each, **each["token"], "standard": standard}
-        for each, standard in zip(report["approvals"], standards, strict=True)
-    ]
-    operators = [{**each, "contract": each["collection"], "balance": each["held"]} for each in report["operators"]]
-    block_columns = {"chain": report["chain"], "block": report["block"]["number"]}
-    return [[{**block_columns, **each}.get(name) for name in SHEET] for each in (*tokens, *operators)]
-
-
-def _allowance(each: Allowance) -> dict[str, Any]:
-
-    return {
-        "token": {
-            "contract": each.approval.token,
-            "symbol": each.token.symbol.lower(),
-            "decimals": each.token.decimals,
-        },
-        "spender": each.approval.spender,
-        "spenderLabel": each.label,
-        "allowance": None if each.raw is None else str(each.raw),
-        "unlimited": each.unlimited,
-        "balance": None if each.balance is None else str(each.balance),
-        "valueAtRisk": None if each.at_risk is None else text(each.at_risk),
-        "approvedBlock": str(each.approval.position.height),
-        "approvedHash": each.approval.position.tx_hash,
-    }
-
-
-def _operator(each: Operator) -> dict[str, Any]:
-    return {
-        "collection": each.token,
-        "spender": each.spender,
-        "spenderLabel": each.label,
-        "standard": each.standard,
-        "tokenId": None if each.token_id is None else str(each.token_id),
-        "held": each.movable_count,
-        "approvedBlock": str(each.position.height),
-        "approvedHash": each.position.tx_hash,
-    }
 
 
 def show(address: str, allowances: CurrentApprovals) -> None:

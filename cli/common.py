@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from chainfolio.errors import BadRequest
 from chainfolio.loop import run_until_done
-from chainfolio.printable import harmless
+from chainfolio.printable import harmless, spreadsheet_text
 from chainfolio.settings import Settings
 from chainfolio.settings_file import load
 
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 Commands = Any  # argparse's own type for a group of commands is private
 T = TypeVar("T")
 HERE = Path("chainfolio.toml")
-# What a spreadsheet takes for the beginning of a formula, full-width characters too, and what it does not.
-FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
-NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 def settings_file(options: argparse.Namespace) -> Path | None:
@@ -174,11 +170,7 @@ def show_issues(issues: Iterable[IssueDocument]) -> None:
 
 
 def _plain(cell: object) -> object:
-    if not isinstance(cell, str):
-        return cell
-    is_formula = cell.startswith(FORMULA) and not NUMBER.fullmatch(cell)
-    quote = "'" if is_formula else ""
-    return f"{quote}{cell}".replace("\r", " ")  # no reader agrees on it inside a cell
+    return spreadsheet_text(cell) if isinstance(cell, str) else cell
 
 
 def show_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:

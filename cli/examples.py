@@ -33,6 +33,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "transactions": (WALLET, f"{WALLET} --chain ethereum --limit 50 --csv"),
     "coverage": (WALLET, f"{WALLET} --chain ethereum --json"),
     "pnl": (WALLET, f"{WALLET} --method average --csv", f"{WALLET} --method uk --parquet gains.parquet"),
+    "export": (
+        f"holdings {WALLET} --chain ethereum",
+        f"gains {WALLET} --year 2025 --jurisdiction de --format pdf -o gains.pdf",
+        f"transactions {WALLET} --format beancount -o wallet.beancount",
+    ),
     "validators": ("12345", f"{WALLET} --by week --csv", "compare 12345 12346 --days 90 --json"),
     "verify": (f"{WALLET} --block 19000000", f"{WALLET} --block 19000000 --against https://node.example"),
     "reconcile": (WALLET, f"{WALLET} --chain ethereum --checkpoints 100", f"{WALLET} --to 19100000 --json"),

@@ -21,6 +21,7 @@ GROUPS: Final[dict[str, str]] = {
     "transactions": "what an address did",
     "coverage": "how much of it is decoded",
     "pnl": "what addresses gained",
+    "export": "files for others to read",
     "validators": "what validators earned",
     "verify": "prove an answer, and read it again elsewhere",
     "reconcile": "prove that histories are complete",

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
     async def read(system: System) -> tuple[Account, Transactions]:
         owner = await account_of(system, options.address, options.chain)
-        pages = transaction_pages(Engine(system, max_lookups=None), owner, question, all_pages=options.all)
+        pages = transaction_pages(Engine(system, max_lookups=None), [owner], question, all_pages=options.all)
         if options.csv:
             return owner, await _stream_csv(pages)
         return owner, joined_pages([page async for page in pages])

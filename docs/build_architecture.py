@@ -12,7 +12,7 @@ import grimp
 
 PICTURE = Path(__file__).parent / "images" / "architecture.svg"
 ROWS = (
-    ("session", "cli", "api"),
+    ("session", "exports", "cli", "api"),
     ("engine",),
     ("indexer",),
     ("adapters", "pricing", "portfolio", "storage"),
@@ -23,6 +23,7 @@ ABOUT = {
     "session": "the Python API",
     "cli": "the command line",
     "api": "the HTTP API",
+    "exports": "writes files",
     "engine": "answers questions",
     "indexer": "writes the index",
     "adapters": "reads chains",

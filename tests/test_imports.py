@@ -19,6 +19,7 @@ LINKED = (
     "configs",
     "dashboard",
     "engine",
+    "exports",
     "indexer",
     "localchain",
     "portfolio",

@@ -17,7 +17,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PRODUCT = ("adapters", "api", "chainfolio", "cli", "engine", "indexer", "portfolio", "pricing", "storage", "transport")
+PRODUCT = (
+    "adapters",
+    "api",
+    "chainfolio",
+    "cli",
+    "engine",
+    "exports",
+    "indexer",
+    "portfolio",
+    "pricing",
+    "storage",
+    "transport",
+)
 
 # Words that say how a value came to be, or that stand for a noun. A good name is a noun, or a verb with its object.
 EVERYDAY = frozenset(

@@ -22,6 +22,7 @@ PACKAGES = (
     "configs",
     "dashboard",
     "engine",
+    "exports",
     "indexer",
     "localchain",
     "portfolio",

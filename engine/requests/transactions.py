@@ -48,14 +48,14 @@ def _day_us(name: str, text: str) -> int:
 
 
 async def transaction_pages(
-    engine: Engine, owner: Account, filters: TransactionFilter, *, all_pages: bool
+    engine: Engine, owners: Sequence[Account], filters: TransactionFilter, *, all_pages: bool
 ) -> AsyncIterator[Transactions]:
     """Yield one page, or all pages from there on.
 
     A page continues behind the one before it, whatever blocks came or were replaced meanwhile.
     """
     while True:
-        page = await engine.transactions([owner], filters)
+        page = await engine.transactions(owners, filters)
         yield page.document
         if not all_pages or page.end is None:
             return

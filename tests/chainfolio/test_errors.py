@@ -62,7 +62,19 @@ FIELDS: dict[str, dict[str, object]] = {
     "OverBudget": {"what": "requests", "limit": 100},
     "DeepReorg": {"chain": "ethereum", "height": 7, "ours": "0xaa", "theirs": "0xbb"},
 }
-PACKAGES = ("adapters", "api", "chainfolio", "cli", "engine", "indexer", "portfolio", "pricing", "storage", "transport")
+PACKAGES = (
+    "adapters",
+    "api",
+    "chainfolio",
+    "cli",
+    "engine",
+    "exports",
+    "indexer",
+    "portfolio",
+    "pricing",
+    "storage",
+    "transport",
+)
 # The roots are there to be caught; heights without a block are met by kinds of chain that skip some.
 UNUSED = {"ChainfolioError", "SourceError", "NoBlock"}
 each = pytest.mark.parametrize("name", MADE)

@@ -18,6 +18,7 @@ EXTRAS = {
     "ens": ("ens", "web3"),
     "sql": ("duckdb", "pytz"),
     "plot": ("matplotlib",),
+    "exports": ("reportlab", "xlsxwriter"),
 }
 OF_OTHER_KINDS = ("solana", "solders", "spl")  # libraries of chains that an EVM wallet has nothing on
 ALL = tuple(module for modules in EXTRAS.values() for module in modules)
@@ -45,6 +46,8 @@ def run(folder: Path, missing: tuple[str, ...], *words: str) -> subprocess.Compl
         ("server", ("account", "list")),
         ("server", ("key", "list", "--account", "acc_1")),
         ("sql", ("sql", "SELECT 1")),
+        ("exports", ("export", "holdings", WALLET, "--format", "pdf", "-o", "a.pdf")),
+        ("exports", ("export", "holdings", WALLET, "--format", "xlsx", "-o", "a.xlsx")),
         ("plot", ("history", WALLET, "-o", "a.png", "--rpc", "http://127.0.0.1:1")),
     ],
 )

@@ -1,0 +1,1 @@
+"""Files for spreadsheets, accountants and tax tools, made of the engine's answers."""

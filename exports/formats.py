@@ -1,0 +1,136 @@
+"""The formats of exports, and the function that writes one: to a file, or as text to a stream."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+from chainfolio.errors import BadRequest
+from chainfolio.exports import coinledger, cointracking, koinly, rotki
+from chainfolio.exports.csv_file import CsvWriter
+from chainfolio.exports.dataset import Dataset, Row, Summary, Writer, write
+from chainfolio.exports.json_file import JsonWriter
+from chainfolio.exports.sources import ExportRequest, dataset, transactions
+
+if TYPE_CHECKING:
+    from chainfolio.assets import Account
+    from chainfolio.engine.service import Engine
+    from chainfolio.portfolio.transactions import TransactionDocument
+
+
+@dataclass(frozen=True, slots=True)
+class TaxTool:
+    """The CSV file that a tax tool imports."""
+
+    columns: tuple[str, ...]
+    rows_of: Callable[[TransactionDocument], Iterable[Row]]
+
+
+TAX_TOOLS: Final = {
+    "koinly": TaxTool(koinly.COLUMNS, koinly.rows),
+    "cointracking": TaxTool(cointracking.COLUMNS, cointracking.rows),
+    "coinledger": TaxTool(coinledger.COLUMNS, coinledger.rows),
+    "rotki": TaxTool(rotki.COLUMNS, rotki.rows),
+}
+BINARY: Final = ("parquet", "xlsx", "pdf")
+FORMATS: Final = ("csv", "json", *BINARY, "beancount", *TAX_TOOLS)
+
+
+async def export(
+    engine: Engine,
+    kind: str,
+    accounts: Sequence[Account],
+    request: ExportRequest,
+    *,
+    target: tuple[str, Path | None],
+    stream: TextIO,
+) -> Summary:
+    """Write an export. `target` is its format and its file; without a file, text goes to `stream`.
+
+    A file appears when it is complete: a failed export leaves none, and keeps an older one of that name.
+
+    Raises:
+        BadRequest: the format does not fit the kind or needs a file, or an option does not belong to the kind.
+        NotIndexed: the index does not reach that far.
+    """
+    format_name, path = target
+    check_target(format_name, kind, path, request)
+    if format_name in TAX_TOOLS:
+        tool = TAX_TOOLS[format_name]
+        data = transactions(engine, accounts, request, columns=tool.columns, rows_of=tool.rows_of)
+    else:
+        is_ledger = format_name == "beancount"
+        of_data = ExportRequest(chain=request.chain) if is_ledger else request
+        data = await dataset(engine, kind, accounts, of_data, proves_holdings=is_ledger)
+    if path is None:
+        return await write(data, text_writer(stream, format_name, data, request.method))
+    part = path.with_name(f".{path.name}.part")
+    try:
+        summary = await _write_file(part, format_name, data, request.method)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    return summary
+
+
+def check_target(format_name: str, kind: str, path: Path | None, request: ExportRequest) -> None:
+    """Raise if a format does not fit the kind, needs a file, or lacks its library.
+
+    Raises:
+        BadRequest: the format does not fit the kind or the options, or needs a file.
+        MissingDependency: the extra `exports` is not installed.
+    """
+    if kind != "transactions" and (format_name in TAX_TOOLS or format_name == "beancount"):
+        raise BadRequest("format", f"{format_name} has no {kind}", remedy=f"export transactions --format {format_name}")
+    if format_name in BINARY and path is None:
+        raise BadRequest("output", f"{format_name} is no text", remedy=f"name a file, as -o {kind}.{format_name}")
+    if format_name == "xlsx":
+        importlib.import_module("chainfolio.exports.xlsx_file")
+    if format_name == "pdf":
+        importlib.import_module("chainfolio.exports.pdf_file")
+    if format_name == "beancount":
+        request.refuse("a ledger", "method")
+        if request.method not in ("", "fifo", "lifo", "hifo"):
+            reason = f"beancount does not choose lots by {request.method!r}"
+            raise BadRequest("method", reason, remedy="one of fifo, lifo, hifo")
+
+
+def text_writer(stream: TextIO, format_name: str, data: Dataset, method: str = "") -> Writer:
+    """Return a writer of a format that is text."""
+    if format_name == "json":
+        return JsonWriter(stream, data.columns)
+    if format_name == "beancount":
+        from chainfolio.exports.beancount import BeancountWriter
+
+        return BeancountWriter(stream, data.portfolios, method=method or "fifo")
+    return CsvWriter(stream, data.columns)
+
+
+async def _write_file(path: Path, format_name: str, data: Dataset, method: str) -> Summary:
+    if format_name in BINARY:
+        return await write(data, binary_writer(path, format_name, data))
+    with path.open("w", encoding="utf-8", newline="") as file:
+        return await write(data, text_writer(file, format_name, data, method))
+
+
+def binary_writer(path: Path, format_name: str, data: Dataset) -> Writer:
+    """Return a writer of a format that is not text.
+
+    Raises:
+        MissingDependency: the extra `exports` is not installed.
+    """
+    if format_name == "parquet":
+        from chainfolio.exports.parquet_file import ParquetWriter
+
+        return ParquetWriter(path, data)
+    if format_name == "xlsx":
+        from chainfolio.exports.xlsx_file import XlsxWriter
+
+        return XlsxWriter(path, data.columns)
+    from chainfolio.exports.pdf_file import PdfWriter
+
+    return PdfWriter(path, data.columns)

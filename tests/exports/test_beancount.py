@@ -1,0 +1,149 @@
+"""Ledgers that beancount accepts: its holdings are ours, to the unit, whatever happened."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from beancount import loader
+from beancount.core import data
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from chainfolio.amounts import EXACT, text
+from chainfolio.exports.beancount import UNEXPLAINED, BeancountWriter
+from chainfolio.exports.commodities import AssetKey, commodity_names
+from chainfolio.exports.dataset import Page, Summary
+from chainfolio.portfolio.transactions import TransactionDocument
+from tests.exports.samples import ALICE, BOB, HOSTILE, NATIVE, USDC, asset, transaction
+
+SUMMARY = Summary(
+    kind="transactions",
+    addresses=(ALICE,),
+    facts={"period": "the beginning to now"},
+    rows=0,
+    completeness="complete",
+    issues=(),
+    digest="0",
+)
+
+
+def ledger(transactions: Sequence[TransactionDocument], *, method: str = "fifo", summary: Summary = SUMMARY) -> str:
+    file = io.StringIO()
+    writer = BeancountWriter(file, [], method=method)
+    writer.write(Page([], transactions=tuple(transactions[::-1])))
+    writer.close(summary)
+    return file.getvalue()
+
+
+def load(content: str) -> list[Any]:
+    entries, errors, _ = loader.load_string(content)
+    assert errors == []
+    return list(entries)
+
+
+def balances(content: str, account: str) -> dict[str, Decimal]:
+    """The units in an account by commodity, without those of which nothing is left."""
+    held: dict[str, Decimal] = {}
+    for entry in load(content):
+        for posting in entry.postings if isinstance(entry, data.Transaction) else ():
+            if posting.account == account and posting.units is not None:
+                name, number = posting.units.currency, posting.units.number or Decimal()
+                held[name] = held.get(name, Decimal()) + number
+    return {name: number for name, number in held.items() if number}
+
+
+def units(content: str) -> dict[str, Decimal]:
+    return balances(content, "Assets:Ethereum")
+
+
+BUY = transaction(asset("2", price="1000"), kind="TRANSFERIN", number=0)
+SECOND = transaction(asset("1", price="3000"), kind="TRANSFERIN", number=24)
+
+
+@pytest.mark.parametrize(("method", "gain"), [("fifo", "1000"), ("lifo", "-1000"), ("hifo", "-1000")])
+def test_a_sale_has_the_gain_of_the_lots_that_the_method_chooses(method: str, gain: str) -> None:
+    sale = transaction(
+        asset("1", price="2000", into=False),
+        asset("2000", "usdc", USDC, price="1"),
+        number=48,
+        fees="0.1",
+        fees_fiat="200",
+    )
+    content = ledger([BUY, SECOND, sale], method=method)
+    assert units(content) == {"ETH": Decimal("1.9"), "USDC": Decimal("2000")}
+    of_fee = 100  # 0.1 ETH of a lot that cost 1000 USD for each is worth 200 USD
+    assert balances(content, "Income:Gains") == {"USD": -Decimal(gain) - of_fee}
+    assert balances(content, "Expenses:Fees") == {"USD": Decimal("200")}
+    assert balances(content, "Income:Received") == {"USD": Decimal("-5000")}
+
+
+def test_units_that_nothing_brought_are_received_before_they_leave_and_flagged() -> None:
+    content = ledger([transaction(asset("0.75", into=False), kind="TRANSFEROUT")])
+    flagged = [each for each in load(content) if isinstance(each, data.Transaction) and each.flag == "!"]
+    assert [each.narration for each in flagged] == ["not explained by the transactions of this file"]
+    assert units(content) == {}
+    assert UNEXPLAINED in content
+
+
+def test_a_movement_between_own_wallets_changes_nothing() -> None:
+    moved = structs.replace(asset("1", into=False), sender=ALICE, recipient=BOB)
+    both = structs.replace(SUMMARY, addresses=(ALICE, BOB))
+    bought = transaction(structs.replace(asset("2"), sender=USDC), kind="TRANSFERIN")
+    content = ledger([bought, transaction(moved, kind="TRANSFEROUT", number=1)], summary=both)
+    assert units(content) == {"ETH": Decimal(2)}
+
+
+def test_hostile_names_cannot_leave_their_string_and_a_token_called_usd_is_no_money() -> None:
+    evil = 'x"\n2020-01-01 open Assets:Evil\n\\'
+    content = ledger(
+        [
+            transaction(asset("1", evil, USDC), asset("2", "USD", BOB), asset("3", HOSTILE, ALICE), protocol=evil),
+            transaction(asset("1", "usdc", USDC, price="N/A"), number=1),
+        ]
+    )
+    entries = load(content)
+    assert "Assets:Evil" not in {each.account for each in entries if isinstance(each, data.Open)}
+    names = {each.currency for each in entries if isinstance(each, data.Commodity)}
+    assert "USD" not in names
+    assert not set(content) & {"\x1b", "\u202e"}
+
+
+def test_an_empty_history_is_a_ledger() -> None:
+    assert not [each for each in load(ledger([])) if isinstance(each, data.Transaction)]
+
+
+def test_names_of_commodities_are_unique_and_accepted() -> None:
+    symbols = ["stETH", "USDC.e", "_", "1INCH", "", "a", "USD", "eth", "ETH", "₿", "x" * 100, "A-B"]
+    names = commodity_names({AssetKey("ethereum", f"0x{at}"): symbol for at, symbol in enumerate(symbols)})
+    assert len(set(names.values())) == len(symbols)
+    assert names[AssetKey("ethereum", "0x0")] == "STETH"
+    assert load("\n".join(f"2020-01-01 commodity {name}" for name in names.values()))
+
+
+amounts_of = st.integers(1, 10**24).map(lambda raw: text(EXACT.scaleb(Decimal(raw), -18)))
+prices = st.one_of(st.just("N/A"), st.integers(1, 10**12).map(lambda raw: text(EXACT.scaleb(Decimal(raw), -6))))
+tokens = st.sampled_from([("eth", NATIVE), ("usdc", USDC), ("eth", BOB)])
+movements = st.lists(st.tuples(amounts_of, tokens, prices, st.booleans()), max_size=4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(movements, amounts_of), max_size=5))
+def test_beancount_holds_what_the_transactions_leave(history: list[tuple[list[Any], str]]) -> None:
+    transactions, held = [], dict[tuple[str, str], Decimal]()
+    for number, (moves, fee) in enumerate(history):
+        moved = [asset(amount, *token, price=price, into=into) for amount, token, price, into in moves]
+        transactions.append(transaction(*moved, number=7 * number, fees=fee, fees_fiat="3.5"))
+        net: dict[str, Decimal] = {}
+        for each in moved:
+            change = Decimal(each.balance) if each.is_asset_in else -Decimal(each.balance)
+            net[each.contract] = net.get(each.contract, Decimal()) + change
+        for contract, change in [*net.items(), (NATIVE, -Decimal(fee))]:
+            before = held.get(("", contract), Decimal())
+            held["", contract] = max(before + change, Decimal())  # what is missing was received unexplained
+    loaded = units(ledger(transactions))
+    assert sorted(loaded.values()) == sorted(each for each in held.values() if each)
