@@ -18,6 +18,7 @@ from chainfolio.cli.daily import PLACES, keep_places, recorder, schedule
 from chainfolio.cli.dashboard_link import is_own_machine, new_link, owner_account
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.state_store import open_state, opened_state
+from chainfolio.engine.bounds import BoundMetrics
 from chainfolio.engine.history.schedule import DailySnapshots
 from chainfolio.engine.service import Engine
 from chainfolio.indexer.metrics import JobMetrics, TaskMetrics, WorkerMetrics, serve_metrics
@@ -104,7 +105,8 @@ def _app(config: Settings, *, work: bool) -> App:
                     jobs.add(PLACES, partial(keep_places, system, lambda: state.database), at_start=True)
                 if port := config.server.metrics_port:
                     of_work = [WorkerMetrics(worker), DailySnapshots(daily)] if work else []
-                    read = [app.parts.traffic, TaskMetrics(supervisor), JobMetrics(jobs), *of_work]
+                    of_process = [TaskMetrics(supervisor), JobMetrics(jobs), BoundMetrics(engine.bounds)]
+                    read = [app.parts.traffic, *of_process, *of_work]
                     stack.enter_context(serve_metrics(read, config.server.host, port))
                 yield
         finally:

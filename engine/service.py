@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -17,6 +17,7 @@ from chainfolio.capabilities import Capability, require_capability
 from chainfolio.contracts import VirtualUser
 from chainfolio.engine import virtual_users
 from chainfolio.engine.account_support import split_supported
+from chainfolio.engine.bounds import Bound, bounds_of
 from chainfolio.engine.chain_blocks import checked_block, configured_chain
 from chainfolio.engine.gains.account_gains import GainsCache, add_gains
 from chainfolio.engine.history.day_blocks import midnight_us
@@ -40,6 +41,7 @@ from chainfolio.engine.snapshots.account_cache import AccountCache, CachedAccoun
 from chainfolio.engine.snapshots.replay import has_past
 from chainfolio.engine.stored_heads import StoredHeads
 from chainfolio.engine.sync_status import sync_statuses
+from chainfolio.engine.time_limit import time_limit
 from chainfolio.engine.validators.records import records
 from chainfolio.engine.validators.results import Validators
 from chainfolio.engine.virtual_users import read_group
@@ -405,6 +407,10 @@ class Engine:
         """
         return sync_statuses(self.system, self._accounts, accounts)
 
+    def bounds(self) -> list[Bound]:
+        """Return the bounds of what this process keeps."""
+        return bounds_of(self.system, self._gains, self._accounts, self._snapshotters)
+
     async def readiness(self) -> Readiness:
         """Return the readiness of chains and tasks, without asking a node."""
         return readiness(self.system, self.indexing, self.supervisor)
@@ -434,15 +440,9 @@ class Engine:
         cached = await self._gains.get(self, account, heights) if self.adds_gains else None
         return None if cached is None else cached.in_portfolio
 
-    @contextlib.asynccontextmanager
-    async def _budget(self, chain: Chain) -> AsyncIterator[None]:
+    def _budget(self, chain: Chain) -> contextlib.AbstractAsyncContextManager[None]:
         """Limit the time for one chain to a share of the request's: a hanging node leaves some for others."""
-        limit_s = self.system.settings.limits.request_s * CHAIN_SHARE
-        try:
-            async with asyncio.timeout(limit_s):
-                yield
-        except TimeoutError:
-            raise Unavailable(chain.key, f"it could not be read within {limit_s:g} s", retry_after_s=5) from None
+        return time_limit(chain.key, self.system.settings.limits.request_s * CHAIN_SHARE)
 
     def _snapshotter(self, chain: Chain) -> Snapshotter:
         if chain.key not in self._snapshotters:

@@ -8,6 +8,7 @@ same withdrawer, whose transactions name it.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,6 +39,7 @@ SLOT_BITS: Final = 31  # of each end of the span in that number
 MAX_STAKES: Final = 1_000  # stake accounts of one account
 MAX_STEPS: Final = 2_000  # transactions of one stake account: anybody can name any account
 MAX_CACHED: Final = 20_000  # transactions
+MAX_ACCOUNTS: Final = 1_000  # whose stake accounts are cached: those that were asked last
 
 
 class TooManyReads(ChainfolioError):
@@ -74,9 +76,9 @@ class StakeHistories:
     """Reads and caches the stake accounts of accounts of one chain."""
 
     chain: SolanaChain
-    _scanned: dict[str, Spans] = field(default_factory=dict)  # fully read slots, by account
+    _scanned: OrderedDict[str, Spans] = field(default_factory=OrderedDict)  # fully read slots, by account
     _stakes: dict[str, set[str]] = field(default_factory=dict)  # stake accounts in these transactions, by account
-    _cache: dict[str, StakeAccounts] = field(default_factory=dict)
+    _cache: OrderedDict[str, StakeAccounts] = field(default_factory=OrderedDict)
     _transaction_cache: dict[str, StakeTransaction] = field(default_factory=dict)  # by signature
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # concurrent questions about days read once
 
@@ -98,7 +100,10 @@ class StakeHistories:
             )
 
     def _load(self, account: str) -> None:
-        """Load the stored span and stake accounts of an account, once."""
+        """Load the stored span and stake accounts of an account unless they are cached, and evict others.
+
+        What is read of the account afterwards must be read before the next await.
+        """
         if account not in self._scanned:
             stored = dict(self.chain.memory.capabilities(self._memory_key(account)))
             span = stored.pop(SCANNED_SPAN, None)
@@ -106,6 +111,10 @@ class StakeHistories:
                 [] if span is None else [Span(span >> SLOT_BITS, span & (1 << SLOT_BITS) - 1)]
             )
             self._stakes[account] = set(stored)
+        self._scanned.move_to_end(account)
+        while len(self._scanned) > MAX_ACCOUNTS:
+            evicted, _ = self._scanned.popitem(last=False)
+            del self._stakes[evicted]
 
     def _memory_key(self, account: str) -> str:
         return f"stake accounts of {account} on {self.chain.key}"
@@ -127,6 +136,9 @@ class StakeHistories:
             if stake_accounts is None or slot not in stake_accounts.span:
                 read = partial(self._read, [account], slot, max_transactions)
                 stake_accounts = self._cache[account] = await self.chain.node.with_any(read, kind="history")
+            self._cache.move_to_end(account)
+            while len(self._cache) > MAX_ACCOUNTS:
+                self._cache.popitem(last=False)
             return stake_accounts
 
     async def read_since(self, accounts: Collection[str], slot: int) -> StakeAccounts:
@@ -146,17 +158,17 @@ class StakeHistories:
         if max_transactions is not None and first_served > slot + 1:
             raise HistoryUnavailable(endpoint.name, slot, "the node has no transactions that are so old")
         span, owners, undelegated = Span(slot, max(slot, node.finalized)), dict[str, str](), set[str]()
-        first_slot = slot
+        first_slot, stakes = slot, set[str]()
         for account in accounts:
-            self._load(account)
             if first_served <= span.last:  # an endpoint lists no transactions before its first block
                 await self._scan(endpoint, account, Span(max(slot, first_served), span.last), max_transactions)
+            self._load(account)
             scanned = (each.first for each in self._scanned[account] if span.last in each)
             first_slot = max(first_slot, next(scanned, span.last + 1))
+            stakes |= self._stakes[account]
             current = await stakes_of(node, account, endpoint)
             owners |= dict.fromkeys(current, account)
             undelegated |= {address for address, stake in current.items() if not stake.voter}
-        stakes = {stake for account in accounts for stake in self._stakes[account]}
         histories = await self._read_histories(endpoint, stakes | owners.keys())
         return StakeAccounts(span, add_owners(list(histories.values()), owners), frozenset(undelegated), first_slot)
 
@@ -165,6 +177,7 @@ class StakeHistories:
 
         Raises TooManyReads if there are more than `max_transactions`.
         """
+        self._load(account)
         unscanned = list(Spans([span]) - self._scanned[account])
         if not unscanned:
             return

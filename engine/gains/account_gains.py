@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
 
 MAX_ACCOUNTS: Final = 2_000
-MAX_ROWS: Final = 500_000  # over all accounts
+MAX_ROWS: Final = 100_000  # over all accounts; those of one account are kept whatever their number
 TOO_MANY: Final = "it has more than {most:,} transactions: chainfolio pnl {address} computes them"
 NOT_INDEXED: Final = "not all that it did on {chain} is indexed: chainfolio watch {address} --chain {chain} reads it"
 NO_GAINS: Final = TransactionGains(reason="gains were not requested")
@@ -156,6 +156,11 @@ class GainsCache:
         if not newer:
             self._unclosed[account.address] = gains.mark, assets
         return assets - newer
+
+    @property
+    def row_count(self) -> int:
+        """Number of cached rows."""
+        return self._rows
 
     def _evict(self, address: str) -> None:
         self._unclosed.pop(address, None)

@@ -82,6 +82,11 @@ class AccountCache:
     def __post_init__(self) -> None:
         self._reads = SharedWork(self.on_failure)
 
+    @property
+    def size(self) -> int:
+        """Number of cached accounts."""
+        return len(self._entries)
+
     def updated_us_of(self, account: Account) -> int | None:
         """Return the time at which an account was read, in microseconds; None if it is not cached."""
         entry = self._entries.get(account.address)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MAX_BLOCKS: Final = 4
 MAX_ACCOUNTS: Final = 4096
+MAX_SEEN: Final = 200_000  # contracts whose description is known to be stored
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -40,7 +41,7 @@ class TokenBook:
         self, chain: str, lake: Lake | None, listed: Mapping[Asset, Token], registry: TokenRegistry | None = None
     ) -> None:
         self._chain, self._lake, self.listed, self.registry = chain, lake, dict(listed), registry
-        self._seen_contracts: set[str] | None = None
+        self._seen_contracts: OrderedDict[str, None] | None = None
         self._write_lock = threading.Lock()
         self._described_at: OrderedDict[str, dict[Asset, Token]] = OrderedDict()
         self._tokens_of_account: OrderedDict[str, frozenset[Asset]] = OrderedDict()
@@ -102,10 +103,18 @@ class TokenBook:
                 yield Issue("registry", asset.reference, reason, makes_partial=False, account=account)
 
     @property
-    def seen_contracts(self) -> set[str]:
-        """Contracts that were described at any block, loaded from the lake at first use."""
+    def seen_contracts(self) -> Set[str]:
+        """Contracts that were described at any block, loaded from the lake at first use; at most `MAX_SEEN`."""
+        return self._seen().keys()
+
+    @property
+    def seen_count(self) -> int:
+        """Number of such contracts in memory; nothing is loaded."""
+        return len(self._seen_contracts or ())
+
+    def _seen(self) -> OrderedDict[str, None]:
         if self._seen_contracts is None:
-            self._seen_contracts = self._stored()
+            self._seen_contracts = OrderedDict.fromkeys(self._stored())
         return self._seen_contracts
 
     def stored(self, assets: Collection[Asset]) -> dict[Asset, Token]:
@@ -123,10 +132,15 @@ class TokenBook:
                 tokens[each] = Token(each, row["symbol"], row["name"], row["decimals"])
         return tokens
 
-    def _stored(self) -> set[str]:
+    def _stored(self, contracts: Collection[str] | None = None) -> list[str]:
+        """Return those of some contracts that are stored; without `contracts`, `MAX_SEEN` of all."""
+        import polars as pl
+
         if self._lake is None or not self._lake.exists(TOKENS):
-            return set()
-        return set(self._lake.scan(TOKENS, chain=self._chain).select("token").collect()["token"])
+            return []
+        tokens = self._lake.scan(TOKENS, chain=self._chain).select("token")
+        chosen = tokens.tail(MAX_SEEN) if contracts is None else tokens.filter(pl.col("token").is_in(list(contracts)))
+        return chosen.collect()["token"].to_list()
 
     def _record(self, described: Mapping[Asset, Token], height: int) -> None:
         """Store one row for each token that was not seen before, with the height of its description."""
@@ -138,17 +152,20 @@ class TokenBook:
         # Another process may keep tokens too. Its number comes before its rows, so that two of one number are seen.
         stream, table = f"{self._chain}/tokens", TOKENS
         last = self._lake.last(table, stream)
-        self._seen_contracts = self._stored()
+        stored = set(self._stored(by_contract))
         rows = [
             {"chain": self._chain, "token": c, "symbol": t.symbol, "name": t.name, "decimals": t.decimals}
             for c, t in sorted(by_contract.items())
-            if c not in self._seen_contracts
+            if c not in stored
         ]
+        for contract in stored:
+            _put(self._seen(), contract, None, MAX_SEEN)
         if not rows:
             return
         content = pa.Table.from_pylist([row | {"height": height} for row in rows], schema=table.schema())
         if self._lake.append(table, content, stream=stream, batch=last + 1):
-            self._seen_contracts |= by_contract.keys()
+            for contract in by_contract:
+                _put(self._seen(), contract, None, MAX_SEEN)
 
 
 def _put(entries: OrderedDict[K, V], key: K, value: V, max_entries: int) -> None:

@@ -1,0 +1,84 @@
+"""Bounds of what one process keeps, and how much of each is used. `docs/how-to/operate.md` lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chainfolio.engine.gains import account_gains
+from chainfolio.engine.snapshots import account_cache, token_book
+from chainfolio.storage import decoded_rows, kept_rows
+
+if TYPE_CHECKING:
+    from chainfolio.engine.gains.account_gains import GainsCache
+    from chainfolio.engine.snapshots.account_cache import AccountCache
+    from chainfolio.engine.snapshots.snapshotter import Snapshotter
+    from chainfolio.indexer.wiring import System
+
+DESCRIPTORS = Path("/proc/self/fd")  # Linux
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The bound of one cache or resource.
+
+    Attributes:
+        used: How much is in use now.
+        maximum: What it never exceeds.
+        chain: The key of a chain; empty if it is for all chains.
+    """
+
+    name: str
+    used: int
+    maximum: int
+    chain: str = ""
+
+
+def bounds_of(
+    system: System, gains: GainsCache, accounts: AccountCache, snapshotters: Mapping[str, Snapshotter]
+) -> list[Bound]:
+    """Return the bounds of a process: those of its caches, and its open files on Linux."""
+    kept, decoded = system.lake.kept, system.tail.decoded
+    return [
+        Bound("kept_rows", kept.row_count, kept_rows.MAX_ROWS),
+        Bound("kept_row_bytes", kept.byte_count, kept_rows.MAX_BYTES),
+        Bound("recent_reads", kept.recent_count, kept_rows.MAX_RECENT),
+        Bound("decoded_tail_bytes", decoded.byte_count, decoded_rows.MAX_BYTES),
+        Bound("portfolios", accounts.size, account_cache.MAX_ACCOUNTS),
+        Bound("gains_rows", gains.row_count, account_gains.MAX_ROWS),
+        *(
+            Bound("token_contracts", each.book.seen_count, token_book.MAX_SEEN, key)
+            for key, each in snapshotters.items()
+        ),
+        *_open_files(),
+    ]
+
+
+def _open_files() -> Iterator[Bound]:
+    if DESCRIPTORS.exists():
+        import resource
+
+        soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        yield Bound("open_files", len(list(DESCRIPTORS.iterdir())), soft_limit)
+
+
+class BoundMetrics:
+    """Metrics of a process's bounds, computed at each scrape."""
+
+    def __init__(self, bounds: Callable[[], Sequence[Bound]]) -> None:
+        self._bounds = bounds
+
+    def collect(self) -> Iterator[Any]:
+        """Yield all metrics."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        labels = ["bound", "chain"]
+        used = GaugeMetricFamily("chainfolio_bound_used", "how much of a bound is in use", labels=labels)
+        maximum = GaugeMetricFamily("chainfolio_bound_maximum", "what is never exceeded", labels=labels)
+        for each in self._bounds():
+            used.add_metric([each.name, each.chain], each.used)
+            maximum.add_metric([each.name, each.chain], each.maximum)
+        yield used
+        yield maximum
