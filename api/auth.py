@@ -1,4 +1,4 @@
-"""The authentication step: one `Authorization: Bearer <key>` header or the dashboard's session, otherwise 401."""
+"""Authenticate a request by an `Authorization: Bearer <key>` header or the dashboard's session."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def _principal(context: Context, token: str, refusal: str) -> Principal:
 
 
 def session_of(request: Request) -> str | None:
-    """Return the key in the session cookie of a request that our own page sent; None for any other request.
+    """Return the key in the session cookie of a request from our own page, else None.
 
     A browser adds the cookie by itself, so a request only counts with the header that no other site may send.
     """

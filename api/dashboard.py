@@ -1,4 +1,4 @@
-"""GET / and /dashboard/{file}: the files of the dashboard; POST and DELETE /dashboard/session: its login.
+"""Serve the dashboard: its files at / and /dashboard/{file}, its login at /dashboard/session.
 
 These routes belong to the page and not to the API, so the OpenAPI description does not name them.
 """

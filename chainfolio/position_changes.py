@@ -43,7 +43,7 @@ class PositionChange:
 
 @dataclass(frozen=True, slots=True)
 class VaultChange:
-    """The changes of one vault, or of savings, in a transaction, as the core contract of its protocol logged them.
+    """The changes of a vault or of savings in a transaction, as its protocol's contract logged them.
 
     Attributes:
         kind: A loan against collateral, or savings.

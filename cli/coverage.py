@@ -1,4 +1,4 @@
-"""`chainfolio coverage ADDRESS`: how much of what an address did was with protocols whose positions are decoded."""
+"""`chainfolio coverage ADDRESS`: the share of an address's past in decoded protocols."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Coverage:
         self.names[chain, contract] = transaction.protocol.name
 
     def heaviest(self) -> list[tuple[str, str, Weight]]:
-        """Return chain, contract and weight of undecoded contracts: the largest value first, then fees and calls."""
+        """Return chain, contract and weight of undecoded contracts, by value, then fees, then calls."""
         rows = [(*key, weight) for key, weight in self.undecoded.items()]
         return sorted(rows, key=lambda row: (-row[2].value, -row[2].fees, -row[2].calls, row[0], row[1]))
 

@@ -1,4 +1,4 @@
-"""The link to the dashboard that `serve` and `demo` print: whoever opens it first is logged in."""
+"""The link to the dashboard that `serve` and `demo` print: it logs in the first who opens it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def new_link(state: State, account_id: str, url: str, **view: str) -> str:
 
 
 def owner_account(state: State) -> Account:
-    """Return the account of the person who runs the server, with all rights and restored credits; create it if needed.
+    """Return the account of the server's owner, with all rights and credits; create it if needed.
 
     Its plan does not end.
     """

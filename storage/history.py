@@ -124,7 +124,7 @@ def _kept_rows(
     footers: Footers,
     kept: KeptRows,
 ) -> list[pa.Table]:
-    """Return the rows of each account in one file, from memory or from the file, with some columns at least.
+    """Return each account's rows in one file, from memory or the file, with at least some columns.
 
     Rows of accounts that fill more than `MAX_KEPT_GROUPS` row groups of the file are not kept.
     """

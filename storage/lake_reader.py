@@ -106,7 +106,7 @@ class LakeReader:
         return with_decimals(frame(table, lambda names: self._batches(table, files, names, spans)), table)
 
     def scan_file(self, table: Table, file: LakeFile, span: Span) -> pl.LazyFrame:
-        """Return the rows of one file around some heights as a lazy frame; the caller filters the remaining rows."""
+        """Return the rows of a file around some heights as a lazy frame; the caller filters the others."""
         return frame(table, lambda names: self._batches(table, [file], names, Spans([span])))
 
     def of_accounts(

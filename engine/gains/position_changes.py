@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 async def position_changes(system: System, records: Sequence[TransactionDocument]) -> Changes:
-    """Return the changes of positions by chain and transaction; empty for chains whose logs cannot be read.
+    """Return changes of positions by chain and transaction; empty for chains without readable logs.
 
     None for a transaction whose logs a protocol could not decode.
 
@@ -84,7 +84,7 @@ async def _read(system: System, chain: str, reader: EventLogReader, records: Seq
 
 
 def _changes(system: System, tx_hash: str, logs: Sequence[EventLog]) -> tuple[PositionChange, ...] | None:
-    """Return the changes of positions that the families read from logs of a transaction; None if one of them fails."""
+    """Return the changes that the families read from a transaction's logs; None if one fails."""
     changes: list[PositionChange] = []
     for name, family in system.families.items():
         try:

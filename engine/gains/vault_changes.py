@@ -96,7 +96,7 @@ async def _of_chain(
 
 
 def _parties(record: TransactionDocument) -> Iterable[str]:
-    """Yield the called contract and everybody who gave or got something."""
+    """Yield the called contract, and each sender and recipient of an asset."""
     yield record.recipient
     for row in (*record.assets_in, *record.assets_out):
         yield row.sender

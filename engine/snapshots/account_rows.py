@@ -1,4 +1,4 @@
-"""Rows of accounts up to one block, read from the index once for everything that a snapshot computes from them."""
+"""Rows of accounts up to one block, read from the index once for a whole snapshot."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ SEVERAL_CHANGES: Final = "it changed several positions at once, without amounts 
 
 @dataclass(slots=True)
 class Claim:
-    """Principal of one token that a position released and did not pay yet, and the amount that went in for it."""
+    """Principal of one token that a position released but did not pay yet, and its deposited amount."""
 
     raw: int = 0
     went_in: int = 0

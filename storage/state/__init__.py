@@ -132,7 +132,7 @@ class State:
         return key, token
 
     async def open_session(self, token: str) -> str | None:
-        """Create a session for the account of a key and return the session's key; None if the key may not begin one.
+        """Create a session for a key's account and return its key; None if the key may not begin one.
 
         A key that is a link is revoked, so that it works once. The keys of sessions begin no other ones.
         """

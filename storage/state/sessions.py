@@ -1,4 +1,4 @@
-"""Sessions of the dashboard: keys that end by themselves, made from another key or from a link that works once."""
+"""Sessions of the dashboard: keys that expire, made from another key or a link that works once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The addresses that hold an account's positions in Maker, and the changes of its vaults and savings by their logs."""
+"""Find addresses that hold Maker positions, and read changes of vaults and savings from logs."""
 
 from __future__ import annotations
 
