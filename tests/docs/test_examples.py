@@ -47,6 +47,10 @@ NOT_RUN = {
         "prints a key and a curl line",
     ): "`make demo` is the demo of the other tests; `make test` is this run",
     ("docs/how-to/use-the-api.md", 'make demo ARGS="--blocks 600"'): "the demo of the other tests, with fewer blocks",
+    (
+        "docs/how-to/use-the-dashboard.md",
+        'make demo ARGS="--blocks 600"',
+    ): "the demo of the other tests, with fewer blocks",
     ("docs/how-to/use-the-api.md", "URL=http://127.0.0.1:8080/v1"): "variables that the tests of the curl lines set",
     ("docs/how-to/operate.md", "# /etc/systemd/system/chainfolio.service"): "systemd reads it in test_operate",
     ("docs/how-to/operate.md", "# /etc/sysusers.d/chainfolio.conf"): "systemd reads it in test_operate",
