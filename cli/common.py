@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -245,6 +246,4 @@ def count_text(number: int, thing: str) -> str:
 
 def money(value: str) -> str:
     """A value as people read it: thousands apart, two places; the exact figure is in --json."""
-    from decimal import Decimal
-
     return "-" if known_or(value, "") == "" else f"{Decimal(value):,.2f}"
