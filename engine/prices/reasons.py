@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from chainfolio import addresses
@@ -207,8 +208,6 @@ async def _block(system: System, chain: Chain, at: int | str | None) -> Block:
 
 def _parse_time_us(text: str) -> int:
     """Return a day or time as microseconds since 1970; UTC if it has no zone. Raises BadRequest."""
-    from datetime import UTC, datetime
-
     try:
         parsed_time = datetime.fromisoformat(text)
         parsed_time = parsed_time.replace(tzinfo=UTC) if parsed_time.tzinfo is None else parsed_time.astimezone(UTC)

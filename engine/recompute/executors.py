@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -91,8 +92,6 @@ class Executor:
     def _completed(
         self, pool: ProcessPoolExecutor, pending: dict[int, Partition]
     ) -> Iterator[tuple[int, pl.DataFrame]]:
-        from concurrent.futures import as_completed
-
         with _interrupts_blocked():
             numbers: dict[Future[pl.DataFrame], int] = {
                 pool.submit(self.compute, partition): number for number, partition in pending.items()
