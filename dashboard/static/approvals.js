@@ -15,13 +15,26 @@ function scaled(raw, decimals) {
   return places ? add(`${digits.slice(0, -places)}.${digits.slice(-places)}`) : raw;
 }
 
-// Approvals of a chain that can still be used; null if the server does not serve them for this chain.
-async function remaining(chain, addresses) {
+// What is read in addition to events; a chain that lacks a part answers 501, and is then asked for less.
+const PARTS = ["allowance,permit2,operators", "allowance,operators", "allowance"];
+
+// Approvals of a chain that can still be used, and as issues what the server could not read of it.
+async function remaining(chain, addresses, parts = PARTS) {
+  try {
+    return await pages(chain, addresses, parts[0]);
+  } catch (error) {
+    if (error.status !== 501 || parts.length === 1) throw error;
+    const less = await remaining(chain, addresses, parts.slice(1));
+    return { ...less, issues: [{ reason: error.message }, ...less.issues] };
+  }
+}
+
+async function pages(chain, addresses, include) {
   const found = { chain, rows: [], operators: [], issues: [], isCut: false };
   let cursor = "";
   for (let page = 0; page < MOST_PAGES; page += 1) {
     const answer = await api.get(`/v1/approvals/${encodeURIComponent(chain.key)}`,
-      { addresses, limit: LIMIT, cursor, include: page ? "allowance" : "allowance,permit2,operators" });
+      { addresses, limit: LIMIT, cursor, include: page ? "allowance" : include });
     found.rows.push(...answer.items.filter((each) => each.allowance && each.allowance.amount !== "0")
       .map((each) => ({ ...each, left: each.allowance, through: TEXTS.direct })));
     found.rows.push(...(answer.permit2 ?? []).map((each) => ({ ...each, left: each, through: TEXTS.permit2 })));
@@ -61,7 +74,8 @@ function list(results) {
     .sort(([, a], [, b]) => compare(b.left.valueAtRisk, a.left.valueAtRisk));
   const operators = results.flatMap((each) => each.operators.map((row) => [each.chain, row]));
   const issues = results.flatMap((each) => each.issues);
-  return el("section", { class: "card" }, el("h1", {}, TEXTS.canTake(rows.length + operators.length)),
+  const title = results.length ? TEXTS.canTake(rows.length + operators.length) : TEXTS.approvalsUnknown;
+  return el("section", { class: "card" }, el("h1", {}, title),
     el("p", { class: "faint" }, TEXTS.riskText),
     results.some((each) => each.isCut) ? el("p", { class: "bad" }, TEXTS.cutShort(MOST_PAGES * LIMIT)) : null,
     ...issues.map((issue) => el("p", { class: "bad" }, name(issue.reason, 300))),

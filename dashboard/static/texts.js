@@ -149,6 +149,7 @@ export const TEXTS = {
   mayTake: "may take",
   mayMove: "may move collectibles:",
   canTake: (count) => `What others may take (${count})`,
+  approvalsUnknown: "What others may take is not known",
   riskText: "The value at risk is the smaller of the allowance and the balance. N/A means unknown, not zero.",
   cutShort: (count) => `Only the newest ${count} approvals of a chain were read.`,
 

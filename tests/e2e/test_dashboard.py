@@ -198,6 +198,17 @@ async def test_approvals_are_those_of_the_api_by_value_at_risk(ethereum: Running
         assert page.complaints == []
 
 
+async def test_a_chain_without_permit2_shows_its_approvals_and_says_so(demo: Demo, tmp_path: Path) -> None:
+    items = get(demo, f"/v1/approvals/local?addresses={ALICE}&limit=100&include=allowance")["items"]
+    left = [each["allowance"] for each in items if each.get("allowance", {"amount": "0"})["amount"] != "0"]
+    assert left
+    async with opened(demo, tmp_path, f"approvals?addresses={ALICE}") as page:
+        await page.once("document.querySelector('[data-ready]')")
+        shown = await page.says("[...document.querySelectorAll('.risk')].map(each => each.dataset.exact)")
+        assert sorted(shown) == sorted(each["valueAtRisk"] for each in left)
+        assert "Permit2" in await page.says("document.querySelector('.inner p.bad').textContent")
+
+
 async def test_completeness_is_that_of_the_api(demo: Demo, tmp_path: Path) -> None:
     async with opened(demo, tmp_path, f"status?addresses={ALICE},{BOB}", 390) as page:
         await page.once("document.querySelector('[data-ready]')")
