@@ -207,6 +207,17 @@ class TooManyFiles(StoreError):
         super().__init__(store, "this process may not open more files at once", remedy=remedy)
 
 
+class StoreUnavailable(StoreError):
+    """The store does not answer, or asks for fewer requests. Nothing is lost, and the work is repeated later."""
+
+    def __init__(self, store: str, message: str) -> None:
+        super().__init__(store, message, remedy="indexing resumes by itself; a command has to be run again")
+
+
+class AccessDenied(StoreError):
+    """The store refuses the credentials of this process, or there are none."""
+
+
 class Locked(StoreError):
     """Another process holds a lock that this one needs."""
 

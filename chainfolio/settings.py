@@ -82,6 +82,10 @@ class Lake(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The place of finalised data."""
 
     uri: Annotated[str, doc("a folder, or `s3://BUCKET/PREFIX`; empty: `lake` in `data`")] = ""
+    endpoint: Annotated[
+        str, doc("URL of the S3 service; empty: `AWS_ENDPOINT_URL`, else Amazon's. Credentials: `AWS_…` variables")
+    ] = ""
+    region: Annotated[str, doc("region of the bucket; empty: `AWS_REGION`, else `us-east-1`")] = ""
     keep_replaced_h: Annotated[
         int, doc("hours for which replaced files stay, for queries of other engines that still read them")
     ] = 24
@@ -237,8 +241,7 @@ def check(settings: Settings) -> None:
     quotas = settings.quotas
     if min(quotas.addressbook, quotas.addressbook_paid) < 0 or quotas.bundles < 0 or quotas.bundle_size < 1:
         raise BadSettings("quotas", "addressbook and bundles are at least 0, bundle_size at least 1")
-    if settings.lake.keep_replaced_h < 1:
-        raise BadSettings("lake.keep_replaced_h", "at least 1: the longest read has to end within this time")
+    _check_lake(settings.lake)
     _check_accounts(settings.accounts)
     _check_snapshots(settings.snapshots)
     _check_pnl(settings.pnl)
@@ -260,6 +263,25 @@ def _check_server(server: Server) -> None:
             raise BadSettings("server.cors_origins", f"`{origin}` is no origin of pages", remedy=remedy)
     if min(server.workers, server.max_addresses, server.max_transactions) < 1 or server.cache_s < 0:
         raise BadSettings("server", "workers, max_addresses and max_transactions are at least 1, cache_s at least 0")
+
+
+def _check_lake(lake: Lake) -> None:
+    """Raise BadSettings for an address or an endpoint that no lake has. Values are not shown: they may hold a key."""
+    if lake.keep_replaced_h < 1:
+        raise BadSettings("lake.keep_replaced_h", "at least 1: the longest read has to end within this time")
+    scheme, mark, place = lake.uri.partition("://")
+    if mark and scheme not in ("file", "s3"):
+        raise BadSettings("lake.uri", f"`{scheme}://` is not supported", remedy="a folder, or s3://BUCKET/PREFIX")
+    if scheme == "s3" and not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,62}(/[\w=+-][\w.=+-]*)*/?", place):
+        remedy = "s3://BUCKET/PREFIX alone; credentials come from the environment: AWS_ACCESS_KEY_ID and others"
+        raise BadSettings("lake.uri", "not the address of a bucket", remedy=remedy)
+    if lake.endpoint and not (is_http(lake.endpoint) and re.fullmatch(r"https?://[^/?#@]+/?", lake.endpoint)):
+        remedy = "scheme and host alone, as `https://s3.example.org`; credentials come from the environment"
+        raise BadSettings("lake.endpoint", "not the URL of an S3 service", remedy=remedy)
+    if not re.fullmatch(r"[a-z0-9-]{0,40}", lake.region):
+        raise BadSettings("lake.region", "not a region", remedy="for example eu-central-1")
+    if (lake.endpoint or lake.region) and scheme != "s3":
+        raise BadSettings("lake.endpoint", "the lake is a local folder", remedy="set lake.uri to s3://BUCKET/PREFIX")
 
 
 def _check_accounts(accounts: Accounts) -> None:

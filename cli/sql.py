@@ -10,8 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.progress_bar import watch
 from chainfolio.errors import BadRequest, ChainfolioError, MissingDependency, StaleTable, needs_extra
 from chainfolio.storage.comparisons import Comparisons
+from chainfolio.storage.downloads import Downloads
 from chainfolio.storage.views import views
 from chainfolio.tables import TABLES
 
@@ -130,20 +132,41 @@ async def _compared_sources(system: System, query: str, options: argparse.Namesp
     """Compare the files of the queried tables with their checksums and return them. Raises CorruptFile."""
     readable = sources(system.lake, tables_in(query))
     files = [(TABLES[name], entry) for name, entries in readable.entries.items() for entry in entries]
+    if not system.lake.is_local:  # always compared: a copy is made once
+        return _downloaded(system, readable, options)
     if options.unchecked:
         print("unchecked: no file was compared with its checksums", file=sys.stderr)
         return readable
-    if not system.lake.is_local:  # the child cannot read an object store
-        return readable
-
     comparisons = Comparisons(system.settings.data_dir / "compared.json")
     pending = comparisons.pending(system.lake, files)
-    total, read_bytes, start_s, progress = (
-        sum(file.size for _, file in pending),
-        0,
-        time.monotonic(),
-        watch("checksums"),
-    )
+    with _progress("checksums", sum(file.size for _, file in pending), options) as report:
+        comparisons.compare(system.lake, pending, report)
+    return readable
+
+
+def _downloaded(system: System, readable: Sources, options: argparse.Namespace) -> Sources:
+    """Copy the files of an object store, which the query process cannot read; return the sources with their copies."""
+    downloads = Downloads(Path(_absolute(str(system.settings.data_dir / "downloads"))))
+    missing = [
+        file.size
+        for name, entries in readable.entries.items()
+        for file in entries
+        if not downloads.path(TABLES[name], file).exists()
+    ]
+    with _progress("download", sum(missing), options) as report:
+        for name, entries in readable.entries.items():
+            downloads.fetch(system.lake, TABLES[name], entries, report)
+    copies = {
+        name: [str(downloads.path(TABLES[name], file)) for file in entries]
+        for name, entries in readable.entries.items()
+    }
+    return replace(readable, files=copies)
+
+
+@contextmanager
+def _progress(title: str, total: int, options: argparse.Namespace) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows how many of `total` bytes were read, given those of each step. Quiet with --json."""
+    read_bytes, start_s, progress = 0, time.monotonic(), watch(title)
 
     def report(count: int) -> None:
         nonlocal read_bytes
@@ -155,10 +178,9 @@ async def _compared_sources(system: System, query: str, options: argparse.Namesp
                 lambda: f"{read_bytes >> 20:,} of {total >> 20:,} MiB",
             )
 
-    comparisons.compare(system.lake, pending, report)
+    yield report
     if read_bytes and not options.json:
         progress.clear()
-    return readable
 
 
 def _absolute(file: str) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from chainfolio.pricing.http_reads import Http
     from chainfolio.protocols import InstalledProtocols, ProtocolFamily
     from chainfolio.storage.lake import Lake
+    from chainfolio.storage.object_store import ObjectStore
     from chainfolio.storage.tail import Tail
 
 SQLITE = "sqlite:///"
@@ -65,8 +66,17 @@ class System:
         if self._lake is None:
             from chainfolio.storage.lake import Lake
 
-            self._lake = Lake(self.settings.lake_uri)
+            self._lake = Lake(self.settings.lake_uri, self._object_store())
         return self._lake
+
+    def _object_store(self) -> ObjectStore | None:
+        """The object store of the settings; None if the lake is a local folder."""
+        lake = self.settings.lake
+        if not lake.uri.startswith("s3://"):
+            return None
+        from chainfolio.storage.object_store import ObjectStore
+
+        return ObjectStore.of(lake.endpoint, lake.region)
 
     @property
     def tail(self) -> Tail:

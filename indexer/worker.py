@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 
 from chainfolio.blocks import Span
 from chainfolio.chain_settings import EVERYTHING
-from chainfolio.errors import ChainfolioError, DeepReorg, Locked, SourceError, StorageFull, TooManyFiles
+from chainfolio.errors import (
+    ChainfolioError,
+    DeepReorg,
+    Locked,
+    SourceError,
+    StorageFull,
+    StoreUnavailable,
+    TooManyFiles,
+)
 from chainfolio.indexer import consistency, materialise
 from chainfolio.indexer.collect import Collector, Limits
 from chainfolio.indexer.follow import Follower, Status
@@ -31,7 +39,7 @@ if TYPE_CHECKING:
 
 INDEXING = "indexing"  # the task of each chain, as logs and metrics name it
 MATERIALISE, VACUUM, CHECK = "materialise", "vacuum", "check"  # the jobs of each chain
-TEMPORARY_ERRORS = (SourceError, StorageFull, Locked, TooManyFiles)  # waited out
+TEMPORARY_ERRORS = (SourceError, StorageFull, StoreUnavailable, Locked, TooManyFiles)  # waited out
 RETRY_S = 5.0
 # How long a chain stays halted, and its nodes must be consistent, before blocks are deleted.
 RECOVER_AFTER_S = 30.0

@@ -7,14 +7,13 @@ before the commit that names them, and the commit before the call returns.
 
 from __future__ import annotations
 
-import json
 import random
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -40,12 +39,14 @@ from chainfolio.storage.deltalog import (
     total_rows,
     total_size,
 )
-from chainfolio.storage.disk import sync
 from chainfolio.storage.lake_reader import LakeReader, translate_errors
 from chainfolio.storage.parquet import LakeFile, read, write
 from chainfolio.storage.row_order import Rows, check_rows
 from chainfolio.table import Table
 from chainfolio.tables import TABLES
+
+if TYPE_CHECKING:
+    from chainfolio.storage.object_store import ObjectStore
 
 ATTEMPTS = 8
 MARKED_ATTEMPTS = 200  # each one fails if any other commit came first
@@ -69,8 +70,8 @@ class CompactReport:
 class Lake(LakeReader):
     """The tables at one address, read and written. Safe to use from several threads."""
 
-    def __init__(self, uri: str) -> None:
-        super().__init__(uri)
+    def __init__(self, uri: str, store: ObjectStore | None = None) -> None:
+        super().__init__(uri, store)
         # Writers have handles of their own, so that readers do not wait for long writes.
         self._writers: dict[str, DeltaTable] = {}
         self._writing: dict[str, threading.Lock] = {name: threading.Lock() for name in TABLES}
@@ -91,7 +92,7 @@ class Lake(LakeReader):
             if self._has_batch(table, stream, batch):
                 return False
             if rows.num_rows:
-                added = write(table, [rows], self._folder(table))
+                added = write(table, [rows], self.storage.folder(table.name))
                 return self._commit(table, added, [], (stream, batch))
             return True
 
@@ -120,7 +121,7 @@ class Lake(LakeReader):
         with translate_errors(table):
             if self._has_batch(table, stream, batch):
                 return False
-            added = write(table, _batches_of(rows), self._folder(table))
+            added = write(table, _batches_of(rows), self.storage.folder(table.name))
             assert {(file.chain, bucket if bucket is None else file.bucket) for file in added} <= {(chain, bucket)}, (
                 f"rows of {table.name} belong to another chain or bucket than the one they replace"
             )
@@ -139,7 +140,9 @@ class Lake(LakeReader):
                 ]
                 if affected:
                     self._commit(
-                        table, write(table, self._outside(table, affected, span), self._folder(table)), affected
+                        table,
+                        write(table, self._outside(table, affected, span), self.storage.folder(table.name)),
+                        affected,
                     )
 
     def _outside(self, table: Table, files: list[LakeFile], span: Span) -> Iterator[pa.Table]:
@@ -147,7 +150,7 @@ class Lake(LakeReader):
         import pyarrow.compute as pc
 
         partial = [file for file in files if file.first < span.first or file.last > span.last]
-        for rows in read(table, partial, table.names, self._folder(table)):
+        for rows in read(table, partial, table.names, self.storage.folder(table.name)):
             remaining = rows.filter(pc.or_(pc.less(rows["height"], span.first), pc.greater(rows["height"], span.last)))
             if remaining.num_rows:
                 yield remaining
@@ -197,7 +200,7 @@ class Lake(LakeReader):
 
         If it fails, the new files are removed.
         """
-        folder = self._folder(table)
+        folder = self.storage.folder(table.name)
         merged: list[LakeFile] = []
         try:
             for run in runs:
@@ -212,7 +215,7 @@ class Lake(LakeReader):
 
     def _in_order(self, table: Table, files: list[LakeFile]) -> Iterator[Rows]:
         """Yield the rows of files in the table's order; files that overlap are sorted in memory."""
-        rows = read(table, files, table.names, self._folder(table))
+        rows = read(table, files, table.names, self.storage.folder(table.name))
         if "bucket" not in table.partitions and all(earlier.last < later.first for earlier, later in pairwise(files)):
             yield from rows
         else:
@@ -279,7 +282,9 @@ class Lake(LakeReader):
                 handle = handle or self._created(table)
                 check_revision(table, handle)
                 if batch is not None and last_batch(handle, batch[0]) >= batch[1]:
-                    return False  # the files that no commit names are deleted later
+                    # An object store may have made this commit although its answer was lost. Files that no commit
+                    # names are deleted later.
+                    return attempt > 0 and bool(added) and {file.path for file in added} <= _paths(handle)
                 try:
                     handle.create_write_transaction(
                         actions, "append", schema_of(table), list(table.partitions), commit_properties=mark
@@ -288,7 +293,7 @@ class Lake(LakeReader):
                     self._writers.pop(table.name, None)
                     time.sleep(_JITTER.uniform(0, 0.002 * min(attempt, 10)))
                     continue
-                self._sync_commits(table, before)
+                self.storage.sync_commits(table.name, before)
                 return True
         raise Locked("lake", f"table {table.name}: other writers keep changing it", remedy="run it again")
 
@@ -296,26 +301,10 @@ class Lake(LakeReader):
         try:
             return self._open_newest(self._writers, table)
         except DeltaError:
-            if not self._discard_torn_entry(table):
+            if not self.storage.discard_torn_entry(table.name):
                 raise
-            return self._open_newest(self._writers, table)
-
-    def _discard_torn_entry(self, table: Table) -> bool:
-        """Rename a last log entry that a power failure left incomplete, and return True if there was one.
-
-        Such an entry was never forced to the disk, so its commit was never confirmed.
-        """
-        entries = sorted((Path(self._path(table)) / "_delta_log").glob("*.json")) if self.is_local else []
-        if not entries:
-            return False
-        try:
-            for line in entries[-1].read_bytes().splitlines():
-                json.loads(line)
-        except ValueError:
-            entries[-1].rename(entries[-1].with_suffix(".torn"))
             self._writers.pop(table.name, None)
-            return True
-        return False
+            return self._open_newest(self._writers, table)
 
     def _created(self, table: Table) -> DeltaTable:
         """Create the table on disk unless it exists, and return it."""
@@ -327,27 +316,15 @@ class Lake(LakeReader):
             name=table.name,
             description=table.description,
             configuration=PROPERTIES,
+            storage_options=self.storage.delta_options,
         )
         handle = self._writer(table)
         assert handle is not None, f"table {table.name} was just created"
         return handle
 
-    def _sync_commits(self, table: Table, before: int) -> None:
-        """Force all commits after version `before` to the disk, which Delta does not."""
-        if not self.is_local:
-            return
-        log = Path(self._path(table)) / "_delta_log"
-        version = before + 1
-        while (entry := log / f"{version:020}.json").exists():
-            sync(entry)
-            checkpoint = entry.with_suffix(".checkpoint.parquet")
-            if checkpoint.exists():
-                sync(checkpoint)
-            version += 1
-        sync(log)
-        if before < 0:
-            sync(log.parent)
-            sync(log.parent.parent)
+
+def _paths(handle: DeltaTable) -> set[str]:
+    return {file.path for file in files_of(handle)}
 
 
 def _batches_of(rows: pa.Table | Iterable[pa.RecordBatch]) -> Iterable[Rows]:

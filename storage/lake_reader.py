@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -26,7 +26,8 @@ from chainfolio.storage.deltalog import (
 from chainfolio.storage.frames import frame
 from chainfolio.storage.history import AccountKey, Footers, count_transactions, read_history
 from chainfolio.storage.kept_rows import KeptRows
-from chainfolio.storage.parquet import Bucket, Folder, LakeFile, compare_file, read
+from chainfolio.storage.lake_storage import LakeStorage, LocalStorage, ObjectStorage
+from chainfolio.storage.parquet import LakeFile, compare_file, read
 from chainfolio.storage.row_order import in_order
 from chainfolio.storage.windows import windows
 from chainfolio.table import Table, bucket
@@ -34,12 +35,21 @@ from chainfolio.table import Table, bucket
 if TYPE_CHECKING:
     import polars as pl
 
+    from chainfolio.storage.object_store import ObjectStore
+
+_OBJECT_STORE: Final = "chainfolio.storage.object_store"  # loaded only for lakes in an object store
+
 
 class LakeReader:
-    """The tables at one address: a folder, or `s3://bucket/prefix`. Safe to use from several threads."""
+    """The tables at one address: a folder, or `s3://bucket/prefix`. Safe to use from several threads.
 
-    def __init__(self, uri: str) -> None:
-        self.uri = uri.removeprefix("file://").rstrip("/")
+    Args:
+        store: The service of an `s3://` address; None for that of the environment.
+    """
+
+    def __init__(self, uri: str, store: ObjectStore | None = None) -> None:
+        self.storage = storage_at(uri, store)
+        self.uri = self.storage.uri
         self.is_local = "://" not in self.uri
         self._readers: dict[str, DeltaTable] = {}  # reused: a new handle takes three times as long
         self._lists: dict[str, tuple[int, int, list[LakeFile]]] = {}
@@ -81,7 +91,7 @@ class LakeReader:
             CorruptFile: Some bytes do not match.
         """
         with translate_errors(table):
-            yield from compare_file(self._folder(table), file.path)
+            yield from compare_file(self.storage.folder(table.name), file.path)
 
     def count(self, table: Table, chain: str | None = None) -> int:
         """Return the number of rows of one chain, or of all chains. Only the log is read."""
@@ -125,7 +135,7 @@ class LakeReader:
         """
         import polars as pl
 
-        files, folder = self._files(table, chain), self._folder(table)
+        files, folder = self._files(table, chain), self.storage.folder(table.name)
         often = self.kept.often_read((table.name, chain), accounts)
         accounts_by_bucket: dict[tuple[int, bool], list[AccountKey]] = {}
         for account in accounts:
@@ -157,7 +167,8 @@ class LakeReader:
         """
         with translate_errors(table):
             files = self._files(table, chain, bucket(account))
-            return count_transactions(table, files, account, max_count, self._folder(table), self._footers, self.kept)
+            folder = self.storage.folder(table.name)
+            return count_transactions(table, files, account, max_count, folder, self._footers, self.kept)
 
     def window(self, table: Table, chain: str, span: Span) -> pa.Table:
         """Return a chain's rows at some heights in the table's order.
@@ -182,7 +193,7 @@ class LakeReader:
         self, table: Table, files: list[LakeFile], columns: list[str], heights: Spans | None = None
     ) -> Iterator[pa.RecordBatch]:
         with translate_errors(table):
-            yield from read(table, files, columns, self._folder(table), heights)
+            yield from read(table, files, columns, self.storage.folder(table.name), heights)
 
     def _files(self, table: Table, chain: str | None = None, bucket: int | None = None) -> list[LakeFile]:
         """Return the newest files of a table, of a chain and bucket if given; empty if it does not exist.
@@ -203,40 +214,29 @@ class LakeReader:
     def _open_newest(self, handles: dict[str, DeltaTable], table: Table) -> DeltaTable | None:
         """Return the table's handle at its newest version; None if the table does not exist."""
         if table.name in handles:
-            if not self._is_newest(table, handles[table.name].version()):
+            if not self.storage.is_newest(table.name, handles[table.name].version()):
                 handles[table.name].update_incremental()
-        elif self.is_local and not Path(self._path(table), "_delta_log").exists():
+        elif not self.storage.may_exist(table.name):
             return None
         else:
             try:
-                handles[table.name] = DeltaTable(self._path(table))
+                handles[table.name] = DeltaTable(self._path(table), storage_options=self.storage.delta_options)
             except TableNotFoundError:
                 return None
         return handles[table.name]
 
-    def _is_newest(self, table: Table, version: int) -> bool:
-        """Return True if no commit follows `version`. False for object stores, where it is not checked.
-
-        Checking for the next log entry takes a hundredth of listing the log. The log is cleaned from its oldest entry
-        on: if the entry of `version` exists, so does a later one.
-        """
-        if not self.is_local:
-            return False
-        current, following = (
-            Path(self._path(table), "_delta_log", f"{number:020}.json") for number in (version, version + 1)
-        )
-        return current.exists() and not following.exists()
-
-    def _folder(self, table: Table) -> Folder | Bucket:
-        if self.is_local:
-            return Folder(Path(self._path(table)))
-        from deltalake.fs import DeltaStorageHandler
-        from pyarrow.fs import PyFileSystem
-
-        return Bucket(PyFileSystem(DeltaStorageHandler(self._path(table))))
-
     def _path(self, table: Table) -> str:
         return f"{self.uri}/{table.name}"
+
+
+def storage_at(uri: str, store: ObjectStore | None) -> LakeStorage:
+    """Return the storage of a lake by its address."""
+    address = uri.removeprefix("file://").rstrip("/")
+    if "://" not in address:
+        return LocalStorage(address)
+    from chainfolio.storage.object_store import ObjectStore
+
+    return ObjectStorage(address, store or ObjectStore.of())
 
 
 @contextmanager
@@ -252,4 +252,9 @@ def translate_errors(table: Table) -> Iterator[None]:
             raise StorageFull("lake") from error
         if any(sign in text for sign in ("Too many open files", "os error 24")):
             raise TooManyFiles("lake") from error
+        if _OBJECT_STORE in sys.modules:
+            from chainfolio.storage.object_store import object_store_error
+
+            if (typed := object_store_error(text, table.name)) is not None:
+                raise typed from None  # the answer of a store may repeat what was signed
         raise StoreError("lake", f"table {table.name}: {text.strip().splitlines()[0][:300]}") from error

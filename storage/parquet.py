@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +26,9 @@ from chainfolio.storage.checksums import ChecksumReader, ChecksumWriter, ReadAt,
 from chainfolio.storage.disk import sync
 from chainfolio.storage.row_order import COUNTERS, Rows, _sorted, check_rows, in_order
 from chainfolio.table import Table
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
 
 ROW_GROUP = 1_000_000
 # One account's history is a few hundred rows, and a row group is read whole. Twice this takes 1.6 times as long to
@@ -108,7 +111,7 @@ class Folder:
 class Bucket:
     """A table's folder in an object store, where every finished file is durable."""
 
-    def __init__(self, filesystem: Any) -> None:
+    def __init__(self, filesystem: FileSystem) -> None:
         self._filesystem = filesystem
 
     @contextmanager
@@ -117,9 +120,8 @@ class Bucket:
         with tempfile.TemporaryFile(prefix="chainfolio-") as file:
             yield file
             file.seek(0)
-            # Buffered, in pieces smaller than the buffer: the Delta library's stream accepts only bytes.
-            with self._filesystem.open_output_stream(f"{directory}/{final_name()}", buffer_size=UPLOAD_BYTES) as stream:
-                shutil.copyfileobj(file, stream, UPLOAD_BYTES // 8)
+            with self._filesystem.open_output_stream(f"{directory}/{final_name()}") as stream:
+                shutil.copyfileobj(file, stream, UPLOAD_BYTES)
 
     def sync_directories(self) -> None:
         """Do nothing: objects are durable."""
@@ -131,8 +133,7 @@ class Bucket:
             yield file.size(), lambda at, count: file.read_at(count, at)
 
     def remove(self, path: str) -> None:
-        """Delete a file that no commit names."""
-        self._filesystem.delete_file(path)
+        """Do nothing: maintenance deletes objects that no commit names, once they are a day old."""
 
 
 def read_file_footer(folder: Folder | Bucket, path: str) -> pq.FileMetaData:

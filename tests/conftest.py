@@ -15,7 +15,9 @@ from fnmatch import fnmatchcase
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+from chainfolio.storage.lake import Lake
 from tests.e2e.running import Demo, Running, as_ethereum, demonstrated
+from tests.storage.s3_server import S3, serving
 from tests.storage.stores import KINDS, Stores, postgres
 
 if os.environ.get("CHAINFOLIO_TESTS") != "deep":
@@ -102,6 +104,21 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
     """Fresh state stores, of either kind."""
     with postgres() as server:
         yield Stores(tmp_path_factory.mktemp("stores"), server)
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """An S3 service that tests can make fail."""
+    with serving(tmp_path_factory.mktemp("s3")) as service:
+        yield service
+
+
+@pytest.fixture
+def bucket_lake(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """A lake in a bucket of its own, with the credentials in the environment."""
+    for name, value in s3.environment().items():
+        monkeypatch.setenv(name, value)
+    return Lake(s3.bucket())
 
 
 @pytest.fixture(params=KINDS)

@@ -37,6 +37,8 @@ MADE: dict[str, tuple[ChainfolioError, int, type[Exception]]] = {
     "StoreError": (errors.StoreError("lake", "broken"), 5, errors.ChainfolioError),
     "StorageFull": (errors.StorageFull("lake"), 5, errors.StoreError),
     "TooManyFiles": (errors.TooManyFiles("lake"), 5, errors.StoreError),
+    "StoreUnavailable": (errors.StoreUnavailable("lake", "503"), 5, errors.StoreError),
+    "AccessDenied": (errors.AccessDenied("lake", "no credentials"), 5, errors.StoreError),
     "Locked": (errors.Locked("tail", "locked"), 5, errors.StoreError),
     "CorruptFile": (errors.CorruptFile("part-1.parquet", "cut off", "blocks"), 5, errors.StoreError),
     "StaleTable": (errors.StaleTable("transfers", 1, 2), 5, errors.StoreError),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,16 @@ from chainfolio.storage.lake import Lake
 from chainfolio.table import Table, bucket
 
 Maker = Callable[..., pa.Table]
+on_both_stores = pytest.mark.parametrize(
+    "lake", ["folder", pytest.param("bucket", marks=pytest.mark.slow("the same on a second store"))], indirect=True
+)
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    """A lake of its own in a folder; in a bucket for tests that are marked `on_both_stores`."""
+    if getattr(request, "param", "folder") == "bucket":
+        return request.getfixturevalue("bucket_lake")  # type: ignore[no-any-return]
     return Lake(str(tmp_path / "lake"))
 
 
@@ -55,9 +60,10 @@ def make(table: Table, chain: str, heights: Iterable[int], per_block: int = 2, s
 def stored(lake: Lake, table: Table, chain: str) -> pa.Table:
     """A chain's rows as they lie in the files, one file after the other."""
     parts = [table.schema().empty_table()]
-    for path in lake.files(table, chain):
-        rows = pq.ParquetFile(path).read()
-        place: dict[str, Any] = {"chain": chain, "bucket": int((re.findall(r"bucket=(\d+)", path) or [0])[0])}
+    for file in (file for file in lake.entries(table) if file.chain == chain):
+        with lake.storage.folder(table.name).source(file.path) as (size, read_at):
+            rows = pq.ParquetFile(pa.BufferReader(read_at(0, size))).read()
+        place: dict[str, Any] = {"chain": chain, "bucket": file.bucket}
         columns = [
             pa.array([place[field.name]] * len(rows), field.type)
             if field.name in table.partitions

@@ -27,7 +27,7 @@ from chainfolio.storage.lake import Lake
 from chainfolio.storage.parquet import Folder, LakeFile
 from chainfolio.table import Table, bucket
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS, LOGS, TABLES, TRANSFERS
-from tests.storage.conftest import stored
+from tests.storage.conftest import on_both_stores, stored
 
 Maker = Callable[..., pa.Table]
 
@@ -40,6 +40,7 @@ def parquet_files(lake: Lake, table: Table) -> int:
     return sum(1 for _ in Path(lake.uri, table.name).rglob("*.parquet"))
 
 
+@on_both_stores
 def test_a_table_nobody_wrote_is_empty_and_has_its_columns(lake: Lake) -> None:
     assert not lake.exists(TRANSFERS)
     names = [*TRANSFERS.names, "token_id_dec", "raw_dec"]
@@ -52,6 +53,7 @@ def test_a_table_nobody_wrote_is_empty_and_has_its_columns(lake: Lake) -> None:
     assert not lake.exists(TRANSFERS)
 
 
+@on_both_stores
 def test_a_batch_is_written_once_however_often_it_is_appended(lake: Lake, made: Maker) -> None:
     rows = made(TRANSFERS, "a", range(5))
     assert lake.append(TRANSFERS, rows, stream="a/transfers", batch=7)
@@ -74,6 +76,7 @@ def test_the_mark_of_a_batch_outlives_checkpoints(lake: Lake, made: Maker) -> No
     assert fresh.count(BLOCKS, "a") == 202
 
 
+@on_both_stores
 def test_an_empty_batch_commits_nothing(lake: Lake, made: Maker) -> None:
     nothing = TRANSFERS.schema().empty_table()
     assert lake.append(TRANSFERS, nothing, stream="s", batch=1)
@@ -142,6 +145,7 @@ def with_column(rows: pa.Table, name: str, values: list[Any]) -> pa.Table:
     return rows.set_column(at, rows.schema.field(at), pa.array(values, rows.schema.field(at).type))
 
 
+@on_both_stores
 def test_rows_lie_in_the_tables_order(lake: Lake, made: Maker) -> None:
     rows = made(LOGS, "a", range(20), per_block=3)
     backwards = rows.take(pa.array(range(rows.num_rows - 1, -1, -1)))
@@ -221,6 +225,7 @@ def test_who_looks_up_two_accounts_finds_the_footers_of_all_files_read(lake: Lak
     assert lake._footers.of(str(path.relative_to(folder.root)), folder).serialized_size == sizes[-1]
 
 
+@on_both_stores
 def test_replacing_one_chain_leaves_the_others(lake: Lake, made: Maker) -> None:
     other, old, new = made(BLOCKS, "b", range(9)), made(BLOCKS, "a", range(9)), made(BLOCKS, "a", range(4, 7), seed=1)
     for batch, rows in enumerate((other, old)):
@@ -235,6 +240,7 @@ def test_replacing_one_chain_leaves_the_others(lake: Lake, made: Maker) -> None:
     assert (lake.count(BLOCKS, "a"), lake.count(BLOCKS, "b")) == (0, 18)
 
 
+@on_both_stores
 def test_replacing_one_bucket_leaves_the_others(lake: Lake, made: Maker) -> None:
     rows = made(ACCOUNT_TRANSFERS, "a", range(50))
     assert lake.replace(ACCOUNT_TRANSFERS, "a", rows)
@@ -263,6 +269,7 @@ def test_an_error_of_who_makes_the_rows_leaves_everything_as_it_was(lake: Lake, 
     assert parquet_files(lake, BLOCKS) == 1
 
 
+@on_both_stores
 def test_a_table_of_another_revision_is_neither_read_nor_added_to(lake: Lake, made: Maker) -> None:
     newer = replace(BLOCKS, revision=2)
     lake.append(BLOCKS, made(BLOCKS, "a", [1]), stream="s", batch=5)
@@ -291,6 +298,7 @@ def test_compaction_keeps_every_row_and_the_order(lake: Lake, made: Maker) -> No
     assert not lake.append(TRANSFERS, parts[0], stream="a", batch=19)
 
 
+@on_both_stores
 def test_compaction_of_filters_that_overlap_sorts_them(lake: Lake, made: Maker) -> None:
     whole = made(TRANSFERS, "a", range(50), per_block=4)
     at = whole["log_index"]
@@ -300,6 +308,7 @@ def test_compaction_of_filters_that_overlap_sorts_them(lake: Lake, made: Maker) 
     assert stored(lake, TRANSFERS, "a").equals(whole)
 
 
+@on_both_stores
 def test_compaction_of_buckets_sorts_each_by_account(lake: Lake, made: Maker) -> None:
     parts = [made(ACCOUNT_TRANSFERS, "a", range(at, at + 20)) for at in range(0, 100, 20)]
     for batch, rows in enumerate(parts):
@@ -338,6 +347,7 @@ def test_compaction_does_not_reach_over_a_large_file(lake: Lake, made: Maker) ->
     assert len(list(Path(lake.uri, "blocks", "_delta_log").glob("*.json"))) == 1 + 5 + 1, "two merges are one commit"
 
 
+@on_both_stores
 def test_rewinding_deletes_from_a_height_on_in_every_table_of_one_chain(lake: Lake, made: Maker) -> None:
     tables = (BLOCKS, TRANSFERS, ACCOUNT_TRANSFERS)
     for table in tables:
@@ -412,20 +422,7 @@ def test_a_damaged_table_is_named_in_one_sentence(lake: Lake, made: Maker) -> No
     assert "\n" not in caught.value.message
 
 
-def test_an_object_store_is_written_and_read_like_a_folder(lake: Lake, made: Maker) -> None:
-    lake.is_local = False  # the way that goes through the Delta library's own store, which wants the folder there
-    Path(lake.uri, "account_transfers").mkdir(parents=True)
-    parts = [made(ACCOUNT_TRANSFERS, "a", range(at, at + 5)) for at in (0, 5)]
-    for batch, rows in enumerate(parts):
-        assert lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=batch)
-    lake.compact(ACCOUNT_TRANSFERS, "a")
-    assert multiset(stored(lake, ACCOUNT_TRANSFERS, "a")) == multiset(*parts)
-    account = parts[0]["account"][0].as_py()
-    own = [rows.filter(pa.compute.equal(rows["account"], account)) for rows in parts]
-    found = lake.of_accounts(ACCOUNT_TRANSFERS, "a", [account]).collect().select(ACCOUNT_TRANSFERS.names).to_arrow()
-    assert multiset(found.cast(ACCOUNT_TRANSFERS.schema())) == multiset(*own)
-
-
+@on_both_stores
 def test_a_reader_sees_what_another_process_committed(lake: Lake, made: Maker) -> None:
     other = Lake(lake.uri)
     account = made(ACCOUNT_TRANSFERS, "a", [0])["account"][0].as_py()
@@ -478,6 +475,7 @@ def test_small_neighbours_are_merged_without_much_larger_ones(sizes: list[int], 
     assert [[file.size for file in run] for run in crowded(files, 64, 3)] == merged
 
 
+@on_both_stores
 def test_a_batch_that_two_processes_write_at_the_same_moment_is_stored_once(
     lake: Lake, made: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

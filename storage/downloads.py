@@ -1,0 +1,77 @@
+"""Local copies of files of a lake in an object store, for the query process, which has no network access.
+
+Files never change, so a copy is made once. It is compared with the checksums while it is made.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from chainfolio.errors import CorruptFile, StoreError
+from chainfolio.storage.disk import write_error
+from chainfolio.storage.lake import Lake
+from chainfolio.storage.lake_reader import translate_errors
+from chainfolio.storage.parquet import Folder, LakeFile, compare_file
+from chainfolio.table import Table
+
+KEEP_S = 24 * 3600  # a query that began before a file was replaced may still read its copy
+PART = 4 * 2**20
+
+
+class Downloads:
+    """Copies of a lake's files in a local folder, below the names of their tables."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, table: Table, file: LakeFile) -> Path:
+        """Return the path of the copy of a file."""
+        return self.folder / table.name / file.path
+
+    def fetch(self, lake: Lake, table: Table, files: Iterable[LakeFile], report: Callable[[int], None]) -> None:
+        """Copy the missing ones of a table's files, and delete old copies of files that are not among them.
+
+        Args:
+            report: Called with the number of bytes of each part that was copied.
+
+        Raises:
+            CorruptFile: A file does not match its checksums. There is no copy of it.
+            StoreError: The object store does not answer, or the folder cannot be written.
+        """
+        current = set()
+        for file in files:
+            path = self.path(table, file)
+            current.add(path)
+            if not path.exists():
+                self._copy(lake, table, file, report)
+        limit = time.time() - KEEP_S
+        for path in (self.folder / table.name).rglob("*.parquet"):
+            with suppress(OSError):  # another query deleted it
+                if path not in current and path.stat().st_mtime < limit:
+                    path.unlink()
+
+    def _copy(self, lake: Lake, table: Table, file: LakeFile, report: Callable[[int], None]) -> None:
+        """Write the copy of a file under a temporary name, compare it, and rename it."""
+        directory, _, name = file.path.rpartition("/")
+        folder = Folder(self.folder / table.name)
+        try:
+            with (
+                translate_errors(table),
+                lake.storage.folder(table.name).source(file.path) as (size, read_at),
+                folder.create(directory, lambda: name) as copy,
+            ):
+                for start in range(0, size, PART):
+                    copy.write(part := read_at(start, min(PART, size - start)))
+                    report(len(part))
+        except OSError as error:
+            raise write_error("sql", self.folder, error) from error
+        try:
+            with translate_errors(table):
+                for _ in compare_file(folder, file.path):
+                    pass
+        except (CorruptFile, StoreError):
+            self.path(table, file).unlink(missing_ok=True)
+            raise
