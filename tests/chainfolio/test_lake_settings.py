@@ -12,11 +12,10 @@ from chainfolio.settings import Lake, Settings, check
     "lake",
     [
         Lake(uri="lake"),
-        Lake(uri="file:///srv/lake"),
         Lake(uri="s3://chain-data"),
         Lake(uri="s3://chain-data/prefix/of.it/", endpoint="http://127.0.0.1:9000", region="eu-central-1"),
     ],
-    ids=["folder", "file", "bucket", "own service"],
+    ids=["folder", "bucket", "own service"],
 )
 def test_a_folder_and_a_bucket_are_addresses_of_a_lake(lake: Lake) -> None:
     check(Settings(lake=lake))
