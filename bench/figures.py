@@ -134,6 +134,7 @@ ORDER = (
     "pnl",
     "gains",
     "valuation",
+    "recompute",
     "validators",
     "solana",
     "solana_history",

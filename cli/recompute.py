@@ -1,4 +1,4 @@
-"""`chainfolio recompute`: the values of many accounts from stored snapshots and stored prices, without a node.
+"""`chainfolio recompute`: values of many accounts from stored snapshots and prices, without a node.
 
 --block values the newest snapshot of each account up to a block, with the prices stored since then. --from and --to
 value the snapshot of each day.
@@ -84,7 +84,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> tuple[date | None, date | None]:
-    """Return the first and last day, or None twice with --block. Raises BadRequest if the options do not fit."""
+    """Return the first and last day; two times None with --block.
+
+    Raises:
+        BadRequest: The options do not fit together.
+    """
     has_days = options.first is not None and options.last is not None
     if (options.first is None) != (options.last is None) or has_days == (options.block is not None):
         raise BadRequest(
@@ -107,7 +111,7 @@ def _check(options: argparse.Namespace) -> tuple[date | None, date | None]:
 async def _prepare(
     system: System, options: argparse.Namespace, first: date | None, last: date | None
 ) -> tuple[Task, list[str], Clock]:
-    """Return the task, the accounts of the file and the clock; move prices of final blocks to the lake first."""
+    """Move prices of final blocks to the lake; return the task, the accounts of the file and the clock."""
     chain = system.chain(options.chain)
     accounts = []
     for each, line_name in wallets.read_accounts(options.accounts).items():
