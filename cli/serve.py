@@ -21,6 +21,7 @@ from chainfolio.cli.state_store import open_state, opened_state
 from chainfolio.engine.bounds import BoundMetrics
 from chainfolio.engine.history.schedule import DailySnapshots
 from chainfolio.engine.service import Engine
+from chainfolio.indexer.disk_trend import LakeMetrics, disk_trend
 from chainfolio.indexer.metrics import JobMetrics, TaskMetrics, WorkerMetrics, serve_metrics
 from chainfolio.indexer.schedule import JobSchedule
 from chainfolio.indexer.wiring import System
@@ -104,7 +105,8 @@ def _app(config: Settings, *, work: bool) -> App:
                     await stack.enter_async_context(daily.running())
                     jobs.add(PLACES, partial(keep_places, system, lambda: state.database), at_start=True)
                 if port := config.server.metrics_port:
-                    of_work = [WorkerMetrics(worker), DailySnapshots(daily)] if work else []
+                    lake_metrics = LakeMetrics(lambda: disk_trend(system.lake, system.chains))
+                    of_work = [WorkerMetrics(worker), DailySnapshots(daily), lake_metrics] if work else []
                     of_process = [TaskMetrics(supervisor), JobMetrics(jobs), BoundMetrics(engine.bounds)]
                     read = [app.parts.traffic, *of_process, *of_work]
                     stack.enter_context(serve_metrics(read, config.server.host, port))

@@ -18,6 +18,7 @@ from chainfolio.engine.history.snapshot_store import SnapshotStore
 from chainfolio.engine.named_accounts import check_chains
 from chainfolio.engine.reconcile.results import stored_results
 from chainfolio.errors import ChainfolioError
+from chainfolio.indexer.disk_trend import disk_trend
 from chainfolio.indexer.scopes import indexed_for
 from chainfolio.indexer.work import filters
 
@@ -56,10 +57,16 @@ async def examine(system: System) -> dict[str, Any]:
     check_chains(system)
     chains = [await _chain(system, system.chain(key)) for key in sorted(system.settings.chains)]
     folders = {"lake": Path(system.lake.uri), "data": system.settings.data_dir}
-    return {
-        "chains": chains,
-        "disk": {name: _bytes(folder) for name, folder in folders.items() if name == "data" or system.lake.is_local},
+    sizes = {name: _bytes(folder) for name, folder in folders.items() if name == "data" or system.lake.is_local}
+    trend = disk_trend(system.lake, system.chains)
+    growth = {
+        "files": trend.file_counts,
+        "bytesPerDay": trend.day_bytes,
+        "freeBytes": trend.free_bytes,
+        "daysLeft": trend.days_left,
+        "warning": trend.warning,
     }
+    return {"chains": chains, "disk": {**sizes, **growth}}
 
 
 async def _chain(system: System, chain: Chain) -> dict[str, Any]:
@@ -258,7 +265,13 @@ def _show(report: dict[str, Any]) -> None:
             print(f"  it lacks: {', '.join(chain['lacks'])}")
         for hint in chain["hints"]:
             print(f"  {hint}")
-    print("disk: " + ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in report["disk"].items()))
+    disk = report["disk"]
+    sizes = [f"{name} {disk[name] / 1e6:,.1f} MB" for name in ("lake", "data") if name in disk]
+    growth = f"{sum(disk['files'].values()):,} files, {disk['bytesPerDay'] / 1e6:,.1f} MB a day"
+    days = "" if disk["daysLeft"] is None else f", full in {disk['daysLeft']:,} days"
+    print(f"disk: {', '.join(sizes)}; {growth}{days}")
+    if disk["warning"]:
+        print(f"  {disk['warning']}")
 
 
 def _ranges(spans: list[list[int]]) -> str:
