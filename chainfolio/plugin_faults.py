@@ -10,7 +10,19 @@ OLD: Final = {
     "adapters": "chainfolio.plugins.protocol",
     "pricing": "chainfolio.plugins.price_source",
 } | dict.fromkeys(
-    ("api", "cli", "configs", "engine", "exports", "indexer", "localchain", "portfolio", "storage", "transport"),
+    (
+        "agents",
+        "api",
+        "cli",
+        "configs",
+        "engine",
+        "exports",
+        "indexer",
+        "localchain",
+        "portfolio",
+        "storage",
+        "transport",
+    ),
     "chainfolio.plugins",
 )
 

@@ -66,6 +66,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "virtual-user remove": ("virtual:1 --account acc_1",),
     "sql": ('"SELECT count(*) FROM transfers"', "--csv - < query.sql", "> views.sql"),
     "move": ("postgres.toml", "postgres.toml --config chainfolio.toml --json"),
+    "mcp": ("", "--config /etc/chainfolio/chainfolio.toml"),
     "status": ("", "--json"),
     "jobs": ("", "list --json", "add index --chain ethereum --from 0 --to 9999", "retry 7"),
     "check": ("", "ethereum --tables transfers,logs", "--repair"),

@@ -33,6 +33,7 @@ GROUPS: Final[dict[str, str]] = {
     "sql": "ask the lake in SQL",
     "check": "compare stored files with their checksums",
     "move": "move stores between files and PostgreSQL",
+    "mcp": "answer questions of language models",
     "status": "what is indexed, and how far",
     "jobs": "recurring work and its last runs",
     "doctor": "check endpoints and stores",
@@ -48,6 +49,7 @@ EXTRAS: Final[dict[str, tuple[str, str]]] = {
     "serve": ("server", "the server"),
     "worker": ("server", "the worker"),
     "jobs": ("server", "the schedule of jobs"),
+    "mcp": ("mcp", "the server for models"),
 } | dict.fromkeys(
     ("account", "key", "addressbook", "subscription", "virtual-user"), ("server", "the store of accounts")
 )

@@ -12,7 +12,7 @@ import grimp
 
 PICTURE = Path(__file__).parent / "images" / "architecture.svg"
 ROWS = (
-    ("session", "exports", "cli", "api"),
+    ("session", "exports", "agents", "cli", "api"),
     ("engine",),
     ("indexer",),
     ("adapters", "pricing", "portfolio", "storage"),
@@ -24,6 +24,7 @@ ABOUT = {
     "cli": "the command line",
     "api": "the HTTP API",
     "exports": "writes files",
+    "agents": "answers models",
     "engine": "answers questions",
     "indexer": "writes the index",
     "adapters": "reads chains",
@@ -34,7 +35,7 @@ ABOUT = {
     "chainfolio": "shared types and contracts",
 }
 NOT_DRAWN = ("", "__main__", "configs", "localchain", "plugins")  # names for others, data, and the chain of the tests
-WIDTH, HEIGHT = 760, 620
+WIDTH, HEIGHT = 950, 620
 BOX_WIDTH, BOX_HEIGHT, ROW_HEIGHT, TOP = 150, 52, 102, 28
 # The colours suit a light page and a dark one: the picture brings its own background.
 HEAD = f"""\
@@ -87,7 +88,7 @@ def places() -> dict[str, tuple[float, float]]:
     """The middle of the upper edge of each part's box."""
     found = dict[str, tuple[float, float]]()
     for row, parts in enumerate(_drawn()):
-        step = WIDTH / 4
+        step = WIDTH / 5
         first = WIDTH / 2 - step * (len(parts) - 1) / 2
         found.update({part: (first + step * at, TOP + ROW_HEIGHT * row) for at, part in enumerate(parts)})
     between = (found["adapters"][0] + found["pricing"][0]) / 2  # arrows from above pass between the two

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 # Folders of the repository that are packages inside `chainfolio`, by a link there.
 LINKED = (
     "adapters",
+    "agents",
     "api",
     "cli",
     "configs",

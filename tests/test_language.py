@@ -19,6 +19,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PRODUCT = (
     "adapters",
+    "agents",
     "api",
     "chainfolio",
     "cli",

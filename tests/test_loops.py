@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("adapters", "transport", "indexer", "pricing", "engine", "exports", "chainfolio")
+FOLDERS = ("adapters", "transport", "indexer", "pricing", "engine", "exports", "agents", "chainfolio")
 SERVICE = "ends with its task; each turn sleeps or waits for a step"
 HALVES = "halves the heights between two ends"
 PIECES = "each piece ends behind its beginning, up to the end of the span"

@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = (
     "adapters",
+    "agents",
     "api",
     "bench",
     "chainfolio",

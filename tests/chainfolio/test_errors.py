@@ -66,6 +66,7 @@ FIELDS: dict[str, dict[str, object]] = {
 }
 PACKAGES = (
     "adapters",
+    "agents",
     "api",
     "chainfolio",
     "cli",

@@ -190,7 +190,19 @@ def test_other_faults_are_told_as_they_are() -> None:
 def test_nothing_that_is_stored_names_a_module() -> None:
     """Data, recordings and jobs outlive a renamed module: no format that stores Python objects is used."""
     formats = {"pickle", "shelve", "marshal", "dill", "cloudpickle", "joblib"}
-    folders = ("adapters", "api", "cli", "engine", "exports", "indexer", "portfolio", "pricing", "storage", "transport")
+    folders = (
+        "adapters",
+        "agents",
+        "api",
+        "cli",
+        "engine",
+        "exports",
+        "indexer",
+        "portfolio",
+        "pricing",
+        "storage",
+        "transport",
+    )
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     paths += (ROOT / "chainfolio").glob("*.py")
     imported = {

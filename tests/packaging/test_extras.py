@@ -19,6 +19,7 @@ EXTRAS = {
     "sql": ("duckdb", "pytz"),
     "plot": ("matplotlib",),
     "exports": ("reportlab", "xlsxwriter"),
+    "mcp": ("mcp",),
 }
 OF_OTHER_KINDS = ("solana", "solders", "spl")  # libraries of chains that an EVM wallet has nothing on
 ALL = tuple(module for modules in EXTRAS.values() for module in modules)
@@ -46,6 +47,7 @@ def run(folder: Path, missing: tuple[str, ...], *words: str) -> subprocess.Compl
         ("server", ("account", "list")),
         ("server", ("key", "list", "--account", "acc_1")),
         ("sql", ("sql", "SELECT 1")),
+        ("mcp", ("mcp",)),
         ("exports", ("export", "holdings", WALLET, "--format", "pdf", "-o", "a.pdf")),
         ("exports", ("export", "holdings", WALLET, "--format", "xlsx", "-o", "a.xlsx")),
         ("plot", ("history", WALLET, "-o", "a.png", "--rpc", "http://127.0.0.1:1")),
