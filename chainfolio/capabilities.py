@@ -372,5 +372,5 @@ def find_capability(chain: CapableChain, capability: Capability) -> object | Non
 
 
 def missing_capabilities(chain: CapableChain) -> list[str]:
-    """Return the names of the capabilities that a chain lacks, without those that only change how it is read."""
+    """Return the names of capabilities that a chain lacks, except those that only change its reads."""
     return [each.value for each in REQUESTED_CAPABILITIES if each not in chain.capabilities]

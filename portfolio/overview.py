@@ -84,7 +84,7 @@ NO_PICTURES: Final = Pictures()
 
 
 def pictures_of(chains: Iterable[ChainFacts], protocols: Iterable[ProtocolFacts]) -> Pictures:
-    """Return a picture of each token and protocol: the small one, else the large one, else the placeholder."""
+    """Return each token's and protocol's picture: the small one, else the large one or a placeholder."""
     return Pictures(
         {
             f"{chain.key}:{token.shown_contract}": pictures(images, PLACEHOLDER)[0]

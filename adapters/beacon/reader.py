@@ -384,7 +384,7 @@ class Reader:
         return {each.slot: each.validator_index for each in duties}
 
     async def randao_mix(self, epoch: int, state_epoch: int) -> bytes | None:
-        """Return the RANDAO mix of an epoch (negative: of genesis), from the state at the end of `state_epoch`.
+        """Return an epoch's RANDAO mix (negative: of genesis), from the state at the end of `state_epoch`.
 
         None if no node has that state, or if the request is refused or the response malformed. Not cached.
         """

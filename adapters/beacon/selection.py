@@ -173,7 +173,7 @@ class ValidatorSelector:
                 self._by_key[key] = each.index
 
     async def _scan_registry(self) -> None:
-        """Read all validators that were not scanned yet, and store their indexes by withdrawal address, in memory.
+        """Read all validators not scanned yet, and store indexes by withdrawal address, in memory.
 
         The caller holds the lock.
 

@@ -273,7 +273,7 @@ def _changes(holdings: HoldingsByDay, before: date, after: date) -> list[str]:
 def _by_period(
     days: Sequence[date], records: Sequence[TransactionDocument]
 ) -> Iterable[tuple[date, date, list[TransactionDocument]]]:
-    """Yield each day, the next one in `days`, and the records from the first midnight (UTC) until the next.
+    """Yield each day, the next one in `days`, and the records between their midnights (UTC).
 
     Records before the first day are yielded with it; those from the last midnight on are left out.
 

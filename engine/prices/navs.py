@@ -47,7 +47,7 @@ def check_fiat(currency: str, configured_rates: Mapping[str, str]) -> None:
 async def navs_at(
     snapshotter: Snapshotter, addresses: Sequence[str], block: Block, currency: str, rates: Rates, *, past: bool
 ) -> list[Nav]:
-    """Return the value of each account at a block, in their order, in USD or fiat by the rate of that time.
+    """Return the value of each account at a block, in order, in USD or fiat at that time's rate.
 
     A coin as `currency` would get its current price: the caller checks that it is fiat.
 

@@ -72,7 +72,7 @@ def day_flows(
 
 
 def flows_of_day(account_rows: AccountRows, chain: Chain, block: Block) -> tuple[dict[str, Flows], str]:
-    """Return the flows of the block's day in rows that were read after `day_gap` was empty, as `day_flows` does."""
+    """Return the flows of the block's day, as `day_flows` does, in rows read when `day_gap` was empty."""
     import polars as pl
 
     accounts, (lake, tail, _) = account_rows.accounts, account_rows.index

@@ -59,7 +59,7 @@ def are_fees_indexed(tail: Tail, chain: str, accounts: Sequence[str], block: Blo
 
 
 def fees_of(account_rows: AccountRows, block: Block) -> dict[str, int]:
-    """Return the fees in the rows by account; empty if the index has another block at the height of `block`."""
+    """Return fees in the rows by account; empty if the index has another block at `block`'s height."""
     import polars as pl
 
     accounts, (_, tail, chain) = account_rows.accounts, account_rows.index

@@ -162,7 +162,7 @@ class Snapshotter:
     async def trust(
         self, assets: Mapping[str, Collection[Asset]], height: int, rows: AccountRows | None = None
     ) -> Trust:
-        """Return which of the accounts' `assets` are trusted at a height, by the index (or `rows`) and the settings."""
+        """Return which `assets` are trusted at a height, by the index (or `rows`) and the settings."""
         return await asyncio.to_thread(self._judge.trust, assets, self._is_listed, height, rows)
 
     def _is_listed(self, asset: Asset) -> bool:

@@ -24,7 +24,7 @@ from chainfolio.supervisor import Supervisor, Task, Work
 from tests.indexer.dying import WRITES
 from tests.indexer.killed import hurry, load
 
-BACK_OFF_S, MAX_LIFE_S, MAX_WRITES, TRIES = 0.1, 15.0, 10, 3
+BACK_OFF_S, MAX_LIFE_S, MAX_WRITES, TRIES = 0.1, 30.0, 10, 3
 FAILED, WAITS, BEGINS, WRITES_AGAIN, WROTE_AGAIN, FAILED_AGAIN = POINTS = (
     "a task has failed",
     "its back-off lasts",

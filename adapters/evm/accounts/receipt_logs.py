@@ -70,7 +70,7 @@ def unchecked_logs(source: str, receipt: bytes) -> Logs:
 
 
 def logs_of_receipt(source: str, full: FullBlock, tx: ExecutedTransaction, receipt: bytes, *, bloom: bool) -> Logs:
-    """Return the logs of a transaction's receipt (JSON), with the time of its block; none if it has no field for logs.
+    """Return the logs of a receipt (JSON), with its block's time; none if it has no field for logs.
 
     Raises:
         BadAnswer: A log is of another transaction, block or time, a failed transaction has one, log indices have gaps,

@@ -30,7 +30,7 @@ def groups(rows: pa.Table, *names: str) -> Iterator[tuple[tuple[str | None, ...]
 
 
 def logs_without_data(rows: pa.Table, topic0: str) -> Logs:
-    """Return one log per row with `topic0` as its only topic and no data: the caller adds the others in place.
+    """Return one log per row with the topic `topic0` and no data; the caller adds the rest in place.
 
     Args:
         rows: With the columns `height`, `tx_index`, `log_index`, `time` and `tx_hash`, and the contract as `token`.

@@ -139,7 +139,7 @@ class SingleAccountReader:
     def _position(
         self, matched: RuleMatch, protocol: Plan[InstalledProtocol | None] | None = None
     ) -> Plan[PositionsRead]:
-        """Decode one match, unfold what its positions supply, and describe the tokens that they borrow or earn.
+        """Decode one match, unfold supplied tokens, and describe tokens that are borrowed or earned.
 
         Failures of the decoder are issues. `protocol` is as for `outcome_of`.
         """

@@ -386,7 +386,7 @@ def changes(logs: Sequence[EventLog]) -> list[PositionChange]:
 
 
 def _tokens(logs: Sequence[EventLog], pool: str, raws: tuple[int, int]) -> tuple[str, str]:
-    """Return both tokens of a pool, as far as transfers from or to it show them; their addresses are in order."""
+    """Return both tokens of a pool in the order of addresses, as far as its transfers show them."""
     holder = "0x" + pool[2:].rjust(64, "0")
     moved = sorted(
         {
