@@ -308,16 +308,20 @@ class Lake(LakeReader):
 
     def _created(self, table: Table) -> DeltaTable:
         """Create the table on disk unless it exists, and return it."""
-        DeltaTable.create(
-            self._path(table),
-            schema_of(table),
-            mode="ignore",
-            partition_by=list(table.partitions),
-            name=table.name,
-            description=table.description,
-            configuration=PROPERTIES,
-            storage_options=self.storage.delta_options,
-        )
+        try:
+            DeltaTable.create(
+                self._path(table),
+                schema_of(table),
+                mode="ignore",
+                partition_by=list(table.partitions),
+                name=table.name,
+                description=table.description,
+                configuration=PROPERTIES,
+                storage_options=self.storage.delta_options,
+            )
+        except DeltaError:
+            if self._writer(table) is None:  # else another process created it at the same moment
+                raise
         handle = self._writer(table)
         assert handle is not None, f"table {table.name} was just created"
         return handle

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import sys
 
+import pyarrow as pa
+
 from chainfolio.blocks import Span
+from chainfolio.errors import StoreUnavailable
 from chainfolio.storage.lake import Lake
 from chainfolio.tables import BLOCKS
 from tests.storage.appender import rows
+
+ATTEMPTS = 20
 
 
 def main(uri: str, number: int, commits: int) -> None:
@@ -19,10 +24,20 @@ def main(uri: str, number: int, commits: int) -> None:
     lake, stored = Lake(uri), 0
     for batch in range(commits):
         own = rows(Span(height := 1000 * number + batch, height))
-        assert lake.append(BLOCKS, own, stream=f"process {number}", batch=batch)
-        assert not lake.append(BLOCKS, own, stream=f"process {number}", batch=batch)
-        stored += lake.append(BLOCKS, rows(Span(batch, batch)), stream="shared", batch=batch)
+        append(lake, own, f"process {number}", batch)
+        assert not append(lake, own, f"process {number}", batch)
+        stored += append(lake, rows(Span(batch, batch)), "shared", batch)
     print(stored)
+
+
+def append(lake: Lake, content: pa.Table, stream: str, batch: int) -> bool:
+    """Append, and again while the service is too busy to answer, as an indexer does."""
+    for _ in range(ATTEMPTS):
+        try:
+            return lake.append(BLOCKS, content, stream=stream, batch=batch)
+        except StoreUnavailable:
+            continue
+    raise AssertionError(f"no answer in {ATTEMPTS} attempts")
 
 
 if __name__ == "__main__":
