@@ -23,7 +23,7 @@ REMEDY: Final = "add space, move the lake with `lake.url`, or index fewer chains
 
 @dataclass(frozen=True, slots=True)
 class DiskTrend:
-    """What the lake will need.
+    """Files and growth of the lake, and the space on its disk.
 
     Attributes:
         file_counts: Number of files by table, without files that were replaced.
@@ -37,7 +37,10 @@ class DiskTrend:
 
     @property
     def days_left(self) -> int | None:
-        """Days until the disk is full if each day is like the newest; None if nothing grows or no disk is local."""
+        """Days until the disk is full, at the growth of the newest day.
+
+        None if nothing grows or the disk is not local.
+        """
         return None if self.free_bytes is None or not self.day_bytes else self.free_bytes // self.day_bytes
 
     @property
