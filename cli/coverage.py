@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     async def read(system: System) -> tuple[Account, Coverage, Transactions]:
         owner = await account_of(system, options.address, options.chain)
         question = transaction_filter(options.chain, PAGE, 0, None, None)
-        pages = transaction_pages(Engine(system, max_lookups=None), owner, question, all_pages=True)
+        pages = transaction_pages(Engine(system, max_lookups=None), [owner], question, all_pages=True)
         joined = joined_pages([page async for page in pages])
         return owner, coverage_of(system, joined.transactions), joined
 
