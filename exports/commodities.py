@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_NAME: Final = 24
-RESERVED: Final = frozenset({"USD"})  # the currency of costs, which a token may call itself
+RESERVED: Final = frozenset({"USD", "TRUE", "FALSE", "NULL"})  # the currency of costs, and words of the language
 DIGITS: Final = 8  # of the hash that tells two assets with one symbol apart
 PLAIN: Final = re.compile(r"[A-Z][A-Z0-9]{0,14}")
 

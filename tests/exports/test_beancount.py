@@ -119,6 +119,7 @@ def test_an_empty_history_is_a_ledger() -> None:
 
 def test_names_of_commodities_are_unique_and_accepted() -> None:
     symbols = ["stETH", "USDC.e", "_", "1INCH", "", "a", "USD", "eth", "ETH", "₿", "x" * 100, "A-B"]
+    symbols += ["null", "TRUE", "false"]
     names = commodity_names({AssetKey("ethereum", f"0x{at}"): symbol for at, symbol in enumerate(symbols)})
     assert len(set(names.values())) == len(symbols)
     assert names[AssetKey("ethereum", "0x0")] == "STETH"
