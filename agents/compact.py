@@ -44,7 +44,7 @@ class Answer:
         """Return the answer as JSON of at most MAX_BYTES, with `detail` MAX_DETAIL_BYTES."""
         limit = MAX_DETAIL_BYTES if detail else MAX_BYTES
         count = len(self.rows) if detail else min(TOP, len(self.rows))
-        while len(text := self._text(count, detail=detail)) > limit and count:
+        while len((text := self._text(count, detail=detail)).encode()) > limit and count:
             count -= max(1, count // 8)
         return text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chainfolio.agents.compact import MAX_BYTES, MAX_DETAIL_BYTES, TOP, Answer, quoted
@@ -28,6 +28,8 @@ def test_rows_that_are_left_out_are_counted_and_summed_exactly() -> None:
     st.lists(st.dictionaries(st.sampled_from(["a", "b"]), st.text(max_size=300), min_size=1), max_size=200),
     st.booleans(),
 )
+@example([{"a": "€" * 300}] * 40, False)  # characters of three bytes
+@example([{"a": "€" * 300}] * 100, True)
 def test_an_answer_has_its_bound_whatever_the_rows_hold(rows: list[dict[str, str]], detail: bool) -> None:
     text = Answer({"n": len(rows)}, {}, "complete", rows, ["x" * 500] * 20).text(detail=detail)
     assert len(text.encode()) <= (MAX_DETAIL_BYTES if detail else MAX_BYTES)
