@@ -34,11 +34,24 @@ def run(options: argparse.Namespace) -> int:
             return await examine(system)
 
         async def ask(query: str, limit: int, seconds: int) -> dict[str, Any]:
-            readable = sql.sources(system.lake, sql.tables_in(query))
-            return await asyncio.to_thread(sql.ask, query, readable, limit=limit, seconds=seconds)
+            return await ask_lake(system, query, limit, seconds)
 
         tools = Tools(Engine(system), Services(status, ask))
         await build_server(tools, __version__).run_stdio_async()
 
     with_system(options, serve)
     return 0
+
+
+async def ask_lake(system: System, query: str, limit: int, seconds: int) -> dict[str, Any]:
+    """Return the answer of `sql.ask`; files of an object store are copied first.
+
+    Raises:
+        BadRequest: The query is wrong, took too long, or reads a refused table.
+        CorruptFile: A file of the object store does not match its checksums.
+        StoreError: The object store does not answer.
+    """
+    readable = sql.sources(system.lake, sql.tables_in(query))
+    if not system.lake.is_local:
+        readable = await asyncio.to_thread(sql.downloaded, system, readable, is_quiet=True)
+    return await asyncio.to_thread(sql.ask, query, readable, limit=limit, seconds=seconds)

@@ -133,19 +133,27 @@ async def _compared_sources(system: System, query: str, options: argparse.Namesp
     readable = sources(system.lake, tables_in(query))
     files = [(TABLES[name], entry) for name, entries in readable.entries.items() for entry in entries]
     if not system.lake.is_local:  # always compared: a copy is made once
-        return _downloaded(system, readable, options)
+        return downloaded(system, readable, is_quiet=options.json)
     if options.unchecked:
         print("unchecked: no file was compared with its checksums", file=sys.stderr)
         return readable
     comparisons = Comparisons(system.settings.data_dir / "compared.json")
     pending = comparisons.pending(system.lake, files)
-    with _progress("checksums", sum(file.size for _, file in pending), options) as report:
+    with _progress("checksums", sum(file.size for _, file in pending), is_quiet=options.json) as report:
         comparisons.compare(system.lake, pending, report)
     return readable
 
 
-def _downloaded(system: System, readable: Sources, options: argparse.Namespace) -> Sources:
-    """Copy the files of an object store, which the query process cannot read; return the sources with their copies."""
+def downloaded(system: System, readable: Sources, *, is_quiet: bool) -> Sources:
+    """Copy the files of an object store, which the query process cannot read; return the sources with their copies.
+
+    Args:
+        is_quiet: Show no progress on standard error.
+
+    Raises:
+        CorruptFile: A file does not match its checksums.
+        StoreError: The object store does not answer, or the folder of copies cannot be written.
+    """
     downloads = Downloads(Path(_absolute(str(system.settings.data_dir / "downloads"))))
     missing = [
         file.size
@@ -153,7 +161,7 @@ def _downloaded(system: System, readable: Sources, options: argparse.Namespace) 
         for file in entries
         if not downloads.path(TABLES[name], file).exists()
     ]
-    with _progress("download", sum(missing), options) as report:
+    with _progress("download", sum(missing), is_quiet=is_quiet) as report:
         for name, entries in readable.entries.items():
             downloads.fetch(system.lake, TABLES[name], entries, report)
     copies = {
@@ -164,14 +172,14 @@ def _downloaded(system: System, readable: Sources, options: argparse.Namespace) 
 
 
 @contextmanager
-def _progress(title: str, total: int, options: argparse.Namespace) -> Iterator[Callable[[int], None]]:
-    """Yield a function that shows how many of `total` bytes were read, given those of each step. Quiet with --json."""
+def _progress(title: str, total: int, *, is_quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows how many of `total` bytes were read, given those of each step, unless quiet."""
     read_bytes, start_s, progress = 0, time.monotonic(), watch(title)
 
     def report(count: int) -> None:
         nonlocal read_bytes
         read_bytes += count
-        if not options.json:
+        if not is_quiet:
             progress(
                 read_bytes / max(1, total),
                 time.monotonic() - start_s,
@@ -179,7 +187,7 @@ def _progress(title: str, total: int, options: argparse.Namespace) -> Iterator[C
             )
 
     yield report
-    if read_bytes and not options.json:
+    if read_bytes and not is_quiet:
         progress.clear()
 
 
