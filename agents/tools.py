@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import msgspec
+
 from chainfolio.agents.compact import Answer, Row, quoted
+from chainfolio.agents.rows import holding_rows, query_rows
 from chainfolio.engine.gains.pnl import PnlRequest, pnl, zone_of
-from chainfolio.engine.named_accounts import accounts_of, chains_with_past, one_chain
+from chainfolio.engine.named_accounts import accounts_of, chains_with_past, one_chain, pinned_chain
 from chainfolio.engine.prices.reasons import explain_price, tree
 from chainfolio.engine.requests.days import days_between, read_day_values, today
 from chainfolio.engine.requests.portfolios import portfolios
@@ -19,7 +22,7 @@ from chainfolio.errors import BadRequest, ChainfolioError
 from chainfolio.exports.approval_rows import SHEET as APPROVAL_COLUMNS
 from chainfolio.exports.approval_rows import approval_rows, document
 from chainfolio.exports.dataset import issue_text
-from chainfolio.portfolio.document import ASSETS, UNKNOWN, asset_rows
+from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.facts import Options
 
 if TYPE_CHECKING:
@@ -53,21 +56,7 @@ class Tools:
         """Holdings of a wallet and in protocols with their value in USD, now or at a block of a chain."""
         accounts = await self._accounts([address], chain)
         (held,) = await portfolios(self._engine, accounts, chain or None, block, Options())
-        rows = [dict(zip(ASSETS, row, strict=True)) for row in asset_rows(held)]
-        rows.sort(key=lambda row: (row["spam"] is not None, row["value"] == UNKNOWN))
-        shown = [
-            {
-                "chain": row["chain"],
-                "protocol": row["protocol"] if row["protocol"] == "wallet" else quoted(str(row["protocol"])),
-                "side": row["side"],
-                "token": quoted(str(row["symbol"])),
-                "contract": row["contract"],
-                "balance": row["balance"],
-                "value": row["value"] if row["spam"] is None else UNKNOWN,
-                **({"spam": True} if row["spam"] else {}),
-            }
-            for row in rows
-        ]
+        rows = holding_rows(held)
         summary: dict[str, object] = {
             "address": held.address,
             "netWorthUsd": held.networth,
@@ -77,8 +66,11 @@ class Tools:
             "byChain": {each.key: each.value for each in held.chains.values()},
         }
         issues = [issue_text(each) for each in held.issues]
-        at = await self._at(chain) if block is None else {chain: {"block": block}}
-        return Answer(summary, at, held.completeness, shown, issues, "value").text(detail=detail)
+        if block is None:
+            at = await self._at(chain)
+        else:
+            at = {pinned_chain(self._engine.system, chain or None, block, accounts): {"block": block}}
+        return Answer(summary, at, held.completeness, rows, issues, "value").text(detail=detail)
 
     async def net_worth(self, addresses: list[str], currency: str = "USD") -> str:
         """Net asset value of several wallets together, now, in a currency such as USD, EUR or ETH."""
@@ -203,7 +195,7 @@ class Tools:
             "gain": report.gain,
             "timeWeightedReturn": report.time_weighted_return,
             "moneyWeightedReturn": report.money_weighted_return,
-            "largestFall": None if fall is None else str(fall)[:120],
+            "largestFall": None if fall is None else msgspec.to_builtins(fall),
         }
         issues = [*report.reasons, *report.remarks, *map(issue_text, report.issues)]
         return Answer(summary, await self._at(), report.completeness, (), issues).text()
@@ -261,11 +253,7 @@ class Tools:
     async def sql(self, query: str, detail: bool = False) -> str:
         """Run one read-only SELECT in DuckDB over the indexed tables; see the resource chainfolio://tables."""
         result = await self._services.ask(query, MAX_SQL_ROWS, SQL_SECONDS)
-        columns, cells = result["columns"], result["rows"]
-        rows = [
-            {str(name): quoted(cell) if isinstance(cell, str) and not cell.isascii() else cell for name, cell in pairs}
-            for pairs in ([*zip(columns, row, strict=True)] for row in cells)
-        ]
+        rows = query_rows(result["columns"], result["rows"])
         summary: Row = {"rows": len(rows), "more": bool(result["more"])}
         return Answer(summary, await self._at(), "complete", rows).text(detail=detail)
 

@@ -86,20 +86,30 @@ async def every_answer(folder: Path, frank: str) -> dict[str, dict[str, Any]]:
     async with client(folder) as asking:
         answers = {tool: await ask(asking, tool, **arguments) for tool, arguments in questions.items()}
         answers["at block"] = await ask(asking, "portfolio", address=frank, chain="local", block=40)
-        performance = await asking.call_tool("performance", {"addresses": [frank]})
-    assert performance.content  # an error where no day is final yet
+        answers["performance"] = await ask(asking, "performance", addresses=[frank])
+        answers["portfolio in detail"] = await ask(asking, "portfolio", address=frank, detail=True)
+        answers["only chain"] = await ask(asking, "portfolio", address=frank, block=40)
     return answers
 
 
 def test_every_tool_agrees_with_the_command(run: Run, wallets: dict[str, str], here: Path) -> None:
     frank = wallets["frank"]
     answers = asyncio.run(every_answer(here, frank))
-    assert answers["at block"]["at"] == {"local": {"block": 40}}
+    assert answers["at block"]["at"] == answers["only chain"]["at"] == {"local": {"block": 40}}
     assert answers["history"]["summary"]["days"] >= 1
     of_command = run("portfolio", frank, "--json").json
     of_command = of_command[0] if isinstance(of_command, list) else of_command
     assert Decimal(answers["portfolio"]["summary"]["netWorthUsd"]) == Decimal(of_command["networth"])
     assert Decimal(answers["net_worth"]["summary"]["netWorth"]) == Decimal(of_command["networth"])
+    in_detail = answers["portfolio in detail"]
+    assert "rest" not in in_detail
+    values = [Decimal(row["value"]) for row in in_detail["rows"] if row["value"] != "N/A"]
+    assert sum(values) == Decimal(of_command["networth"])
+    assert [abs(value) for value in values] == sorted(map(abs, values), reverse=True)
+    of_days = run("performance", frank, "--json").json
+    for name in ("startValue", "endValue", "netFlows", "gain", "timeWeightedReturn", "moneyWeightedReturn"):
+        assert answers["performance"]["summary"][name] == of_days[name]
+    assert answers["performance"]["summary"]["largestFall"] == of_days["drawdown"]
     listed = run("transactions", frank, "--limit", "5", "--json").json["transactions"]
     assert [each["hash"] for each in answers["transactions"]["rows"]] == [each["hash"] for each in listed]
     assert answers["approvals"]["summary"]["valueAtRiskUsd"] == run("approvals", frank, "--json").json["valueAtRisk"]
