@@ -397,7 +397,7 @@ class Collector:
     async def recover(self) -> int:
         """Finish rewinds and deletions, then read open batches of a killed run again; return their number."""
         finish_rewind(self.lake, self.tail, self.chain.key)
-        await asyncio.to_thread(finish_deletions, self.lake, self.tail, self.chain.key)
+        await in_thread(partial(finish_deletions, self.lake, self.tail, self.chain.key))
         datasets = set(self.chain.datasets)
         batches = [batch for batch in self.tail.open_batches(self.chain.key) if set(batch.datasets) <= datasets]
         if batches:
@@ -408,11 +408,16 @@ class Collector:
             async with aclosing(self._chunks(batch.span, work)) as chunks:
                 async for chunk in chunks:
                     pending.add(chunk)
-            tables = await asyncio.to_thread(self._new_only, pending.tables(), batch.span, work)
-            await asyncio.to_thread(self._reopen, batch, pending)
-            await asyncio.to_thread(self._write, batch, tables)
-            self._close(batch, pending, await self._last(pending), work)
+            last = await self._last(pending)
+            await in_thread(partial(self._rewrite, batch, pending, last, work))
         return len(batches)
+
+    def _rewrite(self, batch: Batch, pending: _PendingBatch, last: Block | None, work: Work) -> None:
+        """Write and close an open batch that was read again. Runs in a thread."""
+        tables = self._new_only(pending.tables(), batch.span, work)
+        self._reopen(batch, pending)
+        self._write(batch, tables)
+        self._close(batch, pending, last, work)
 
     def _work_of(self, batch: Batch) -> Work:
         """Return the work of an open batch. For accounts, it includes all datasets that are read together."""
@@ -420,3 +425,12 @@ class Collector:
         if work.accounts and work.datasets:
             return replace(work, datasets=group_of(self.chain.datasets, work.datasets[0]))
         return work
+
+
+async def in_thread(work: Callable[[], object]) -> None:
+    """Run work in a thread. If cancelled, wait for its end: the chain's lock must be held until then."""
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(running)
+    finally:
+        await asyncio.wait([running])
