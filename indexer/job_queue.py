@@ -84,7 +84,7 @@ class JobQueue:
 
         if kind not in KINDS:
             raise BadRequest("kind", f"{kind!r} is none of {', '.join(KINDS)}")
-        name = "/".join([chain, kind, *(str(each) for each in arguments.values())])
+        name = "/".join([chain, kind, *(f"{key}={arguments[key]}" for key in sorted(arguments))])
         job = self.app.configure_task(kind, queue=QUEUE, lock=chain, queueing_lock=name)
         try:
             return await job.defer_async(chain=chain, **arguments)

@@ -186,6 +186,12 @@ async def test_a_node_that_is_down_adds_no_due_work(system: System, queue: JobQu
     assert await queue.jobs() == []
 
 
+async def test_a_job_has_one_name_whatever_the_order_of_its_arguments(queue: JobQueue) -> None:
+    assert await queue.add("index", "base", first=1, last=2) is not None
+    assert await queue.add("index", "base", last=2, first=1) is None
+    assert await queue.add("index", "base", last=1, first=2) is not None
+
+
 # --- commands --------------------------------------------------------------------------------------------------------
 
 
