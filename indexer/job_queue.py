@@ -24,11 +24,13 @@ QUEUE: Final = "chainfolio"
 KINDS: Final = ("index", "materialise", "compact", "vacuum")
 POSTGRES: Final = ("postgresql://", "postgres://")
 ENDED: Final = ("succeeded", "failed", "cancelled", "aborted")
-_TABLES: Final = """
-CREATE TABLE IF NOT EXISTS queue_version (version int NOT NULL);
-CREATE TABLE IF NOT EXISTS job_errors (
-    job_id bigint NOT NULL, attempt int NOT NULL, at timestamptz NOT NULL DEFAULT now(), reason text NOT NULL
-);
+_VERSION: Final = "CREATE TABLE IF NOT EXISTS queue_version (version int NOT NULL)"
+_ERRORS: Final = """
+CREATE TABLE job_errors (
+    job_id bigint NOT NULL REFERENCES procrastinate_jobs ON DELETE CASCADE,
+    attempt int NOT NULL, at timestamptz NOT NULL DEFAULT now(), reason text NOT NULL,
+    is_temporary boolean NOT NULL
+)
 """
 _LOCK: Final = 0x636A6F6273  # the advisory lock under which the schema is created
 _JOBS: Final = """
@@ -132,14 +134,32 @@ class JobQueue:
                 "job", f"job {number} is {job.status}", remedy="only a job that waits or runs is cancelled"
             )
 
-    async def record_error(self, job: Job, reason: str) -> None:
-        """Store why an attempt failed."""
+    async def drop_twin(self, job: Job) -> None:
+        """Delete the same job if it waits. Otherwise, `job` could not wait again: the same job waits at most once."""
         await self.app.connector.execute_query_async(
-            "INSERT INTO job_errors (job_id, attempt, reason) VALUES (%(id)s, %(attempt)s, %(reason)s)",
+            "DELETE FROM procrastinate_jobs WHERE status = 'todo' AND queueing_lock = %(name)s AND id <> %(id)s",
+            name=job.queueing_lock,
+            id=job.id,
+        )
+
+    async def record_error(self, job: Job, reason: str, *, is_temporary: bool = False) -> int:
+        """Store why an attempt failed, and return how often the job failed by errors that are not temporary."""
+        await self.app.connector.execute_query_async(
+            "INSERT INTO job_errors (job_id, attempt, reason, is_temporary)"
+            " VALUES (%(id)s, %(attempt)s, %(reason)s, %(is_temporary)s)",
             id=job.id,
             attempt=job.attempts,
             reason=reason,
+            is_temporary=is_temporary,
         )
+        return await self.failures(job)
+
+    async def failures(self, job: Job) -> int:
+        """Return how often a job failed by errors that are not temporary."""
+        row = await self.app.connector.execute_query_one_async(
+            "SELECT count(*) AS failures FROM job_errors WHERE job_id = %(id)s AND NOT is_temporary", id=job.id
+        )
+        return int(row["failures"])
 
 
 @asynccontextmanager
@@ -173,10 +193,11 @@ async def _prepare(url: str) -> None:
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}".encode())
             await connection.execute(f"SET LOCAL search_path TO {SCHEMA}".encode())
-            await connection.execute(_TABLES.encode())
+            await connection.execute(_VERSION.encode())
             row = await (await connection.execute("SELECT version FROM queue_version")).fetchone()
             if row is None:
                 await connection.execute(SchemaManager.get_schema().encode())
+                await connection.execute(_ERRORS.encode())
                 await connection.execute("INSERT INTO queue_version VALUES (%s)", (VERSION,))
             elif row[0] != VERSION:
                 raise StoreError(

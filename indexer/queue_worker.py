@@ -1,7 +1,8 @@
 """A worker that takes jobs from the queue, and adds those that are due.
 
 Jobs of one chain run one after the other, under the chain's lock of the tail. If a worker dies, another one repeats its
-jobs. A job that fails is repeated with growing delays, and is parked with its reason after `MAX_ATTEMPTS`.
+jobs. A job that fails is repeated with growing delays, and is parked with its reason after `MAX_ATTEMPTS` failures. A
+temporary error is none: a node or store that is away is waited for.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -24,14 +26,15 @@ from procrastinate.retry import BaseRetryStrategy, RetryDecision
 
 from chainfolio.blocks import Span
 from chainfolio.chain_settings import EVERYTHING
-from chainfolio.errors import BadRequest, ChainfolioError, NotSupported, SourceError
+from chainfolio.errors import BadRequest, ChainfolioError, NotSupported
 from chainfolio.indexer import consistency, materialise
-from chainfolio.indexer.collect import Collector
-from chainfolio.indexer.job_queue import QUEUE, JobQueue, Task
+from chainfolio.indexer.collect import Collector, in_thread
+from chainfolio.indexer.job_queue import ENDED, QUEUE, JobQueue, Task
 from chainfolio.indexer.maintenance import Maintenance
 from chainfolio.indexer.progress import Progress
 from chainfolio.indexer.rewind import check_anchor
 from chainfolio.indexer.work import Work, missing
+from chainfolio.indexer.worker import TEMPORARY_ERRORS
 from chainfolio.supervisor import described
 
 if TYPE_CHECKING:
@@ -40,28 +43,36 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.indexer.wiring import System
 
-MAX_ATTEMPTS: Final = 5
+MAX_ATTEMPTS: Final = 5  # that fail by errors that are not temporary
 FIRST_DELAY_S: Final = 2  # doubled with each attempt
+MAX_DELAY_S: Final = 600
 RANGE_BLOCKS: Final = 10_000  # of one job; ranges begin at its multiples
-MAX_WAITING: Final = 100  # ranges of a chain in the queue
+MAX_WAITING: Final = 100  # jobs of a chain in the queue
 LOOK_EVERY_S: Final = 10.0  # for due work, and for workers that died
 HEARTBEAT_S: Final = 5.0
 GRACE_S: Final = 10.0
+AGAIN_S: Final = 5.0  # after the database was away
 DEAD_AFTER_S: Final = 30.0  # without a heartbeat
 
 log = logging.getLogger("chainfolio.jobs")
 
 
 class _Delays(BaseRetryStrategy):
-    """Repeats a job with growing delays, unless its request is wrong or its attempts are used up."""
+    """Repeats a job with growing delays, unless its request is wrong or it failed `MAX_ATTEMPTS` times."""
+
+    def __init__(self) -> None:
+        self.failures: dict[int | None, int] = {}  # by the number of a job; written by the job before it ends
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         """Return the delay before the next attempt; None parks the job."""
         if isinstance(exception, asyncio.CancelledError):  # the worker is stopped
             return RetryDecision(retry_in={"seconds": 0})
-        if isinstance(exception, (BadRequest, NotSupported)) or job.attempts + 1 >= MAX_ATTEMPTS:
+        is_temporary = isinstance(exception, TEMPORARY_ERRORS)
+        if isinstance(exception, (BadRequest, NotSupported)):
             return None
-        return RetryDecision(retry_in={"seconds": FIRST_DELAY_S * 2**job.attempts})
+        if not is_temporary and self.failures.get(job.id, job.attempts + 1) >= MAX_ATTEMPTS:
+            return None
+        return RetryDecision(retry_in={"seconds": min(FIRST_DELAY_S * 2 ** min(job.attempts, 16), MAX_DELAY_S)})
 
 
 @dataclass(slots=True)
@@ -79,6 +90,7 @@ class QueueWorker:
     dead_after_s: float = DEAD_AFTER_S
     look_every_s: float = LOOK_EVERY_S
     heartbeat_s: float = HEARTBEAT_S
+    _warned: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, work in (
@@ -87,8 +99,9 @@ class QueueWorker:
             ("compact", self._compact),
             ("vacuum", self._vacuum),
         ):
-            task = self.queue.app.task(name=name, queue=QUEUE, pass_context=True, retry=_Delays())
-            task(_recorded(self.queue, work))
+            delays = _Delays()
+            task = self.queue.app.task(name=name, queue=QUEUE, pass_context=True, retry=delays)
+            task(_recorded(self.queue, delays, work))
 
     async def run(self, *, wait: bool = True) -> None:
         """Run jobs until cancelled; with `wait=False`, until none can begin.
@@ -96,6 +109,18 @@ class QueueWorker:
         Jobs that run when it is cancelled are given ten seconds, and then back to the queue.
         """
         looking = asyncio.create_task(self._look_after())
+        try:
+            await self._run_once(wait=wait)
+            while wait:  # it ended by itself: the database was away
+                await self.system.environment.clock.sleep(AGAIN_S)
+                await self._run_once(wait=True)
+        finally:
+            looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await looking
+
+    async def _run_once(self, *, wait: bool) -> None:
+        """Run jobs until cancelled, or until the database is away."""
         try:
             await self.queue.app.run_worker_async(
                 queues=[QUEUE],
@@ -108,19 +133,32 @@ class QueueWorker:
                 stalled_worker_timeout=self.dead_after_s,
                 shutdown_graceful_timeout=GRACE_S,
             )
-        finally:
-            looking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await looking
+        except ConnectorException as error:
+            if not wait:
+                raise
+            self._warn("queue", error)
+        else:
+            self._warn("queue", None)
+
+    def _warn(self, subject: str, error: Exception | None) -> None:
+        """Log an error of a subject once, until it changes or goes away (None)."""
+        text = "" if error is None else described(error)
+        if text and self._warned.get(subject) != text:
+            log.warning("%s: %s", subject, text)
+            if error is not None and not isinstance(error, (ChainfolioError, ConnectorException)):
+                log.warning("%s failed here:\n%s", subject, "".join(traceback.format_tb(error.__traceback__)))
+        self._warned[subject] = text
 
     async def _look_after(self) -> None:
         """Take over jobs of dead workers and add due jobs, again and again, until cancelled."""
         while True:
-            try:
-                await self.take_over()
-                await self.add_due()
-            except (ChainfolioError, ConnectorException) as error:  # a node or the database is away: later again
-                log.warning("due jobs: %s", described(error))
+            for name, work in (("take-over", self.take_over), ("due jobs", self.add_due)):
+                try:
+                    await work()
+                except Exception as error:  # whatever it is, it must not end the worker's care for the queue
+                    self._warn(name, error)
+                else:
+                    self._warn(name, None)
             await self.system.environment.clock.sleep(self.look_every_s)
 
     async def take_over(self) -> int:
@@ -130,9 +168,10 @@ class QueueWorker:
         for job in stalled:
             assert job.id is not None, "it is stored"
             try:
-                if job.attempts + 1 >= MAX_ATTEMPTS:
+                if await self.queue.failures(job) + 1 >= MAX_ATTEMPTS:
                     await manager.finish_job_by_id_async(job.id, Status.FAILED, delete_job=False)
                 else:
+                    await self.queue.drop_twin(job)
                     await manager.retry_job_by_id_async(job.id, datetime.now(UTC))
             except ConnectorException:  # another worker was faster
                 continue
@@ -141,29 +180,31 @@ class QueueWorker:
         return len(stalled)
 
     async def add_due(self) -> int:
-        """Add jobs for what the stores lack, and return their number. Parked jobs are not added again."""
-        present = {
-            (each.chain, each.kind, each.arguments.get("first"))
-            for each in await self.queue.jobs()
-            if each.status not in ("succeeded", "aborted")
-        }
+        """Add jobs for what the stores lack, and return their number.
+
+        Parked, cancelled and interrupted jobs are not added again.
+        """
+        jobs = [each for each in await self.queue.jobs() if each.status != "succeeded"]
+        present = {(each.chain, each.kind, each.arguments.get("first")) for each in jobs}
+        waiting = Counter(each.chain for each in jobs if each.status not in ENDED)
         added = 0
         for chain in self.system.chains:
             try:
                 due = await self._due(chain)
-            except SourceError as error:  # its nodes are down; other chains are not affected
-                log.warning("%s: no due jobs: %s", chain.key, described(error))
+            except Exception as error:  # of this chain, such as nodes that are down; others are not affected
+                self._warn(f"{chain.key}: no due jobs", error)
                 continue
-            for kind, arguments in due[:MAX_WAITING]:
-                if (chain.key, kind, arguments.get("first")) not in present:
-                    added += await self.queue.add(kind, chain.key, **arguments) is not None
+            self._warn(f"{chain.key}: no due jobs", None)
+            new = [each for each in due if (chain.key, each[0], each[1].get("first")) not in present]
+            for kind, arguments in new[: max(MAX_WAITING - waiting[chain.key], 0)]:
+                added += await self.queue.add(kind, chain.key, **arguments) is not None
         return added
 
     async def _due(self, chain: Chain) -> list[tuple[str, dict[str, int]]]:
         """Return kind and arguments of the jobs of a chain that its stores need."""
         due = [("index", {"first": span.first, "last": span.last}) for span in await self._missing_ranges(chain)]
         needs_histories = await asyncio.to_thread(self._maintenance(chain).due_histories)
-        return [*due, ("materialise", {})] if needs_histories else due
+        return [("materialise", {}), *due] if needs_histories else due  # first: ranges may be waiting for days
 
     async def _missing_ranges(self, chain: Chain) -> list[Span]:
         """Return the ranges of final blocks that are not indexed, each within `RANGE_BLOCKS` of its beginning."""
@@ -204,7 +245,7 @@ class QueueWorker:
         """Index the final blocks of a range that are missing. Running it again writes nothing."""
         system, indexed = self.system, self.system.chain(chain)
         with system.tail.lock(chain):
-            consistency.check(system.lake, system.tail, chain)
+            await in_thread(partial(consistency.check, system.lake, system.tail, chain))
             await check_anchor(indexed, system.tail)
             progress = Progress(system.environment.clock, 0)
             collector = Collector(indexed, system.lake, system.tail, system.environment, progress)
@@ -212,49 +253,45 @@ class QueueWorker:
             last = min(last, await self._last(indexed))
             if first <= last:
                 await collector.run(await self._missing(indexed, Span(first, last)))
-            await _in_thread(partial(materialise.recover, system.lake, system.tail, chain))
+            await in_thread(partial(materialise.recover, system.lake, system.tail, chain))
 
     async def _materialise(self, chain: str) -> None:
         """Update the histories of a chain from what is stored."""
         system = self.system
         with system.tail.lock(system.chain(chain).key):
             names = list(materialise.HISTORIES)
-            await _in_thread(partial(materialise.materialise, system.lake, system.tail, chain, names))
+            await in_thread(partial(materialise.materialise, system.lake, system.tail, chain, names))
 
     async def _compact(self, chain: str) -> None:
         """Merge the small files of all tables of a chain."""
         maintenance = self._maintenance(self.system.chain(chain))
         with self.system.tail.lock(chain):
-            await _in_thread(maintenance.merge)
+            await in_thread(maintenance.merge)
 
     async def _vacuum(self, chain: str) -> None:
         """Delete files that were replaced long enough ago."""
         maintenance = self._maintenance(self.system.chain(chain))
         with self.system.tail.lock(chain):
-            await _in_thread(maintenance.delete_replaced)
+            await in_thread(maintenance.delete_replaced)
 
 
-async def _in_thread(work: Callable[[], object]) -> None:
-    """Run work in a thread. If cancelled, wait for its end: the chain's lock must be held until then."""
-    running = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        await asyncio.shield(running)
-    finally:
-        await asyncio.wait([running])
-
-
-def _recorded(queue: JobQueue, work: Task) -> Task:
+def _recorded(queue: JobQueue, delays: _Delays, work: Task) -> Task:
     """Return a job that stores its error, and that ends as aborted if a user cancels it."""
 
     async def run(context: JobContext, **arguments: Any) -> None:
+        job = context.job
         try:
             await work(**arguments)
         except asyncio.CancelledError:
             if context.abort_reason() == AbortReason.USER_REQUEST:
                 raise JobAborted from None
+            await queue.drop_twin(job)
             raise
         except Exception as error:  # any error is a failed attempt; the queue decides what follows
-            await queue.record_error(context.job, described(error))
+            is_temporary = isinstance(error, TEMPORARY_ERRORS)
+            delays.failures[job.id] = await queue.record_error(job, described(error), is_temporary=is_temporary)
+            if delays.get_retry_decision(exception=error, job=job) is not None:
+                await queue.drop_twin(job)
             raise
 
     return run

@@ -56,6 +56,7 @@ BOUNDS = {
     "indexer/follow.py::_undo": HALVES,
     "indexer/follow.py::run": SERVICE,
     "indexer/queue_worker.py::_look_after": SERVICE,
+    "indexer/queue_worker.py::run": SERVICE,
     "indexer/reorg_recovery.py::_first_gone": HALVES,
     "indexer/worker.py::_chain": SERVICE,
     "indexer/worker.py::_follow": SERVICE,

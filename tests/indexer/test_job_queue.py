@@ -9,17 +9,21 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from procrastinate.exceptions import ConnectorException
+from procrastinate.jobs import Job
 
+from chainfolio.chains import Chain
 from chainfolio.cli.main import main
-from chainfolio.errors import BadRequest, NotFound, StoreError, Unavailable
+from chainfolio.errors import BadRequest, Locked, NotFound, StoreError, Unavailable
 from chainfolio.indexer import queue_worker
 from chainfolio.indexer.job_queue import JobQueue, opened
-from chainfolio.indexer.queue_worker import MAX_ATTEMPTS, QueueWorker
+from chainfolio.indexer.queue_worker import MAX_ATTEMPTS, QueueWorker, _Delays
 from chainfolio.indexer.wiring import System
 from chainfolio.settings_file import load
 from tests.storage.stores import NO_POSTGRES, Server, own_server
@@ -109,7 +113,7 @@ async def test_a_job_that_always_fails_is_parked_with_its_reason(
 
     async def fail(self: QueueWorker, chain: str) -> None:
         runs.append(chain)
-        raise Unavailable("the node", "timed out")
+        raise StoreError("lake", "no such table")
 
     monkeypatch.setattr(QueueWorker, "_vacuum", fail)
     number = await queue.add("vacuum", "ethereum")
@@ -120,7 +124,65 @@ async def test_a_job_that_always_fails_is_parked_with_its_reason(
     assert len(runs) == MAX_ATTEMPTS
     job = await queue.job(number)
     assert (job.status, job.attempts) == ("failed", MAX_ATTEMPTS)
-    assert "timed out" in job.reason
+    assert "no such table" in job.reason
+    errors = "SELECT count(*) AS errors FROM job_errors"
+    assert (await queue.app.connector.execute_query_one_async(errors))["errors"] == MAX_ATTEMPTS
+    await queue.retry(number)
+    assert (await queue.app.connector.execute_query_one_async(errors))["errors"] == 0, "they go with their job"
+
+
+async def test_temporary_errors_are_waited_for_and_count_as_no_failure(
+    system: System, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_worker, "FIRST_DELAY_S", 0)
+    errors: list[Exception] = [Unavailable("the node", "timed out"), Locked("tail", "another process")] * MAX_ATTEMPTS
+    errors += [StoreError("lake", "no such table")] * (MAX_ATTEMPTS - 1)
+
+    async def fail(self: QueueWorker, chain: str) -> None:
+        raise errors.pop(0)
+
+    monkeypatch.setattr(QueueWorker, "_vacuum", fail)
+    number = await queue.add("vacuum", "ethereum")
+    assert number is not None
+    worker, count = QueueWorker(system, queue), len(errors)
+    for _ in range(count):
+        await worker.run(wait=False)
+    assert errors == []
+    job = await queue.job(number)
+    assert (job.status, job.attempts) == ("todo", count)
+
+
+@pytest.mark.parametrize(("attempts", "delay_s"), [(0, 2), (3, 16), (8, 512), (9, 600), (10**9, 600)])
+def test_the_delay_grows_up_to_ten_minutes(attempts: int, delay_s: int) -> None:
+    job = Job(id=1, lock=None, queueing_lock=None, task_name="vacuum", queue="chainfolio", attempts=attempts)
+    before = datetime.now(UTC)
+    decision = _Delays().get_retry_decision(exception=Unavailable("the node", "timed out"), job=job)
+    assert decision is not None
+    assert decision.retry_at is not None
+    assert 0 <= (decision.retry_at - before).total_seconds() - delay_s < 60
+
+
+async def test_a_job_whose_twin_waits_is_tried_again(
+    system: System, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twins = list[int | None]()
+
+    async def fail(self: QueueWorker, chain: str) -> None:
+        twins.append(await queue.add("vacuum", chain))
+        raise Unavailable("the node", "timed out")
+
+    monkeypatch.setattr(QueueWorker, "_vacuum", fail)
+    number = await queue.add("vacuum", "ethereum")
+    assert number is not None
+    worker = QueueWorker(system, queue)
+    await worker.run(wait=False)
+    assert twins[0] is not None
+    assert [(each.number, each.status) for each in await queue.jobs()] == [(number, "todo")]
+    taken = "UPDATE procrastinate_jobs SET status = 'doing', worker_id = NULL"
+    await queue.app.connector.execute_query_async(taken)  # as a worker that took it and vanished
+    assert await queue.add("vacuum", "ethereum") is not None
+    assert await worker.take_over() == 1
+    assert [(each.number, each.status) for each in await queue.jobs()] == [(number, "todo")]
 
 
 async def test_jobs_of_one_chain_never_run_together(
@@ -140,8 +202,9 @@ async def test_jobs_of_one_chain_never_run_together(
             await queue.add("index", chain, first=first, last=first)
     async with opened(url) as second:
         await asyncio.gather(*(QueueWorker(system, each).run(wait=False) for each in (queue, second)))
-        while await queue.jobs():
+        for _ in range(10):
             await QueueWorker(system, await _anew(second)).run(wait=False)
+        assert await queue.jobs() == []
     assert most == {"ethereum": 1, "base": 1}
 
 
@@ -186,10 +249,75 @@ async def test_a_node_that_is_down_adds_no_due_work(system: System, queue: JobQu
     assert await queue.jobs() == []
 
 
+async def test_due_ranges_go_on_behind_those_that_are_parked(
+    system: System, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def due(self: QueueWorker, chain: Chain) -> list[tuple[str, dict[str, int]]]:
+        if chain.key == "ethereum":
+            raise ZeroDivisionError("a defect of one chain")
+        return [("materialise", {}), *(("index", {"first": at, "last": at}) for at in range(6))]
+
+    monkeypatch.setattr(QueueWorker, "_due", due)
+    monkeypatch.setattr(queue_worker, "MAX_WAITING", 3)
+    worker = QueueWorker(system, queue)
+    assert await worker.add_due() == 3
+    assert await worker.add_due() == 0, "three of the chain wait"
+    ended = "UPDATE procrastinate_jobs SET status = (CASE id WHEN 1 THEN 'failed' WHEN 2 THEN 'aborted'"
+    await queue.app.connector.execute_query_async(f"{ended} ELSE 'cancelled' END)::procrastinate_job_status")
+    assert await worker.add_due() == 3
+    added = [(each.kind, each.arguments.get("first")) for each in await queue.jobs()]
+    assert added == [("materialise", None), *(("index", at) for at in range(5))]
+
+
 async def test_a_job_has_one_name_whatever_the_order_of_its_arguments(queue: JobQueue) -> None:
     assert await queue.add("index", "base", first=1, last=2) is not None
     assert await queue.add("index", "base", last=2, first=1) is None
     assert await queue.add("index", "base", last=1, first=2) is not None
+
+
+async def test_a_defect_does_not_end_the_care_for_the_queue(
+    system: System, queue: JobQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls, twice = list[str](), asyncio.Event()
+
+    async def fail(self: QueueWorker) -> int:
+        calls.append("take_over")
+        raise ZeroDivisionError("a defect")
+
+    async def count(self: QueueWorker) -> int:
+        calls.append("add_due")
+        if len(calls) >= 4:
+            twice.set()
+        return 0
+
+    monkeypatch.setattr(QueueWorker, "take_over", fail)
+    monkeypatch.setattr(QueueWorker, "add_due", count)
+    running = asyncio.create_task(QueueWorker(system, queue, look_every_s=0.01).run())
+    async with asyncio.timeout(60):
+        await twice.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert calls[:4] == ["take_over", "add_due"] * 2
+    assert caplog.text.count("take-over: an unexpected ZeroDivisionError") == 1, "it is logged once"
+
+
+async def test_a_worker_goes_on_after_the_database_was_away(
+    system: System, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_worker, "AGAIN_S", 0.01)
+    ends = list[str]()
+
+    async def end(**_: object) -> None:  # as the library ends, with and without an error
+        ends.append("ended")
+        if len(ends) == 1:
+            raise ConnectorException
+        if len(ends) == 3:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(queue.app, "run_worker_async", end)
+    with pytest.raises(asyncio.CancelledError):
+        await QueueWorker(system, queue).run()
+    assert len(ends) == 3
 
 
 # --- commands --------------------------------------------------------------------------------------------------------
