@@ -14,6 +14,11 @@ OWNER: Final = "owner of this machine"
 CREDITS: Final = 1_000_000_000_000  # restored at each start, so that an owner's own reads do not run out
 
 
+def url_of(host: str, port: int) -> str:
+    """Return the URL of a server that listens on a host; an IPv6 address stands in brackets."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def new_link(state: State, account_id: str, url: str, **view: str) -> str:
     """Create a link that logs one browser in as an account, once and within ten minutes, and return it.
 

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ from chainfolio.assets import account
 from chainfolio.blocks import Span
 from chainfolio.cli import demo_solana
 from chainfolio.cli.common import Commands, one_line, show_json
-from chainfolio.cli.dashboard_link import new_link
+from chainfolio.cli.dashboard_link import new_link, url_of
 from chainfolio.cli.demo_days import DAY_S, PAST_DAYS
 from chainfolio.cli.demo_folder import reserved_folder
 from chainfolio.cli.demo_solana import solana_demo
@@ -321,12 +321,13 @@ async def _serve(
     account, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block", "enterprise"))
     state.database.write(lambda tx: furnish(tx, account.id, wallets, state.clock.now_us()))
     view = {"addresses": wallets["carol"], "to": config.examples["2026-03-01"]}
-    link = new_link(state, account.id, f"http://{config.server.host}:{options.port}", **view)
     state.close()
     configure_log("warning")
     app = await indexing(config)
     async with listening(app, config.server.host, config.server.port) as port:
-        url = f"http://{config.server.host}:{port}"
+        url = url_of(config.server.host, port)
+        with closing(open_state(config)) as state:
+            link = new_link(state, account.id, url, **view)
         report("ready")
         file = Path(options.data) / "chainfolio.toml"
         if options.json:

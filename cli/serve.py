@@ -15,7 +15,7 @@ from chainfolio.api.app import make_app
 from chainfolio.api.serve import serve
 from chainfolio.cli.common import Commands, settings
 from chainfolio.cli.daily import PLACES, keep_places, recorder, schedule
-from chainfolio.cli.dashboard_link import is_own_machine, new_link, owner_account
+from chainfolio.cli.dashboard_link import is_own_machine, new_link, owner_account, url_of
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.state_store import open_state, opened_state
 from chainfolio.engine.bounds import BoundMetrics
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     check(config)
     if sys.stdout.isatty() and port and is_own_machine(config.server.host):  # a person reads it, not a log
         with opened_state(options) as state:
-            url = f"http://{config.server.host}:{port}"
+            url = url_of(config.server.host, port)
             print(
                 f"Dashboard, once and within ten minutes: {new_link(state, owner_account(state).id, url)}", flush=True
             )
