@@ -125,6 +125,7 @@ def _request_admission(context: Context, cost: int, *, rate: bool, current: bool
         context.request_id,
         principal.as_of if rate or current else None,
         hold=not context.route.changes,
+        rated_id=principal.rated_id,
     )
     return context.parts.state.meter.admit(request)
 
@@ -154,22 +155,18 @@ def rate_headers(context: Context, admitted: Admission) -> dict[str, str]:
 
 def _rate_limited(admitted: Admission) -> Problem:
     wait_s = max(1, -(-(admitted.reset_us - admitted.now_us) // 1_000_000))
-    return Problem(
-        429,
-        f"at most {admitted.limit} requests in any {WINDOW_S} seconds; try again in {wait_s} s",
-        extras={"retryAfter": wait_s, "retry_after": wait_s},
-        headers={"Retry-After": str(wait_s)},
-    )
+    return limited(f"at most {admitted.limit} requests in any {WINDOW_S} seconds; try again in {wait_s} s", wait_s)
 
 
 def _too_many(reason: str) -> Problem:
     """Return the 429 for too many concurrent requests; the client can retry when one of them is answered."""
-    return Problem(
-        429,
-        f"{reason}; send the next when one is answered",
-        extras={"retryAfter": 1, "retry_after": 1},
-        headers={"Retry-After": "1"},
-    )
+    return limited(f"{reason}; send the next when one is answered", 1)
+
+
+def limited(message: str, wait_s: int) -> Problem:
+    """Return a 429 Problem that says in how many seconds a retry may succeed."""
+    extras = {"retryAfter": wait_s, "retry_after": wait_s}
+    return Problem(429, message, extras=extras, headers={"Retry-After": str(wait_s)})
 
 
 # --- concurrent requests of one account ------------------------------------------------------------------------------

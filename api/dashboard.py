@@ -11,11 +11,12 @@ from typing import Annotated, Final
 
 import msgspec
 
+from chainfolio.api.admission import limited
 from chainfolio.api.auth import COOKIE, HEADER, session_of, unauthorized
 from chainfolio.api.context import Answer, Context
 from chainfolio.api.errors import Problem
 from chainfolio.api.router import Route, get, write
-from chainfolio.storage.state.sessions import SESSION_US
+from chainfolio.storage.state.sessions import SESSION_US, TooManySessions
 
 TAG: Final = "Dashboard"
 MAX_KEY: Final = 512
@@ -27,10 +28,14 @@ _HEADERS: Final = {"Cache-Control": "no-cache", "Content-Security-Policy": POLIC
 _KINDS: Final = {"css": "text/css", "html": "text/html", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
-class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An API key, or the token of a link that works once."""
+Token = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY)]
 
-    key: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY)]
+
+class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An API key that a person typed, or the token of a link that works once."""
+
+    key: Token | None = None
+    link: Token | None = None
 
 
 @get("/", tag=TAG, summary="The dashboard", public=True, media="text/html")
@@ -47,9 +52,18 @@ async def dashboard_file(request: Context) -> Answer:
 
 @write("POST", "/dashboard/session", tag=TAG, summary="Log in", public=True)
 async def log_in(request: Context, body: Login) -> Answer:
-    """Begins a session of the account that a key or link belongs to."""
+    """Begins a session of the account that a key or link belongs to.
+
+    As `link`, only a link is accepted: an address that somebody sends around logs nobody in by an ordinary key.
+    """
     _check_origin(request)
-    token = await request.parts.state.open_session(body.key)
+    given = body.key if body.link is None else body.link
+    if given is None or None not in (body.key, body.link):
+        raise Problem(400, "either `key` or `link` is needed")
+    try:
+        token = await request.parts.state.open_session(given, link=body.link is not None)
+    except TooManySessions as error:
+        raise limited(f"{error}; try again in {error.wait_s} s", error.wait_s) from error
     if token is None:
         raise unauthorized("this key is not valid, or this link was used or is older than ten minutes")
     request.headers["Set-Cookie"] = _cookie(request, token, SESSION_US // 1_000_000)

@@ -58,6 +58,10 @@ class Principal(Protocol):
         """Id of the key. The key itself is only in the request."""
 
     @property
+    def rated_id(self) -> str:
+        """What the rate limit counts: the key, or the account for all its sessions of the dashboard together."""
+
+    @property
     def plan(self) -> str:
         """Plan of the account: FREE, LITE or PRO."""
 
@@ -90,8 +94,14 @@ class Keys(Protocol):
     def clear_cached_keys(self) -> None:
         """Forget cached keys, so that each is looked up again."""
 
-    async def open_session(self, token: str) -> str | None:
-        """Return the key of a new session for the account of a key or link; None if it may not begin one."""
+    async def open_session(self, token: str, *, link: bool = False) -> str | None:
+        """Return the key of a new session for the account of a key or link; None if it may not begin one.
+
+        With `link`, only a link may.
+
+        Raises:
+            TooManySessions: The account has begun too many sessions in the last minute.
+        """
 
     async def close_session(self, token: str) -> None:
         """Revoke the key of a session."""

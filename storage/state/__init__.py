@@ -131,42 +131,52 @@ class State:
         self.database.write(lambda tx: accounts.add_key(tx, key, digest(self._pepper, token)))
         return key, token
 
-    async def open_session(self, token: str) -> str | None:
+    async def open_session(self, token: str, *, link: bool = False) -> str | None:
         """Create a session for a key's account and return its key; None if the key may not begin one.
 
         A key that is a link is revoked, so that it works once. The keys of sessions begin no other ones.
+
+        Args:
+            link: Accept a link only, no other key.
+
+        Raises:
+            TooManySessions: The account has begun too many sessions in the last minute.
         """
         if not well_formed(token):
             return None
         hash, now_us, id = digest(self._pepper, token), self.clock.now_us(), self.new_id("key")
         fresh = make_key(self.random)
 
-        def work(tx: Transaction) -> str | None:
+        def parent(tx: Transaction) -> Key | None:
             match = self._valid_key(tx, hash)
-            if match is None or not sessions.is_exchangeable(tx, match[1].account_id, match[1].key_id, now_us):
-                return None
-            end_us = now_us + sessions.SESSION_US
-            session = Key(id, match[1].account_id, sessions.SESSION_NAME, fresh[-4:], now_us, end_us, None)
-            sessions.add(tx, session, digest(self._pepper, fresh))
-            return fresh
+            return sessions.parent(tx, match[1], now_us, link=link) if match else None
 
-        return await self.write(work)
+        found = await self.read(parent)  # whoever has no key does not get the lock of the store
+        if found is None:
+            return None
+
+        def work(tx: Transaction) -> bool:
+            accounts.lock(tx, found.account_id)
+            key = parent(tx)
+            return key is not None and sessions.begin(tx, key, id, fresh[-4:], digest(self._pepper, fresh), now_us)
+
+        return fresh if await self.write(work) else None
 
     async def close_session(self, token: str) -> None:
         """Revoke the key of a session; do nothing for other keys."""
         hash, now_us = digest(self._pepper, token), self.clock.now_us()
 
-        def work(tx: Transaction) -> None:
+        def session(tx: Transaction) -> str | None:
             match = self._valid_key(tx, hash)
-            if match is not None and sessions.is_session(tx, match[1].account_id, match[1].key_id):
-                accounts.revoke_key(tx, match[1].key_id, now_us)
+            return match[1].key_id if match and sessions.is_session_key(tx, match[1]) else None
 
-        await self.write(work)
+        if (id := await self.read(session)) is not None:
+            await self.write(lambda tx: accounts.revoke_key(tx, id, now_us))
 
     def revoke_key(self, id: str) -> bool:
-        """Revoke a key. Return False if it does not exist or was revoked before."""
+        """Revoke a key and the sessions that began with it. Return False if it does not exist or was revoked before."""
         now_us = self.clock.now_us()
-        return self.database.write(lambda tx: accounts.revoke_key(tx, id, now_us))
+        return self.database.write(lambda tx: sessions.revoke_with_sessions(tx, id, now_us))
 
     def keys(self, account_id: str) -> list[Key]:
         """Return all keys of an account, also revoked and expired ones, in the order of their creation."""

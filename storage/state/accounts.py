@@ -14,6 +14,7 @@ from chainfolio.storage.state.database import Row, Statement, Transaction, argum
 
 PLANS: Final = ("FREE", "LITE", "PRO")
 GRANTS: Final = ("portfolio", "at-block", "enterprise")
+SESSION_NAME: Final = "dashboard session"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The account and rights of a valid key. They are current while `changes` returns `as_of`."""
+    """The account and rights of a valid key. They are current while `changes` returns `as_of`.
+
+    `rated_id` names what the rate limit counts: the key, or the account for all sessions of the dashboard together.
+    """
 
     account_id: str
     key_id: str
@@ -51,6 +55,7 @@ class Principal:
     plan_expires_us: int | None
     grants: frozenset[str]
     as_of: int
+    rated_id: str
 
 
 _ACCOUNTS, _GRANTS, _KEYS = schema.accounts, schema.grants, schema.keys
@@ -94,6 +99,7 @@ _PRINCIPAL = Statement(
         _KEYS.c.expires_us,
         _ACCOUNTS.c.id,
         _KEYS.c.id,
+        _KEYS.c.name,
         _ACCOUNTS.c.plan,
         _ACCOUNTS.c.plan_expires_us,
         _GRANTS.c.name,
@@ -194,10 +200,21 @@ def revoke_key(tx: Transaction, id: str, now_us: int) -> bool:
     if not tx.run(_REVOKE, key_id=id, now=now_us):
         return False
     tx.run(_CHANGED)
-    owner = only_row(tx.rows(_OWNER, key_id=id))
+    owner = owner_of(tx, id)
     assert owner is not None, "a key that was revoked has an account"
-    audit.record(tx, now_us, audit.OPERATOR, owner[0], "key revoked", {"key": id})
+    audit.record(tx, now_us, audit.OPERATOR, owner, "key revoked", {"key": id})
     return True
+
+
+def owner_of(tx: Transaction, key_id: str) -> str | None:
+    """Return the account of a key; None if the key does not exist."""
+    row = only_row(tx.rows(_OWNER, key_id=key_id))
+    return None if row is None else str(row[0])
+
+
+def is_session(key_name: str) -> bool:
+    """Return True for the name of a key that is a session of the dashboard."""
+    return key_name == SESSION_NAME or key_name.startswith(f"{SESSION_NAME} of ")
 
 
 def keys(tx: Transaction, account_id: str) -> list[Key]:
@@ -217,9 +234,11 @@ def principal(tx: Transaction, hash: bytes, now_us: int) -> tuple[bytes, int | N
     rows = tx.rows(_PRINCIPAL, hash=hash, now=now_us)
     if not rows:
         return None
-    stored_hash, expires_us, account_id, key_id, plan, plan_expires_us, _ = rows[0]
-    grants = frozenset(row[6] for row in rows if row[6])
-    return bytes(stored_hash), expires_us, Principal(account_id, key_id, plan, plan_expires_us, grants, changes(tx))
+    stored_hash, expires_us, account_id, key_id, name, plan, plan_expires_us, _ = rows[0]
+    grants = frozenset(row[7] for row in rows if row[7])
+    rated_id = account_id if is_session(name) else key_id
+    found = Principal(account_id, key_id, plan, plan_expires_us, grants, changes(tx), rated_id)
+    return bytes(stored_hash), expires_us, found
 
 
 def validated_grants(names: Iterable[str]) -> frozenset[str]:

@@ -39,6 +39,7 @@ class AdmissionRequest(msgspec.Struct, frozen=True):
         request_id: Stored in the ledger with the key's id, to relate rows and responses.
         as_of: The value of `accounts.changes` with which the key was read; None skips this check.
         hold: Reserve the cost. If False, only the available credits are returned: the caller pays by a `ledger.Bill`.
+        rated_id: What the rate counts, if not the key: the account, for all its sessions together.
     """
 
     account_id: str
@@ -49,6 +50,12 @@ class AdmissionRequest(msgspec.Struct, frozen=True):
     request_id: str = ""
     as_of: int | None = None
     hold: bool = True
+    rated_id: str = ""
+
+    @property
+    def rate(self) -> tuple[str, str]:
+        """The row of `buckets` that counts this request."""
+        return self.rated_id or self.key_id, self.bucket
 
 
 @dataclass(eq=False, slots=True)
@@ -135,7 +142,7 @@ class MeterTransaction:
         admits = [operation for operation in operations if isinstance(operation, AdmissionRequest)]
         if any(operation.as_of is not None for operation in admits):
             self.changes = accounts.changes(self.tx)
-        keys = sorted({(o.key_id, o.bucket) for o in admits if o.limit})
+        keys = sorted({o.rate for o in admits if o.limit})
         stored = {(key_id, name): array("q", moments) for key_id, name, moments in self.tx.rows_of_each(_BUCKET, keys)}
         self.stored_buckets.update(stored)
         self.buckets = {key: stored.get(key) or array("q") for key in keys}
@@ -164,7 +171,7 @@ class MeterTransaction:
         if request.as_of is not None and request.as_of != self.changes:
             return Admission(False, request.limit, 0, reset_us, now_us, is_stale=True)
         if request.limit:
-            key = (request.key_id, request.bucket)
+            key = request.rate
             moments = self.buckets[key]
             if moments and moments[-1] > now_us:
                 # The store's clock was set back: earlier requests count as made now, so that they free no room and

@@ -5,37 +5,85 @@ from __future__ import annotations
 from typing import Final
 
 from chainfolio.storage.state import accounts
-from chainfolio.storage.state.accounts import Key
+from chainfolio.storage.state.accounts import SESSION_NAME, Key, Principal, is_session
 from chainfolio.storage.state.database import Transaction
 
 LINK_NAME: Final = "dashboard link"
-SESSION_NAME: Final = "dashboard session"
 LINK_US: Final = 10 * 60 * 1_000_000
 SESSION_US: Final = 12 * 3600 * 1_000_000
+MINUTE_US: Final = 60 * 1_000_000
 MAX_SESSIONS: Final = 20  # of one account; the next one ends the oldest
+MAX_PER_MINUTE: Final = 5  # new ones of one account
 
 
-def is_exchangeable(tx: Transaction, account_id: str, key_id: str, now_us: int) -> bool:
-    """Return True if a valid key may begin a session. A link is revoked by this, a session never may."""
-    key = next(key for key in accounts.keys(tx, account_id) if key.id == key_id)
-    if key.name == LINK_NAME:
-        return accounts.revoke_key(tx, key_id, now_us)  # False if another request was faster
-    return key.name != SESSION_NAME
+class TooManySessions(Exception):
+    """An account has begun its sessions of this minute; the next one may begin in `wait_s` seconds."""
+
+    def __init__(self, wait_s: int) -> None:
+        super().__init__(f"at most {MAX_PER_MINUTE} sessions of an account begin in a minute")
+        self.wait_s = wait_s
 
 
-def add(tx: Transaction, session: Key, hash: bytes) -> None:
-    """Add the key of a session, and revoke the oldest ones of the account beyond the maximum."""
-    now_us = session.created_us
-    valid = [
-        key.id
-        for key in accounts.keys(tx, session.account_id)
-        if key.name == SESSION_NAME and key.revoked_us is None and (key.expires_us or 0) > now_us
-    ]
-    for id in valid[: max(0, len(valid) + 1 - MAX_SESSIONS)]:
-        accounts.revoke_key(tx, id, now_us)
-    accounts.add_key(tx, session, hash)
+def parent(tx: Transaction, principal: Principal, now_us: int, *, link: bool) -> Key | None:
+    """Return the key of a principal if it may begin a session; None for the key of a session.
+
+    With `link`, only a link may begin one.
+
+    Raises:
+        TooManySessions: The account has begun too many sessions in the last minute.
+    """
+    keys = accounts.keys(tx, principal.account_id)
+    key = next(key for key in keys if key.id == principal.key_id)
+    if is_session(key.name) or (link and key.name != LINK_NAME):
+        return None
+    # Not those far ahead: after the clock was set back, they would prevent every login until it has caught up.
+    recent = [each.created_us for each in keys if is_session(each.name) and abs(now_us - each.created_us) < MINUTE_US]
+    if len(recent) >= MAX_PER_MINUTE:
+        left_us = recent[-MAX_PER_MINUTE] + MINUTE_US - now_us
+        raise TooManySessions(max(1, -(-left_us // 1_000_000)))
+    return key
 
 
-def is_session(tx: Transaction, account_id: str, key_id: str) -> bool:
-    """Return True if a key of the account is that of a session."""
-    return any(key.id == key_id and key.name == SESSION_NAME for key in accounts.keys(tx, account_id))
+def begin(tx: Transaction, parent: Key, id: str, hint: str, hash: bytes, now_us: int) -> bool:
+    """Add the key of a session that begins with `parent`, and end the oldest sessions beyond the maximum.
+
+    A link is revoked by this; return False if another request was faster. A session ends before any other parent does.
+    """
+    name, end_us = SESSION_NAME, now_us + SESSION_US
+    if parent.name == LINK_NAME:
+        if not accounts.revoke_key(tx, parent.id, now_us):
+            return False
+    else:
+        name, end_us = _name_of_child(parent.id), min(end_us, parent.expires_us or end_us)
+    valid = [key.id for key in accounts.keys(tx, parent.account_id) if _is_open_session(key, now_us)]
+    for old in valid[: max(0, len(valid) + 1 - MAX_SESSIONS)]:
+        accounts.revoke_key(tx, old, now_us)
+    accounts.add_key(tx, Key(id, parent.account_id, name, hint, now_us, end_us, None), hash)
+    return True
+
+
+def revoke_with_sessions(tx: Transaction, key_id: str, now_us: int) -> bool:
+    """Revoke a key and the sessions that began with it. Return False if there is no such key that is valid."""
+    owner = accounts.owner_of(tx, key_id)
+    if owner is None:
+        return False
+    accounts.lock(tx, owner)  # a session that begins now waits, and then finds its key revoked
+    if not accounts.revoke_key(tx, key_id, now_us):
+        return False
+    for key in accounts.keys(tx, owner):
+        if key.name == _name_of_child(key_id) and _is_open_session(key, now_us):
+            accounts.revoke_key(tx, key.id, now_us)
+    return True
+
+
+def is_session_key(tx: Transaction, principal: Principal) -> bool:
+    """Return True if the key of a principal is that of a session."""
+    return any(key.id == principal.key_id and is_session(key.name) for key in accounts.keys(tx, principal.account_id))
+
+
+def _name_of_child(key_id: str) -> str:
+    return f"{SESSION_NAME} of {key_id}"
+
+
+def _is_open_session(key: Key, now_us: int) -> bool:
+    return is_session(key.name) and key.revoked_us is None and (key.expires_us or 0) > now_us

@@ -71,6 +71,7 @@ class Caller:
     grants: frozenset[str] = frozenset({"portfolio", "at-block", "enterprise"})
     plan_expires_us: int | None = None
     as_of: int = 0
+    rated_id: str = ""
 
 
 class FakeMeter:
@@ -121,6 +122,7 @@ class FakeKeys:
     """Keys by their text; what was looked up is remembered."""
 
     keys: dict[str, Caller] = field(default_factory=lambda: {KEY: Caller()})
+    links: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
     meter: FakeMeter = field(default_factory=FakeMeter)
     subscriptions: dict[str, set[str]] = field(default_factory=lambda: {"acc_1": {ALICE, BOB}})
@@ -141,8 +143,8 @@ class FakeKeys:
         self.asked.append(token)
         return self.keys.get(token)
 
-    async def open_session(self, token: str) -> str | None:
-        return token if token in self.keys else None
+    async def open_session(self, token: str, *, link: bool = False) -> str | None:
+        return token if token in self.keys and (not link or token in self.links) else None
 
     async def close_session(self, token: str) -> None:
         self.keys.pop(token, None)

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import ClientSession
 
 from chainfolio.api.auth import COOKIE, HEADER
+from chainfolio.storage.state.sessions import TooManySessions
 from tests.api.fakes import KEY, FakeKeys
 
 OURS = {HEADER: "1"}
@@ -68,11 +69,41 @@ async def test_a_login_by_another_site_is_refused(client: ClientSession, method:
 
 
 @pytest.mark.parametrize(
-    ("body", "status"), [({"key": "x"}, 401), ({"key": ""}, 400), ({}, 400), ({"key": "a" * 513}, 400), ([], 400)]
+    ("body", "status"),
+    [
+        ({"key": "x"}, 401),
+        ({"link": "x"}, 401),
+        ({"link": KEY}, 401),
+        ({"key": ""}, 400),
+        ({"link": ""}, 400),
+        ({}, 400),
+        ({"key": KEY, "link": KEY}, 400),
+        ({"key": "a" * 513}, 400),
+        ([], 400),
+    ],
 )
 async def test_a_wrong_key_begins_no_session(client: ClientSession, body: object, status: int) -> None:
     answer = await client.post("/dashboard/session", json=body, headers=OURS)
     assert answer.status == status
+    assert "Set-Cookie" not in answer.headers
+
+
+async def test_a_link_begins_a_session(client: ClientSession, keys: FakeKeys) -> None:
+    keys.links.add(KEY)
+    answer = await client.post("/dashboard/session", json={"link": KEY}, headers=OURS)
+    assert answer.status == 204
+    assert f"{COOKIE}={KEY}" in answer.headers["Set-Cookie"]
+
+
+async def test_too_many_logins_are_told_to_wait(client: ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise TooManySessions(7)
+
+    monkeypatch.setattr(FakeKeys, "open_session", refuse)
+    answer = await client.post("/dashboard/session", json={"key": KEY}, headers=OURS)
+    document = await answer.json()
+    assert (answer.status, answer.headers["Retry-After"], document["retryAfter"]) == (429, "7", 7)
+    assert "try again in 7 s" in document["message"]
     assert "Set-Cookie" not in answer.headers
 
 

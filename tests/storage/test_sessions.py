@@ -8,9 +8,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from chainfolio.cli.dashboard_link import CREDITS, OWNER, is_own_machine, new_link, owner_account
+from chainfolio.cli.dashboard_link import CREDITS, OWNER, is_own_machine, new_link, owner_account, url_of
 from chainfolio.storage.state import State
-from chainfolio.storage.state.sessions import LINK_US, MAX_SESSIONS, SESSION_NAME, SESSION_US
+from chainfolio.storage.state.accounts import is_session
+from chainfolio.storage.state.credentials import make_key
+from chainfolio.storage.state.meter_transaction import AdmissionRequest
+from chainfolio.storage.state.sessions import (
+    LINK_US,
+    MAX_PER_MINUTE,
+    MAX_SESSIONS,
+    MINUTE_US,
+    SESSION_US,
+    TooManySessions,
+)
 from tests.storage.test_state import PEPPER, Hands
 
 
@@ -79,11 +89,101 @@ async def test_an_account_has_so_many_sessions_and_the_oldest_end(state: State, 
     account, key = state.create_account("somebody")
     sessions = []
     for _ in range(MAX_SESSIONS + 2):
-        clock.us += 1
+        clock.us += MINUTE_US
         sessions.append(await state.open_session(key) or "")
     valid = [state.authenticate(session) is not None for session in sessions]
     assert valid == [False] * 2 + [True] * MAX_SESSIONS
-    assert sum(each.name == SESSION_NAME for each in state.keys(account.id)) == MAX_SESSIONS + 2
+    assert sum(is_session(each.name) for each in state.keys(account.id)) == MAX_SESSIONS + 2
+
+
+async def test_an_account_begins_so_many_sessions_in_a_minute(state: State, clock: Hands) -> None:
+    account, key = state.create_account("somebody")
+    _, other = state.create_account("other")
+    link, before = link_token(state, account.id), clock.us
+    for _ in range(MAX_PER_MINUTE):
+        clock.us += 1_000_000
+        assert await state.open_session(key)
+    for token in (key, link):
+        with pytest.raises(TooManySessions) as refused:
+            await state.open_session(token)
+        assert refused.value.wait_s == (before + 1_000_000 + MINUTE_US - clock.us) // 1_000_000
+    assert await state.open_session(other)
+    clock.us = before + 1_000_000 + MINUTE_US
+    assert await state.open_session(link), "what was refused did not use the link up"
+
+
+async def test_many_logins_at_once_do_not_exceed_the_rate(state: State) -> None:
+    account, key = state.create_account("somebody")
+    results = await asyncio.gather(
+        *(state.open_session(key) for _ in range(2 * MAX_PER_MINUTE)), return_exceptions=True
+    )
+    assert sum(isinstance(each, str) for each in results) == MAX_PER_MINUTE
+    assert sum(is_session(each.name) for each in state.keys(account.id)) == MAX_PER_MINUTE
+
+
+async def test_a_clock_that_is_set_back_prevents_no_login(state: State, clock: Hands) -> None:
+    _, key = state.create_account("somebody")
+    clock.us += 100 * MINUTE_US
+    for _ in range(MAX_PER_MINUTE):
+        await state.open_session(key)
+    clock.us -= 50 * MINUTE_US
+    assert await state.open_session(key)
+
+
+async def test_who_has_no_key_does_not_get_the_lock_of_the_store(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, key = state.create_account("somebody")
+    session = await state.open_session(key)
+    assert session is not None
+    monkeypatch.setattr(State, "write", None)
+    for token in (make_key(random.Random(2)), session):
+        assert await state.open_session(token) is None
+    assert await state.open_session(key, link=True) is None
+    for token in (make_key(random.Random(2)), key):
+        await state.close_session(token)
+
+
+async def test_only_a_link_logs_in_as_a_link(state: State) -> None:
+    account, key = state.create_account("somebody")
+    assert await state.open_session(key, link=True) is None
+    assert await state.open_session(link_token(state, account.id), link=True)
+
+
+async def test_a_session_ends_with_its_key_and_not_with_its_link(state: State, clock: Hands) -> None:
+    account, _ = state.create_account("somebody")
+    _, short = state.create_key(account.id, "laptop", clock.us + MINUTE_US)
+    _, long = state.create_key(account.id, "desk", clock.us + 2 * SESSION_US)
+    await state.open_session(short)
+    await state.open_session(long)
+    await state.open_session(link_token(state, account.id))
+    ends = [each.expires_us for each in state.keys(account.id) if is_session(each.name)]
+    assert sorted(end or 0 for end in ends) == [clock.us + MINUTE_US, clock.us + SESSION_US, clock.us + SESSION_US]
+
+
+async def test_revoking_a_key_ends_the_sessions_that_began_with_it(state: State) -> None:
+    account, key = state.create_account("somebody")
+    other, other_key = state.create_key(account.id, "other")
+    session, kept = await state.open_session(key), await state.open_session(other_key)
+    first = next(each for each in state.keys(account.id) if each.name == "first")
+    assert state.revoke_key(first.id)
+    assert not state.revoke_key(first.id)
+    assert session is not None
+    assert kept is not None
+    assert state.authenticate(session) is None
+    assert state.authenticate(kept) is not None
+    assert state.revoke_key(other.id)
+    assert state.authenticate(kept) is None
+
+
+async def test_all_sessions_of_an_account_share_one_rate(state: State) -> None:
+    account, key = state.create_account("somebody")
+    tokens = [await state.open_session(key) or "" for _ in range(2)]
+    rated = [principal.rated_id for token in (key, *tokens) if (principal := state.authenticate(token))]
+    assert rated == [next(each.id for each in state.keys(account.id) if each.name == "first"), account.id, account.id]
+    for token, is_allowed in ((tokens[0], True), (tokens[1], False), (key, True)):
+        caller = state.authenticate(token)
+        assert caller is not None
+        request = AdmissionRequest(account.id, caller.key_id, "all", 1, 0, rated_id=caller.rated_id)
+        assert (await state.meter.admit(request)).is_allowed is is_allowed
 
 
 def test_the_owner_has_one_account_whose_credits_are_restored(state: State) -> None:
@@ -101,6 +201,14 @@ def test_the_owner_has_one_account_whose_credits_are_restored(state: State) -> N
 def test_a_link_keeps_its_token_behind_the_fragment(state: State) -> None:
     link = new_link(state, owner_account(state).id, "http://127.0.0.1:8080", addresses="0xa,0xb", to="2026-03-01")
     assert link.startswith("http://127.0.0.1:8080/#/portfolio?addresses=0xa,0xb&to=2026-03-01&link=cf_live_")
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("127.0.0.1", "http://127.0.0.1:80"), ("::1", "http://[::1]:80"), ("localhost", "http://localhost:80")],
+)
+def test_an_address_with_colons_stands_in_brackets(host: str, url: str) -> None:
+    assert url_of(host, 80) == url
 
 
 @pytest.mark.parametrize(
