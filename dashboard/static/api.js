@@ -43,6 +43,7 @@ async function ask(method, path, body) {
 const query = (fields) => new URLSearchParams(Object.entries(fields).filter(([, value]) => value)).toString();
 
 export const logIn = (key) => ask("POST", "/dashboard/session", { key });
+export const logInByLink = (link) => ask("POST", "/dashboard/session", { link });
 export const logOut = () => ask("DELETE", "/dashboard/session");
 export const get = (path, fields = {}) => ask("GET", `${path}?${query(fields)}`);
 export const post = (path, body) => ask("POST", path, body);

@@ -17,7 +17,8 @@ let turn = 0;
 // Where the user is: `#/portfolio?addresses=…`.
 function place() {
   const [path, fields] = location.hash.slice(1).split("?");
-  return { page: path.slice(1) in PAGES ? path.slice(1) : "portfolio", fields: new URLSearchParams(fields ?? "") };
+  const name = Object.hasOwn(PAGES, path.slice(1)) ? path.slice(1) : "portfolio"; // not `constructor`
+  return { page: name, fields: new URLSearchParams(fields ?? "") };
 }
 
 function href(target, fields) {
@@ -60,22 +61,24 @@ async function leave() {
   await render();
 }
 
-// A link that works once is exchanged for a session, and leaves no trace in the history of the browser.
-async function exchange(here) {
+// The token of a link that works once. It leaves no trace in the history of the browser.
+function taken(here) {
   const link = here.fields.get("link");
   if (!link) return null;
   here.fields.delete("link");
   window.history.replaceState(null, "", href(here.page, here.fields));
-  return api.logIn(link).then(() => null, (error) => error);
+  return link;
 }
 
-async function render() {
-  const here = place(), mine = ++turn;
-  const refused = await exchange(here);
+const exchange = (link) => api.logInByLink(link).then(() => null, (error) => error);
+
+async function render(_event, refused) {
+  const here = place(), mine = ++turn, link = taken(here);
   let credits;
   try {
     credits = await api.get("/v1/credits");
   } catch (error) {
+    if (error.status === 401 && link) return render(null, await exchange(link));
     if (mine !== turn) return;
     head(here, null);
     page.replaceChildren(error.status === 401 ? login(render, refused) : failure(error, render));
@@ -83,10 +86,22 @@ async function render() {
   }
   if (mine !== turn) return;
   head(here, TEXTS.credits(BigInt(credits.credits ?? credits).toLocaleString("en-US")));
+  if (link) return page.replaceChildren(otherSession(link));
   const inner = el("div", { class: "inner", "data-page": here.page });
   page.replaceChildren(inner);
   document.title = `${TEXTS.pages[here.page]} · ${TEXTS.product}`;
   await PAGES[here.page](inner, { fields: here.fields, go: (fields) => go(here.page, fields), render });
+}
+
+// Somebody else may have sent the link: it ends the session that there is only when its owner says so.
+function otherSession(link) {
+  const change = async () => {
+    const refused = await exchange(link);
+    if (refused) page.replaceChildren(failure(refused, render));
+    else await render();
+  };
+  return el("section", { class: "card", id: "other" }, el("h1", {}, TEXTS.otherTitle), el("p", {}, TEXTS.otherText),
+    button(TEXTS.otherDo, change), " ", button(TEXTS.otherKeep, render, { class: "main" }));
 }
 
 const theme = localStorage.getItem("theme");

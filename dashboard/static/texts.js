@@ -23,6 +23,10 @@ export const TEXTS = {
   loginHint: "On your own machine, open the link that `chainfolio serve` or `chainfolio demo` printed. It works once.",
   apiKey: "API key",
   loginDo: "Log in",
+  otherTitle: "You are logged in already",
+  otherText: "The link that you opened logs you in as another account or again. Only use it if you asked for it.",
+  otherDo: "Use the link",
+  otherKeep: "Stay as I am",
 
   addresses: "Addresses",
   addressHint: "0x…, a Solana, Starknet or Tron address; several with commas",

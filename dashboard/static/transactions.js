@@ -108,14 +108,15 @@ function endless(view) {
       const ended = transactions.length < PAGE;
       foot.replaceChildren(ended ? el("p", { class: "faint", id: "end" }, TEXTS.end(offset))
         : button(TEXTS.loadMore, load));
-      if (ended) watch.disconnect();
+      watch.unobserve(foot);
+      if (!ended) watch.observe(foot); // again: it reports at once if the foot is still in sight
     } catch (error) {
       watch.disconnect();
       foot.replaceChildren(failure(error, load));
     }
     waiting = false;
   }
-  load().then(() => watch.observe(foot));
+  load();
   return el("section", { class: "card" }, list, foot);
 }
 
