@@ -15,6 +15,9 @@ from aiohttp import ClientWebSocketResponse
 
 from tests.api.sessions import client_session
 
+START_S = 60
+TEST_S = 120
+
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
 OPTIONS = (
     "--headless",
@@ -90,11 +93,13 @@ async def browsing(profile: Path) -> AsyncIterator[Page]:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(60), client_session() as client:
-            port = await _port(process)
-            async with client.get(f"http://127.0.0.1:{port}/json/list") as answer:
-                (target,) = [each for each in await answer.json() if each["type"] == "page"]
-            async with client.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+        async with client_session() as client:
+            async with asyncio.timeout(START_S):
+                port = await _port(process)
+                async with client.get(f"http://127.0.0.1:{port}/json/list") as answer:
+                    (target,) = [each for each in await answer.json() if each["type"] == "page"]
+                socket = await client.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0)
+            async with socket, asyncio.timeout(TEST_S):
                 yield Page(socket)
     finally:
         process.kill()
