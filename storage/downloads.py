@@ -1,20 +1,23 @@
 """Local copies of files of a lake in an object store, for the query process, which has no network access.
 
-Files never change, so a copy is made once. It is compared with the checksums while it is made.
+Files never change, so a copy is made once. It is compared with its checksums before it gets its name. So a copy that
+has its name is whole, even if another process made it or was killed meanwhile.
 """
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
-from chainfolio.errors import CorruptFile, StoreError
+from chainfolio.storage.checksums import ChecksumReader, read_footer
 from chainfolio.storage.disk import write_error
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.lake_reader import translate_errors
-from chainfolio.storage.parquet import Folder, LakeFile, compare_file
+from chainfolio.storage.parquet import Folder, LakeFile
 from chainfolio.table import Table
 
 KEEP_S = 24 * 3600  # a query that began before a file was replaced may still read its copy
@@ -32,7 +35,9 @@ class Downloads:
         return self.folder / table.name / file.path
 
     def fetch(self, lake: Lake, table: Table, files: Iterable[LakeFile], report: Callable[[int], None]) -> None:
-        """Copy the missing ones of a table's files, and delete old copies of files that are not among them.
+        """Copy the missing ones of a table's files.
+
+        Old copies of other files are deleted, and old drafts of copies that were never finished.
 
         Args:
             report: Called with the number of bytes of each part that was copied.
@@ -48,7 +53,7 @@ class Downloads:
             if not path.exists():
                 self._copy(lake, table, file, report)
         limit = time.time() - KEEP_S
-        for path in (self.folder / table.name).rglob("*.parquet"):
+        for path in (self.folder / table.name).rglob("part-*"):
             with suppress(OSError):  # another query deleted it
                 if path not in current and path.stat().st_mtime < limit:
                     path.unlink()
@@ -56,22 +61,32 @@ class Downloads:
     def _copy(self, lake: Lake, table: Table, file: LakeFile, report: Callable[[int], None]) -> None:
         """Write the copy of a file under a temporary name, compare it, and rename it."""
         directory, _, name = file.path.rpartition("/")
-        folder = Folder(self.folder / table.name)
         try:
-            with (
-                translate_errors(table),
-                lake.storage.folder(table.name).source(file.path) as (size, read_at),
-                folder.create(directory, lambda: name) as copy,
-            ):
-                for start in range(0, size, PART):
-                    copy.write(part := read_at(start, min(PART, size - start)))
+            with Folder(self.folder / table.name).create(directory, lambda: name) as copy:
+                for part in _parts(lake, table, file):
+                    copy.write(part)
                     report(len(part))
+                copy.flush()
+                with translate_errors(table):
+                    _compare(file, copy)
         except OSError as error:
             raise write_error("sql", self.folder, error) from error
-        try:
-            with translate_errors(table):
-                for _ in compare_file(folder, file.path):
-                    pass
-        except (CorruptFile, StoreError):
-            self.path(table, file).unlink(missing_ok=True)
-            raise
+
+
+def _parts(lake: Lake, table: Table, file: LakeFile) -> Iterator[bytes]:
+    """Yield the bytes of a file of the lake in parts."""
+    with translate_errors(table), lake.storage.folder(table.name).source(file.path) as (size, read_at):
+        for start in range(0, size, PART):
+            yield read_at(start, min(PART, size - start))
+
+
+def _compare(file: LakeFile, copy: BinaryIO) -> None:
+    """Compare all bytes of a copy with the checksums of the file. Raises CorruptFile."""
+    handle = copy.fileno()
+    size = os.fstat(handle).st_size
+
+    def read_at(offset: int, count: int) -> bytes:
+        return os.pread(handle, count, offset)
+
+    for _ in ChecksumReader(file.path, size, read_at, read_footer(file.path, size, read_at)).blocks():
+        pass

@@ -69,7 +69,7 @@ class Folder:
     def create(self, directory: str, final_name: Callable[[], str]) -> Iterator[BinaryIO]:
         """Create a file for writing, forced to the disk and renamed when the block ends.
 
-        The file is deleted if the block raises.
+        The block can read what it wrote. The file is deleted if the block raises.
 
         Args:
             directory: Path below the table's folder.
@@ -81,7 +81,7 @@ class Folder:
             self._fresh.update(each for each in folder.parents if each.is_relative_to(self.root.parent))
         draft = folder / f"part-{uuid.uuid4()}.tmp"
         with _deleted_on_error(draft):
-            with draft.open("xb") as file:
+            with draft.open("x+b") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
