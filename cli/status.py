@@ -17,7 +17,7 @@ from chainfolio.cli.groups import GROUPS
 from chainfolio.engine.history.snapshot_store import SnapshotStore
 from chainfolio.engine.named_accounts import check_chains
 from chainfolio.engine.reconcile.results import stored_results
-from chainfolio.errors import ChainfolioError
+from chainfolio.errors import ChainfolioError, StoreError
 from chainfolio.indexer.disk_trend import disk_trend
 from chainfolio.indexer.scopes import indexed_for
 from chainfolio.indexer.work import filters
@@ -58,15 +58,23 @@ async def examine(system: System) -> dict[str, Any]:
     chains = [await _chain(system, system.chain(key)) for key in sorted(system.settings.chains)]
     folders = {"lake": Path(system.lake.uri), "data": system.settings.data_dir}
     sizes = {name: _bytes(folder) for name, folder in folders.items() if name == "data" or system.lake.is_local}
-    trend = disk_trend(system.lake, system.chains)
-    growth = {
+    return {"chains": chains, "disk": {**sizes, **_growth(system)}}
+
+
+def _growth(system: System) -> dict[str, Any]:
+    """Return the files and the growth of the lake; without figures, and with a warning, if a table cannot be read."""
+    try:
+        trend = disk_trend(system.lake, system.chains)
+    except StoreError as error:
+        warning = f"the growth is unknown: {error.message}"
+        return {"files": {}, "bytesPerDay": None, "freeBytes": None, "daysLeft": None, "warning": warning}
+    return {
         "files": trend.file_counts,
         "bytesPerDay": trend.day_bytes,
         "freeBytes": trend.free_bytes,
         "daysLeft": trend.days_left,
         "warning": trend.warning,
     }
-    return {"chains": chains, "disk": {**sizes, **growth}}
 
 
 async def _chain(system: System, chain: Chain) -> dict[str, Any]:
@@ -267,9 +275,11 @@ def _show(report: dict[str, Any]) -> None:
             print(f"  {hint}")
     disk = report["disk"]
     sizes = [f"{name} {disk[name] / 1e6:,.1f} MB" for name in ("lake", "data") if name in disk]
-    growth = f"{sum(disk['files'].values()):,} files, {disk['bytesPerDay'] / 1e6:,.1f} MB a day"
+    growth = ""
+    if disk["bytesPerDay"] is not None:
+        growth = f"; {sum(disk['files'].values()):,} files, {disk['bytesPerDay'] / 1e6:,.1f} MB a day"
     days = "" if disk["daysLeft"] is None else f", full in {disk['daysLeft']:,} days"
-    print(f"disk: {', '.join(sizes)}; {growth}{days}")
+    print(f"disk: {', '.join(sizes)}{growth}{days}")
     if disk["warning"]:
         print(f"  {disk['warning']}")
 

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from chainfolio.errors import ChainfolioError, StaleTable
 from chainfolio.indexer.materialise import STATE_TABLES
 from chainfolio.tables import TABLES
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.lake_reader import LakeReader
     from chainfolio.storage.parquet import LakeFile
+    from chainfolio.table import Table
 
 DAY_S: Final = 86_400
 WARN_DAYS: Final = 30
-REMEDY: Final = "add space, move the lake with `lake.url`, or index fewer chains"
+REMEDY: Final = "add space, move the lake with `lake.uri`, or index fewer chains"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class DiskTrend:
     """Files and growth of the lake, and the space on its disk.
 
     Attributes:
-        file_counts: Number of files by table, without files that were replaced.
+        file_counts: Number of files by table, without files that were replaced. Tables without files, and tables that
+            another release wrote, are not among them.
         day_bytes: Bytes of the newest day of all chains. Rewritten tables of balances do not count.
         free_bytes: Free space on the disk of the lake; None if the lake is not on a local disk.
     """
@@ -57,17 +60,30 @@ def free_bytes_at(folder: Path) -> int:
     return shutil.disk_usage(existing).free
 
 
-def disk_trend(lake: Lake, chains: Sequence[Chain], free_bytes: Callable[[Path], int] = free_bytes_at) -> DiskTrend:
-    """Return the trend of a lake. Only the logs of its tables are read.
+def disk_trend(
+    lake: LakeReader, chains: Sequence[Chain], free_bytes: Callable[[Path], int] = free_bytes_at
+) -> DiskTrend:
+    """Return the trend of a lake. Only the logs of its tables are read; tables of another release are left out.
 
     Args:
         free_bytes: Returns the free space of the disk of a folder.
+
+    Raises:
+        StoreError: A table cannot be read.
     """
-    files = {name: lake.entries(table) for name, table in TABLES.items() if lake.exists(table)}
+    files = {name: table_files for name, table in TABLES.items() if (table_files := _readable_files(lake, table))}
     growing = [file for name, table_files in files.items() if name not in STATE_TABLES for file in table_files]
     day_bytes = sum(_newest_bytes(growing, chain.key, chain.info.blocks_in(DAY_S)) for chain in chains)
     free = free_bytes(Path(lake.uri)) if lake.is_local else None
     return DiskTrend({name: len(table_files) for name, table_files in files.items()}, day_bytes, free)
+
+
+def _readable_files(lake: LakeReader, table: Table) -> list[LakeFile]:
+    """Return the files of a table; empty if it does not exist or another release wrote it."""
+    try:
+        return lake.entries(table)
+    except StaleTable:
+        return []
 
 
 def _newest_bytes(files: Sequence[LakeFile], chain: str, blocks: int) -> int:
@@ -88,10 +104,13 @@ class LakeMetrics:
         self._read_trend = read_trend
 
     def collect(self) -> Iterator[Any]:
-        """Yield all metrics; unknown ones are left out."""
+        """Yield all metrics; unknown ones are left out. Yield none if a table cannot be read."""
         from prometheus_client.core import GaugeMetricFamily
 
-        trend = self._read_trend()
+        try:
+            trend = self._read_trend()
+        except ChainfolioError:  # the other metrics of the process are shown all the same
+            return
         files = GaugeMetricFamily("chainfolio_lake_files", "files of a table, without replaced ones", labels=["table"])
         for name, count in trend.file_counts.items():
             files.add_metric([name], count)

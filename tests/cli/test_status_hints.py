@@ -1,12 +1,15 @@
-"""Hints of `chainfolio status`: the command that indexes what is missing."""
+"""Hints of `chainfolio status`: the command that indexes what is missing, and a table that cannot be read."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chainfolio.cli.status import hints
+from chainfolio.tables import TRANSFERS
+from tests.cli.conftest import Run, configure
 
 
 def dataset(missing: int) -> dict[str, Any]:
@@ -39,3 +42,18 @@ def test_the_hint_names_the_command_that_fits_the_index(
 ) -> None:
     commands = [hint.partition(": ")[2] for hint in hints("x", datasets, accounts, is_whole=is_whole)]
     assert commands == expected
+
+
+def test_a_table_that_cannot_be_read_leaves_the_state_of_the_chains(
+    run: Run, here: Path, dead: str, waited: list[float]
+) -> None:
+    configure(here, dead, chain="local")
+    assert run("status", "--json").json["disk"]["bytesPerDay"] == 0
+    log = here / "data" / "lake" / TRANSFERS.name / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("{")
+    report = run("status", "--json").json
+    assert [chain["chain"] for chain in report["chains"]] == ["local"]
+    assert report["disk"]["bytesPerDay"] is None
+    assert f"the growth is unknown: lake: table {TRANSFERS.name}" in report["disk"]["warning"]
+    assert "the growth is unknown" in run("status").out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -10,13 +11,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from bench.follow import generated
 from chainfolio.blocks import Span
+from chainfolio.errors import StoreError
 from chainfolio.indexer.disk_trend import DiskTrend, LakeMetrics, disk_trend, free_bytes_at
 from chainfolio.storage.lake import Lake
-from chainfolio.tables import BALANCES, TRANSFERS
+from chainfolio.table import Table
+from chainfolio.tables import BALANCES, TABLES, TRANSFERS
 
 PER_DAY = 100
 
@@ -57,8 +60,40 @@ def test_a_disk_that_fills_gives_a_warning_with_its_remedy_in_time(lake: Lake) -
     free = iter(range(50, -1, -1))  # one day after the other
     warnings = [disk_trend(lake, chains("local"), lambda folder: next(free) * day_bytes).warning for _ in range(51)]
     assert not any(warnings[:21])
-    assert all("add space" in each for each in warnings[21:])
+    assert all("add space, move the lake with `lake.uri`" in each for each in warnings[21:])
     assert "full in about 0 days" in warnings[-1]
+
+
+def test_a_table_of_another_release_is_left_out(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TABLES, BALANCES.name, replace(BALANCES, revision=BALANCES.revision + 1))
+    assert disk_trend(lake, chains("local"), lambda folder: 10**6).file_counts == {TRANSFERS.name: 6}
+
+
+def test_each_table_is_listed_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    open_newest = lake._open_newest
+
+    def counted(handles: Any, table: Table) -> Any:
+        opened.append(table.name)
+        return open_newest(handles, table)
+
+    monkeypatch.setattr(lake, "_open_newest", counted)
+    disk_trend(lake, chains("local"), lambda folder: 10**6)
+    assert sorted(opened) == sorted(TABLES)
+
+
+def test_a_table_that_cannot_be_read_takes_no_other_metrics_away(lake: Lake) -> None:
+    log = Path(lake.uri, TRANSFERS.name, "_delta_log")
+    for entry in log.glob("*.json"):
+        entry.write_text("{")
+    with pytest.raises(StoreError, match=TRANSFERS.name):
+        disk_trend(Lake(lake.uri), chains("local"))
+    registry = CollectorRegistry()
+    registry.register(cast("Any", LakeMetrics(lambda: disk_trend(Lake(lake.uri), chains("local")))))
+    Gauge("other", "another metric", registry=registry).set(7)
+    metrics = generate_latest(registry).decode()
+    assert "other 7.0" in metrics
+    assert "chainfolio_" not in metrics
 
 
 def test_metrics_leave_out_what_is_unknown() -> None:
