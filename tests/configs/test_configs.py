@@ -287,6 +287,12 @@ def test_no_contract_is_of_two_protocols_nor_everybodys() -> None:
     assert permit2 not in {address for _, address in found}
 
 
+@pytest.mark.parametrize("key", ["aerodrome", "velodrome"])
+def test_each_factory_of_slipstream_has_its_position_manager(key: str) -> None:
+    for roles in PROTOCOLS[key]["contracts"].values():
+        assert len(roles["position_manager"]) == len(roles["cl_factory"])
+
+
 @pytest.mark.parametrize("key", SPENDERS)
 def test_spenders_lie_on_chains_we_know(key: str) -> None:
     assert SPENDERS[key]["key"] == key
