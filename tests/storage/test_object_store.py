@@ -46,7 +46,12 @@ def write_together(s3: S3, uri: str, commits: int) -> list[int]:
 
 @pytest.mark.parametrize(
     "commits",
-    [3, pytest.param(25, marks=pytest.mark.slow("four processes make two hundred commits"))],
+    [
+        3,
+        pytest.param(
+            25, marks=[pytest.mark.slow("four processes append two hundred batches"), pytest.mark.timeout(600)]
+        ),
+    ],
 )
 def test_four_processes_lose_and_double_no_row_of_one_table(s3: S3, bucket_lake: Lake, commits: int) -> None:
     shared = write_together(s3, bucket_lake.uri, commits)
