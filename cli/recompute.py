@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from chainfolio.engine.recompute.partitions import Partition
     from chainfolio.environment import Clock
     from chainfolio.indexer.wiring import System
+    from chainfolio.storage.object_store import ObjectStore
 
 MAX_WORKERS: Final = 1_000
+MAX_BATCHES: Final = 1_000  # of prices that move to the lake first
 COLUMNS: Final = ("address", "day", "block", "completeness", "value", "valued", "unpriced")
 TABLE: Final = (
     ("address", "left"),
@@ -70,16 +73,16 @@ def run(options: argparse.Namespace) -> int:
         BadRequest: The options name no block and no days, or both, or a value is out of range.
     """
     first, last = _check(options)
-    task, accounts, clock = with_system(options, lambda system: _prepare(system, options, first, last))
+    prepared = with_system(options, lambda system: _prepare(system, options, first, last))
     executor = Executor(options.executor, options.workers, options.ray)
-    parts = partitions(task, accounts, executor.worker_count)
-    results = executor.run(parts, _Progress(clock, len(parts), quiet=options.json).add)
+    parts = partitions(prepared.task, prepared.accounts, executor.worker_count)
+    results = executor.run(parts, _Progress(prepared.clock, len(parts), quiet=options.json).add)
     rows = _in_order(results)
     if options.out:
         from chainfolio.storage.results import write_result
 
-        write_result(rows, options.out)
-    _show(rows, accounts, options)
+        write_result(rows, options.out, prepared.out_store)
+    _show(rows, prepared.accounts, options)
     return 0
 
 
@@ -108,10 +111,8 @@ def _check(options: argparse.Namespace) -> tuple[date | None, date | None]:
     return first, last
 
 
-async def _prepare(
-    system: System, options: argparse.Namespace, first: date | None, last: date | None
-) -> tuple[Task, list[str], Clock]:
-    """Move prices of final blocks to the lake; return the task, the accounts of the file and the clock."""
+async def _prepare(system: System, options: argparse.Namespace, first: date | None, last: date | None) -> _Prepared:
+    """Move prices of final blocks to the lake, and return what the run needs."""
     chain = system.chain(options.chain)
     accounts = []
     for each, line_name in wallets.read_accounts(options.accounts).items():
@@ -121,8 +122,13 @@ async def _prepare(
         accounts.append(account.address)
     if not accounts:
         raise BadRequest("accounts", f"{options.accounts} has no address", remedy="one address a line")
-    PriceStore(chain.key, system.lake, system.tail).settle_final()
-    return Task(_absolute(system.lake.uri), chain.key, options.block, first, last), accounts, system.environment.clock
+    prices = PriceStore(chain.key, system.lake, system.tail)
+    for _ in range(MAX_BATCHES):
+        if not prices.settle_final():
+            break
+    store = system.object_store(system.lake.uri)
+    task = Task(_absolute(system.lake.uri), chain.key, options.block, first, last, store)
+    return _Prepared(task, accounts, system.environment.clock, system.object_store(options.out or ""))
 
 
 def _absolute(uri: str) -> str:
@@ -135,6 +141,16 @@ def _in_order(results: Sequence[pl.DataFrame]) -> pl.DataFrame:
     import polars as pl
 
     return pl.concat(results).sort("account", "day").rechunk()
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What a run needs of the system: the task, the accounts of the file, and the service of an `s3://` --out."""
+
+    task: Task
+    accounts: list[str]
+    clock: Clock
+    out_store: ObjectStore | None
 
 
 class _Progress:

@@ -66,17 +66,16 @@ class System:
         if self._lake is None:
             from chainfolio.storage.lake import Lake
 
-            self._lake = Lake(self.settings.lake_uri, self._object_store())
+            self._lake = Lake(self.settings.lake_uri, self.object_store(self.settings.lake.uri))
         return self._lake
 
-    def _object_store(self) -> ObjectStore | None:
-        """The object store of the settings; None if the lake is a local folder."""
-        lake = self.settings.lake
-        if not lake.uri.startswith("s3://"):
+    def object_store(self, uri: str) -> ObjectStore | None:
+        """The object store of the settings, behind an `s3://` address; None for any other address."""
+        if not uri.startswith("s3://"):
             return None
         from chainfolio.storage.object_store import ObjectStore
 
-        return ObjectStore.of(lake.endpoint, lake.region)
+        return ObjectStore.of(self.settings.lake.endpoint, self.settings.lake.region)
 
     @property
     def tail(self) -> Tail:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from chainfolio.errors import StoreError
+from chainfolio.errors import AccessDenied, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from chainfolio.storage.object_store import ObjectStore
+
 PARQUET: Final = ".parquet"
 
 
-def write_result(rows: pl.DataFrame, target: str) -> None:
+def write_result(rows: pl.DataFrame, target: str, store: ObjectStore | None = None) -> None:
     """Replace the Parquet file or the rows of the Delta table at `target` by some rows.
 
     A Delta table is replaced in one commit, so readers see all old or all new rows. A file is renamed when it is whole.
@@ -21,9 +23,12 @@ def write_result(rows: pl.DataFrame, target: str) -> None:
     Args:
         rows: The rows in the order in which they are written.
         target: A path that ends with `.parquet`, or the folder or `s3://` address of a Delta table.
+        store: The service behind an `s3://` address; None for that of the environment.
 
     Raises:
         StoreError: The place cannot be written.
+        AccessDenied: An object store refuses the credentials.
+        StoreUnavailable: An object store does not answer.
     """
     from deltalake import write_deltalake
     from deltalake.exceptions import DeltaError
@@ -34,7 +39,29 @@ def write_result(rows: pl.DataFrame, target: str) -> None:
             rows.write_parquet(partial)
             partial.replace(target)
         else:
-            write_deltalake(target, rows.to_arrow(), mode="overwrite", schema_mode="overwrite")
+            options = _options(store) if target.startswith("s3://") else None
+            write_deltalake(target, rows.to_arrow(), mode="overwrite", schema_mode="overwrite", storage_options=options)
     except (DeltaError, OSError) as error:
         text = str(error).strip() or type(error).__name__
+        if target.startswith("s3://"):
+            raise _of_object_store(text, target) from None  # its text may repeat what was signed
         raise StoreError("results", f"{target}: {text.splitlines()[0][:300]}", remedy="check --out") from error
+
+
+def _options(store: ObjectStore | None) -> dict[str, str]:
+    from chainfolio.storage.object_store import ObjectStore
+
+    return (store or ObjectStore.of()).delta_options()
+
+
+def _of_object_store(text: str, target: str) -> StoreError:
+    """Return the error for a message about an object store, without that message."""
+    from chainfolio.storage.object_store import CREDENTIALS_REMEDY, object_store_error
+
+    known = object_store_error(text, "results")
+    if isinstance(known, AccessDenied):
+        reason = "the object store refuses the credentials, or there are none"
+        return AccessDenied("results", f"{target}: {reason}", remedy=CREDENTIALS_REMEDY)
+    if isinstance(known, StoreUnavailable):
+        return StoreUnavailable("results", f"{target}: the object store does not answer")
+    return StoreError("results", f"{target}: the object store cannot write it", remedy="check --out and its bucket")

@@ -1,6 +1,6 @@
 """Split a recomputation into partitions: accounts of neighbouring buckets, and a range of days.
 
-Each partition reads its own rows of the lake and no others, so any process may compute it, and compute it again.
+Each partition reads the lake by itself, so any process may compute it, and compute it again.
 """
 
 from __future__ import annotations
@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from chainfolio.table import bucket
+
+if TYPE_CHECKING:
+    from chainfolio.storage.object_store import ObjectStore
 
 ACCOUNTS: Final = (50, 500)  # the fewest and the most of one partition
 PARTITIONS_PER_WORKER: Final = 4  # so that no worker waits long for the last one
@@ -27,6 +30,7 @@ class Task:
         block: Take the newest snapshot up to this block of each account; None for all snapshots of the days.
         first: The first day; only without `block`.
         last: The last day, included; only without `block`.
+        store: The service behind an `s3://` address; None for that of the environment.
     """
 
     lake_uri: str
@@ -34,6 +38,7 @@ class Task:
     block: int | None = None
     first: date | None = None
     last: date | None = None
+    store: ObjectStore | None = None
 
 
 @dataclass(frozen=True, slots=True)

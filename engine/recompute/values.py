@@ -41,7 +41,7 @@ def compute(partition: Partition) -> pl.DataFrame:
     """
     import polars as pl
 
-    lake = LakeReader(partition.task.lake_uri)
+    lake = LakeReader(partition.task.lake_uri, partition.task.store)
     snapshots = _snapshots(lake, partition).with_row_index("owner")
     holdings = _holdings(lake, partition, snapshots)
     priced = _with_prices(holdings, _prices(lake, partition, snapshots), at_block=partition.task.block is not None)

@@ -13,9 +13,12 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 
+from chainfolio.errors import AccessDenied, StoreError, StoreUnavailable
+from chainfolio.storage.lake import Lake
 from chainfolio.storage.results import write_result
 from tests.cli.conftest import Run
 from tests.engine.recomputed import NATIVE, USDC, Held, Snap, wallet, write_prices, write_snapshots
+from tests.storage.s3_server import S3
 
 WALLETS = [wallet(number) for number in range(1, 4)]
 
@@ -128,6 +131,34 @@ def test_a_result_that_cannot_replace_a_file_leaves_it(tmp_path: Path) -> None:
     before = file.read_bytes()
     write_result(pl.DataFrame({"a": [1]}), str(file))
     assert file.read_bytes() == before
+
+
+def test_a_lake_and_results_in_a_bucket_are_reached_by_the_settings(
+    run: Run, here: Path, s3: S3, bucket_lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_snapshots(bucket_lake.uri, [Snap(WALLETS[0], 0, 100, [Held(USDC, 10**6, 6, value="1")])])
+    for name in ("AWS_ENDPOINT_URL", "AWS_REGION"):
+        monkeypatch.delenv(name)
+    lake = f'[lake]\nuri = "{bucket_lake.uri}"\nendpoint = "{s3.url}"\nregion = "eu-central-1"\n'
+    Path("chainfolio.toml").write_text(f'data = "d"\n{lake}[chains.ethereum]\nrpc = ["http://127.0.0.1:9"]\n')
+    Path("wallets.txt").write_text(WALLETS[0])
+    out = ("--out", f"{s3.bucket()}/values")
+    (value,) = run(*asked("--block", "100", "--json", *out)).json["values"]
+    assert value["value"] == "1"
+    with s3.failing("denied"):
+        ran = run(*asked("--block", "100", *out))
+    assert (ran.code, "not-to-be-shown" in ran.err, "AKIAEXAMPLE" in ran.err) == (5, False, False)
+
+
+def test_results_that_a_bucket_refuses_are_a_typed_error(s3: S3, bucket_lake: Lake) -> None:
+    rows, target = pl.DataFrame({"a": [1]}), f"{bucket_lake.uri}/values"
+    for how, kind in (("denied", AccessDenied), ("slow", StoreUnavailable)):
+        with s3.failing(how), pytest.raises(kind, match=r"results: s3://") as caught:
+            write_result(rows, target)
+        assert caught.value.__cause__ is None
+        assert not any(secret in str(caught.value) for secret in ("not-to-be-shown", "AKIAEXAMPLE"))
+    with pytest.raises(StoreError, match="cannot write it"):
+        write_result(rows, "s3://no-such-bucket/values")
 
 
 @pytest.mark.slow("waits for worker processes of an interrupted command")

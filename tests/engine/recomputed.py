@@ -50,7 +50,7 @@ def wallet(number: int) -> str:
     return f"0x{number:040x}"
 
 
-def write_snapshots(folder: Path, snapshots: Sequence[Snap], batch: int = 0) -> None:
+def write_snapshots(folder: Path | str, snapshots: Sequence[Snap], batch: int = 0) -> None:
     """Store snapshots and their holdings."""
     facts, holdings = list[dict[str, Any]](), list[dict[str, Any]]()
     for each in snapshots:
@@ -87,6 +87,6 @@ def write_prices(folder: Path, prices: Sequence[tuple[int, str, str, str | None]
     _append(folder, PRICES, rows, batch)
 
 
-def _append(folder: Path, table: Table, rows: list[dict[str, Any]], batch: int) -> None:
+def _append(folder: Path | str, table: Table, rows: list[dict[str, Any]], batch: int) -> None:
     content = pa.Table.from_pylist(rows, schema=table.schema())
     assert Lake(str(folder)).append(table, content, stream="test", batch=batch)
