@@ -125,6 +125,7 @@ class LakeReader:
         chain: str,
         accounts: Sequence[str] | Sequence[int],
         columns: Sequence[str] | None = None,
+        heights: Span | None = None,
     ) -> pl.LazyFrame:
         """Read the rows of accounts from a table by account.
 
@@ -132,10 +133,13 @@ class LakeReader:
 
         Args:
             columns: Columns to read; None for all.
+            heights: Skip files without rows at these heights. The caller filters the remaining rows.
         """
         import polars as pl
 
         files, folder = self._files(table, chain), self.storage.folder(table.name)
+        if heights is not None:
+            files = [file for file in files if file.first <= heights.last and file.last >= heights.first]
         often = self.kept.often_read((table.name, chain), accounts)
         accounts_by_bucket: dict[tuple[int, bool], list[AccountKey]] = {}
         for account in accounts:

@@ -67,7 +67,10 @@ def compute(partition: Partition) -> pl.DataFrame:
 
 
 def _snapshots(lake: LakeReader, partition: Partition) -> pl.DataFrame:
-    """Return the newest attempt of each account and day. For a block, return only the newest day."""
+    """Return the newest attempt of each account and day. For a block, return only the newest day.
+
+    All days of the accounts are read, because no file says which days it has.
+    """
     import polars as pl
 
     rows = lake.of_accounts(
@@ -93,7 +96,8 @@ def _holdings(lake: LakeReader, partition: Partition, snapshots: pl.DataFrame) -
     """Return the holdings above zero of snapshots, without spam, with the snapshot's `owner` and `height`."""
     import polars as pl
 
-    rows = lake.of_accounts(SNAPSHOT_HOLDINGS, partition.task.chain, partition.accounts, HOLDING_COLUMNS)
+    chain, span = partition.task.chain, _span(snapshots)
+    rows = lake.of_accounts(SNAPSHOT_HOLDINGS, chain, partition.accounts, HOLDING_COLUMNS, span)
     is_held = ~pl.col("spam") & (pl.col("raw").is_null() | (pl.col("raw") != bytes(RAW_BYTES)))
     return rows.filter(is_held).join(snapshots.lazy(), on=list(KEY)).collect()
 
@@ -108,7 +112,8 @@ def _prices(lake: LakeReader, partition: Partition, snapshots: pl.DataFrame) -> 
     empty = pl.DataFrame(schema={"asset": pl.String, "height": pl.Int64, "usd": pl.String, "depth": pl.String})
     if snapshots.is_empty() or not lake.exists(PRICES):
         return empty
-    first, last = _bound(snapshots["height"].min()), _bound(partition.task.block or snapshots["height"].max())
+    span = _span(snapshots)
+    first, last = span.first, partition.task.block or span.last
     rows = lake.scan(PRICES, chain=partition.task.chain, heights=[Span(first, last)])
     if partition.task.block is None:
         rows = rows.join(snapshots.lazy().select("height").unique(), on="height", how="semi")
@@ -128,9 +133,12 @@ def _prices(lake: LakeReader, partition: Partition, snapshots: pl.DataFrame) -> 
     )
 
 
-def _bound(height: object) -> int:
-    assert isinstance(height, int), f"not a height: {height}"
-    return height
+def _span(snapshots: pl.DataFrame) -> Span:
+    """Return the blocks from the first to the last of some snapshots; the first block of the chain without any."""
+    first, last = snapshots["height"].min() or 0, snapshots["height"].max() or 0
+    assert isinstance(first, int)
+    assert isinstance(last, int)
+    return Span(first, last)
 
 
 def _with_prices(holdings: pl.DataFrame, prices: pl.DataFrame, *, at_block: bool) -> pl.DataFrame:

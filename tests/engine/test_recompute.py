@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +21,10 @@ from chainfolio.engine.recompute.executors import RETRIES, Executor
 from chainfolio.engine.recompute.partitions import MAX_ACCOUNT_DAYS, Partition, Task, partitions
 from chainfolio.engine.recompute.values import compute
 from chainfolio.errors import BadRequest, Unavailable
-from chainfolio.table import bucket
+from chainfolio.storage import lake_reader
+from chainfolio.storage.history import read_history
+from chainfolio.storage.parquet import LakeFile
+from chainfolio.table import Table, bucket
 from tests.engine.recomputed import (
     BARE,
     CHAIN,
@@ -158,6 +164,21 @@ def _one_by_one(holdings: list[Held], quotes: dict[str, tuple[str, str | None]])
         else:
             by_market[each.asset, 0] = by_market.get((each.asset, 0), Fraction(0)) + value
     return total + sum(min(value, Fraction(quotes[asset][1] or 0)) for (asset, _), value in by_market.items())
+
+
+def test_files_of_other_days_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for day in range(3):
+        write_snapshots(tmp_path, [Snap(ONE, day, 100 + day, [Held(USDC, day + 1, 0, value=f"{day + 1}")])], day)
+    read = list[str]()
+
+    def note(table: Table, files: Sequence[LakeFile], *more: Any) -> pa.Table:
+        read.extend(f"{table.name} {file.first}" for file in files)
+        return read_history(table, files, *more)
+
+    monkeypatch.setattr(lake_reader, "read_history", note)
+    (row,) = by_day(tmp_path, 1, ONE)
+    assert (row["value_usd"], row["height"]) == ("1", 100)
+    assert [each for each in read if each.startswith("snapshot_holdings")] == ["snapshot_holdings 100"]
 
 
 # --- partitions ------------------------------------------------------------------------------------------------------
