@@ -65,6 +65,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "virtual-user list": ("--account acc_1",),
     "virtual-user remove": ("virtual:1 --account acc_1",),
     "sql": ('"SELECT count(*) FROM transfers"', "--csv - < query.sql", "> views.sql"),
+    "backup": ("/mnt/backup/2026-01-31", "/mnt/backup/2026-01-31 --json", "data-before-upgrade --link"),
+    "restore": ("/mnt/backup/2026-01-31", "/mnt/backup/2026-01-31 --config /etc/chainfolio/chainfolio.toml --json"),
     "move": ("postgres.toml", "postgres.toml --config chainfolio.toml --json"),
     "mcp": ("", "--config /etc/chainfolio/chainfolio.toml"),
     "status": ("", "--json"),

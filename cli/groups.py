@@ -32,6 +32,8 @@ GROUPS: Final[dict[str, str]] = {
     "virtual-user": "portfolios that accounts define",
     "sql": "ask the lake in SQL",
     "check": "compare stored files with their checksums",
+    "backup": "copy all data as it is at one moment",
+    "restore": "put a backup back",
     "move": "move stores between files and PostgreSQL",
     "mcp": "answer questions of language models",
     "status": "what is indexed, and how far",
