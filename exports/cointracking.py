@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from chainfolio.exports.tax_rows import AIRDROP, FEE_ONLY, NOTHING, REWARD, TaxRow, tax_rows
+from chainfolio.exports.tax_rows import AIRDROP, FEE_ONLY, NOTHING, REWARD, Amount, TaxRow, tax_rows
 
 if TYPE_CHECKING:
     from chainfolio.exports.dataset import Row
@@ -28,22 +28,31 @@ TYPES: Final = {REWARD: "Reward / Bonus", AIRDROP: "Airdrop", FEE_ONLY: "Other F
 
 
 def rows(transaction: TransactionDocument) -> Iterator[Row]:
-    """Yield the rows of a transaction; the comment begins with its hash."""
+    """Yield the rows of a transaction; the comment begins with its hash.
+
+    CoinTracking only shows what is in the column of fees, and takes nothing off: a fee is a row of its own.
+    """
     for row in tax_rows(transaction):
-        sent, fee = (row.fee, row.sent) if row.label == FEE_ONLY else (row.sent, row.fee)
-        yield (
-            _type(row),
-            row.received.text,
-            row.received.symbol,
-            sent.text,
-            sent.symbol,
-            fee.text,
-            fee.symbol,
-            row.chain,
-            "",
-            f"{row.hash} {row.description}",
-            row.time("%d.%m.%Y %H:%M:%S"),
-        )
+        if row.label != FEE_ONLY:
+            yield _row(row, _type(row), row.received, row.sent)
+        if row.fee != NOTHING:
+            yield _row(row, TYPES[FEE_ONLY], NOTHING, row.fee)
+
+
+def _row(row: TaxRow, kind: str, received: Amount, sent: Amount) -> Row:
+    return (
+        kind,
+        received.text,
+        received.symbol,
+        sent.text,
+        sent.symbol,
+        "",
+        "",
+        row.chain,
+        "",
+        f"{row.hash} {row.description}",
+        row.time("%d.%m.%Y %H:%M:%S"),
+    )
 
 
 def _type(row: TaxRow) -> str:

@@ -35,13 +35,15 @@ def test_a_swap_is_one_row_of_koinly() -> None:
     ]
 
 
-def test_a_swap_is_one_trade_of_cointracking_and_of_coinledger() -> None:
+def test_a_swap_is_a_trade_and_a_fee_of_cointracking() -> None:
+    tail = ("", "", "ethereum", "", f"{HASH} swap Uniswap", "14.11.2023 22:13:20")
     assert list(cointracking.rows(SWAP)) == [
-        (
-            *("Trade", "0.5", "ETH", "1000.000001", "USDC", "0.001", "ETH", "ethereum", ""),
-            *(f"{HASH} swap Uniswap", "14.11.2023 22:13:20"),
-        )
+        ("Trade", "0.5", "ETH", "1000.000001", "USDC", *tail),
+        ("Other Fee", "", "", "0.001", "ETH", *tail),
     ]
+
+
+def test_a_swap_is_one_trade_of_coinledger() -> None:
     assert list(coinledger.rows(SWAP)) == [
         (
             *("11/14/2023 22:13:20", "ethereum", "USDC", "1000.000001", "ETH", "0.5", "ETH", "0.001"),
