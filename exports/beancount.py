@@ -15,6 +15,7 @@ from msgspec import UNSET
 from chainfolio import amounts
 from chainfolio.exports.commodities import AssetKey, commodity_names
 from chainfolio.exports.dataset import Writer
+from chainfolio.exports.gone_assets import GoneAssets
 from chainfolio.portfolio.document import UNKNOWN, WALLET, Portfolio, every_asset, rounded
 from chainfolio.portfolio.transactions import UNKNOWN_PROTOCOL
 from chainfolio.printable import clean
@@ -103,6 +104,7 @@ class _Ledger:
         self._owners = owners
         self._books = _Books()
         self._held = _held(portfolios, self._books)
+        self._gone = GoneAssets(portfolios) if portfolios else None
         for each in transactions:
             for asset in (*each.assets_in, *each.assets_out, each.native_asset_fees):
                 self._books.symbols.setdefault(_key(asset), asset.symbol)
@@ -204,7 +206,17 @@ class _Ledger:
         yield ""
 
     def _closing(self, last: date) -> Iterator[str]:
-        """Yield what makes the ledger equal to what wallets hold now, then the assertions that it is equal."""
+        """Yield what makes the ledger equal to what wallets hold now, then the assertions that it is equal.
+
+        Units of an asset that is gone are flagged. A comment names units that wallets may still hold, but do not show.
+        """
+        for (account, asset), units in sorted(self._books.units.items()):
+            if not units or account == STAKED or (account, asset) in self._held or self._gone is None:
+                continue
+            if doubt := self._gone.doubt(asset):
+                yield f"; {account} {amounts.text(units)} {self._names[asset]}: {doubt}"
+            else:
+                self._held[account, asset] = Decimal()
         for (account, asset), held in sorted(self._held.items()):
             difference = amounts.EXACT.subtract(held, self._books.units[account, asset])
             if difference:

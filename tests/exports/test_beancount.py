@@ -18,7 +18,19 @@ from chainfolio.amounts import EXACT, text
 from chainfolio.exports.beancount import UNEXPLAINED, BeancountWriter
 from chainfolio.exports.commodities import AssetKey, commodity_names
 from chainfolio.exports.dataset import Page, Summary
+from chainfolio.exports.gone_assets import IN_POSITION, NOT_KNOWN
+from chainfolio.portfolio.document import (
+    CallDocument,
+    ChainDocument,
+    Portfolio,
+    PositionDocument,
+    PositionsDocument,
+    PositionSources,
+    ProtocolChainDocument,
+    ProtocolDocument,
+)
 from chainfolio.portfolio.transactions import TransactionDocument
+from tests.api.fakes import a_portfolio
 from tests.exports.samples import ALICE, BOB, HOSTILE, NATIVE, USDC, asset, transaction
 
 SUMMARY = Summary(
@@ -32,9 +44,15 @@ SUMMARY = Summary(
 )
 
 
-def ledger(transactions: Sequence[TransactionDocument], *, method: str = "fifo", summary: Summary = SUMMARY) -> str:
+def ledger(
+    transactions: Sequence[TransactionDocument],
+    *,
+    method: str = "fifo",
+    summary: Summary = SUMMARY,
+    held: Sequence[Portfolio] = (),
+) -> str:
     file = io.StringIO()
-    writer = BeancountWriter(file, [], method=method)
+    writer = BeancountWriter(file, held, method=method)
     writer.write(Page([], transactions=tuple(transactions[::-1])))
     writer.close(summary)
     return file.getvalue()
@@ -111,6 +129,60 @@ def test_hostile_names_cannot_leave_their_string_and_a_token_called_usd_is_no_mo
     names = {each.currency for each in entries if isinstance(each, data.Commodity)}
     assert "USD" not in names
     assert not set(content) & {"\x1b", "\u202e"}
+
+
+def empty_wallet(*positions: PositionDocument) -> Portfolio:
+    """A wallet that holds nothing loose on Ethereum."""
+    lending = PositionsDocument("Lending", "0", protocol_positions=positions)
+    chain = ProtocolChainDocument("Ethereum", "ethereum", "0", {"Lending": lending})
+    portfolio = a_portfolio(ALICE)
+    return structs.replace(
+        portfolio,
+        chains={"ethereum": ChainDocument("Ethereum", "ethereum", 1, "0", "0", "5")},
+        asset_by_protocols={**portfolio.asset_by_protocols, "p": ProtocolDocument("P", "p", "0", {"ethereum": chain})},
+    )
+
+
+def position(*contracts: str) -> PositionDocument:
+    """A position that was read from some contracts."""
+    calls = tuple(CallDocument("position", "eth_call", each, "f()", (), ()) for each in contracts)
+    return PositionDocument("loan", "0", sources=PositionSources("5", "0x5", calls))
+
+
+def test_units_that_no_wallet_holds_now_are_flagged_and_asserted_as_gone() -> None:
+    content = ledger([BUY], held=[empty_wallet()])
+    assert units(content) == {}
+    flagged = [each for each in load(content) if isinstance(each, data.Transaction) and each.flag == "!"]
+    assert [each.narration for each in flagged] == ["not explained by the transactions of this file"]
+    assert [str(each.amount) for each in load(content) if isinstance(each, data.Balance)] == ["0 ETH"]
+
+
+@pytest.mark.parametrize(
+    ("held", "doubt"),
+    [
+        ([], ""),
+        ([structs.replace(empty_wallet(), completeness="partial")], NOT_KNOWN),
+        ([structs.replace(empty_wallet(), chains={})], NOT_KNOWN),
+        ([empty_wallet(position(USDC.upper()))], IN_POSITION),
+        ([empty_wallet(PositionDocument("loan", "0"))], IN_POSITION),
+    ],
+    ids=["no proof", "partial", "unread chain", "share", "position without sources"],
+)
+def test_units_that_wallets_may_still_hold_are_not_flagged(held: list[Portfolio], doubt: str) -> None:
+    content = ledger([transaction(asset("5", "usdc", USDC), kind="TRANSFERIN")], held=held)
+    assert units(content) == {"USDC": Decimal(5)}
+    assert (f"; Assets:Ethereum 5 USDC: {doubt}" in content) == bool(doubt)
+    assert not [each for each in load(content) if isinstance(each, data.Balance)]
+
+
+def test_a_position_in_another_token_does_not_hide_that_units_are_gone() -> None:
+    assert units(ledger([BUY], held=[empty_wallet(position(USDC))])) == {}
+
+
+def test_a_collectible_is_gone_if_collectibles_are_listed() -> None:
+    history = [transaction(asset("1", "ape", USDC, token_id="7"), kind="TRANSFERIN")]
+    assert list(units(ledger(history, held=[empty_wallet()])).values()) == [Decimal(1)]
+    assert units(ledger(history, held=[structs.replace(empty_wallet(), nfts_by_collection={})])) == {}
 
 
 def test_an_empty_history_is_a_ledger() -> None:
