@@ -15,6 +15,7 @@ from chainfolio.exports.csv_file import CsvWriter
 from chainfolio.exports.dataset import Dataset, Row, Summary, Writer, write
 from chainfolio.exports.json_file import JsonWriter
 from chainfolio.exports.sources import ExportRequest, dataset, transactions
+from chainfolio.exports.tax_rows import missing_rows
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
@@ -61,7 +62,7 @@ async def export(
     check_target(format_name, kind, path, request)
     if format_name in TAX_TOOLS:
         tool = TAX_TOOLS[format_name]
-        data = transactions(engine, accounts, request, columns=tool.columns, rows_of=tool.rows_of)
+        data = transactions(engine, accounts, request, columns=tool.columns, rows_of=tool.rows_of, gaps_of=missing_rows)
     else:
         is_ledger = format_name == "beancount"
         of_data = ExportRequest(chain=request.chain) if is_ledger else request

@@ -65,7 +65,7 @@ async def dataset(
         NotIndexed: the index does not reach that far.
     """
     if kind == "transactions":
-        held = await _portfolios(engine, accounts, request) if proves_holdings else []
+        held = await _portfolios(engine, accounts, request, sources=True) if proves_holdings else []
         return transactions(engine, accounts, request, portfolios=held)
     readers = {"holdings": _holdings, "gains": _gains, "history": _history, "income": _income, "approvals": _approvals}
     return await readers[kind](engine, accounts, request)
@@ -78,11 +78,15 @@ def transactions(
     *,
     columns: Sequence[str] = TRANSACTION_COLUMNS,
     rows_of: Callable[[TransactionDocument], Iterable[Row]] = transaction_rows,
+    gaps_of: Callable[[TransactionDocument], Iterable[IssueDocument]] = lambda transaction: (),
     portfolios: Sequence[Portfolio] = (),
 ) -> Dataset:
     """Return the transactions of accounts, the newest first, read by pages.
 
-    `rows_of` makes the rows of each transaction.
+    Args:
+        rows_of: Makes the rows of a transaction. The usual rows begin with the address if there are several accounts.
+        gaps_of: Returns what the rows of a transaction lack; the export is partial then.
+        portfolios: What is held now; it is as complete as the export can be.
 
     Raises:
         BadRequest: an option does not belong to transactions, or a day is malformed.
@@ -90,16 +94,24 @@ def transactions(
     request.refuse("transactions", "first", "last")
     question = transaction_filter(request.chain, MAX_PAGE, 0, request.first, request.last)
 
-    async def pages() -> AsyncIterator[Page]:
-        async for page in transaction_pages(engine, accounts, question, all_pages=True):
-            rows = [row for each in page.transactions for row in rows_of(each)]
-            yield Page(rows, page.issues, page.completeness == "complete", page.transactions)
-
     is_plain = rows_of is transaction_rows
+    has_address = is_plain and len(accounts) > 1
+
+    async def pages() -> AsyncIterator[Page]:
+        if portfolios:
+            yield _of_portfolios(portfolios, ())
+        async for page in transaction_pages(engine, accounts, question, all_pages=True):
+            rows = [
+                [each.user.address, *row] if has_address else row for each in page.transactions for row in rows_of(each)
+            ]
+            gaps = [gap for each in page.transactions for gap in gaps_of(each)]
+            is_complete = page.completeness == "complete" and not gaps
+            yield Page(rows, (*page.issues, *gaps), is_complete, page.transactions)
+
     return Dataset(
         "transactions",
         _addresses(accounts),
-        tuple(columns),
+        ("address", *columns) if has_address else tuple(columns),
         pages(),
         (*_period(request), _chain_fact(request), ("prices", "of the time of each transaction")),
         numbers=("amount", "price", "value", "fee") if is_plain else (),
@@ -118,11 +130,7 @@ async def _holdings(engine: Engine, accounts: Sequence[Account], request: Export
         "holdings",
         _addresses(accounts),
         ASSETS,
-        _one_page(
-            [row for each in held for row in asset_rows(each)],
-            [issue for each in held for issue in each.issues],
-            is_complete=all(each.completeness == "complete" for each in held),
-        ),
+        _only(_of_portfolios(held, [row for each in held for row in asset_rows(each)])),
         (
             ("at", ", ".join(f"{name.split()[0]} block {name.split()[1]}" for name in sorted(chains))),
             ("net worth USD", ", ".join(f"{each.address} {each.networth}" for each in held)),
@@ -208,8 +216,10 @@ async def _approvals(engine: Engine, accounts: Sequence[Account], request: Expor
     return Dataset("approvals", _addresses(accounts), ("address", *SHEET), pages(), facts)
 
 
-async def _portfolios(engine: Engine, accounts: Sequence[Account], request: ExportRequest) -> list[Portfolio]:
-    return await portfolios(engine, accounts, request.chain, request.block, Options(nfts=True))
+async def _portfolios(
+    engine: Engine, accounts: Sequence[Account], request: ExportRequest, *, sources: bool = False
+) -> list[Portfolio]:
+    return await portfolios(engine, accounts, request.chain, request.block, Options(nfts=True, sources=sources))
 
 
 async def _tax_year(engine: Engine, accounts: Sequence[Account], request: ExportRequest) -> TaxYearDocument:
@@ -246,8 +256,18 @@ def _unknown(report: object) -> tuple[str, str]:
     return "not known", "; ".join(f"{count}: {reason}" for reason, count in reasons.items()) or "nothing"
 
 
-async def _one_page(rows: Sequence[Row], issues: Iterable[IssueDocument], *, is_complete: bool) -> AsyncIterator[Page]:
-    yield Page(rows, tuple(issues), is_complete)
+def _one_page(rows: Sequence[Row], issues: Iterable[IssueDocument], *, is_complete: bool) -> AsyncIterator[Page]:
+    return _only(Page(rows, tuple(issues), is_complete))
+
+
+async def _only(page: Page) -> AsyncIterator[Page]:
+    yield page
+
+
+def _of_portfolios(held: Sequence[Portfolio], rows: Sequence[Row]) -> Page:
+    """Return a page that is as complete as the portfolios."""
+    issues = tuple(issue for each in held for issue in each.issues)
+    return Page(rows, issues, all(each.completeness == "complete" for each in held))
 
 
 def _addresses(accounts: Sequence[Account]) -> tuple[str, ...]:

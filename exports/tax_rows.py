@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET
 
-from chainfolio.portfolio.document import UNKNOWN
+from chainfolio.portfolio.document import UNKNOWN, IssueDocument
 from chainfolio.printable import MAX_SYMBOL, clean
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Amount:
 
 
 NOTHING: Final = Amount()
+EXPORT: Final = "export"  # the part that issues name
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,8 @@ class TaxRow:
 def tax_rows(transaction: TransactionDocument) -> Iterator[TaxRow]:
     """Yield the rows of a transaction: the first asset received with the first one sent, and so on.
 
-    An asset whose decimals are unknown has no amount: it is in no row, and the description names it. A transaction that
-    moved nothing and cost no fee has no row.
+    An asset whose decimals are unknown has no amount: it is in no row, and the description names it. So is a fee that
+    is not known. A transaction that moved nothing and cost no fee has no row.
     """
     moved = [*transaction.assets_in, *transaction.assets_out]
     unknown = [each.contract for each in moved if each.balance == UNKNOWN]
@@ -66,7 +67,8 @@ def tax_rows(transaction: TransactionDocument) -> Iterator[TaxRow]:
     fee = _fee(transaction)
     kind = transaction.type.lower()
     note = f"{kind} {clean(transaction.protocol.name, MAX_SYMBOL)}" if transaction.protocol.key != "unknown" else kind
-    description = " ".join([note, *(f"(amount of {contract} not known)" for contract in unknown)])
+    gaps = [f"(amount of {contract} not known)" for contract in unknown]
+    description = " ".join([note, *gaps, *(["(fee not known)"] if _is_fee_unknown(transaction) else [])])
     pairs = list(zip_longest(received, sent, fillvalue=NOTHING))
     if not pairs and fee != NOTHING:
         pairs = [(NOTHING, NOTHING)]
@@ -78,6 +80,21 @@ def tax_rows(transaction: TransactionDocument) -> Iterator[TaxRow]:
             int(transaction.timestamp), into, out, fee, label, transaction.chain.key, transaction.hash, description
         )
         fee = NOTHING
+
+
+def missing_rows(transaction: TransactionDocument) -> Iterator[IssueDocument]:
+    """Yield what no row of `tax_rows` has and can have: a fee that is not known, and a transaction without any row."""
+    if _is_fee_unknown(transaction):
+        yield IssueDocument(EXPORT, transaction.hash, "the fee is not known: it is in no row")
+    moved = (*transaction.assets_in, *transaction.assets_out)
+    if moved and all(each.balance == UNKNOWN for each in moved) and _fee(transaction) == NOTHING:
+        contracts = ", ".join(dict.fromkeys(each.contract for each in moved))
+        reason = f"it has no row, because the decimals of {contracts} are not known"
+        yield IssueDocument(EXPORT, transaction.hash, reason)
+
+
+def _is_fee_unknown(transaction: TransactionDocument) -> bool:
+    return transaction.sender == transaction.user.address and transaction.fees == UNKNOWN
 
 
 def _amount(asset: TransactionAssetDocument) -> Amount:
