@@ -111,7 +111,7 @@ def _check(options: argparse.Namespace) -> tuple[date | None, date | None]:
     return first, last
 
 
-async def _prepare(system: System, options: argparse.Namespace, first: date | None, last: date | None) -> _Prepared:
+async def _prepare(system: System, options: argparse.Namespace, first: date | None, last: date | None) -> _Inputs:
     """Move prices of final blocks to the lake, and return what the run needs."""
     chain = system.chain(options.chain)
     accounts = []
@@ -128,7 +128,7 @@ async def _prepare(system: System, options: argparse.Namespace, first: date | No
             break
     store = system.object_store(system.lake.uri)
     task = Task(_absolute(system.lake.uri), chain.key, options.block, first, last, store)
-    return _Prepared(task, accounts, system.environment.clock, system.object_store(options.out or ""))
+    return _Inputs(task, accounts, system.environment.clock, system.object_store(options.out or ""))
 
 
 def _absolute(uri: str) -> str:
@@ -144,7 +144,7 @@ def _in_order(results: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Inputs:
     """What a run needs of the system: the task, the accounts of the file, and the service of an `s3://` --out."""
 
     task: Task

@@ -141,7 +141,7 @@ class QueueWorker:
             self._warn("queue", None)
 
     def _warn(self, subject: str, error: Exception | None) -> None:
-        """Log an error of a subject once, until it changes or goes away (None)."""
+        """Log an error of a subject once, until it changes or ends (None)."""
         text = "" if error is None else described(error)
         if text and self._warned.get(subject) != text:
             log.warning("%s: %s", subject, text)
@@ -155,7 +155,7 @@ class QueueWorker:
             for name, work in (("take-over", self.take_over), ("due jobs", self.add_due)):
                 try:
                     await work()
-                except Exception as error:  # whatever it is, it must not end the worker's care for the queue
+                except Exception as error:  # of any kind: the loop has to continue
                     self._warn(name, error)
                 else:
                     self._warn(name, None)
