@@ -320,6 +320,36 @@ async def test_a_worker_goes_on_after_the_database_was_away(
     assert len(ends) == 3
 
 
+@pytest.mark.slow("restarts the database below a worker, which reconnects after some seconds")
+async def test_a_job_that_runs_while_the_database_restarts_is_repeated(
+    system: System, queue: JobQueue, url: str, machine: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, began, goes_on = list[str](), asyncio.Event(), asyncio.Event()
+
+    async def work(self: QueueWorker, chain: str) -> None:
+        runs.append(chain)
+        began.set()
+        await goes_on.wait()
+
+    monkeypatch.setattr(QueueWorker, "_vacuum", work)
+    await queue.add("vacuum", "ethereum")
+    running = asyncio.create_task(QueueWorker(system, queue, 4, 2.0, 0.5, 0.2).run())
+    async with asyncio.timeout(300):
+        await began.wait()
+        await asyncio.to_thread(machine.stop)
+        goes_on.set()  # its end cannot be stored
+        await asyncio.sleep(1)
+        await asyncio.to_thread(machine.start)
+        async with opened(url) as other:
+            await other.add("vacuum", "base")
+            while await other.jobs():
+                assert not running.done(), "the worker goes on"
+                await asyncio.sleep(0.5)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert set(runs) == {"ethereum", "base"}
+
+
 # --- commands --------------------------------------------------------------------------------------------------------
 
 
