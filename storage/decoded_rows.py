@@ -1,4 +1,4 @@
-"""Rows of unfinalised blocks, decoded once: a new block costs the decoding of its own rows."""
+"""Rows of unfinalised blocks, decoded once: a new block costs the decoding of its rows only."""
 
 from __future__ import annotations
 

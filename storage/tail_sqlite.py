@@ -52,7 +52,7 @@ class SqliteTail:
             yield self._transaction
 
     def hold(self, name: str, subject: str, *, store: str = "tail", wait: bool = False) -> AbstractContextManager[None]:
-        """Lock the file `locks/<name>.lock` beside the tail for the duration of the block."""
+        """Lock the file `locks/<name>.lock` next to the tail for the duration of the block."""
         return lock_file(self.path.parent / "locks" / f"{name}.lock", store=store, subject=subject, wait=wait)
 
     def close(self) -> None:
