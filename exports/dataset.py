@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -81,7 +82,7 @@ class Writer(ABC):
         """Write what belongs at the end and finish the file."""
 
     def abandon(self) -> None:
-        """Close what is open after an error; the file is not finished."""
+        """Close what is open after an error, also one of `close`; the file is not finished."""
         return
 
 
@@ -115,19 +116,20 @@ async def write(dataset: Dataset, writer: Writer) -> Summary:
             writer.write(page)
             issues |= dict.fromkeys(map(issue_text, page.issues))
             is_complete &= page.is_complete
+        summary = Summary(
+            kind=dataset.kind,
+            addresses=dataset.addresses,
+            facts=dict(dataset.facts),
+            rows=digest.row_count,
+            completeness=COMPLETE if is_complete else "partial",
+            issues=tuple(issues),
+            digest=digest.text(),
+        )
+        writer.close(summary)
     except BaseException:  # an interrupt too: temporary files of the writer must not stay
-        writer.abandon()
+        with suppress(Exception):  # the first error says what is wrong
+            writer.abandon()
         raise
-    summary = Summary(
-        kind=dataset.kind,
-        addresses=dataset.addresses,
-        facts=dict(dataset.facts),
-        rows=digest.row_count,
-        completeness=COMPLETE if is_complete else "partial",
-        issues=tuple(issues),
-        digest=digest.text(),
-    )
-    writer.close(summary)
     return summary
 
 

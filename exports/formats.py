@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
@@ -16,6 +18,7 @@ from chainfolio.exports.dataset import Dataset, Row, Summary, Writer, write
 from chainfolio.exports.json_file import JsonWriter
 from chainfolio.exports.sources import ExportRequest, dataset, transactions
 from chainfolio.exports.tax_rows import missing_rows
+from chainfolio.storage.disk import write_error
 
 if TYPE_CHECKING:
     from chainfolio.assets import Account
@@ -57,6 +60,7 @@ async def export(
     Raises:
         BadRequest: the format does not fit the kind or needs a file, or an option does not belong to the kind.
         NotIndexed: the index does not reach that far.
+        StoreError: the file cannot be written; StorageFull if the disk is full.
     """
     format_name, path = target
     check_target(format_name, kind, path, request)
@@ -71,24 +75,40 @@ async def export(
         return await write(data, text_writer(stream, format_name, data, request.method))
     part = path.with_name(f".{path.name}.part")
     try:
-        summary = await _write_file(part, format_name, data, request.method)
-        os.replace(part, path)
+        with _write_errors(path, part):
+            summary = await _write_file(part, format_name, data, request.method)
+            os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
     return summary
 
 
+@contextmanager
+def _write_errors(path: Path, part: Path) -> Iterator[None]:
+    """Turn errors of writing a file into ours; those of connections and of other files stay as they are."""
+    try:
+        yield
+    except OSError as error:
+        is_ours = error.filename is None or str(error.filename) in (str(path), str(part))
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if isinstance(error, ConnectionError | TimeoutError) or not (is_ours or is_full):
+            raise
+        raise write_error("export", path, error) from error
+
+
 def check_target(format_name: str, kind: str, path: Path | None, request: ExportRequest) -> None:
-    """Raise if a format does not fit the kind, needs a file, or lacks its library.
+    """Raise if a format does not fit the kind, needs a file, or lacks its library, or if the file cannot be written.
 
     Raises:
-        BadRequest: the format does not fit the kind or the options, or needs a file.
+        BadRequest: the format does not fit the kind or the options, or needs a file, or the file cannot be written.
         MissingDependency: the extra `exports` is not installed.
     """
     if kind != "transactions" and (format_name in TAX_TOOLS or format_name == "beancount"):
         raise BadRequest("format", f"{format_name} has no {kind}", remedy=f"export transactions --format {format_name}")
     if format_name in BINARY and path is None:
         raise BadRequest("output", f"{format_name} is no text", remedy=f"name a file, as -o {kind}.{format_name}")
+    if path is not None:
+        _check_path(path, f"{kind}.{format_name}")
     if format_name == "xlsx":
         importlib.import_module("chainfolio.exports.xlsx_file")
     if format_name == "pdf":
@@ -98,6 +118,19 @@ def check_target(format_name: str, kind: str, path: Path | None, request: Export
         if request.method not in ("", "fifo", "lifo", "hifo"):
             reason = f"beancount does not choose lots by {request.method!r}"
             raise BadRequest("method", reason, remedy="one of fifo, lifo, hifo")
+
+
+def _check_path(path: Path, example: str) -> None:
+    """Raise BadRequest if a file cannot be put at a path."""
+    remedy = f"name a file in a folder that you may write to, as -o {example}"
+    if path.is_dir():
+        raise BadRequest("output", f"{path} is a folder", remedy=remedy)
+    if path.exists() and not path.is_file():
+        raise BadRequest("output", f"{path} is a device or a pipe", remedy=remedy)
+    if not path.parent.is_dir():
+        raise BadRequest("output", f"there is no folder {path.parent}", remedy="make the folder first")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise BadRequest("output", f"the folder {path.parent} may not be written to", remedy=remedy)
 
 
 def text_writer(stream: TextIO, format_name: str, data: Dataset, method: str = "") -> Writer:

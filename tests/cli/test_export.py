@@ -78,6 +78,8 @@ def test_tax_tools_get_one_row_or_more_for_what_moved(run: Run, wallets: dict[st
         (("transactions", "--year", "2024"), "an export of transactions has no --year"),
         (("transactions", "--format", "beancount", "--method", "average"), "does not choose lots by 'average'"),
         (("income",), "add --year"),
+        (("holdings", "-o", "."), "output: . is a folder"),
+        (("holdings", "-o", "missing/x.csv"), "output: there is no folder missing"),
     ],
 )
 def test_what_does_not_fit_is_refused(run: Run, here: Path, dead: str, words: tuple[str, ...], complaint: str) -> None:

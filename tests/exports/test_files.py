@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import errno
 import io
 import json
+import tempfile
 import tracemalloc
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -18,7 +20,7 @@ import pytest
 from pyarrow import parquet as pq
 
 from chainfolio.errors import BadRequest
-from chainfolio.exports.dataset import Dataset, Page, Row, Summary, write
+from chainfolio.exports.dataset import Dataset, Page, Row, Summary, Writer, write
 from chainfolio.exports.formats import BINARY, binary_writer, text_writer
 from chainfolio.exports.xlsx_file import MAX_ROWS, XlsxWriter
 from chainfolio.portfolio.document import IssueDocument
@@ -120,6 +122,45 @@ def test_more_rows_than_a_sheet_has_are_refused(tmp_path: Path) -> None:
     writer = XlsxWriter(tmp_path / "a.xlsx", ["n"])
     with pytest.raises(BadRequest, match="at most 1,048,576 rows"):
         asyncio.run(write(Dataset("holdings", (ALICE,), ("n",), pages()), writer))
+
+
+class FullWriter(Writer):
+    """A writer on a full disk, where nothing can be closed either."""
+
+    def write(self, page: Page) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def close(self, summary: Summary) -> None:
+        raise AssertionError("nothing was written")
+
+    def abandon(self) -> None:
+        raise ValueError("it cannot be closed")
+
+
+def test_the_first_error_is_told_and_not_that_of_closing_the_file() -> None:
+    with pytest.raises(OSError, match="No space left"):
+        asyncio.run(write(dataset(), FullWriter()))
+
+
+def test_a_workbook_on_a_full_disk_has_the_error_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("xlsxwriter.workbook.ZipFile", fail)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(OSError, match="No space left"):
+        asyncio.run(write(dataset(), XlsxWriter(tmp_path / "a.xlsx", COLUMNS)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_workbook_that_cannot_be_put_down_is_an_error_of_the_file_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    writer = XlsxWriter(tmp_path / "missing" / "a.xlsx", COLUMNS)
+    with pytest.raises(FileNotFoundError):
+        asyncio.run(write(dataset(), writer))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_statement_says_on_its_first_page_what_it_covers(tmp_path: Path) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import errno
 import io
+import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,8 +15,9 @@ import pytest
 from msgspec import structs
 
 from chainfolio.assets import Account
+from chainfolio.errors import BadRequest, StorageFull, StoreError
 from chainfolio.exports.dataset import Dataset, Summary, write
-from chainfolio.exports.formats import TAX_TOOLS, export, text_writer
+from chainfolio.exports.formats import TAX_TOOLS, check_target, export, text_writer
 from chainfolio.exports.sources import ExportRequest, dataset
 from chainfolio.portfolio.document import IssueDocument, Portfolio
 from chainfolio.portfolio.transactions import TransactionDocument, Transactions, TransactionUser
@@ -104,3 +108,46 @@ def test_holdings_are_as_complete_as_the_portfolios() -> None:
         return await write(data, text_writer(io.StringIO(), "csv", data))
 
     assert asyncio.run(read()).completeness == "partial"
+
+
+@pytest.mark.parametrize("format_name", ["csv", "json", "parquet", "xlsx", "pdf"])
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.ENOSPC, StorageFull), (errno.EACCES, StoreError)], ids=["full disk", "no permission"]
+)
+def test_a_file_that_cannot_be_written_is_an_error_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_name: str, number: int, kind: type[StoreError]
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("chainfolio.exports.formats.os.replace", fail)
+    engine = cast("Any", FakeEngine(transaction(asset("1"))))
+    target = (format_name, tmp_path / "a.out")
+    with pytest.raises(kind) as caught:
+        asyncio.run(export(engine, "transactions", OWNERS, ExportRequest(), target=target, stream=io.StringIO()))
+    assert type(caught.value) is kind
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_of_a_connection_is_not_one_of_the_file(tmp_path: Path) -> None:
+    class DeadEngine(FakeEngine):
+        async def transactions(self, *_: object) -> object:
+            raise ConnectionResetError("the node closed the connection")
+
+    target = ("csv", tmp_path / "a.csv")
+    engine = cast("Any", DeadEngine())
+    with pytest.raises(ConnectionResetError):
+        asyncio.run(export(engine, "transactions", OWNERS, ExportRequest(), target=target, stream=io.StringIO()))
+
+
+def test_a_target_that_is_no_file_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, reason in (
+        (Path(), "is a folder"),
+        (tmp_path, "is a folder"),
+        (tmp_path / "pipe", "is a device or a pipe"),
+        (tmp_path / "missing" / "x.xlsx", "there is no folder"),
+    ):
+        with pytest.raises(BadRequest, match=reason) as caught:
+            check_target("csv", "transactions", path, ExportRequest())
+        assert caught.value.field == "output"
