@@ -1,4 +1,4 @@
-"""Rows of answers: holdings by their value, and cells of a query without texts that a model could obey."""
+"""Rows of answers: holdings by value, and cells of queries with quoted texts."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Principal(Protocol):
 
     @property
     def rated_id(self) -> str:
-        """What the rate limit counts: the key, or the account for all its sessions of the dashboard together."""
+        """The id whose requests a rate limit counts: the key, or the account for dashboard sessions."""
 
     @property
     def plan(self) -> str:

@@ -1,4 +1,4 @@
-"""`chainfolio backup`: copy lake, tail, state and settings to a folder, as they are at one moment.
+"""`chainfolio backup`: copy lake, tail, state and settings of one moment to a folder.
 
 Servers and workers may run meanwhile. The backup has a manifest with the SHA-256 of each file, and `chainfolio restore`
 puts it back. It has no secrets: settings refer to environment variables instead of keys, and `pepper` in the data
@@ -98,7 +98,7 @@ def show_bytes(name: str, *, quiet: bool) -> Progress:
 
 
 def _documents(config: Settings, file: Path | None) -> tuple[dict[str, str], list[str]]:
-    """Return the settings and the files that they name, without secrets, and the variables in place of these.
+    """Return the settings and their files without secrets, and the variables that replace these.
 
     Files outside of the folder of the settings are left out: their paths mean nothing elsewhere.
     """

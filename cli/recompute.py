@@ -145,7 +145,7 @@ def _in_order(results: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """What a run needs of the system: the task, the accounts of the file, and the service of an `s3://` --out."""
+    """Task, accounts and object store of a run."""
 
     task: Task
     accounts: list[str]

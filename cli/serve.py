@@ -105,7 +105,7 @@ def _app(config: Settings, *, work: bool) -> App:
                     await stack.enter_async_context(daily.running())
                     jobs.add(PLACES, partial(keep_places, system, lambda: state.database), at_start=True)
                 if port := config.server.metrics_port:
-                    listed = System(config).lake  # of its own: reads do not wait while a scrape lists the tables
+                    listed = System(config).lake  # separate lake: reads do not wait while a scrape lists the tables
                     lake_metrics = LakeMetrics(lambda: disk_trend(listed, system.chains))
                     of_work = [WorkerMetrics(worker), DailySnapshots(daily), lake_metrics] if work else []
                     of_process = [TaskMetrics(supervisor), JobMetrics(jobs), BoundMetrics(engine.bounds)]

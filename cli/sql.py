@@ -145,7 +145,7 @@ async def _compared_sources(system: System, query: str, options: argparse.Namesp
 
 
 def downloaded(system: System, readable: Sources, *, is_quiet: bool) -> Sources:
-    """Copy the files of an object store, which the query process cannot read; return the sources with their copies.
+    """Copy the files of an object store to this machine; return the sources with their copies.
 
     Args:
         is_quiet: Show no progress on standard error.
@@ -173,7 +173,7 @@ def downloaded(system: System, readable: Sources, *, is_quiet: bool) -> Sources:
 
 @contextmanager
 def _progress(title: str, total: int, *, is_quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Yield a function that shows how many of `total` bytes were read, given those of each step, unless quiet."""
+    """Yield a function that adds bytes of a step to a progress bar of `total` bytes, unless quiet."""
     read_bytes, start_s, progress = 0, time.monotonic(), watch(title)
 
     def report(count: int) -> None:

@@ -62,7 +62,7 @@ async def examine(system: System) -> dict[str, Any]:
 
 
 def _growth(system: System) -> dict[str, Any]:
-    """Return the files and the growth of the lake; without figures, and with a warning, if a table cannot be read."""
+    """Return the files and the growth of the lake, or a warning if a table cannot be read."""
     try:
         trend = disk_trend(system.lake, system.chains)
     except StoreError as error:

@@ -28,7 +28,7 @@ TYPES: Final = {REWARD: "Reward / Bonus", AIRDROP: "Airdrop", FEE_ONLY: "Other F
 
 
 def rows(transaction: TransactionDocument) -> Iterator[Row]:
-    """Yield the rows of a transaction; the comment begins with its hash.
+    """Yield the rows of a transaction; its hash is the first word of the comment.
 
     CoinTracking only shows what is in the column of fees, and takes nothing off: a fee is a row of its own.
     """

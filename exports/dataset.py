@@ -59,7 +59,10 @@ class Dataset:
 
 
 class Summary(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """Contents of a file in short. `digest` is the SHA-256 of its columns and rows, the same for every format."""
+    """Summary of an exported file.
+
+    `digest` is the SHA-256 of its columns and rows, the same for every format.
+    """
 
     kind: str
     addresses: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Whether an asset that no wallet shows is gone, or only not shown."""
+"""Assets in the books that no wallet shows: gone, or not shown."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def free_bytes_at(folder: Path) -> int:
 def disk_trend(
     lake: LakeReader, chains: Sequence[Chain], free_bytes: Callable[[Path], int] = free_bytes_at
 ) -> DiskTrend:
-    """Return the trend of a lake. Only the logs of its tables are read; tables of another release are left out.
+    """Return the trend of a lake from the logs of its tables, without tables of another release.
 
     Args:
         free_bytes: Returns the free space of the disk of a folder.

@@ -56,7 +56,7 @@ class BackupFile(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a backup contains.
+    """Manifest of a backup.
 
     Attributes:
         format: Version of the layout of backups.

@@ -1,4 +1,4 @@
-"""Local copies of files of a lake in an object store, for the query process, which has no network access.
+"""Local copies of files of a lake in an object store, for processes without network access.
 
 Files never change, so a copy is made once. It is compared with its checksums before it gets its name. So a copy that
 has its name is whole, even if another process made it or was killed meanwhile.

@@ -81,7 +81,7 @@ def _check_paths(folder: Path, manifest: Manifest) -> None:
 
 @contextmanager
 def restored(folder: Path, manifest: Manifest, places: StorePaths, on_progress: Progress) -> Iterator[StorePaths]:
-    """Copy a backup beside the places of its stores, and move it there after the block.
+    """Copy a backup to drafts of its stores, and rename them after the block.
 
     If a digest differs or the block raises, nothing is left behind. Files of settings are compared and not copied.
 

@@ -62,7 +62,7 @@ class _VaultChain:
     protocols: Sequence[InstalledProtocol]
 
     def logs(self) -> StoredLogs[VaultChange]:
-        """Return the decoder of logs, with a store of its own for these contracts."""
+        """Return the decoder of logs, with a separate store for these contracts."""
         named = sorted(
             (each.protocol, each.family.name, *map(str, sorted(each.contracts.items()))) for each in self.protocols
         )

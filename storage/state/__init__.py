@@ -151,7 +151,7 @@ class State:
             match = self._valid_key(tx, hash)
             return sessions.parent(tx, match[1], now_us, link=link) if match else None
 
-        found = await self.read(parent)  # whoever has no key does not get the lock of the store
+        found = await self.read(parent)  # a request without a key takes no lock of the store
         if found is None:
             return None
 

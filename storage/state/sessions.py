@@ -63,7 +63,7 @@ def begin(tx: Transaction, parent: Key, id: str, hint: str, hash: bytes, now_us:
 
 
 def revoke_with_sessions(tx: Transaction, key_id: str, now_us: int) -> bool:
-    """Revoke a key and the sessions that began with it. Return False if there is no such key that is valid."""
+    """Revoke a key and the sessions that began with it. Return False without such a valid key."""
     owner = accounts.owner_of(tx, key_id)
     if owner is None:
         return False
