@@ -53,6 +53,7 @@ NOT_RUN = {
     ): "the demo of the other tests, with fewer blocks",
     ("docs/how-to/use-the-api.md", "URL=http://127.0.0.1:8080/v1"): "variables that the tests of the curl lines set",
     ("docs/how-to/operate.md", "# /etc/systemd/system/chainfolio.service"): "systemd reads it in test_operate",
+    ("docs/runbook.md", "rule_files: [prometheus-rules.yml]"): "Prometheus reads it; test_alerts reads the rules",
     ("docs/how-to/operate.md", "# /etc/sysusers.d/chainfolio.conf"): "systemd reads it in test_operate",
     ("docs/how-to/operate.md", "systemd-sysusers                                      # creates the user"): (
         "it changes the machine; test_operate creates the user in a folder"
