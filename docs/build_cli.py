@@ -10,6 +10,7 @@ from pathlib import Path
 from chainfolio import errors
 from chainfolio.cli import reconcile, verify
 from chainfolio.cli.examples import EXAMPLES
+from chainfolio.cli.groups import EXTRAS
 from chainfolio.cli.main import commands_of, parser
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"
@@ -30,7 +31,13 @@ OF_EVERY_COMMAND = ("help", "config", "json")
 
 
 def page() -> str:
-    """Return the whole page."""
+    """Return the whole page.
+
+    Raises:
+        MissingDependency: an extra is not installed, so the arguments of its commands are not known.
+    """
+    for group in EXTRAS:
+        parser([group])  # the parser of all commands leaves such arguments out
     lines = [*_exit_codes(), "", *_commands(parser(), ())]
     return HEAD + "\n".join(lines).rstrip("\n") + "\n"
 
