@@ -99,7 +99,7 @@ EXAMPLES: list[tuple[str, Activity, str, str]] = [
     ("STAKE", did(left(None, SHARE.reference), came(SHARE, ZERO_ADDRESS)), "lido", "submit"),
     ("STAKE", did(left(None, POOL)), "beacon", "deposit"),
     ("UNSTAKE", did(left(SHARE, POOL), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)), "lido", "requestWithdrawals"),
-    ("DEPOSIT", did(left(SHARE, POOL)), "eigenlayer", "depositIntoStrategy"),
+    ("DEPOSIT", did(left(SHARE, POOL)), "jupiter", "deposit"),
     ("ADDLIQUIDITY", did(left(None, POOL), came(NFT, ZERO_ADDRESS, **COLLECTIBLE)), "uniswap4", "multicall"),
     ("REPAYVAULT", did(left(USDC, ZERO_ADDRESS), came(None, POOL)), "liquity_v1", "adjustTrove"),
     ("STAKE", did(left(USDC, ZERO_ADDRESS), left(None, USDC.reference)), "aura", "lock"),
