@@ -68,8 +68,8 @@ def test_windows_of_the_lake_are_its_rows_and_a_file_is_opened_once(
 
     monkeypatch.setattr(Folder, "source", counted)
     found = list(lake.windows([TRANSFERS, APPROVALS, BLOCKS], CHAIN, 60))
+    assert len(opened) == len(set(opened)) == 2
     assert len(found) > 3
     for table in (TRANSFERS, APPROVALS, BLOCKS):
         assert pa.concat_tables([window[table.name] for window in found]).equals(stored(lake, table, CHAIN))
-    assert len(opened) == len(set(opened)) == 2
     assert list(lake.windows([TRANSFERS], "another", 60)) == []
