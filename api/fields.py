@@ -149,7 +149,12 @@ def _scalar(kind: object, text: str) -> object:
 
 
 def _plain(message: str, kind: object) -> str:
-    """Return the message for msgspec's error about a parameter."""
+    """Return the reason for a refused parameter, without its name, by msgspec's error message.
+
+    Args:
+        message: Msgspec's error message. An unknown one is returned with a small first letter.
+        kind: The type of the parameter, for the values of a `Literal`.
+    """
     if message.startswith("Invalid enum value"):
         info = msgspec.inspect.type_info(kind)
         base = info.type if isinstance(info, msgspec.inspect.Metadata) else info

@@ -215,7 +215,13 @@ async def _estimate(system: System, chain: Chain, work: Sequence[Work], options:
 def watcher(
     name: str, *, quiet: bool = False, state: Callable[[Progress], str] | None = None
 ) -> Callable[[Progress], None]:
-    """Shows progress on standard error, in the words of `state`."""
+    """Return a function that shows progress on standard error; with `quiet`, one that shows nothing.
+
+    Args:
+        name: A name for the run, shown with its progress.
+        quiet: True to show nothing.
+        state: Describes the progress in a line; None for blocks, events and the time left.
+    """
     if quiet:
         return lambda progress: None
     bar, describe = watch(name), state or of_blocks

@@ -75,7 +75,12 @@ def runs(days: Sequence[date]) -> list[tuple[date, date]]:
 
 
 def _label(axes: Any, days: Sequence[date]) -> None:
-    """Axes over all days, with as many words as there is room for, and the names above."""
+    """Set the limits and ticks of the axes for some days, label the values as USD, and add a legend above.
+
+    Args:
+        axes: Matplotlib axes that show their lines already: the range of values chooses their number format.
+        days: All days, in order; not empty.
+    """
     room = timedelta(days=max(1.0, (days[-1] - days[0]).days / 50))
     axes.set_xlim(days[0] - room, days[-1] + room)
     ticks, form = marks(days)

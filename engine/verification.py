@@ -357,7 +357,10 @@ def _position_checks(primary: _Reading, peers: Sequence[_Reading]) -> list[Check
 
 
 def _positions(reading: _Reading) -> dict[tuple[str, str], int]:
-    """Return raw amounts by asset and location."""
+    """Return raw amounts by asset and location, summed over positions; debt is positive too.
+
+    A location is a text of protocol, pool or vault, side (supplied, borrowed or rewards) and symbol.
+    """
     raw_amounts: Counter[tuple[str, str]] = Counter()
     for each in reading.snapshot.positions:
         for side in ("supplied", "borrowed", "rewards"):

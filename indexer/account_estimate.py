@@ -164,9 +164,15 @@ def _pieces(span: Span) -> Iterator[Span]:
 
 
 def _scaled(samples: Sequence[Sample], item: Work, batch: int | None) -> dict[str, int]:
-    """Return the cost of all work, from its samples.
+    """Return the cost of all spans of `item` by name, extrapolated from samples and rounded up.
 
-    The fixed cost is that of the cheapest sample, which had nothing to discover first.
+    Costs are a part for each window of blocks and a part for each row. The part for a window is that of the cheapest
+    sample, which had nothing to discover first. Windows are spans, or more if the node read less than requested.
+
+    Args:
+        samples: At least one.
+        item: The spans to read.
+        batch: Calls per request that endpoints accept; None for an estimate of requests from the number of rows.
     """
     blocks = sum(map(len, item.spans))
     rows = sum(each.rows for each in samples) * blocks / sum(each.blocks for each in samples)

@@ -110,9 +110,10 @@ def _to_bytes(limbs: pl.DataFrame) -> pl.Series:
 
 
 def drop_native_duplicates(transfers: pl.DataFrame, info: ChainInfo) -> pl.DataFrame:
-    """Return rows of `account_transfers` without native movements that are repeated as token movements.
+    """Return rows of `account_transfers` in which no movement of the native token `also_at` is a token movement.
 
-    Movements that the chain shows only as token movements become native ones.
+    Token movements that repeat a native movement are dropped, and the others become native ones. Other rows are
+    unchanged; so are all rows if the chain has no `also_at`.
     """
     import polars as pl
 

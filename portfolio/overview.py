@@ -180,7 +180,11 @@ def _net(values: Sequence[Decimal | None]) -> Decimal | None:
 
 
 def _price(parts: Sequence[_SignedAsset]) -> str:
-    """Return the common price; else the mean by balance, in which debt weighs like holdings."""
+    """Return the common price; else the mean by balance, in which debt weighs like holdings.
+
+    Returns:
+        A price in USD as text, or UNKNOWN if prices differ and the balances are zero or unknown.
+    """
     prices = {part.asset.price for part in parts}
     if len(prices) == 1:
         return prices.pop()

@@ -261,14 +261,22 @@ class Lake(LakeReader):
         With a batch, the commit succeeds only on the version in which the stream was seen not to have it. So two
         processes that write the same batch, because one lost its lock, store it once.
 
+        The table is created if it is missing.
+
         Args:
+            table: The table to change.
+            added: Files that are written already.
+            removed: Files of the table; they stay on disk.
             batch: The stream and the number with which the commit is marked.
+            changes: False if the table's rows stay the same, as after merging files.
 
         Returns:
-            False, without a commit, if the stream has this batch already.
+            False, without a commit, if the stream has this batch or a later one already, by another commit. True if a
+            commit whose answer was lost stored these files.
 
         Raises:
             Locked: Too many commits failed.
+            StaleTable: The stored table has another revision.
         """
         mark = None if batch is None else batch_mark(*batch)
         now = time.time_ns() // 1_000_000

@@ -133,7 +133,13 @@ def _replies(body: bytes, count: int) -> Sequence[_Reply]:
 
 
 def _refusal(source: str, reply: _Reply) -> RpcError | None:
-    """Return the error object of a reply; None if it has none."""
+    """Return the error object of a reply; None if it has none.
+
+    A long message is cut or replaced, and long data are left out, except for a string.
+
+    Raises:
+        BadAnswer: The error object is malformed.
+    """
     error = typed(source, memoryview(reply.error), _ErrorObject | None)  # type: ignore[arg-type]
     if error is None:
         return None

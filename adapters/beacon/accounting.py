@@ -120,7 +120,10 @@ def by_index(rewards: Array, index: Array) -> Array:
 
 
 def initial_penalties(spec: Spec, epoch: EpochBalances) -> list[BalanceChange]:
-    """Return the initial penalties of validators that were slashed in the epoch."""
+    """Return a negative change for each validator that was slashed in the epoch, in the order of blocks.
+
+    Validators that were slashed before are left out, although a block accuses them again.
+    """
     before, after = epoch.accused
     quotient, changes, slashed = spec.slashing_quotient(epoch.number), list[BalanceChange](), set[int]()
     is_new = after.slashed & ~before.column("slashed", after.index).astype(bool)

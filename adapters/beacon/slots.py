@@ -100,7 +100,11 @@ class Slots:
         return block
 
     async def check_reached(self, height: int) -> None:
-        """Raise NodeBehind if the chain has not reached a slot."""
+        """Check that the chain has reached a slot; the head is read again if the last one read is older.
+
+        Raises:
+            NodeBehind: The newest block is of an earlier slot.
+        """
         newest = self.head
         if newest is None or height > newest.height:
             newest = (await self.heads()).latest

@@ -61,7 +61,7 @@ async def _carrier(reader: Reader, block: Block) -> BlockMessage:
     """Return the beacon block that carries an execution block: that of the slot which begins at its time.
 
     Raises:
-        Unavailable: The slot has no block, or one that carries another execution block.
+        Unavailable: No slot begins at its time, or the slot has no block, or one that carries another execution block.
     """
     spec, source = reader.spec, reader.nodes.key
     slot, remainder = divmod(block.time_us - spec.time_us(0), spec.slot_us)

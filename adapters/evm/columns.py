@@ -28,7 +28,13 @@ def raw(rows: Bytes, valid: Mask | None = None) -> pa.Array:
 
 
 def _fixed(kind: pa.DataType, rows: Bytes, valid: Mask | None) -> pa.Array:
-    """Return a column of values of one width, without copying rows if all are valid."""
+    """Return a column of strings or binary values of one width, without copying rows if all are valid.
+
+    Args:
+        kind: Arrow's `string` or `binary`.
+        rows: A value per row, of shape (values, width); those of null values too, which are not stored.
+        valid: False for null values; None if there are none.
+    """
     n, width = rows.shape
     if valid is not None and not valid.all():
         sizes = np.where(valid, width, 0)

@@ -173,11 +173,19 @@ class Node(Pool[Endpoint]):
         return self._parse_heads(endpoint, await endpoint.handshake_answers())
 
     def _parse_heads(self, endpoint: Endpoint, answers: Sequence[Answer]) -> Heads:
-        """Return the heads by an endpoint's answers to the handshake.
+        """Return the heads by an endpoint's answers to the handshake, and store its state.
+
+        The endpoint is marked as checked, and the newest block becomes the head of its health. Without a block of
+        finality, blocks are final 64 blocks below the newest; a chain's settings may give another depth.
+
+        Args:
+            endpoint: The endpoint that answered.
+            answers: Chain id, newest block, final block and genesis.
 
         Raises:
             WrongChain: It serves another chain.
             BadAnswer: An answer is malformed.
+            SourceError: An answer is an error. A missing genesis or final block is none.
         """
         self._check_chain(endpoint, answers[0], answers[3])
         latest = checked(endpoint.name, _block(endpoint, answers[1]))

@@ -228,10 +228,18 @@ class CurrentBalances:
         end: Block,
         differs: bool,
     ) -> Comparison:
-        """Return the comparison of one asset.
+        """Return the comparison of one asset, without changes if nothing differs or the balance is unknown.
 
         A rest that no reread block explains is a change of the whole range, or of the only block that the history marks
-        as unexplained.
+        as unexplained. At most MAX_CHANGES changes are returned.
+
+        Args:
+            key: The account and the asset.
+            balance: The raw balance at block `end`; None if it is unknown.
+            indexed: The asset's movements in the index.
+            reread: The same as the node lists them now; empty if they were not read again.
+            end: The block of the balance.
+            differs: True if the balance is not the sum of the indexed movements.
         """
         if balance is None or not differs:
             return Comparison(0, balance)

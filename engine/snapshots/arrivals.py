@@ -130,7 +130,13 @@ def _sent_by_account(lake: Lake, tail: Tail, chain: str, transactions: pl.DataFr
 
 
 def _recipients(lake: Lake, tail: Tail, chain: str, transfers: pl.DataFrame) -> pl.DataFrame:
-    """Return, by account and token, the number of recipients in the transaction that first moved it."""
+    """Count the recipients of a token in the transaction that first moved it for an account.
+
+    Only transfers of this token count, to any recipient, without those of zero.
+
+    Returns:
+        Rows of account, token and `count`. Pairs without such a transfer are missing.
+    """
     import polars as pl
 
     # The first time is enough: what is sent to thousands at once is so from the start.

@@ -139,9 +139,13 @@ class _Record:
         return list(map(unclosed_gain, disposals)) if key in self.gains.unclosed else disposals
 
     def _split_fee(self, gains: Sequence[Gain]) -> tuple[list[Gain], list[Gain]]:
-        """Split gains into those of the coin that paid the fee, and the others.
+        """Split gains of the fee's coin into those of the transaction's fee, and the others.
 
-        The transaction's fee comes before interest, which is also of the kind `fee`.
+        The transaction's fee comes before interest, which is also of the kind `fee`: gains count as the fee's until
+        their quantities reach it. There are none if another account than the user's sent the transaction.
+
+        Returns:
+            The gains of the fee, and the others.
         """
         record = self.record
         fee_raw = raw_balance(record.native_asset_fees) if record.sender == record.user.address else 0
