@@ -42,10 +42,7 @@ def machine() -> Iterator[Server]:
 @pytest.fixture
 def url(machine: Server) -> str:
     """A database of its own."""
-    with psycopg.connect(machine.url, autocommit=True) as connection:
-        connection.execute("DROP DATABASE IF EXISTS queue WITH (FORCE)")
-        connection.execute("CREATE DATABASE queue")
-    return machine.url.replace("/postgres?", "/queue?")
+    return machine.new_database("queue")
 
 
 @pytest.fixture

@@ -55,6 +55,13 @@ class Server:
         """End it as a crash does: connections break, and the next start replays its journal."""
         self._run("pg_ctl", "-D", str(self._data), "-m", "immediate", "stop")
 
+    def new_database(self, name: str) -> str:
+        """Create an empty database, in place of one of this name, and return its URL."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return self.url.replace("/postgres?", f"/{name}?")
+
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self._programs / program), *arguments]
         subprocess.run(command, check=True, capture_output=True, user=self._owner, cwd=self.home, timeout=120)

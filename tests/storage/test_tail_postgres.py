@@ -37,10 +37,7 @@ def machine() -> Iterator[Server]:
 @pytest.fixture
 def url(machine: Server) -> str:
     """A database of a server that the test may stop."""
-    with psycopg.connect(machine.url, autocommit=True) as connection:
-        connection.execute("DROP DATABASE IF EXISTS own WITH (FORCE)")
-        connection.execute("CREATE DATABASE own")
-    return machine.url.replace("/postgres?", "/own?")
+    return machine.new_database("own")
 
 
 @pytest.fixture
