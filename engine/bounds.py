@@ -39,7 +39,10 @@ class Bound:
 def bounds_of(
     system: System, gains: GainsCache, accounts: AccountCache, snapshotters: Mapping[str, Snapshotter]
 ) -> list[Bound]:
-    """Return the bounds of a process: those of its caches, and its open files on Linux."""
+    """Return the bounds of a process: of its caches, and of its open files on Linux.
+
+    Each says how much is used now and what the maximum is. `token_contracts` is given for each chain of `snapshotters`.
+    """
     kept, decoded = system.lake.kept, system.tail.decoded
     return [
         Bound("kept_rows", kept.row_count, kept_rows.MAX_ROWS),
@@ -71,7 +74,7 @@ class BoundMetrics:
         self._bounds = bounds
 
     def collect(self) -> Iterator[Any]:
-        """Yield all metrics."""
+        """Yield two gauges with labels `bound` and `chain`: how much of each bound is in use, and its maximum."""
         from prometheus_client.core import GaugeMetricFamily
 
         labels = ["bound", "chain"]

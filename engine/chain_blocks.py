@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def configured_chain(system: System, chain: str, subject: str) -> Chain:
-    """Return a configured chain of accounts.
+    """Return the chain with a key, if it has accounts.
+
+    Args:
+        subject: What was requested (such as "approvals"), for the errors.
 
     Raises:
         NotSupported: The chain is not configured, or it has validators and no accounts.

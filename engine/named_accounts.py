@@ -49,6 +49,11 @@ async def accounts_of(system: System, texts: Sequence[str], chains: Sequence[str
 def on_chains(system: System, resolved: Account, chains: Sequence[str] = ()) -> Account:
     """Return an account in the spelling of some chains: 0x… is of Tron if only Tron is configured.
 
+    It is returned unchanged if one of the chains is of its kind, else converted if exactly one kind can spell it.
+
+    Args:
+        chains: Keys of chains; all configured chains with accounts if empty.
+
     Raises:
         BadRequest: No chain is configured, or none of the chains is of the account's kind.
     """
@@ -103,7 +108,14 @@ def _chains_of(
     capability: Capability,
     is_suitable: Callable[[Chain], bool],
 ) -> list[Chain]:
-    """Return the chains of `keys`, or else all suitable ones; errors as of `chains_of`."""
+    """Return the chains of `keys` in their order, each once.
+
+    Without keys all suitable chains with accounts.
+
+    Raises:
+        MissingCapability: A chain of `keys` is not suitable.
+        BadRequest: No chain is configured, an account is on none of the chains, or is an address that burns.
+    """
     check_chains(system)
     chains = [system.chain(key) for key in dict.fromkeys(keys)]
     for chain in chains:
@@ -129,9 +141,14 @@ async def name_of(system: System, owner: Account) -> str | None:
 
 
 async def _resolve(system: System, name: str, report: Report) -> Account:
-    """Return the account of an ENS name, and report notes on letters that mislead or another reverse name.
+    """Return the account of an ENS name, and report it.
 
-    Raises BadRequest if the chain of names is not configured.
+    Notes are reported on letters that are not ASCII, and if the address has another reverse name.
+
+    Raises:
+        BadRequest: The chain of names is not configured.
+        MissingCapability: The chain of names cannot resolve them.
+        NotFound: The name has no address.
     """
     if ENS_CHAIN not in system.settings.chains:
         raise BadRequest(
@@ -160,6 +177,8 @@ def check_chains(system: System) -> None:
 
 def one_chain(system: System, key: str | None, accounts: Collection[Account], reason: str) -> str:
     """Return the key of the one chain to read accounts on: `key`, else the only one of their kinds.
+
+    Without accounts, any chain with accounts fits.
 
     Raises:
         BadRequest: Several chains fit (the message is `reason`), none does, or an account is of another kind.

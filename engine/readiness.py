@@ -35,7 +35,8 @@ def readiness(system: System, indexing: Mapping[str, Status], supervisor: Superv
 def _chain(system: System, chain: Chain, status: Status | None, supervisor: Supervisor) -> ChainReadiness:
     """Return the readiness of a chain: unhealthy if it is halted, has a problem, or is ahead of the clock.
 
-    Without a status, nothing in this process indexes the chain: only the clock counts.
+    A problem of one read is a reason, but not unhealthy. `lag_blocks` is None until the head was read. Reasons do not
+    name endpoints. Without a status, nothing in this process indexes the chain: only the clock counts.
     """
     tail = system.tail
     top = tail.top(chain.key) or tail.anchor(chain.key)
@@ -87,7 +88,10 @@ def _task_health(task: Task, names: Mapping[str, str]) -> TaskHealth:
 
 
 def _endpoints(chain: Chain) -> list[EndpointHealth]:
-    """Return the health of a chain's endpoints, without evidence: it may repeat a customer's request."""
+    """Return the health of a chain's endpoints as `endpoint 1`, `endpoint 2` and so on.
+
+    Their names are left out, and their evidence: it may repeat a customer's request.
+    """
     return [
         EndpointHealth(
             endpoint=f"endpoint {number}",

@@ -84,7 +84,10 @@ def rows_of(
 def _not_in_history(
     index: ChainIndex, history: Table, accounts: Sequence[str], span: Span, condition: pl.Expr
 ) -> Iterator[pl.LazyFrame]:
-    """Yield the rows that will come into a history: from the tail, then from the lake."""
+    """Yield the rows for a history that are not stored in it: those of the tail, then of the lake.
+
+    They have the columns of the history, only of `accounts`. Rows of the lake that are read often come from memory.
+    """
     import polars as pl
 
     from chainfolio.portfolio.ledger import by_account, rows_of_accounts
@@ -106,7 +109,10 @@ def _not_in_history(
 
 
 def _kept_pending(index: ChainIndex, history: Table, accounts: Sequence[str], pending: Spans) -> Iterator[pl.DataFrame]:
-    """Yield the accounts' rows of pending heights by file, from memory or from the file; with all columns."""
+    """Yield the accounts' rows of pending heights by file, from memory or from the file; with all columns.
+
+    Rows that were read from a file are stored in memory. Accounts without rows in a file yield nothing.
+    """
     import polars as pl
 
     from chainfolio.portfolio.ledger import by_account, rows_of_accounts
@@ -140,7 +146,8 @@ def rows_at(
 ) -> Iterator[pl.DataFrame]:
     """Yield a table's rows at some heights, each once, `MAX_HEIGHTS` heights at a time.
 
-    Only the row groups around these heights are read from the lake.
+    They come from the tail and the lake; only the row groups around these heights are read from the lake. A batch
+    without rows yields an empty frame; no heights yield nothing.
     """
     import polars as pl
 
@@ -157,7 +164,10 @@ def rows_at(
 
 
 def in_tail(tail: Tail, chain: str, table: Table, span: Span = EVERYWHERE) -> pl.DataFrame:
-    """Return the rows of a table that are in the tail, at some heights."""
+    """Return the rows of a table that are in the tail, at heights of `span`.
+
+    An empty frame with its columns if none are. Decoded rows are cached in memory.
+    """
     import polars as pl
 
     def decode(streams: Sequence[bytes]) -> list[pl.DataFrame]:

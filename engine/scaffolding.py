@@ -123,7 +123,13 @@ def title(key: str) -> str:
 
 
 def file_text(key: str, family: str, deployed: Deployment, fields: ProtocolFields) -> str:
-    """Return a protocol file; unknown fields are comments."""
+    """Return the TOML text of a protocol file; options and roles without a value are comments.
+
+    Args:
+        key: The protocol; its name is the key as a title.
+        deployed: Options and contracts that are known.
+        fields: Names of all options and roles that the family reads.
+    """
     lines = [f'key = "{key}"', f'name = "{title(key)}"', f'families = ["{family}"]', ""]
     open_options = [name for name in fields.options if name not in deployed.options]
     if deployed.options or open_options:
@@ -142,7 +148,10 @@ def file_text(key: str, family: str, deployed: Deployment, fields: ProtocolField
 
 
 def package(key: str, like: ProtocolFamily | None, deployed: Deployment, kit: DecoderKit) -> dict[str, str]:
-    """Return the files of a package by path: its decoder is a copy of `like`, or the kit's scaffold."""
+    """Return the texts of a package's files by path; nothing is written.
+
+    The decoder is a copy of `like` under the name `key`; without `like` it is the kit's scaffold with the role `pool`.
+    """
     names = {"key": key, "dashed": key.replace("_", "-"), "title": title(key)}
     folder = f"chainfolio_{key}"
     fields = ProtocolFields(("pool",), ()) if like is None else protocol_fields(like)
@@ -156,10 +165,10 @@ def package(key: str, like: ProtocolFamily | None, deployed: Deployment, kit: De
 
 
 def renamed(family: ProtocolFamily, name: str) -> str:
-    """Return the source of a family's module with another name of the family.
+    """Return the source of a family's module with `name` for the family, and imports of public names only.
 
     Raises:
-        BadRequest: The source does not name the family.
+        BadRequest: The source does not name the family in a call of `Family`.
     """
     source = inspect.getsource(module_of(family))
     for node in ast.walk(ast.parse(source)):
@@ -175,9 +184,9 @@ def renamed(family: ProtocolFamily, name: str) -> str:
 
 
 def public_imports(source: str) -> str:
-    """Return a decoder's source that imports public names from `chainfolio.plugins`.
+    """Return a decoder's source that imports public names from `chainfolio.plugins`, in one statement.
 
-    Names that are not public keep their import: the module has to be copied too.
+    A statement with a name that is not public stays: its module has to be copied too. Other lines are unchanged.
     """
     public = set(import_module(PUBLIC).__all__)
     names = list[str]()
@@ -197,11 +206,14 @@ def public_imports(source: str) -> str:
 
 
 def write(folder: Path, files: Mapping[str, str]) -> list[Path]:
-    """Write files that do not exist yet, and return their paths.
+    """Write files that do not exist yet, with their folders, and return their paths.
+
+    Args:
+        files: Texts by path below `folder`.
 
     Raises:
         BadRequest: A file exists already; none is written.
-        StoreError: A file cannot be written.
+        StoreError: A file cannot be written; earlier ones stay.
     """
     paths = {folder / name: text for name, text in files.items()}
     for path in paths:

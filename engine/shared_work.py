@@ -46,7 +46,10 @@ class SharedWork(Generic[T]):
                 self._leave(key, shared)
 
     def begin(self, key: str, work: Work[T]) -> None:
-        """Start some work in the background: it is not cancelled without a caller."""
+        """Start some work in the background, or join the work that runs with this key; return at once.
+
+        It counts as background work until it ends, and is not cancelled if all callers leave.
+        """
         shared = self._join(key, work)
         self._background_count += 1
         shared.task.add_done_callback(lambda _: self._end_background())

@@ -43,7 +43,10 @@ class StoredHeads:
         return key in self._silent
 
     async def latest(self, chain: Chain) -> StoredHead:
-        """Return the node's newest block, or the newest stored one if the node does not answer soon.
+        """Return the node's newest block; with an issue the newest stored one if the node does not answer.
+
+        Without stored blocks the node is always awaited. Otherwise it has HEAD_WAIT_S, and no time if it was silent the
+        last time: the read continues and its answer counts for later calls.
 
         Raises:
             SourceError: The node does not answer, and nothing of the chain is stored.
@@ -70,7 +73,10 @@ class StoredHeads:
         return probe
 
     def _note(self, key: str, probe: asyncio.Task[Heads]) -> None:
-        """Record whether a chain's node answered."""
+        """Mark a chain's node as silent with the reason if a read of its heads failed, else as answering.
+
+        A cancelled read changes nothing.
+        """
         if probe.cancelled():
             return
         error = probe.exception()

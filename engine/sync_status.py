@@ -18,6 +18,9 @@ from chainfolio.portfolio.compose import issue_documents
 def sync_statuses(system: System, cache: AccountCache, accounts: Sequence[Account]) -> list[SyncStatus]:
     """Return the freshness of each account's data, in their order; starts no work.
 
+    Times are in microseconds; None if the account was never read, or its transactions are not indexed. An account of a
+    kind without a chain has an issue.
+
     Raises:
         NotSupported: No chain of the kind of any account is configured.
     """

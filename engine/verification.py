@@ -267,10 +267,11 @@ async def _proofs(
 ) -> tuple[BlockProofs | None, str | None, list[Fault], list[Fault]]:
     """Prove the balances with the first endpoint whose proofs hold, the other endpoints first.
 
-    Tokens of the index that no endpoint reports are proven too.
+    Tokens that only the index or peers report are proven to be 0.
 
     Returns:
-        The proofs, the name of their endpoint, faults, and endpoints that could not prove.
+        The proofs (if all are broken, the first ones), the name of their endpoint, faults, and endpoints that could not
+        prove. None and empty lists if the chain has no proofs.
     """
     if Capability.PROOFS not in primary.chain.capabilities:
         return None, None, [], []
@@ -304,7 +305,10 @@ async def _proofs(
 def _checks(
     primary: _Reading, peers: Sequence[_Reading], hashes: tuple[EndpointValue, ...], findings: BlockProofs | None
 ) -> list[Check]:
-    """Return one check per number: the block, balances, decimals and prices, positions, and the sum."""
+    """Return one check per number: the block, balances, decimals and prices, positions, and the sum.
+
+    The sum is checked only if there are peers.
+    """
     header = None if findings is None else findings.header
     rows = [_check("block", "", "", primary.snapshot.block.hash, hashes, header)]
     assets = {primary.chain.info.native.asset, *(asset for reading in (primary, *peers) for asset in reading.balances)}
@@ -344,7 +348,10 @@ def _asset_checks(
 
 
 def _position_checks(primary: _Reading, peers: Sequence[_Reading]) -> list[Check]:
-    """Check the amounts inside protocols. Proofs do not cover them: they are results of calls."""
+    """Check the raw amounts inside protocols, which proofs do not cover.
+
+    A position that is not reported is 0.
+    """
     amounts_of = [_positions(reading) for reading in (primary, *peers)]
     rows = []
     for key in sorted({key for by_key in amounts_of for key in by_key}):
@@ -378,7 +385,11 @@ def _check(
     readings: tuple[EndpointValue, ...],
     finding: ProofResult | None,
 ) -> Check:
-    """Return the check of one number: a difference weighs most, then a proof, then an equal reading."""
+    """Return the check of one number: a difference weighs most, then a proof, then an equal reading.
+
+    Without a value it is `unread`; `readings` without value do not count. A proof that contradicts makes a difference
+    unless the others agree; for the native coin always.
+    """
     values = [peer.value for peer in readings if peer.value is not None]
     proof = "" if finding is None else finding.reason
     is_equal = bool(values) and all(each == value for each in values)

@@ -67,10 +67,10 @@ def contracts_to_price(users: Iterable[VirtualUser]) -> dict[str, list[str]]:
 def unsupported_users(
     users: Iterable[VirtualUser], kinds: Collection[str], chains: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the reasons why virtual users cannot be read, by address.
+    """Return the reasons why virtual users cannot be read, by address; readable users are left out.
 
     Those are groups whose accounts are all of `kinds` without a chain, and balances that all lie on other `chains` than
-    the configured ones. Users without accounts and balances are left out.
+    the configured ones. Users without accounts and balances count as readable.
     """
     reasons = {}
     for user in users:
@@ -95,7 +95,8 @@ def check_supported(users: Sequence[VirtualUser], kinds: Collection[str], chains
 def document(user: VirtualUser, quoted: Mapping[str, QuotedTokens], context: DocumentContext) -> Portfolio:
     """Return the portfolio of a BALANCE or a CEX.
 
-    A holding on a chain without quotes is an issue, and in no sum.
+    A holding on a chain without quotes is an issue, and in no sum. Amounts of 0 are left out. Daily income, expense and
+    fees are "0"; only the net worth of a BALANCE counts as entered by hand.
     """
     parts: list[ValuedHolding] = []
     issues: list[Issue] = []

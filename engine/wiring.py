@@ -35,7 +35,10 @@ GREY = "#808080"  # the default colour of a chain
 
 
 def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
-    """Build the snapshotter of a chain."""
+    """Build the snapshotter of a chain with its price sources, token list, protocols and stakes.
+
+    If the system keeps nothing, tokens and prices are not stored.
+    """
     sections = {name: section for name, section in price_sections(system).items() if name != ecb.SOURCE}
     wrapped = [chain.info.wrapped] if chain.info.wrapped else []
     source_chain = build_sources(
@@ -56,7 +59,8 @@ def snapshotter_of(system: System, chain: Chain) -> Snapshotter:
 def stakes_of(system: System, chain: Chain) -> Stakes | None:
     """Build the stakes of validators that withdraw to a chain.
 
-    Return None if there are none, or the settings hide them.
+    They are read by the configured chain of validators, else, if withdrawals are indexed, known from those only. Return
+    None if there are neither, or the settings hide them.
     """
     for beacon in system.chains:
         validators = find_capability(beacon, Capability.VALIDATORS)
@@ -69,7 +73,10 @@ def stakes_of(system: System, chain: Chain) -> Stakes | None:
 
 
 def rates_of(system: System, read_prices: PriceReader) -> Rates:
-    """Build the rates of currencies."""
+    """Build the rates of currencies: of the central bank, if the settings have it, and of token prices.
+
+    If the system keeps nothing, rates are not stored.
+    """
     path, section = _prices(system), price_sections(system).get(ecb.SOURCE)
     host = None if section is None else ecb.ecb_host(section, f"{path.name}: {ecb.SOURCE}")
     store = None if system.keeps_nothing else RateStore(system.lake, system.tail)
@@ -91,7 +98,10 @@ def shown_facts(system: System, chain: Chain) -> ChainFacts:
 
 
 def chain_fact(chain: Chain) -> ChainFact:
-    """Return what clients see of a chain."""
+    """Return what clients see of a chain.
+
+    Missing colours and images are replaced, missing explorer links are None.
+    """
     info = chain.info
     return ChainFact(
         chain_id=info.chain_id,

@@ -105,7 +105,7 @@ def latest_operators(
 ) -> list[Operator]:
     """Return the operators of collections and single collectibles by their last events, newest first.
 
-    An approval of one of `burn_addresses` revokes.
+    Revoked ones are left out; an approval of one of `burn_addresses` revokes. Nothing is read from the node.
     """
     for_all = latest_events(lake, tail, chain, owners, ("account", "token", "spender"), "approved")
     single = latest_events(lake, tail, chain, owners, ("token", "token_id"), "token_id")
@@ -127,7 +127,10 @@ def latest_operators(
 def editions(
     lake: Lake, tail: Tail, chain: str, owners: Sequence[str], standards: Collection[str]
 ) -> dict[str, dict[str, set[int]]]:
-    """Return the token ids of semi-fungible standards in the accounts' transfers, by account and contract."""
+    """Return the token ids of semi-fungible standards in the accounts' transfers, by account and contract.
+
+    Each account has an entry. Ids that left the account again are among them.
+    """
     import polars as pl
 
     columns, edition = ("account", "token", "token_id"), pl.col("standard").is_in(sorted(standards))
@@ -170,6 +173,11 @@ async def allowances(
 def _allowance(
     approval: Approval, state: AllowanceState, token: Token, price: Price | None, label: str | None
 ) -> Allowance:
+    """Return an allowance with its value at risk: that of the balance if the allowance is greater.
+
+    It is unlimited if it is at least UNLIMITED or above the supply. The value at risk is None if the allowance, the
+    balance or the price is unknown.
+    """
     raw, balance, supply = state
     at_risk = None if raw is None or balance is None else _value_usd(approval.owner, token, min(raw, balance), price)
     unlimited = raw is not None and (raw >= UNLIMITED or (supply is not None and 0 < supply < raw))
@@ -179,7 +187,14 @@ def _allowance(
 async def operators(
     snapshotter: Snapshotter, approved: Sequence[Operator], block: Block, labels: Mapping[str, str]
 ) -> tuple[Operator, ...]:
-    """Return the operators that are still approved at a block, each with the number that it could move."""
+    """Return the operators that are still approved at a block, with the number that each could move.
+
+    Their order stays.
+
+    Raises:
+        BadAnswer: The approvals could not be read.
+        SourceError: The node does not answer.
+    """
     owners = sorted({each.owner for each in approved})
     lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
     approves = require_capability(snapshotter.chain, Capability.APPROVALS)
@@ -205,7 +220,8 @@ Labels = Callable[[str, Iterable[str]], dict[str, str]]  # from a chain and spen
 async def read_current_approvals(snapshotter: Snapshotter, owners: Sequence[str], labels: Labels) -> CurrentApprovals:
     """Read all allowances and operators of owners at the newest indexed block.
 
-    The greatest value at risk comes first, unknown ones last.
+    The greatest value at risk comes first, unknown ones last. Used-up allowances are left out; unreadable ones stay.
+    Errors as of `allowances` and `operators`.
     """
     lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
     block = await snapshotter.newest_block()
@@ -224,7 +240,11 @@ async def read_current_approvals(snapshotter: Snapshotter, owners: Sequence[str]
 async def stored_approvals(
     snapshotter: Snapshotter, owners: Sequence[str], labels: Labels, head: StoredHead
 ) -> CurrentApprovals:
-    """Return the stored approvals without asking the node: allowances and values at risk are None."""
+    """Return the stored approvals without asking the node: all that needs it is None.
+
+    The block is that of `head`, and issues say that allowances and values at risk are unknown. Approvals of 0 are left
+    out.
+    """
     lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
     events = await asyncio.to_thread(latest_amounts, lake, tail, key, owners)
     approvals = [each for each in events if each.raw]
@@ -295,7 +315,12 @@ async def with_state(
 ) -> ApprovalsPage:
     """Return the page with the state that `include` names, all at one block.
 
-    Operators, and the allowances inside the contracts `permit2`, are added to a first page only.
+    Operators, and the allowances inside the contracts `permit2`, are added to a first page only; else they are None.
+    Allowances are those of approvals that no later approval replaced. Errors as of `allowances`, `operators` and
+    `read_permit2_allowances`.
+
+    Args:
+        first: True for the page of the newest approvals.
     """
     from chainfolio.engine.approvals.permit2 import read_permit2_allowances
 

@@ -91,7 +91,12 @@ def check_complete(tail: Tail, chain: str, owners: Sequence[str], head: int, lag
 
 
 def _indexed_span(tail: Tail, chain: str, owners: Sequence[str], start: EventPosition | int, lag: int) -> Span:
-    """Return the indexed span to read, from the start of the page down."""
+    """Return the indexed span to read, from the start of the page down to the first gap.
+
+    Raises:
+        BadRequest: The start is a position whose block is no longer indexed.
+        NotIndexed: The start is a head, and the index ends more than `lag` blocks below it.
+    """
     spans = list(indexed_for_all(tail, chain, APPROVALS.name, owners))
     if isinstance(start, EventPosition):
         for span in spans:
@@ -113,7 +118,10 @@ def _not_indexed(tail: Tail, chain: str, owners: Sequence[str], last: int) -> No
 def _rows(
     lake: Lake, tail: Tail, chain: str, owners: Sequence[str], span: Span, limit: int, start: EventPosition | int
 ) -> list[Approval]:
-    """Return the newest approvals at and below the start."""
+    """Return up to `limit` approvals of amounts in `span`, newest first.
+
+    At or before the start if it is a position.
+    """
     import polars as pl
 
     condition = pl.col(AMOUNT).is_not_null()

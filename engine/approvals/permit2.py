@@ -74,7 +74,11 @@ async def read_permit2_allowances(
 def _current(
     permission: Permit2Allowance, state: PermissionState, token: Token, prices: Mapping[Asset, Price], block: Block
 ) -> Permit2Allowance | None:
-    """Return the permission with its current state; None if it is used up, revoked or expired."""
+    """Return the permission with its current state; None if it is used up, revoked or expired.
+
+    What can be taken is the least of the permission, the allowance of Permit2 and the balance. It is None if one of
+    them is unknown and none is 0. Nothing is at risk if nothing can be taken; the value is None if it is unknown.
+    """
     raw, expires_s, allowance, balance = state
     if raw == 0 or (expires_s is not None and expires_s < block.time_us // US):
         return None
@@ -93,7 +97,10 @@ def _current(
 def latest_permissions(
     lake: Lake, tail: Tail, chain: Chain, owners: Sequence[str], filters: Collection[str], block: Block
 ) -> list[Permit2Allowance]:
-    """Return the last permission per owner, token and spender up to a block, newest first, without state."""
+    """Return the last permission per owner, token and spender up to a block, newest first, without state.
+
+    Contracts of Permit2 count separately. Revoked permissions are included: only the state shows it.
+    """
     span, events, approves = Span(0, block.height), of_events(filters), require_capability(chain, Capability.APPROVALS)
     rows = rows_of(ChainIndex(lake, tail, chain.key), ACCOUNT_EVENTS, owners, COLUMNS, span=span, where=events)
     last_by_key: dict[tuple[str, ...], Permit2Allowance] = {}

@@ -113,7 +113,10 @@ class GainsCache:
     async def _compute(
         self, source: RecordSource, account: Account, request: PnlRequest, mark: HistoryMark
     ) -> KnownGains:
-        """Compute and cache the gains of one account; a failure gives its reason and is not cached."""
+        """Compute and cache the gains of one account; a failure gives its reason and is not cached.
+
+        The oldest entries are evicted above MAX_ACCOUNTS accounts or MAX_ROWS rows; the newest stays.
+        """
         try:
             result = await compute_gains(source, [account], request)
         except ChainfolioError as error:
@@ -177,7 +180,11 @@ def _request(method: str, chains: Sequence[Chain]) -> PnlRequest:
 
 
 def _is_indexed(system: System, chain: Chain, account: str, heights: Mapping[str, int]) -> bool:
-    """Return True if the account's history is indexed from the first block to the one that was read."""
+    """Return True if the account's history is indexed from the first block up to its height in `heights`.
+
+    A lag of LIVE_LAG_S is tolerated. False if the chain has no height, or no dataset with activity. Datasets whose gaps
+    the settings accept do not count.
+    """
     datasets = [each.name for each in chain.datasets.values() if each.in_activity and not each.loss]
     head = heights.get(chain.key)
     if head is None or not datasets:
@@ -215,6 +222,8 @@ async def add_gains(
 ) -> TransactionsPage:
     """Add costs and gains to each transaction of a page, and an issue if they are unknown.
 
+    Only accounts that have a transaction on the page are computed. No error of a node is raised.
+
     Args:
         heads: The heads of the chains at which the page was read.
     """
@@ -247,7 +256,11 @@ async def _in_transactions(
 ) -> tuple[str, TransactionGains | None]:
     """Return the address and the gains of its transactions; None if the settings want none.
 
-    If a node fails or is silent, they have only the reason: a failed read is never raised.
+    Gains of assets whose transactions do not add up to the portfolio are marked. If a node fails or is silent, or the
+    gains are unknown, the result has only the reason: a failed read is never raised.
+
+    Args:
+        heads: Heights of chains that were read; other chains of the account's kind are asked for their head.
     """
     chains = [chain for chain in source.system.chains if chain.kind == account.kind and chain.key not in heads]
     try:

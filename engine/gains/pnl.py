@@ -138,11 +138,10 @@ async def compute_gains(source: RecordSource, accounts: Sequence[Account], reque
 async def all_records(
     source: RecordSource, accounts: Sequence[Account], request: PnlRequest
 ) -> tuple[TransactionsPage, Changes]:
-    """Return all records of accounts, the oldest first, and the changes of their positions.
+    """Return all records of accounts, the oldest first, and changes of positions by chain and hash.
 
-    Changes of vaults are in the types of the records; those that are not understood have no known changes.
-
-    Errors as of `compute_gains`.
+    Changes of vaults are in the types of the records; changes that are not understood are None. Nodes are asked for
+    logs that are not stored. Errors as of `compute_gains`.
     """
     request.check()
     chains = _chains(source, request)
@@ -174,9 +173,12 @@ def gains_until(
     last_blocks: Mapping[str, int] = NO_BLOCKS,
     per_usd: Callable[[int], Decimal] | None = None,
 ) -> GainsResult:
-    """Compute the gains of records up to the last block of each chain.
+    """Compute the gains of records up to the last block of each chain; no I/O.
 
-    `per_usd` returns the units of another currency per USD at a time.
+    Args:
+        page: All records of the accounts, the oldest first.
+        last_blocks: Heights by chain; records of other chains all count.
+        per_usd: Returns the units of another currency per USD at a time in microseconds; None for gains in USD.
     """
     records = [
         each
@@ -266,7 +268,14 @@ def current_holdings(
     max_values: Mapping[str, Decimal],
     blocks: Mapping[str, int],
 ) -> CurrentHoldings:
-    """Return the closing identity of all assets on the chains that were read."""
+    """Return the closing identity of all assets on the chains that were read: lots compared with holdings.
+
+    Spam and shares of positions are left out.
+
+    Args:
+        max_values: Values by asset that a market would pay at most.
+        blocks: Heights of the portfolios by chain.
+    """
     keys = set(request.networks or blocks) & blocks.keys()
     left_out = spam_assets(portfolios) | result.shares
     held = held_assets(portfolios, result.aliases, per_wallet=request.per_wallet)
@@ -288,7 +297,10 @@ def closing_facts(checked: Mapping[Key, ClosingCheck]) -> dict[str, AssetFacts]:
 
 
 def _treatment(source: RecordSource, chains: Sequence[Chain], request: PnlRequest, strengths: Strengths) -> Treatment:
-    """Return how records are treated: the wrapped native coin counts as the native coin."""
+    """Return how records are treated: the wrapped native coin counts as the native coin.
+
+    Options of the request that are empty are those of the settings.
+    """
     aliases = {
         f"{chain.key}:{wrapped.shown_contract}": f"{chain.key}:{chain.info.native.asset.shown_contract}"
         for chain in chains

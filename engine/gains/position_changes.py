@@ -47,7 +47,11 @@ async def position_changes(system: System, records: Sequence[TransactionDocument
 async def _of_chain(
     system: System, chain: str, reader: EventLogReader, records: Sequence[TransactionDocument]
 ) -> Changes:
-    """Read transactions that created positions, then those that used collections or pools."""
+    """Return the changes of positions by chain and hash; logs of other transactions are not read.
+
+    First those of transactions that created positions, then of those that used the contracts or pools of such positions
+    or of received collectibles.
+    """
     created = [record for record in records if _creates_position(record)]
     changes = await _read(system, chain, reader, created)
     decoded = [change for each in changes.values() for change in each or ()]
@@ -84,7 +88,10 @@ async def _read(system: System, chain: str, reader: EventLogReader, records: Seq
 
 
 def _changes(system: System, tx_hash: str, logs: Sequence[EventLog]) -> tuple[PositionChange, ...] | None:
-    """Return the changes that the families read from a transaction's logs; None if one fails."""
+    """Return the changes that the families read from a transaction's logs.
+
+    None if one fails, which is logged.
+    """
     changes: list[PositionChange] = []
     for name, family in system.families.items():
         try:

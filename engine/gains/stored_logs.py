@@ -40,6 +40,9 @@ class StoredLogs(Generic[Change]):
     async def read(self, records: Iterable[TransactionDocument]) -> dict[str, tuple[Change, ...] | None]:
         """Return the changes in some transactions by hash, from the store or from the node.
 
+        None if not decodable. Logs are requested for BATCH transactions at a time. Decoded changes of final blocks are
+        stored.
+
         Raises:
             SourceError: The node does not give the logs of a transaction.
         """
@@ -66,6 +69,7 @@ class StoredLogs(Generic[Change]):
     def _rows(
         self, transactions: Iterable[tuple[str, int]], changes: Mapping[str, tuple[Change, ...] | None]
     ) -> Iterable[tuple[str, int, None, bytes]]:
+        """Yield the rows of the store for decoded transactions; those that could not be decoded are left out."""
         for tx_hash, height in transactions:
             if (decoded := changes[tx_hash]) is not None:
                 yield f"{tx_hash}{self.suffix}", height, None, msgspec.json.encode(decoded)

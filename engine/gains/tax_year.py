@@ -56,6 +56,9 @@ class YearRequest:
     def pnl_request(self) -> PnlRequest:
         """Return the options of the calculation.
 
+        The method and time zone are those of the jurisdiction if empty. Lots are matched by wallet from the year in
+        which the jurisdiction demands it.
+
         Raises:
             BadRequest: The jurisdiction does not allow the method, or there were no blockchains in that year.
         """

@@ -71,7 +71,7 @@ class _VaultChain:
         return StoredLogs(self.system, self.key, self.reader, f"{STORED}{digest}", decode, VaultChange)
 
     def is_candidate(self, record: TransactionDocument) -> bool:
-        """Return True if an asset left in an untyped call, or if a token was created or destroyed."""
+        """Return True if an asset left in an untyped call, or if a vault's token was created or destroyed."""
         if record.type in ("INTERACTION", "UNDEFINED") and record.assets_out:
             return True
         burn_addresses = rules_of(self.system.chain(self.key).kind).burn_addresses
@@ -106,7 +106,7 @@ def _parties(record: TransactionDocument) -> Iterable[str]:
 def _decoded(
     protocols: Sequence[InstalledProtocol], tx_hash: str, logs: Sequence[EventLog]
 ) -> tuple[VaultChange, ...] | None:
-    """Return the changes of vaults in a transaction; None if a family fails."""
+    """Return the changes of vaults in a transaction; None if a family fails, which is logged."""
     changes: list[VaultChange] = []
     for protocol in protocols:
         try:

@@ -81,7 +81,10 @@ def day_values(accounts: Sequence[str], days: Sequence[date], snapshots: Iterabl
 
 
 def total(values: Iterable[DayValue]) -> list[tuple[date, Decimal | None]]:
-    """Return the sum of all accounts by day; None if one of them is unknown."""
+    """Return the sum of all accounts by day, sorted; None if the value of one account is unknown.
+
+    A day has the accounts that have a value for it; others do not count.
+    """
     by_day: dict[date, list[Decimal | None]] = {}
     for each in values:
         by_day.setdefault(each.day, []).append(each.value)

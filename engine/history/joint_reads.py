@@ -73,9 +73,10 @@ class JointChain:
         task.add_done_callback(self._sending.discard)
 
     async def _exchange(self, pending: list[PendingRead]) -> None:
-        """Set the result of each pending read, or its error; blocks that fail are read again.
+        """Set the result of each pending read, or its error.
 
-        It ends when all are read, or with the error of the first if a round brings none. A cancellation is passed on.
+        Blocks that fail are read again while a round brings any. If a round brings none, each pending read gets the
+        first error. Of errors, only a cancellation is raised here.
         """
         try:
             while pending:

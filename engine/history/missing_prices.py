@@ -41,7 +41,11 @@ class UnpricedHolding(NamedTuple):
 
 
 async def with_missing_prices(history: History, chain: Chain, snapshots: Sequence[DaySnapshot]) -> list[DaySnapshot]:
-    """Return the snapshots, those that lack a price with an unknown value or the reason."""
+    """Return the snapshots in their order.
+
+    Those that lack prices of trusted assets get an unknown value or the reason. The value becomes unknown if the native
+    coin has no price, or if the rest is 0. Snapshots without value are unchanged.
+    """
     valued = [each for each in snapshots if each.value is not None]
     if not valued:
         return list(snapshots)
@@ -54,7 +58,14 @@ async def with_missing_prices(history: History, chain: Chain, snapshots: Sequenc
 
 
 def _marked(snapshot: DaySnapshot, unpriced: dict[str, str], native: str) -> DaySnapshot:
-    """Return a snapshot that names its unpriced assets (texts by contract)."""
+    """Return a snapshot that names its unpriced assets, MAX_NAMES at most.
+
+    Its value becomes None if `native` is one. The value becomes None also if it is 0. Unchanged if nothing is unpriced.
+
+    Args:
+        unpriced: Texts of the amount and symbol by contract.
+        native: The shown contract of the native coin.
+    """
     if not unpriced:
         return snapshot
     texts = [unpriced[each] for each in sorted(unpriced, key=lambda contract: (contract != native, contract))]
@@ -70,7 +81,10 @@ def _marked(snapshot: DaySnapshot, unpriced: dict[str, str], native: str) -> Day
 def _unpriced(
     history: History, chain: Chain, snapshots: Sequence[DaySnapshot]
 ) -> dict[tuple[str, date], dict[str, str]]:
-    """Return texts of the trusted assets without a value, by account and day, then by contract."""
+    """Return texts such as "2 ABC" of trusted assets without a value, by account and day, then contract.
+
+    The texts have no amount if one part of it is unknown.
+    """
     is_trusted = history.snapshotter(chain).is_trusted_contract
     trusted: dict[str, bool] = {}
     totals: defaultdict[tuple[str, date], dict[str, tuple[Decimal | None, str]]] = defaultdict(dict)

@@ -208,7 +208,10 @@ class History:
     def _windows(
         self, chain: Chain, readable: Mapping[date, tuple[Block, list[str]]]
     ) -> list[dict[date, tuple[Block, list[str]]]]:
-        """Return the days in windows of at most `MAX_DAYS` days and about `MAX_BALANCES` balances."""
+        """Return the days in windows of at most `MAX_DAYS` days and about `MAX_BALANCES` balances.
+
+        A window has at least one day.
+        """
         tokens = self.snapshotter(chain).unindexed_token_count + EXPECTED_TOKENS
         windows: list[dict[date, tuple[Block, list[str]]]] = []
         balances = MAX_BALANCES
@@ -223,7 +226,10 @@ class History:
     async def _read_window(
         self, chain: Chain, window: Mapping[date, tuple[Block, Sequence[str]]]
     ) -> tuple[list[DaySnapshot], BaseException | None]:
-        """Read all days of a window together; also return the first error that a retry may fix."""
+        """Read all days of a window together; also return the first error that a retry may fix.
+
+        A day whose state is gone gives `unreadable` snapshots; a day that failed gives none.
+        """
         snapshotter = self.snapshotter(chain)
         shared = JointChain(snapshotter.chain, len(window))
         reader = replace(snapshotter, chain=cast("Chain", shared))
@@ -287,7 +293,10 @@ class History:
             await asyncio.to_thread(store.add, chain.key, snapshots, now)
 
     def _index_state(self, chain: Chain, accounts: Sequence[str], heights: Sequence[int]) -> dict[tuple[str, int], str]:
-        """Return a digest of gaps and known differences of the index, by account and height."""
+        """Return a digest of gaps and known differences of the index, by account and height.
+
+        Gaps above a height do not change its digest. Empty without accounts; `heights` are not empty otherwise.
+        """
         if not accounts:
             return {}
         tail, top = self.system.tail, max(heights)

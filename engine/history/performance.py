@@ -150,7 +150,11 @@ async def _read_chain(
 
 
 def _known_days(values: Iterable[DayValue]) -> tuple[dict[date, Decimal], list[str]]:
-    """Return the complete values of days, over all accounts, and remarks about the other days."""
+    """Return the complete values of days, over all accounts, and remarks about the other days.
+
+    A day counts if all accounts that exist on it have a complete value. Days before the first such day that are absent
+    or pending have no remark.
+    """
     by_day: defaultdict[date, list[DayValue]] = defaultdict(list)
     for each in values:
         by_day[each.day].append(each)
@@ -178,7 +182,10 @@ def _omission_remark(days: Sequence[date], completeness: str, reason: str) -> st
 def _holdings_by_day(
     history: History, chains: Sequence[Chain], accounts: Sequence[Account], days: Sequence[date]
 ) -> HoldingsByDay:
-    """Return the valued assets, unvalued assets and valued protocols of stored snapshots, by day."""
+    """Return the valued assets, unvalued assets and valued protocols of stored snapshots, by day.
+
+    Assets are `chain:asset`. Spam counts as unvalued. Each of `days` has an entry; without a store there are none.
+    """
     import polars as pl
 
     holdings: dict[date, tuple[set[str], set[str], set[str]]] = {day: (set(), set(), set()) for day in days}
@@ -200,7 +207,7 @@ def _holdings_by_day(
 
 
 def _exposure(history: History, chains: Sequence[Chain], accounts: Sequence[Account], day: date) -> Exposure:
-    """Return how the value of a stored day is distributed."""
+    """Return how the value of a stored day is distributed; NO_EXPOSURE without a store."""
     if (store := history.store) is None:
         return NO_EXPOSURE
     snapshots = [
@@ -220,7 +227,11 @@ FlowRecord = tuple[Flow, "TransactionDocument"]
 async def _flows(
     source: RecordSource, accounts: Sequence[Account], chains: Sequence[Chain], holdings: HoldingsByDay
 ) -> tuple[list[FlowRecord], dict[int, list[str]], tuple[IssueDocument, ...]]:
-    """Return all flows between the days, and the reasons for unknown ones by the day after them."""
+    """Return all flows between the days, the reasons for unknown ones by the day after them, and issues.
+
+    Keys of reasons are microseconds of midnight. With fewer than two days all are empty. If transactions are not
+    indexed, there are no flows, and the last day has the reason.
+    """
     days, faults = sorted(holdings), defaultdict[int, list[str]](list)
     if len(days) < 2:
         return [], {}, ()

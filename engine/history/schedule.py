@@ -88,9 +88,9 @@ class Schedule:
         self._locks.clear()
 
     async def run(self, chain: Chain) -> None:
-        """Take all missing snapshots, also those whose block is not final yet.
+        """Take all missing snapshots; wait for those whose block is not final yet.
 
-        Does nothing if another process takes them: the first process that runs is the only one until it ends.
+        Does nothing if another process takes them: the first process that runs is the only one until `release`.
 
         Raises:
             SourceError: The chain could not be read.
@@ -111,6 +111,8 @@ class Schedule:
 
     async def take_missing(self, chain: Chain, task: Task) -> bool:
         """Take all missing snapshots, and return True if the block of some day is not final yet.
+
+        Days that failed are read again once a day. The status of the chain is updated.
 
         Raises:
             SourceError: The chain could not be read.
@@ -152,6 +154,7 @@ class Schedule:
 
 
 def _record(snapshots: list[DaySnapshot], progress: _Progress, status: DailyStatus, pending: dict[str, date]) -> None:
+    """Count snapshots in `progress` and `status`, and note in `pending` each account's first pending day."""
     for each in snapshots:
         key = each.account, each.day
         if each.completeness == PENDING:
@@ -174,7 +177,7 @@ class DailySnapshots:
         self._schedule = schedule
 
     def collect(self) -> Iterator[Any]:
-        """Yield all metrics at their current values."""
+        """Yield all metrics at their current values, with the chain as label."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         descriptions = {

@@ -74,7 +74,15 @@ class DaySnapshot:
 def snapshot_of(
     chain: str, day: date, block: Block, document: Portfolio, reason: str, *, retry: bool, unindexed: str
 ) -> DaySnapshot:
-    """Return the snapshot of a document."""
+    """Return the snapshot of a document, which is stored as JSON with its SHA-256.
+
+    The block loses its parent.
+
+    Args:
+        reason: Issues as text; empty if complete.
+        retry: True if a read failed.
+        unindexed: A digest of what the index lacks; empty if it lacks nothing.
+    """
     encoded = encode_one(document)
     digest, block_without_parent = hashlib.sha256(encoded).hexdigest(), replace(block, parent="")
     return DaySnapshot(
@@ -119,7 +127,10 @@ class SnapshotStore:
         return {(each.account, each.day): each for each in snapshots}
 
     def holdings(self, chain: str, accounts: Sequence[str], days: Iterable[date]) -> pl.DataFrame:
-        """Return the holdings of the newest snapshots of some days: a row for each asset above zero."""
+        """Return the holdings of the newest snapshots of some days: a row for each asset that is not zero.
+
+        Unknown balances are among them, with null as `raw`; so is spam.
+        """
         import polars as pl
 
         is_requested_day = pl.col("day").is_in([midnight(day) for day in days])
@@ -138,7 +149,10 @@ class SnapshotStore:
         return {each: day.date() for each, day in rows.group_by("account").agg(pl.col("day").min()).collect().rows()}
 
     def summary(self, chain: str) -> dict[str, Any]:
-        """Return the number of accounts, the first and last day, and snapshots by completeness."""
+        """Return the number of accounts, the first and last day, and the number of snapshots by completeness.
+
+        Only the newest snapshot of each account and day counts. The days are None if there are no snapshots.
+        """
         import polars as pl
 
         rows = self.lake.scan(SNAPSHOTS, chain=chain).select(*KEY, "completeness")
@@ -149,7 +163,13 @@ class SnapshotStore:
         return {"accounts": newest["account"].n_unique(), "first": first, "last": last, **counts}
 
     def add(self, chain: str, snapshots: Sequence[DaySnapshot], now: datetime) -> int:
-        """Store snapshots with new content and return their number; those of other processes count as stored."""
+        """Store snapshots whose content differs from the stored ones; return their number.
+
+        Holdings that a killed writer left out are stored first.
+
+        Raises:
+            Locked: Another process stored snapshots at the same time.
+        """
         import pyarrow as pa
 
         with self.tail.hold(f"{chain}.snapshots", f"the snapshots of {chain}", store="lake", wait=True):
@@ -176,7 +196,10 @@ class SnapshotStore:
             return len(new)
 
     def complete_holdings(self, chain: str) -> None:
-        """Store the holdings of snapshots whose writer died before it stored them."""
+        """Store the holdings of snapshots whose writer died before it stored them.
+
+        Do nothing if none are missing.
+        """
         import polars as pl
 
         last, last_with_holdings = (self.lake.last(table, _stream(chain)) for table in (SNAPSHOTS, SNAPSHOT_HOLDINGS))

@@ -73,7 +73,11 @@ async def _fiat(rates: Rates, currency: str, moment_us: int) -> Decimal:
 
 
 async def _coin(history: History, rates: Rates, currency: str, times_us: Sequence[int]) -> dict[int, Decimal]:
-    """Return the coin's prices at the last block up to each time, from the first chain with all of them."""
+    """Return the coin's prices at the last block up to each time, from the first chain with all of them.
+
+    Raises:
+        NotSupported: No chain has all prices. Chains whose head is older than the last time are left out.
+    """
     for chain, asset in _priced_on(rates, currency):
         head = (await chain.heads()).latest
         if times_us and times_us[-1] >= head.time_us + 1_000_000:

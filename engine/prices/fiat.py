@@ -42,7 +42,9 @@ class Fiat:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def at(self, currency: str, moment_us: int) -> FiatRate | str:
-        """Return the rate at a time, or the reason why there is none.
+        """Return the rate at a time in microseconds, or the reason why there is none.
+
+        Pegged currencies need no request. Others are requested if the day is not stored, with the days around it.
 
         Raises:
             StoreError: The stored rates cannot be read.
@@ -65,7 +67,11 @@ class Fiat:
         )
 
     async def _request(self, host: VendorHost, day: date, rates: Days) -> str:
-        """Request a day and the days around it and store the rates; return an error text, "" if it succeeded."""
+        """Request a day and the days around it and store the rates; return an error text, "" if it succeeded.
+
+        Weekdays without rates are stored as such once they are final; until then they are not requested again for some
+        time.
+        """
         now_us = self.environment.clock.now_us()
         first = day - timedelta(days=ecb.MAX_CARRIED_DAYS)
         last = min(day + timedelta(days=YEAR_DAYS), max(day, ecb.last_day(now_us)))

@@ -44,9 +44,10 @@ class PastPrices:
     _cache: dict[int, dict[Asset, Price | None]] = field(default_factory=dict)
 
     async def prices(self, assets_by_block: Mapping[Block, Iterable[Asset]]) -> tuple[Prices, list[Issue]]:
-        """Return the prices of assets at blocks, and issues about blocks that could not be read.
+        """Return the prices of assets by height, and issues about blocks that could not be read.
 
-        A block may lack its hash. It takes about one request if all hashes are known, else two; none the second time.
+        Each height has an entry; assets without a price are absent. A block may lack its hash. It takes about one
+        request if all hashes are known, else two; none the second time.
         """
         unknown = {
             block: sorted(set(assets) - self._cache.get(block.height, {}).keys())
@@ -103,7 +104,11 @@ class PastPrices:
         return prices_by_height, [self._issue(node.unavailable)] if node.unavailable else []
 
     async def _search(self, unknown: Mapping[Block, Sequence[Asset]], node: _Node) -> dict[Block, Sequence[Price]]:
-        """Return the prices at each block, as if the blocks had been requested in their order."""
+        """Return the prices at each block, as if the blocks had been requested in their order.
+
+        A price is compared with the last one before it. Blocks that are not settled after MAX_ITERATIONS have no
+        prices.
+        """
         guards = rules_of(self.sources).guards
         stored: list[tuple[int, Price]] = []
         if self.store is not None:
@@ -167,7 +172,7 @@ class _Node:
     unanswered: set[int] = field(default_factory=set)
 
     async def answers(self, reads: Sequence[Located]) -> list[object]:
-        """Return results in order, Unknown at heights that could not be read."""
+        """Return results in order, Unknown with the reason at heights that could not be read."""
         by_block: dict[Block, list[Any]] = {}
         for block, read in reads:
             by_block.setdefault(block, []).append(read)
@@ -210,7 +215,11 @@ class _Node:
         return results
 
     async def _with_hashes(self, blocks: Sequence[Block]) -> dict[Block, Block]:
-        """Return the blocks with their hashes; missing ones are read in one request."""
+        """Return the blocks with their hashes, by the blocks given; missing ones are read in one request.
+
+        Raises:
+            BadAnswer: A block does not exist, or has another time than in the index.
+        """
         unhashed = [block for block in blocks if not block.hash]
         read = await self.chain.blocks([block.height for block in unhashed]) if unhashed else []
         headers_by_height = {block.height: block for block in read}

@@ -42,7 +42,10 @@ class RateStore:
         return days
 
     def add(self, days: Days, requested_at: datetime) -> Days:
-        """Store days that are not stored yet, and return all stored days, including those of other processes."""
+        """Store days that are not stored yet, and return all stored days, including those of other processes.
+
+        Stored days are never changed. Files are merged if there are many.
+        """
         import pyarrow as pa
 
         with self.tail.hold(f"{SOURCE}.rates", "the rates of currencies", store="lake", wait=True):

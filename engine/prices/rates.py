@@ -57,6 +57,9 @@ class Rates:
     async def of(self, currency: str, valuation: Valuation, moment_us: int) -> Rate:
         """Return the rate of a currency at a time, for a valuation.
 
+        Fiat money has the rate of that time. A coin has the average price of what the valuation holds, else its current
+        price.
+
         Raises:
             NotSupported: No source knows the rate.
         """
@@ -142,7 +145,7 @@ def _unserved(currency: str, each: str, reason: str, alternative: str) -> NotSup
 def average(valuation: Valuation, coin: Collection[Asset]) -> Decimal | None:
     """Return the average price of a held coin, weighted by amount, to 18 places; None if none is priced.
 
-    `coin` are the assets that count as the coin.
+    Holdings that do not count, such as spam, are left out. `coin` are the assets that count as the coin.
     """
     amounts_and_prices = [
         (Fraction(valued.amount), Fraction(valued.price.usd))

@@ -73,7 +73,10 @@ class PriceReasons:
         return self.stored or self.current
 
     def to_polars(self) -> pl.DataFrame:
-        """Return one row (see `chainfolio.portfolio.frames`); its price columns are null without a price."""
+        """Return one row (see `chainfolio.portfolio.frames`), without the sources' outcomes.
+
+        Its price columns are null without a price.
+        """
         fields = tree(self)
         price, block = fields["price"] or {}, fields["block"]
         row = [
@@ -184,10 +187,10 @@ def _configured(system: System) -> str:
 
 
 async def _block(system: System, chain: Chain, at: int | str | None) -> Block:
-    """Return the block at a height or time.
+    """Return the block at a height, the last one before a time as text, or the newest one.
 
     Raises:
-        BadRequest: The block is before the chain began, or in the future.
+        BadRequest: The block is before the chain began, above the head, or in the future.
     """
     now_us = system.environment.clock.now_us()
     head = (await chain.heads()).latest
@@ -267,6 +270,7 @@ def _sources(of: Asset, outcomes: Sequence[SourceOutcome], above: tuple[Asset, .
 
 
 def _price_fields(price: Price | None) -> dict[str, Any] | None:
+    """Return the fields of a price for JSON, exact numbers as text; None without a price."""
     if price is None:
         return None
     return {

@@ -65,7 +65,10 @@ class ShownRates:
         return self._rates
 
     async def at(self, moment_us: int) -> dict[str, Decimal]:
-        """Return the fiat rates at a time, and the rates of the settings."""
+        """Return the fiat rates at a time, and the rates of the settings, by currency as units per USD.
+
+        Currencies whose rate is unknown or not answered soon are left out. Nothing is cached.
+        """
         names = [name for name in FIAT[1:] if name not in self.rates.fixed]
         results = await asyncio.gather(*(_bounded_wait(self.rates.fiat(name, moment_us)) for name in names))
         fiat_rates = {

@@ -43,7 +43,7 @@ class StoredPrice(msgspec.Struct, frozen=True, array_like=True):
     calls: tuple[CallFields, ...] = ()
 
     def price(self, of: Asset) -> Price:
-        """Return the price, as one of `of`."""
+        """Return the price, as one of the asset `of`, with its alternatives."""
         return Price(
             of,
             Decimal(self.usd),
@@ -65,7 +65,7 @@ class StoredRead(Read[object]):
 
 
 def stored_price(price: Price) -> StoredPrice:
-    """Return a price in its stored form."""
+    """Return a price in its stored form, with its alternatives and reads."""
     return StoredPrice(
         str(price.usd),
         price.source,
@@ -102,7 +102,10 @@ class PriceStore:
         return self.at_each([block])[block.height]
 
     def at_each(self, blocks: Sequence[Block]) -> dict[int, dict[Asset, Price]]:
-        """Return the stored prices at each block, by height."""
+        """Return the stored prices at each block, by height; empty for a block without prices.
+
+        Prices of the tail count if their block was final or has the same hash. Those of the lake win.
+        """
         prices = self._in_lake(block.height for block in blocks)
         for block in blocks:
             block_prices = prices.setdefault(block.height, {})
@@ -134,7 +137,11 @@ class PriceStore:
         return used
 
     def recent(self, block: Block, days: int) -> dict[Asset, Price]:
-        """Return the last stored price of each asset in the `days` before a block."""
+        """Return the last stored price of each asset in the `days` before a block.
+
+        The newest prices are cached. After a price of a newer block was added, older blocks are read from the store
+        again.
+        """
         since_us = block.time_us - days * DAY_US
         newest = self._newest
         if newest is None or newest[0].height > block.height:
@@ -274,7 +281,7 @@ class PriceStore:
         }
 
     def _in_lake(self, heights: Iterable[int]) -> dict[int, dict[Asset, Price]]:
-        """Return the prices in the lake at some heights."""
+        """Return the prices in the lake at some heights; each height has an entry."""
         import polars as pl
 
         prices: dict[int, dict[Asset, Price]] = {height: {} for height in heights}
@@ -286,7 +293,7 @@ class PriceStore:
         return prices
 
     def _hashes(self, heights: set[int]) -> dict[int, str]:
-        """Return the hashes of blocks that the index knows."""
+        """Return the hashes of blocks that the index knows, by height: of the tail, its anchor, and the lake."""
         import polars as pl
 
         hashes = {block.height: block.hash for block in self.tail.blocks(self.chain) if block.height in heights}

@@ -73,7 +73,13 @@ class Executor:
             yield number, self.compute(partition)
 
     def _in_processes(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Yield the number and result of each partition; a new pool repeats the partitions of a dead worker."""
+        """Yield the number and result of each partition, in the order in which they end.
+
+        A new pool repeats the partitions of a dead worker.
+
+        Raises:
+            Unavailable: Workers died more than RETRIES times.
+        """
         from concurrent.futures.process import BrokenProcessPool
 
         pending, deaths = dict(enumerate(partitions)), 0
@@ -100,7 +106,13 @@ class Executor:
             yield numbers[future], future.result()
 
     def _on_ray(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Yield the number and result of each partition; Ray repeats the partitions of a dead worker."""
+        """Yield the number and result of each partition, in the order in which they end.
+
+        Ray repeats the partitions of a dead worker. An error of a partition is raised as it is.
+
+        Raises:
+            Unavailable: Ray failed.
+        """
         with _ray(self.address, self.worker_count) as ray:
             remote = ray.remote(max_retries=RETRIES)(_compute_on_ray)
             waiting, running = list(enumerate(partitions)), dict[Any, int]()
@@ -125,7 +137,10 @@ def _compute_on_ray(function: Compute, partition: Partition) -> pl.DataFrame:
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of processes. Its workers end with the block, and if this process dies."""
+    """Yield a pool of processes.
+
+    Its workers end with the block, at once if it raises, and if this process dies.
+    """
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 

@@ -73,7 +73,10 @@ def partitions(task: Task, accounts: Sequence[str], workers: int = 1) -> list[Pa
 
 
 def _day_ranges(task: Task, account_count: int) -> Iterator[tuple[date | None, date | None]]:
-    """Yield consecutive ranges of the task's days; one pair of None for a block."""
+    """Yield consecutive ranges of the task's days, both ends included; one pair of None for a block.
+
+    A range has at most MAX_ACCOUNT_DAYS days of accounts, and at least one day.
+    """
     if task.first is None or task.last is None:
         yield None, None
         return

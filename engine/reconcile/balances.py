@@ -43,6 +43,8 @@ class BalanceReader:
     async def balances(self, points: Sequence[Point], untrusted_contracts: Set[str]) -> dict[Point, Answer]:
         """Read balances at heights, in batches; reads of untrusted contracts are marked.
 
+        0 for heights before the first block; None where a balance or its state could not be read.
+
         Raises:
             OverBudget: No request is left, according to `check_budget`.
             SourceError: The chain could not be read.
@@ -61,7 +63,13 @@ class BalanceReader:
     async def _read(
         self, groups: Sequence[tuple[int, Sequence[BalanceKey]]], untrusted_contracts: Set[str]
     ) -> list[list[Answer]]:
-        """Read balances at heights: 0 before the first block, None for those that cannot be read."""
+        """Read balances at heights, in their order; None for those that cannot be read.
+
+        They are 0 before the first block. Heights whose state is gone are added to `pruned_heights`.
+
+        Raises:
+            SourceError: The chain failed otherwise.
+        """
         blocks = [self._blocks[height] for height, _ in groups]
         plans = [self.chain.balances([(key.account, key.asset) for key in keys]) for _, keys in groups]
         requests = [
@@ -114,7 +122,10 @@ def _by_height(points: Sequence[Point]) -> dict[int, list[BalanceKey]]:
 
 
 def _batches(keys_by_height: Mapping[int, Sequence[BalanceKey]]) -> Iterator[list[int]]:
-    """Yield the heights in order, in batches that are read together."""
+    """Yield the heights in order, in batches of at most MAX_BLOCKS heights and MAX_BALANCES balances.
+
+    A height with more balances is a batch alone; without heights there is no batch.
+    """
     part: list[int] = []
     count = 0
     for height in sorted(keys_by_height):

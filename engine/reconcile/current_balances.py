@@ -90,7 +90,10 @@ class CurrentBalances:
     async def compare(
         self, balances: Mapping[BalanceKey, int | None], totals: TotalsByKey, end: Block
     ) -> dict[BalanceKey, Comparison]:
-        """Return the balance of each asset at block `end`, with the blocks of its differences."""
+        """Return the balance of each asset at block `end`, with the blocks of its differences.
+
+        The histories of accounts with differences are read again from the node, those of others are not.
+        """
         differing = self.differing(balances, totals)
         reread_totals = await self._reread(sorted({key.account for key in differing}), end) if differing else {}
         return {
@@ -134,7 +137,12 @@ class CurrentBalances:
     async def _states(
         self, accounts: Sequence[str], totals: TotalsByKey, end: Block, untrusted_contracts: Set[str]
     ) -> dict[str, AccountState]:
-        """Read the accounts, all at one block."""
+        """Read the accounts, all at one block, which becomes `current_block`.
+
+        Raises:
+            BadAnswer: An account could not be read, or the accounts were read at several blocks.
+            SourceError: The chain could not be read.
+        """
         reader = self.chain.account_reader(InstalledProtocols()).at(end)
         assets_by_account = {account: [key.asset for key in totals if key.account == account] for account in accounts}
         plans = {
@@ -166,7 +174,12 @@ class CurrentBalances:
                 yield BalanceKey(account, each), raw
 
     async def _read_newer(self, accounts: Sequence[str], end: Block) -> dict[BalanceKey, RunningTotals]:
-        """Read the movements after the end of the index."""
+        """Read the movements after the end of the index, by asset; empty if there are no newer blocks.
+
+        Raises:
+            NotIndexed: The index is more than LIVE_LAG_S behind.
+            Reorged: The current block left the chain meanwhile.
+        """
         assert self.current_block is not None, "accounts are read first"
         if self.current_block.height <= end.height:
             return {}

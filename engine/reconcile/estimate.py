@@ -36,8 +36,9 @@ async def estimate(
 ) -> dict[str, Any]:
     """Return the estimated balances, requests, bytes and seconds of `reconciler.run`; errors as of that.
 
-    The true figures lie between each figure divided by `factor`, and the figure times `factor`. `differing` is the
-    number of assets whose balances at both ends do not agree with their movements.
+    The balances at both ends are read to learn it; nothing is stored. The true figures lie between each figure divided
+    by `factor`, and the figure times `factor`. `differing` is the number of assets whose balances at both ends do not
+    agree with their movements.
     """
     chain = reconciler.chain
     scope = await reconciler.prepare(accounts, first, last)

@@ -82,9 +82,13 @@ class EvidenceReader:
     _reader_notes: dict[BalanceKey, dict[int, str]] = field(default_factory=dict)
 
     async def read(self, points: Sequence[tuple[BalanceKey, int]]) -> None:
-        """Read again the blocks of unexplained balances, at most `MAX_BLOCKS`.
+        """Read again the blocks of unexplained balances, at most `MAX_BLOCKS`, for `of`.
 
-        Those of coins come first: worthless tokens with unexplained balances are easy to make.
+        Those of coins come first: worthless tokens with unexplained balances are easy to make. A block that the chain
+        cannot read has no values.
+
+        Raises:
+            OverBudget: No request is left, according to `check_budget`.
         """
         natives_by_height: dict[int, set[bool]] = {}
         for key, height in points:
@@ -101,7 +105,10 @@ class EvidenceReader:
                 self._blocks[height] = events
 
     def of(self, key: BalanceKey, height: int) -> Evidence:
-        """Return the evidence about an asset of an account at a height."""
+        """Return the evidence about an asset of an account at a height.
+
+        `is_read` is False if it was not read again.
+        """
         block = self._blocks.get(height, _RereadBlock())
         datasets = datasets_of(self.chain, native=key.asset.is_native)
         missing = block.missing or {}
@@ -183,7 +190,7 @@ class EvidenceReader:
         return replace(block, missing=missing, left_out=events.left_out, is_complete=True)
 
     def _of_tables(self, height: int, tables: Mapping[str, Any]) -> _RereadBlock:
-        """Compare the rows of a block with those of the index."""
+        """Compare the rows of a block with those of the index: by dataset and asset, what the index lacks."""
         import polars as pl
 
         transfers, fees = own_rows(tables, self.accounts, self.chain.info)
@@ -236,10 +243,10 @@ class EvidenceReader:
 
 
 def own_rows(tables: Mapping[str, Any], accounts: Sequence[str], info: ChainInfo) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the transfers of accounts, without native duplicates, and their paid transactions.
+    """Return the transfers of accounts, without native duplicates, and the transactions that they sent.
 
     Args:
-        tables: Rows of a chain, by table name.
+        tables: Rows of a chain, by table name; missing ones are empty.
     """
     import polars as pl
 

@@ -178,7 +178,10 @@ class Reconciler:
         return Scope(span, end, transfers, fees, heights, totals)
 
     async def _read_trust(self, totals: Mapping[BalanceKey, RunningTotals], height: int) -> None:
-        """Set the trusted assets; contracts of the others are read last, with bounded work."""
+        """Set the trusted assets; contracts of the others are read last, with bounded work.
+
+        Without `trust_of`, nothing changes: all are trusted.
+        """
         if self.trust_of is None:
             return
         assets_by_account: defaultdict[str, set[Asset]] = defaultdict(set)
@@ -257,7 +260,8 @@ class Reconciler:
     ) -> dict[BalanceKey, RunningTotals]:
         """Return the totals after the opening height of each asset of the accounts.
 
-        The native coin is included only if its default datasets are indexed within the range.
+        Assets that moved only before it have empty totals. The native coin is included, even without movements, if its
+        default datasets are indexed within the range, and else left out.
         """
         import polars as pl
 
@@ -309,7 +313,10 @@ class Reconciler:
         comparisons: Mapping[BalanceKey, Comparison],
         evidence_reader: EvidenceReader,
     ) -> Reconciliation:
-        """Return the reconciliation of one account; its coin is `unindexed` if it was not compared."""
+        """Return the reconciliation of one account; its coin is `unindexed` if it was not compared.
+
+        Nothing is stored.
+        """
         account_comparisons = {key: comparison for key, comparison in comparisons.items() if key.account == account}
         differences, untrusted = self._split_differences(account_comparisons, scope.totals, evidence_reader)
         assets = [

@@ -158,7 +158,7 @@ def stored_results(tail: Tail, chain: str, accounts: Collection[str] | None = No
 
 
 def issues(tail: Tail, chain: str, accounts: Collection[str], *, natives: bool) -> Iterator[Issue]:
-    """Yield an issue for each account with known differences.
+    """Yield an issue for each account whose stored reconciliation has differences.
 
     An issue makes an answer partial if the index lacks rows. With `natives` False, rows of coins do not count.
     """

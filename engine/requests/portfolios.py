@@ -33,7 +33,10 @@ async def portfolios(
 
 
 def settle_prices(system: System) -> None:
-    """Move the used prices of final blocks to the lake, as a server may never run to do it."""
+    """Move the stored prices of final blocks to the lake, as a server may never run to do it.
+
+    A store that fails is only logged; nothing is done if the system keeps nothing.
+    """
     keys = [] if system.keeps_nothing else [chain.key for chain in system.used_chains]
     for key in keys:
         if system.tail.has_prices(key):

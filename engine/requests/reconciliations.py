@@ -30,10 +30,10 @@ async def on_each_chain(
 ) -> list[T]:
     """Run `work` on each chain in turn, with the addresses of its kind, and return all results.
 
-    Chains that `keys` does not name are skipped if they are not indexed.
+    Chains without such an address are skipped, and chains that `keys` does not name if they are not indexed.
 
     Raises:
-        NotIndexed: A named chain is not indexed, or none is.
+        NotIndexed: A named chain is not indexed, or there are no results and a chain is not indexed.
     """
     results: list[T] = []
     errors: list[NotIndexed] = []
@@ -73,7 +73,14 @@ async def reconciliations(
     extent: Extent,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> tuple[list[Reconciliation], Mapping[Asset, Token]]:
-    """Reconcile accounts on a chain; return the results, and their tokens whose names are known."""
+    """Reconcile accounts on a chain and store the results.
+
+    Return them, and their tokens whose names are known. Names of differing tokens are read from the node if they are
+    not stored. Errors as of `Reconciler.run`.
+
+    Args:
+        addresses: At least one, in the chain's own form.
+    """
     from chainfolio.engine.reconcile.reconciler import Reconciler
     from chainfolio.engine.wiring import snapshotter_of
 

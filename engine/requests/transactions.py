@@ -28,6 +28,8 @@ def transaction_filter(
 ) -> TransactionFilter:
     """Return a filter for `limit` transactions behind the first `offset`, from day `first` to day `last`.
 
+    Both days count as a whole, in UTC; None is no bound. Without `chain`, all chains count.
+
     Raises:
         BadRequest: The offset or a day is out of range.
     """
@@ -63,7 +65,10 @@ async def transaction_pages(
 
 
 def joined_pages(pages: Sequence[Transactions]) -> Transactions:
-    """Return one document of several pages: partial if one of them is, with each issue once."""
+    """Return one document of several pages in their order: partial if one is, with each issue once.
+
+    There is at least one page.
+    """
     if len(pages) == 1:
         return pages[0]
     partial = [page for page in pages if page.completeness == "partial"]

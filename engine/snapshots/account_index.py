@@ -80,7 +80,10 @@ def interactions_of(
 def _events(
     index: ChainIndex, accounts: Sequence[str], height: int, filters: Collection[str]
 ) -> dict[str, dict[str, tuple[EventRow, ...]]]:
-    """Return the distinct events of some filters that name accounts, by account and filter."""
+    """Return the distinct events of some filters that name accounts, by account and filter.
+
+    Each account has an entry; filters without events are absent.
+    """
     rows = rows_of(index, ACCOUNT_EVENTS, accounts, EVENT_COLUMNS, span=Span(0, height), where=of_events(filters))
     events: dict[str, dict[str, list[EventRow]]] = {account: {} for account in accounts}
     for row in rows.sort(EVENT_COLUMNS).iter_rows(named=True):
@@ -213,7 +216,10 @@ def unexplained_issues(tail: Tail, chain: Chain, accounts: Collection[str]) -> I
 def _account_gaps(
     chain: str, missing_transfers: Spans, events: Mapping[str, Spans], candidates: int, remedy: str
 ) -> Iterator[Issue]:
-    """Yield the issues of one account: blocks without transfers, then contracts without events."""
+    """Yield the issues of one account: blocks without transfers, then contracts without events.
+
+    Events are only reported for blocks that have transfers.
+    """
     if missing_transfers:
         reason = f"token transfers are not indexed for blocks {_format_spans(missing_transfers)}"
         reason += ": what was met only there may be missing"

@@ -117,7 +117,11 @@ def _by_pair(counts: pl.DataFrame) -> dict[tuple[str, str], int]:
 
 
 def _sent_by_account(lake: Lake, tail: Tail, chain: str, transactions: pl.DataFrame) -> pl.DataFrame:
-    """Return those of the transactions that their accounts sent, as far as transactions are indexed."""
+    """Return those of the transactions that their accounts sent, as far as transactions are indexed.
+
+    Args:
+        transactions: Rows of account and transaction.
+    """
     import polars as pl
 
     rows = [

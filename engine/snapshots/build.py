@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def build_snapshot(chain: Chain, reading: Reading, judgement: Judgement, sources: Sequence[PriceSource]) -> Snapshot:
-    """Return the snapshot; issues are in the order of their cause: balances, positions, prices, the index."""
+    """Return the snapshot of a reading; untrusted issues are grouped. No I/O.
+
+    Issues are in the order of their cause: balances, positions, prices, the index.
+    """
     context, native = reading.context, chain.info.native
     tokens, quotes = context.tokens, context.quotes
     natives, native_issues = natives_of(reading.states, native)
@@ -75,6 +78,7 @@ def price_issues(
 
 
 def _day(account: str, flows: Flows, tokens: Mapping[Asset, Token]) -> DayFlows:
+    """Return an account's flows of the day as holdings in the order of assets, without those of zero."""
     incoming, outgoing = (
         tuple(Holding(account, tokens[asset], raw) for asset, raw in sorted(side.items()) if raw)
         for side in (flows.incoming, flows.outgoing)

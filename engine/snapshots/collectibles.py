@@ -25,7 +25,10 @@ CollectiblesResult = tuple[list[Holding], list[Issue]]
 
 
 def select(account: str, interactions: Interactions, trust: Trust) -> tuple[list[AccountCollectible], list[Issue]]:
-    """Return the collectibles of an account to read, at most `MAX_READS`, and an issue if there are more."""
+    """Return the collectibles of an account to read, at most `MAX_READS`, and an issue if there are more.
+
+    Trusted collections come first. Collections take turns, with the ids first that did not leave the account.
+    """
     trusted = {each for each in interactions.received_ids if trust.is_trusted(account, each)}
     groups = [
         [each for each in interactions.received_ids if each in trusted],
@@ -45,7 +48,7 @@ def select(account: str, interactions: Interactions, trust: Trust) -> tuple[list
 
 
 def select_all(interactions: Mapping[str, Interactions], trust: Trust) -> tuple[list[AccountCollectible], list[Issue]]:
-    """Return the collectibles to read, of all accounts, and an issue for each account that has more."""
+    """Return the collectibles to read, of all accounts, and an issue for each account with too many."""
     selections = [select(account, each, trust) for account, each in interactions.items()]
     return [each for selected, _ in selections for each in selected], [
         issue for _, issues in selections for issue in issues

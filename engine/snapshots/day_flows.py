@@ -72,7 +72,15 @@ def day_flows(
 
 
 def flows_of_day(account_rows: AccountRows, chain: Chain, block: Block) -> tuple[dict[str, Flows], str]:
-    """Return the flows of the block's day, as `day_flows` does, in rows read when `day_gap` was empty."""
+    """Return the flows of the block's day by account, from midnight (UTC) up to and including the block.
+
+    The second value is the reason if the flows are unknown, else "". Flows are unknown and empty if the index lost a
+    part of the day while the rows were read. Every account has an entry otherwise. Transfers of the native coin that
+    the chain also logs as token transfers count once. Fees of sent transactions are outgoing flows.
+
+    Args:
+        account_rows: Rows up to the block, read when `day_gap` was empty.
+    """
     import polars as pl
 
     accounts, (lake, tail, _) = account_rows.accounts, account_rows.index
@@ -131,7 +139,10 @@ def balance_datasets(datasets: Iterable[Dataset]) -> tuple[str, ...]:
 
 
 def _index_gap(lake: Lake, tail: Tail, chain: Chain, accounts: Sequence[str], block: Block, day_start: datetime) -> str:
-    """Return what is not indexed of the block's day up to the block, as text; "" if nothing is missing."""
+    """Return what is not indexed of the block's day up to the block, as text; "" if nothing is missing.
+
+    It also is a gap if the index has another block at this height, or if the chain has no dataset of a history.
+    """
     tail_blocks = {each.height: each for each in tail.blocks(chain.key)}
     if tail_blocks.get(block.height, block).hash != block.hash:
         return f"the index has another block {block.height}"
@@ -175,9 +186,10 @@ def _starts_before_day(lake: Lake, tail: Tail, chain: str, first: int, block: Bl
 def add_transfers(
     flows: dict[str, Flows], transfers: pl.DataFrame, info: ChainInfo, burn_accounts: Collection[str]
 ) -> None:
-    """Add fungible transfers between accounts and others to `flows`.
+    """Add fungible transfers between accounts and others to `flows`, which has an entry for each account.
 
-    Tokens of the accounts that mint and burn are skipped, and transfers from an account to itself.
+    Tokens of the accounts that mint and burn are skipped, and transfers from an account to itself. Native movements
+    that are repeated as token movements count once.
     """
     import polars as pl
 

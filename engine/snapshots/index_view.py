@@ -68,7 +68,11 @@ class IndexView:
 async def read_index(
     chain: Chain, lake: Lake, tail: Tail, reader: AccountReader, accounts: Sequence[str], block: Block
 ) -> IndexView:
-    """Read the index of accounts up to a block, and transfers of newer blocks from the node."""
+    """Read the index of accounts up to a block, and transfers of newer blocks from the node.
+
+    Blocks that are not indexed are noted as missing by account, except those whose transfers the node gave. A node that
+    does not give them raises nothing. A reader that finds tokens itself needs no transfers.
+    """
     # Gaps are determined before the rows are read, so that blocks indexed meanwhile count as gaps.
     missing_events = unindexed(tail, chain.key, block.height, reader.events, accounts)
     missing_transfers = (

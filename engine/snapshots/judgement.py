@@ -182,7 +182,10 @@ class Judge:
     def _originals(
         self, priced_sets: Set[frozenset[Asset]], context: TokenContext
     ) -> dict[frozenset[Asset], KnownTokens]:
-        """Return the tokens that others may imitate, for each set of priced tokens: well-known ones and those."""
+        """Return the tokens that others may imitate, for each set of priced tokens.
+
+        They are well-known ones, the native coin and the priced ones.
+        """
         native, tokens = self.chain.info.native, context.tokens
         coin = (native.asset, native.symbol, native.name)
         return {

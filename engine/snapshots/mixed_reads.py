@@ -44,7 +44,15 @@ class MixedReadsChain:
         return results
 
     async def answer_each(self, requests: Sequence[Located]) -> list[list[object] | SourceError]:
-        """Return the results of reads at each block, or an error if the chain could not be read at that block."""
+        """Return the results of reads at each block, or an error if the chain could not be read at that block.
+
+        An HTTP read that fails gives Unknown, and so does a read at a parent whose state is gone. Equal HTTP reads are
+        sent once.
+
+        Raises:
+            HistoryUnavailable: The state of all blocks is gone.
+            SourceError: The chain could not be read at all.
+        """
         http_reads = list(
             dict.fromkeys(read for _, reads in requests for read in reads if isinstance(read, HTTP_READS))
         )
@@ -121,7 +129,10 @@ def _unwrap(read: Read[object]) -> tuple[Read[object], int]:
 
 
 def _levels(reads: Sequence[Read[object]]) -> list[list[Read[object]]]:
-    """Return the chain's reads by depth: those of the block itself first, then its parent's."""
+    """Return the chain's reads by depth: those of the block itself first, then its parent's, unwrapped.
+
+    HTTP reads are left out. There is at least one level; levels without reads are empty.
+    """
     levels: list[list[Read[object]]] = [[]]
     for read in reads:
         if not isinstance(read, HTTP_READS):

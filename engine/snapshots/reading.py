@@ -51,6 +51,7 @@ class Reading:
     )  # the tokens that each account has, and the native coin
 
     def __post_init__(self) -> None:
+        """Set `positions` of all accounts, and `account_tokens`: native coin, holdings, tokens of positions."""
         positions = tuple(each for state in self.states.values() for each in state.positions)
         account_tokens = {account: {self.context.chain.info.native.asset} for account in self.states}
         for account, asset, _ in self.holdings:

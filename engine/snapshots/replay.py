@@ -73,8 +73,11 @@ class Replay:
     async def states(self, states: Mapping[str, AccountState], block: Block) -> dict[str, AccountState]:
         """Return the state of accounts at `block`, computed from their state at a later block.
 
+        States that are not later are returned unchanged. Issues name what the replayed states lack.
+
         Raises:
-          HistoryUnavailable: Movements since the block are not indexed.
+            HistoryUnavailable: Movements since the block are not indexed.
+            SourceError: Movements that are newer than the index could not be read.
         """
         accounts = list(states)
         now = max((state.block.height for state in states.values() if state.block), default=block.height)
@@ -118,7 +121,11 @@ class Replay:
     def _with_coins(
         self, account: str, state: AccountState, raw: int, issues: list[Issue]
     ) -> tuple[AccountState, list[Issue]]:
-        """Replace the native balance by the one that a node reports, with an issue if movements give another."""
+        """Replace the native balance by `raw`, which a node reports for the block, and add an issue about it.
+
+        If movements give the same balance, the issue only names the source and does not make the answer partial.
+        Otherwise it replaces the issues about the native coin.
+        """
         native = self.chain.info.native.asset
         if state.native == raw:
             return state, [
@@ -146,7 +153,11 @@ class Replay:
         return indexed, missing[0] if missing else None
 
     async def _collect_recent(self, span: Span, accounts: Sequence[str]) -> list[SpanTables]:
-        """Read the account histories of blocks that are newer than the index."""
+        """Read the account histories of blocks that are newer than the index, in pieces that cover the span.
+
+        Raises:
+            SourceError: They could not be read.
+        """
         if not self.chain.is_final(span.last):
             await self.chain.heads()
         reader, pieces = require_capability(self.chain, Capability.ACCOUNT_HISTORY), list[Any]()

@@ -30,7 +30,10 @@ def sent_transactions(
     span: Span,
     row_filter: pl.Expr | None = None,
 ) -> pl.DataFrame:
-    """Return the transactions that accounts sent in a span of heights."""
+    """Return the transactions that accounts sent in a span of heights, with `columns`.
+
+    Both ends are included.
+    """
     import polars as pl
 
     is_sender = (
@@ -59,7 +62,10 @@ def are_fees_indexed(tail: Tail, chain: str, accounts: Sequence[str], block: Blo
 
 
 def fees_of(account_rows: AccountRows, block: Block) -> dict[str, int]:
-    """Return fees in the rows by account; empty if the index has another block at `block`'s height."""
+    """Return the raw fees that accounts paid, by account.
+
+    Empty if the index has another block at `block`'s height. Accounts that sent nothing have 0.
+    """
     import polars as pl
 
     accounts, (_, tail, chain) = account_rows.accounts, account_rows.index

@@ -201,7 +201,7 @@ class Snapshotter:
         is_replayed: bool,
         with_stakes: bool,
     ) -> Reading:
-        """Read the accounts, then the names and prices of the tokens in their positions."""
+        """Read the accounts, then names and prices of the tokens in their positions; errors as of `take`."""
         tokens = index.tokens(extra)
         candidates = self._registry_candidates() if index.may_lack_tokens else frozenset()
         requested = {
@@ -258,7 +258,7 @@ class Snapshotter:
         holdings: Sequence[Held],
         context: TokenContext,
     ) -> list[Issue]:
-        """Return issues about unknown positions, gaps of the index, little-known tokens and missing movements."""
+        """Return issues about unknown protocols, gaps of the index, little-known tokens and missing movements."""
         issues = [
             issue
             for account in accounts
@@ -284,7 +284,7 @@ class Snapshotter:
         trust: Trust,
         context: TokenContext,
     ) -> dict[str, Plan[AccountState]]:
-        """Return the plan that reads each account."""
+        """Return the plan that reads each account; each also loads the tokens that moved today."""
         reader = self.reader.at(context.block)
         moved_today = {asset for each in index.flows.values() for asset in each.assets}
         plans = {}

@@ -120,7 +120,7 @@ class TokenBook:
     def stored(self, assets: Collection[Asset]) -> dict[Asset, Token]:
         """Return tokens without asking a node: from lists, and from descriptions when they were first read.
 
-        Unknown tokens have no symbol and no decimals.
+        Every asset has an entry; unknown tokens have no symbol and no decimals.
         """
         tokens = {each: self.listed.get(each) or Token(each, "", "", None) for each in assets}
         if self._lake is None or not self._lake.exists(TOKENS):
@@ -143,7 +143,11 @@ class TokenBook:
         return chosen.collect()["token"].to_list()
 
     def _record(self, described: Mapping[Asset, Token], height: int) -> None:
-        """Store one row for each token that was not seen before, with the height of its description."""
+        """Store one row for each token that is not stored yet, with the height of its description.
+
+        Nothing is stored without a lake, or if another process stored tokens at the same time: the next call tries
+        again.
+        """
         import pyarrow as pa
 
         by_contract = {asset.reference: token for asset, token in described.items()}
@@ -177,7 +181,10 @@ def _put(entries: OrderedDict[K, V], key: K, value: V, max_entries: int) -> None
 
 
 def token_list(path: Path, info: ChainInfo) -> dict[Asset, Token]:
-    """Return the tokens of `configs/tokens/<chain>.toml`, else the trusted tokens of the registry."""
+    """Return the tokens of `configs/tokens/<chain>.toml`, else the trusted tokens of the registry.
+
+    Those are on at least MIN_TRUSTED_LISTS lists.
+    """
     if not path.exists():
         registry = TokenRegistry(path.with_suffix(".csv"), info)
         return {token.asset: token for token in registry.tokens(MIN_TRUSTED_LISTS)}

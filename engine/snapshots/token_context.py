@@ -65,7 +65,11 @@ class TokenContext:
             self._stored |= {price.asset for price in fresh}
 
     def load(self, assets: Iterable[Asset]) -> Plan[None]:
-        """Read descriptions and prices of assets that were not requested yet, the native coin with the first."""
+        """Read descriptions and prices of assets that were not requested yet, the native coin with the first.
+
+        They go to `tokens` and the prices; an asset without a description has no symbol and no decimals. Stored prices
+        are not read again. Failed reads become issues.
+        """
         native = self.chain.info.native
         new_assets = sorted({*assets, native.asset} - self._requested)
         if not new_assets:

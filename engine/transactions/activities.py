@@ -101,6 +101,7 @@ class Activities:
         return self.info.asset(standard, token, None if number is None else amounts.raw_from_bytes(number))
 
     def _movement(self, row: Mapping[str, Any]) -> Movement:
+        """Return the movement of a row of transfers."""
         asset = self._asset(row["standard"], row["token"], row["token_id"])
         return Movement(
             row["log_index"],
@@ -116,7 +117,10 @@ class Activities:
         return Permission(row["log_index"], self.info.token_asset(row["token"]), row["spender"])
 
     def with_rows(self, keys: Sequence[Activity]) -> list[Activity]:
-        """Return the activities of some keys with their rows, in the same order."""
+        """Return the activities of some keys with their rows, in the same order.
+
+        A key without rows keeps empty movements and permissions, and None as details.
+        """
         import polars as pl
 
         if not keys:
@@ -184,7 +188,10 @@ def _read(
 ) -> Activities:
     """Read the activities from the index in one pass; the tail may change meanwhile.
 
-    Raises NotFound if an account has more than `max_transactions`.
+    Rows outside `heights` are left out, and so is the departure side of a reward.
+
+    Raises:
+        NotFound: An account has more than `max_transactions`.
     """
     import polars as pl
 
@@ -212,7 +219,7 @@ def _read(
 def indexed_transactions(
     lake: Lake, tail: Tail, chain: str, keys: Collection[Activity]
 ) -> dict[str, TransactionDetails]:
-    """Return the details that the table `transactions` has of some activities, by hash."""
+    """Return the details that the table `transactions` has of some activities, by hash; others are absent."""
     import polars as pl
 
     has_hash = pl.col("hash").is_in(sorted({key.tx_hash for key in keys}))
@@ -233,7 +240,7 @@ def transaction_columns() -> list[pl.Expr]:
 
 
 def indexed_hashes(lake: Lake, chain: str, heights: Collection[int]) -> dict[int, str]:
-    """Return the hashes of final blocks whose headers are stored, by height."""
+    """Return the hashes of final blocks whose headers are stored, by height; other heights are absent."""
     import polars as pl
 
     sorted_heights = sorted(set(heights))
@@ -264,6 +271,7 @@ def _key(chain: str, account: str, height: int, tx_index: int, time: datetime, t
 
 
 def _details(row: Mapping[str, Any]) -> TransactionDetails:
+    """Return the details in a row; status 0 means that the transaction failed."""
     return TransactionDetails(
         row["sender"],
         row["recipient"],

@@ -24,8 +24,10 @@ class File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 def load(path: Path, *selectors: Callable[[str], bytes]) -> Functions:
     """Load the functions of a file, by the selectors of kinds of chain (`SelectsFunctions`).
 
+    Names are the parts before the parenthesis, without a module. Functions of `types` also have a type.
+
     Raises:
-        BadSettings: The file cannot be read, or two different functions have the same selector.
+        BadSettings: The file cannot be read, two different functions have the same selector, or a function two types.
     """
     try:
         file = msgspec.convert(tomllib.loads(path.read_text()), File)

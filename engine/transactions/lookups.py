@@ -75,7 +75,11 @@ class Lookups:
     async def _read(
         self, source: Snapshotter, history: Activities, activities: Sequence[Activity]
     ) -> dict[str, TransactionDetails]:
-        """Read and store transactions, batch by batch."""
+        """Read and store transactions, batch by batch; return their details by hash.
+
+        Raises:
+            Unavailable: More than `most` would be read in this answer; those that were allowed are stored.
+        """
         allowed = len(activities) if self.most is None else min(len(activities), max(self.most - self.count, 0))
         details: dict[str, TransactionDetails] = {}
         for start in range(0, allowed, BATCH):
@@ -99,7 +103,10 @@ def _stored(source: Snapshotter, activities: Sequence[Activity]) -> dict[str, Tr
 async def _read_batch(
     source: Snapshotter, history: Activities, activities: Sequence[Activity]
 ) -> Mapping[str, TransactionDetails]:
-    """Read transactions from the node, and store them."""
+    """Read transactions from the node, and store them; return their details by hash.
+
+    Those of blocks that may change are stored with the block's hash.
+    """
     final = {activity.height for activity in activities} - history.hashes.keys()
     hashes = {**await asyncio.to_thread(indexed_hashes, source.lake, source.chain.key, final), **history.hashes}
     indexed = [

@@ -123,7 +123,7 @@ class Statement:
         return activity.height in self._histories[activity.chain].hashes
 
     def _certain_keys(self) -> list[Activity]:
-        """Return the keys in the order of the list, without those behind a gap."""
+        """Return the keys within the requested time in the order of the list, without those behind a gap."""
         newest_first = self.filters.newest_first
         clear = [
             key
@@ -410,7 +410,7 @@ def _reward_issues(tail: Tail, chain: Chain, accounts: Sequence[str], indexed: S
 
 
 def _strengths(source: Snapshotter, prices: Prices) -> dict[PriceKey, Strength]:
-    """Return the strengths of prices that come from a market, or are those of stable assets."""
+    """Return the strengths of prices of stable assets and of prices from a market; other prices have none."""
     rules, chain = rules_of_prices(source.sources), source.chain.key
     strengths: dict[PriceKey, Strength] = {}
     for height, block_prices in prices.items():

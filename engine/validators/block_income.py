@@ -81,7 +81,7 @@ class BlockIncome:
         return incomes
 
     async def _try_read(self, block: str, height: int) -> SourceError | None:
-        """Read and cache the income of a block; return the error if it cannot be read."""
+        """Read and cache the income of a block; if it cannot be read, log, postpone and return the error."""
         try:
             self._incomes[block] = await self._read(block, height)
         except SourceError as error:
@@ -92,7 +92,7 @@ class BlockIncome:
         return None
 
     def _postpone(self, blocks: Sequence[str]) -> None:
-        """Mark blocks as unreadable for `RETRY_AFTER_S`."""
+        """Mark blocks as unreadable for `RETRY_AFTER_S`; the oldest marks go above MAX_CACHED_BLOCKS."""
         retry_at_s = self.clock.monotonic_s() + RETRY_AFTER_S
         for block in blocks:
             self._retry_at_s.pop(block, None)  # keeps the oldest first
@@ -109,7 +109,10 @@ class BlockIncome:
 
 
 def income(block: Mapping[str, Any], transactions: Sequence[Mapping[str, Any]]) -> Income:
-    """Compute the proposer's income from the row of a block and those of its transactions."""
+    """Compute the proposer's income in wei from the row of a block and those of its transactions.
+
+    If the builder sends coins in the last transaction, this payment is the income; else it is the sum of the tips.
+    """
     builder, base_fee = block["miner"], raw_from_bytes(block["base_fee"]) if block["base_fee"] else 0
     last = max(transactions, key=lambda each: int(each["tx_index"]), default=None)
     if last is not None and last["sender"] == builder and last["recipient"] not in (None, builder):

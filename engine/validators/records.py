@@ -72,7 +72,10 @@ class ValidatorRecords:
             raise validator_not_found(validator) from None
 
     async def details(self, validator: ValidatorId) -> ValidatorDetails:
-        """Read the current state of a validator."""
+        """Read the current state of a validator; balances are in wei as text, epochs without a value None.
+
+        Errors as of `state`.
+        """
         state, clock = await self.state(validator), await self.source.slot_clock()
         return ValidatorDetails(
             validator=ValidatorIdentity(
@@ -91,7 +94,13 @@ class ValidatorRecords:
         )
 
     async def rewards(self, validator: ValidatorId, epochs: Range, window: Window) -> Rows[ValidatorReward]:
-        """Return the reward buckets of a range, earliest first."""
+        """Return the reward buckets of a range, earliest first, and the number of all buckets.
+
+        Empty before activation. Epochs count from the activation up to the last settled one.
+
+        Raises:
+            NotIndexed: Rewards of the epochs are not indexed.
+        """
         state, clock = await self.state(validator), await self.source.slot_clock()
         begin, end = _epochs(clock, epochs)
         begin = max(begin, state.activated if state.activated is not None else end + 1)
@@ -192,7 +201,10 @@ class ValidatorRecords:
         return rows, registry.filter(pl.col("epoch") <= end).sort("epoch")
 
     async def withdrawals(self, validator: ValidatorId, window: Window) -> Rows[ValidatorWithdrawal]:
-        """Return the withdrawals of a validator, latest first."""
+        """Return the withdrawals of a validator in wei, latest first, and their number.
+
+        Errors as of `state` and NotIndexed.
+        """
         state = await self.state(validator)
         rows = await asyncio.to_thread(self._all, WITHDRAWALS, state, state.index, ["height", "number"])
         return Rows(
@@ -211,7 +223,10 @@ class ValidatorRecords:
         )
 
     async def deposits(self, validator: ValidatorId, window: Window) -> Rows[ValidatorDeposit]:
-        """Return the deposits of a validator, latest first."""
+        """Return the deposits of a validator in wei, latest first, and their number.
+
+        Errors as of `state` and NotIndexed.
+        """
         state = await self.state(validator)
         rows = await asyncio.to_thread(self._all, DEPOSITS, state, state.pubkey, ["height", "item"])
         return Rows(
@@ -246,7 +261,13 @@ class ValidatorRecords:
     def _rows(
         self, table: Table, keys: Sequence[Any], name: str, *unique: str, columns: Sequence[str] = ()
     ) -> pl.DataFrame:
-        """Return each row of the tail and the lake once. `columns`: all by default."""
+        """Return each row of the tail and the lake once, in no order.
+
+        Args:
+            keys: Values of the column `name`.
+            unique: Columns that, with `name`, make a row unique.
+            columns: The columns to read; all by default.
+        """
         import polars as pl
 
         selected = list(columns or table.names)
@@ -266,7 +287,9 @@ class ValidatorRecords:
 
 
 def records(system: System) -> ValidatorRecords:
-    """Return the records of the configured beacon chain.
+    """Return the records of the configured beacon chain; of several that of DEFAULT_CHAIN, else the first.
+
+    Without its execution chain in the settings, income of blocks is not read.
 
     Raises:
         NotSupported: No beacon chain is configured.

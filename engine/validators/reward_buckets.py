@@ -57,7 +57,7 @@ class Buckets:
         return list(zip(firsts, lasts if len(lasts) == len(firsts) else [*lasts, self.end], strict=True))
 
     def starts(self) -> Sequence[int]:
-        """Return the first epoch of each bucket."""
+        """Return the first epoch of each bucket; the first bucket begins at `begin`, also within a day."""
         if self.granularity == "epoch":
             return range(self.begin, self.end + 1)
         if self.granularity == "all":
@@ -69,7 +69,7 @@ class Buckets:
         return starts
 
     def _next_s(self, moment_s: int) -> int:
-        """Return when the day, week or month after a time begins, in Unix seconds."""
+        """Return when the day, week (from Monday) or month (UTC) after a time begins, in Unix seconds."""
         day = moment_s // DAY_S
         if self.granularity == "day":
             return (day + 1) * DAY_S
@@ -186,7 +186,10 @@ def efficiency(reward: int, potential: int | None) -> Ratio | None:
 
 
 def _effective_balance(history: RewardHistory) -> EffectiveBalance:
-    """Return a function that finds the effective balance at the end of a bucket, last row first."""
+    """Return a function that finds the effective balance at the end of a bucket, in wei as text.
+
+    The bucket's last row counts if it is of the last epoch, else the registry; NOT_AVAILABLE if neither knows it.
+    """
     epochs, balances = history.registry["epoch"].to_list(), history.registry["effective"].to_list()
 
     def at_end(end: int, last_epoch: int | None, last_balance: int | None) -> str:

@@ -59,7 +59,11 @@ class Stakes:
     tail: Tail
 
     async def of(self, accounts: Sequence[str], block: Block) -> tuple[list[OpenPosition], list[Issue]]:
-        """Read the positions of accounts at a block, and the issues of stakes that are not known."""
+        """Read the positions of accounts at a block, and the issues of stakes that are not known.
+
+        Raise nothing. Without a beacon chain, an index or an answer within TIMEOUT_S there are no positions, and one
+        issue.
+        """
         beacon = self.beacon
         if beacon is None:
             reason = "no beacon chain is configured: what validators have is not in it"
@@ -97,7 +101,10 @@ class Stakes:
     def _read_withdrawing(
         self, key: str, accounts: Sequence[str], times_us: Collection[int]
     ) -> dict[tuple[str, int], list[int]]:
-        """Return the validators of payments by account and time, in order, from the tail and the lake."""
+        """Return the validators of payments by account and time in microseconds, in the order of payments.
+
+        They come from the tail and the lake. Payments at other times are left out.
+        """
         import polars as pl
 
         ids = [int(each) for each in self._values_of(key, VALIDATORS, "validator", accounts)]
@@ -113,7 +120,7 @@ class Stakes:
         return validators_by_payment
 
     def _positions(self, account: str, stakes: Sequence[Stake]) -> list[OpenPosition]:
-        """Return an account's positions, one per stage of its stakes."""
+        """Return an account's positions in wei, one per stage of its stakes; a stage without balance has none."""
         gwei: dict[str, int] = {}
         count: dict[str, int] = {}
         for each in stakes:
