@@ -96,7 +96,10 @@ async def _forecast(
 ) -> tuple[int, float, set[str]]:
     """Add the cost of some work to `total`; return the sampled blocks, the factor and the unread datasets.
 
-    Raises OverBudget if the sample takes more requests than `budget` has.
+    The longest span of each scope is forecast, and its cost scaled up to all spans.
+
+    Raises:
+        OverBudget: The sample takes more requests than `budget` has.
     """
     datasets_by_scope: dict[tuple[Spans, tuple[str, ...]], list[str]] = {}
     for item in work:
@@ -128,7 +131,13 @@ def paced_s(chain: Chain, requests: int, calls: int) -> float:
 
 
 async def _sample(chain: Chain, piece: Span, item: Work, clock: Clock, budget: Budget) -> tuple[Sample, set[str]]:
-    """Read one sample. Return it with the datasets that nodes provided."""
+    """Read one sample, of the whole piece or its beginning.
+
+    Return it with the datasets that nodes provided.
+
+    Raises:
+        OverBudget: `budget` is used up.
+    """
     reader = require_capability(chain, Capability.ACCOUNT_HISTORY)
     requests, units, (calls, sent_bytes), start_s = budget.requests, budget.units, spent(chain), clock.monotonic_s()
     collected = await read_checked(
@@ -191,7 +200,8 @@ def _scaled(samples: Sequence[Sample], item: Work, batch: int | None) -> dict[st
 def _slope(points: Sequence[tuple[int, float]]) -> float:
     """Return the cost per row, by least squares over the samples that have rows.
 
-    Samples without rows are left out: the first row needs requests that further rows share.
+    0 if it would be negative. Samples without rows are left out: the first row needs requests that further rows share.
+    It is also 0 if all samples have equally many rows.
     """
     filled = [each for each in points if each[0]]
     middle_x, middle_y = (mean(each[k] for each in filled) if filled else 0.0 for k in range(2))

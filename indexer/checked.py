@@ -40,7 +40,13 @@ async def read_checked(
 
 
 def _fault(chain: str, span: Span, collected: SpanTables, is_complete: bool) -> str:
-    """Return the first fault of collected blocks and rows, empty if there is none."""
+    """Return the first fault of collected blocks and rows, empty if there is none.
+
+    Args:
+        span: The requested span. What was read begins there.
+        collected: What was read.
+        is_complete: True if it must have the whole span; False if it may end earlier.
+    """
     read_span = collected.span
     if read_span.first != span.first or read_span.last > span.last or (is_complete and read_span.last != span.last):
         return f"blocks {read_span.first}..{read_span.last} in the place of {span.first}..{span.last}"

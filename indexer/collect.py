@@ -113,7 +113,10 @@ class _Pieces:
         self._blocks, self._events = progress.blocks, progress.events
 
     def next(self) -> Span | None:
-        """Return the next piece of whole chunks, once; None at the end."""
+        """Return the next piece of whole chunks, once; None at the end.
+
+        Its length follows from the rows per block so far.
+        """
         if self._next > self._last:
             return None
         remaining = self._last - self._next + 1
@@ -182,7 +185,10 @@ class Collector:
                     await self._index_missing(span, item, worker_processes)
 
     async def _index_missing(self, span: Span, item: Work, worker_processes: Sequence[WorkerProcess]) -> None:
-        """Index the part of a span that is still missing: earlier batches or the tail may have some of it."""
+        """Index the part of a span that is still missing: earlier batches or the tail may have some of it.
+
+        Blocks from the lowest one of the tail on are left out.
+        """
         tail_blocks = self.tail.blocks(self.chain.key)
         below = Span(0, tail_blocks[0].height - 1) if tail_blocks and tail_blocks[0].height else Span(0, NO_END)
         if tail_blocks and tail_blocks[0].height <= span.first:
@@ -200,7 +206,10 @@ class Collector:
                 await self._side_by_side(part, incomplete, worker_processes)
 
     async def _side_by_side(self, span: Span, work: Work, worker_processes: Sequence[WorkerProcess]) -> None:
-        """Index a span in pieces. Each free process takes the next one, so that all end together."""
+        """Index a span in pieces. Each free process takes the next one, so that all end together.
+
+        A short span is indexed by this process alone. The first error ends all and is raised.
+        """
         if not worker_processes or len(span) <= 2 * self.chain.settings.span:
             await self.piece(span, work)
             return
@@ -274,7 +283,11 @@ class Collector:
     ) -> AsyncGenerator[SpanTables, None]:
         """Yield the span's chunks in order, linked to each other.
 
-        The first chunk is read alone, to learn the node's limits.
+        For accounts, in pieces that the chain chooses. The first chunk is read alone, to learn the node's limits; then
+        `concurrency` at once.
+
+        Raises:
+            SourceError: A chunk cannot be read, or does not follow the one before it.
         """
         if work.accounts:
             async for chunk in self._of_accounts(span, work, on_start):
@@ -363,7 +376,7 @@ class Collector:
                     self.tail.remove_range(batch.chain, f"{name}/{dataset}", filter_, batch.span)
 
     def _close(self, batch: Batch, pending: _PendingBatch, last: Block | None, work: Work) -> None:
-        """Add the ranges of a batch, and store how accounts were read."""
+        """Add the ranges of a batch, store how accounts were read, and close the batch."""
         if work.accounts:
             chunks = pending.chunks
             batch = replace(batch, datasets=tuple(name for name in batch.datasets if name in pending.read(work)))

@@ -65,6 +65,8 @@ def disk_trend(
 ) -> DiskTrend:
     """Return the trend of a lake from the logs of its tables, without tables of another release.
 
+    Tables that are replaced as a whole do not count as growth. The free space is None if the lake is remote.
+
     Args:
         free_bytes: Returns the free space of the disk of a folder.
 

@@ -106,10 +106,13 @@ def _compared_columns(table: Table) -> list[str]:
 
 
 def _new(table: Table, rows: pa.Table, stored: pl.DataFrame) -> pa.Table:
-    """Return the rows whose keys are not stored.
+    """Return the rows whose keys are not stored, in their order.
 
     Internal transfers are also compared by parties and amounts, and by how often they occur: nodes number them
     differently, because not all of them report all calls.
+
+    Args:
+        stored: Keys of rows in the lake.
     """
     import polars as pl
     import pyarrow as pa

@@ -84,7 +84,11 @@ def _kinds(settings: Settings) -> dict[str, IdentifiesChains]:
 
 
 async def _served(kinds: Mapping[str, IdentifiesChains], url: str, environment: Environment) -> ServedChain:
-    """Ask a node for its chain, with the request of each kind in turn."""
+    """Ask a node for its chain, with the request of each kind in turn; return the first that answers.
+
+    Raises:
+        SourceError: It cannot be reached, or is a node of no installed kind.
+    """
     transport = HttpTransport(environment.answers)
     probe = Probe(url, transport, environment, timeout_s=TIMEOUT_S, concurrency=1)
     try:
@@ -111,7 +115,10 @@ def _address(argument: str, env: Mapping[str, str]) -> str:
 
 
 def _keys(name: str, kind: IdentifiesChains, settings: Settings, configs: Path) -> dict[str, str]:
-    """Return chain keys by identity for one kind; settings take precedence over configs."""
+    """Return chain keys by identity for one kind; settings take precedence over configs.
+
+    Files of other kinds, and invalid ones, are left out.
+    """
     keys: dict[str, str] = {}
     for key, chain in settings.chains.items():
         if chain.adapter == name:

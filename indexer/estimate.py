@@ -109,10 +109,14 @@ async def _samples(
 
 
 def _commits_s(chunks: Sequence[SpanTables], share: float, blocks: int, scratch: Path, clock: Clock) -> float:
-    """Return the seconds of all commits of a run.
+    """Return the seconds of all commits of a run; 0 if the samples have no rows.
 
-    A batch as large as those of the run is made from the samples and written twice, because the first write creates the
-    tables.
+    A batch as large as those of the run is made from the samples and written twice to a temporary lake, because the
+    first write creates the tables.
+
+    Args:
+        share: The part of the run that the samples are.
+        blocks: The number of blocks of the run.
     """
     fetched = {
         name: pa.concat_tables([chunk.tables[name] for chunk in chunks if name in chunk.tables])

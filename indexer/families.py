@@ -60,7 +60,8 @@ class Package:
 def installed(kinds: frozenset[str] | None = None) -> tuple[Package, ...]:
     """Return all packages of protocols, ours first, then those of third parties by name.
 
-    Errors of our own packages are bugs, and are raised.
+    Errors of our own packages are bugs, and are raised. A third-party package that fails, or names a family that
+    exists, has a `problem`.
 
     Args:
         kinds: Leave out our families for other kinds of chain, and do not import their libraries. None loads all.

@@ -169,7 +169,13 @@ class Follower:
     # --- reorganisations ---------------------------------------------------------------------------------------------
 
     async def _undo(self, heads: Heads) -> None:
-        """Roll the tail back to the last block that is on the node's chain."""
+        """Roll the tail back to the last block that is on the node's chain; do nothing if its top is.
+
+        A node that is only behind changes nothing for BEHIND_S.
+
+        Raises:
+            DeepReorg: Not even the newest final block is on it.
+        """
         blocks = self.tail.blocks(self.chain.key)
         if not blocks:
             await check_anchor(self.chain, self.tail)
@@ -193,7 +199,8 @@ class Follower:
     async def _is_behind(self, blocks: Sequence[Block], heads: Heads) -> bool:
         """Return True if the node's head is one of our blocks below the top, for less than BEHIND_S.
 
-        Raises NodeBehind if its head is below the final block.
+        Raises:
+            NodeBehind: Its head is below the final block.
         """
         latest, anchor = heads.latest, self.tail.anchor(self.chain.key)
         if anchor is not None and latest.height < anchor.height:
@@ -208,6 +215,7 @@ class Follower:
         return now_s - self._behind_since_s < BEHIND_S
 
     async def _is_shared(self, block: Block, heads: Heads) -> bool:
+        """Return True if the node has the block; False if it has another one there, or is below it."""
         if block.height > heads.latest.height:
             return False
         try:
@@ -220,7 +228,10 @@ class Follower:
     async def _extend(self, heads: Heads) -> None:
         """Read the blocks above the top into the tail, and move final ones to the lake.
 
-        Raises Unavailable for a reorganisation meanwhile, which the next step undoes.
+        Nothing without new ones.
+
+        Raises:
+            Unavailable: A reorganisation happened meanwhile, which the next step undoes.
         """
         assert not self._is_half_filled(), "a back-fill that was begun is made good before the head is followed"
         top = self._top()
@@ -242,7 +253,10 @@ class Follower:
             await self._finalise(heads.finalized)
 
     async def _add_accounts(self, chunk: SpanTables, top: Block | None) -> list[tuple[str, str]]:
-        """Add the rows of the scope's accounts to a chunk; return the datasets and filters that they index."""
+        """Add the rows of the scope's accounts to a chunk; return the datasets and filters that they index.
+
+        Groups of datasets that are indexed for all accounts are left out. Datasets that no node has count as unread.
+        """
         accounts, ranges = self.scope.accounts_at(chunk.span), list[tuple[str, str]]()
         if not accounts or not can_be_read(self.chain):
             return ranges
@@ -335,7 +349,7 @@ class Follower:
         return [block for block in self.tail.blocks(self.chain.key) if block.height <= finalized]
 
     def finalise(self, finalized: int) -> int:
-        """Move all final blocks of the tail to the lake. Return their number."""
+        """Move all final blocks of the tail to the lake, MOVE_BLOCKS per batch. Return their number."""
         final = self._final(finalized)
         for start in range(0, len(final), MOVE_BLOCKS):
             part = final[start : start + MOVE_BLOCKS]

@@ -107,6 +107,8 @@ class JobQueue:
     async def retry(self, number: int) -> QueuedJob:
         """Replace a job that ended by a new one with all its attempts, and return the new one.
 
+        The old one is deleted.
+
         Raises:
             NotFound: There is no such job.
             BadRequest: The job has not ended, or the same job waits already.
@@ -184,7 +186,11 @@ async def opened(url: str) -> AsyncIterator[JobQueue]:
 
 
 async def _prepare(url: str) -> None:
-    """Create the schema of the queue unless it exists; refuse one of another version."""
+    """Create the schema of the queue unless it exists; processes wait for each other.
+
+    Raises:
+        StoreError: It is of another version, or the database failed.
+    """
     import psycopg
     from procrastinate.schema import SchemaManager
 
@@ -210,6 +216,7 @@ async def _prepare(url: str) -> None:
 
 
 def _job(row: Mapping[str, Any]) -> QueuedJob:
+    """Return the job of a row; `scheduled_at` is None if it is not in the future."""
     scheduled_at = row["scheduled_at"]
     return QueuedJob(
         row["id"],

@@ -64,7 +64,7 @@ class Maintenance:
         self.merge()
 
     def due_histories(self) -> Sequence[str]:
-        """Return the histories with enough pending rows.
+        """Return the histories whose pending rows are many (PENDING_ROWS) or old (PENDING_MS, by block time).
 
         What is pending follows from the stores alone, so that a process that restarts often waits no longer.
         """

@@ -58,7 +58,10 @@ WINDOW_ROWS = 100_000
 
 
 def materialise(lake: Lake, tail: Tail, chain: str, names: Sequence[str] = DERIVED) -> dict[str, int]:
-    """Update the derived tables from the lake. Return the number of rows written to each."""
+    """Update the derived tables `names` from the lake. Return the number of rows written to each.
+
+    Interrupted updates are finished first. Histories get the rows that they lack; tables of state are replaced.
+    """
     recover(lake, tail, chain)
     row_counts = {}
     for name, history in HISTORIES.items():
@@ -128,7 +131,10 @@ def _spans(by_filter: Mapping[str, Spans]) -> Iterator[Span]:
 
 
 def current_state(lake: Lake, tail: Tail, chain: str, name: str) -> pa.Table:
-    """Return the rows of `balances` or `allowances` of a chain, computed from the whole lake."""
+    """Return the rows of `balances` or `allowances` of a chain, computed from the whole lake.
+
+    Writes nothing. If only some accounts are indexed, the rows of others are left out.
+    """
     import polars as pl
 
     from chainfolio.portfolio import ledger
@@ -306,7 +312,10 @@ def check_tables(names: Sequence[str]) -> None:
 
 
 def rebuild_history(lake: Lake, tail: Tail, chain: str, name: str) -> int:
-    """Rebuild a history from all of its source, after the source has changed. Return its number of rows."""
+    """Rebuild a history from all of its source, after the source has changed. Return its number of rows.
+
+    The history is updated first, then replaced in one commit.
+    """
     materialise(lake, tail, chain, (name,))
     source = HISTORIES[name].source
     if source is LOGS:  # has rows that belong to no history, too

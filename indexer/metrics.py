@@ -94,7 +94,7 @@ class TaskMetrics:
         self._supervisor = supervisor
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics."""
+        """Yield the failures and the health of each background task, with its chain ("" without one)."""
         labels = ["task", "chain"]
         failures = CounterMetricFamily("chainfolio_task_failures", "failed runs of a background task", labels=labels)
         healthy = GaugeMetricFamily(

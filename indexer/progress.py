@@ -54,7 +54,12 @@ class Progress:
         requests: int | None = None,
         is_started: bool = False,
     ) -> None:
-        """Add to the counts and call `on_change`. `is_started`: the blocks are a chunk that `begin` recorded."""
+        """Add to the counts and call `on_change`.
+
+        Args:
+            requests: The number of requests so far, not an increase; None if unchanged.
+            is_started: The blocks are a chunk that `begin` recorded.
+        """
         self.blocks += blocks
         self.events += events
         self.restored += restored

@@ -65,7 +65,11 @@ class _Version(NamedTuple):
 def _load(
     files: Sequence[_Version], fork_lists: Sequence[_Version], chain_kinds: Sequence[tuple[str, str]]
 ) -> Registry:
-    """Load protocols and lists of forks; a fork whose key or contracts are taken is left out."""
+    """Load protocols and lists of forks; a fork whose key or contracts are taken is left out.
+
+    Raises:
+        BadSettings: A file is invalid, or a contract belongs to two protocols.
+    """
     chains = dict(chain_kinds)
     protocols = [protocol_of(each.path, chains) for each in files]
     used = {(chain, address) for protocol in protocols for chain, _, address in protocol.deployments}
@@ -105,7 +109,10 @@ def _add_contract(
 ) -> None:
     """Add the contract of one line to its protocol, unless it is in `used`.
 
-    Raises BadSettings for an invalid line, or one that contradicts an earlier one.
+    Create the protocol if it is new.
+
+    Raises:
+        BadSettings: The line is invalid, or contradicts an earlier one.
     """
     if len(line) != len(_COLUMNS) or not all(line):
         raise BadSettings(location, f"not the {len(_COLUMNS)} values that the first line names")
@@ -230,14 +237,14 @@ def _foreign(path: Path, chains: Mapping[str, str]) -> Protocol:
 
 
 def protocol_of(path: Path, chains: Mapping[str, str], *, allow_unknown: bool = False) -> Protocol:
-    """Load the protocol of a file.
+    """Load the protocol of a file, without the checks that need its families.
 
     Args:
         chains: The kind of each chain that the file may name.
         allow_unknown: Allow other chains too.
 
     Raises:
-        BadSettings: The file is invalid.
+        BadSettings: The file is invalid, or is not named after the protocol's key.
     """
     try:
         protocol = msgspec.convert(tomllib.loads(path.read_text()), Protocol)

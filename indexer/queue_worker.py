@@ -64,7 +64,10 @@ class _Delays(BaseRetryStrategy):
         self.failures: dict[int | None, int] = {}  # by the number of a job; written by the job before it ends
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
-        """Return the delay before the next attempt; None parks the job."""
+        """Return the delay before the next attempt; None parks the job.
+
+        A stopped worker's job begins again at once. Wrong requests are never repeated; temporary errors always are.
+        """
         if isinstance(exception, asyncio.CancelledError):  # the worker is stopped
             return RetryDecision(retry_in={"seconds": 0})
         is_temporary = isinstance(exception, TEMPORARY_ERRORS)
@@ -93,6 +96,7 @@ class QueueWorker:
     _warned: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Register the kinds of jobs with the queue."""
         for name, work in (
             ("index", self._index),
             ("materialise", self._materialise),
@@ -120,7 +124,10 @@ class QueueWorker:
                 await looking
 
     async def _run_once(self, *, wait: bool) -> None:
-        """Run jobs until cancelled, or until the database is away."""
+        """Run jobs until cancelled, or until the database is away; with `wait=False`, until none can begin.
+
+        Without `wait`, the database's error is raised; else it is logged.
+        """
         try:
             await self.queue.app.run_worker_async(
                 queues=[QUEUE],
@@ -162,7 +169,10 @@ class QueueWorker:
             await self.system.environment.clock.sleep(self.look_every_s)
 
     async def take_over(self) -> int:
-        """Put the jobs of dead workers back into the queue, or park them; return their number."""
+        """Put the jobs of dead workers back into the queue, or park those that failed MAX_ATTEMPTS times.
+
+        Returns the number of such jobs. Each gets an error.
+        """
         manager = self.queue.app.job_manager
         stalled = list(await manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=self.dead_after_s))
         for job in stalled:
@@ -180,9 +190,9 @@ class QueueWorker:
         return len(stalled)
 
     async def add_due(self) -> int:
-        """Add jobs for what the stores lack, and return their number.
+        """Add jobs for what the stores lack, at most MAX_WAITING waiting ones per chain; return their number.
 
-        Parked, cancelled and interrupted jobs are not added again.
+        Parked, cancelled and interrupted jobs are not added again. A chain that fails is logged and left out.
         """
         jobs = [each for each in await self.queue.jobs() if each.status != "succeeded"]
         present = {(each.chain, each.kind, each.arguments.get("first")) for each in jobs}
@@ -207,7 +217,10 @@ class QueueWorker:
         return [("materialise", {}), *due] if needs_histories else due  # first: ranges may be waiting for days
 
     async def _missing_ranges(self, chain: Chain) -> list[Span]:
-        """Return the ranges of final blocks that are not indexed, each within `RANGE_BLOCKS` of its beginning."""
+        """Return the ranges of final blocks that are not indexed, each within `RANGE_BLOCKS` of its beginning.
+
+        A range is returned whole if one of its blocks is missing. Empty unless the settings index everything.
+        """
         if chain.settings.index != EVERYTHING:
             return []
         last = await self._last(chain)
@@ -242,7 +255,14 @@ class QueueWorker:
     # --- the jobs ----------------------------------------------------------------------------------------------------
 
     async def _index(self, chain: str, first: int, last: int) -> None:
-        """Index the final blocks of a range that are missing. Running it again writes nothing."""
+        """Index the final blocks of a range that are missing. Running it again writes nothing.
+
+        What a killed process left is finished first.
+
+        Raises:
+            Locked: Another process indexes the chain.
+            SourceError: The chain could not be read.
+        """
         system, indexed = self.system, self.system.chain(chain)
         with system.tail.lock(chain):
             await in_thread(partial(consistency.check, system.lake, system.tail, chain))

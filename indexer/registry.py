@@ -111,6 +111,11 @@ class Registry:
     """Protocols by key, chain and contract. A contract belongs to one protocol of its chain."""
 
     def __init__(self, protocols: Sequence[Protocol], families: Mapping[str, ProtocolFamily] | None = None) -> None:
+        """Index protocols by contract and chain.
+
+        Raises:
+            BadSettings: A contract belongs to two protocols.
+        """
         self._families = families or {}
         self.protocols = tuple(sorted(protocols, key=lambda each: (each.name.casefold(), each.key)))
         self._at: dict[str, dict[str, Protocol]] = {}
@@ -148,7 +153,10 @@ class Registry:
         return [(chain, by_chain[chain]) for chain in sorted(by_chain) if chain in chains]
 
     def label(self, contract: str, chain: str) -> str | None:
-        """Return the name of a contract on a chain: its protocol and its role; None if it is unknown."""
+        """Return the name of a contract on a chain: its protocol and its role; None if it is unknown.
+
+        The role is left out if it is the protocol's key.
+        """
         protocol = self._at.get(contract, {}).get(chain)
         if protocol is None:
             return None

@@ -36,7 +36,13 @@ PIECE_BLOCKS = 2_000
 async def repair(
     chain: Chain, lake: Lake, tail: Tail, environment: Environment, damaged: Sequence[FileCheck]
 ) -> dict[str, int]:
-    """Repair the damaged files of one chain. Return the rows written. The caller holds the chain's lock."""
+    """Repair the damaged files of one chain. Return the rows written. The caller holds the chain's lock.
+
+    Their blocks are indexed again; token metadata and prices are dropped; histories and tables of state are rebuilt.
+
+    Args:
+        damaged: Checks of damaged files; those of other chains are ignored.
+    """
     checks = [check for check in damaged if check.file.chain == chain.key]
     tables = {check.table for check in checks}
     spans = Spans(

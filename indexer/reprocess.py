@@ -33,7 +33,10 @@ WINDOW_ROWS = 65_536
 
 
 def reprocess(chain: Chain, lake: Lake) -> dict[str, int]:
-    """Decode all tables again. Return the number of rows by table. Logs may move between tables."""
+    """Decode all tables again from the stored logs, and replace them. Return the number of rows by table.
+
+    Logs may move between tables. Nothing is read from nodes; the logs are replaced first, and only if they change.
+    """
     tables = restorable_tables(chain.datasets.values())
     with tempfile.TemporaryDirectory(prefix="chainfolio-") as folder:
         staging = Staging(Path(folder), tables)
@@ -102,7 +105,7 @@ class Staging:
         return pa.ipc.new_file(str(self._folder / name), table.schema())
 
     def add(self, stored: dict[str, pa.Table], tables: dict[str, pa.Table]) -> None:
-        """Add one window."""
+        """Add one window: its rows before (`stored`) and after decoding (`tables`)."""
         for table in self._tables:
             if table.name in tables:
                 self._writers[table.name].write_table(tables[table.name])

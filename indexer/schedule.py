@@ -136,7 +136,7 @@ class JobSchedule:
 
     @asynccontextmanager
     async def scheduled(self, name: str, work: Work, *, chain: str = "") -> AsyncIterator[Job]:
-        """A job that is scheduled as long as the block lasts."""
+        """Schedule a job as long as the block lasts, and yield it; its run is cancelled at the end."""
         job = self.add(name, work, chain=chain)
         try:
             yield job
@@ -244,6 +244,11 @@ class _SteppedScheduler(AsyncIOScheduler):  # type: ignore[misc] # it has no typ
         return self._clock.now_us() / 1_000_000 - self._clock.monotonic_s()
 
     def _process_jobs(self) -> float:
+        """Run due jobs and return the seconds until the next look.
+
+        Correct due times after a step of the clock. A step forward makes jobs due now whose time was skipped; a step
+        back computes their time anew.
+        """
         offset_s = self._read_offset()
         if abs(step_s := offset_s - self._offset_s) > STEP_S:
             log.warning("the clock was stepped by %.0f s", step_s)

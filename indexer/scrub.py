@@ -92,6 +92,11 @@ class Scrub:
             await self._check_all()
 
     async def _check_all(self) -> None:
+        """Check all files of the chain, slowly, and log the damaged ones.
+
+        Raises:
+            CorruptFile: A file is damaged.
+        """
         damaged: list[FileCheck] = []
         for each in await asyncio.to_thread(list_files, self.lake, [self.chain]):
             start_s = time.monotonic()

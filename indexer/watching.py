@@ -29,7 +29,7 @@ DAY_US = 86_400_000_000
 
 
 def watch_accounts(system: System, owner: str, accounts: Sequence[Account]) -> None:
-    """Watch accounts for an owner for some days, within the limits of the settings.
+    """Watch accounts for an owner for some days, within the limits of the settings; log those beyond.
 
     Accounts that are watched without an end are skipped, as are chains that are indexed for all accounts.
     """
@@ -104,7 +104,10 @@ def is_being_read(system: System, account: Account) -> bool:
 
 
 def _is_indexed(system: System, chain: Chain, account: str) -> bool:
-    """Return True if all required datasets of an account are indexed up to the newest indexed block."""
+    """Return True if all required datasets of an account are indexed up to the newest indexed block.
+
+    False if the chain has no indexed block from `start_block` on.
+    """
     top = system.tail.top(chain.key) or system.tail.anchor(chain.key)
     if top is None or top.height < chain.settings.start_block:
         return False

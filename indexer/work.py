@@ -59,11 +59,12 @@ def filtered_by(dataset: str) -> str:
 def missing(
     tail: Tail, chain: str, span: Span, datasets: Sequence[str], contracts: Sequence[str], events: Sequence[str] = ()
 ) -> list[Work]:
-    """Return the work for a span that is not indexed yet, equal spans together.
+    """Return the work for a span that is not indexed yet, equal spans together; empty if all is indexed.
 
     All rows (`""`) include every contract.
 
     Args:
+        contracts: The filters for datasets of single contracts; empty for all rows.
         events: The filters for the dataset `events`.
     """
     needs: dict[tuple[Spans, str], list[str]] = {}
@@ -84,7 +85,11 @@ def missing_for_accounts(
 ) -> list[Work]:
     """Return the work for accounts up to a height that is not indexed yet.
 
+    None if the chain cannot read them.
+
     Args:
+        scope: The accounts, each with its first height.
+        last: The last height, included.
         include_unread: Include heights at which no node had the dataset before.
     """
     if not can_be_read(chain):

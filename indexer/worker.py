@@ -66,7 +66,10 @@ class Worker:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Index all chains for the duration of the block. An error of one chain does not affect the others."""
+        """Index all chains for the duration of the block, and check their files at the times of the settings.
+
+        An error of one chain does not affect the others.
+        """
         chains = self.system.chains
         try:
             for chain in chains:
@@ -132,7 +135,13 @@ class Worker:
             return
 
     async def _chain(self, chain: Chain, task: Task) -> None:
-        """Index a chain under its lock, for ever or until it halts; first recover from an interruption."""
+        """Index a chain under its lock, until it halts; first recover from an interruption.
+
+        Raises:
+            Locked: Another process indexes it.
+            SourceError: It could not be read.
+            StoreError: Lake and tail do not belong together.
+        """
         system, status = self.system, self.status[chain.key]
         with system.tail.lock(chain.key):
             consistency.check(system.lake, system.tail, chain.key)

@@ -91,6 +91,7 @@ class WorkerProcess:
     """One worker process, as seen from its parent."""
 
     def __init__(self, number: int, worker_processes: int, settings: Settings, chain: str) -> None:
+        """Start the process and send it its settings."""
         self.number = number
         self.requests = 0
         self.errors_by_endpoint: Mapping[str, Mapping[str, int]] = {}

@@ -73,7 +73,7 @@ def _share(settings: Settings, key: str, worker_processes: int) -> Settings:
 
 
 async def _serve(tail: RemoteTail, pipe: Connection, number: int, settings: Settings, key: str) -> None:
-    """Collect the pieces that the parent sends until it closes the pipe."""
+    """Collect the pieces that the parent sends until it closes the pipe; their errors go to the parent."""
     system = System(settings, _tail=tail)  # type: ignore[arg-type]
     with suppress(ChainfolioError):  # loads modules while the parent still connects; the tail cannot be used yet
         chain_settings = settings.chains[key]

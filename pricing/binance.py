@@ -52,7 +52,7 @@ class CandleBatch:
             yield self._request(group), group
 
     def _groups(self, keys: Sequence[Key]) -> Iterator[list[Key]]:
-        """Split sorted keys into groups that one request can answer."""
+        """Split sorted keys into groups of one market each whose candles fit into one request."""
         max_span_s = (MAX_CANDLES - 1) * MINUTE_S - self.span_s
         group: list[Key] = []
         for key in keys:
@@ -99,7 +99,10 @@ class Binance:
         return asset in self.markets
 
     def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
-        """Return a price in USDT or a refusal for each asset with a market, in one round."""
+        """Return a price in USDT or a refusal for each asset with a market, in one round.
+
+        Assets without a market are left out. All are refused if the chain has no known USDT.
+        """
         traded = [asset for asset in assets if asset in self.markets]
         if not traded:
             return Quotes()

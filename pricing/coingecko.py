@@ -66,7 +66,10 @@ class CoinBatch:
     host: VendorHost
 
     def requests(self, keys: Sequence[Key], now_s: int) -> Iterable[tuple[HttpGet | Unknown, Sequence[Key]]]:
-        """Return one request per fifty current prices, and one per coin and span of its history."""
+        """Return one request per fifty current prices, and one per coin and span of its history.
+
+        A time counts as current for CURRENT_S.
+        """
         groups: dict[Key, list[Key]] = {}
         for key in sorted(keys):
             platform, name, time_s = key

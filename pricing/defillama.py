@@ -113,7 +113,10 @@ class DefiLlama:
         return is_listed(asset, self.coins, self.chains)
 
     def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
-        """Return a price or a refusal for each asset that DefiLlama knows, in one or two rounds."""
+        """Return a price or a refusal for each asset that DefiLlama knows, in one or two rounds.
+
+        If the nearest price is from after the block, earlier times are asked for. Other assets are left out.
+        """
         coins = {asset: coin for asset in assets if (coin := self._coin(asset))}
         if not coins:
             return Quotes()

@@ -110,9 +110,9 @@ def rates_request(host: VendorHost, first: date, last: date) -> HttpGet:
 
 
 def parse_rates(body: bytes, first: date, last: date) -> Days:
-    """Parse the rates of the days from `first` to `last`.
+    """Parse the rates of the days from `first` to `last`: units per euro, by day and currency.
 
-    Days without the rates of all currencies are left out.
+    Days without the rates of all currencies are left out; an empty body gives none.
 
     Raises:
         ValueError: The body is no CSV of rates.

@@ -159,7 +159,10 @@ class Http:
     async def _send_batch(
         self, batch: Batch, request: HttpGet | Unknown, reads: Mapping[Hashable, BatchedRead]
     ) -> dict[BatchedRead, object]:
-        """Send one request of a batch and cache the results of its reads, which are given by key."""
+        """Send one request of a batch and cache the results of its reads, which are given by key.
+
+        Failures give Unknown for all reads, and are not cached. A key that the answer lacks has None.
+        """
         body = request if isinstance(request, Unknown) else await self._send(request)
         if isinstance(body, Unknown):
             return dict.fromkeys(reads.values(), body)
@@ -217,7 +220,10 @@ class Http:
             return bytes(body)
 
     def _handle_status(self, host: str, status: int, retry_after: str | None) -> str:
-        """Return the reason and the fix for an HTTP error status; pause the host if it asks for that."""
+        """Return the reason and the fix for an HTTP error status; pause the host if it asks for that.
+
+        A host that limits requests without a time is paused for DEFAULT_PAUSE_S.
+        """
         fault = f"{host} answered with status {status}"
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             return f"{fault}: the key is missing, wrong, or has no right to this"

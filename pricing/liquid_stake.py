@@ -115,6 +115,7 @@ def _build(section: Section, location: str) -> LiquidStake:
 
 
 def _parse_pool(line: object, location: str) -> StakePool:
+    """Return the pool of a line; raise BadSettings unless it has exactly program, layout and pool."""
     if not isinstance(line, Mapping) or line.keys() != {"program", "layout", "pool"}:
         raise BadSettings(location, "needs exactly program, layout and pool")
     if line["layout"] not in LAYOUTS:

@@ -113,6 +113,7 @@ class Pyth:
 
 
 def _parse_update(raw: msgspec.Raw) -> VendorQuote | Unknown:
+    """Return the quote of a feed's update; Unknown if it is malformed or its interval is too wide."""
     try:
         update = decode_json(raw, _FeedPrice)
         return pyth_quote(_whole_number(update.price), _whole_number(update.conf), update.expo, update.publish_time)
@@ -122,6 +123,8 @@ def _parse_update(raw: msgspec.Raw) -> VendorQuote | Unknown:
 
 def pyth_quote(price: Decimal, half_interval: Decimal, exponent: int, time_s: int) -> VendorQuote | Unknown:
     """Return a quote whose confidence follows from the interval; `Unknown` if the interval is too wide.
+
+    A price that is not above zero is returned with confidence 1.
 
     Args:
         price: The price, divided by 10^exponent.

@@ -63,9 +63,9 @@ class Guards:
         return f"{price.source} says {_short(price.usd)} USD and is used; {quotes}: {apart}"
 
     def step_fault(self, price: Price, last_price: Price | None) -> str:
-        """Return the reason why a price is too far from the last one.
+        """Return the reason why a price is more than `step` times away from the last one.
 
-        Empty if it is not, or if the last is too old.
+        Empty if it is not, if there is no last one, or if that is older than `step_days`.
         """
         if last_price is None or price.time_us - last_price.time_us > self.step_days * DAY_US:
             return ""
@@ -184,6 +184,7 @@ def parse_rules(tree: Section, names: Collection[str], file: str, wrapped: Colle
 
 
 def _section(tree: Section, name: str, file: str) -> Section:
+    """Return a section of the file; empty if it is absent. Raise BadSettings if it is no section."""
     section = tree.get(name, {})
     if not isinstance(section, Mapping):
         raise BadSettings(f"{file}: {name}", "is not a section")

@@ -173,7 +173,11 @@ class SolanaPools:
         return None if is_token and is_on_chain and asset not in self.quotes else False
 
     def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
-        """Return a relative price or a refusal for each token with a pool, in up to three rounds."""
+        """Return a relative price or a refusal for each token with a pool, in up to three rounds.
+
+        Tokens of one piece (NFTs) and without a pool are left out. Beyond MAX_TOKENS tokens, or MAX_MINTS candidates,
+        tokens are refused.
+        """
         candidates = [asset for asset in assets if self.knows(asset) is None]
         if not candidates:
             return Quotes()
@@ -219,7 +223,7 @@ class _Search:
                     yield read, quote, token_is_first
 
     def add_pools(self, results: Results) -> None:
-        """Store its pools that may have a price."""
+        """Store the token's pools that may have a price; set `fault` to the reason of the first failed read."""
         for read, quote, token_is_first in self.pool_reads():
             account = results[read]
             if isinstance(account, Unknown):
@@ -231,9 +235,10 @@ class _Search:
                 self.pools.append(pool)
 
     def outcome(self, results: Results, block: Block) -> RelativePrice | Refusal | None:
-        """Return the price of the deepest pool; None if it has no pool.
+        """Return the price in the quote of the deepest pool; None if the token has no pool.
 
-        A refusal if pools are unread, all too small, or apart by more than MAX_DIFFERENCE.
+        A refusal if pools are unread, the token has no known decimals, no pool could pay the least amount, or a pool in
+        the same quote is apart by more than MAX_DIFFERENCE.
         """
         if self.fault:
             return self._refusal(f"its pools could not be read: {self.fault}")

@@ -265,6 +265,7 @@ class _Search:
         return f": {self.reasons[part]}" if part in self.reasons else ""
 
     def _record_refusal(self, refusal: Refusal) -> None:
+        """Store a refusal in the refusals and the journal, as the newest reason of its asset."""
         self.refusals.append(refusal)
         self.journal.append(SourceOutcome(refusal.asset, refusal.source, refusal))
         self.reasons[refusal.asset] = refusal.reason
@@ -272,7 +273,7 @@ class _Search:
             self.unread.add(refusal.asset)
 
     def _resolve(self, relative: RelativePrice, index: int) -> None:
-        """Turn a relative price whose parts are all priced into an offer, or refuse it."""
+        """Turn a relative price whose parts are all priced into an offer, or refuse it; then choose a price."""
         path = extend_path(relative, [self.paths[part] for part, _ in relative.parts])
         fault = path_fault(path)
         if not fault:

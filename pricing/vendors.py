@@ -243,7 +243,10 @@ def to_price(
     block: Block,
     max_age_s: int,
 ) -> Price | Refusal | None:
-    """Turn the result of a read into a price or a refusal; None if the vendor does not know the asset."""
+    """Turn the result of a read into a price or a refusal; None if the vendor does not know the asset.
+
+    A quote that is zero, from after the block, older than `max_age_s` or of low confidence is refused.
+    """
     if quote is None:
         return None
     if isinstance(quote, Unknown):

@@ -35,7 +35,7 @@ def have_width(values: Column, width: int) -> bool:
 
 
 def is_constant(values: Column) -> bool:
-    """Return True if a string column without nulls has one value in all rows."""
+    """Return True if a string column without nulls has one value in all rows; also if it has no rows."""
     first = None
     for part in _chunks(values):
         if len(part) == 0:

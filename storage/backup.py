@@ -191,7 +191,7 @@ def _check_target(places: StorePaths, folder: Path) -> None:
 def _written(
     places: StorePaths, writer: _Writer, documents: dict[str, str], release: str, now: Callable[[], str]
 ) -> Manifest:
-    """Write all files of a backup, and its manifest last."""
+    """Write all files of a backup as of one moment, and its manifest last; return the manifest."""
     for path, text in documents.items():
         target = writer.folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -310,7 +310,11 @@ def _lake_files(lake: Path, versions: dict[str, int]) -> Iterator[Path]:
 
 
 def _copy_database(name: str, source: apsw.Connection, writer: _Writer) -> None:
-    """Copy a database as its open transaction shows it, to one file without a log beside it."""
+    """Copy a database as its open transaction shows it, to one file without a log beside it.
+
+    Raises:
+        StoreError: The copy is damaged.
+    """
     path = writer.folder / f"{name}.db"
     with translate_errors(name, path):
         target = apsw.Connection(str(path))

@@ -57,7 +57,10 @@ class Comparisons:
             self._add(matched, lake)
 
     def _add(self, matched: Versions, lake: Lake) -> None:
-        """Store versions, and remove those of deleted files. Does nothing in a read-only folder."""
+        """Store versions, and remove those of deleted files; without versions nothing happens.
+
+        In a read-only folder they are only kept in memory.
+        """
         if not matched:
             return
         versions = _read(self.path) | matched

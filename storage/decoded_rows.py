@@ -48,6 +48,8 @@ class DecodedRows:
     ) -> pl.DataFrame | None:
         """Return the rows of streams in their order; None without streams.
 
+        Streams that were decoded before are taken from memory, and the rows stored there if there is room.
+
         Args:
             table: The name under which they are kept.
             decode: Returns a frame for each stream.

@@ -159,7 +159,10 @@ def crowded(files: list[LakeFile], small: int, max_files: int) -> Iterator[list[
 
 
 def commit_groups(runs: Iterable[list[LakeFile]]) -> Iterator[list[list[LakeFile]]]:
-    """Group runs that are merged in one commit: a commit costs as much as writing a small file."""
+    """Group runs that are merged in one commit, of about SMALL_BYTES or more; the last may be smaller.
+
+    A commit costs as much as writing a small file.
+    """
     group: list[list[LakeFile]] = []
     for run in runs:
         group.append(run)

@@ -59,7 +59,12 @@ class Downloads:
                     path.unlink()
 
     def _copy(self, lake: Lake, table: Table, file: LakeFile, report: Callable[[int], None]) -> None:
-        """Write the copy of a file under a temporary name, compare it, and rename it."""
+        """Write the copy of a file under a temporary name, compare it, and rename it.
+
+        Raises:
+            CorruptFile: It does not match its checksums.
+            StoreError: The object store does not answer, or the folder cannot be written.
+        """
         directory, _, name = file.path.rpartition("/")
         try:
             with Folder(self.folder / table.name).create(directory, lambda: name) as copy:

@@ -126,7 +126,8 @@ def _kept_rows(
 ) -> list[pa.Table]:
     """Return each account's rows in one file, from memory or the file, with at least some columns.
 
-    Rows of accounts that fill more than `MAX_KEPT_GROUPS` row groups of the file are not kept.
+    Rows that were read are kept, except of accounts that fill more than `MAX_KEPT_GROUPS` row groups. Accounts without
+    rows are left out.
     """
     keys = {account: (table.name, file.path, account) for account in sorted(set(accounts))}
     rows = {account: kept.get(key) for account, key in keys.items()}
@@ -179,7 +180,10 @@ def _parts_of(
 
 
 def _groups(footer: pq.FileMetaData, account: AccountKey, key: str = "account") -> range:
-    """Return the row groups that may have rows of an account."""
+    """Return the row groups that may have rows of an account, by their statistics.
+
+    An empty range if none can.
+    """
     column = footer.schema.names.index(key)
 
     def ends(at: int) -> pq.Statistics:

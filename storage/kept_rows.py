@@ -39,7 +39,10 @@ class KeptRows:
         return len(self._recent)
 
     def often_read(self, group: Hashable, accounts: Sequence[Hashable]) -> set[Hashable]:
-        """Return the accounts that were read before from a group of rows, and remember this read."""
+        """Return the accounts that were read before from a group of rows, and remember this read.
+
+        Reads of more than MAX_TOGETHER accounts give an empty set, and are not remembered.
+        """
         if len(accounts) > MAX_TOGETHER:
             return set()
         often = set[Hashable]()

@@ -182,9 +182,14 @@ class Lake(LakeReader):
     ) -> CompactReport:
         """Merge small files into large ones in the table's order, then delete old files that no version names.
 
+        The rows stay the same. A table that does not exist gives a report of zeros.
+
         Args:
             small: Size in bytes below which a file is merged.
             retention_hours: Minimum age of deleted files; must exceed the longest read.
+
+        Raises:
+            StaleTable: The stored table has another revision.
         """
         with translate_errors(table):
             self._has_batch(table, "", None)

@@ -175,7 +175,7 @@ class LakeReader:
             return count_transactions(table, files, account, max_count, folder, self._footers, self.kept)
 
     def window(self, table: Table, chain: str, span: Span) -> pa.Table:
-        """Return a chain's rows at some heights in the table's order.
+        """Return a chain's rows at some heights in the table's order; an empty table if there are none.
 
         Polars is not used: loading it takes longer than this read.
         """

@@ -267,6 +267,7 @@ class _File:
     """One file while it is written."""
 
     def __init__(self, table: Table, chain: str, bucket: int | None, folder: Folder | Bucket) -> None:
+        """Begin a file in the folder of a chain and bucket; `close` gives it its name."""
         assert chain.replace("-", "").replace("_", "").isalnum(), f"not the key of a chain: {chain!r}"
         self._chain, self._bucket, self._group_rows = chain, bucket, table.group_rows
         directory = f"chain={chain}" + ("" if bucket is None else f"/bucket={bucket}")

@@ -33,7 +33,7 @@ _MIGRATION_LOCK: Final = 0x6368_6169_6E66_6F6C  # "chainfol": one upgrade at a t
 
 
 def connect(url: str, *options: str) -> Connection:
-    """Open a connection without implicit transactions.
+    """Open a connection without implicit transactions, with limits for locks, statements and the network.
 
     Args:
         options: Further parameters of the server for this connection, such as `synchronous_commit=on`.
@@ -62,7 +62,10 @@ def translate_errors(store: str, url: str) -> Iterator[None]:
 
 
 def _translated(store: str, address: str, error: psycopg.Error) -> StoreError:
-    """Return the typed error of a PostgreSQL error: Locked if a later attempt may succeed."""
+    """Return the typed error of a PostgreSQL error: Locked if a later attempt may succeed.
+
+    StorageFull if the disk is full, else StoreError.
+    """
     if isinstance(error, psycopg.errors.DiskFull):
         return StorageFull(store)
     if error.sqlstate in _RETRYABLE:
@@ -123,6 +126,8 @@ def _break_off(connection: Connection) -> None:
 
 def migrate(url: str, store: str, head: str, version_table: str, script: Callable[[str | None], str]) -> None:
     """Migrate the tables of a store to the revision `head`. Safe with several processes.
+
+    Nothing happens if it has that revision.
 
     Args:
         version_table: The table with the store's revision.

@@ -31,6 +31,8 @@ class PriceTables(ABC):
     def store_prices(self, chain: str, block: Block, prices: Mapping[str, bytes]) -> dict[str, bytes]:
         """Store prices of a block by asset, and return the stored ones. Earlier prices are not replaced.
 
+        Of blocks that are not final, the oldest prices beyond MAX_PENDING_PRICES are deleted.
+
         Args:
             block: Final if its hash is empty.
         """

@@ -130,7 +130,11 @@ def _check_is_free(places: StorePaths) -> None:
 
 
 def _copy(folder: Path, manifest: Manifest, staged: StorePaths, on_progress: Progress) -> None:
-    """Copy all files of the stores, and compare the digest of each."""
+    """Copy all files of the stores to `staged`, and compare the digest of each.
+
+    Raises:
+        StoreError: A file is missing or altered.
+    """
     total, done = sum(file.bytes for file in manifest.files), 0
     for file in manifest.files:
         target = _target(file, staged)

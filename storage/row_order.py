@@ -58,7 +58,10 @@ def _in_order(table: Table, rows: pa.Table) -> bool:
 
 
 def _steps(values: pa.ChunkedArray) -> tuple[Any, Any]:
-    """Return two masks over all rows but the first: less than the previous row, and equal to it."""
+    """Return two masks over all rows but the first: less than the previous row, and equal to it.
+
+    They are False at nulls.
+    """
     plain = numbers(values)
     if plain is not None:
         return plain[1:] < plain[:-1], plain[1:] == plain[:-1]

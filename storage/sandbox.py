@@ -31,7 +31,13 @@ def main() -> None:
 
 
 def run_query(task: dict[str, Any]) -> dict[str, Any]:
-    """Return columns and rows of the query, or the error of DuckDB."""
+    """Return columns and rows of the query, or `error` with DuckDB's text.
+
+    The query sees only the given files.
+
+    Args:
+        task: `files` by table, `query`, `limit` of rows (0: all), `seconds`, and errors of `refused` tables.
+    """
     import duckdb
 
     from chainfolio.storage.views import literal, views
@@ -81,7 +87,10 @@ def _rows(connection: Any, task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cell(cell: Any) -> Any:
-    """Return a value as JSON: exact numbers and times as text, bytes as hex."""
+    """Return a value as JSON: exact numbers and times as text, bytes as hex.
+
+    Integers of 2^53 and more are text.
+    """
     if cell is None or isinstance(cell, bool | str):
         return cell
     if isinstance(cell, int):

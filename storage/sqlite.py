@@ -66,7 +66,7 @@ def translate_errors(store: str, path: Path) -> Iterator[None]:
 
 
 def translate_error(store: str, path: Path, error: apsw.Error) -> StoreError:
-    """Return the typed error for an error of SQLite."""
+    """Return the typed error for an error of SQLite: StorageFull, Locked, TooManyFiles, else StoreError."""
     if isinstance(error, apsw.FullError):
         return StorageFull(store)
     if isinstance(error, apsw.BusyError | apsw.LockedError):

@@ -363,6 +363,7 @@ def _anchor(tx: Transaction, chain: str) -> Block | None:
 
 
 def _set_anchor(tx: Transaction, chain: str, block: Block | None) -> None:
+    """Replace the anchor of a chain; None deletes it."""
     tx.run("DELETE FROM anchors WHERE chain = ?", chain)
     if block is not None:
         tx.run(
@@ -393,6 +394,7 @@ def _check_link(chain: str, below: Block, block: Block) -> None:
 
 
 def _insert(tx: Transaction, chain: str, entries: Sequence[TailBlock]) -> None:
+    """Insert blocks and their rows."""
     tx.run_many(
         "INSERT INTO blocks (chain, height, hash, parent, time_us) VALUES (?, ?, ?, ?, ?)",
         [(chain, each.block.height, each.block.hash, each.block.parent, each.block.time_us) for each in entries],
@@ -404,6 +406,7 @@ def _insert(tx: Transaction, chain: str, entries: Sequence[TailBlock]) -> None:
 
 
 def _delete_above(tx: Transaction, chain: str, height: int) -> None:
+    """Delete all that belongs to higher blocks; indexed ranges end at the height."""
     for table in ("blocks", "rows"):
         tx.run(f"DELETE FROM {table} WHERE chain = ? AND height > ?", chain, height)
     tx.run("DELETE FROM cover WHERE chain = ? AND first > ?", chain, height)

@@ -61,6 +61,7 @@ class PostgresTail:
     """`tail_database.TailDatabase` on PostgreSQL."""
 
     def __init__(self, url: str, *, reader: bool = False) -> None:
+        """Connect to the database, and migrate it first."""
         self.url, self.address = url, masked(url)
         self._options = (*_OPTIONS, _READER) if reader else _OPTIONS
         self._lock = threading.RLock()
@@ -141,7 +142,16 @@ class PostgresTail:
 
     @contextmanager
     def hold(self, name: str, subject: str, *, store: str = "tail", wait: bool = False) -> Iterator[None]:
-        """Hold an advisory lock of the database during the block."""
+        """Hold an advisory lock of the database during the block.
+
+        Args:
+            name: The lock. A process that has it cannot take it again.
+            subject: The locked thing, for the error.
+            wait: Wait for the lock.
+
+        Raises:
+            Locked: Another process has it, and `wait` is False.
+        """
         while not self._take(name):
             if not wait:
                 remedy = "wait for it to end, or stop it"
@@ -210,6 +220,10 @@ class PostgresTail:
         return self._connection
 
     def _adopt(self, connection: Connection) -> None:
+        """Prepare a new connection and take this process's locks on it again.
+
+        Those that it cannot have are lost.
+        """
         connection.cursor_factory = psycopg.RawCursor
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         ((timeline,),) = _execute(connection, _TIMELINE).fetchall()

@@ -27,6 +27,7 @@ class SqliteTail:
     """`tail_database.TailDatabase` on an SQLite file."""
 
     def __init__(self, path: Path, *, reader: bool = False) -> None:
+        """Open the file; create it with its tables if it is missing."""
         self.path, self.address = path, str(path)
         self._lock = threading.RLock()
         if self.address != IN_MEMORY and not path.exists():

@@ -123,6 +123,8 @@ def open_side(store: str, url: str) -> Side:
 def transfer(store: str, source: Side, target: Side, tables: Sequence[Table]) -> Iterator[CopiedTable]:
     """Copy the tables of a store, and yield the result for each one.
 
+    Tables whose rows are equal already are not copied. At the end the source is compared once more.
+
     Raises:
         StoreError: The target has other rows already, or the source has changed during the transfer.
     """
@@ -173,6 +175,7 @@ class _SqliteSide:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
+        """Run the block in a transaction that begins with `begin`; roll back if it raises."""
         with translate_errors(self._store, self._path):
             self._connection.execute(begin)
             try:

@@ -50,7 +50,12 @@ def views(files: Mapping[str, Sequence[str]], errors: Mapping[str, str] | None =
 
 
 def _view(table: Table, files: Sequence[str], error: str | None) -> str:
-    """Return the CREATE VIEW statement of a table: empty without files, or raising `error` in every query."""
+    """Return the CREATE VIEW statement of a table.
+
+    Args:
+        files: Paths of its files; without them the view is empty.
+        error: A text that every query of the view raises; None for a view of the files.
+    """
     columns_and_types = [pair for column in table.columns for pair in _types(column.name, column.type)]
     if error is not None:  # each column and the condition raise the error: every query raises it
         columns = ", ".join(f"refused::{kind} AS {_quoted(name)}" for name, kind in columns_and_types)

@@ -98,7 +98,10 @@ def encode_answer(signature_text: str, value: AbiValue) -> bytes:
 
 
 def decode(call: Call, data: bytes) -> AbiValue:
-    """Return the value of return data, or Unknown with the reason if it does not fit the signature."""
+    """Return the value of return data, or Unknown with the reason if it does not fit the signature.
+
+    Several outputs give a tuple, one gives its value; a raw signature gives the bytes.
+    """
     parsed = signature(call.signature)
     if parsed.is_raw:
         return data

@@ -102,7 +102,9 @@ class EvmChain(NodeBackedChain[Node], Approvals):
     async def probe(self, first: int) -> None:
         """Find out if blocks from `first` on can be traced, and set `traces`.
 
-        It traces some blocks with transactions: of the oldest, the middle and the newest.
+        With an explorer nothing is done. It traces a block with transactions each of the oldest, the middle and the
+        newest blocks. `traces` is False if one cannot be traced, or if none has transactions. Only a failure to read
+        the head is raised, as SourceError.
         """
         if self.explorer is not None:
             return
@@ -326,7 +328,11 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         )
 
     def restore(self, stored: Mapping[str, pa.Table]) -> Logs:
-        """Return the logs of stored rows, so that they can be decoded again without a node."""
+        """Return the logs of stored rows in the order of the chain, so that they can be decoded again without a node.
+
+        Args:
+            stored: Rows by table; missing tables count as empty.
+        """
         parts = [
             dataset.logs_of(stored[dataset.table.name])
             for dataset in DATASETS.values()
@@ -337,7 +343,10 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         return sorted_logs(parts)
 
     async def _bodies(self, chunk: Chunk) -> list[ExecutedTransaction]:
-        """Return the transactions of a span with their receipts."""
+        """Return the transactions of a span with their receipts, in order.
+
+        Blocks are read BODY_BATCH at a time.
+        """
         transactions: list[ExecutedTransaction] = []
         for start in range(0, len(chunk.headers), BODY_BATCH):
             batch = chunk.headers[start : start + BODY_BATCH]

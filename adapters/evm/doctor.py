@@ -29,9 +29,13 @@ async def examine(chain: EvmChain) -> list[dict[str, Any]]:
 
 
 async def abilities(node: Node, heads: Heads) -> dict[str, Any]:
-    """Return the oldest readable state of a node, its route of reads, and if it left out logs.
+    """Return the height of the oldest readable state, the route of reads, and if the node left out logs.
 
-    Leaving out logs is a `problem`, but does not make the node unusable.
+    Only a few heights are tried: the first, the middle and the newest. Leaving out logs is a `problem`, but does not
+    make the node unusable.
+
+    Raises:
+        SourceError: The newest state cannot be read.
     """
     await scan.answer(node, [ZERO_ACCOUNT], heads.latest)
     head = oldest = heads.latest.height

@@ -100,7 +100,14 @@ class Explorer(EvmEndpoint):
         return ActiveBlocks(span, SOURCE_NAME, tuple(sorted(tx_hashes)), internal_hashes, tx_hashes=tx_hashes)
 
     async def _of_account(self, action: str, account: str, span: Span) -> list[ExplorerTransfer]:
-        """Return the first MAX_ROWS rows of an account in a span; raise BadAnswer if a row is outside of it."""
+        """Return the first MAX_ROWS rows of an account in a span, in rising order.
+
+        Args:
+            action: The explorer's name of the list.
+
+        Raises:
+            BadAnswer: A row is outside of the span.
+        """
         query = {
             "module": "account",
             "action": action,

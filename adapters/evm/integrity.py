@@ -64,7 +64,11 @@ def may_hold(rows: npt.NDArray[np.uint8], value: str) -> Mask:
 
 
 def explains(logs: Logs, header: Header) -> bool:
-    """Return True if the logs of a block set every bit of its bloom, so that none is missing."""
+    """Return True if the logs of a block set every bit of its bloom, so that none is missing.
+
+    Args:
+        logs: All logs of this block and no others.
+    """
     bloom = bytearray(256)
     values = {address.tobytes().decode() for address in logs.address}
     for topic_number, topics in enumerate(logs.topics):
@@ -161,7 +165,11 @@ def _check_filter(source: str, logs: Logs, query: Query) -> None:
 
 
 def _check_blooms(source: str, logs: Logs, rows: npt.NDArray[np.uint8], first: int, query: Query) -> None:
-    """Raise BadAnswer for a log whose contract or first topic is not in the bloom of its block."""
+    """Raise BadAnswer for a log whose contract or first topic is not in the bloom of its block.
+
+    Args:
+        rows: The blooms of the blocks from height `first` on.
+    """
     if len(logs) == 0:
         return
     index = logs.height - first

@@ -92,7 +92,7 @@ class Logs:
         return cls(height, tx_index, log_index, time_s, address, tx_hash, block_hash, count, topics, size, word, {})
 
     def take(self, rows: Rows) -> Logs:
-        """Return the given rows, in the given order."""
+        """Return the given rows, in the given order, as new logs."""
         new_rows = {int(old): new for new, old in enumerate(rows)} if self.other else {}
         topic_width = self.most_topics
         topics = [pick(topic, rows) if k < topic_width else untouched(len(rows)) for k, topic in enumerate(self.topics)]
@@ -122,7 +122,7 @@ def untouched(n: int) -> Bytes:
 
 
 def join(parts: Sequence[Logs]) -> Logs:
-    """Return several parts as one, in the order given."""
+    """Return several parts as one, in the order given, without sorting; no logs for no parts."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -157,7 +157,10 @@ _MIX = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2
 
 
 def alike(addresses: Bytes) -> Iterator[tuple[str, Rows]]:
-    """Each distinct address of a column, and where it stands."""
+    """Yield each distinct address of a column, and the rows where it stands; nothing for no rows.
+
+    Addresses come in no order, and one may come twice with different rows.
+    """
     if len(addresses) == 0:
         return
     # Sorted by a hash, because numbers sort ten times faster than texts. If two addresses share a hash, one may come

@@ -122,7 +122,10 @@ def _executed(
 ) -> ExecutedTransaction:
     """Return an indexed transaction with its receipt.
 
-    Raises NodeBehind if the node lacks it, and an error if it is another one or stands elsewhere than in the index.
+    Raises:
+        NodeBehind: The node lacks it.
+        BadAnswer: It is another transaction, or a final one that stands elsewhere than in the index.
+        Reorged: One that is not final stands elsewhere.
     """
     if b"null" in (transaction_json, receipt_json):
         raise NodeBehind(source, f"does not have transaction {indexed.tx_hash} of block {indexed.height}")
@@ -157,7 +160,10 @@ def _position_error(
 
 
 def details(executed: ExecutedTransaction) -> TransactionDetails:
-    """Return the details of a transaction and its receipt."""
+    """Return the details of a transaction and its receipt, addresses in lower case.
+
+    The selector is the first four bytes of its input, which may be shorter.
+    """
     transaction, created = executed.transaction, None if executed.transaction.to else executed.receipt.contractAddress
     return TransactionDetails(
         transaction.sender.lower(),

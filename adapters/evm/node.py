@@ -111,6 +111,11 @@ class Node(Pool[Endpoint]):
         hedge: bool = True,
         hashed: bool = False,
     ) -> None:
+        """Prepare the handshake with which each endpoint is checked before its first use; sends nothing.
+
+        Args:
+            hashed: Check that headers hash to their hashes.
+        """
         super().__init__(facts.key, endpoints, environment, quorum=quorum, hedge=hedge)
         self.facts, self.hashed = facts, hashed
         self.finalized = -1
@@ -220,7 +225,12 @@ class Node(Pool[Endpoint]):
                 )
 
     async def headers(self, heights: Sequence[int]) -> list[Header]:
-        """Return the headers at some heights, in order, in as few requests as the endpoint allows."""
+        """Return the headers at some heights, in order, in as few requests as the endpoint allows.
+
+        Raises:
+            NodeBehind: The node lacks one of them.
+            SourceError: They could not be read, or the endpoints do not agree.
+        """
         return await self.agreed(
             lambda endpoint: self.headers_at(endpoint, heights),
             key=header_key,
@@ -230,7 +240,12 @@ class Node(Pool[Endpoint]):
         )
 
     async def headers_at(self, endpoint: Endpoint, heights: Sequence[int]) -> list[Header]:
-        """Return the headers at some heights from one endpoint, checked against their hashes if `hashed`."""
+        """Return the headers at some heights from one endpoint, checked against their hashes if `hashed`.
+
+        Raises:
+            NodeBehind: It lacks one of them.
+            Contradiction: A header does not have its hash, or its withdrawals or count of transactions are wrong.
+        """
         reads = [Request("eth_getBlockByNumber", (hex_of(height), False)) for height in heights]
         answers = await endpoint.ask(reads, height=heights[0] if heights else 0)
         headers = [checked(endpoint.name, _block(endpoint, a), h) for a, h in zip(answers, heights, strict=True)]
@@ -256,7 +271,10 @@ class Node(Pool[Endpoint]):
         return [header.block() for header in await self.headers(heights)]
 
     async def hashes(self, height: int) -> dict[Endpoint, str]:
-        """Return the hash that each answering endpoint has at a height, which may differ."""
+        """Return the hash that each answering endpoint has at a height, which may differ.
+
+        Endpoints that fail are left out; all may.
+        """
 
         async def of(endpoint: Endpoint) -> list[Header] | SourceError:
             return await self._result_or_error(lambda e: self.headers_at(e, [height]), endpoint, "headers")

@@ -33,7 +33,7 @@ class AccountState:
 
 
 def account_at(source: str, root: bytes, account: str, proof: Sequence[bytes]) -> AccountState:
-    """Return an account's state under a state root.
+    """Return an account's state under a state root, an empty one if the proof shows that there is none.
 
     Raises:
         BadAnswer: The proof does not show it.

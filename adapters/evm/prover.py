@@ -90,6 +90,11 @@ class _Token:
 async def prove(node: Node, block: Block, account: str, balances: Mapping[Asset, int | None]) -> BlockProofs:
     """Prove or refute balances that were read of an account at a block; `node` has one endpoint.
 
+    Each balance has a result. All are unprovable if the chain's block hashes are not those of header fields.
+
+    Args:
+        balances: Raw balances; None for one that was not read, 0 for one that no endpoint reports.
+
     Raises:
         UnsupportedMethod: The node gives no proofs.
         HistoryUnavailable: It gives none of that block.
@@ -178,7 +183,10 @@ def _is_hashed(source: str, header: JsonObject) -> bool:
 
 
 async def _locate(node: Node, block: Block, account: str, tokens: Sequence[_Token]) -> None:
-    """Find the keys that may hold each balance: only hints, since nothing counts before it is proven."""
+    """Find the keys that may hold each balance, and store them in `tokens`.
+
+    They are only hints, since nothing counts before it is proven. Tokens without a found key have none.
+    """
     source = node.endpoints[0].name
     queries = [
         Request("eth_createAccessList", ({"to": token.contract, "data": _call(account)}, _at(block)))
@@ -240,7 +248,10 @@ def _add_keys(source: str, token: _Token, account: str, access_list: _AccessList
 
 
 def _native(source: str, root: bytes, account: str, read_balance: int | None, answer: Answer) -> ProofResult:
-    """Compare the native balance that a proof shows with the one that was read."""
+    """Compare the native balance that a proof shows with the one that was read; broken for a bad proof.
+
+    Without a read balance the proven one is unprovable.
+    """
     assert isinstance(answer, bytes)
     try:
         balance = _state(source, root, account, typed(source, answer, _Proof)).balance
@@ -258,7 +269,10 @@ def _state(source: str, root: bytes, account: str, proof: _Proof) -> AccountStat
 
 
 def _token(source: str, root: bytes, token: _Token, answer: Answer | None) -> ProofResult:
-    """Compare the storage words that a proof shows with the balance of a token."""
+    """Compare the storage words that a proof shows with the balance of a token; store them in `token`.
+
+    Unprovable without an answer or with a refusal, broken for a bad proof.
+    """
     if answer is None:
         return ProofResult("unprovable", _why_no_key(token))
     if isinstance(answer, SourceError):
@@ -285,7 +299,11 @@ def _key(source: str, text: str) -> int:
 
 
 def _compare_words(token: _Token) -> ProofResult:
-    """Return the result for a token from its proven words."""
+    """Return the result for a token from its proven words.
+
+    Proven if a word holds the balance; contradicted if `balanceOf` reads only one word and that cannot hold it; else
+    unprovable, as a balance of 0 always is.
+    """
     for slot, word in token.slot_words:
         bits = matching_bits(word, token.raw)
         if bits is not None and token.raw:
@@ -326,7 +344,10 @@ def _why_no_key(token: _Token) -> str:
 async def _explain(
     node: Node, block: Block, account: str, tokens: Sequence[_Token], results: dict[Asset, ProofResult]
 ) -> None:
-    """Explain balances that are computed from a share: the share is proven, also if both are equal."""
+    """Replace the results of balances that are computed from a share which is proven: they are unprovable.
+
+    The share is also proven if it equals the balance.
+    """
     candidates = [token for token in tokens if any(word for _, word in token.slot_words) and not token.is_sole]
     queries = [Call(token.contract, function, (account,)) for token in candidates for function in SHARE_FUNCTIONS]
     answers = iter(await scan.answer(node, queries, block) if queries else [])

@@ -42,7 +42,12 @@ async def block_receipts(endpoint: Endpoint, headers: Sequence[Header]) -> list[
 
 
 async def _by_block(endpoint: Endpoint, headers: Sequence[Header]) -> list[bytes]:
-    """Read receipts by block; blocks whose receipts do not match the header are read one by one."""
+    """Read receipts by block; blocks whose receipts do not match the header are read one by one.
+
+    Raises:
+        UnsupportedMethod: The node gives no receipts by block.
+        NodeBehind: It lacks a block or transaction.
+    """
     requests = [Request("eth_getBlockReceipts", (hex_of(header.height),)) for header in headers]
     lists = await results_of(endpoint, requests)
     mismatched = [

@@ -128,7 +128,10 @@ _ANY: Final[_Table] = (
 
 
 def meaning(source: str, method: str, error: RpcError, height: int = 0) -> SourceError:
-    """Return the typed error of a refusal of `method` that concerned block `height`."""
+    """Return the typed error of a refusal of `method` that concerned block `height`; BadAnswer if unknown.
+
+    Messages are shown without secrets.
+    """
     message = _message(error)
     shown_message = redacted(message)
     if error.code == -32601:

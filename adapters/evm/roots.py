@@ -230,6 +230,9 @@ def unproven(facts: Facts, part: str) -> UnprovenPart | None:
 def check_header(facts: Facts, source: str, header: bytes) -> UnprovenPart | None:
     """Check that a header (JSON) hashes to the hash that it names.
 
+    Returns:
+        None if it was checked; the reason if this chain's headers cannot be checked.
+
     Raises:
         Contradiction: It does not.
     """
@@ -296,6 +299,9 @@ def _withdrawal(source: str, withdrawal: Withdrawal) -> bytes:
 def check_transactions(facts: Facts, source: str, block: bytes, root: str) -> UnprovenPart | None:
     """Check that a block's bodies (JSON) have its transactions root, and consistent hashes and positions.
 
+    Returns:
+        None if they were checked; the reason if this chain's transactions cannot be checked.
+
     Raises:
         Contradiction: They do not.
     """
@@ -318,6 +324,9 @@ def check_transactions(facts: Facts, source: str, block: bytes, root: str) -> Un
 
 def check_receipts(facts: Facts, source: str, receipts: bytes, block_hash: str, root: str) -> UnprovenPart | None:
     """Check that receipts (JSON) have a header's receipts root, and consistent logs, positions and gas.
+
+    Returns:
+        None if they were checked; the reason if this chain's receipts cannot be checked.
 
     Raises:
         Contradiction: They do not.

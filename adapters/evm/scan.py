@@ -76,6 +76,8 @@ BODY_PARTS = 4  # scanner calls in one HTTP body, if there are many reads
 async def answer(node: Node, queries: Sequence[Read], block: Block) -> list[AbiValue]:
     """Return the results of some reads at one block, in order.
 
+    A read that the contract refuses gives Reverted; one that is impossible or too expensive gives Unknown.
+
     Raises:
         HistoryUnavailable: The node no longer has the block's state.
         Reorged: The block is no longer in the chain.
@@ -138,7 +140,10 @@ async def answer_each(
 
 
 async def _answers(endpoint: StateEndpoint, queries: Sequence[Read], block: Block) -> list[AbiValue]:
-    """Return the results of one endpoint."""
+    """Return the results of one endpoint, in order.
+
+    Unknown for reads that it could not finish in MAX_ROUNDS.
+    """
     reads = [PendingRead(query) for query in queries]
     budget = Budget.of(sum(read.untrusted for read in reads))
     lowest = OVERRIDE

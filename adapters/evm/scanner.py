@@ -119,7 +119,10 @@ def scanner_entries(source: str, reply: Answer, part: list[PendingRead], route: 
 
 
 def group_reads(reads: list[PendingRead], max_count: int, max_bytes: int) -> list[list[PendingRead]]:
-    """Group reads with equal limits, at most `max_count` together and at most `max_bytes` packed."""
+    """Group neighbouring reads with equal limits, at most `max_count` together and at most `max_bytes` packed.
+
+    The order stays. A read that is larger than `max_bytes` is a group alone.
+    """
     parts: list[list[PendingRead]] = []
     limits, free_bytes = None, 0
     for read in reads:

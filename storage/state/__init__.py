@@ -134,7 +134,8 @@ class State:
     async def open_session(self, token: str, *, link: bool = False) -> str | None:
         """Create a session for a key's account and return its key; None if the key may not begin one.
 
-        A key that is a link is revoked, so that it works once. The keys of sessions begin no other ones.
+        Invalid keys and those of sessions begin none. A key that is a link is revoked, so that it works once. The
+        oldest sessions beyond the maximum end.
 
         Args:
             link: Accept a link only, no other key.

@@ -168,14 +168,15 @@ def set_plan(
     *,
     owner_authorized: bool | None = None,
 ) -> Entry:
-    """Change the plan of an entry as the operator, and return the entry.
+    """Change the plan of an entry as the operator, record it in the audit, and return the entry.
 
     Args:
         until_us: End of the plan; required for paid plans, None for FREE.
         owner_authorized: None leaves the present value.
 
     Raises:
-        BadRequest: The plan does not exist, or its end is missing or superfluous.
+        BadRequest: The plan or account does not exist, or the plan's end is missing or superfluous.
+        Refusal: The book does not have the address.
     """
     accounts.validated_plan(plan)
     if (plan == "FREE") != (until_us is None):

@@ -93,7 +93,8 @@ def create(tx: Transaction, account_id: str, id: str, name: str, addresses: Sequ
     """Create a bundle and return it.
 
     Raises:
-        Refusal: One of the checks of this module failed.
+        Refusal: It is too large, an address is not in the address book, another bundle has the name or the same
+            addresses, or the account has no room for another one.
     """
     assert addresses, "a bundle is never empty"
     _check_size(tx, account_id, len(addresses), defaults)
@@ -119,7 +120,12 @@ def rename(tx: Transaction, account_id: str, id: str, name: str) -> Bundle:
 
 
 def add_member(tx: Transaction, account_id: str, id: str, address: str, defaults: Quotas) -> Bundle:
-    """Add an address to a bundle, and return the bundle. A present address changes nothing."""
+    """Add an address to a bundle, and return the bundle. A present address changes nothing.
+
+    Raises:
+        Refusal: There is no such bundle, it would be too large or equal to another one, or the address is not in the
+            address book.
+    """
     bundle = find(tx, account_id, id)
     if address in bundle.addresses:
         return bundle
@@ -137,7 +143,8 @@ def remove_member(tx: Transaction, account_id: str, id: str, address: str) -> Bu
     """Remove an address from a bundle, and return the bundle. The address stays in the address book.
 
     Raises:
-        Refusal: The address is not in the bundle, is its last one, or another bundle has the remaining members.
+        Refusal: There is no such bundle, the address is not in it or is its last one, or another bundle has the
+            remaining members.
     """
     bundle = find(tx, account_id, id)
     if address not in bundle.addresses:

@@ -77,7 +77,9 @@ class KeyReused(Exception):
 
 
 def find(tx: Transaction, request: KeyedRequest) -> StoredResponse | None:
-    """Return the stored response to an earlier request with this key; None if there is none.
+    """Return the stored response to an earlier request with this key.
+
+    None if there is none, or it is too old.
 
     Raises:
         KeyReused: The key belongs to another request.

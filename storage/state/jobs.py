@@ -56,7 +56,10 @@ def every(tx: Transaction) -> list[JobRun]:
 
 
 def store(tx: Transaction, run: JobRun) -> None:
-    """Store the begin or the end of a run. A begin keeps the result of the run before."""
+    """Store the begin or the end of a run of a job on a chain, in the place of the run before.
+
+    A begin keeps the result of the run before.
+    """
     of: dict[str, Value] = {"job": run.name, "of_chain": run.chain, "began": run.began_us}
     if run.is_running:
         changed = tx.run(_BEGIN, **of)

@@ -202,6 +202,8 @@ def pay(tx: Transaction, bill: Bill, call_id: int) -> None:
 def credit(tx: Transaction, account_id: str, amount: int, now_us: int, memo: str) -> int:
     """Add credits to an account, or take them (`amount` below zero), and return the new balance.
 
+    It is recorded in the ledger and the audit. Credits that running calls hold cannot be taken.
+
     Raises:
         BadRequest: The account does not exist, or the amount or the new balance is out of range.
     """

@@ -225,7 +225,10 @@ class Meter:
         return results
 
     def _ids(self, count: int, now_us: int) -> list[int]:
-        """Return increasing ids for calls that start now: SQLite appends increasing ids without a search."""
+        """Return increasing ids for calls that start now: SQLite appends increasing ids without a search.
+
+        No other process makes the same ids, except by chance after the clock was set back.
+        """
         with self._lock:  # changes are paid in threads
             last = self._last_id
             if (

@@ -125,6 +125,7 @@ class MeterTransaction:
     """One transaction of the meter: its reads, changes in memory, and its writes at the end."""
 
     def __init__(self, tx: Transaction, at_us: int, one_by_one: bool) -> None:
+        """Begin with nothing read: `load` reads what the operations need."""
         self.tx, self.at_us, self.one_by_one = tx, at_us, one_by_one
         self.now_us = 0
         self.ids: list[int] = []
@@ -200,7 +201,10 @@ class MeterTransaction:
         return reservation
 
     def renew(self, renewal: Renewal) -> Admission:
-        """Void and reserve again. An expired reservation is reserved again if the credits are still available."""
+        """Void a reservation and make it again; return SETTLED if it cannot be made again.
+
+        An expired reservation is reserved again if the credits are still available.
+        """
         old = renewal.reservation
         if not self._add_settlement(old, "void", old.call_id) and self.balances[old.account_id].available < old.amount:
             return SETTLED

@@ -44,6 +44,7 @@ class PostgresDatabase:
     name = "postgresql"
 
     def __init__(self, url: str, time: Time | None = None) -> None:
+        """Migrate the database, and prepare the threads; connections are opened when they are needed."""
         self.url, self._time = url, time
         self._local = threading.local()
         self._all: list[Connection] = []

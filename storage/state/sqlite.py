@@ -38,6 +38,10 @@ class SqliteDatabase:
     name = "sqlite"
 
     def __init__(self, path: Path, time: Time | None = None) -> None:
+        """Migrate and open the file: one connection each for readers, writers and the meter.
+
+        Start checkpoints.
+        """
         self.path = path
         with translate_errors("state", path):
             migrate_sqlite(path, HEAD)

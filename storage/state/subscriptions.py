@@ -69,7 +69,12 @@ def sold(tx: Transaction, now_us: int) -> list[tuple[str, str, int]]:
 def add(
     tx: Transaction, account_id: str, descriptions: Mapping[str, str], now_us: int, actor: str = audit.OPERATOR
 ) -> list[Subscription]:
-    """Subscribe to addresses for one year from now. An expired subscription starts again.
+    """Subscribe to addresses for one year from now, and return the subscriptions.
+
+    An expired one starts again.
+
+    Args:
+        descriptions: Texts by address.
 
     Raises:
         Refusal: An address is subscribed to already (ALREADY_SUBSCRIBED); nothing is changed.
