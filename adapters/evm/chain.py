@@ -328,7 +328,7 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         )
 
     def restore(self, stored: Mapping[str, pa.Table]) -> Logs:
-        """Return the logs of stored rows in the order of the chain, so that they can be decoded again without a node.
+        """Return the logs of stored rows in the order of the chain, to be decoded again without a node.
 
         Args:
             stored: Rows by table; missing tables count as empty.

@@ -119,7 +119,7 @@ def scanner_entries(source: str, reply: Answer, part: list[PendingRead], route: 
 
 
 def group_reads(reads: list[PendingRead], max_count: int, max_bytes: int) -> list[list[PendingRead]]:
-    """Group neighbouring reads with equal limits, at most `max_count` together and at most `max_bytes` packed.
+    """Group neighbouring reads with equal limits: at most `max_count` together, and `max_bytes` packed.
 
     The order stays. A read that is larger than `max_bytes` is a group alone.
     """
@@ -157,7 +157,8 @@ def _pack(reads: list[PendingRead]) -> bytes:
 def _unpack(source: str, content: bytes, part: list[PendingRead]) -> list[ScannerEntry]:
     """Parse the scanner's answer; it has fewer entries than reads if its gas ran low.
 
-    Raises BadAnswer if something else answered.
+    Raises:
+        BadAnswer: Something else answered.
     """
     entries: list[ScannerEntry] = []
     offset, keep = 0, min(part[0].keep, 0xFFFF)
@@ -172,7 +173,10 @@ def _unpack(source: str, content: bytes, part: list[PendingRead]) -> list[Scanne
 
 
 def store_results(reads: list[PendingRead], entries: list[ScannerEntry]) -> None:
-    """Set the result of each read, or raise its limits for another try; split reads that lacked gas."""
+    """Set the result of each read, or raise its limits for another try; split reads that lacked gas.
+
+    Reads that are tried again keep no result. Entries may be fewer than reads: the scanner's gas ran low.
+    """
     for read, entry in zip(reads, entries, strict=False):
         if entry.status == 3 and read.gas < MORE_GAS:
             read.gas = MORE_GAS
@@ -195,7 +199,11 @@ def is_raw(query: Read) -> bool:
 
 
 def value_of(query: Read, entry: ScannerEntry) -> AbiValue:
-    """Return the decoded result of a read; `Reverted`, or `Unknown` without code or without a full answer."""
+    """Return the decoded result of a read; `Reverted`, or `Unknown` without code or without a full answer.
+
+    Args:
+        entry: Status 0 reverted, 1 returned, 2 no contract, 3 out of gas.
+    """
     if isinstance(query, NativeBalance):
         is_balance = entry.status == 1 and len(entry.data) == 32
         return int.from_bytes(entry.data, "big") if is_balance else Unknown("the node gave no balance")

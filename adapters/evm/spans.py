@@ -82,7 +82,17 @@ class LogReader:
     ) -> Chunk:
         """Read the logs of one span, verified against the headers of its blocks unless integrity is off.
 
-        `further_queries`: queries for the same blocks at the same endpoint, which select no common logs; needs headers.
+        The chunk has headers only if they were read.
+
+        Args:
+            before: The block that the span must follow; None if it is unknown.
+            headers: Read headers in any case.
+            further_queries: Queries for the same blocks at the same endpoint, which select no common logs; needs
+                `headers`.
+
+        Raises:
+            Reorged: The span does not follow `before`, or blocks changed meanwhile.
+            SourceError: No endpoint answers, or answers are wrong.
         """
         assert headers or not further_queries, "only headers show that answers are about the same blocks"
 
@@ -127,7 +137,14 @@ class LogReader:
         return chunks[0]
 
     async def _logs(self, endpoint: Endpoint, span: Span, query: Query) -> Logs:
-        """Read the logs of a span from one endpoint, in batches of pieces that it accepts."""
+        """Read the logs of a span from one endpoint, in batches of pieces that it accepts; unchecked.
+
+        Pieces that are too large are cut, and the limit is remembered.
+
+        Raises:
+            BadAnswer: The endpoint refuses a single block.
+            SourceError: It does not answer.
+        """
         pieces, parts = list(span.cut(self._cap(endpoint, len(span)))), []
         while pieces:
             answers = await self._ask(endpoint, pieces, query)
@@ -167,7 +184,10 @@ class LogReader:
     def _shrink(self, endpoint: Endpoint, piece: Span, refusal: ResponseTooLarge) -> int:
         """Return a strictly smaller size for a refused piece, and remember the limit.
 
-        Raises BadAnswer for a single block.
+        The limit of dense pieces counts for a while, others for good.
+
+        Raises:
+            BadAnswer: The piece is a single block.
         """
         endpoint.errors.note(refusal)
         if len(piece) == 1:
@@ -208,7 +228,10 @@ class LogReader:
         return chunk
 
     async def _restored(self, endpoint: Endpoint, chunk: Chunk, second_answers: Sequence[Logs], query: Query) -> Chunk:
-        """Return the chunk with the logs that only second answers had; note them as omitted by the endpoint."""
+        """Return the chunk with the logs that only second answers had; note them as omitted by the endpoint.
+
+        Without any it is returned unchanged. Raises BadAnswer if they contradict headers.
+        """
         count = sum(len(logs) for logs in second_answers)
         if count == 0:
             return chunk
@@ -237,7 +260,11 @@ class LogReader:
     async def _corroborate(
         self, endpoint: Endpoint, witness: Endpoint, without_logs: Sequence[Header], query: Query
     ) -> None:
-        """Compare blocks without logs with another endpoint; raise OmittedLogs if it has some."""
+        """Compare blocks without logs with another endpoint, `witness`; if that fails, nothing is compared.
+
+        Raises:
+            OmittedLogs: The witness has logs of one of them.
+        """
         try:
             second_answers = await self._by_hash(witness, [header.hash for header in without_logs], query)
             for header, logs in zip(without_logs, second_answers, strict=True):
@@ -277,7 +304,7 @@ class OmittedLogs(BadAnswer):
 
 
 def chunk_key(chunk: Chunk) -> Hashable:
-    """Return a digest of all that is read from a chunk's headers and logs, for comparison."""
+    """Return a digest of a chunk's headers and logs without log times, for comparison."""
     logs, digest = chunk.logs, hashlib.sha256()
     for column in (logs.height, logs.tx_index, logs.log_index, logs.address, logs.tx_hash, logs.data_size, logs.word):
         digest.update(np.ascontiguousarray(column).tobytes())

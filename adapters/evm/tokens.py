@@ -26,7 +26,7 @@ SIGNATURES = ("symbol()(*)", "name()(*)", "decimals()(*)")
 
 
 def describe(facts: Facts, contracts: Sequence[str]) -> Plan[dict[str, Token]]:
-    """Read the token of each contract in one round; unusable names become empty, decimals None."""
+    """Read the token of each contract in one round; unusable names become empty, unusable decimals None."""
     answers = yield from read_all([Call(contract, signature) for contract in contracts for signature in SIGNATURES])
     tokens = {}
     for k, contract in enumerate(contracts):

@@ -84,10 +84,11 @@ def traceable_blocks(source: str, headers: Sequence[Header]) -> list[TracedBlock
 
 
 async def internal_transfers(node: Node, blocks: Sequence[TracedBlock]) -> dict[TracedBlock, list[CoinTransfer]]:
-    """Return the internal transfers of each block.
+    """Return the internal transfers of each block, BLOCKS_AT_ONCE blocks per request; {} for no blocks.
 
     Raises:
         UnsupportedMethod: No endpoint traces blocks.
+        HistoryUnavailable: The state of the blocks is gone.
     """
 
     async def at(endpoint: Endpoint) -> list[list[CoinTransfer]]:

@@ -59,7 +59,7 @@ def _kind(abi_type: str) -> Kind | None:
 
 
 def decode_words(types: tuple[str, ...], data: bytes) -> tuple[AbiValue, ...] | None:
-    """Decode values; None if a type is not supported or a word is out of its type's range."""
+    """Decode values; None if a type is not supported, or data is too short or out of a type's range."""
     word_kinds = kinds(types)
     if word_kinds is None:
         return None
@@ -122,7 +122,7 @@ def encode_words(types: tuple[str, ...], values: Sequence[AbiValue]) -> bytes | 
 
 
 def _encode_word(kind: Kind, value: AbiValue) -> bytes | None:
-    """Encode a value as a word; None if it is out of range."""
+    """Encode a value as a word; None if it is out of range or of another Python type."""
     if kind.python_type == "bytes":
         return value if type(value) is bytes and len(value) == WORD else None
     if kind.python_type == "address":

@@ -91,7 +91,11 @@ class Accounts:
     def _read_state(
         self, account: str, interactions: Interactions, tokens: Sequence[Asset], describe_tokens: Describe | None
     ) -> Plan[AccountState]:
-        """Read wallet, stakes, rewards and positions of an account; describe tokens that it holds if asked."""
+        """Read wallet, stakes, rewards and positions of an account; describe tokens that it holds if asked.
+
+        Balances of `tokens` are 0 if it holds none. Proven compressed NFTs are positions too; empty positions are left
+        out.
+        """
         wallet, claimed_positions, issues = yield from self.positions.read(account, interactions.self_acquired)
         balances = {self.facts.token_asset(mint): each for mint, each in wallet.tokens.items() if each.raw}
         raws = dict.fromkeys(tokens, 0) | {asset: each.raw for asset, each in balances.items()}

@@ -47,7 +47,7 @@ class CompressedNfts:
         return [leaf for leaf, reason in self._checked_leaves(account) if not reason]
 
     def issues(self, account: str) -> list[Issue]:
-        """Return one issue per reason why NFTs of an account are not proven, or are not known."""
+        """Return one issue per reason why NFTs of an account are not proven, or are not known; [] if all are."""
         leaf_list = self.lists.get(account)
         if isinstance(leaf_list, Unknown):
             if leaf_list.cause == "absent":

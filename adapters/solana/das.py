@@ -215,7 +215,12 @@ async def _paged(endpoint: Endpoint, account: str, size: int) -> _AssetList:
 
 
 async def _page(endpoint: Endpoint, account: str, number: int, size: int = PAGE) -> _Page:
-    """Read one page; raise NoIndex if the endpoint refuses the first one as unsupported."""
+    """Read one page of the list of assets.
+
+    Raises:
+        NoIndex: The endpoint refuses the first one as unsupported.
+        SourceError: It does not answer, or refuses a later one.
+    """
     order = {"sortBy": "id", "sortDirection": "asc"}
     params = {"ownerAddress": account, "sortBy": order, "limit": size, "page": number}
     try:
@@ -287,7 +292,7 @@ def _name(asset: _Asset) -> tuple[str, str]:
 
 
 async def _proofs(endpoint: Endpoint, ids: Sequence[str]) -> dict[str, tuple[bytes, ...]]:
-    """Return the proofs of assets by id, without those that cannot be read."""
+    """Return the proofs of assets by id, without those that cannot be read; unchecked."""
     proofs: dict[str, tuple[bytes, ...]] = {}
     pages = [ids[first : first + PROOFS] for first in range(0, len(ids), PROOFS)]
     for page in pages:
@@ -337,7 +342,11 @@ async def _sizes(node: Node, endpoint: Endpoint, trees: Sequence[str]) -> tuple[
 
 
 async def _headers(node: Node, endpoint: Endpoint, trees: Sequence[str]) -> list[tuple[str, Plain | None]]:
-    """Read the headers of trees; None for accounts that do not exist."""
+    """Read the headers of trees, in their order; None for accounts that do not exist.
+
+    Raises:
+        SourceError: A request failed.
+    """
     pages = [trees[first : first + TREES] for first in range(0, len(trees), TREES)]
     options = {
         "encoding": "base64",

@@ -157,7 +157,10 @@ class AccountHistory:
                 self.chain.stake_histories.add_scanned(account, span, calls)
 
     async def _list(self, endpoint: Endpoint, addresses: Sequence[str], span: Span) -> list[ListedTransaction]:
-        """Return the transactions of a span that name some addresses, each once and the oldest first."""
+        """Return the transactions of a span that name some addresses, each once and the oldest first.
+
+        Only slots above the cached ones are listed again; new ones are cached.
+        """
         for address in addresses:
             cache = self._lists.get(address)
             if cache is None or cache.top < span.last:

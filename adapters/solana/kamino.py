@@ -115,7 +115,11 @@ def _supply(reserve: KaminoReserve, borrowed_sf: int, new_fees_sf: int = 0) -> i
 
 
 def _yearly_rate(reserve: KaminoReserve, supply_sf: int) -> int:
-    """Return the yearly rate times 2^60, interpolated between the points of the curve by the utilization."""
+    """Return the yearly rate times 2^60, interpolated between the points of the curve by the utilization.
+
+    Raises:
+        Unreadable: The curve has no rate there, or falls.
+    """
     utilization = min(ONE, reserve.borrowed_sf * ONE // supply_sf) if supply_sf else 0
     utilization_bps = (utilization * WHOLE_BPS + HALF) >> BITS
     points: Sequence[tuple[int, int]] = list(POINT.iter_unpack(reserve.rate_curve[:CURVE_SIZE]))

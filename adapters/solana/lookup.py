@@ -15,7 +15,13 @@ from chainfolio.transport.wire import Request, typed
 
 
 async def look_up(node: Node, transactions: Sequence[IndexedTransaction]) -> list[TransactionDetails]:
-    """Read the details of transactions that the index has, in order."""
+    """Read the details of transactions that the index has, in order.
+
+    Raises:
+        NodeBehind: The node lacks a final one.
+        Reorged: The node lacks another one.
+        BadAnswer: One stands elsewhere than in the index.
+    """
     options = {"encoding": "json", "maxSupportedTransactionVersion": 0, "commitment": node.commitment}
 
     async def read(endpoint: Endpoint) -> list[TransactionDetails]:

@@ -88,7 +88,11 @@ def _multiply(a: int, b: int) -> int:
 
 
 def _yearly_rate(bank: MarginfiBank, utilization: int) -> int:
-    """Return the yearly rate, interpolated between the points of the curve. Points at 0 are unused."""
+    """Return the yearly rate, interpolated between the points of the curve. Points at 0 are unused.
+
+    Raises:
+        Unreadable: The curve falls there, or ends before the utilization.
+    """
     start, low = 0, _fraction(bank.zero_utilization_rate) * TEN
     points = [(end, high) for end, high in POINT.iter_unpack(bank.rate_points[: POINTS * POINT.size]) if end]
     points.append((FULL, bank.full_utilization_rate))

@@ -40,7 +40,10 @@ async def _read_mints(
 
 
 def _mint(source: str, address: str, account: Plain | None, metadata_account: Plain | None) -> Mint | Unknown:
-    """Return a mint, named by its own extension or else by its metadata account; else Unknown."""
+    """Return a mint, named by its own extension or else by its metadata account; Unknown if it is none.
+
+    A metadata account that cannot be read leaves the mint without a name.
+    """
     if account is None:
         return Unknown("there is no such mint", "absent")
     try:

@@ -149,7 +149,7 @@ class Node(Pool[Endpoint]):
         return await self.with_any(lambda endpoint: self.header_at(endpoint, slot), kind="headers")
 
     async def blocks(self, slots: Sequence[int]) -> list[Block]:
-        """Read the blocks at some slots, in order. Skipped slots are left out."""
+        """Read the blocks at some slots, in order. Skipped slots are left out, and have no error."""
 
         async def read(endpoint: Endpoint) -> list[Block]:
             requests = [Request("getBlock", (slot, HEADER)) for slot in slots]

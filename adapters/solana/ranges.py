@@ -131,7 +131,11 @@ def decode_range(
 
 
 def _collectable(position: RangePosition, pool_tick: int, ticks: Sequence[PoolTick], growth: int, token: str) -> int:
-    """Return the uncollected raw units of a fee (`token` is `a` or `b`) or of a reward (its number)."""
+    """Return the uncollected raw units of a fee (`token` is `a` or `b`) or of a reward (its number).
+
+    Args:
+        growth: The pool's growth per unit of liquidity so far.
+    """
     lower, upper = (
         (tick, pool_record.is_initialized, getattr(pool_record, f"growth_outside_{token}"))
         for tick, pool_record in zip((position.tick_lower, position.tick_upper), ticks, strict=True)

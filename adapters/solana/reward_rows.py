@@ -56,7 +56,14 @@ class RewardRows:
     async def collect(
         self, span: Span, accounts: Sequence[str], before: Block | None, budget: Budget | None
     ) -> SpanTables:
-        """Read the first epochs of a span, as `AccountHistoryReader.collect_accounts` defines it."""
+        """Read the first epochs of a span, as `AccountHistoryReader.collect_accounts` defines it.
+
+        If no node knows the rewards, the piece has no rows and its dataset counts as unread.
+
+        Raises:
+            OverBudget: The budget ends before anything was read.
+            SourceError: The nodes are behind or do not answer.
+        """
         with metering.charge_to(budget):
             node = self.chain.node
             if before is None:
@@ -82,7 +89,10 @@ class RewardRows:
     async def _read_epochs(
         self, schedule: Schedule, owners: frozenset[str], epochs: Sequence[int]
     ) -> Mapping[int, EpochRewards]:
-        """Read the rewards of the first epochs, up to `MAX_EPOCHS` with stake accounts, and cache final ones."""
+        """Read the rewards of the first epochs, up to `MAX_EPOCHS` with stake accounts, and cache final ones.
+
+        None for epochs whose rewards are unknown; all are None if the stake accounts are.
+        """
         if len(self._cache) > MAX_CACHED:
             self._cache.clear()
         stake_accounts = await self._stake_accounts(owners, schedule.first(epochs[0] + 1))

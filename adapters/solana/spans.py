@@ -91,7 +91,12 @@ async def collect(
 
 
 async def _read_blocks(node: Node, span: Span, endpoint: Endpoint) -> list[BlockChanges]:
-    """Read every block of a span from one endpoint."""
+    """Read every block of a span from one endpoint, in order; skipped slots have none.
+
+    Raises:
+        NodeBehind: It has not reached the end of the span.
+        BadAnswer: It lists other slots than those of the span.
+    """
     commitment = {"commitment": node.commitment}
     if span.last > node.finalized:  # a slot without a block may still get one
         await _check_reached(node, endpoint, span.last)

@@ -150,8 +150,15 @@ class StakeHistories:
     ) -> StakeAccounts:
         """Read the stake accounts from one endpoint, and store what was scanned.
 
-        `max_transactions` is per account: beyond it, TooManyReads is raised; None for no limit. With a limit,
-        HistoryUnavailable is raised if the endpoint's first block is later than `slot`.
+        Args:
+            accounts: The withdrawers.
+            slot: The oldest slot.
+            max_transactions: Limit per account; None for no limit.
+            endpoint: The endpoint.
+
+        Raises:
+            TooManyReads: The limit is exceeded, or there are too many stake accounts.
+            HistoryUnavailable: There is a limit, and the endpoint's first block is later than `slot`.
         """
         node = self.chain.node
         first_served = await first_block(endpoint)
@@ -234,7 +241,12 @@ class StakeHistories:
         return AccountStakeHistory(stake, tuple(steps), lamports, top)
 
     async def _transactions(self, endpoint: Endpoint, listings: Sequence[ListedTransaction]) -> list[StakeTransaction]:
-        """Read the stake parts of transactions in order, from the cache if possible."""
+        """Read the stake parts of transactions in order, from the cache if possible.
+
+        Raises:
+            HistoryUnavailable: The node lacks one, or its inner instructions.
+            BadAnswer: One is not the listed one.
+        """
         if len(self._transaction_cache) > MAX_CACHED:
             self._transaction_cache.clear()
         gate = asyncio.Semaphore(MAX_PARALLEL)

@@ -157,7 +157,11 @@ def _after_signature(last: _Ownership, slot: int, authority: str | None) -> Iter
 
 
 def _ownerships(history: AccountStakeHistory, owner: str | None) -> list[_Ownership]:
-    """Return the successive withdrawers. `owner` is the current one; None if it is not known."""
+    """Return the successive withdrawers, the earliest first; None for an unknown one.
+
+    Args:
+        owner: The current one; None if it is not known.
+    """
     did_not_exist = history.steps and history.steps[0].before == 0
     ownerships = [_Ownership(0, NO_OWNER if did_not_exist else None)]
     for step in history.steps:

@@ -82,7 +82,10 @@ def activation_status(
 
 
 def _activated(stake: int, activation: int, end_epoch: int, history: StakeHistory) -> int:
-    """Return the lamports that were activated before the epoch `end_epoch`."""
+    """Return the lamports that were activated before the epoch `end_epoch`, at most `stake`.
+
+    Without a history of the first epoch, all are.
+    """
     active, epoch = 0, activation
     while (cluster := history.get(epoch)) is not None and cluster.activating:
         active += max(1, (stake - active) * cluster.active * RATE // (cluster.activating * WHOLE))
@@ -93,7 +96,10 @@ def _activated(stake: int, activation: int, end_epoch: int, history: StakeHistor
 
 
 def _still_active(active: int, deactivation: int, end_epoch: int, history: StakeHistory) -> int:
-    """Return the lamports that were not yet deactivated before the epoch `end_epoch`."""
+    """Return the lamports that were not yet deactivated before the epoch `end_epoch`.
+
+    Without a history of the first epoch, it is 0.
+    """
     remaining, epoch = active, deactivation
     if history.get(epoch) is None:
         return 0

@@ -230,7 +230,13 @@ def _epoch_and_time(source: str, clock: Plain, slot: int) -> tuple[int, int]:
 async def _epoch_and_block(
     node: Node, endpoint: Endpoint, block: Block, slot: int, clocks: Mapping[int, Plain]
 ) -> tuple[int, Block]:
-    """Return the epoch and the block of a slot. Endpoints may serve a state before its block."""
+    """Return the epoch and the block of a slot.
+
+    Endpoints may serve a state before its block: it is awaited. The epoch is that of the newest clock.
+
+    Raises:
+        NodeBehind: The endpoint lacks the block after MAX_ATTEMPTS attempts.
+    """
     times = {each: _epoch_and_time(endpoint.name, clock, each) for each, clock in clocks.items()}
     epoch = times[max(times)][0]
     if slot == block.height:

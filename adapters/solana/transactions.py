@@ -316,7 +316,10 @@ def _tokens(source: str, keys: Sequence[str], meta: Meta) -> dict[str, dict[str,
 def _sides(source: str, meta: Meta) -> Sequence[tuple[bool, Sequence[TokenBalance], Sequence[int]]]:
     """Return both sides of a transaction: True for after, the token balances, and the lamports.
 
-    Balances that are the same on both sides are left out, unless an account opens or closes.
+    Balances that are the same on both sides are left out, unless an account opens or closes; () if all are.
+
+    Raises:
+        BadAnswer: Only one side was recorded.
     """
     lamports_before, lamports_after = meta.preBalances, meta.postBalances
     keeps_accounts = 0 not in lamports_before and 0 not in lamports_after
@@ -342,7 +345,10 @@ def _balances(source: str, content: msgspec.Raw) -> Sequence[TokenBalance]:
 
 
 def token_accounts_of(source: str, entry: Entry) -> set[tuple[str, str]]:
-    """Return the pairs of owner and token account in the token balances of a transaction."""
+    """Return the pairs of owner and token account in the token balances of a transaction.
+
+    {} if not recorded.
+    """
     meta = entry.meta
     if meta is None:
         return set()

@@ -57,7 +57,10 @@ async def check_past_state(endpoint: Endpoint, span: Span) -> None:
 
 
 async def _senders(endpoint: Endpoint, span: Span) -> Sequence[tuple[int, str]]:
-    """Return some blocks of a span, each with the sender of one of its first two transactions."""
+    """Return some blocks of a span by height, each with the sender of one of its first two transactions.
+
+    Blocks that are refused or have no usual transaction are left out.
+    """
     newest = range(max(1, span.last - SAMPLE_COUNT + 1), span.last + 1)
     spread = (span.first + (span.last - span.first) * k // SAMPLE_COUNT for k in range(1, SAMPLE_COUNT))
     heights = sorted({*newest, *(each for each in spread if each > 0)})

@@ -207,7 +207,12 @@ async def _proven_receipts(
 async def _read_known(
     chain: EvmChain, endpoint: Endpoint, heights: Sequence[int], accounts: Collection[str], known_hashes: KnownHashes
 ) -> list[Body]:
-    """Read bodies by the indices of transactions whose hashes are known."""
+    """Read bodies by the indices of transactions whose hashes are known; they are not proven by roots.
+
+    Raises:
+        UnsupportedMethod: The endpoint does not serve transactions by index.
+        BadAnswer: A block lacks one of them.
+    """
     blocks = await read_by_index(chain.node, endpoint, heights, known_hashes.hashes, known_hashes.headers)
     indexed = [(_without_unpaid(chain, each.block), each.indices) for each in blocks]
     contents = await _own_transactions(chain, endpoint, accounts, indexed, {})
@@ -226,12 +231,17 @@ async def _own_transactions(
 ) -> dict[str, tuple[tuple[ExecutedTransaction, ...], Logs]]:
     """Return the accounts' executed transactions, and the receipts' logs that name them, by block hash.
 
+    Receipts are read only of transactions that may concern the accounts.
+
     Args:
         chain: The chain.
         endpoint: The endpoint that gives receipts.
         accounts: Addresses in lower case.
         blocks: Blocks with the indices of their transactions.
         known_receipts: All receipts of blocks that were already read, by block hash.
+
+    Raises:
+        BadAnswer: A receipt is another transaction's.
     """
     indexed = [(full, *each) for full, indices in blocks for each in zip(indices, full.transactions, strict=True)]
     candidates = [each for each in indexed if each[0].hash in known_receipts or _may_concern(each[2], accounts)]

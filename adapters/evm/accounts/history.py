@@ -62,6 +62,7 @@ class AccountHistory:
     """Reads the history of accounts for one chain."""
 
     def __init__(self, chain: EvmChain) -> None:
+        """Build the readers of transactions and logs, which share headers."""
         self.chain = chain
         headers = HeaderCache()
         self.answers = LogAnswers()
@@ -119,7 +120,10 @@ class AccountHistory:
     async def _read_linked(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
     ) -> _Window | None:
-        """Read blocks that are not final, or must follow `before`, with all headers; else return None."""
+        """Read blocks that are not final, or must follow `before`, with all headers; else return None.
+
+        At most MAX_LINKED_BLOCKS blocks are read, or fewer if transactions are read in smaller windows.
+        """
         if before is None and self.chain.is_final(span.first):
             return None
         span = Span(span.first, min(span.last, span.first + MAX_LINKED_BLOCKS - 1))
@@ -148,7 +152,11 @@ class AccountHistory:
         return _Window(chunk, transactions, recovered, is_linked=True)
 
     async def _read_final(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> _Window:
-        """Read the next window of final blocks, with the header of its last block."""
+        """Read the next window of final blocks, with the header of its last block.
+
+        It ends where logs or transactions end that are read at once. If no endpoint finds transactions, they are
+        unavailable and only logs are read.
+        """
         span = Span(span.first, max(span.first, min(span.last, self.chain.node.finalized)))
         transactions = chunk = None
         recovered = NO_RECOVERED_LOGS

@@ -130,7 +130,10 @@ async def _read_part(endpoint: Endpoint, targets: Sequence[TraceTarget]) -> list
 
 
 async def _find_route(endpoint: Endpoint, target: TraceTarget) -> int:
-    """Return the number of the first route that an endpoint serves for a transaction, else UNSUPPORTED."""
+    """Return the number of the first route that an endpoint serves for a transaction, else UNSUPPORTED.
+
+    Refusals are noted; other errors are raised.
+    """
     for number, route in ROUTES.items():
         try:
             await _read_by_route(endpoint, route, [target])

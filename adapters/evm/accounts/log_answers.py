@@ -61,7 +61,13 @@ class LogAnswers:
             self._size -= 1 + len(self._answers.pop(0).log_hashes)
 
     def missing(self, receipts: ReceiptLogs, accounts: Sequence[str]) -> MissingLogs:
-        """Compare the logs of receipts with the newest answers about their blocks and accounts."""
+        """Compare the logs of receipts with the newest answers about their blocks and accounts.
+
+        Returns:
+            The logs that the answers lack, the endpoints to blame (only by receipts of their own), and the logs of
+            blocks
+            without an answer.
+        """
         heights = receipts.logs.height.tolist()
         hashes = _log_hashes(receipts.logs)
         unanswered, rows, sources = {*heights}, set[int](), set[str]()

@@ -86,7 +86,10 @@ class _Receipt(msgspec.Struct):
 
 
 async def _have_no_logs(endpoint: Endpoint, headers: Sequence[Header]) -> bool:
-    """Return True if receipts show that blocks have no logs: blooms of some chains contain more."""
+    """Return True if receipts show that blocks have no logs: blooms of some chains contain more.
+
+    False if the receipts of a block cannot be read.
+    """
     for answer in await endpoint.ask([Request("eth_getBlockReceipts", (each.hash,)) for each in headers]):
         if isinstance(answer, SourceError) or answer == b"null":
             return False

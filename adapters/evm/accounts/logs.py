@@ -334,7 +334,7 @@ class AccountLogs:
 
         Raises:
             BadAnswer: A log contradicts its header.
-            OmittedLogs: The endpoint has logs of the accounts that it left out.
+            OmittedLogs: The endpoint has logs of the accounts that it left out; it is marked as incomplete.
             HistoryUnavailable: The endpoint has deleted the logs of these blocks.
         """
         heights = sorted({*map(int, logs.height), window.last})

@@ -41,6 +41,8 @@ class _Page(msgspec.Struct):
 async def find_active_blocks(endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> ActiveBlocks:
     """Find the active blocks from the start of a span, up to about `MAX_TRANSACTIONS` transactions.
 
+    The window ends earlier if there are more. Failed transactions need no traces.
+
     Raises:
         UnsupportedMethod: The endpoint has no such search, or its pages contradict each other.
     """

@@ -149,7 +149,11 @@ class ReceiptComparer:
         return logs
 
     async def _check_with_own_receipts(self, endpoint: Endpoint, logs: Logs) -> _ReceiptCheck:
-        """Compare logs from another endpoint's receipts with the receipts of this endpoint."""
+        """Compare logs from another endpoint's receipts with the receipts of this endpoint.
+
+        Returns:
+            The logs that it confirms, those whose receipt it does not give, and those that it denies.
+        """
         if len(logs) == 0:
             return _ReceiptCheck(logs, logs, logs)
         hashes = sorted({each.tobytes().decode() for each in logs.tx_hash})

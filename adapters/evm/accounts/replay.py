@@ -80,7 +80,10 @@ class _Run:
     code: str
 
     def request(self) -> Request:
-        """Return the `eth_call` that runs the payment's call on the state before its block, by a stand-in."""
+        """Return the `eth_call` that runs the payment's call on the state before its block, by a stand-in.
+
+        Sender and account get the stand-in's code by a state override.
+        """
         tx = self.payment.body.full.transactions[self.index]
         to, account = (str(each)[2:].lower().rjust(64, "0") for each in (tx.to, self.payment.account))
         call = {
@@ -123,7 +126,10 @@ def _first_item(account: str) -> int:
 async def replay_payments(
     node: Node, payments: Sequence[MissingPayment]
 ) -> Mapping[MissingPayment, list[CoinTransfer]]:
-    """Return the transfers that make up each payment; payments whose sum does not match are absent."""
+    """Return the transfers that make up each payment; payments whose sum does not match are absent.
+
+    All are absent if no endpoint can override code or has the state. Logs of failed runs are not raised.
+    """
 
     async def at(endpoint: Endpoint) -> dict[MissingPayment, list[CoinTransfer]]:
         explained: dict[MissingPayment, list[CoinTransfer]] = {}

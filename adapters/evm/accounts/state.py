@@ -121,7 +121,12 @@ async def read_coins(endpoint: Endpoint, probes: Sequence[Probe]) -> list[int]:
 
 
 async def _results(endpoint: Endpoint, calls: Sequence[tuple[str, Probe]], hashes: Mapping[int, str]) -> list[str]:
-    """Return the results of calls at heights; raise the first error, and remember the lack of old state."""
+    """Return the results of calls at heights as texts, in order; `calls` are not empty.
+
+    Raises:
+        HistoryUnavailable: The endpoint lacks the state; heights up to this one are not requested again.
+        SourceError: Another call failed.
+    """
     lowest = min(height for _, (_, height) in calls)
     if lowest <= endpoint.lacks_state_at:
         raise HistoryUnavailable(endpoint.name, lowest, "it said so before")

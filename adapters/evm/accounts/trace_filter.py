@@ -31,7 +31,9 @@ class TraceFilter:
         self.windows: Windows[list[FilteredTrace]] = Windows("max_trace_span", "traces")
 
     async def find(self, endpoint: Endpoint, span: Span, accounts: Sequence[str]) -> ActiveBlocks:
-        """Find the active blocks of the next window of a span.
+        """Find the active blocks of the next window of a span, which is as large as the endpoint accepts.
+
+        Transactions of the accounts count, and calls inside others that move coins from or to them: these need traces.
 
         Raises:
             UnsupportedMethod: The endpoint has no `trace_filter`.
@@ -60,7 +62,7 @@ class TraceFilter:
 async def _read(
     endpoint: Endpoint, pieces: Sequence[Span], accounts: Sequence[str]
 ) -> list[list[list[FilteredTrace] | SourceError]]:
-    """Return, for each piece, the traces of each side."""
+    """Return, for each piece, the traces from the accounts and those to them, or the error in their place."""
     requests = [
         Request(
             "trace_filter", ({"fromBlock": hex_of(piece.first), "toBlock": hex_of(piece.last), side: list(accounts)},)

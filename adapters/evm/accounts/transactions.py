@@ -154,7 +154,10 @@ class TransactionReader:
     async def _search(
         self, span: Span, accounts: Sequence[str], hashes: Mapping[int, str]
     ) -> tuple[Endpoint, ActiveBlocks]:
-        """Find active blocks by the best method, and return the endpoint or explorer that found them."""
+        """Find active blocks by the best method, and return the endpoint or explorer that found them.
+
+        The endpoint's search methods are tried in order and remembered; then the explorer, then state.
+        """
 
         async def at(endpoint: Endpoint) -> tuple[Endpoint, ActiveBlocks]:
             methods = (self._trace_filter.find, otterscan.find_active_blocks)
@@ -244,7 +247,11 @@ class TransactionReader:
     # --- from state changes ------------------------------------------------------------------------------------------
 
     async def _explain_changes(self, result: AccountTransactions) -> None:
-        """Trace the blocks whose transactions and withdrawals do not explain how accounts' coins changed."""
+        """Trace the blocks whose transactions and withdrawals do not explain how accounts' coins changed.
+
+        Transfers and the changes that stay unexplained are stored in `result`. If no endpoint traces, blocks are
+        simulated, then single transactions run again.
+        """
         result.has_payments = True
         changes: dict[int, dict[str, int]] = {}
         for each in result.blocks.changes:
@@ -284,7 +291,11 @@ class TransactionReader:
         return _BlockTransfers([by_height.get(body.full.height, []) for body in blocks], are_traced=True)
 
     async def _replay(self, result: AccountTransactions, remainders: dict[int, dict[str, int]]) -> None:
-        """Run transactions again that must have paid accounts; add transfers, drop explained remainders."""
+        """Run transactions again that must have paid accounts, and add the transfers to `result`.
+
+        Only accounts without code that got more than is explained count. Explained remainders are deleted from
+        `remainders`.
+        """
         payments = [
             MissingPayment(result.bodies[height], account, raw)
             for height, raws in remainders.items()

@@ -91,9 +91,10 @@ class Windows(Generic[T]):
     def _truncation(
         self, endpoint: Endpoint, piece: Span, answers: Sequence[T], results: Sequence[Sequence[T]]
     ) -> ResponseTooLarge | None:
-        """Return an error for an answer of a round or repeated size, or for a window with too many results.
+        """Return an error for an answer that may be cut off, or for a window with too many results; else None.
 
-        Remembers the sizes of answers. Returns None for a single block.
+        An answer is suspect if its size is round, or occurred before. Sizes are remembered. A single block is never
+        suspect.
         """
         if len(piece) == 1:
             return None

@@ -44,7 +44,11 @@ def _allowance(logs: Logs, standard: str) -> dict[str, pa.Array | Bytes]:
 
 
 def _rows(logs: Logs, chain: str, standard: str, **columns: pa.Array | Bytes) -> pa.Table:
-    """Return rows of approvals; `columns` replace the defaults, which are null where not in each log."""
+    """Return rows of approvals with owner and spender of the topics.
+
+    Args:
+        columns: Columns that replace the defaults: `token_id`, `raw` and `approved` are null by default.
+    """
     n = len(logs)
     return table(
         APPROVALS,

@@ -14,7 +14,7 @@ from chainfolio.tables import BLOCKS
 
 
 def rows(headers: Sequence[Header], chain: str) -> pa.Table:
-    """Return rows of `blocks`."""
+    """Return rows of `blocks`, in the order of the headers; the base fee is null before London."""
     fees = [None if h.baseFeePerGas is None else int(h.baseFeePerGas, 16) for h in headers]
     return table(
         BLOCKS,

@@ -85,7 +85,9 @@ class Trace(msgspec.Struct, gc=False):
 
 
 def of_traces(source: str, answer: bytes, block: TracedBlock, first: int = 0) -> list[CoinTransfer]:
-    """Return the coin transfers in an answer of `trace_block`.
+    """Return the coin transfers in an answer of `trace_block`, without those of failed calls.
+
+    Rewards of blocks and the transactions' own values are left out.
 
     Args:
         source: The endpoint that gave the answer.

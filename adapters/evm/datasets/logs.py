@@ -20,7 +20,7 @@ def rows_of_logs(logs: Logs, chain: str) -> pa.Table:
 
 
 def logs_of(rows: pa.Table) -> Logs:
-    """Rebuild the logs of stored rows."""
+    """Rebuild the logs of stored rows; they have no block hash."""
     logs = restore.logs_without_data(
         rows.rename_columns([{"address": "token"}.get(name, name) for name in rows.column_names]), "0x" + "0" * 64
     )

@@ -212,7 +212,7 @@ def _text(values: Sequence[str | None]) -> pa.Array:
 
 
 def rows(executed: Sequence[ExecutedTransaction], chain: str) -> pa.Table:
-    """Return rows of `transactions`."""
+    """Return rows of `transactions`, in their order; addresses and hashes in lower case."""
     n = len(executed)
     return table(
         TRANSACTIONS,
@@ -238,7 +238,7 @@ def rows(executed: Sequence[ExecutedTransaction], chain: str) -> pa.Table:
 
 
 def native(executed: Sequence[ExecutedTransaction], chain: str) -> pa.Table:
-    """Return rows of `transfers` for the values of transactions that did not fail."""
+    """Return rows of `transfers` for the values above zero of transactions that did not fail."""
     coins = [
         CoinRow(
             each.height,

@@ -27,6 +27,8 @@ Column: TypeAlias = pa.Array | Bytes
 def decode(logs: Logs, chain: str, wrapped: str | None) -> tuple[pa.Table, Mask]:
     """Return rows of `transfers` and a mask of the logs that they are made from.
 
+    Standards are recognised by topics and size of data; other shapes stay undecoded.
+
     Args:
         logs: Logs of any events.
         chain: The key of the chain.
@@ -57,7 +59,10 @@ def decode(logs: Logs, chain: str, wrapped: str | None) -> tuple[pa.Table, Mask]
 
 
 def _rows(logs: Logs, chain: str, standard: str, **columns: Column) -> pa.Table:
-    """Return rows of transfers; `columns` add to, or replace, the defaults."""
+    """Return rows of transfers, whose parties and `raw` are in `columns`; these also replace defaults.
+
+    By default, `item` is 0, and operator, token id and layout are null.
+    """
     n = len(logs)
     return table(
         TRANSFERS,
@@ -75,6 +80,7 @@ def _rows(logs: Logs, chain: str, standard: str, **columns: Column) -> pa.Table:
 
 
 def _erc20(logs: Logs, chain: str, mask: Mask) -> pa.Table:
+    """Return the rows of ERC-20 transfers: the logs of `mask`."""
     if not mask.all():
         logs = logs.take(np.flatnonzero(mask))
     return _rows(
@@ -88,6 +94,7 @@ def _erc20(logs: Logs, chain: str, mask: Mask) -> pa.Table:
 
 
 def _erc721(logs: Logs, chain: str, mask: Mask) -> pa.Table:
+    """Return the rows of ERC-721 transfers, with an amount of 1: the logs of `mask`."""
     logs = logs.take(np.flatnonzero(mask))
     amounts = np.zeros((len(logs), 32), np.uint8)
     amounts[:, 31] = 1

@@ -23,7 +23,10 @@ STANDARD = "withdrawal"
 
 
 def rows(blocks: Sequence[Header | FullBlock], chain: str) -> pa.Table:
-    """Return rows of `transfers`; `item` is the index of the withdrawal in its block."""
+    """Return rows of `transfers` in wei for withdrawals above zero, after the transactions of their block.
+
+    `item` is the index of the withdrawal in its block.
+    """
     coins = [
         CoinRow(
             block.height,

@@ -43,7 +43,7 @@ class ContractInteractions:
 
     @classmethod
     def of(cls, interactions: Interactions) -> ContractInteractions:
-        """Return the interactions by contract instead of by asset."""
+        """Return the interactions by contract instead of by asset; ids only of ERC-721 collections."""
         return cls(
             frozenset(token.reference for token in interactions.tokens),
             {asset.reference: ids for asset, ids in interactions.received_ids.items() if asset.kind == COLLECTIBLE},

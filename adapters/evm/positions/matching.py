@@ -122,7 +122,7 @@ class Protocols:
 
     @cached_property
     def events(self) -> tuple[str, ...]:
-        """The events of all rules, as filters of the dataset `events`."""
+        """The events of all rules, as sorted filters of the dataset `events`, one per contract and event."""
         return tuple(
             sorted(
                 {
@@ -299,7 +299,10 @@ def _priority(rule: Token | Collection | Event) -> tuple[bool, bool]:
 def _event_values(
     rule: Event, contract: str, interactions: ContractInteractions
 ) -> Iterator[tuple[AbiValue, ...] | None]:
-    """Yield the values of each event that names the account as owner; None for a malformed log."""
+    """Yield the values of each event that names the account as owner; None for a malformed log.
+
+    Values are those that the rule names, in its order. Events that name the account in another role are left out.
+    """
     event = rule.parsed
     for event_log in interactions.events.get(event.filter(contract), ()):
         if event_log.place == event.topic_number(rule.owner):

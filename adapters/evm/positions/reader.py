@@ -80,7 +80,11 @@ class SingleAccountReader:
     _inner: set[str] = field(default_factory=set)  # tokens inside positions and shares
 
     def read_all(self, tokens: Sequence[str]) -> Plan[AccountContents]:
-        """Read the balances of `tokens` and every position that the account's interactions lead to."""
+        """Read the balances of `tokens` and every position that the account's interactions lead to.
+
+        Empty positions are left out. Shares of the wallet that a decoded position replaces are not unwrapped again.
+        Failures of decoders are issues.
+        """
         matches = self.shares.protocols.by_contract(self.account, self.interactions)
         group = _group()
         tokens_read = group.add(self._tokens(tokens))
@@ -190,7 +194,11 @@ class SingleAccountReader:
     def _unfold(self, part: TokenAmount, trail: Trail, is_inner: bool) -> Plan[Underlying]:
         """Return the tokens that a part stands for: itself if it is no share or cannot be unwrapped.
 
-        `is_inner`: it lies in another share.
+        What cannot be unwrapped, or leads back to itself, is also an issue.
+
+        Args:
+            trail: The shares in which the part lies.
+            is_inner: True if it lies in another share.
         """
         itself = Underlying({part.token: part.raw})
         if not part.raw:

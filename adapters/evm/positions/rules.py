@@ -273,7 +273,11 @@ def _chain_read(read: DecoderRead) -> ContractRead:
 
 
 def _value(read: DecoderRead, result: AbiValue) -> AbiValue:
-    """Return the value that a decoder is sent for a result; raise ReadError if a needed read has none."""
+    """Return the value that a decoder is sent for a result; None for a refused read that may be refused.
+
+    Raises:
+        ReadError: A needed read has no value, or the node failed.
+    """
     if isinstance(read, AtEarlierBlock) and isinstance(result, Unknown) and result.cause in ("read", "gone"):
         return result
     failed = isinstance(result, Unknown) and result.cause == "read"

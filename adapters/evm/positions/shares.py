@@ -96,7 +96,10 @@ class Shares:
                 yield Issue("protocols", call.to, reason, account=account)
 
     def by_token(self, account: str, tokens: Iterable[str], sent_tokens: SentTokens) -> Iterator[RuleMatch]:
-        """Yield the matches of tokens with families that decode positions, after `read_answers`."""
+        """Yield the matches of tokens with families that decode positions, after `read_answers`.
+
+        There is one match per token, or per answer if the rule takes tokens together; a decoder gets a contract once.
+        """
         answers_by_rule: dict[int, dict[str, str]] = {}
         rules, matched = self.protocols.rules(Token), set[tuple[str, Decoder, str]]()
         for token in sorted(tokens):

@@ -94,7 +94,10 @@ class Chainlink:
         return asset in self.feeds
 
     def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
-        """Return a price or a refusal for each asset with a feed, in one round."""
+        """Return a price or a refusal for each asset with a feed, in one round; other assets are left out.
+
+        All are refused while the sequencer is down, or was restarted a short time ago.
+        """
         feeds = [self.feeds[asset] for asset in assets if asset in self.feeds]
         if not feeds:
             return Quotes()

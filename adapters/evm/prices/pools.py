@@ -136,7 +136,10 @@ class _Search:
         return [read for venue, pair in self._venues_and_pairs() for read in venue.lookups(pair)]
 
     def add_pools(self, results: Results, budget: int) -> int:
-        """Store the pools found by the lookups and return the number of their reads (0 if over `budget`)."""
+        """Store the pools of the lookups and return the number of their reads (0 if over `budget`).
+
+        Over budget no pool is stored. `fault` is set then, and if a lookup failed.
+        """
         for venue, pair in self._venues_and_pairs():
             lookup_results = [results[read] for read in venue.lookups(pair)]
             self.fault = self.fault or first_read_error(lookup_results)
@@ -153,7 +156,8 @@ class _Search:
     def outcome(self, results: Results, block: Block) -> RelativePrice | Refusal | None:
         """Return the price of the deepest pool; None without a pool that has a price.
 
-        A refusal if a pool is unread, all are too small, or the price moved too far in one block.
+        A refusal if a pool is unread, the token has no known decimals, all are too small, or the price moved too far in
+        one block.
         """
         markets: dict[Pool, Market] = {}
         for pool, venue in self.pools.items():

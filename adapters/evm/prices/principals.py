@@ -132,7 +132,10 @@ class _Principal:
         return info if isinstance(info, tuple) and info[0] == TOKEN_TYPE else None
 
     def outcome(self, results: Results, block: Block, native: Asset | None) -> RelativePrice | Refusal | None:
-        """Return its price; a refusal if a read failed, its asset has no price, or the market moved too far."""
+        """Return its price in the underlying asset: that of its market, or of redemption after its expiry.
+
+        A refusal if a read failed, the market is another token's, its asset has no price, or the market moved too far.
+        """
         reads = [*self.market_reads(results), *self.yield_reads(results), *self.asset_reads(results)]
         if fault := first_read_error([results[read] for read in reads]):
             return self._refusal(f"its market could not be read: {fault}")

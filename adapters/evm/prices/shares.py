@@ -88,7 +88,7 @@ class Shares:
     def prices(self, assets: Sequence[Asset], block: Block) -> PricePlan:
         """Return a relative price or a refusal for each asset that is a share, in one or two rounds.
 
-        Tokens beyond MAX_TOKENS are refused.
+        Other assets are left out. Tokens beyond MAX_TOKENS are refused.
         """
         rated = [asset for asset in assets if asset in self.rates]
         candidates = [asset for asset in assets if asset not in self.rates and self.knows(asset) is not False]

@@ -101,7 +101,10 @@ class _TokenState(NamedTuple):
 
 
 def _tokens(match: ProtocolMatch) -> DecoderPlan:
-    """Return the health of the account, and the state of each token that names its asset."""
+    """Return the health of the account, and the state of each token that names its asset, by token.
+
+    Balance and incentives of a state are None if the token refuses them.
+    """
     account_data, *results = yield [
         Call(match.contract, ACCOUNT, (match.account,)),
         *(

@@ -44,10 +44,11 @@ class Market:
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode the markets that an account entered or whose tokens it touched, with interest.
+    """Decode the markets that an account entered or whose tokens it touched, as one position, with interest.
 
-    Rewards are read if the protocol's file names their functions: `reward`, the call that returns the token, and
-    `rewards`, the word with which the comptroller's functions begin ("comp", "venus").
+    If a market refuses to count the newest interest, the stored amounts count, and that is reported as unknown. Rewards
+    are read if the protocol's file names their functions: `reward`, the call that returns the token, and `rewards`, the
+    word with which the comptroller's functions begin ("comp", "venus").
     """
     comptroller, account = match.contract, match.account
     entered, oracle, minted = yield [

@@ -28,9 +28,12 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 
 
 def _stakes(match: ProtocolMatch, stakes: Sequence[tuple[str, str]]) -> DecoderPlan:
-    """Return one position for each reward pool; `stakes` are pools with the token of one unit.
+    """Return one position for each reward pool in which the account has a stake or a reward.
 
     A pool that refuses has an unknown position and hides no other one.
+
+    Args:
+        stakes: The pools, each with the token of one unit.
     """
     account, cvx = match.account, match.contracts.get("cvx", ())
     results = yield [
@@ -70,7 +73,11 @@ def _stakes(match: ProtocolMatch, stakes: Sequence[tuple[str, str]]) -> DecoderP
 
 
 def _extra_rewards(account: str, counts: Mapping[str, int]) -> DecoderPlan:
-    """Read the extra rewards of each pool, `counts` of them: None for one that a contract refuses."""
+    """Read the extra rewards of each pool; None for one that a contract refuses.
+
+    Args:
+        counts: The number of extra rewards by pool.
+    """
     places = [(pool, index) for pool, count in counts.items() for index in range(count)]
     contracts = yield [MayRefuse(Call(pool, "extraRewards(uint256)(address)", (index,))) for pool, index in places]
     known = [contract for contract in contracts if contract is not None]

@@ -11,10 +11,10 @@ USER_STATE = "user_state(address)(uint256,uint256,uint256,uint256)"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode the loan of an account at one controller.
+    """Decode the loan of an account at one controller, of zeros without a loan.
 
-    Controllers that mint (role `controller`) lend the file's `stablecoin`; those of lending markets
-    (`lend_controller`) name the token that they lend.
+    Collateral that was sold softly is supplied too. Controllers that mint (role `controller`) lend the file's
+    `stablecoin`; those of lending markets (`lend_controller`) name the token that they lend.
     """
     is_minting = match.is_listed("controller")
     (collateral, sold, debt, _), collateral_token, *lent_tokens = yield [

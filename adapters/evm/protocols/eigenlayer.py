@@ -59,9 +59,10 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 
 
 def _positions(manager: str, parts: Sequence[StrategyShares]) -> DecoderPlan:
-    """Read the tokens that shares stand for, as one position for each part.
+    """Read the tokens that shares stand for, as one position for each part, in their order.
 
-    A strategy that refuses hides no other one: its position has an unknown part.
+    A strategy that refuses hides no other one: its position has an unknown part. Shares of ether are read without a
+    call.
     """
     values = yield [
         read

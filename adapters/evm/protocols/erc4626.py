@@ -24,7 +24,8 @@ def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """Return the asset that redeeming `raw` shares pays now, less the vault's fees.
 
     A vault whose redemptions go through a queue refuses to preview them; the amount that the shares stand for then
-    counts.
+    counts. A vault that no file lists counts as unverified unless the account deposited or it lies in another share,
+    and pays at most its part of what it has.
     """
     vault = match.contract
     is_listed, has_deposited = match.is_listed("vault"), match.has_deposited(match.answer)

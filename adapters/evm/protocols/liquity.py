@@ -42,7 +42,8 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 def _trove(match: ProtocolMatch) -> DecoderPlan:
     """Decode the trove of an account with its part of liquidations, and ether left by a redemption.
 
-    The debt includes the 200 LUSD that closing the trove gives back. The health is None if the price feed refuses.
+    Both positions are returned, also if they are empty. The debt includes the 200 LUSD that closing the trove gives
+    back. The health is None without a debt, or if the price feed refuses.
     """
     (troves,), (surplus,), (feed,) = (match.contracts[role] for role in ("trove_manager", "surplus_pool", "price_feed"))
     (debt, collateral, _, _), left, price = yield [

@@ -111,7 +111,10 @@ def _staked_tokens(chef: str, pools: Sequence[int], results: Sequence[str | None
 
 
 def _reward_reads(match: ProtocolMatch, pools: Sequence[int]) -> Sequence[Call | MayRefuse]:
-    """Return the reads of the reward token and the rewards, by the file's or all known functions."""
+    """Return the reads of the reward token and the rewards, by the file's or all known functions.
+
+    For each pair of functions, the token comes first, then the reward of each pool. Guessed functions may refuse.
+    """
     is_configured = "pending" in match.options
     functions = [(match.options["pending"], match.options["reward"])] if is_configured else REWARDS
     calls = [

@@ -150,7 +150,14 @@ def _market_positions(
     fee_shares: int,
     is_trusted: bool,
 ) -> list[DecodedPosition]:
-    """Return the account's position in a market, and an unverified one for supply that does not count."""
+    """Return the account's position in a market, and an unverified one for supply that does not count.
+
+    Supply counts in a trusted market, or if the market has it unlent.
+
+    Args:
+        price: The collateral's price in the loan token; None if the oracle refuses.
+        fee_shares: Shares of the fee recipient since the last update; 0 for other accounts.
+    """
     debt = totals.debt(shares.borrowed)
     supply = TokenAmount(params.loan_token, totals.assets(shares.supplied + fee_shares))
     counts = is_trusted or supply.raw <= totals.supplied - totals.borrowed

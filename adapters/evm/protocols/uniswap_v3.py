@@ -280,7 +280,7 @@ def decode_unlisted(match: ProtocolMatch) -> DecoderPlan:
 
 
 def _read_claim(claim: PositionRecord, number: int, pool: str, manager: str) -> DecoderPlan:
-    """Read the pool of a claimed position and return `ClaimReads`."""
+    """Read the pool of a claimed position and return `ClaimReads`, with a guarded price as in `position`."""
     balances = [balance_of(token, pool) for token in claim.tokens]
     stored_read = Call(pool, POOL_POSITION, (claim.pool_key(manager),))
     state = [Call(pool, SLOT0), Call(manager, POSITIONS, (number,)), stored_read, *balances]
@@ -370,7 +370,10 @@ TRANSFER = parse_event("Transfer(address indexed,address indexed,uint256)").topi
 
 
 def changes(logs: Sequence[EventLog]) -> list[PositionChange]:
-    """Return the changes of positions that the logs of one transaction show, in their order."""
+    """Return the changes of positions that the logs of one transaction show, in their order.
+
+    Logs of another shape are left out. Tokens and pools that the logs do not show are empty.
+    """
     found = []
     for i, log in enumerate(logs):
         topic = log.topics[0] if log.topics else ""

@@ -128,6 +128,9 @@ def _are_deposits_covered(
     """Return True if the vaults hold all deposits of the owner, including those of its other accounts.
 
     If the owner has too many accounts to add, the vaults must cover all deposit shares of the bank.
+
+    Args:
+        vault_balances: Raw balances by bank.
     """
     shares: dict[str, int] = {}
     for account in (yield from FAMILY.sibling_records(claim)):

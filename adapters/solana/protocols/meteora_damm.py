@@ -61,7 +61,10 @@ def position(claim: Claim) -> DecoderPlan:
 def _decode_parts(
     claim: Claim, stored: DammPosition, pool: DammPool, rewards: Sequence[_Reward], vaults: Sequence[TokenAccount]
 ) -> Iterator[DecodedPosition]:
-    """Yield the unlocked part with all fees and rewards, the vesting part, and the locked part."""
+    """Yield the unlocked part with all fees and rewards, the vesting part, and the locked part.
+
+    The first one comes always, the others if there are such parts. All are unverified if the vaults do not cover them.
+    """
     point = claim.time_s if pool.locks_by_time else claim.slot
     unlockable = min(max(0, _unlockable(stored, point)), stored.vesting_liquidity)
     fee_a = _uncollected(stored, pool.fee_growth_a - stored.fee_checkpoint_a, stored.fee_owed_a, 128)

@@ -196,7 +196,10 @@ def _decode_bins(
     rewards: Sequence[_Reward],
     vaults: Sequence[TokenAccount],
 ) -> DecodedPosition:
-    """Return liquidity, fees and rewards of bins; no fees if they go to another account."""
+    """Return liquidity, fees and rewards of bins; no fees if they go to another account.
+
+    It is unverified if the vaults do not cover liquidity and fees. Rewards are paid as far as their vaults have them.
+    """
     mints = (pair.mint_a, pair.mint_b)
     raws = [sum(bin.part(bin.reserves[side]) for bin in bins) for side in (0, 1)]
     fees = [

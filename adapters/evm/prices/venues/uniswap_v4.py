@@ -108,7 +108,7 @@ def _state(key: PoolKey, slot0: object, liquidity: object) -> PoolState | None:
 
 
 def build(section: VenueSection) -> UniswapV4:
-    """Build the venue from its section."""
+    """Build the venue from its section; raise BadSettings if it is malformed."""
     fees, spacings = section.numbers("fees", MAX_FEE), section.numbers("spacings", 32_767)
     section.check_same_length("fees", "spacings")
     return UniswapV4(
