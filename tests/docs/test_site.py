@@ -11,9 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from docs import build_architecture, build_cli, build_http
 from docs.site_hooks import NOTEBOOK, sources
@@ -131,6 +129,9 @@ def test_the_picture_of_the_architecture_is_that_of_the_imports() -> None:
 def test_the_notebook_runs_from_its_first_cell_to_its_last(
     demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import nbformat  # 2 s: its validator of JSON Schema builds 39 parsers
+    from nbclient import NotebookClient
+
     (tmp_path / "data").symlink_to(demo.config.parent)
     for name, value in environment().items():
         monkeypatch.setenv(name, value)
