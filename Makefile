@@ -124,6 +124,10 @@ lock: ## requirements.lock anew from pyproject.toml (needs uv); UPGRADE=1 takes 
 	@command -v uv >/dev/null || { echo 'This needs uv: python3 -m pip install uv' >&2; exit 1; }
 	@uv pip compile pyproject.toml --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 --all-extras \
 		--generate-hashes --no-emit-index-url --no-header --no-annotate -o requirements.lock >/dev/null
+	@part() { uv pip compile "$$@" --quiet --universal --python-version 3.11 --constraint requirements.lock \
+		--generate-hashes --no-emit-index-url --no-header --no-annotate >/dev/null; }; \
+	part pyproject.toml --extra all -o deploy/requirements.lock; \
+	part - -o deploy/build.lock <<< hatchling
 
 .PHONY: release
 release: $(INSTALLED) ## what a release would be, into dist/: changelog, build, checks, bill of materials

@@ -52,12 +52,17 @@ NOT_RUN = {
         'make demo ARGS="--blocks 600"',
     ): "the demo of the other tests, with fewer blocks",
     ("docs/how-to/use-the-api.md", "URL=http://127.0.0.1:8080/v1"): "variables that the tests of the curl lines set",
-    ("docs/how-to/operate.md", "# /etc/systemd/system/chainfolio.service"): "systemd reads it in test_operate",
     ("docs/runbook.md", "rule_files: [prometheus-rules.yml]"): "Prometheus reads it; test_alerts reads the rules",
-    ("docs/how-to/operate.md", "# /etc/sysusers.d/chainfolio.conf"): "systemd reads it in test_operate",
-    ("docs/how-to/operate.md", "systemd-sysusers                                      # creates the user"): (
-        "it changes the machine; test_operate creates the user in a folder"
-    ),
+    (
+        "docs/how-to/operate.md",
+        "install -m 0644 deploy/systemd/chainfolio.sysusers.conf /etc/sysusers.d/chainfolio.conf",
+    ): "it changes the machine; test_operate creates the user in a folder",
+    ("docs/how-to/deploy.md", "docker build -f deploy/Dockerfile -t chainfolio ."): "test_deploy runs the steps",
+    ("docs/how-to/deploy.md", "umask 077"): "it needs Docker; test_deploy checks the file of the services",
+    (
+        "docs/how-to/deploy.md",
+        "kubectl create namespace chainfolio",
+    ): "it needs a cluster; test_deploy checks the files",
     (
         "docs/how-to/operate.md",
         "*/10 * * * * /usr/local/bin/chainfolio status --config "

@@ -27,6 +27,8 @@ from tests.docs import confined
 from tests.e2e.running import ALICE, ROOT, Demo, as_ethereum
 
 PAGE = (ROOT / "docs" / "how-to" / "operate.md").read_text()
+SYSTEMD = ROOT / "deploy" / "systemd"
+UNIT = (SYSTEMD / "chainfolio.service").read_text()
 CONFINED = Path(confined.__file__)
 LOCKED = "/opt/chainfolio/bin/pip install --require-hashes -r requirements.lock"
 SETTINGS = 'data = "data"\n'
@@ -132,7 +134,7 @@ def test_accounts_outlive_an_upgrade(server: Server) -> None:
 def unit() -> configparser.ConfigParser:
     found = configparser.ConfigParser(interpolation=None, strict=False)
     found.optionxform = str  # type: ignore[assignment,method-assign]
-    found.read_string(fences("ini", "Run it as a service"))
+    found.read_string(UNIT)
     return found
 
 
@@ -150,7 +152,7 @@ def test_systemd_takes_the_unit(server: Server) -> None:
     if analyze is None:
         pytest.skip("there is no systemd here")
     file = server.root / "chainfolio.service"
-    file.write_text(fences("ini", "Run it as a service").replace("/opt/", f"{server.root}/opt/"))
+    file.write_text(UNIT.replace("/opt/", f"{server.root}/opt/"))
     done = subprocess.run([analyze, "verify", "--man=no", str(file)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     file.write_text(file.read_text().replace("Restart=", "Restrat="))
@@ -166,7 +168,7 @@ def analyze(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_unit_is_hardened(tmp_path: Path) -> None:
     file = tmp_path / "chainfolio.service"
-    text = fences("ini", "Run it as a service")
+    text = UNIT
     file.write_text(text)
     checked = ["security", "--offline=true", "--no-pager", "--threshold=30", str(file)]
     assert (done := analyze(*checked)).returncode == 0, done.stdout
@@ -179,7 +181,7 @@ def test_the_user_of_the_unit_is_created(tmp_path: Path) -> None:
         pytest.skip("there is no systemd here")
     file = tmp_path / "chainfolio.conf"
     (tmp_path / "etc").mkdir()
-    file.write_text(fences("conf", "Run it as a service"))
+    file.write_text((SYSTEMD / "chainfolio.sysusers.conf").read_text())
     subprocess.run([sysusers, f"--root={tmp_path}", str(file)], check=True)
     (user,) = (tmp_path / "etc/passwd").read_text().splitlines()
     service = unit()["Service"]
@@ -190,7 +192,7 @@ def test_the_user_of_the_unit_is_created(tmp_path: Path) -> None:
 def test_a_server_indexes_and_answers_under_the_restrictions_of_the_unit(demo: Demo, tmp_path: Path) -> None:
     if sys.platform != "linux" or find_library("seccomp") is None or which("systemd-analyze") is None:
         pytest.skip("nothing here can restrict a process as systemd does")
-    filters = re.findall(r"^SystemCallFilter=(.+)$", fences("ini", "Run it as a service"), re.M)
+    filters = re.findall(r"^SystemCallFilter=(.+)$", UNIT, re.M)
     assert filters
     (tmp_path / "data").mkdir()
     launcher = [sys.executable, str(CONFINED), str(tmp_path / "data"), ",".join(filters)]
