@@ -205,7 +205,10 @@ def _wrapping(movements: Sequence[Movement], changed: set[Asset]) -> dict[str, b
 def _minting(
     movements: Sequence[Movement], gains: set[Asset], losses: set[Asset], burn_addresses: Collection[str]
 ) -> dict[str, bool]:
-    """Return the facts about minting by name: where gained assets came from, and their kinds."""
+    """Return the facts about minting by name: where gained assets came from, and their kinds.
+
+    `into position`: one collectible was created, and nothing else was gained for several assets.
+    """
     incoming = [move for move in movements if move.direction == "in" and move.asset in gains]
     minted = {move.asset for move in incoming if move.counterparty in burn_addresses}
     collectible = {move.asset for move in incoming if move.asset.is_collectible}
@@ -250,9 +253,10 @@ def _are_shares(moves: Sequence[Movement], burn_addresses: Collection[str]) -> b
 def _returning(
     movements: Sequence[Movement], losses: set[Asset], burn_addresses: Collection[str], contract: str | None
 ) -> dict[str, bool]:
-    """Return two signs. `burnt`: all that left were tokens, and they were burnt.
+    """Return two signs; both are False if nothing left.
 
-    `returned`: all tokens that left are of the called contract, which took or burnt them.
+    `burnt`: all that left were tokens, and they were burnt. `returned`: all tokens that left are of the called
+    contract, which took or burnt them.
     """
     outgoing = [move for move in movements if move.direction == "out" and move.asset in losses]
     tokens = [move for move in outgoing if not move.asset.is_native]

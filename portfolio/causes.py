@@ -61,7 +61,14 @@ Cause = tuple[str, str]  # its name, and a sentence
 def cause_of(
     key: BalanceKey, totals: RunningTotals, change: Change, changes: Sequence[Change], evidence: Evidence
 ) -> Cause:
-    """Return the cause of one change of an asset's excess. `changes` are all known changes of it."""
+    """Return the cause of one change of an asset's excess, and its reason as text.
+
+    Missing rows of the index explain it first, then rules for coins and tokens; UNKNOWN if none fits.
+
+    Args:
+        changes: All known changes of the asset.
+        evidence: What was read again of the change's block.
+    """
     if not change.is_found:
         return UNKNOWN, "the balances between these blocks could not be read, so that the block is not known"
     missing = sum(evidence.missing.values())

@@ -73,7 +73,10 @@ def _label(value: Fraction) -> str:
 
 
 def _days(points: Sequence[Point], columns: int) -> str:
-    """Return the line below the axis: the first and the last day, and days between them if there is room."""
+    """Return the line below the axis: the first and the last day, and days between them if there is room.
+
+    Only the first day is shown if there is no room for two. Text ends without spaces.
+    """
     first, last = points[0][0], points[-1][0]
     has_room = first != last and columns > 2 * DAY
     count = max(2, min(len(points), columns // 16)) if has_room else 1

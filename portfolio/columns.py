@@ -118,7 +118,10 @@ def _limbs(units: Mapping[Key, int]) -> int:
 def _frame(
     key: pl.DataType, units: Mapping[Key, int], bounds: Mapping[Key, bytes | None], names: Sequence[str]
 ) -> pl.DataFrame:
-    """Return a row per asset: its price's limbs from the lowest, and the largest raw within its bound."""
+    """Return a row per asset: the limbs of its unit price, lowest first, and the column `most`.
+
+    `most` is the largest raw amount within the asset's bound, null without a bound.
+    """
     import numpy as np
     import polars as pl
 
@@ -139,7 +142,10 @@ def _raw_limbs() -> list[pl.Expr]:
 
 
 def _products(raw_limbs: int, prices: Sequence[str]) -> list[pl.Expr]:
-    """Return the sums of the products of limbs, by the power of 2^32 that they stand for."""
+    """Return the sums of the products of limbs, as columns `power0` and so on, the lowest first.
+
+    A column counts units of 2^32 to that power. Raw limbs have 64 bits, price limbs 32.
+    """
     import polars as pl
 
     by_power: defaultdict[int, list[pl.Expr]] = defaultdict(list)

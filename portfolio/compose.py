@@ -185,7 +185,7 @@ def _is_cash(valued: ValuedHolding) -> bool:
 
 
 def _daily(valuation: Valuation, address: str) -> tuple[str, str]:
-    """Return income and expense since 00:00 UTC in USD; unknown if those of a chain are."""
+    """Return income and expense since 00:00 UTC in USD as text; both unknown if those of a chain are."""
     chains = set(valuation.scope[address])
     if {day.chain for day in valuation.days} != chains or (valuation.unread[address] and not chains):
         return UNKNOWN, UNKNOWN
@@ -255,7 +255,7 @@ def _protocol_chain(facts: ChainFacts, kinds: Mapping[str, _Bucket], frame: _Sty
 
 
 def _positions(kind: str, bucket: _Bucket, facts: ChainFacts, frame: _Style) -> PositionsDocument:
-    """Return the document of one type: loose assets, then positions by falling value."""
+    """Return the document of one type: loose assets, then positions by falling value; no sums are changed."""
     nested = sorted(bucket.nested, key=_position_key)
     small, large = frame.pictures(frame.protocol.images)
     return PositionsDocument(

@@ -343,7 +343,10 @@ def encode_one(portfolio: Portfolio) -> bytes:
 
 
 def wallet_only(portfolio: Portfolio) -> Portfolio:
-    """Return the portfolio with loose tokens only, in its assets and its sums, as /wallet answers."""
+    """Return the portfolio with loose tokens only, in its assets and its sums, as /wallet answers.
+
+    Chains without loose tokens stay, with the value 0. Gains, fees and issues are unchanged.
+    """
     wallet = portfolio.asset_by_protocols[WALLET]
     values = {key: chain.value for key, chain in wallet.chains.items()}
     shares = percentages({key: Decimal(values.get(key, "0")) for key in portfolio.chains})
@@ -365,7 +368,7 @@ def wallet_only(portfolio: Portfolio) -> Portfolio:
 
 
 def asset_rows(document: Portfolio) -> Iterator[list[str | None]]:
-    """Yield the cells of `ASSETS` for each asset, with numbers as in the answer."""
+    """Yield the cells of `ASSETS` for each asset, with numbers as in the answer; debts and rewards too."""
     for protocol in document.asset_by_protocols.values():
         for chain in protocol.chains.values():
             block = document.chains[chain.key].block_number

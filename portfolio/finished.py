@@ -65,7 +65,7 @@ def _positions(positions: PositionsDocument, networth: Fraction) -> PositionsDoc
 
 
 def _with_shares(position: PositionDocument, networth: Fraction) -> PositionDocument:
-    """Return a position whose assets have addresses and shares of the net worth."""
+    """Return a position whose assets have addresses and percentages of the net worth."""
     return msgspec.structs.replace(
         position,
         assets=_assets(position.assets, networth),

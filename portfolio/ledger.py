@@ -31,8 +31,9 @@ NO_CREDIT, NO_DEBIT = "unwrap", "wrap"
 def balances(transfers: pl.DataFrame | pl.LazyFrame, *, height: int | None = None) -> pl.DataFrame:
     """Return received minus sent of each account and fungible token, as rows of `balances`.
 
-    Without a `height` it is that of the last fungible transfer. A sum beyond 2^256-1, from events of a dishonest token,
-    is given as 2^256-1; `short` marks negative sums.
+    Accounts that mint and burn are left out; balances of zero are not. Without a `height` it is that of the last
+    fungible transfer of the chain. A sum beyond 2^256-1, from events of a dishonest token, is given as 2^256-1; `short`
+    marks negative sums.
     """
     import polars as pl
 
@@ -98,7 +99,7 @@ def _carry(sums: pl.DataFrame) -> pl.DataFrame:
 
 
 def _to_bytes(limbs: pl.DataFrame) -> pl.Series:
-    """The limbs as 32 big-endian bytes a row."""
+    """Return the limbs as a column `raw` of 32 big-endian bytes a row."""
     import numpy as np
     import polars as pl
 
@@ -189,7 +190,10 @@ def in_buckets(history: Table, source: pl.DataFrame) -> pl.DataFrame:
 
 
 def _transfers(transfers: pl.LazyFrame) -> pl.LazyFrame:
-    """Return both sides of each transfer, with `account`, `counterparty` and `direction`."""
+    """Return both sides of each transfer, with `account`, `counterparty` and `direction` (`in` or `out`).
+
+    A transfer to oneself has both rows.
+    """
     import polars as pl
 
     def rows_of_side(account: str, counterparty: str, direction: str) -> pl.LazyFrame:

@@ -244,7 +244,10 @@ def _asset_key(asset: AssetDocument) -> tuple[bool, bool, Decimal, str, bytes]:
 
 
 def _asset(parts: Sequence[AssetDocument]) -> AssetDocument:
-    """Sum equal assets; the balance or the value is unknown if that of the first is."""
+    """Sum equal assets; the balance or the value is unknown if that of the first is.
+
+    One asset is unchanged.
+    """
     if len(parts) == 1:
         return parts[0]
     first = parts[0]

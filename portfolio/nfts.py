@@ -40,7 +40,10 @@ def _by_chain(things: Things, chains: Mapping[str, ChainFacts]) -> dict[str, Nft
 
 
 def _by_collection(things: Things, chains: Mapping[str, ChainFacts], options: Options) -> dict[str, CollectionDocument]:
-    """Return the collections of collectibles, by `chain:contract`, with their numbers in ascending order."""
+    """Return the collections of collectibles, by `chain:contract`, with their numbers in ascending order.
+
+    Equal numbers of several accounts stay single. `spam` depends on the collection's name and symbol alone.
+    """
     order = sorted(
         things, key=lambda item: (item[0], item[1].token.asset.collection, int(item[1].token.asset.token_id))
     )

@@ -96,7 +96,11 @@ def pictures_of(chains: Iterable[ChainFacts], protocols: Iterable[ProtocolFacts]
 
 
 def overview(portfolios: Iterable[Portfolio], pictures: Pictures = NO_PICTURES) -> list[TokenRow]:
-    """Return a row per symbol and name, the largest value first, unpriced ones apart and last."""
+    """Return a row per symbol and name, the largest value first, unpriced ones apart and last.
+
+    Debts count negative. Assets of one name whose value or balance is unknown have a row of their own. Percentages are
+    of the sum of all values.
+    """
     parts_by_token: defaultdict[tuple[str, str, bool, bool], list[_SignedAsset]] = defaultdict(list)
     for part in (part for portfolio in portfolios for part in _parts(portfolio)):
         asset = part.asset

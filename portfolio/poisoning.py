@@ -46,7 +46,7 @@ class Counterparties:
 
     @classmethod
     def of(cls, interactions: Iterable[Interaction], rules: AddressRules, native_decimals: int) -> Counterparties:
-        """From dealings in any order."""
+        """Return the counterparties of interactions in any order, without burn addresses."""
         counterparties = cls(rules, native_decimals)
         for each in interactions:
             if each.address in rules.burn_addresses:
@@ -114,7 +114,14 @@ def _is_worthless(move: Movement, trusted: Collection[Asset]) -> bool:
 def flags(
     activity: Activity, poisoning: Poisoning, signs: Collection[str], spam: Collection[Asset]
 ) -> tuple[Flag, ...]:
-    """Return the warnings of an activity, the most certain first. `signs` are those of `activity.signs`."""
+    """Return the warnings of an activity, the most certain first: poisoning, then spam.
+
+    () if there are none.
+
+    Args:
+        signs: Those of `activity.signs`.
+        spam: Assets that are spam.
+    """
     warnings = [
         Flag("POISONING", "begins and ends like an address met before", address=address, resembles=real)
         for address, real in poisoning.resembled.items()

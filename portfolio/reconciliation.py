@@ -183,8 +183,16 @@ def search(
 ) -> Search:
     """Compare every asset at its checkpoints, and search for the blocks where its excess changes.
 
-    `is_from_genesis`: nothing was held before the first height. An asset that cannot be read there has an excess of
-    zero.
+    Yields the balances to read in each round, and is sent them by key and height; None for unreadable ones.
+
+    Args:
+        totals: The running totals of each asset.
+        steps: The heights to compare, in order.
+        is_from_genesis: Nothing was held before the first height. An asset that cannot be read there has an excess of
+            zero.
+
+    Returns:
+        A comparison for each asset.
     """
     searches = {
         key: _AssetSearch(course, is_from_genesis, checkpoints(key, course, steps)) for key, course in totals.items()
@@ -253,7 +261,10 @@ class _AssetSearch:
         return heights
 
     def comparison(self) -> Comparison:
-        """Return the result."""
+        """Return the first excess, the last balance, the changes found, and unread heights with movements.
+
+        Excess and balance are None if they could not be read.
+        """
         first, last = self.heights[0], self.heights[-1]
         unread = sorted(height for height in self.unread if self._has_moved(height))
         changes = [

@@ -154,14 +154,21 @@ class KnownTokens:
         return bool(self._symbols.get(symbol.casefold(), frozenset()) - {asset})
 
     def looks_alike(self, text: str, asset: Asset) -> bool:
-        """Return True if a text resembles the symbol or the name of another asset without being the same text."""
+        """Return True if a text resembles the symbol or the name of another asset without being the same text.
+
+        False for texts of one character, and for the exact text of any known token.
+        """
         if len(text) < 2 or text.casefold() in self._texts:
             return False
         return any(self._shapes.get(shape, frozenset()) - {asset} for shape in _shapes(text))
 
 
 def judge(facts: TokenFacts, known_tokens: KnownTokens) -> Spam | None:
-    """Return why a token is spam, with the heaviest reason first; None if it is not."""
+    """Return why a token is spam, with the heaviest reason first; None if it is not.
+
+    It takes SPAM_FROM points and at least two reasons. An own action of the account reduces the points. Listed tokens
+    are never spam.
+    """
     if facts.is_listed:
         return None
     reasons_set = {*_text_reasons(facts, known_tokens), *_arrival_reasons(facts)}

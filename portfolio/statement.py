@@ -68,7 +68,10 @@ class RenderContext:
 
 
 def record(activity: Activity, context: RenderContext) -> TransactionDocument:
-    """Return the record of one transaction of one wallet. Its `details` must be known."""
+    """Return the record of one transaction of one wallet, still without prices.
+
+    Its `details` must be known.
+    """
     details = activity.details
     assert details is not None, f"{activity.tx_hash} was not looked up"
     activity = replace(activity, movements=_without_duplicates(activity.movements, context.also_at))

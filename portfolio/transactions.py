@@ -227,7 +227,7 @@ class Transactions(msgspec.Struct, frozen=True):
 def transaction_rows(transaction: TransactionDocument) -> Iterator[list[str | int | None]]:
     """Yield the cells of `COLUMNS` for each asset that moved, with numbers as in the answer.
 
-    One row is there if none moved. Only the first row has the fee, if the account paid it.
+    There is one row, with None for the asset, if none moved. Only the first row has the fee, if the account paid it.
     """
     time = datetime.fromtimestamp(int(transaction.timestamp), UTC)
     shared_cells: list[str | int | None] = [

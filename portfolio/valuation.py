@@ -316,7 +316,10 @@ def _cap_values(
 
 
 def _cap_value(part: ValuedHolding, remaining: dict[tuple[str, Asset], Decimal], *, is_counted: bool) -> ValuedHolding:
-    """Limit a part to what remains of its market for its account, and reduce that by its value."""
+    """Limit a part to what remains of its market for its account, and reduce that by its value.
+
+    Unchanged without a limit or value, or if the part's `is_counted` differs.
+    """
     limit = None if part.price is None else max_value(part.price)
     if limit is None or part.value_usd is None or part.is_counted is not is_counted:
         return part

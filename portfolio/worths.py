@@ -143,6 +143,7 @@ class _Columns:
         return {names[account]: value for account, value in by_number.items()}
 
     def _frame(self) -> pl.DataFrame:
+        """Return the holdings added so far: columns `account`, `asset` and `raw`."""
         import polars as pl
 
         content = {"account": self._accounts, "asset": self._assets, "raw": self._raws}

@@ -39,7 +39,10 @@ NUMBERS: Final = frozenset(
 
 
 def zero_unknown(document: T) -> T:
-    """Return a copy of the document with `0` for each unknown number."""
+    """Return a copy of the document with "0" for unknown numbers, at any depth.
+
+    Only fields of `NUMBERS` are changed.
+    """
     result: Any = document
     if isinstance(document, msgspec.Struct):
         fields = ((name, getattr(document, name)) for name in document.__struct_fields__)

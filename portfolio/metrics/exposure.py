@@ -27,7 +27,10 @@ class Exposure(NamedTuple):
 
 
 def exposure(portfolios: Iterable[Portfolio]) -> Exposure:
-    """Return the exposure of several portfolios together. No value includes spam."""
+    """Return the exposure of several portfolios together: values by chain, protocol and asset.
+
+    Debts count negative. No value includes spam; assets without a value are in `unpriced`.
+    """
     chains: defaultdict[str, list[Decimal]] = defaultdict(list)
     protocols: defaultdict[str, list[Decimal]] = defaultdict(list)
     assets: defaultdict[str, list[Decimal]] = defaultdict(list)

@@ -103,7 +103,10 @@ def _trusted_movements(
 
 
 def _net_movements(record: TransactionDocument, own_wallets: Collection[str]) -> Iterator[tuple[str, NetMovement]]:
-    """Yield the net movement of each asset between the wallet and others, unless it is zero."""
+    """Yield the net movement of each asset between own wallets and others, unless it is zero.
+
+    Movements between own wallets are left out. Amounts or values are None if one of them is unknown.
+    """
     rows_by_asset: dict[str, list[tuple[TransactionAssetDocument, int]]] = {}
     for assets, sign in ((record.assets_in, 1), (record.assets_out, -1)):
         for asset in assets:

@@ -135,7 +135,10 @@ class PerformanceDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=T
 
 
 def document(data: PerformanceData) -> PerformanceDocument:
-    """Return the document of a performance."""
+    """Return the document of a performance; figures that are unknown are `N/A` or null, with the reasons.
+
+    Returns need two points and no faults.
+    """
     points, cumulative = data.points, _growths(data)
     reasons = [
         f"{day_of(time_us)}: {each}"

@@ -58,7 +58,10 @@ class Step(NamedTuple):
 
 
 def by_canadian_rules(entries: Iterable[Entry], zone: tzinfo) -> Gains:
-    """Return the gains by these rules. Days begin by `zone`."""
+    """Return the gains by these rules, in the order of entries. Days begin by `zone`.
+
+    Assets that moved between chains share a pool. Lots remain by asset.
+    """
     assets: dict[str, list[tuple[int, Entry]]] = {}
     groups = Groups()
     for i, entry in enumerate(entries):
@@ -82,7 +85,10 @@ def by_canadian_rules(entries: Iterable[Entry], zone: tzinfo) -> Gains:
 
 
 def _step(entry: Entry, units: Units) -> Step:
-    """Return an entry with the parts of its quantity, and change the units of its asset."""
+    """Return the held, unsolicited and missing parts of an entry, and change the asset's units.
+
+    Held units go first, unsolicited ones next; `taken` takes unsolicited units first, and misses none.
+    """
     quantity = entry.quantity
     if entry.kind in ACQUIRED or entry.kind == "arrive":
         units.held += quantity
@@ -194,6 +200,10 @@ class _Pool:
         return lot
 
     def _dispose(self, at: int, step: Step) -> Iterator[Gain]:
+        """Yield the gains of a disposal at the average cost.
+
+        A loss is denied for units that were acquired again in the period: it is added to the pool's cost.
+        """
         entry, replaced = step.entry, 0
         lots: list[tuple[Lot, str]] = []
         if step.units:

@@ -74,7 +74,10 @@ class Containers:
     by_share: dict[str, Container] = field(default_factory=dict)
 
     def add(self, entries: Iterable[Entry], type_: str) -> None:
-        """Add the entries of one transaction."""
+        """Add the entries of one transaction.
+
+        They give the assets that contracts took, the deposited assets, and the quantities with lots.
+        """
         for entry in entries:
             asset = entry.asset
             self.taken |= {asset} if entry.kind == "sent" and type_ == "INTERACTION" else set()

@@ -64,7 +64,10 @@ class OwedShares:
 
     @classmethod
     def of(cls, owed: Iterable[tuple[str, AssetDocument]], debts: Mapping[str, Debt]) -> OwedShares:
-        """Compare what is owed, by the keys of assets, with what was borrowed."""
+        """Compare what is owed, by the keys of assets, with what was borrowed.
+
+        Name the faults of those that differ.
+        """
         raws = defaultdict[str, int](int)
         for key, asset in owed:
             raws[key] += raw_balance(asset)

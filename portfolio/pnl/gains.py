@@ -79,7 +79,10 @@ class Book:
     unasked: int = 0
 
     def take(self, quantity: int) -> Iterator[Lot]:
-        """Take a quantity out, lots first, then unsolicited units; the rest adds to `short`."""
+        """Take a quantity out, lots first, then unsolicited units.
+
+        The rest adds to `short` once all are yielded.
+        """
         for lot in self.lots.take(quantity):
             quantity -= lot.quantity
             yield lot

@@ -77,7 +77,10 @@ class AccountGains:
 
 
 def account_gains(gains: Gains, aliases: Mapping[str, str], untrusted: frozenset[str] = frozenset()) -> AccountGains:
-    """Return the lots and gains of an account from all its gains, with lots kept over all its wallets."""
+    """Return the lots and gains of an account from all its gains, with lots kept over all its wallets.
+
+    Income and unsolicited units are not in the closed gains. A closed gain is None if a part of it is.
+    """
     closed: defaultdict[str, list[int | None]] = defaultdict(list)
     for gain in gains.gains:
         if gain.kind != "income" and gain.reason != UNASKED:
@@ -289,6 +292,7 @@ class _Tree:
         return msgspec.structs.replace(positions, assets=loose, protocol_positions=tuple(nested)), sums
 
     def _position(self, position: PositionDocument) -> tuple[PositionDocument, Sum]:
+        """Return a position with costs and gains of its assets, rewards and debts, and their sum."""
         parts = {name: getattr(position, name) for name in ("assets", "supply_assets", "dex_assets")}
         updated, sums = {}, NOTHING
         for name, assets in parts.items():
@@ -301,6 +305,10 @@ class _Tree:
         return _with_sums(msgspec.structs.replace(position, **updated), sums, None), sums
 
     def _assets(self, assets: Iterable[AssetDocument], *, in_protocols: bool) -> tuple[tuple[AssetDocument, ...], Sum]:
+        """Return assets with costs and gains, and their sum; note the faults of those that count.
+
+        Unsolicited assets without a cost are not in the sum.
+        """
         filled, sums = [], NOTHING
         for asset in assets:
             part = self._asset(asset, in_protocols=in_protocols)
@@ -313,6 +321,10 @@ class _Tree:
         return tuple(filled), sums
 
     def _asset(self, asset: AssetDocument, *, in_protocols: bool) -> Sum:
+        """Return cost and open gain of one asset, None if not known, as spam never is.
+
+        Take the cost out of the shares.
+        """
         if asset.spam is not UNSET:
             return NOT_KNOWN
         key, raw = self.gains.key(asset), raw_balance(asset)

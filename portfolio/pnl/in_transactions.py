@@ -64,7 +64,16 @@ def transaction_gains(
     aliases: Mapping[str, str],
     shares: frozenset[str] = frozenset(),
 ) -> TransactionGains:
-    """By transaction and asset, from all entries of an account and the gains that they give."""
+    """Return costs of acquisitions and gains of disposals, by transaction and asset; no income.
+
+    A cost is None if a part of it is.
+
+    Args:
+        entries: All entries of an account.
+        gains: The gains that they give.
+        aliases: Keys of assets that count as other ones.
+        shares: Keys of shares of positions.
+    """
     costs: defaultdict[Key, list[int | None]] = defaultdict(list)
     for entry in entries:
         if entry.kind in ACQUIRED:
@@ -185,7 +194,10 @@ def _lacks_amounts(rows: Sequence[TransactionAssetDocument]) -> bool:
 
 
 def _split_by_amount(remaining: int | None, rows: Sequence[TransactionAssetDocument]) -> list[int | None]:
-    """A sum shared out over rows by their amounts, so that no unit of money is lost."""
+    """Return the parts of a sum for rows by their amounts, so that no unit of money is lost.
+
+    All are None if the sum is, and 0 for rows without an amount.
+    """
     remaining_raw = sum(map(raw_balance, rows))
     parts = list[int | None]()
     for row in rows:

@@ -58,6 +58,7 @@ def income_rows(
 
 
 def _row(day: date, kind: str, asset: str, gains: Sequence[Gain], facts: AssetFacts) -> IncomeDocument:
+    """Return the row of one day, kind and asset; its value is unknown if one gain's is."""
     return IncomeDocument(
         day=day.isoformat(),
         kind=kind,

@@ -94,7 +94,7 @@ class RankedLots:
         heapq.heappush(self._heap, (self.rank(lot, self._count), lot))
 
     def take(self, quantity: int) -> Iterator[Lot]:
-        """Take a quantity out, lot by lot."""
+        """Yield lots with a quantity in all, taken out by rank; fewer if there are not enough."""
         while quantity and self._heap:
             lot = self._heap[0][1]
             if lot.quantity > quantity:

@@ -62,7 +62,10 @@ def gains_of(
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Lots and gains are in no cycles: looking for some among millions takes as long as the calculation."""
+    """Switch Python's cyclic garbage collector off for the duration of the block.
+
+    Lots and gains are in no cycles: looking for some among millions takes as long as the calculation.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -115,7 +118,10 @@ class _Books:
 
 
 def _gains(entry: Entry, books: _Books) -> Sequence[Gain]:
-    """Return the gains of one entry, and change the books of its asset."""
+    """Return the gains of one entry, and change the books of its asset.
+
+    None arise if it is neither income nor a disposal.
+    """
     book = books.of(entry.asset, entry.wallet)
     if entry.kind in ACQUIRED:
         book.lots.add(acquired_lot(entry))
@@ -146,7 +152,7 @@ def _taken(entry: Entry, source: Book) -> list[Lot]:
 
 
 def _put(lots: Iterable[Lot], target: Book) -> None:
-    """Put lots into a book, with their costs."""
+    """Put lots into a book, with their costs; unsolicited ones add to its unsolicited units."""
     for lot in lots:
         if lot.reason == UNASKED:
             target.unasked += lot.quantity

@@ -50,6 +50,10 @@ def _positions(
     own_wallets: Collection[str],
     burn_addresses: Collection[str],
 ) -> MovedPositions:
+    """Return the positions that were bought from others or lent, by the records in order of time.
+
+    A bought position has the liquidity that was removed from it before it was burnt.
+    """
     moved, unread = MovedPositions(), dict(changes)  # each transaction once, if several wallets took part
     known = {change.key(chain) for (chain, _), each in changes.items() for change in each or ()}
     borrowers: dict[str, tuple[str, int]] = {}

@@ -169,7 +169,10 @@ def _price(asset: str, record: TransactionDocument, treatment: Treatment) -> Fra
 
 
 def _pairs(legs: _Legs) -> tuple[list[tuple[_Leg, _Leg]], list[OwnTransfer]]:
-    """Return what belongs together, and the transfers over bridges that belong to nothing, or not surely."""
+    """Return the pairs of departure and arrival, and the transfers over bridges without a certain partner.
+
+    Several possible pairings count as none.
+    """
     arrivals = sorted(legs.arrivals, key=lambda leg: leg.entry.quantity)  # strangers' dust costs no time then
     quantities = [leg.entry.quantity for leg in arrivals]
     graph: dict[int, list[_Leg]] = {leg.index: [] for leg in (*legs.departures, *arrivals)}

@@ -134,7 +134,10 @@ class PositionMovements:
         return self.is_disposal or position.is_bought
 
     def _sell(self, key: str, position: Position, principal: Sequence[Side]) -> None:
-        """Sell removed liquidity for principal. Without a known liquidity, its cost is not known."""
+        """Sell removed liquidity for principal, which is bought.
+
+        Without a known liquidity, its cost is not known. Only the purchase is recorded if no liquidity was removed.
+        """
         self.traded += [("buy", side) for side in principal]
         if not position.sold:
             return
@@ -208,6 +211,7 @@ class PositionMovements:
             self._pay(key, position, change.raws)
 
     def _put(self, key: str, position: Position, change: PositionChange) -> None:
+        """Add liquidity with the assets that went in: a deposit, or a sale of them for liquidity."""
         amounts = {
             token: min(raw, self.left.get(token, 0)) for token, raw in zip(position.tokens, change.raws, strict=True)
         }

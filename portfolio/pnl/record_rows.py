@@ -123,7 +123,10 @@ class RecordRows:
         return self.treatment.strengths.get((record.chain.key, record.block_number, asset.contract), FEED_STRENGTH)
 
     def asset_of(self, asset: TransactionAssetDocument) -> str:
-        """Return the key of an asset, with the number of a collectible, and store how it is shown."""
+        """Return the key of an asset by the aliases, with the number of a collectible.
+
+        How it is shown, and the first and last blocks in which it moved, are stored in `result`.
+        """
         own_key = asset_key(asset)
         key = self.treatment.aliases.get(own_key, own_key)
         block, first_blocks, last_blocks = self.record.block_number, self.result.first_blocks, self.result.last_blocks

@@ -190,7 +190,7 @@ class _Record:
         )
 
     def _doubtful(self) -> set[str]:
-        """Return the untrusted assets of a transaction sent by an external account.
+        """Return the untrusted assets of a transaction that no own wallet sent; none if one did.
 
         Their contracts can log any movement, and the creator of a market sets their price.
         """

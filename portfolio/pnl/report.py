@@ -339,7 +339,7 @@ class _Holding:
 
 
 def gain_document(gain: Gain, facts: AssetFacts) -> GainDocument:
-    """One row."""
+    """Return the row of a gain; unknown numbers are `N/A`."""
     return GainDocument(
         time=iso_time(gain.time_us),
         kind=gain.kind,

@@ -292,6 +292,7 @@ def _is_known(gain: Gain, term: str) -> bool:
 
 
 def _sums(term: str, gains: Sequence[Gain]) -> TermDocument:
+    """Return the sums of one term; they are unknown, except `known_gain`, if one gain is."""
     known = [each for each in gains if _is_known(each, term)]
     is_whole = len(known) == len(gains)
     return TermDocument(

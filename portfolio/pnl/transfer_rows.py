@@ -57,7 +57,7 @@ class TransferDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True
 
 
 def transfer_document(transfer: OwnTransfer, facts: Mapping[str, AssetFacts]) -> TransferDocument:
-    """Return a transfer as it is shown."""
+    """Return a transfer as it is shown; a side that is not known is empty, and then so is the fee."""
     left, came = transfer.departure, transfer.arrival
     shown = next(facts[each.asset] for each in (left, came) if each is not None)
 

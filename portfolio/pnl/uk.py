@@ -199,6 +199,7 @@ def _gains(day: Day) -> Iterator[Gain]:
 
 
 def _pieces(queue: deque[tuple[Lot, str]], quantity: int) -> Iterator[tuple[Lot, str]]:
+    """Yield lots from the front of a queue up to a quantity, split if needed; fewer if the queue ends."""
     while quantity and queue:
         lot, rule = queue[0]
         if lot.quantity > quantity:

@@ -44,7 +44,7 @@ class Market:
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode the markets that an account entered or whose tokens it touched, as one position, with interest.
+    """Decode the markets that an account entered or whose tokens it touched as one position with interest.
 
     If a market refuses to count the newest interest, the stored amounts count, and that is reported as unknown. Rewards
     are read if the protocol's file names their functions: `reward`, the call that returns the token, and `rewards`, the

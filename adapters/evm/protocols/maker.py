@@ -61,7 +61,7 @@ def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str
 
 
 def savings_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
-    """Return the changes of savings that the `pot` of a file logged, one for each holder, without an amount."""
+    """Return the changes of savings that the `pot` of a file logged, one for each holder, with amount 0."""
     holders_of_pots = {
         (log.contract, log.topics[1]): None
         for log in logs
