@@ -137,7 +137,11 @@ def initial_penalties(spec: Spec, epoch: EpochBalances) -> list[BalanceChange]:
 
 
 def seat_counts(epoch: Duties, adder: Adder) -> tuple[Array, Array, Array]:
-    """Return the signed seats, the missed seats, and the ideal sync reward of each validator."""
+    """Return per validator the signed seats, the missed seats, and the gwei for signing all its seats.
+
+    Slots without sync rewards or without a block do not count. The reward of a seat is taken from the slot's rewards, 0
+    if each validator there signed half of its seats.
+    """
     hits: dict[int, int] = {}
     misses: dict[int, int] = {}
     ideal: dict[int, int] = {}
@@ -163,7 +167,11 @@ def seat_counts(epoch: Duties, adder: Adder) -> tuple[Array, Array, Array]:
 
 
 def reconcile(spec: Spec, epoch: EpochBalances) -> Reconciliation:
-    """Compare an epoch's balances with what moved them, and correct amounts that nodes give inexactly."""
+    """Compare an epoch's balances with what moved them, and correct amounts that nodes give inexactly.
+
+    Corrected are sync penalties beyond a balance, unread correlation penalties, inactivity penalties (for `leaked`) and
+    rounding of votes. What is left of the difference is `unexplained`, in gwei, positive if the balance is larger.
+    """
     index = epoch.after.index
     adder = Adder(index)
     attestations = by_index(epoch.attestations, index)
@@ -262,7 +270,9 @@ def _absorb_rounding(attestations: Array, unexplained: Array) -> Array:
 
 
 def epoch_rewards(epoch: Duties, current: Reconciliation, payment: Reconciliation, height: int) -> EpochRewards:
-    """Return the rewards of an epoch.
+    """Return the rewards of an epoch: a row per validator at its beginning, in gwei, zeros included.
+
+    Validators without a row in `payment` have no votes' rewards.
 
     Args:
         epoch: Its duties.

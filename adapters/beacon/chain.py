@@ -153,10 +153,13 @@ class BeaconChain(Slots):
         return SlotClock(spec.genesis.genesis_time, spec.slot_us // SECOND_US, spec.slots_per_epoch)
 
     async def validator(self, name: int | str) -> ValidatorNow:
-        """Return a validator in the newest state, by its index or its public key.
+        """Return a validator in the newest state, by its index or its public key (lower case).
+
+        Epochs that are not set are None; balances are in gwei.
 
         Raises:
             NotFound: There is none.
+            SourceError: No node answers.
         """
         await self.spec()
         # A list with one id: for an index that does not exist, the request of a single one gives 404 or 400.

@@ -102,7 +102,10 @@ class Collector:
     async def _collect(
         self, span: Span, datasets: Sequence[str], contracts: Sequence[str], before: Block | None
     ) -> SpanTables:
-        """Collect rows, reading blocks a second time if the cache was cleared meanwhile."""
+        """Collect the rows and blocks of a span; all blocks may be missed.
+
+        Blocks are read a second time if the cache was cleared meanwhile. At the end the last block is checked again.
+        """
         spec = await self._slots.spec()
         await self._slots.check_reached(span.last)
         memos = self._memos
@@ -131,7 +134,11 @@ class Collector:
         messages: Sequence[BlockMessage],
         block_memo: Memo,
     ) -> tuple[Reader, frozenset[str]]:
-        """Return a reader of the selected validators, and the filters of rows that have public keys."""
+        """Return a reader of the selected validators, and the filters of rows that have public keys.
+
+        All validators are read without `contracts`. The filters are `contracts`, public keys of the selected
+        validators, and keys with a pending deposit for a selected address.
+        """
         needs_keys, pending = bool(set(datasets) & set(KEY_DATASETS)), frozenset[str]()
         if needs_keys and any(len(each) == ADDRESS for each in contracts):
             pending = await self.selector.pending_keys(contracts, span, messages, self._read_queue)
@@ -146,7 +153,10 @@ class Collector:
     async def _read_span(
         self, spec: Spec, span: Span, before: Block | None
     ) -> tuple[Memo, list[BlockMessage], list[Block]]:
-        """Return the cache of blocks, and the blocks of a span twice: as messages, and with their roots."""
+        """Return the cache of blocks, and the blocks of a span twice: as messages, and with their roots.
+
+        If final blocks do not link, the cache is cleared. Raises the error of `_link` without its `_BrokenLink`.
+        """
         block_memo = self._memo(spec, None, span)
         messages = await Reader(self._nodes, spec, None, block_memo).read_blocks(range(span.first, span.last + 1))
         try:
@@ -183,7 +193,10 @@ class Collector:
         )
 
     def _memo(self, spec: Spec, indexes: tuple[int, ...] | None, span: Span) -> Memo:
-        """Return the cache for selected validators, an empty one if the span is not final."""
+        """Return the cache for selected validators (None: all), an unshared one if the span is not final.
+
+        Of the caches for selections, the oldest are closed.
+        """
         if not self._slots.is_final(span.last):  # its blocks may change
             return Memo(LIMITS)
         if indexes not in self._memos:
@@ -251,7 +264,10 @@ class Collector:
         reader: Reader,
         filters: Collection[str],
     ) -> dict[str, pa.Table]:
-        """Return the tables whose rows are made from blocks alone."""
+        """Return the tables whose rows are made from blocks alone, those among `datasets`.
+
+        Deposits and requests are included by key or withdrawal address, all of them without `filters`.
+        """
 
         def includes_key(pubkey: str, credentials: str) -> bool:
             return not filters or pubkey in filters or f"0x{credentials[26:]}" in filters
@@ -270,7 +286,11 @@ class Collector:
         return tables
 
     async def _epoch_tables(self, reader: Reader, datasets: Sequence[str], slots: Sequence[int]) -> dict[str, pa.Table]:
-        """Return the rows of the epochs that blocks at `slots` settle; the first is the block before them."""
+        """Return the rows of the epochs that blocks at `slots` settle; the first is the block before them.
+
+        An epoch is settled by the first block that is SETTLEMENT_DELAY epochs later. There is a table, perhaps empty,
+        for each of the epoch datasets in `datasets`.
+        """
         spec = reader.spec
         parts: dict[str, list[pa.Table]] = {name: [] for name in EPOCH_DATASETS if name in datasets}
         epochs = [
@@ -301,7 +321,9 @@ class Collector:
         return rows.validators(self._key, epoch.number, epoch.height, epoch.at, selected)
 
     async def _check_agreed(self, last: Block | None) -> None:
-        """Check the last block of a span again, with all nodes.
+        """Check the last block of a span again, with all nodes; None is not checked.
+
+        Nodes that do not answer or lack the block are ignored.
 
         Raises:
             Unavailable: The chain changed while it was read.

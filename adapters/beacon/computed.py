@@ -37,7 +37,10 @@ class ComputedRewards:
     _memo: Memo = field(default_factory=lambda: Memo(LIMITS))
 
     async def attestations(self, epoch: int) -> tuple[dict[int, int], Array]:
-        """Return the same as `Reader.attestations`, for all validators."""
+        """Return the ideal rewards by effective balance, and the rewards of all validators with duties.
+
+        Both are as in `Reader.attestations`, but inactivity penalties are 0.
+        """
         self._use(epoch)
         spec, reader = self.network.spec, self.network
         flags = (await self._timely_votes(epoch, epoch + 1)).flags
@@ -50,7 +53,7 @@ class ComputedRewards:
         return ideal, rows
 
     async def proposal(self, block: BlockMessage) -> int:
-        """Return the consensus reward of a block's proposer, in gwei."""
+        """Return the consensus reward of a block's proposer, in gwei: votes, sync committee and slashings."""
         spec = self.network.spec
         epoch = spec.epoch(block.slot)
         self._use(epoch)
@@ -76,7 +79,10 @@ class ComputedRewards:
             raise UnsupportedMethod(self.network.nodes.key, f"no node says the rewards of epoch {epoch}, before Altair")
 
     async def _slashing_rewards(self, block: BlockMessage, epoch: int) -> int:
-        """Return the proposer's reward for validators that a block slashed and that were not slashed before."""
+        """Return a proposer's gwei for validators that its block slashed and that were not slashed before.
+
+        Earlier blocks of the epoch count as before.
+        """
         if not (accused := block.accused_validators):
             return 0
         spec, reader = self.network.spec, self.network

@@ -16,9 +16,9 @@ from chainfolio.adapters.beacon.voting import is_active
 
 
 async def correlation_penalties(reader: Reader, epoch: int, validators: ValidatorTable) -> Mapping[int, int] | None:
-    """Return the penalties in gwei that the transition into an epoch takes, by validator.
+    """Return the penalties in gwei (positive) that the transition into an epoch takes, by validator.
 
-    None if no node has the states that they depend on.
+    Only slashed validators whose penalty is due then are included. None if no node has the states that they depend on.
 
     Args:
         epoch: The epoch that begins.
@@ -48,7 +48,9 @@ async def _compute_penalties(reader: Reader, epoch: int, due: Array) -> Mapping[
 
 
 def penalties(spec: Spec, epoch: int, effective: Array, slashed: int, total: int) -> list[int]:
-    """Return the penalty for each effective balance, at the end of an epoch.
+    """Return the penalty in gwei for each effective balance, in order, at the end of an epoch.
+
+    Each is rounded down, to whole increments before Electra.
 
     Args:
         effective: Effective balances in gwei.
@@ -79,7 +81,10 @@ async def _slashed_balance(reader: Reader, epoch: int, slashed: ValidatorTable) 
 
 
 async def _group_balance(reader: Reader, first: int, latest: int, group: list[int]) -> int:
-    """Return the slashed balance of validators that were slashed in the epoch `latest` or earlier."""
+    """Return the gwei of validators that were slashed in the epoch `latest`, or from `first` on before it.
+
+    Each counts with its effective balance when it was slashed.
+    """
     earlier: list[int] = []
     if latest > 0:
         before = await reader.select_validators(latest - 1, group)

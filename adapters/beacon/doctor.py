@@ -8,7 +8,10 @@ from chainfolio.errors import SourceError
 
 
 async def examine(node: BeaconNode) -> dict[str, str | int | bool]:
-    """Return the row of a node. Its `problem` is empty if the node can be used."""
+    """Return the row of a node. Its `problem` is empty and `ok` True if the node can be used.
+
+    An error does not raise but is the problem; later columns are then absent.
+    """
     row: dict[str, str | int | bool] = {"endpoint": node.name, "ok": False, "problem": ""}
     try:
         header = (await node.read("/eth/v1/beacon/headers/head", Header)).header.message

@@ -88,7 +88,10 @@ Queues = tuple[Sequence[PendingDeposit], Sequence[PendingConsolidation]]
 
 
 def removed_entries(before: Sequence[Entry], after: Sequence[Entry]) -> list[Entry]:
-    """Return the entries that a queue had before and has no more, with their multiplicity."""
+    """Return the entries that a queue had before and has no more, in order.
+
+    Of equal entries, as many are returned as there are fewer, the last ones.
+    """
     counts: dict[Entry, int] = {}
     for each in after:
         counts[each] = counts.get(each, 0) + 1
@@ -110,6 +113,9 @@ def queue_changes(
     sources: ValidatorTable,
 ) -> list[BalanceChange]:
     """Return the deposits and consolidations that an epoch transition took from the queues of Electra.
+
+    A consolidation gives two changes, of its source and its target; none if the source is slashed. It moves at most the
+    source's effective balance.
 
     Args:
         epoch: The epoch that begins.

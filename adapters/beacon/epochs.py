@@ -75,7 +75,9 @@ async def _prefetch(reader: Reader, first: int, last: int) -> None:
 
 
 async def settle_epoch(reader: Reader, number: int, height: int) -> SettledEpoch:
-    """Return an epoch whose attestations were paid before the block at a slot.
+    """Return an epoch whose attestations were paid before the block at a slot, and release its cache.
+
+    Its rows are the validators that had duties or an amount other than zero.
 
     Raises:
         BadAnswer: The node gives no rewards of a validator with duties, or a response is malformed.
@@ -108,9 +110,10 @@ async def settle_epoch(reader: Reader, number: int, height: int) -> SettledEpoch
 
 
 async def _proposers(reader: Reader, number: int) -> Mapping[int, int] | None:
-    """Return the proposers of an epoch's slots, from the node or, for slots without a block, computed.
+    """Return the proposers of an epoch's slots, from the node or computed; empty if no slot was missed.
 
-    None if the node does not serve them and the whole registry is not read, or if a computed one contradicts a block.
+    None if the node does not serve them and the whole registry is not read or its RANDAO mix is missing, or if a
+    computed proposer contradicts a block.
     """
     if (duties := await reader.proposer_duties(number)) is not None:
         return duties
@@ -165,7 +168,10 @@ async def _reconcile(reader: Reader, number: int) -> Reconciliation:
 
 
 async def _balances(reader: Reader, number: int) -> EpochBalances:
-    """Return what moved balances in an epoch, without changes that only the queues show."""
+    """Return what moved balances in an epoch, without changes that only the queues show.
+
+    The first epochs have no attestations; before epoch 0 is the genesis.
+    """
     slots, attestations = await epoch_slots(reader, number), np.zeros((0, 5), np.int64)
     after = await reader.balances(number)
     before = await reader.balances(number - 1) if number else await reader.genesis_validators(after)
@@ -198,7 +204,10 @@ async def _read_slots(reader: Reader, number: int) -> tuple[Slot, ...]:
 
 
 async def _queue_changes(reader: Reader, epoch: EpochBalances) -> tuple[BalanceChange, ...]:
-    """Return the balance changes that the queues of Electra show: at the transition and in blocks."""
+    """Return the balance changes of selected validators that the queues of Electra show.
+
+    They are those at the transition, and balances that requests in blocks put back into the queue.
+    """
     first = epoch.number * reader.spec.slots_per_epoch
     before, after = await gather_all([reader.pending_queues(first - 1), reader.pending_queues(first)])
     deposits, requeues = epoch_balances.removed_entries(before[0], after[0]), list[tuple[int, Deposits, Deposits]]()

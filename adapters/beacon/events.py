@@ -41,7 +41,11 @@ class Announcements:
     _task: asyncio.Task[None] | None = None
 
     async def wait(self, within_s: float) -> bool:
-        """Wait for an announcement, at most `within_s` seconds. Return True if there was one."""
+        """Wait for an announcement, at most `within_s` seconds. Return True if there was one.
+
+        A new or broken connection counts as one, too. Starts to listen if it does not yet; after an announcement it
+        waits MIN_PAUSE_S so that later ones are joined.
+        """
         if self._task is None or self._task.done():
             if self._task is not None and not self._task.cancelled():
                 self.failures += 1

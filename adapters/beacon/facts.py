@@ -28,7 +28,7 @@ class Facts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def read_facts(key: str, settings: BeaconSettings, configs: Path) -> Facts:
-    """Read the facts of a chain; facts without a network if it has no file.
+    """Read the facts of a chain; without a file, facts with the key as its name and nothing else.
 
     Raises:
         BadSettings: The file is invalid, or the file named in the settings is missing.

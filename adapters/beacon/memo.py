@@ -42,7 +42,7 @@ class Memo:
         self._tasks[kind].pop(key, None)
 
     async def _run(self, kind: str, key: Hashable, request: Callable[[], Awaitable[T]]) -> T:
-        """Run a request; if it fails or is cancelled, forget it, so that it can be repeated."""
+        """Run a request; if it fails or is cancelled, forget it, so that it can be repeated, and raise."""
         try:
             return await request()
         except BaseException:  # whatever ends the request, also a cancellation, gives no result to cache

@@ -40,6 +40,8 @@ class BeaconNode(RestEndpoint):
     async def fetch(self, path: str, kind: type[T], body: RequestBody = None) -> StateResponse[T]:
         """Return the response of a path (GET if `body` is None).
 
+        A list of validators that the node refuses by POST is requested by GET.
+
         Raises:
             Unavailable: The node has not verified the block yet.
             SourceError: The node has no such data, or cannot answer.
@@ -139,6 +141,8 @@ class Nodes(Pool[BeaconNode]):
 
     async def fetch_ssz_validators(self, slot: int, spec: Spec) -> ValidatorTable | None:
         """Return all validators in the state after a slot from a node that serves it in SSZ, else None.
+
+        Nodes that fail are skipped.
 
         Raises:
             BadAnswer: All nodes gave another state.

@@ -99,7 +99,7 @@ class Reader:
         return await (self.block_memo or self.memo).get("block", slot, lambda: self._read_block(slot))
 
     async def read_blocks(self, slots: Iterable[int]) -> list[BlockMessage]:
-        """Return the blocks of some slots, without missed ones. The first error is raised at once."""
+        """Return the blocks of some slots, in order, without missed ones; the first error is raised at once."""
         memo = self.block_memo or self.memo
         tasks = [memo.task("block", slot, partial(self._read_block, slot)) for slot in slots]
         if running := [task for task in tasks if not task.done()]:
@@ -136,7 +136,7 @@ class Reader:
         return await self.nodes.read(f"/eth/v1/beacon/headers/{slot}", Header)
 
     async def block_rewards(self, blocks: Sequence[BlockMessage]) -> list[BlockRewards]:
-        """Return the rewards of blocks of one epoch, for the selected validators."""
+        """Return the rewards of blocks of one epoch, one per block in order, for the selected validators."""
         selected = [block for block in blocks if self.includes(block.proposer_index)]
         totals = await gather_all(map(self._proposal, selected))
         proposals = dict(zip((block.slot for block in selected), totals, strict=True))
@@ -151,7 +151,7 @@ class Reader:
         return rewards
 
     async def _proposal(self, block: BlockMessage) -> int:
-        """Return the proposer's reward of a block in gwei; it is computed if the node does not serve it."""
+        """Return a proposer's reward in gwei, computed if it is not served; BadAnswer for contradictions."""
         try:
             reward = await self.read(block.slot, f"/eth/v1/beacon/rewards/blocks/{block.slot}", BlockReward)
         except NOT_SERVED:

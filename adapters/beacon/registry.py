@@ -71,6 +71,8 @@ class Registry:
     async def balances(self, slot: int) -> BalanceTable:
         """Return all balances in the state after a slot, which take a tenth of the bytes of the validators.
 
+        Not cached; one call at a time reads.
+
         Raises:
             HistoryUnavailable: No node has the state.
             BadAnswer: Validators are missing or malformed.

@@ -32,7 +32,10 @@ HEX_ROWS: Final = 50_000  # rows that are encoded at a time
 
 
 def blocks(chain: str, pairs: Sequence[tuple[Block, BlockMessage]]) -> pa.Table:
-    """Return the rows of blocks. `miner` is the fee recipient on the execution chain."""
+    """Return the rows of blocks.
+
+    `miner` is the fee recipient on the execution chain, None before the merge.
+    """
     rows = [
         {
             "chain": chain,
@@ -49,7 +52,10 @@ def blocks(chain: str, pairs: Sequence[tuple[Block, BlockMessage]]) -> pa.Table:
 
 
 def proposals(chain: str, spec: Spec, messages: Iterable[BlockMessage], includes: IndexFilter) -> pa.Table:
-    """Return the rows of proposals: the proposer of each block, and its execution block."""
+    """Return a row per block with an included proposer: the proposer, and its execution block.
+
+    The execution block is None before the merge.
+    """
     rows = []
     for each in messages:
         payload, proposer = each.body.execution_payload, each.proposer_index
@@ -71,7 +77,7 @@ def proposals(chain: str, spec: Spec, messages: Iterable[BlockMessage], includes
 
 
 def withdrawals(chain: str, spec: Spec, pairs: Sequence[tuple[Block, BlockMessage]], includes: IndexFilter) -> pa.Table:
-    """Return the rows of withdrawals."""
+    """Return a row per withdrawal of an included validator, in gwei."""
     rows = [
         {
             "chain": chain,
@@ -93,7 +99,11 @@ def withdrawals(chain: str, spec: Spec, pairs: Sequence[tuple[Block, BlockMessag
 
 
 def deposits(chain: str, spec: Spec, pairs: Sequence[tuple[Block, BlockMessage]], includes: KeyFilter) -> pa.Table:
-    """Return the rows of deposits: by the bridge, whose number no block gives, and by request (EIP-6110)."""
+    """Return the included deposits of blocks: by the bridge, whose number no block gives, and by request.
+
+    The latter are those of EIP-6110. `includes` gets public key and credentials in lower case. `item` counts all
+    deposits of the block, bridge first.
+    """
     rows = []
     for block, message in pairs:
         parts: list[tuple[str, int | None, str, str, int]] = [
@@ -128,7 +138,11 @@ def _position(chain: str, spec: Spec, block: Block, pubkey: str, item: int) -> d
 def stake_requests(
     chain: str, spec: Spec, pairs: Sequence[tuple[Block, BlockMessage]], includes: KeyFilter
 ) -> pa.Table:
-    """Return the rows of execution requests: withdrawals, exits and consolidations."""
+    """Return the rows of included execution requests: withdrawals and exits, then consolidations.
+
+    An exit has 0 gwei. `includes` gets the source's public key and its address as credentials. `item` counts all
+    requests of a block.
+    """
     rows = []
     for block, message in pairs:
         requests = message.body.execution_requests
@@ -192,7 +206,10 @@ def validators(chain: str, epoch: int, height: int, state: ValidatorTable, selec
 
 
 def changes(chain: str, epochs: Sequence[SettledEpoch]) -> pa.Table:
-    """Return the rows of balance changes other than rewards and withdrawals."""
+    """Return the rows of balance changes other than rewards and withdrawals.
+
+    `item` counts the changes of one validator in one epoch, from 0.
+    """
     rows = []
     for epoch in epochs:
         counts: dict[int, int] = {}
@@ -237,7 +254,10 @@ def _epochs(values: Array) -> tuple[Array, Array]:
 
 
 def _build_table(table: Table, chain: str, index: Array, columns: Mapping[str, Column | pa.Array]) -> pa.Table:
-    """Return a table with the chain and buckets; a column None is null, a pair has values and their mask."""
+    """Return a table in its schema's columns, with the chain, `index` as the validator, and its bucket.
+
+    A column None is null; a pair has values and a mask that is False for nulls.
+    """
     schema, arrays, count = table.schema(), [], len(index)
     columns = {**columns, "validator": index, "bucket": index % BUCKETS}
     for each in schema:

@@ -78,7 +78,8 @@ class ValidatorSelector:
     async def _find_indexes(self, filters: Sequence[str], blocks: Iterable[BlockMessage]) -> tuple[int, ...]:
         """Return the sorted indexes for indexes, public keys and addresses; unknown ones have none.
 
-        Addresses need a scan of the registry, and learn from the blocks' credential changes.
+        An index is returned although no validator may have it yet. Addresses need a scan of the registry, and learn
+        from the blocks' credential changes.
         """
         indexes = {int(each) for each in filters if not each.startswith("0x")}
         for key in (each for each in filters if len(each) == KEY):

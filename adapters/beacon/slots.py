@@ -47,7 +47,10 @@ class Slots:
         return self._spec
 
     async def heads(self) -> Heads:
-        """Return the newest block and the first slot of the newest final epoch."""
+        """Return the newest block and the first slot of the newest final epoch, which never falls.
+
+        Both are stored.
+        """
         spec = await self.spec()
 
         async def read(node: BeaconNode) -> tuple[int, Block]:
@@ -113,7 +116,10 @@ class Slots:
             raise NodeBehind(self.key, reason)
 
     async def blocks(self, heights: Sequence[int]) -> list[Block]:
-        """Return the blocks at some slots, without missed ones. All errors of `block` but NoBlock are raised."""
+        """Return the blocks at some slots, in order and without missed ones.
+
+        All errors of `block` but NoBlock are raised.
+        """
         if heights:
             await self.check_reached(max(heights))
 

@@ -59,7 +59,7 @@ class Spec:
         return self.genesis.genesis_time * SECOND_US + slot * self.slot_us
 
     def fork(self, epoch: int) -> str:
-        """Return the fork that is active in an epoch.
+        """Return the name of the fork that is active in an epoch, such as `electra`.
 
         Raises:
             UnsupportedMethod: The fork is unknown to this version.

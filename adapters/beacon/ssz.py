@@ -99,7 +99,10 @@ def state_layout(spec: Spec, epoch: int) -> Layout | None:
 
 
 def _parts(spec: Spec, fork: str) -> dict[str, int]:
-    """Return the bytes of each field in the fixed part, in the order of the consensus specification."""
+    """Return the bytes of each field in the fixed part, in the order of the consensus specification.
+
+    Lists of variable size have OFFSET bytes there. Raises BadAnswer if the node does not give a length.
+    """
     roots = 32 * spec.number("SLOTS_PER_HISTORICAL_ROOT")
     committee = 48 * (spec.number("SYNC_COMMITTEE_SIZE") + 1)
     parts = {
@@ -159,6 +162,14 @@ class StateSink:
     reads: frozenset[bytes] = frozenset((b"content-type", b"eth-consensus-version"))
 
     def __init__(self, source: str, layout: Layout, slot: int, genesis_root: str) -> None:
+        """Prepare to receive one state.
+
+        Args:
+            source: The node, for errors.
+            layout: Of states at the slot.
+            slot: The expected slot.
+            genesis_root: The expected root of the genesis validators, as hex.
+        """
         self.has_begun = False
         self._source, self._layout, self._slot = source, layout, slot
         self._root = bytes.fromhex(genesis_root.removeprefix("0x"))
@@ -186,7 +197,13 @@ class StateSink:
             raise self._wrong_state(f"of more than {MAX_STATE >> 20} MiB")
 
     def take(self, piece: bytes | memoryview) -> None:
-        """Receive the next bytes."""
+        """Receive the next bytes, and decode whole records.
+
+        Bytes after the lists of validators and balances are skipped.
+
+        Raises:
+            BadAnswer: The state is another one, malformed or too large.
+        """
         self._buffer += piece
         if self._position + len(self._buffer) > MAX_STATE:
             raise self._wrong_state(f"of more than {MAX_STATE >> 20} MiB")
@@ -254,7 +271,10 @@ class StateSink:
         return {name: self._offsets[after] for name, after in pairwise(self._offsets)}
 
     def _decode_validators(self, count: int) -> None:
-        """Store a number of validators in the columns; raise an error for a number that is too large."""
+        """Store a number of validators in the columns; epochs beyond NEVER become NEVER.
+
+        Raises BadAnswer for an effective balance or a truth value that is too large.
+        """
         rows = np.frombuffer(self._buffer, VALIDATOR, count)
         part = self._next("validators", count)
         for name in NUMBER_COLUMNS:

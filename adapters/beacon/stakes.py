@@ -19,7 +19,9 @@ from chainfolio.validators import Stake, address_of
 
 
 async def stakes(reader: Reader, owners: Collection[str], candidates: Collection[str], block: Block) -> list[Stake]:
-    """Return the stakes of withdrawal addresses, by public key.
+    """Return the stakes of withdrawal addresses, sorted by public key, with balances in gwei.
+
+    Pending deposits of keys without a validator are included, with an empty status.
 
     Args:
         owners: Withdrawal addresses.

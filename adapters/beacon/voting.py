@@ -65,7 +65,7 @@ class NetworkStake:
 
 
 def network_stake(spec: Spec, epoch: int, registry: ValidatorTable) -> NetworkStake:
-    """Return the stake in an epoch, from the registry at its end."""
+    """Return the stake in an epoch, from the registry at its end; at least one increment is active."""
     increment = spec.number("EFFECTIVE_BALANCE_INCREMENT")
     increments = registry.effective_balance // increment
     active = max(1, int(increments[is_active(registry, epoch)].sum()))
@@ -104,7 +104,9 @@ def count_votes(
     stake: NetworkStake,
     flags: Array,
 ) -> TimelyVotes:
-    """Add the votes for a target epoch that are in the blocks of one epoch.
+    """Return earlier votes with those for a target epoch in the blocks of one epoch.
+
+    Also returned is, by slot, the gwei that a proposer gets for flags that a validator did not have yet.
 
     Args:
         target: The epoch that the votes are for.
@@ -133,7 +135,7 @@ def count_votes(
 
 
 def _timely_flags(spec: Spec, vote: Attestation, slot: int, roots: Mapping[int, str]) -> np.uint8:
-    """Return the flags of a vote that is included at a slot."""
+    """Return the timely flags (SOURCE, TARGET, HEAD) of a vote that is included at a slot, 0 if none."""
     delay, first_slot, flags = slot - vote.data.slot, vote.data.target.epoch * spec.slots_per_epoch, 0
     is_target = roots.get(first_slot) == vote.data.target.root.lower()
     if delay <= isqrt(spec.slots_per_epoch):

@@ -161,7 +161,10 @@ def split_u256(number: int) -> tuple[int, int]:
 
 
 def describe(facts: Facts, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
-    """Return symbol, name and decimals of tokens; decimals are None if the contract has no valid ones."""
+    """Return symbol, name and decimals of all `assets`.
+
+    Decimals are None if the contract has no valid ones.
+    """
     calls = [
         Call(facts.contract_of(asset), function) for asset in assets for function in ("symbol", "name", "decimals")
     ]

@@ -177,7 +177,14 @@ def _balance(source: str, answer: bytes | NoContract) -> int:
 
 
 async def _ask(endpoint: Endpoint, requests: Sequence[Request], heights: Sequence[int]) -> list[bytes | NoContract]:
-    """Return the answers about past blocks; raises HistoryUnavailable if the node lacks their state."""
+    """Return the answers about past blocks, in order; NoContract is one of them, other errors are raised.
+
+    If the node lacks the state of a height, this is stored: lower heights are then not requested again.
+
+    Raises:
+        HistoryUnavailable: The node lacks the state of a height.
+        SourceError: An answer is another error.
+    """
     lowest = min(heights)
     if lowest <= endpoint.lacks_state_at:
         raise HistoryUnavailable(endpoint.name, lowest, "it said so before")

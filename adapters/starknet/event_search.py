@@ -80,9 +80,13 @@ class _Search:
     hashes: HashesByHeight = field(default_factory=dict)
 
     async def search_filter(self, span: Span, key_filter: KeyFilter, accounts: Sequence[str]) -> Span:
-        """Search by one filter.
+        """Search by one filter, and return the searched part of the span, from its start.
 
-        If an answer is too large, pages become smaller, then accounts and at last blocks become fewer.
+        If an answer is too large, pages become smaller (which is learned), then accounts and at last blocks become
+        fewer.
+
+        Raises:
+            ResponseTooLarge: The answer about one block and one account is still too large.
         """
         while True:
             try:

@@ -85,7 +85,10 @@ def decode_approval(felts: FormattedFelts, name: str, event: Event) -> ApprovalE
 
 
 def _decode_parties(felts: FormattedFelts, event: Event) -> PartyEvent | None:
-    """Decode `Transfer` or `Approval`: two parties and an amount or a token id. None for other layouts."""
+    """Decode `Transfer` or `Approval`: standard, two parties, and an amount or a token id.
+
+    If all fields are in the data, the standard is AMBIGUOUS. None for other layouts and amounts that are no u256.
+    """
     key_count, fields, numbers = len(event.keys), event.keys + event.data, felts.numbers
     if len(fields) == 5 and key_count in (1, 3, 5):
         _, sender, recipient, low, high = fields

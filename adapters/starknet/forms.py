@@ -115,6 +115,8 @@ class FullBlock(Header, kw_only=True):
     def check_counts(self, source: str) -> None:
         """Compare the numbers of transactions and events with the header's counts, if it has them.
 
+        A count of 0 is not compared.
+
         Raises:
             BadAnswer: They differ, so the node left something out.
         """

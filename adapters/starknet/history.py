@@ -75,6 +75,9 @@ class AccountHistory:
     ) -> SpanTables:
         """Return the rows of accounts, as specified by `AccountHistoryReader.collect_accounts`.
 
+        A search covers a final span without `before`, or a longer one that is linked; if the node lacks the state for
+        it, and for short spans, all blocks are read. Reads are charged to `budget`.
+
         Raises:
             SourceError: A search or a block could not be read, or contradict each other.
             Reorged: A block does not follow the one before it, or changed during the search.
@@ -127,6 +130,7 @@ class AccountHistory:
     ) -> SpanTables:
         """Search the span, and read the blocks with the accounts; it ends early if there are too many.
 
+        The result has no blocks, and for each account an unexplained change that says what a search does not find.
         Raises Reorged if a block has another hash.
         """
         node, facts = self.chain.node, self.chain.facts
@@ -151,7 +155,10 @@ class AccountHistory:
         return SpanTables(span, tables, last, [], events, read_methods=methods, unexplained=unexplained)
 
     async def _search(self, span: Span, accounts: tuple[str, ...], block_hashes: BlockHashes) -> SearchResult:
-        """Return the search of a part of the span, from its start: the last one if it fits, else a new one."""
+        """Return the search of a part of the span, from its start: the last one if it fits, else a new one.
+
+        A search of final blocks is stored, another one forgets the last.
+        """
         if self._last_search is not None and not block_hashes:
             last_accounts, last = self._last_search
             if last_accounts == accounts and span.first in last.span and last.span.last <= span.last:
@@ -206,7 +213,13 @@ async def _search_endpoint(
 def _check_blocks(
     chain: str, search: SearchResult, blocks: Sequence[BlockRows], accounts: Sequence[str], block_hashes: BlockHashes
 ) -> None:
-    """Check blocks against the search: Reorged for another hash, BadAnswer for other transactions."""
+    """Check blocks against the search: their hashes, transactions with events, and counts per account.
+
+    Raises:
+        Reorged: A block has another hash than in `block_hashes`.
+        BadAnswer: The search lacks a transaction with events of the accounts, or the block one that was found; or the
+            count of an account's transactions is another (block 0 and version 0 have no nonces).
+    """
     for rows in blocks:
         height = rows.block.height
         if block_hashes.get(height, rows.block.hash) != rows.block.hash:

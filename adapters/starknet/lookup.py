@@ -49,7 +49,9 @@ def _details(
 ) -> TransactionDetails:
     """Return the details of a transaction; its fee is 0 if paid in another token than the native coin.
 
-    Raises BadAnswer if it stands elsewhere than in the index.
+    Raises:
+        BadAnswer: It stands elsewhere than in the index, or is malformed.
+        SourceError: An answer is an error, as `look_up` says.
     """
     transaction_json, receipt_json = (_check(source, indexed, each) for each in (transaction_answer, receipt_answer))
     felts, receipt = FormattedFelts(source), typed(source, receipt_json, ReceiptWithBlock)

@@ -79,7 +79,11 @@ class Node(Pool[Endpoint]):
         return Heads(heads.latest, self.finalized)
 
     async def _heads(self, endpoint: Endpoint) -> Heads:
-        """Read the newest block and the last final height, -1 if none; remember if the node lacks the L1 tag."""
+        """Read the newest block and the last final height, -1 if none.
+
+        It is the one that Ethereum accepted, or a number of blocks below the newest (then it may be below -1). Stores
+        the endpoint's height, and that it lacks the L1 tag.
+        """
         finality = self.facts.finality
         has_tag = finality == ON_L1 and endpoint.capabilities.get(L1_TAG_CAPABILITY, 1) > 0
         requests = [header_request("latest"), *([header_request("l1_accepted")] if has_tag else ())]
@@ -101,7 +105,8 @@ class Node(Pool[Endpoint]):
     async def _search_accepted(self, endpoint: Endpoint, latest: Block) -> int:
         """Return the newest height that Ethereum accepted, for nodes without the tag.
 
-        Steps below the head double until one is accepted; then the interval of the last step is halved.
+        It is at least the known final one. Steps below the head double until one is accepted; then the interval of the
+        last step is halved.
         """
         low, high, step = self.finalized, latest.height + 1, 1
         while (probe := latest.height + 1 - step) > low:

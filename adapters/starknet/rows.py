@@ -114,7 +114,9 @@ class BlockRows:
 
 
 def build_rows(source: str, height: int, full_block: FullBlock, facts: Facts) -> BlockRows:
-    """Build the rows of a block.
+    """Build the rows of a block; a transaction's fee is 0 if paid in another token than the native coin.
+
+    The transfer that pays a fee in the native coin is left out, and one in another token is added if missing.
 
     Raises:
         BadAnswer: The block has another height, lacks or repeats a transaction, or has an invalid field.
@@ -139,7 +141,10 @@ def build_rows(source: str, height: int, full_block: FullBlock, facts: Facts) ->
 
 
 def _token_events(felts: FormattedFelts, transactions: Sequence[TransactionWithReceipt]) -> list[list[TokenEvent]]:
-    """Return the events that may be of tokens, per transaction, and preload the felts of all rows."""
+    """Return per transaction the events that may be of tokens, with their index in the block.
+
+    Also preloads the felts of all rows.
+    """
     token_events, texts, log_index = [], list[str](), 0
     for each in transactions:
         events, transaction = each.receipt.events, each.transaction
@@ -238,7 +243,9 @@ def build_tables(
     coin: str,
     collections: Mapping[str, bool],
 ) -> dict[str, pa.Table]:
-    """Return the tables of some datasets.
+    """Return the tables of some datasets; "native" and "transfers" both are in `transfers`.
+
+    The native coin's transfers are kept whatever the contracts.
 
     Args:
         chain: The key of the chain.

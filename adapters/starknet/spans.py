@@ -59,9 +59,9 @@ async def collect(
 
 
 async def resolve_collections(chain: StarknetChain, blocks: Sequence[BlockRows]) -> Mapping[str, bool]:
-    """Return whether contracts with ambiguous events are collections.
+    """Return for the native coin and all contracts called so far whether they are collections.
 
-    Contracts are called once; `chain.collections` stores the results.
+    Contracts with ambiguous events are called once, at the last block; `chain.collections` stores the results.
 
     Raises:
         SourceError: A contract could not be called.
@@ -127,7 +127,11 @@ def _parse_block(height: int, build: BuildRows, source: str, content: bytes | me
 
 
 async def _read_in_parts(endpoint: Endpoint, height: int, build: BuildRows) -> BlockRows:
-    """Read a block and its receipts by separate requests, for nodes before version 0.7."""
+    """Read a block and its receipts by separate requests, for nodes before version 0.7.
+
+    Raises:
+        SourceError: One could not be read; BadAnswer if a transaction has no hash.
+    """
     source, request = endpoint.name, Request("starknet_getBlockWithTxs", ({"block_number": height},))
     block = typed(source, await endpoint.ask_one(request, height=height), BlockWithTransactions)
     hashes = [each.transaction_hash for each in block.transactions]

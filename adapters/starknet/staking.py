@@ -95,7 +95,10 @@ def _decode_time(felts: Sequence[int]) -> int | None:
 
 
 def _read_pools(contracts: Sequence[str]) -> Plan[tuple[list[Pool], dict[str, str]]]:
-    """Return pools, and errors of contracts that could not be read. Contracts without a pool are left out."""
+    """Return pools, and by contract the reasons why some could not be read.
+
+    Contracts that answer in another form or revert are left out.
+    """
     results = yield from read_all([Call(each, "contract_parameters_v1") for each in contracts])
     pools, errors = list[Pool](), dict[str, str]()
     for contract, result in zip(contracts, results, strict=True):
@@ -115,7 +118,10 @@ def _read_listed_pools(facts: Facts, validators: set[int]) -> Plan[Mapping[int, 
 
 
 def _decode_listed_pools(result: Result) -> ListedPools:
-    """Decode an optional commission, a count, and three felts per pool: contract, token, amount."""
+    """Decode an optional commission, a count, and three felts per pool.
+
+    Return pairs of contract and token. Empty if the call reverted, Unknown if it was not read or has another form.
+    """
     if isinstance(result, Unknown):
         return result
     if not isinstance(result, tuple) or not result:

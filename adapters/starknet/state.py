@@ -88,6 +88,12 @@ async def answer(node: Node, reads: Sequence[Call], block: Block) -> list[Result
 
 
 async def _answer_trusted(node: Node, reads: Sequence[Call], block: Block) -> list[Result]:
+    """Return the results of trusted calls, in order; no request is sent for none.
+
+    Raises:
+        Reorged: The block left the chain.
+        SourceError: As `answer` says.
+    """
     try:
         return await node.with_any(partial(_send, reads, block), kind="state") if reads else []
     except NodeBehind:
@@ -97,7 +103,10 @@ async def _answer_trusted(node: Node, reads: Sequence[Call], block: Block) -> li
 
 
 async def _answer_untrusted(node: Node, reads: Sequence[Call], block: Block) -> dict[Call, Result]:
-    """Return results; Unknown for skipped contracts and failed reads. Raises no SourceError."""
+    """Return results; Unknown for skipped contracts and failed reads. Raises no SourceError.
+
+    Contracts without an answer after MAX_SECONDS are skipped for SKIPPED_BLOCKS from then on.
+    """
     skipped = {each: node.skipped.answer(each.contract, block.height) for each in reads}
     pending = [each for each, reason in skipped.items() if reason is None]
     results: dict[Call, Result] = {each: reason for each, reason in skipped.items() if reason is not None}

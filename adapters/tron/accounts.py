@@ -87,7 +87,10 @@ class SnapshotAccounts:
         describe: Describe | None,
         expected: Plan[None] | None,
     ) -> Plan[AccountState]:
-        """Read the wallet and, if protocols are installed, their positions, and join both."""
+        """Read the wallet and, if protocols are installed, their positions, and join both.
+
+        `expected` runs beside them. The first error is raised.
+        """
         group = PlanGroup("tron", MAX_ROUNDS, MAX_READS)
         states = [group.add(self._read_wallet(account, tokens, describe))]
         if expected is not None:
@@ -102,7 +105,10 @@ class SnapshotAccounts:
         )
 
     def _read_wallet(self, account: str, tokens: Sequence[Asset], describe: Describe | None) -> Plan[AccountState]:
-        """Read the balances and stakes of an account, without protocols."""
+        """Read the balances and stakes of an account, without protocols.
+
+        All its TRC-10 tokens other than zero are included, and all `tokens`. `describe` gets those that are not zero.
+        """
         tokens = [asset for asset in tokens if not asset.is_native]
         state, raws = yield from _read_balances(account, tokens)
         trc10 = {self.facts.token_asset(number): raw for number, raw in trc10_balances(state.wallet).items() if raw}
@@ -119,7 +125,10 @@ class SnapshotAccounts:
 
 
 def _read_balances(account: str, assets: Sequence[Asset]) -> Plan[tuple[WalletState, list[BalanceResult]]]:
-    """Return an account and its balances of tokens, in one round."""
+    """Return an account and its balances of tokens in their order, in one round.
+
+    Absent TRC-10 tokens are 0.
+    """
     calls = [_balance_call(account, asset) for asset in assets if asset.kind != TRC10]
     [state], results = yield from read_groups([WalletRead(account)], calls)
     trc10, call_results = trc10_balances(state.wallet), iter(results)

@@ -116,7 +116,7 @@ class TronChain(NodeBackedChain[Node], Approvals):
     async def coins_at(self, accounts: Collection[str], block: Block) -> Mapping[str, int]:
         """Return native coins of accounts at a past block, in sun, without the unknown ones.
 
-        Empty if no node has such balances; then later calls send no request.
+        Empty if no node has such balances; then later calls send no request. Empty, too, if no node answers.
         """
         if not self.keeps_coins:
             return {}

@@ -206,11 +206,11 @@ def _no_transfer(recipient: int = 0, owner: int = 1) -> Decoder:
 
 
 def _exchange(counter_amount: Callable[[TransactionInfo], int], direction: int) -> Decoder:
-    """Return a decoder of an operation on an exchange.
+    """Return a decoder of an operation on an exchange, which stands as ZERO in its transfers.
 
     Args:
         counter_amount: The amount of the other token, from the receipt.
-        direction: 1 deposits both tokens, -1 withdraws both, 0 swaps.
+        direction: 1 deposits both tokens, -1 withdraws both, 0 swaps: the named token goes in, the other comes out.
     """
 
     def decode(message: Message, info: TransactionInfo) -> Operation:
@@ -231,6 +231,7 @@ def _exchange(counter_amount: Callable[[TransactionInfo], int], direction: int) 
 
 
 def _decode_new_exchange(message: Message, info: TransactionInfo) -> Operation:
+    """Decode the creation of an exchange: the owner pays an amount of each of its two tokens to ZERO."""
     owner = message.address(1)
 
     def transfers() -> tuple[DirectTransfer, ...]:

@@ -120,7 +120,10 @@ def decode_approval(source: str, log: Log) -> ApprovalEvent | None:
 
 
 def _decode_wrap(source: str, log: Log, wrapped: str) -> Sequence[Movement]:
-    """Return a deposit into or withdrawal from the wrapped coin, which emits no Transfer for them."""
+    """Return a deposit into or withdrawal from the wrapped coin, which emits no Transfer for them.
+
+    Empty for another contract or another shape.
+    """
     if len(log.topics) != 2 or len(log.data) != WORD or parse_address(source, log.address) != wrapped:
         return ()
     account, raw = _decode_topic(source, log.topics[1]), _decode_word(source, log.data, 0)
@@ -132,7 +135,10 @@ def _decode_wrap(source: str, log: Log, wrapped: str) -> Sequence[Movement]:
 
 
 def _decode_trc1155(source: str, log: Log) -> Sequence[Movement]:
-    """Return the transfers of a TransferSingle (token id, amount) or a TransferBatch (a list of each)."""
+    """Return the transfers of a TransferSingle (token id, amount) or a TransferBatch (a list of each).
+
+    Empty for another shape; `item` counts the transfers of the event.
+    """
     if len(log.topics) != 4:
         return ()
     operator, sender, recipient = (_decode_topic(source, topic) for topic in log.topics[1:])
@@ -189,7 +195,9 @@ def _decode_topic(source: str, topic: str) -> str | None:
 
 
 def decode_internal(source: str, call: InternalTransaction) -> Iterator[Movement]:
-    """Yield the transfers of an internal call.
+    """Yield the transfers of an internal call, one per token.
+
+    None if rejected or of a kind that moves no coins. Stakes go to ZERO, and payouts come from it.
 
     Raises:
         KeyError: The call moves coins, and its kind (the argument) is unknown.

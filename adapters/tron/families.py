@@ -103,7 +103,10 @@ class EvmProtocols:
         describe: Describe | None,
         block: Block,
     ) -> Plan[AccountState]:
-        """Return the positions of an account, from its interactions and its balances of `tokens`."""
+        """Return the positions of an account, from its interactions and its TRC-20 balances among `tokens`.
+
+        Positions and issues have Tron's addresses.
+        """
         evm_tokens = [_asset_to_evm(each) for each in tokens if each.kind == TRC20]
         reader = self.reader.at(block)
         plan = reader.read(to_evm(account), _interactions_to_evm(interactions), evm_tokens, describe)

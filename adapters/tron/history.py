@@ -91,7 +91,10 @@ async def collect_accounts(
 async def _collect_all_blocks(
     chain: TronChain, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
 ) -> SpanTables:
-    """Read every block; the first `MAX_BLOCKS` of the span if `before` is None."""
+    """Read every block; the first `MAX_BLOCKS` of the span if `before` is None.
+
+    Rows and unexplained changes of other accounts are dropped.
+    """
     if before is None:
         span = Span(span.first, min(span.last, span.first + MAX_BLOCKS - 1))
     collected = await collect(chain, span, datasets, (), before, accounts)
@@ -105,7 +108,10 @@ async def _collect_all_blocks(
 async def _collect_listed_blocks(
     chain: TronChain, span: Span, accounts: Sequence[str], datasets: Sequence[str]
 ) -> SpanTables:
-    """Read the blocks in the lists, at most `MAX_BLOCKS`; the returned span ends with the last one read."""
+    """Read the blocks in the lists, at most `MAX_BLOCKS`; the returned span ends with the last one read.
+
+    Block 0 is always read if it is in the span. The result has the last block of the span, and no others.
+    """
     first, last = await chain.node.blocks([span.first, span.last])
     in_lists = await chain.node.with_any(partial(_listed_heights, accounts, first, last), kind="history")
     heights = [each for each in sorted({0, *in_lists}) if each in span]  # lists do not contain the first block
@@ -121,7 +127,10 @@ async def _collect_listed_blocks(
 
 
 async def _listed_heights(accounts: Sequence[str], first: Block, last: Block, endpoint: TronNode) -> list[int]:
-    """Return the heights of the transactions of accounts from one block to another, both included."""
+    """Return the sorted heights of the transactions of accounts from one block to another, both included.
+
+    A transaction that is listed without a height is looked up.
+    """
     lists = await asyncio.gather(
         *(
             list_transactions(endpoint, name, account, first.time_us // 1_000, last.time_us // 1_000)

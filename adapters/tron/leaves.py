@@ -79,7 +79,11 @@ def _encode_unnamed(number: int, values: list[object], wire_type: int | None = N
 
 
 def _encode_value(number: int, value: object, wire_type: int | None) -> bytes:
-    """Encode one field of a protobuf message; raise ValueError for a value of another type."""
+    """Encode one field of a protobuf message; raise ValueError for a value of another type.
+
+    Numbers become varints, texts are hexadecimal bytes, and a dictionary is a group. `wire_type` is the field's own,
+    None if it may be any.
+    """
     match value:
         case bool():
             raise ValueError("true and false have no number")

@@ -52,9 +52,12 @@ class OneBlock:
     def read(self, plan: PlanFactory[Output]) -> Plan[Output]:
         """Return the result of a plan, with all state reads at one block.
 
+        After the first pass, plans of more than one round are run again on reads of one block, until none needs a new
+        read.
+
         Args:
-            plan: Makes the plan anew for each pass. Reads that are needed in the first pass only do not affect its
-                result.
+            plan: Makes the plan anew for each pass; its argument is True for the first. Reads that are needed in the
+                first pass only do not affect its result.
 
         Raises:
             Unavailable: The accounts change faster than they can be read.

@@ -42,7 +42,7 @@ class ErrorResponse(msgspec.Struct):
 def error_in(source: str, body: bytes | memoryview) -> SourceError | None:
     """Return the typed error of a body that begins with one; None for any other body.
 
-    Malformed JSON gives None too.
+    Malformed JSON and an error without a message give None too.
     """
     start = bytes(body[:64]).lstrip().removeprefix(b"{").lstrip().lower()
     if not start.startswith((b'"error"', b'"success":false', b'"success": false')):

@@ -97,6 +97,8 @@ class RootCheck:
     def check(self, source: str, block: FullBlock, root: str) -> None:
         """Check that `root`, computed from a block's transactions, is the one in its header.
 
+        A mismatch is stored; a second endpoint that gives the same one is right.
+
         Raises:
             BadAnswer: It is not, and no other endpoint gave the same transactions.
         """

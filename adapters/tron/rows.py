@@ -152,7 +152,7 @@ class BlockRows:
         }
 
     def add(self, tx_index: int, log_index: int, transaction: Transaction, info: TransactionInfo) -> None:
-        """Add the rows of a transaction.
+        """Add the rows of a transaction; a failed one has neither transfers nor approvals.
 
         Args:
             tx_index: Its position in the block.
@@ -202,7 +202,10 @@ class BlockRows:
         self.transfers.append(TransferRow._make((*position, move.token, move.standard, *move[2:])))
 
     def _direct_movements(self, operation: Operation, info: TransactionInfo) -> Sequence[Movement]:
-        """Return the transfers of a transaction and of its internal calls; note what nodes do not show."""
+        """Return the transfers of a transaction, then those of its internal calls.
+
+        Note what nodes do not show. An internal call of an unknown kind is noted, and its transfers are left out.
+        """
         movements = [Movement(NATIVE if each.token is None else TRC10, *each) for each in operation.transfers]
         if operation.unexplained:
             self.note(operation.owner, operation.unexplained)
@@ -222,6 +225,7 @@ class BlockRows:
 def _resource_row(
     position: tuple[int, datetime, int], tx_hash: str, account: str, receipt: ResourceReceipt
 ) -> ResourceRow:
+    """Return what a transaction used (energy, bandwidth) and paid for it in sun, from its receipt."""
     return ResourceRow(
         *position,
         tx_hash,
@@ -244,7 +248,7 @@ def empty_rows(source: str, block: Block, facts: Facts) -> BlockRows:
 def block_rows(
     source: str, height: int, full_block: FullBlock, infos: Sequence[TransactionInfo], facts: Facts
 ) -> BlockRows:
-    """Return the rows of a block.
+    """Return the rows of a block; transactions of block 0 may have no receipt.
 
     Raises:
         BadAnswer: The block is not at this height, or its receipts are not those of its transactions.
@@ -267,13 +271,15 @@ def block_rows(
 def decode_operation(
     source: str, transaction: Transaction, info: TransactionInfo, *, is_first: bool = False
 ) -> tuple[int, Operation]:
-    """Return the type of a transaction and its content, from the signed bytes.
+    """Return the number of a transaction's type and its content, from the signed bytes.
+
+    Types of the system without call data get a selector as their input.
 
     Args:
         source: The node, for errors.
         transaction: The signed bytes.
         info: The receipt.
-        is_first: The transaction is in the first block, whose transactions are unsigned allocations.
+        is_first: The transaction is in the first block, whose transactions are unsigned allocations from ZERO.
 
     Raises:
         BadAnswer: The bytes are not those of its hash, are malformed, or of an unknown type.
@@ -320,6 +326,8 @@ def build_tables(
     exchange_tokens: ExchangeTokens,
 ) -> dict[str, pa.Table]:
     """Return the tables of some datasets, by name, with the rows of blocks.
+
+    `native`, `internal` and `transfers` select the rows of one table, `transfers`.
 
     Args:
         chain: Key of the chain.

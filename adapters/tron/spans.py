@@ -106,8 +106,12 @@ async def _read_block(
 ) -> tuple[BlockRows, list[SignedTransaction]]:
     """Return a block with a checked root, and the transactions that have other signers than their owner.
 
-    Signers are compared for the transactions that `SignatureCheck` selects.
-    Block 0 is checked by its id, and has no signatures.
+    Signers are compared for the transactions that `SignatureCheck` selects. Block 0 is checked by its id, and has no
+    signatures.
+
+    Raises:
+        NodeBehind: The endpoint does not have the block.
+        BadAnswer: It is another block, or malformed.
     """
     body = {"num": height}
     response, infos = await asyncio.gather(
@@ -136,6 +140,9 @@ def _decode_block(source: str, content: bytes) -> tuple[FullBlock, str] | None:
     """Return a block and the root of its transactions, None if the node has no such block.
 
     The root is computed from the usual fields, and from all shown ones if the former does not match.
+
+    Raises:
+        BadAnswer: The block is malformed or too large.
     """
     if is_empty(content):
         return None

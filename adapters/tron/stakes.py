@@ -28,7 +28,10 @@ class Stake(NamedTuple):
 
 
 def positions(facts: Facts, account: str, state: WalletState) -> tuple[OpenPosition, ...]:
-    """Return stakes by purpose and loan, unfreezing coins by time, and voting rewards."""
+    """Return stakes by purpose and loan, unfreezing coins by time, and voting rewards.
+
+    Those of 0 sun are left out.
+    """
     staked = tuple(
         OpenPosition(
             account,

@@ -120,7 +120,12 @@ async def _read_wallet(endpoint: TronNode, account: str) -> tuple[Wallet, int]:
 
 
 async def _read_asset(endpoint: TronNode, number: str) -> tuple[str, str, int] | Unknown:
-    """Return symbol, name and decimals of a TRC-10 token."""
+    """Return symbol, name and decimals of a TRC-10 token, Unknown if there is no token of the number.
+
+    Raises:
+        BadAnswer: The node gives another token.
+        SourceError: It could not be read.
+    """
 
     def decode(source: str, content: bytes) -> tuple[str, str, int] | Unknown:
         """Raise BadAnswer if the node gives another token."""
@@ -143,7 +148,10 @@ def _decode_text(text: str) -> str:
 
 
 async def _read_calls(endpoint: TronNode, calls: Sequence[ContractRead], multicall: str) -> tuple[list[object], Block]:
-    """Return the results of calls, and the newest block after them."""
+    """Return the decoded results of calls, in order, and the newest block after them.
+
+    Calls are sent in multicalls if the chain has that contract; the block is read without calls, too.
+    """
     source = endpoint.name
     if not calls:
         return [], await endpoint.header(HEADER)

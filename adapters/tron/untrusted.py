@@ -50,7 +50,11 @@ class UntrustedCalls:
     _split: set[ContractRead] = field(default_factory=set)  # calls of failed multicalls
 
     async def read(self, endpoint: TronNode) -> None:
-        """Read all calls into `results`, with the reason for those that are not read. Raises nothing."""
+        """Read all calls into `results`, with the reason for those that are not read.
+
+        Contracts without an answer within MAX_SECONDS are skipped for the next blocks. No error of the node is raised;
+        it is noted at the endpoint.
+        """
         self.blocks.clear()
         self.results = {
             call: reason
@@ -78,7 +82,7 @@ class UntrustedCalls:
     async def _read(self, endpoint: TronNode, pending: Sequence[ContractRead]) -> None:
         """Read calls in multicalls and store their results; split multicalls that fail.
 
-        After too many failures, the remaining calls have no result.
+        The blocks of the batches are added to `blocks`. After too many failures, the remaining calls have no result.
         """
         combined = [call for call in pending if self.multicall and not call.alone]
         groups: list[Sequence[ContractRead]] = [
@@ -113,7 +117,8 @@ class UntrustedCalls:
     def _store(self, source: str, group: Sequence[ContractRead], response: bytes | RpcError) -> bool:
         """Store the results of a group. Return False if it exhausted the node's limits.
 
-        A single call that did so has a result, the reason; the calls of a multicall have none.
+        A single call that did so has a result, the reason, and its contract is skipped for the next blocks; the calls
+        of a multicall have none.
         """
         if len(group) > 1:
             try:
