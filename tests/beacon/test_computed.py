@@ -131,6 +131,14 @@ def with_fewer_bits(path: str, found: Any) -> None:
             vote["aggregation_bits"] = "0x01"
 
 
+@pytest.fixture(scope="module")
+def short() -> Iterator[BeaconRuntime]:
+    """A short chain; tests only read it."""
+    with running(fork="electra", validators=64) as node:
+        node.advance(40)
+        yield node
+
+
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
@@ -139,21 +147,19 @@ def with_fewer_bits(path: str, found: Any) -> None:
         (with_fewer_bits, "does not fit its committees"),
     ],
 )
-async def test_votes_that_fit_no_committee_are_refused(spoil: Callable[[str, Any], None], says: str) -> None:
+async def test_votes_that_fit_no_committee_are_refused(
+    short: BeaconRuntime, spoil: Callable[[str, Any], None], says: str
+) -> None:
     def alter(path: str, status: int, found: Any) -> tuple[int, Any]:
         if status == 200:
             spoil(path, found)
         return untold(path, status, found)
 
-    with running(fork="electra", validators=64) as node:
-        node.advance(40)
-        assert says in await wrong(node, alter).refused(BadAnswer)
+    assert says in await wrong(short, alter).refused(BadAnswer)
 
 
-async def test_a_node_without_rewards_that_has_pruned_its_states_has_no_history() -> None:
+async def test_a_node_without_rewards_that_has_pruned_its_states_has_no_history(short: BeaconRuntime) -> None:
     def pruned(path: str, status: int, found: Any) -> tuple[int, Any]:
         return (404, {"message": "gone"}) if "/committees" in path else untold(path, status, found)
 
-    with running(fork="electra", validators=64) as node:
-        node.advance(40)
-        assert "no state at block" in await wrong(node, pruned).refused(HistoryUnavailable)
+    assert "no state at block" in await wrong(short, pruned).refused(HistoryUnavailable)

@@ -160,7 +160,8 @@ def unaltered(path: str, told: Told) -> None:
     ("preset", "slots", "fork"),
     [
         ("minimal", 64, "electra"),
-        ("mainnet", 96, "fulu"),
+        ("minimal", 64, "fulu"),
+        pytest.param("mainnet", 96, "fulu", marks=pytest.mark.slow("the same forks with longer epochs and vectors")),
         *(pytest.param("mainnet", 96, fork, marks=EARLIER) for fork in ("capella", "deneb", "electra")),
     ],
 )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,9 @@ NINE = {
 }
 
 
-@pytest.fixture
-def node() -> Iterator[BeaconRuntime]:
+@contextmanager
+def lived() -> Iterator[BeaconRuntime]:
+    """A chain to which each kind of change has been sent."""
     running = started(validators=NEW)
     try:
         running.advance(16)
@@ -61,6 +63,20 @@ def node() -> Iterator[BeaconRuntime]:
         yield running
     finally:
         running.__exit__(None, None, None)
+
+
+@pytest.fixture
+def node() -> Iterator[BeaconRuntime]:
+    with lived() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def grown() -> Iterator[BeaconRuntime]:
+    """That chain 80 slots later; tests only read it."""
+    with lived() as running:
+        running.advance(80)
+        yield running
 
 
 def settings_of(node: BeaconRuntime, folder: Path, more: str = "") -> Path:
@@ -92,8 +108,8 @@ async def test_the_nine_states_of_a_node_are_the_eight_of_the_service(node: Beac
     assert seen == NINE
 
 
-async def test_credentials_of_every_prefix_say_to_whom_they_withdraw(node: BeaconRuntime, tmp_path: Path) -> None:
-    await asyncio.to_thread(node.advance, 48)
+async def test_credentials_of_every_prefix_say_to_whom_they_withdraw(grown: BeaconRuntime, tmp_path: Path) -> None:
+    node = grown
     async with served(load(settings_of(node, tmp_path))) as client:
         for index, prefix in ((OF_BLS, 0), (NEW, 1), (COMPOUNDING, 2)):
             status, found = await client.get(f"/details/index/{index}")
@@ -110,9 +126,9 @@ async def test_credentials_of_every_prefix_say_to_whom_they_withdraw(node: Beaco
 
 @pytest.mark.parametrize("chosen", ["", "index", "key", "address"])
 def test_a_deposit_that_somebody_else_makes_is_a_row_of_its_validator(
-    node: BeaconRuntime, tmp_path: Path, chosen: str
+    grown: BeaconRuntime, tmp_path: Path, chosen: str
 ) -> None:
-    node.advance(80)
+    node = grown
     told = node.call(f"/eth/v1/beacon/states/head/validators?id={TOPPED_UP},{LEFT}")["data"]
     (own, pubkey), (others, left) = (
         (each["validator"]["withdrawal_credentials"], each["validator"]["pubkey"]) for each in told
@@ -137,9 +153,8 @@ def test_a_deposit_that_somebody_else_makes_is_a_row_of_its_validator(
     assert exits == ["exit"]
 
 
-async def test_the_deposits_of_others_are_in_the_answer_of_the_validator(node: BeaconRuntime, tmp_path: Path) -> None:
-    await asyncio.to_thread(node.advance, 80)
-    config = settings_of(node, tmp_path, f'validators = ["{TOPPED_UP}"]\n')
+async def test_the_deposits_of_others_are_in_the_answer_of_the_validator(grown: BeaconRuntime, tmp_path: Path) -> None:
+    config = settings_of(grown, tmp_path, f'validators = ["{TOPPED_UP}"]\n')
     assert await asyncio.to_thread(main, ["index", "own", "--config", str(config), "--json"]) == 0
     async with served(load(config)) as client:
         status, page = await client.get(f"/deposits/index/{TOPPED_UP}")
