@@ -41,6 +41,7 @@ QUICK = {
     "tron": ("--blocks", "100", "--repeat", "1"),
     "valuation": ("--holdings", "100000", "--accounts", "2000", "--assets", "500", "--repeat", "1"),
     "recompute": ("--accounts", "1000", "--days", "10", "--repeat", "1"),
+    "workers": ("--blocks", "800", "--repeat", "1"),
     "validators": ("--epochs", "10", "--network", "60000", "--years-of", "3", "--repeat", "3"),
     "accounts": ("--parts", "rows", "--kills", "3"),
 }

@@ -135,6 +135,7 @@ ORDER = (
     "gains",
     "valuation",
     "recompute",
+    "workers",
     "validators",
     "solana",
     "solana_history",

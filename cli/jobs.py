@@ -133,6 +133,7 @@ def _queued(job: QueuedJob) -> dict[str, Any]:
         "chain": job.chain,
         "from": job.arguments.get("first"),
         "to": job.arguments.get("last"),
+        "bucket": job.arguments.get("bucket"),
         "status": "parked" if job.status == "failed" else job.status,
         "failures": job.attempts,
         "reason": job.reason or None,

@@ -32,6 +32,7 @@ from chainfolio.indexer.materialise import HISTORIES
 from chainfolio.indexer.progress import Progress
 from chainfolio.indexer.rewind import finish_deletions, finish_rewind
 from chainfolio.indexer.scopes import NO_END, UNREAD, group_of, missing_by_account
+from chainfolio.indexer.shared_chain import WorkerRole, in_thread, open_batches, unguarded
 from chainfolio.indexer.work import Work, missing
 from chainfolio.indexer.worker_pool import BoundaryCheck
 from chainfolio.scopes import account_filter
@@ -130,14 +131,6 @@ class _Pieces:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerRole:
-    """The number of a worker process, and the boundary checks that it shares with the others."""
-
-    number: int
-    boundaries: Boundaries
-
-
-@dataclass(frozen=True, slots=True)
 class Limits:
     """Reasons to end early.
 
@@ -152,7 +145,10 @@ NO_LIMITS: Final = Limits()
 
 
 class Collector:
-    """Fetches and commits missing spans of one chain. The caller holds the chain's lock."""
+    """Fetches and commits missing spans of one chain.
+
+    The caller holds the chain's lock, unless the role guards each commit.
+    """
 
     def __init__(
         self,
@@ -168,17 +164,26 @@ class Collector:
         """Set up a collector.
 
         Args:
-            role: None in the process that commits.
+            role: None if no other process indexes the chain.
             limits: When it ends early.
         """
         self.chain, self.lake, self.tail, self.environment, self.progress = chain, lake, tail, environment, progress
         self.worker_process = role.number if role else 0
         self._boundaries: Boundaries = role.boundaries if role else BoundaryCheck(chain.key)
+        self._guard = role.guard if role else unguarded
         self._budget, self._stops = limits.budget, limits.stops
 
     async def run(self, work: Sequence[Work], worker_processes: Sequence[WorkerProcess] = ()) -> None:
-        """Do all work, here and in the worker processes. After an error, committed batches stay."""
+        """Finish interrupted work, then do all work, here and in the worker processes."""
         await self.recover()
+        await self.index(work, worker_processes)
+
+    async def index(self, work: Sequence[Work], worker_processes: Sequence[WorkerProcess] = ()) -> None:
+        """Do all work, here and in the worker processes. After an error, committed batches stay.
+
+        Raises:
+            Locked: Another process has the chain's lock, or indexed the same blocks meanwhile.
+        """
         for item in work:
             for span in item.spans:
                 if not self._stops():
@@ -348,6 +353,10 @@ class Collector:
 
     def _commit(self, pending: _PendingBatch, last: Block | None, work: Work) -> None:
         """Commit one batch: intent, one commit per table, close. Runs in a thread."""
+        with self._guard(pending.span, pending.read(work), work.filters):
+            self._commit_guarded(pending, last, work)
+
+    def _commit_guarded(self, pending: _PendingBatch, last: Block | None, work: Work) -> None:
         tables = self._new_only(pending.tables(), pending.span, work)
         if all(chunk.is_linked for chunk in pending.chunks):
             first = next((chunk.blocks[0] for chunk in pending.chunks if chunk.blocks), None)
@@ -411,8 +420,7 @@ class Collector:
         """Finish rewinds and deletions, then read open batches of a killed run again; return their number."""
         finish_rewind(self.lake, self.tail, self.chain.key)
         await in_thread(partial(finish_deletions, self.lake, self.tail, self.chain.key))
-        datasets = set(self.chain.datasets)
-        batches = [batch for batch in self.tail.open_batches(self.chain.key) if set(batch.datasets) <= datasets]
+        batches = open_batches(self.tail, self.chain)
         if batches:
             await self.chain.heads()  # reading histories of accounts depends on the final height
         for batch in batches:
@@ -438,12 +446,3 @@ class Collector:
         if work.accounts and work.datasets:
             return replace(work, datasets=group_of(self.chain.datasets, work.datasets[0]))
         return work
-
-
-async def in_thread(work: Callable[[], object]) -> None:
-    """Run work in a thread. If cancelled, wait for its end: the chain's lock must be held until then."""
-    running = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        await asyncio.shield(running)
-    finally:
-        await asyncio.wait([running])

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 SCHEMA: Final = "chainfolio_jobs"
 VERSION: Final = 1  # of the jobs and their arguments; workers of another one are refused
 QUEUE: Final = "chainfolio"
-KINDS: Final = ("index", "materialise", "compact", "vacuum")
+KINDS: Final = ("index", "accounts", "materialise", "compact", "vacuum")
+PARALLEL: Final = ("index", "accounts")  # kinds whose jobs of one chain run at the same time
 POSTGRES: Final = ("postgresql://", "postgres://")
 ENDED: Final = ("succeeded", "failed", "cancelled", "aborted")
 _VERSION: Final = "CREATE TABLE IF NOT EXISTS queue_version (version int NOT NULL)"
@@ -49,7 +50,8 @@ class QueuedJob:
 
     Attributes:
         status: `todo`, `doing`, `succeeded`, `failed` (parked), `cancelled`, `aborting` or `aborted`.
-        arguments: What the job works on: `chain`, and a range of blocks (`first`, `last`) for `index`.
+        arguments: What the job works on: `chain`, a range of blocks (`first`, `last`) for `index`, and one of
+            `ACCOUNT_BUCKETS` groups of accounts (`bucket`) for `accounts`.
         attempts: How often it was tried and failed.
         reason: Why the last attempt failed; empty if none did.
         scheduled_at: The earliest time of the next attempt; None if it is now.
@@ -87,7 +89,8 @@ class JobQueue:
         if kind not in KINDS:
             raise BadRequest("kind", f"{kind!r} is none of {', '.join(KINDS)}")
         name = "/".join([chain, kind, *(f"{key}={arguments[key]}" for key in sorted(arguments))])
-        job = self.app.configure_task(kind, queue=QUEUE, lock=chain, queueing_lock=name)
+        lock = name if kind in PARALLEL else chain
+        job = self.app.configure_task(kind, queue=QUEUE, lock=lock, queueing_lock=name)
         try:
             return await job.defer_async(chain=chain, **arguments)
         except AlreadyEnqueued:

@@ -1,8 +1,9 @@
 """A worker that takes jobs from the queue, and adds those that are due.
 
-Jobs of one chain run one after the other, under the chain's lock of the tail. If a worker dies, another one repeats its
-jobs. A job that fails is repeated with growing delays, and is parked with its reason after `MAX_ATTEMPTS` failures. A
-temporary error is none: a node or store that is away is waited for.
+Jobs that read blocks or accounts of one chain run at the same time, and commit one after the other (`shared_chain`).
+Other jobs hold the chain's lock of the tail until they end. If a worker dies, another one repeats its jobs. A job that
+fails is repeated with growing delays, and is parked with its reason after `MAX_ATTEMPTS` failures. A temporary error is
+none: a node or store that is away is waited for.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import contextlib
 import logging
 import socket
 import traceback
+import zlib
 from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -26,14 +30,16 @@ from procrastinate.retry import BaseRetryStrategy, RetryDecision
 
 from chainfolio.blocks import Span
 from chainfolio.chain_settings import EVERYTHING
-from chainfolio.errors import BadRequest, ChainfolioError, NotSupported
+from chainfolio.errors import BadRequest, ChainfolioError, Locked, NotSupported
 from chainfolio.indexer import consistency, materialise
-from chainfolio.indexer.collect import Collector, in_thread
+from chainfolio.indexer.collect import Collector
 from chainfolio.indexer.job_queue import ENDED, QUEUE, JobQueue, Task
 from chainfolio.indexer.maintenance import Maintenance
 from chainfolio.indexer.progress import Progress
 from chainfolio.indexer.rewind import check_anchor
-from chainfolio.indexer.work import Work, missing
+from chainfolio.indexer.scopes import Scope
+from chainfolio.indexer.shared_chain import SharedChain, WorkerRole, in_thread, open_batches
+from chainfolio.indexer.work import Work, missing, missing_for_accounts
 from chainfolio.indexer.worker import TEMPORARY_ERRORS
 from chainfolio.supervisor import described
 
@@ -48,11 +54,14 @@ FIRST_DELAY_S: Final = 2  # doubled with each attempt
 MAX_DELAY_S: Final = 600
 RANGE_BLOCKS: Final = 10_000  # of one job; ranges begin at its multiples
 MAX_WAITING: Final = 100  # jobs of a chain in the queue
+ACCOUNT_BUCKETS: Final = 64  # groups of the watched accounts of a chain; one job reads one group
 LOOK_EVERY_S: Final = 10.0  # for due work, and for workers that died
 HEARTBEAT_S: Final = 5.0
 GRACE_S: Final = 10.0
 AGAIN_S: Final = 5.0  # after the database was away
 DEAD_AFTER_S: Final = 30.0  # without a heartbeat
+LOCK_WAIT_S: Final = 60.0
+LOCK_PAUSE_S: Final = 0.2  # between two attempts to take the lock
 
 log = logging.getLogger("chainfolio.jobs")
 
@@ -94,11 +103,13 @@ class QueueWorker:
     look_every_s: float = LOOK_EVERY_S
     heartbeat_s: float = HEARTBEAT_S
     _warned: dict[str, str] = field(default_factory=dict)
+    _checked: set[str] = field(default_factory=set)  # chains whose stores belong together
 
     def __post_init__(self) -> None:
         """Register the kinds of jobs with the queue."""
         for name, work in (
             ("index", self._index),
+            ("accounts", self._accounts),
             ("materialise", self._materialise),
             ("compact", self._compact),
             ("vacuum", self._vacuum),
@@ -195,7 +206,7 @@ class QueueWorker:
         Parked, cancelled and interrupted jobs are not added again. A chain that fails is logged and left out.
         """
         jobs = [each for each in await self.queue.jobs() if each.status != "succeeded"]
-        present = {(each.chain, each.kind, each.arguments.get("first")) for each in jobs}
+        present = {(each.chain, each.kind, _part(each.arguments)) for each in jobs}
         waiting = Counter(each.chain for each in jobs if each.status not in ENDED)
         added = 0
         for chain in self.system.chains:
@@ -205,14 +216,15 @@ class QueueWorker:
                 self._warn(f"{chain.key}: no due jobs", error)
                 continue
             self._warn(f"{chain.key}: no due jobs", None)
-            new = [each for each in due if (chain.key, each[0], each[1].get("first")) not in present]
+            new = [each for each in due if (chain.key, each[0], _part(each[1])) not in present]
             for kind, arguments in new[: max(MAX_WAITING - waiting[chain.key], 0)]:
                 added += await self.queue.add(kind, chain.key, **arguments) is not None
         return added
 
     async def _due(self, chain: Chain) -> list[tuple[str, dict[str, int]]]:
         """Return kind and arguments of the jobs of a chain that its stores need."""
-        due = [("index", {"first": span.first, "last": span.last}) for span in await self._missing_ranges(chain)]
+        due = [("accounts", {"bucket": bucket}) for bucket in await self._missing_buckets(chain)]
+        due += [("index", {"first": span.first, "last": span.last}) for span in await self._missing_ranges(chain)]
         needs_histories = await asyncio.to_thread(self._maintenance(chain).due_histories)
         return [("materialise", {}), *due] if needs_histories else due  # first: ranges may be waiting for days
 
@@ -233,6 +245,12 @@ class QueueWorker:
         }
         first = chain.settings.start_block
         return [Span(max(start, first), min(start + RANGE_BLOCKS - 1, last)) for start in sorted(starts)]
+
+    async def _missing_buckets(self, chain: Chain) -> list[int]:
+        """Return the groups of watched accounts whose histories are not indexed."""
+        last = await self._last(chain)
+        work = missing_for_accounts(self.system.tail, chain, self.system.scope(chain), last) if last >= 0 else []
+        return sorted({account_bucket(account) for item in work for account in item.accounts})
 
     async def _last(self, chain: Chain) -> int:
         """Return the newest final block below the blocks of the tail."""
@@ -260,39 +278,86 @@ class QueueWorker:
         What a killed process left is finished first.
 
         Raises:
-            Locked: Another process indexes the chain.
+            Locked: The chain's lock was not free for long, or another process indexed the same blocks.
             SourceError: The chain could not be read.
         """
-        system, indexed = self.system, self.system.chain(chain)
-        with system.tail.lock(chain):
-            await in_thread(partial(consistency.check, system.lake, system.tail, chain))
-            await check_anchor(indexed, system.tail)
-            progress = Progress(system.environment.clock, 0)
-            collector = Collector(indexed, system.lake, system.tail, system.environment, progress)
-            await collector.recover()
-            last = min(last, await self._last(indexed))
-            if first <= last:
-                await collector.run(await self._missing(indexed, Span(first, last)))
-            await in_thread(partial(materialise.recover, system.lake, system.tail, chain))
+        indexed = self.system.chain(chain)
+        collector = await self._collector(indexed)
+        last = min(last, await self._last(indexed))
+        if first <= last:
+            await collector.index(await self._missing(indexed, Span(first, last)))
+
+    async def _accounts(self, chain: str, bucket: int | None = None) -> None:
+        """Index the histories of a group of watched accounts that are missing; None for all accounts."""
+        indexed = self.system.chain(chain)
+        collector = await self._collector(indexed)
+        watches = self.system.scope(indexed).watches
+        scope = Scope(tuple(each for each in watches if bucket in (None, account_bucket(each.account))))
+        await collector.index(missing_for_accounts(self.system.tail, indexed, scope, await self._last(indexed)))
+
+    async def _collector(self, chain: Chain) -> Collector:
+        """Return a collector that shares the chain; first check the stores, once, and finish interrupted commits."""
+        system = self.system
+        shared = SharedChain(chain, system.lake, system.tail, system.environment.clock)
+        progress = Progress(system.environment.clock, 0)
+        role = WorkerRole(0, shared, shared.guard)
+        collector = Collector(chain, system.lake, system.tail, system.environment, progress, role=role)
+        await check_anchor(chain, system.tail)
+        if chain.key not in self._checked or open_batches(system.tail, chain):
+            async with self._locked(chain.key):
+                await in_thread(partial(consistency.check, system.lake, system.tail, chain.key))
+                await collector.recover()
+            self._checked.add(chain.key)
+        return collector
+
+    @asynccontextmanager
+    async def _locked(self, chain: str) -> AsyncIterator[None]:
+        """Hold the chain's lock during the block. Other jobs hold it for a commit, so it is waited for.
+
+        Raises:
+            Locked: It was not free for `LOCK_WAIT_S`.
+        """
+        clock = self.system.environment.clock
+        end_s = clock.monotonic_s() + LOCK_WAIT_S
+        with ExitStack() as stack:
+            while True:
+                try:
+                    stack.enter_context(self.system.tail.lock(chain))
+                    break
+                except Locked:
+                    if clock.monotonic_s() >= end_s:
+                        raise
+                await clock.sleep(LOCK_PAUSE_S)
+            yield
 
     async def _materialise(self, chain: str) -> None:
         """Update the histories of a chain from what is stored."""
         system = self.system
-        with system.tail.lock(system.chain(chain).key):
+        async with self._locked(system.chain(chain).key):
             names = list(materialise.HISTORIES)
             await in_thread(partial(materialise.materialise, system.lake, system.tail, chain, names))
 
     async def _compact(self, chain: str) -> None:
         """Merge the small files of all tables of a chain."""
         maintenance = self._maintenance(self.system.chain(chain))
-        with self.system.tail.lock(chain):
+        async with self._locked(chain):
             await in_thread(maintenance.merge)
 
     async def _vacuum(self, chain: str) -> None:
         """Delete files that were replaced long enough ago."""
         maintenance = self._maintenance(self.system.chain(chain))
-        with self.system.tail.lock(chain):
+        async with self._locked(chain):
             await in_thread(maintenance.delete_replaced)
+
+
+def account_bucket(account: str) -> int:
+    """Return the group of an account, the same in each process: its CRC-32 modulo `ACCOUNT_BUCKETS`."""
+    return zlib.crc32(account.encode()) % ACCOUNT_BUCKETS
+
+
+def _part(arguments: Mapping[str, Any]) -> Any:
+    """Return what distinguishes jobs of one kind and chain: the first block, or the group of accounts."""
+    return arguments.get("first", arguments.get("bucket"))
 
 
 def _recorded(queue: JobQueue, delays: _Delays, work: Task) -> Task:

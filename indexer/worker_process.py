@@ -16,8 +16,9 @@ import msgspec
 from chainfolio.blocks import Span
 from chainfolio.chains import errors_by_endpoint
 from chainfolio.errors import ChainfolioError
-from chainfolio.indexer.collect import Collector, WorkerRole
+from chainfolio.indexer.collect import Collector
 from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.shared_chain import WorkerRole
 from chainfolio.indexer.wiring import CONFIGS, System
 from chainfolio.indexer.work import Work
 from chainfolio.kinds import EndpointMemory, kind_of

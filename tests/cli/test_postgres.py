@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from chainfolio.indexer import queue_worker
+from chainfolio.indexer.collect import Collector
 from chainfolio.indexer.job_queue import opened
 from chainfolio.indexer.queue_worker import QueueWorker
 from chainfolio.indexer.wiring import System
@@ -59,34 +60,57 @@ def test_an_index_on_postgresql_gives_the_answers_of_one_on_files(
     assert any(each.get("transactions") for each in on_postgresql.values()), "the wallets did something"
 
 
-def test_jobs_of_the_queue_index_what_one_command_does(
-    run: Run, here: Path, wallets: dict[str, str], stores: Stores, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("watched", [False, True], ids=["blocks", "accounts"])
+def test_workers_index_parts_of_one_chain_at_once_as_one_command_does(
+    run: Run, here: Path, wallets: dict[str, str], stores: Stores, monkeypatch: pytest.MonkeyPatch, watched: bool
 ) -> None:
     monkeypatch.setattr(queue_worker, "RANGE_BLOCKS", 20)
+    settings, url = here / "chainfolio.toml", stores.url("postgresql")
+    if watched:
+        names = ", ".join(f'"{wallet}"' for wallet in wallets.values())
+        settings.write_text(f"{settings.read_text()}\n[accounts]\nwatch = [{names}]\n".replace('"all"', '"accounts"'))
+        shutil.rmtree(here / "data")
+        assert run("index", "local").code == 0
     on_files = answers(run, wallets)
-    url = stores.url("postgresql")
     set_stores(here, url)
 
-    async def work() -> tuple[int, int]:
-        system = System(load(here / "chainfolio.toml"))
-        try:
-            async with opened(url) as queue:
-                worker = QueueWorker(system, queue)
-                added = await worker.add_due()
-                assert await worker.add_due() == 0, "they wait already"
-                for _ in range(added):  # a run ends as soon as the other ranges wait for their chain
-                    await worker.run(wait=False)
-                assert await queue.jobs() == []
-                return added, await worker.add_due()
-        finally:
-            await system.close()
+    async def work() -> tuple[set[str], int, int]:
+        systems = [System(load(settings)) for _ in range(2)]
+        running, most = 0, 0
+        index = Collector.index
 
-    added, more = asyncio.run(work())
-    assert (added > 2, more) == (True, 0)
+        async def counted(self: Collector, *arguments: Any) -> None:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await index(self, *arguments)
+            running -= 1
+
+        monkeypatch.setattr(Collector, "index", counted)
+        try:
+            async with opened(url) as first, opened(url) as second:
+                workers = [QueueWorker(system, queue) for system, queue in zip(systems, (first, second), strict=True)]
+                await workers[0].add_due()
+                assert await workers[1].add_due() == 0, "they wait already"
+                kinds = {job.kind for job in await first.jobs()}
+                await asyncio.gather(*(worker.run(wait=False) for worker in workers))
+                assert await first.jobs() == []
+                return kinds, most, await workers[0].add_due()
+        finally:
+            for system in systems:
+                await system.close()
+
+    kinds, most, more = asyncio.run(work())
+    assert kinds >= ({"accounts"} if watched else {"index"})
+    assert most >= 2, "jobs of the chain ran at the same time"
+    assert more == 0
     assert run("index", "local", "--json").json["blocks"] == 0
     on_postgresql = answers(run, wallets)
     for each in (on_files, on_postgresql):
-        del each["status"]["disk"]
+        if watched:
+            del each["status"]  # it counts files, and accounts were indexed in groups
+        else:
+            del each["status"]["disk"]
     assert on_postgresql == on_files
 
 

@@ -136,17 +136,17 @@ async def test_temporary_errors_are_waited_for_and_count_as_no_failure(
     errors += [StoreError("lake", "no such table")] * (MAX_ATTEMPTS - 1)
 
     async def fail(self: QueueWorker, chain: str) -> None:
-        raise errors.pop(0)
+        raise errors.pop(0) if errors else Unavailable("the node", "timed out")  # one run may try it several times
 
     monkeypatch.setattr(QueueWorker, "_vacuum", fail)
     number = await queue.add("vacuum", "ethereum")
     assert number is not None
     worker, count = QueueWorker(system, queue), len(errors)
-    for _ in range(count):
+    while errors:
         await worker.run(wait=False)
-    assert errors == []
     job = await queue.job(number)
-    assert (job.status, job.attempts) == ("todo", count)
+    assert job.status == "todo"
+    assert job.attempts >= count
 
 
 @pytest.mark.parametrize(("attempts", "delay_s"), [(0, 2), (3, 16), (8, 512), (9, 600), (10**9, 600)])
@@ -182,8 +182,9 @@ async def test_a_job_whose_twin_waits_is_tried_again(
     assert [(each.number, each.status) for each in await queue.jobs()] == [(number, "todo")]
 
 
-async def test_jobs_of_one_chain_never_run_together(
-    system: System, queue: JobQueue, url: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_parallel", [False, True], ids=["materialise", "index"])
+async def test_jobs_of_one_chain_run_together_only_if_they_read_blocks(
+    system: System, queue: JobQueue, url: str, monkeypatch: pytest.MonkeyPatch, is_parallel: bool
 ) -> None:
     running, most = dict[str, int](), dict[str, int]()
 
@@ -193,16 +194,17 @@ async def test_jobs_of_one_chain_never_run_together(
         await asyncio.sleep(0.02)
         running[chain] -= 1
 
-    monkeypatch.setattr(QueueWorker, "_index", work)
+    for name in ("_index", "_materialise"):
+        monkeypatch.setattr(QueueWorker, name, work)
     for chain in ("ethereum", "base"):
         for first in range(5):
-            await queue.add("index", chain, first=first, last=first)
+            await queue.add("index" if is_parallel else "materialise", chain, first=first, last=first)
     async with opened(url) as second:
         await asyncio.gather(*(QueueWorker(system, each).run(wait=False) for each in (queue, second)))
         for _ in range(10):
             await QueueWorker(system, await _anew(second)).run(wait=False)
         assert await queue.jobs() == []
-    assert most == {"ethereum": 1, "base": 1}
+    assert {count > 1 for count in most.values()} == {is_parallel}
 
 
 async def _anew(queue: JobQueue) -> JobQueue:

@@ -1,0 +1,134 @@
+"""Index one chain from several processes: each commit takes the chain's lock, and checks what others did.
+
+Processes read different ranges at once, which takes most of the time, and commit one after the other. A commit is
+refused if another process indexed its blocks meanwhile, or ended in the middle of a commit. The job is then tried
+again, and reads only what is missing. So each row is stored once, also if a process was frozen and its job taken over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from chainfolio.blocks import Block, Span
+from chainfolio.errors import BadAnswer, Locked
+from chainfolio.indexer.rewind import REPAIR, REWIND
+from chainfolio.indexer.scopes import accounts_of
+from chainfolio.tables import BLOCKS
+
+if TYPE_CHECKING:
+    from chainfolio.chains import Chain
+    from chainfolio.environment import Clock
+    from chainfolio.indexer.worker_pool import Boundaries
+    from chainfolio.storage.lake import Lake
+    from chainfolio.storage.tail import Batch, Tail
+
+WAIT_S: Final = 600.0  # for the chain's lock: histories of a large chain are updated under it
+FIRST_PAUSE_S: Final = 0.05  # between two attempts to take the lock; doubled up to a second
+_RETRY: Final = "nothing: the job is tried again, and reads only what is missing"
+
+
+def open_batches(tail: Tail, chain: Chain) -> list[Batch]:
+    """Return the open batches that a back-fill finishes first: its own, rewinds and repairs; not those of histories."""
+    datasets = {*chain.datasets, *REWIND, *REPAIR}
+    return [batch for batch in tail.open_batches(chain.key) if set(batch.datasets) <= datasets]
+
+
+async def in_thread(work: Callable[[], object]) -> None:
+    """Run work in a thread. If cancelled, wait for its end: the chain's lock must be held until then."""
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(running)
+    finally:
+        await asyncio.wait([running])
+
+
+@contextmanager
+def unguarded(span: Span, datasets: Sequence[str], filters: Sequence[str]) -> Iterator[None]:
+    """Do nothing: the caller of the collector holds the chain's lock."""
+    yield
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRole:
+    """What a collector shares with others that index the same chain.
+
+    Attributes:
+        number: That of the worker process; 0 for a process that commits by itself.
+        guard: Protects each commit from other processes. It is given its span, datasets and filters.
+    """
+
+    number: int
+    boundaries: Boundaries
+    guard: Callable[[Span, Sequence[str], Sequence[str]], AbstractContextManager[None]] = unguarded
+
+
+@dataclass(frozen=True, slots=True)
+class SharedChain:
+    """The lock and the checks of a chain that several processes index."""
+
+    chain: Chain
+    lake: Lake
+    tail: Tail
+    clock: Clock
+
+    @contextmanager
+    def guard(self, span: Span, datasets: Sequence[str], filters: Sequence[str]) -> Iterator[None]:
+        """Hold the chain's lock during the commit of a batch.
+
+        Waits for it in the calling thread, which must not be the thread of the loop.
+
+        Raises:
+            Locked: The lock was not free for `WAIT_S`, a process ended in the middle of a commit, or a dataset of the
+                batch was indexed by another process.
+        """
+        with ExitStack() as stack:
+            self._take(stack)
+            if open_batches(self.tail, self.chain):
+                raise Locked("tail", f"{self.chain.key}: a process ended in the middle of a commit", remedy=_RETRY)
+            if not accounts_of(filters):  # rows of accounts are compared with those that are stored
+                self._check_missing(span, datasets, filters)
+            yield
+
+    def _take(self, stack: ExitStack) -> None:
+        end_s, pause_s = self.clock.monotonic_s() + WAIT_S, FIRST_PAUSE_S
+        while True:
+            try:
+                stack.enter_context(self.tail.lock(self.chain.key))
+                return
+            except Locked:
+                if self.clock.monotonic_s() >= end_s:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 1.0)
+
+    def _check_missing(self, span: Span, datasets: Sequence[str], filters: Sequence[str]) -> None:
+        for dataset in datasets:
+            stored = [self.tail.indexed_ranges(self.chain.key, dataset, each) for each in {"", *filters}]
+            if any(each & [span] for each in stored):
+                blocks = f"{dataset} of blocks {span.first} to {span.last}"
+                raise Locked("tail", f"{self.chain.key}: another process indexed {blocks}", remedy=_RETRY)
+
+    def check_boundary(self, span: Span, first: Block | None, last: Block | None) -> None:
+        """Check that the blocks of a batch link to stored blocks of the heights below and above it.
+
+        Heights without a block are not compared.
+
+        Raises:
+            BadAnswer: A block is not the child of the one below it.
+        """
+        import polars as pl
+
+        heights = [height for height in (span.first - 1, span.last + 1) if height >= 0]
+        blocks = self.lake.scan(BLOCKS, chain=self.chain.key, heights=[Span(height, height) for height in heights])
+        rows = blocks.filter(pl.col("height").is_in(heights)).select("height", "hash", "parent").collect()
+        stored = {height: (hash, parent) for height, hash, parent in rows.iter_rows()}
+        below, above = stored.get(span.first - 1), stored.get(span.last + 1)
+        if below and first and first.height == span.first and first.parent != below[0]:
+            raise BadAnswer(self.chain.key, f"block {first.height} does not follow the block {span.first - 1}")
+        if above and last and last.height == span.last and above[1] != last.hash:
+            raise BadAnswer(self.chain.key, f"block {span.last + 1} does not follow the block {last.height}")

@@ -1,0 +1,105 @@
+"""Processes that index one chain at once: frozen and dead ones, blocks that do not link, a lock that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from chainfolio.blocks import Block, Span
+from chainfolio.errors import BadAnswer, Locked
+from chainfolio.indexer import shared_chain
+from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.shared_chain import SharedChain, WorkerRole
+from chainfolio.indexer.work import Work, missing
+from tests.chains.evm import EvmSubject
+from tests.chains.index import EVERYTHING, Index, index
+from tests.indexer.test_recovery import subject
+
+__all__ = ["subject"]
+pytestmark = pytest.mark.node
+
+
+@dataclass
+class Two:
+    """Two processes with stores of their own on one folder."""
+
+    first: Index
+    second: Index
+
+
+@pytest.fixture
+async def two(subject: EvmSubject, tmp_path: Path) -> AsyncIterator[Two]:
+    async with index(subject, tmp_path, span=5) as first, index(subject, tmp_path, span=5) as second:
+        yield Two(first, second)
+
+
+def collector(indexed: Index) -> Collector:
+    shared = SharedChain(indexed.chain, indexed.lake, indexed.tail, indexed.environment.clock)
+    progress = Progress(indexed.environment.clock, 0)
+    role = WorkerRole(0, shared, shared.guard)
+    return Collector(indexed.chain, indexed.lake, indexed.tail, indexed.environment, progress, role=role)
+
+
+def work(indexed: Index, first: int, last: int) -> list[Work]:
+    return missing(indexed.tail, indexed.key, Span(first, last), EVERYTHING, ())
+
+
+async def test_a_range_that_was_taken_over_from_a_frozen_process_is_stored_once(
+    subject: EvmSubject, two: Two, tmp_path: Path
+) -> None:
+    frozen, planned = collector(two.first), work(two.first, 0, 14)
+    read = two.first.chain.collect
+
+    async def freeze(span: Span, *arguments: object) -> object:
+        if span.first == 10:  # the last chunk before its commit: meanwhile, another process does the job
+            await collector(two.second).index(work(two.second, 0, 14))
+        return await read(span, *arguments)  # type: ignore[arg-type]
+
+    two.first.chain.collect = freeze  # type: ignore[method-assign, assignment]
+    with pytest.raises(Locked, match="another process indexed blocks of blocks 0 to 14"):
+        await frozen.index(planned)
+    assert work(two.first, 0, 14) == []
+    async with index(subject, tmp_path / "alone", span=5) as alone:
+        await alone.fill(0, 14)
+        assert two.first.read_all() == alone.read_all()
+
+
+async def test_a_commit_waits_until_the_commit_of_a_dead_process_is_finished(two: Two) -> None:
+    two.second.tail.open_batch(two.second.key, Span(20, 24), EVERYTHING)  # it ended before it wrote a row
+    collecting = collector(two.first)
+    with pytest.raises(Locked, match="ended in the middle of a commit"):
+        await collecting.index(work(two.first, 0, 4))
+    assert two.first.rows("blocks") == []
+    assert await collecting.recover() == 1
+    await collecting.index(work(two.first, 0, 4))
+    assert sorted(row["height"] for row in two.first.rows("blocks")) == [*range(5), *range(20, 25)]
+
+
+async def test_a_lock_that_another_process_keeps_ends_the_wait(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_chain, "WAIT_S", 0.1)
+    with two.second.tail.lock(two.second.key), pytest.raises(Locked, match="is held by"):
+        await collector(two.first).index(work(two.first, 0, 4))
+    assert two.first.rows("blocks") == []
+    await collector(two.first).index(work(two.first, 0, 4))
+    assert len(two.first.rows("blocks")) == 5
+
+
+@pytest.mark.parametrize(
+    ("span", "message"), [((5, 9), "block 5 does not follow"), ((0, 3), "block 4 does not follow")]
+)
+async def test_ranges_of_two_processes_that_do_not_link_are_refused(
+    two: Two, span: tuple[int, int], message: str
+) -> None:
+    await two.first.fill(4, 4)
+    shared = SharedChain(two.second.chain, two.second.lake, two.second.tail, two.second.environment.clock)
+    ends = [await two.second.block(height) for height in span]
+    shared.check_boundary(Span(*span), *ends)
+    wrong = [Block(each.height, "0x" + "1" * 64, "0x" + "2" * 64, each.time_us) for each in ends]
+    with pytest.raises(BadAnswer, match=message):
+        shared.check_boundary(Span(*span), wrong[0], wrong[1])
+    shared.check_boundary(Span(*span), None, None)
+    shared.check_boundary(Span(10, 12), wrong[0], wrong[1])  # no neighbour is stored
