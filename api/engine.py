@@ -9,6 +9,7 @@ from typing import Protocol
 
 from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
+from chainfolio.engine.gains.pnl import PnlRequest
 from chainfolio.engine.results import (
     ApprovalsPage,
     ChainFact,
@@ -24,6 +25,7 @@ from chainfolio.portfolio.document import IssueDocument, Portfolio
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.metrics.report import PerformanceDocument
 from chainfolio.portfolio.overview import Pictures
+from chainfolio.portfolio.pnl.report import PnlDocument
 
 
 class Nav(Protocol):
@@ -108,6 +110,15 @@ class Engine(Protocol):
         Raises:
             NotSupported: No configured chain has such accounts, or there is no rate of the currency.
             ChainfolioError: No day is known; it is the error of a chain.
+        """
+
+    async def gains(self, accounts: Sequence[Account], request: PnlRequest) -> PnlDocument:
+        """Return the gains of accounts, as those of one owner.
+
+        Raises:
+            NotSupported: No configured chain has such accounts.
+            NotFound: An account has more transactions than gains are served for.
+            NotIndexed: The index does not have the whole history.
         """
 
     async def approvals(

@@ -20,6 +20,7 @@ from chainfolio.engine.account_support import split_supported
 from chainfolio.engine.bounds import Bound, bounds_of
 from chainfolio.engine.chain_blocks import checked_block, configured_chain
 from chainfolio.engine.gains.account_gains import GainsCache, add_gains
+from chainfolio.engine.gains.limited import limited_report
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.past_days import History
 from chainfolio.engine.history.performance import performance, read_values
@@ -46,11 +47,7 @@ from chainfolio.engine.validators.records import records
 from chainfolio.engine.validators.results import Validators
 from chainfolio.engine.virtual_users import read_group
 from chainfolio.engine.wiring import chain_fact, functions, shown_facts, snapshotter_of
-from chainfolio.errors import (
-    MissingCapability,
-    SourceError,
-    Unavailable,
-)
+from chainfolio.errors import MissingCapability, SourceError, Unavailable
 from chainfolio.indexer import watching
 from chainfolio.indexer.follow import Status
 from chainfolio.indexer.registry import Registry
@@ -71,9 +68,11 @@ from chainfolio.supervisor import Supervisor
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.engine.approvals.allowances import CurrentApprovals
+    from chainfolio.engine.gains.pnl import PnlRequest
     from chainfolio.engine.snapshots.snapshotter import Snapshotter
     from chainfolio.portfolio.activity import Functions
     from chainfolio.portfolio.metrics.report import PerformanceDocument
+    from chainfolio.portfolio.pnl.report import PnlDocument
 
 CHAIN_SHARE = 0.75  # of a request's time
 REFRESH = "refresh"  # the name of background reads in logs and metrics
@@ -109,9 +108,8 @@ class Engine:
         self.heads = StoredHeads(self.system)
         self._gains = GainsCache(self._record_failure)
         self._rates = RequestRates(self.system, self._snapshotter, self._record_failure)
-        self._accounts = AccountCache(
-            self.system, self._snapshotter, self._budget, self._gains_of, self._record_failure
-        )
+        parts = self._snapshotter, self._budget, self._gains_of, self._record_failure
+        self._accounts = AccountCache(self.system, *parts)
         self.history = History(self.system, self._snapshotter, self.facts, self._budget)
 
     async def portfolios(
@@ -216,6 +214,10 @@ class Engine:
         chains = [chain for chain in chains if chain.kind in kinds]
         values = await read_values(self.history, supported, chains, days)
         return await performance(self, supported, chains, values, currency, list(unsupported.values()))
+
+    async def gains(self, accounts: Sequence[Account], request: PnlRequest) -> PnlDocument:
+        """Return the gains of accounts, as those of one owner. Errors as of `limited_report`."""
+        return await limited_report(self, accounts, request)
 
     async def nav(self, accounts: Sequence[Account], currency: str, *, wait: bool) -> Nav:
         """Return one value over all accounts that could be read; what could not be read is an issue.
@@ -430,8 +432,6 @@ class Engine:
     def protocols(self) -> Registry:
         """Return the protocols of the configs, also on chains that are not configured."""
         return self.system.registry
-
-    # --- shared parts ---------------------------------------------------------------------------------------------
 
     def _record_failure(self, error: BaseException) -> None:
         self.supervisor.task(REFRESH).record_failure(error)

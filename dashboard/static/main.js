@@ -2,6 +2,7 @@
 import * as api from "./api.js";
 import { approvals } from "./approvals.js";
 import { button, el, failure } from "./dom.js";
+import { gains } from "./gains.js";
 import { history as historyPage } from "./history.js";
 import { login } from "./login.js";
 import { portfolio } from "./portfolio.js";
@@ -9,7 +10,7 @@ import { status } from "./status.js";
 import { TEXTS } from "./texts.js";
 import { transactions } from "./transactions.js";
 
-const PAGES = { portfolio, history: historyPage, transactions, approvals, status };
+const PAGES = { portfolio, history: historyPage, transactions, gains, approvals, status };
 const KEPT = ["addresses", "to"]; // what other pages show too
 const top = document.getElementById("top"), page = document.getElementById("page");
 let turn = 0;

@@ -247,7 +247,8 @@ async def pnl(source: ReportSource, accounts: Sequence[Account], request: PnlReq
         current=current,
     )
     transfers = tuple(transfer_document(each, result.facts) for each in result.transfers)
-    return msgspec.structs.replace(report, transfers=transfers)
+    is_partial = bool(unread) or page.document.completeness == "partial"
+    return msgspec.structs.replace(report, transfers=transfers, completeness="partial" if is_partial else "complete")
 
 
 def blocks_of(portfolios: Sequence[Portfolio]) -> dict[str, int]:

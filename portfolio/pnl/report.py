@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -125,7 +125,8 @@ class PnlDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
     `unexplained` lists assets if the portfolio holds more or less than their transactions explain: their gain is not
     known, but for untrusted tokens, which are in no sum. For all others `value`, what is held now, is
-    `totalCostBasis` plus `openPnl`. `transfers` lists what went over chains.
+    `totalCostBasis` plus `openPnl`. `transfers` lists what went over chains. `completeness` is `partial` if a wallet or
+    a chain is missing; `issues` name it.
     """
 
     method: str
@@ -142,6 +143,7 @@ class PnlDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     known: SumsDocument
     unexplained: tuple[UnexplainedDocument, ...] = ()
     transfers: tuple[TransferDocument, ...] = ()
+    completeness: Literal["complete", "partial"] = "complete"
     issues: tuple[IssueDocument, ...] = ()
 
     def to_polars(self) -> pl.DataFrame:

@@ -20,6 +20,7 @@ REASONS: Final = (
     r"is given more than once$",  # one address in two spellings
     r"`date` cannot be .*: it is in the future",
     r"`date` cannot be .*: Invalid date format",  # a year that the calendar does not count
+    r"`perWallet` cannot be `true`: ",
     r"rangeFrom \d+ is after rangeTo \d+$",
     r"the range is longer than \d+ ",
     r"`startDate` is after `endDate`$",

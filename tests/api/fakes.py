@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from chainfolio.api.app import App, make_app
+from chainfolio.api.gains import EXAMPLE as GAINS_EXAMPLE
 from chainfolio.assets import Account
 from chainfolio.contracts import VirtualUser
+from chainfolio.engine.gains.pnl import PnlRequest
 from chainfolio.engine.results import (
     Approval,
     ApprovalsPage,
@@ -33,6 +35,7 @@ from chainfolio.portfolio.document import IssueDocument, Portfolio, ProtocolDocu
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.metrics.report import DayDocument, ExposureDocument, PerformanceDocument
 from chainfolio.portfolio.overview import Pictures
+from chainfolio.portfolio.pnl.report import PnlDocument
 from chainfolio.portfolio.transactions import Transactions
 from chainfolio.portfolio.zeroed import zero_unknown
 from chainfolio.settings import Limits, Server, Settings
@@ -226,6 +229,10 @@ class FakeEngine:
     ) -> PerformanceDocument:
         await self._come("performance", accounts, days, currency)
         return a_performance(currency)
+
+    async def gains(self, accounts: Sequence[Account], request: PnlRequest) -> PnlDocument:
+        await self._come("gains", accounts, request)
+        return GAINS_EXAMPLE
 
     async def approvals(
         self,

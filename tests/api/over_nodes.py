@@ -29,6 +29,7 @@ READS = {
     "historical": ("/v1/historical", "&date=2023-11-15", 1),
     "token_overview": ("/v1/token-overview", "&date=2023-11-15", 1),
     "performance": ("/v1/performance", f"&{DAYS}", 1),
+    "gains": ("/v1/gains", "", 1),
     "transactions": ("/v1/transactions", "&limit=10&offset=0", 1),
     "status": ("/v1/status", "", 0),
     "virtual_users_portfolio": ("/v1/virtual-users/portfolio", "", 1),

@@ -32,6 +32,7 @@ NAMES = [
     "historical",
     "token_overview",
     "performance",
+    "gains",
     "virtual_users_portfolio",
 ]
 # Of the past nothing is known of a chain whose nodes are down: not even whether it had begun.

@@ -117,6 +117,7 @@ BEYOND: Final[dict[str, list[tuple[str, int, dict[str, Any]]]]] = {
         ("more than a year and a day", 400, {"startDate": "2025-02-28", "endDate": "2026-03-01"}),
         ("no subscription", 403, {"addresses": BOB}),
     ],
+    "gains": [("lots by wallet of a method that pools them", 400, {"method": "uk", "perWallet": "true"})],
     "transactions": [
         ("ends before it begins", 400, {"startDate": "2026-03-02", "endDate": "2026-03-01"}),
         ("a network that is none", 400, {"networks": "ethereum,nowhere"}),
