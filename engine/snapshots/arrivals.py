@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.assets import Asset
-from chainfolio.engine.rows import ChainIndex, rows_at
+from chainfolio.engine.rows import rows_at
 from chainfolio.engine.snapshots.account_index import ZERO_RAW
 from chainfolio.engine.snapshots.account_rows import AccountRows
 from chainfolio.portfolio.spam import TokenArrival
@@ -27,20 +27,6 @@ TOKEN_AMOUNT: Final = ("token", "raw")
 # How many transactions of an account are looked up in tables that do not lie by account, one row group each. The newest
 # go first.
 MAX_TRANSACTIONS: Final = 64
-
-
-def arrivals(
-    lake: Lake,
-    tail: Tail,
-    chain: str,
-    tokens: Mapping[str, Collection[Asset]],
-    trusted: Mapping[str, Collection[Asset]],
-    height: int,
-    listed_tokens: Collection[Asset] = (),
-) -> dict[str, dict[Asset, TokenArrival]]:
-    """Read the rows of accounts up to a height and return how tokens came, see `arrivals_in`."""
-    rows = AccountRows(ChainIndex(lake, tail, chain), list(tokens), height)
-    return arrivals_in(rows, tokens, trusted, listed_tokens)
 
 
 def arrivals_in(

@@ -57,20 +57,6 @@ class Flows:
         return {*self.incoming, *self.outgoing}
 
 
-def day_flows(
-    lake: Lake, tail: Tail, chain: Chain, accounts: Sequence[str], block: Block
-) -> tuple[dict[str, Flows], str]:
-    """Return the flows of the block's day by account, up to and including the block.
-
-    The second value is the reason if the flows are unknown, else "". Flows are unknown and empty if the day is not
-    completely indexed, or if the index has another block at this height. Every account has an entry otherwise.
-    Transfers of the native coin that the chain also logs as token transfers count once.
-    """
-    if gap := day_gap(lake, tail, chain, accounts, block):
-        return {}, gap
-    return flows_of_day(AccountRows(ChainIndex(lake, tail, chain.key), accounts, block.height), chain, block)
-
-
 def flows_of_day(account_rows: AccountRows, chain: Chain, block: Block) -> tuple[dict[str, Flows], str]:
     """Return the flows of the block's day by account, from midnight (UTC) up to and including the block.
 

@@ -45,17 +45,6 @@ def sent_transactions(
     return rows.filter(pl.col("sender") == pl.col("account")).select(columns)
 
 
-def paid_fees(lake: Lake, tail: Tail, chain: str, accounts: Sequence[str], block: Block) -> dict[str, int]:
-    """Return fees up to and including the block by account, in the native coin's smallest unit.
-
-    Every account has an entry. Empty if a block up to this one is not indexed, or if the index has another block at its
-    height.
-    """
-    if not are_fees_indexed(tail, chain, accounts, block):
-        return {}
-    return fees_of(AccountRows(ChainIndex(lake, tail, chain), accounts, block.height), block)
-
-
 def are_fees_indexed(tail: Tail, chain: str, accounts: Sequence[str], block: Block) -> bool:
     """Return True if the transactions of all accounts are indexed up to the block."""
     return indexed_for_all(tail, chain, "transactions", accounts).covers(Span(0, block.height))

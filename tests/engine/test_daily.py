@@ -16,7 +16,8 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.chain_results import ChainInfo
 from chainfolio.contracts import Snapshot, Token
-from chainfolio.engine.snapshots.day_flows import DAY_US, Flows, add_transfers, day_flows
+from chainfolio.engine.rows import ChainIndex
+from chainfolio.engine.snapshots.day_flows import DAY_US, Flows, add_transfers
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.localchain.airdrop import PhishingToken, _creation, _drop, airdrop
@@ -27,6 +28,7 @@ from chainfolio.portfolio.document import Portfolio, wallet_only
 from chainfolio.portfolio.facts import ChainFacts, Options
 from chainfolio.portfolio.valuation import valuate
 from chainfolio.pricing.fixed import build_fixed
+from tests.chains.account_rows import flows_of
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, Index, index
 
@@ -252,7 +254,7 @@ async def test_a_day_that_is_not_indexed_whole_is_unknown_and_the_reason_is_told
 
     async def asked(indexed: Index, height: int) -> tuple[dict[str, Flows], str]:
         block = await indexed.chain.block(height)
-        return day_flows(indexed.lake, indexed.tail, indexed.chain, accounts, block)
+        return flows_of(ChainIndex(indexed.lake, indexed.tail, indexed.key), indexed.chain, accounts, block)
 
     async def of(indexed: Index, height: int = top) -> dict[str, Flows]:
         found, lacking = await asked(indexed, height)
@@ -316,7 +318,10 @@ async def test_a_reorg_takes_back_what_came(tmp_path: Path) -> None:
             await follower.step()
             assert await coins() == before + 3
             lacking = f"the index has another block {gone.height}"
-            assert day_flows(indexed.lake, indexed.tail, indexed.chain, [grace], gone) == ({}, lacking)
+            assert flows_of(ChainIndex(indexed.lake, indexed.tail, indexed.key), indexed.chain, [grace], gone) == (
+                {},
+                lacking,
+            )
 
 
 def test_what_a_chain_tells_twice_of_its_coin_counts_once_and_what_it_tells_once_counts_too() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from chainfolio.engine.snapshots.sent_transactions import paid_fees
+from chainfolio.engine.rows import ChainIndex
+from tests.chains.account_rows import fees_at
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, Index, index
 
@@ -38,7 +39,7 @@ def wallets(subject: EvmSubject) -> list[str]:
 
 async def of_index(indexed: Index, accounts: list[str], height: int) -> dict[str, int]:
     block = await indexed.chain.block(height)
-    return paid_fees(indexed.lake, indexed.tail, indexed.key, accounts, block)
+    return fees_at(ChainIndex(indexed.lake, indexed.tail, indexed.key), accounts, block)
 
 
 async def test_fees_are_those_of_the_receipts_wherever_the_rows_lie(subject: EvmSubject, tmp_path: Path) -> None:
@@ -69,6 +70,6 @@ async def test_without_all_blocks_or_of_another_block_nothing_is_known(subject: 
         await indexed.fill(0, 16)
         await indexed.follower().step()
         top = await indexed.chain.block(subject.height)
-        args = indexed.lake, indexed.tail, indexed.key, accounts
-        assert paid_fees(*args, top) != {}
-        assert paid_fees(*args, replace(top, hash="0x" + "ab" * 32)) == {}
+        args = ChainIndex(indexed.lake, indexed.tail, indexed.key), accounts
+        assert fees_at(*args, top) != {}
+        assert fees_at(*args, replace(top, hash="0x" + "ab" * 32)) == {}

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from chainfolio.contracts import Snapshot
-from chainfolio.engine.snapshots.arrivals import arrivals
+from chainfolio.engine.rows import ChainIndex
 from chainfolio.localchain.airdrop import SPAMMED, STRANGERS, airdrop
 from chainfolio.localchain.evm import tx
 from chainfolio.portfolio.spam import TokenArrival
+from tests.chains.account_rows import arrivals_of
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import Index, index
 
@@ -40,7 +41,8 @@ def flagged(taken: Snapshot, account: str) -> dict[str, tuple[str, ...]]:
 def of_one(indexed: Index, account: str, tokens: tuple[str, ...], trusted: tuple[str, ...], height: int) -> Arrived:
     """How tokens came to one account."""
     asked, trust = ([indexed.chain.info.token_asset(each) for each in some] for some in (tokens, trusted))
-    found = arrivals(indexed.lake, indexed.tail, indexed.key, {account: asked}, {account: trust}, height)[account]
+    rows = ChainIndex(indexed.lake, indexed.tail, indexed.key)
+    found = arrivals_of(rows, {account: asked}, {account: trust}, height)[account]
     return {asset.reference: arrival for asset, arrival in found.items()}
 
 

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from chainfolio.engine.rows import ChainIndex
 from chainfolio.engine.snapshots import account_index
-from chainfolio.engine.snapshots.arrivals import arrivals
-from chainfolio.engine.snapshots.sent_transactions import paid_fees
 from chainfolio.localchain.airdrop import airdrop
 from chainfolio.portfolio.compose import portfolio
 from chainfolio.portfolio.facts import ChainFacts
 from chainfolio.portfolio.valuation import valuate
+from tests.chains.account_rows import arrivals_of, fees_at
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import Index, index
 
@@ -75,18 +74,16 @@ async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
         def equal(accounts: list[str], height: int, random: Random) -> None:
             met = account_index.interactions_of(rows, accounts, height, info)
             assert list(met) == accounts
-            fees = paid_fees(lake, tail, key, accounts, blocks[height])
+            fees = fees_at(rows, accounts, blocks[height])
             asked = {account: random.sample(tokens, 4) for account in accounts}
             trusted = {account: random.sample(tokens, 2) for account in accounts}
-            came = arrivals(lake, tail, key, asked, trusted, height)
+            came = arrivals_of(rows, asked, trusted, height)
             more = {account: [*trusted[account], *tokens[:2]] for account in accounts}
-            assert arrivals(lake, tail, key, asked, trusted, height, tokens[:2]) == arrivals(
-                lake, tail, key, asked, more, height
-            )
+            assert arrivals_of(rows, asked, trusted, height, tokens[:2]) == arrivals_of(rows, asked, more, height)
             for account in accounts:
                 assert account_index.interactions_of(rows, [account], height, info) == {account: met[account]}
-                assert paid_fees(lake, tail, key, [account], blocks[height]) == {account: fees[account]}
-                alone = arrivals(lake, tail, key, {account: asked[account]}, {account: trusted[account]}, height)
+                assert fees_at(rows, [account], blocks[height]) == {account: fees[account]}
+                alone = arrivals_of(rows, {account: asked[account]}, {account: trusted[account]}, height)
                 assert alone == {account: came[account]}
 
         equal()

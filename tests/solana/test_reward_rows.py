@@ -20,7 +20,8 @@ from chainfolio.adapters.solana.reward_rows import MAX_EPOCHS
 from chainfolio.adapters.solana.settings import SolanaSettings
 from chainfolio.blocks import Span
 from chainfolio.chain_results import SpanTables
-from chainfolio.engine.snapshots.day_flows import day_flows, flows_in_span
+from chainfolio.engine.rows import ChainIndex
+from chainfolio.engine.snapshots.day_flows import flows_in_span
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, BadRequest, Unavailable
 from chainfolio.indexer.wiring import System, check_datasets
@@ -28,6 +29,7 @@ from chainfolio.localchain.solana.dated import dated
 from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import coins, stake, unstaked, voter
 from chainfolio.settings_file import load
+from tests.chains.account_rows import flows_of
 from tests.evm.fakes import FakeClock
 from tests.json_rpc import Refuse
 from tests.solana.conftest import Run, started
@@ -125,7 +127,7 @@ async def test_a_day_has_what_a_stake_earned_and_a_balance_has_not(run: Run, ear
     assert flows_in_span(*index, earlier)[earned.owner].incoming == {native: 5 * 10**9}
     whole = flows_in_span(*index, earlier, with_rewards=True)[earned.owner].incoming
     assert whole == {native: 5 * 10**9 + REWARDS[0] + REWARDS[1]}
-    found, lacking = day_flows(*index, block)
+    found, lacking = flows_of(ChainIndex(system.lake, system.tail, chain.key), chain, [earned.owner], block)
     await system.close()
     assert lacking == ""
     assert found[earned.owner].incoming[native] % 1_000 == REWARDS[1], "what the block itself paid is of its day"

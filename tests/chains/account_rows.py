@@ -1,0 +1,38 @@
+"""What the index says of accounts at one block, from their rows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from chainfolio.assets import Asset
+from chainfolio.blocks import Block
+from chainfolio.chains import Chain
+from chainfolio.engine.rows import ChainIndex
+from chainfolio.engine.snapshots.account_rows import AccountRows
+from chainfolio.engine.snapshots.arrivals import arrivals_in
+from chainfolio.engine.snapshots.day_flows import Flows, day_gap, flows_of_day
+from chainfolio.engine.snapshots.sent_transactions import are_fees_indexed, fees_of
+from chainfolio.portfolio.spam import TokenArrival
+
+Tokens = Mapping[str, Collection[Asset]]
+
+
+def flows_of(index: ChainIndex, chain: Chain, accounts: Sequence[str], block: Block) -> tuple[dict[str, Flows], str]:
+    """Return the flows of a block's day, or the reason why they are not known."""
+    if gap := day_gap(index.lake, index.tail, chain, accounts, block):
+        return {}, gap
+    return flows_of_day(AccountRows(index, accounts, block.height), chain, block)
+
+
+def arrivals_of(
+    index: ChainIndex, tokens: Tokens, trusted: Tokens, height: int, listed: Collection[Asset] = ()
+) -> dict[str, dict[Asset, TokenArrival]]:
+    """Return how tokens came to accounts up to a height."""
+    return arrivals_in(AccountRows(index, list(tokens), height), tokens, trusted, listed)
+
+
+def fees_at(index: ChainIndex, accounts: Sequence[str], block: Block) -> dict[str, int]:
+    """Return what accounts paid up to a block, empty if it is not indexed."""
+    if not are_fees_indexed(index.tail, index.chain, accounts, block):
+        return {}
+    return fees_of(AccountRows(index, accounts, block.height), block)
