@@ -19,7 +19,7 @@ ADDRESS_SCHEMA: Final[JsonObject] = {"type": "string", "pattern": PATTERN, "maxL
 
 
 def read_accounts(values: list[str], settings: Settings) -> tuple[Account, ...]:
-    """Return the accounts of all values in order, without duplicates.
+    """Return the accounts of all values (joined by commas, or repeated) in order, without duplicates.
 
     Raises:
         InvalidParameter: An item is empty or not an address, or there are more addresses than one call may have.

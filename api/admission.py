@@ -76,9 +76,10 @@ async def _reload_caller(context: Context) -> None:
 
 
 async def _retried_admission(context: Context, first: Admission | None) -> tuple[Exception | None, int, Admission]:
-    """Return the request's error if any, its cost and its admission, for one state of keys and grants.
+    """Return the request's error or None, its cost in credits and its admission.
 
-    `first` is an admission that has already counted the rate limit, or None.
+    All are of one state of keys and grants: if accounts changed meanwhile, the caller is read again and all is
+    repeated. `first` is an admission that has already counted the rate limit, or None.
     """
     while True:
         problem = await _field_error(context)
@@ -140,7 +141,10 @@ def _attach_charge(context: Context, admitted: Admission, cost: int) -> None:
 
 
 def rate_headers(context: Context, admitted: Admission) -> dict[str, str]:
-    """Return the rate limit as `X-RateLimit-…` headers and as the headers of the IETF draft."""
+    """Return the rate limit as `X-RateLimit-…` headers and as the headers of the IETF draft.
+
+    Times are whole seconds, rounded up: a moment in the former, the rest of the window in the latter.
+    """
     bucket, now_us = context.route.bucket, context.parts.environment.clock.now_us()
     left_us = max(0, admitted.reset_us - admitted.now_us)
     left_s = -(-left_us // 1_000_000)

@@ -47,6 +47,7 @@ class App:
     paths: Paths[Endpoint] = field(default_factory=Paths)
 
     def __post_init__(self) -> None:
+        """Register the routes (HEAD beside GET), and prepare the headers and the handler of all requests."""
         for route in self.routes:
             target = endpoint(route, self.parts)
             for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):

@@ -28,7 +28,10 @@ async def authenticate(context: Context, proceed: Proceed) -> Answer:
 
 
 async def caller(context: Context) -> Principal:
-    """Return the account and key of the request's API key; raise a 401 Problem without a valid one."""
+    """Return the account and key of the request's API key, or of its session if it has no such header.
+
+    Raises a 401 Problem without a valid one, or for two of them.
+    """
     headers = context.http.headers.getall("Authorization", [])
     if not headers and (token := session_of(context.http)):
         return await _principal(context, token, SESSION_ENDED)

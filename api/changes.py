@@ -115,7 +115,15 @@ async def _stored_response(context: Context) -> StoredResponse | None:
 
 
 async def _store_once(context: Context, make_answer: Make, repeat: Look | None = None) -> Answer | StoredResponse:
-    """Return the stored answer of the request's key, or make and store one in one transaction."""
+    """Return the stored answer of the request's key, or make and store one in one transaction.
+
+    Without a key, the answer is made and not stored. Of a long answer that `repeat` can make again, only the hash is
+    stored.
+
+    Raises:
+        Problem: 422 if the key was used for another request, 402 if the credits do not suffice.
+        UniqueViolation: The same key was stored at the same time.
+    """
     key = context.keyed_request
 
     def work(tx: Transaction) -> Answer | StoredResponse:

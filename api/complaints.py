@@ -28,7 +28,7 @@ _MAX_LIKE: Final = 24  # to find a name that is like a long one takes long
 
 
 def value_message(message: str) -> str:
-    """Return the message for msgspec's error about one value."""
+    """Return the message for msgspec's error about one value; an unknown one with a small first letter."""
     if match := _WRONG_TYPE.match(message):
         kinds = " or ".join(_KINDS.get(kind, kind) for kind in match[1].split(" | "))
         return f"expected {kinds}, got {'a boolean' if match[2] == 'bool' else _KINDS.get(match[2], match[2])}"

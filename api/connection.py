@@ -107,6 +107,7 @@ class Connection(web.RequestHandler):
         self.force_close()
 
     def _skip(self, length: int) -> None:
+        """Count bytes of a discarded body; after MAX_SKIPPED, no more are read."""
         assert self.skipped is not None, "asked before"
         self.skipped += length
         if self.skipped > MAX_SKIPPED and self.transport is not None and self.transport.is_reading():

@@ -25,7 +25,7 @@ def seal(secret: bytes, question: tuple[str, ...], position: object) -> str:
 
 
 def unseal(secret: bytes, question: tuple[str, ...], cursor: str, kind: type[T]) -> T:
-    """Return the position in a cursor.
+    """Return the position in a cursor, as a `kind`.
 
     Raises:
         InvalidCursor: The cursor was changed, or made for another question or account.

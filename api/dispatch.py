@@ -29,9 +29,10 @@ class Paths(Generic[T]):
         methods[method] = target
 
     def find(self, method: str, path: str) -> tuple[T | None, Mapping[str, str], set[str]]:
-        """Return the target and its path parameters, or None and the methods that the path has.
+        """Return the target and its path parameters, or None and the methods that the path has, if any.
 
-        `path` is decoded except for `%2F` and `%25`, so that decoding adds no slash.
+        `path` is decoded except for `%2F` and `%25`, so that decoding adds no slash. Paths without parameters come
+        first.
         """
         methods = self._plain.get(path)
         if methods is not None and method in methods:

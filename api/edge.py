@@ -33,7 +33,8 @@ log = structlog.stdlib.get_logger("chainfolio.api")
 def edge(parts: Parts, response_headers: ResponseHeaders, max_body: int, handler: Handler) -> HttpHandler:
     """Return the handler of a connection's requests, which sends, charges and logs `handler`'s answer.
 
-    If too many requests run, the answer is a 503 Problem instead.
+    If too many requests run, the answer is a 503 Problem instead, but not for health checks. Credits are given back
+    unless a 2xx answer was sent, also if the client left.
     """
     name, clock, logger = _namer(parts), parts.environment.clock, log.bind()
     traffic, limit = parts.traffic, parts.settings.limits.in_flight
@@ -135,7 +136,7 @@ def _namer(parts: Parts) -> Callable[[Request], str]:
 
 
 def _note(logger: structlog.stdlib.BoundLogger, request: Request, status: int, length: int, took_s: float) -> None:
-    """Log a request: route instead of path values, and the caller if a key was valid."""
+    """Log a request: route (no path values), status, time and bytes, and the caller if a key was valid."""
     principal = request.principal
     caller = {"account": principal.account_id, "key": principal.key_id} if principal else {}
     logger.info(

@@ -202,7 +202,11 @@ CODES: Final[Mapping[Code, tuple[int, str]]] = {
 
 
 def problem_of(error: Exception, request_id: str, envelope: str = "whole") -> Problem:
-    """Return the refusal for an exception; unknown exceptions become a 500 with only the incident's id."""
+    """Return the refusal for an exception; unknown exceptions become a 500 with only the incident's id.
+
+    A BadRequest of the engine is a 400 of the query. `envelope` names the family of routes, which may have own
+    remedies.
+    """
     if isinstance(error, Problem):
         return error
     if isinstance(error, Refusal):

@@ -63,10 +63,10 @@ class Field:
     reader: Reader | None
 
     def read(self, values: list[str], settings: Settings) -> object:
-        """Return the parsed value.
+        """Return the parsed value of a parameter that was given, once or several times.
 
         Raises:
-            InvalidParameter: The text is not valid, or the parameter is repeated.
+            InvalidParameter: The text is not valid, or the parameter is repeated and cannot be.
         """
         if self.reader:
             return self.reader.read(values, settings)
@@ -99,7 +99,8 @@ def read(
 ) -> Struct | list[FieldError]:
     """Return the parsed Struct, or the list of all errors, at most `MAX_FIELD_ERRORS`.
 
-    `names` are the parameters in the request, which may be unknown to the Struct.
+    Errors of unknown names come first. `names` are the parameters in the request, which may be unknown to the Struct;
+    absent ones have their defaults.
     """
     fields = fields_of(kind)
     unknown = islice((name for name in dict.fromkeys(names) if name not in fields), MAX_FIELD_ERRORS)

@@ -43,6 +43,7 @@ class Guard:
     """Admits connections and closes those that keep the server waiting; `ended` counts them by reason."""
 
     def __init__(self, limits: Limits, max_connections: int, now_s: Callable[[], float]) -> None:
+        """Begin without connections; `now_s` is a monotonic clock."""
         self._limits, self._most, self.now_s = limits, max_connections, now_s
         self._open: dict[GuardedConnection, str] = {}
         self._by_address: Counter[str] = Counter()
@@ -88,7 +89,10 @@ class Guard:
         connection.abort()
 
     def close_slow(self) -> None:
-        """Close connections whose clients take too long to send the head of a request or to read an answer."""
+        """Close connections whose clients take too long to send the head of a request or to read an answer.
+
+        A client that reads some of an answer has the whole time again.
+        """
         now_s, limits = self.now_s(), self._limits
         for connection in list(self._open):
             unsent, (before, since_s) = connection.unsent(), connection.progress
@@ -114,7 +118,10 @@ class Guard:
 
 
 def room(limits: Limits) -> int:
-    """Return the maximum number of connections: the setting, but at most what the open-file limit allows."""
+    """Return the maximum number of connections: the setting, but at most what the open-file limit allows.
+
+    Some files are reserved for the rest, at most half of the limit; at least one connection is allowed.
+    """
     try:
         import resource
     except ImportError:  # Windows has no such limit

@@ -17,7 +17,10 @@ _VALID_KEY = re.compile(r"[\x21-\x7e]{1,255}\Z")
 
 
 async def read_keyed_request(context: Context) -> KeyedRequest | None:
-    """Return the request's key and fingerprint, None without a key; raise a 400 Problem if invalid."""
+    """Return the request's key with its account and fingerprint, None without a key.
+
+    Raises a 400 Problem for an invalid or repeated one.
+    """
     values = context.http.headers.getall(HEADER, [])
     if not values:
         return None

@@ -105,7 +105,7 @@ def describe(routes: Sequence[Route], settings: Settings) -> JsonObject:
 
 
 def _exemplified(node: object, examples: Mapping[str, str], in_example: bool = False) -> Any:
-    """Return a copy of a document with the operator's values in place of ours in examples."""
+    """Return a copy of a document in which the operator's values replace ours, inside of examples only."""
     if isinstance(node, dict):
         return {
             name: _exemplified(each, examples, in_example or name in ("example", "examples"))
@@ -143,6 +143,7 @@ class _Schemas:
     """JSON schemas of all types in answers, bodies and errors of routes; `components` has them by name."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
+        """Make the schemas of all types; fields that every answer has are required in them."""
         answered: list[object] = [
             Failure,
             ValidationFailure,
@@ -195,6 +196,7 @@ def _present(struct: msgspec.inspect.StructType) -> list[str]:
 
 
 def _operation(route: Route, schemas: _Schemas, settings: Settings) -> JsonObject:
+    """Return the description of a route with its price, parameters, body, answers and errors."""
     operation: JsonObject = {
         "operationId": route.name,
         "tags": [route.tag],
@@ -251,6 +253,7 @@ def _parameters(route: Route, settings: Settings) -> list[JsonObject]:
 
 
 def _parameter(segment: str, field: Field, settings: Settings) -> JsonObject:
+    """Return the description of a parameter, with one example and its default, if it has them."""
     schema = _schema(field, settings)
     parameter: JsonObject = {
         "name": field.name,

@@ -38,6 +38,7 @@ class Request:
     """
 
     def __init__(self, http: web.BaseRequest, max_body: int = MAX_BODY) -> None:
+        """Wrap a request of aiohttp; the edge and the pipeline fill in the rest."""
         self._http, self._max_body = http, max_body
         self._content: bytes | None = None
         self.method: str = http.method

@@ -54,7 +54,10 @@ async def fill(context: Context) -> None:
 
 
 def _query(context: Context, kind: type[msgspec.Struct]) -> msgspec.Struct:
-    """Return the query's Struct, from a cache by query string, because clients repeat queries."""
+    """Return the query's Struct, from a cache by query string, because clients repeat queries.
+
+    Raises a 400 Problem with all errors; they are not cached.
+    """
     parsed_queries, text = context.parts.queries, (kind, context.http.rel_url.raw_query_string)
     query = parsed_queries.get(text)
     if query is None:

@@ -99,7 +99,7 @@ def _worker(make: Make, settings: Settings, port: int, reuse_port: bool) -> None
 async def _run_worker(make: Make, settings: Settings, port: int, reuse_port: bool) -> None:
     """Serve until SIGTERM, SIGINT or the death of the parent process; requests in progress are finished.
 
-    A second signal of the same kind ends the process at once.
+    `port` is used in place of that of the settings. A second signal of the same kind ends the process at once.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -253,7 +253,7 @@ def _address_errors(host: str, port: int) -> Iterator[None]:
 
 
 def configure_log(level: str) -> None:
-    """Log JSON lines to stderr, unless structlog is already configured."""
+    """Log JSON lines of at least this level to stderr, unless structlog is already configured."""
     if structlog.is_configured():
         return
     structlog.configure(

@@ -149,6 +149,7 @@ def _served(request: Context, body: NewSubscriptions) -> tuple[list[Account], di
 
 
 def _answer(subscription: subscriptions.Subscription) -> Subscription:
+    """Return a subscription as the API shows it; times are UTC texts."""
     return Subscription(
         address=subscription.address,
         description=subscription.description,

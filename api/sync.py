@@ -60,7 +60,10 @@ async def sync_transactions(request: Context, body: SyncBody) -> Answer:
 
 
 def accounts(request: Context, body: SyncBody) -> tuple[Account, ...]:
-    """Return the accounts of the body in order, without duplicates; raise a 400 Problem with all errors."""
+    """Return the accounts of the body in order, without duplicates; raise a 400 Problem with all errors.
+
+    Too many addresses are the only error then.
+    """
     addresses, max_addresses = body.addresses, request.parts.settings.server.max_addresses
     if len(addresses) > max_addresses:
         reason = f"`addresses` holds {len(addresses)} addresses; at most {max_addresses} are taken in one call"

@@ -29,7 +29,8 @@ async def change_for_account(
 ) -> Answer:
     """Run a change for the account that the request is about, under the account's lock; return the answer.
 
-    Changes by a delegate are written to the audit log.
+    Changes by a delegate are written to the audit log. Errors are those of `change` and of `work`, and a refusal if the
+    caller may not act for the account.
 
     Args:
         request: The request.

@@ -42,7 +42,10 @@ _TOKEN_ID = re.compile(r"(?:0|[1-9][0-9]{0,77})\Z")
 
 
 def _items(read: Callable[[str], str]) -> Callable[[list[str], Settings], tuple[str, ...]]:
-    """Return a reader of comma-separated or repeated values, in order and without duplicates."""
+    """Return a reader of comma-separated or repeated values, in order and without duplicates.
+
+    It raises InvalidParameter for an empty item, or for more than `MAX_ITEMS`.
+    """
 
     def items(values: list[str], settings: Settings) -> tuple[str, ...]:
         """Raise InvalidParameter for an empty item, or for more than `MAX_ITEMS`."""
@@ -108,7 +111,10 @@ def _us(time: datetime) -> int:
 
 
 def _time(text: str) -> datetime:
-    """Return the time of a day or moment, UTC without a zone; raise InvalidParameter if it is neither."""
+    """Return the time (UTC) of a day, which is its begin, or of a moment.
+
+    Raise InvalidParameter if it is neither.
+    """
     form = "it is a day, YYYY-MM-DD, or a moment with its zone, 2026-03-01T12:30:00Z"
     if not _MOMENT.match(text):
         raise InvalidParameter(f"cannot be {quoted(text)}: {form}")
@@ -300,6 +306,7 @@ async def _keep(request: Context, question: bytes, bookmark: ListPosition) -> No
 
 
 def _filter(query: TransactionsQuery) -> TransactionFilter:
+    """Return the filter of the engine for a query."""
     return TransactionFilter(
         limit=query.limit,
         offset=query.offset,

@@ -50,6 +50,7 @@ def _id(text: str) -> str:
 
 
 def _schema(settings: Settings) -> JsonObject:
+    """Return the JSON schema of a list of virtual users, with the operator's maximum of addresses."""
     return {
         "type": "array",
         "items": {"type": "string", "pattern": f"^virtual:{HEX}{{8}}(?:-{HEX}{{4}}){{3}}-{HEX}{{12}}$"},

@@ -50,10 +50,10 @@ def text(value: Decimal) -> str:
 
 
 def parse(digits: str, *, max_digits: int = 120) -> Decimal:
-    """Return the decimal in a text of at most `max_digits` characters.
+    """Return the decimal in a text: digits, maybe a point between digits, maybe a minus before them.
 
     Raises:
-        ValueError: the text is longer, has an exponent, or is NaN or Infinity.
+        ValueError: The text has another form (an exponent, spaces, `+`), or more than `max_digits` characters.
     """
     body = digits.removeprefix("-")
     integer, _, fraction = body.partition(".")

@@ -38,10 +38,10 @@ class Account:
 
 @lru_cache(8192)
 def account(text: str) -> Account:
-    """Return the canonical account of an address as users write it.
+    """Return the canonical account of an address as users write it, by the first kind that accepts it.
 
     Raises:
-        BadRequest: it is not an address of any installed kind.
+        BadRequest: It is not an address of any installed kind.
     """
     refusal: BadRequest | None = None
     try:
@@ -102,10 +102,12 @@ class Asset(NamedTuple):
 
 
 def asset(text: str) -> Asset:
-    """Return an asset from its CAIP-19 text; EVM contracts are lower-cased.
+    """Return an asset from its CAIP-19 text.
+
+    EVM contracts are lower-cased, other references stay unchecked.
 
     Raises:
-        BadRequest: the text is not a CAIP-19 name.
+        BadRequest: The text is not a CAIP-19 name, or its EVM contract is no address.
     """
     match = _ASSET.match(text)
     if not match:

@@ -378,7 +378,10 @@ def _settings(path: Path) -> Settings:
 
 
 async def _system(settings: Settings, urls: Sequence[str], data: str | Path | None) -> System:
-    """Return the system of some settings; with `urls`, of the chains that these nodes serve."""
+    """Return the system of some settings; with `urls`, of the chains that these nodes serve.
+
+    Its data lie in `data`; if that is None, nothing is stored.
+    """
     import msgspec
 
     from chainfolio.environment import Environment

@@ -107,7 +107,15 @@ def last_before(
 ) -> Rounds[int, Block, Block | None]:
     """Find the last block before a time, as a plan that yields heights and is sent the blocks at them.
 
-    More blocks than requested may be sent.
+    More blocks than requested may be sent; absent ones mean heights without a block. The result is None if no block
+    from `first` on is earlier, or only one of time 0.
+
+    Args:
+        head: A block at or after the time; this is asserted.
+        moment_us: The time.
+        even: How many heights of a round divide the span.
+        distances: How far from the likely height others lie.
+        first: The lowest height that can be read.
     """
     assert moment_us <= head.time_us, "the head is at or after the moment"
     low, high = None, head

@@ -91,6 +91,7 @@ class Spans:
         return Spans((*self._spans, *iter(spans)))
 
     def __and__(self, spans: Iterable[Span]) -> Spans:
+        """Return the heights that both sets have; empty if there are none."""
         return Spans(
             Span(max(a.first, b.first), min(a.last, b.last))
             for b in spans

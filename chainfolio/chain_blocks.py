@@ -31,10 +31,12 @@ async def times_at(chain: Chain, heights: Collection[int]) -> dict[int, int]:
 
 
 async def newest_block_in(chain: Chain, span: Span) -> Block | None:
-    """Return the highest block of a span; None if no height of it has one.
+    """Return the highest block of a span; None if no height of it has one, or the span is empty.
+
+    Ever more heights are read at once, from the end on.
 
     Raises:
-        HistoryUnavailable: more than MAX_SKIPPED heights have none.
+        HistoryUnavailable: More than MAX_SKIPPED heights have none.
     """
     blocks = limit_skipped(chain.key, chain.blocks)
     last, size = span.last, 1

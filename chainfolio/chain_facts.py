@@ -119,11 +119,11 @@ def of(kind: type[FactsT], key: str, own_file: str, configs: Path) -> FactsT:
 
 
 def load(kind: type[FactsT], path: Path) -> FactsT:
-    """Return the facts in one file.
+    """Return the facts in one file, which is named by the key of the chain.
 
     Raises:
-        BadRequest: there is no file for the chain.
-        BadSettings: the file is invalid.
+        BadRequest: There is no file for the chain.
+        BadSettings: The file is invalid, or has a key of an older release.
     """
     try:
         tree: dict[str, object] = tomllib.loads(path.read_text())

@@ -125,7 +125,13 @@ def explain_error(
 ) -> str:
     """Rewrite a message of msgspec for users.
 
-    `meant` receives an unknown key and its section (empty: at the top of the file) and returns a suggestion or "".
+    It names an unknown key with what may be meant, and other values with their place.
+
+    Args:
+        text: The message.
+        meant: Gets an unknown key and its section (empty: at the top of the file); returns a suggestion or "".
+        renamed: New names of keys by the old ones.
+        section: Where the key is, if the message does not say it.
     """
     if "unknown field" not in text:
         return text.replace("Object", "Settings").replace("`$.", f"`{section}." if section else "`$.")

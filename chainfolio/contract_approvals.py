@@ -107,6 +107,7 @@ class ContractApprovals(ABC):
         return dict(zip(distinct, results, strict=True))
 
     def _allowance(self, approval: TokenApproval) -> Sequence[Read[object]]:
+        """Return the reads of an approval: allowance, balance of the owner, and total supply."""
         allowance = self.question(approval.token, "allowance", approval.owner, approval.spender)
         return (
             allowance,

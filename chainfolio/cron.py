@@ -73,7 +73,10 @@ def _field(text: str, name: str, low: int, high: int) -> tuple[int, ...]:
 
 
 def _part(part: str, name: str, low: int, high: int) -> Sequence[int]:
-    """Return the values of a value, range or step, in order. Raises CronError."""
+    """Return the values of a value, range or step, in order. Raises CronError.
+
+    A value with a step, as `5/10`, goes on to the highest one.
+    """
     match = PART.match(part)
     if match is None or (match[1] == "*" and match[2]):
         raise CronError(f"its {name} has `{part}`, which is no value, range or step")

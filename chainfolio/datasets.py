@@ -101,7 +101,10 @@ def restorable_tables(datasets: Iterable[Dataset]) -> tuple[Table, ...]:
 def without_rows(
     tables: dict[str, pa.Table], name: str, column: str, contract: str, span: Span, topics: pa.Array | None = None
 ) -> dict[str, pa.Table]:
-    """Return the tables without rows of table `name` about a contract in a span, of all or some topics."""
+    """Return the tables without rows of table `name` about a contract in a span, of all or some topics.
+
+    They are unchanged if there is no such table. Rows whose `column` is null stay.
+    """
     import pyarrow.compute as pc
 
     if name not in tables:

@@ -20,10 +20,10 @@ class ValidationError(ValueError):
 
 
 def strict(data: bytes, kind: type[T]) -> T:
-    """Decode a document of a type, whose Structs forbid unknown fields.
+    """Decode a JSON document of a type, whose Structs forbid unknown fields.
 
     Raises:
-        ValidationError: the document is invalid.
+        ValidationError: The document is invalid, names a field twice, or has a NUL character in a text.
     """
     try:
         document = msgspec.json.decode(data, type=kind)

@@ -60,7 +60,10 @@ class LocalFiles:
         return path.read_bytes()
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Write so that a reader sees the old file or the new one, never half; durable on return."""
+        """Write a file so that a reader sees the old one or the new one, never half; durable on return.
+
+        Missing folders are made.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         with draft.open("wb") as file:

@@ -33,7 +33,7 @@ def kind_fault(name: str, kind: Any, datasets: Mapping[str, Dataset]) -> str:
 
 
 def _dataset_fault(name: str, dataset: object, datasets: Mapping[str, Dataset]) -> str:
-    """Return the problem of a kind's dataset, given those of other kinds; empty if it is valid."""
+    """Return the problem of a kind's dataset, given those of other kinds by name; empty if it is valid."""
     if not isinstance(dataset, Dataset) or dataset.name != name:
         return f"what it has as the dataset `{name!s:.50}` is none of this name"
     if dataset.table != TABLES.get(dataset.table.name):

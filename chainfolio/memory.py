@@ -38,7 +38,10 @@ class ByteBudget:
         return len(self._waiting)
 
     def take(self, lease: Lease, size: int) -> Future[None] | None:
-        """Reserve bytes: None if there is room now, else a future that is done when there is."""
+        """Reserve bytes: None if there is room now, else a future that is done when there is.
+
+        Requests are served in order. The future is cancelled if the lease has ended, or ends before.
+        """
         with self._lock:
             if (lease is self._only or not self._waiting) and self._grant(lease, size):
                 return None
@@ -50,7 +53,7 @@ class ByteBudget:
             return wait
 
     def give_back(self, lease: Lease) -> None:
-        """Release all bytes of a lease, and grant them to waiting leases."""
+        """Release all bytes of a lease, end it, and grant them to waiting leases in order."""
         with self._lock:
             lease.is_over = True
             self.held -= lease.common

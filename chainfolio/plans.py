@@ -88,7 +88,12 @@ def batched(
 ) -> Rounds[ReadT, ResultT, dict[str, Report[Output]]]:
     """Run plans as one plan: a round has the distinct reads of all of them. Return a report of each.
 
-    `max_rounds` and `max_reads` bound each plan, not their sum; `record` fills the `recorded` of reports.
+    A plan that fails or reads too much does not stop the others; its report has the error.
+
+    Args:
+        plans: By name.
+        max_rounds: Bounds each plan, not their sum; `max_reads` does too.
+        record: Fill the `recorded` of reports with all reads and results.
     """
     reports: dict[str, Report[Output]] = {name: Report(name) for name in plans}
     waiting: dict[str, tuple[Rounds[ReadT, ResultT, Output], Sequence[ReadT]]] = {}
@@ -304,7 +309,10 @@ def _reason(error: Exception) -> str:
 def run_offline(
     plan: Rounds[ReadT, ResultT, Output], results: Mapping[Any, ResultT] | Callable[[Any], ResultT]
 ) -> Output:
-    """Run one plan with results from a dictionary or a function, as tests of decoders do."""
+    """Run one plan with results from a dictionary or a function, as tests of decoders do.
+
+    Returns its result; its errors, and a KeyError for a missing result, are raised.
+    """
     result_of = results if callable(results) else results.__getitem__
     try:
         reads = next(plan)

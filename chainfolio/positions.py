@@ -70,7 +70,10 @@ class OpenPosition:
         return not any(raw for side in (self.supplied, self.borrowed, self.rewards) for raw in side.values())
 
     def with_tokens(self, tokens: Mapping[Asset, Token]) -> Position:
-        """Return the position with token metadata. Without a name it is named by its supplied tokens."""
+        """Return the position with token metadata, without amounts of zero.
+
+        Without a name it is named by its supplied tokens. Each asset needs an entry in `tokens`.
+        """
         supplied, borrowed, rewards = (
             tuple(
                 Holding(self.account, tokens[token], side[token], self.protocol, self.type)

@@ -15,9 +15,9 @@ NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 def clean(text: str, longest: int) -> str:
-    """Return a text as one printable line of at most `longest` characters.
+    """Return a text as one printable line of at most `longest` characters; a longer one ends with `…`.
 
-    Control and format characters, which reorder or hide text, are removed.
+    Control and format characters, which reorder or hide text, are removed, and white space becomes single spaces.
     """
     folded = unicodedata.normalize("NFC", text[:MOST])
     characters = [char if char != "\t" else " " for char in folded if _is_printable(char)]

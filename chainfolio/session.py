@@ -59,6 +59,7 @@ class Session:
     """Answers questions about wallets, with the nodes and data of one place; each method waits."""
 
     def __init__(self, inner: AsyncSession) -> None:
+        """Start the session's thread and connect; errors of connecting are raised."""
         self._inner = inner
         self._begun = Event()
         self._loop: asyncio.AbstractEventLoop

@@ -285,6 +285,7 @@ def _check_lake(lake: Lake) -> None:
 
 
 def _check_accounts(accounts: Accounts) -> None:
+    """Raise BadSettings for an address to watch, a maximum or a number of days that is not valid."""
     _check_addresses("accounts.watch", accounts.watch)
     for name in ("max_watched", "max_watched_by_account"):
         if getattr(accounts, name) < 0:
@@ -294,6 +295,7 @@ def _check_accounts(accounts: Accounts) -> None:
 
 
 def _check_snapshots(snapshots: Snapshots) -> None:
+    """Raise BadSettings for an invalid address or first day of snapshots."""
     _check_addresses("snapshots.addresses", snapshots.addresses)
     try:
         if snapshots.since and date.fromisoformat(snapshots.since).isoformat() != snapshots.since:

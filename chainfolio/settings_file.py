@@ -105,7 +105,7 @@ class _VariableText(str):
 
 
 def _lists(tree: dict[str, object]) -> None:
-    """Split variables into lists, in the tree, by the types of their keys."""
+    """Split texts of variables at commas, in place, where their key is a list."""
     chains = tree.get("chains")
     tables = chains.items() if isinstance(chains, dict) else ()
     section_types: dict[str, type[msgspec.Struct]] = {"server": Server, "accounts": Accounts, "snapshots": Snapshots}
@@ -134,10 +134,10 @@ def _secret_variables(node: object) -> set[str]:
 
 
 def _secrets(node: Any, env: Mapping[str, str], path: str) -> Any:
-    """Return the tree with every `env:NAME` replaced.
+    """Return the tree with variables in place of every `env:NAME`, and as plain texts.
 
     Raises:
-        BadSettings: names the key whose variable is not set.
+        BadSettings: Names the key whose variable is not set.
     """
     if isinstance(node, dict):
         return {key: _secrets(value, env, f"{path}.{key}".lstrip(".")) for key, value in node.items()}

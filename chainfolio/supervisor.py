@@ -62,7 +62,10 @@ class Task:
             self._trace(error)
 
     def failed(self, error: BaseException) -> float:
-        """Log and count a failed run; gives the seconds to wait before the next one."""
+        """Log and count a failed run, and return the seconds to wait before the next one.
+
+        They double with each failure in a row; the first has its traceback in the log.
+        """
         self.failures += 1
         wait_s = min(FIRST_WAIT_S * 2.0 ** min(self._failures_in_a_row, 16), MAX_WAIT_S)
         self._failures_in_a_row += 1
@@ -110,7 +113,10 @@ class Supervisor:
         return record
 
     def every(self, name: str, seconds: float, work: Callable[[], Awaitable[object]], *, chain: str = "") -> Task:
-        """Run `work` repeatedly, with a wait of `seconds` before each run; each successful run is progress."""
+        """Run `work` repeatedly, with a wait of `seconds` before each run; each successful run is progress.
+
+        After an error it starts again, after a growing pause.
+        """
 
         async def repeated(task: Task) -> None:
             while True:
@@ -135,7 +141,7 @@ class Supervisor:
 
     @asynccontextmanager
     async def running(self, name: str, work: Work, *, chain: str = "") -> AsyncIterator[Task]:
-        """A task that lives as long as the block."""
+        """Run a task as long as the block lasts; yields it."""
         task = self.start(name, work, chain=chain)
         try:
             yield task

@@ -86,6 +86,7 @@ class Table:
 
 @cache
 def _schema(table: Table) -> pa.Schema:
+    """Return the Arrow schema of a table: times are microseconds in UTC, raw amounts bytes."""
     import pyarrow as pa
 
     types: dict[str, pa.DataType] = {

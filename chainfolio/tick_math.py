@@ -35,7 +35,10 @@ FACTORS: Final = (
 
 
 def sqrt_price(tick: int) -> int:
-    """Return the square root of the price at a tick, times 2^96, as TickMath computes it."""
+    """Return the square root of the price at a tick, times 2^96, rounded up as TickMath does.
+
+    Ticks beyond MAX_TICK fail an assertion.
+    """
     assert abs(tick) <= MAX_TICK, f"there is no tick {tick}"
     ratio = Q128
     for bit, factor in enumerate(FACTORS):

@@ -167,7 +167,10 @@ def _tell_grants(options: argparse.Namespace, state: State) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    """Set the plan of an account and print it; BadRequest for FREE with an end."""
+    """Set the plan of an account and print it; without an end it never lapses.
+
+    Raises BadRequest for FREE with an end, and for a malformed time.
+    """
     until_us = moment_us(options.expires) if options.expires else None
     if options.plan == "FREE" and until_us is not None:
         raise BadRequest("expires", "FREE does not lapse", remedy="leave --expires out")
@@ -210,7 +213,7 @@ def _quota(options: argparse.Namespace) -> int:
 
 
 def _delegate(options: argparse.Namespace) -> int:
-    """Let an account act for another one, or withdraw that, and print the accounts that may."""
+    """Let an account act for another one, or with --withdraw no longer, and print all that may."""
     with opened_state(options) as state:
         now_us = state.clock.now_us()
         change = delegations.withdraw if options.withdraw else delegations.delegate
@@ -222,7 +225,10 @@ def _delegate(options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    """Print the recorded changes of an account, as a table or --json; returns 0."""
+    """Print the recorded changes of an account, the oldest first, as a table or --json; returns 0.
+
+    Raises BadRequest if there is no such account.
+    """
     with opened_state(options) as state:
         existing(state, options.id)
         notes = state.database.read(lambda tx: audit.entries(tx, options.id))

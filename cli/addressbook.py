@@ -83,7 +83,10 @@ def _add(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    """Set the plan of an address in an account's address book, and print it."""
+    """Set the plan of an entry in an account's address book, and print it.
+
+    Whether the owner authorized it changes only if the option says so.
+    """
     until_us = moment_us(options.expires) if options.expires else None
     address = read_account(options, options.address).address
     with opened_state(options) as state:
@@ -119,6 +122,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _document(entry: Entry, now_us: int) -> dict[str, Any]:
+    """Return an entry for --json; times are UTC texts, null without an end."""
     return {
         "address": entry.address,
         "label": entry.label,

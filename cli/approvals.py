@@ -64,7 +64,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def show(address: str, allowances: CurrentApprovals) -> None:
-    """Two tables for people; the exact figures are in --json."""
+    """Print two tables for people: allowances and operators of collectibles; then issues.
+
+    Exact figures are in --json; a table without rows, but for that of allowances, is left out.
+    """
     count = len(allowances.allowances)
     title = f"{address} at block {allowances.block.height}: {count} allowances, {allowances.at_risk:,.2f} USD at risk"
     show_groups(title, COLUMNS, [Group("", [_cells(each) for each in allowances.allowances])])

@@ -86,7 +86,10 @@ def summary(manifest: Manifest) -> dict[str, object]:
 
 
 def show_bytes(name: str, *, quiet: bool) -> Progress:
-    """Return a function that shows how many bytes were copied; with `quiet` it shows nothing."""
+    """Return a function that shows bytes copied of bytes in all, as a progress bar on standard error.
+
+    With `quiet` it shows nothing.
+    """
     start_s, progress = time.monotonic(), watch(name)
 
     def show(done: int, total: int) -> None:
@@ -98,9 +101,10 @@ def show_bytes(name: str, *, quiet: bool) -> Progress:
 
 
 def _documents(config: Settings, file: Path | None) -> tuple[dict[str, str], list[str]]:
-    """Return the settings and their files without secrets, and the variables that replace these.
+    """Return the settings and their files without secrets, by path in the backup, and the new variables.
 
-    Files outside of the folder of the settings are left out: their paths mean nothing elsewhere.
+    The variables replace the secrets. Both are empty without a settings file. Files outside of the folder of the
+    settings are left out: their paths mean nothing elsewhere.
     """
     if file is None:
         return {}, []
@@ -139,7 +143,10 @@ def without_secrets(text: str, variables: list[str]) -> str:
 
 
 def _is_secret(text: str) -> bool:
-    """Return True for a URL in which a secret may be."""
+    """Return True for a URL in which a secret may be: with user, path, query or fragment.
+
+    Addresses of `sqlite` and `s3` are secret only with a user; other texts never.
+    """
     scheme, mark, rest = text.partition("://")
     if not mark or scheme in ("sqlite", "s3"):
         return bool(mark) and "@" in rest

@@ -119,7 +119,7 @@ async def _repaired(system: System, damaged: Sequence[FileCheck]) -> dict[str, d
 
 
 def _show(report: dict[str, Any]) -> None:
-    """Print the counts, each damaged file and the repaired rows, or how to repair."""
+    """Print the counts, each damaged file and the repaired rows; how to repair goes to standard error."""
     print(f"{report['files']:,} files, {report['bytes']:,} bytes: {report['sound']:,} match their checksums")
     for each in report["damaged"]:
         print(

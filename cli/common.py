@@ -61,7 +61,8 @@ def utc_time(at_us: int | None) -> str | None:
 def add_rpc(command: argparse.ArgumentParser, *, keeps: bool = False) -> None:
     """Add the options of commands that work without settings: `--rpc` and `--explain`.
 
-    A command without `keeps` writes no file if there are neither settings nor a data folder.
+    A command without `keeps` writes no file if there are neither settings nor a data folder; `keeps` becomes a default
+    of the command's options.
     """
     command.add_argument(
         "--rpc",
@@ -77,9 +78,14 @@ def add_rpc(command: argparse.ArgumentParser, *, keeps: bool = False) -> None:
 def with_system(
     options: argparse.Namespace, work: Callable[[System], Awaitable[T]], *, shares_answers: bool = False
 ) -> T:
-    """Run some work on the system of the settings, and let go of everything afterwards.
+    """Run some work on the system of the settings, close it afterwards, and return the work's result.
 
-    `shares_answers`: heads and reads at a block that another command made within the last minute are used again.
+    Prices that the work read are stored before; --explain is shown also after an error.
+
+    Args:
+        options: Of the command.
+        work: Gets the system.
+        shares_answers: Heads and reads at a block that another command made within the last minute are used again.
     """
 
     async def main() -> T:
@@ -139,7 +145,7 @@ def _explain(system: System, node_count: int) -> None:
 
 
 def show_json(value: Any) -> None:
-    """One JSON document on standard output; msgspec's own types and exact decimals included."""
+    """Print one JSON document, indented; types of msgspec and exact decimals are allowed."""
     import msgspec
 
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
@@ -177,8 +183,8 @@ def _plain(cell: object) -> object:
 def show_table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:
     """Print a table: columns are (name, `left` or `right`).
 
-    Empty columns are left out. Where the rest does not fit the terminal (80 columns where there is none) without
-    splitting words or numbers, each row is a block of lines.
+    Columns that are empty in every row are left out; without rows, all are shown. Where the rest does not fit the
+    terminal (80 columns where there is none) without splitting words or numbers, each row is a block of lines.
     """
     from rich.console import Console
     from rich.table import Table

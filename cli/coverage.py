@@ -53,10 +53,10 @@ class Coverage:
     names: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def add(self, transaction: TransactionDocument, decoded: Collection[str], wrapped: Collection[str]) -> None:
-        """Add one transaction.
+        """Add one transaction to the sums; USD values and fees are its weight.
 
         Only calls that the account sent count: not plain transfers, approvals, failures, or calls of `wrapped`, the
-        wrapped native coins. `decoded` are the keys of protocols with a decoder.
+        wrapped native coins. `decoded` are the keys of protocols with a decoder; other calls count by contract.
         """
         contract, chain = transaction.recipient, transaction.chain.key
         is_own = transaction.sender == transaction.user.address and bool(contract)

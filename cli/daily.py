@@ -27,7 +27,10 @@ PLACES = "places"  # the name of the job
 
 
 def schedule(history: History, job_schedule: JobSchedule, database: Callable[[], Database | None]) -> Schedule:
-    """Return the schedule of daily snapshots. `database` is called each time and may return None."""
+    """Return the schedule of daily snapshots, of configured and subscribed addresses; the settings win.
+
+    `database` is called each time and may return None.
+    """
     config, clock = history.system.settings, history.system.environment.clock
 
     async def requested_accounts() -> FirstDays:

@@ -177,7 +177,10 @@ def block_time_s(node: LocalNode) -> int:
 
 
 def prepare(folder: Path, node: LocalNode, deployment: Deployment, port: int) -> Settings:
-    """Facts of this chain, its price feeds and the settings, as files like any operator's."""
+    """Write the chain's facts, its prices, protocols and settings as files, and return the settings.
+
+    Existing files are written over.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "local.toml").write_text(FACTS.format(weth=deployment.contracts["WETH"].lower()))
     (folder / "prices.toml").write_text(
@@ -192,7 +195,7 @@ def prepare(folder: Path, node: LocalNode, deployment: Deployment, port: int) ->
 
 
 def examples(node: LocalNode, deployment: Deployment) -> dict[str, object]:
-    """Return the examples of the documentation page, and their replacements on this chain."""
+    """Return the examples of the documentation page with their replacements on this chain, by name."""
     carol, dave, pool = deployment.accounts["carol"], deployment.accounts["dave"], deployment.contracts["Pool"]
     day = datetime.fromtimestamp(block_time_s(node), UTC).date()
     return {
@@ -209,7 +212,7 @@ def examples(node: LocalNode, deployment: Deployment) -> dict[str, object]:
 
 
 def protocols(deployment: Deployment) -> dict[str, str]:
-    """The protocols of this chain, as files like any operator's: forks of what the decoders know."""
+    """Return the protocols of this chain as texts of TOML files, by key: forks of what the decoders know."""
     at = {name: address.lower() for name, address in deployment.contracts.items()}
     rows = {
         "uniswap2": ("Uniswap V2", "uniswap_v2", {"factory": "UniswapV2Factory", "router": "UniswapV2Router02"}, {}),
@@ -273,7 +276,7 @@ async def _show(
 
 
 async def index_chain(system: System, key: str = "local", *, quiet: bool) -> Progress:
-    """Everything that is final, with a bar, and the tables derived from it."""
+    """Index the final blocks of a chain with a bar, follow its newest ones once, and derive its tables."""
     chain = system.chain(key)
     with system.tail.lock(chain.key):
         span = Span(0, (await chain.heads()).finalized)

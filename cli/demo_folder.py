@@ -31,8 +31,10 @@ MAX_NAMES: Final = 3  # in a message
 def reserved_folder(folder: Path) -> Iterator[None]:
     """Clear a folder for a demo, and keep other demos out of it until the end of the block.
 
+    It is created if missing; only files that demos make are deleted.
+
     Raises:
-        BadRequest: The folder has files, and no demo marked it as its own.
+        BadRequest: The folder has files, and no demo marked it as its own; or it is no folder.
         Busy: Another demo uses it.
     """
     if folder.exists() and not folder.is_dir():

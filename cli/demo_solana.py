@@ -81,7 +81,7 @@ class SolanaDemo:
 def solana_demo(report: Callable[[str], None]) -> Iterator[SolanaDemo | None]:
     """Yield a Solana chain on which wallets have traded for some days.
 
-    Yields None, and reports the reason, if the node cannot be installed.
+    Yields None, and prints the reason, if the node cannot be installed or Node.js is missing.
     """
     try:
         node = SolanaNode().start()
@@ -97,7 +97,10 @@ def solana_demo(report: Callable[[str], None]) -> Iterator[SolanaDemo | None]:
 
 
 def _trade(node: SolanaNode) -> tuple[dict[str, str], str]:
-    """Create coins, a token, a picture, stake, and an unsolicited token whose name is a link."""
+    """Create coins, a token, a picture, stake and an unsolicited token, and trade for some days.
+
+    Return the wallets by name, and the token.
+    """
     from solders.keypair import Keypair
 
     begun_s, alice, bob = int(time.time()), Keypair(), Keypair()

@@ -56,7 +56,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def examine(system: System) -> dict[str, Any]:
-    """Versions, stores and endpoints, each with what is wrong with it."""
+    """Return the report for --json: versions, stores, files, protocol packages, chains and endpoints.
+
+    Each has its problem, and faults are not raised. A chain that cannot be built has one endpoint row named `-`.
+    """
     endpoints, chains = [], []
     for key in sorted(system.settings.chains):
         try:

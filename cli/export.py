@@ -52,7 +52,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the file and print its summary to standard error; return 0, also if it is partial."""
+    """Write the file and print its summary to standard error; return 0, also if it is partial.
+
+    Options are checked before anything is read.
+    """
     format_name = options.format or ("json" if options.json else "csv")
     request = ExportRequest(
         chain=options.chain,

@@ -210,7 +210,10 @@ def _title(values: Sequence[DayValue]) -> str:
 
 
 def _remarks(values: Sequence[DayValue]) -> None:
-    """Print how many values lack something, and what."""
+    """Print how many values lack something, and what, most frequent first, at most five reasons.
+
+    At last, --again is named if it may help.
+    """
     reasons: dict[tuple[str, str], int] = {}
     for each in values:
         if each.completeness != "complete" or each.reason:
@@ -240,7 +243,10 @@ def _plot(values: Sequence[DayValue]) -> None:
 
 
 def _write(path: Path, values: Sequence[DayValue]) -> None:
-    """Write the values to a file: CSV and Parquet by account and day, other endings as a chart by account."""
+    """Write the values to a file, over an existing one, by its ending.
+
+    CSV and Parquet have a row per account and day, other endings a chart with a line per account.
+    """
     if path.suffix == ".csv":
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")

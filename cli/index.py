@@ -201,7 +201,10 @@ def merged_counts(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str,
 
 
 async def _estimate(system: System, chain: Chain, work: Sequence[Work], options: argparse.Namespace) -> None:
-    """Print the cost of the missing blocks, as a line or --json; the node is read for a sample."""
+    """Print the cost of the missing blocks, as a line or --json.
+
+    The node is read for a sample, which is written to a temporary lake.
+    """
     result = await estimate(chain, work, Path(system.settings.data), system.environment.clock)
     if options.json:
         one_line(result)

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     """Write a settings file and print its path; the exit code is 0.
 
     Raises:
-        BadRequest: the file exists; it is not written over.
+        BadRequest: The file exists; it is not written over.
     """
     path = settings_file(options) or HERE
     text = settings_text(options.chain, options.rpc, options.adapter)
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def settings_text(chain: str, rpc: str, adapter: str = DEFAULT_KIND) -> str:
-    """The file: all defaults as comments, one chain of a kind with one endpoint."""
+    """Return the text of a settings file: all defaults as comments, one chain of a kind with one endpoint."""
     lines = ["# Settings of Chainfolio. A relative path is one from the folder of this file.", ""]
     values = {kind_of(adapter).settings.ENDPOINTS: f'["{rpc}"]'}
     if adapter != DEFAULT_KIND:

@@ -64,7 +64,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_on_queue(options: argparse.Namespace) -> int:
-    """Print or change jobs of the queue."""
+    """Run an action (list, show, retry, cancel, add) on the queue, and print the jobs it concerns.
+
+    Returns 0. Raises BadRequest for a job with `list`, or none with another action.
+    """
     work = {"list": _list, "show": _show, "retry": _retry, "cancel": _cancel, "add": _add}[options.action]
     if (options.job is None) != (options.action == "list"):
         raise BadRequest("job", f"{options.action} takes {'no' if options.job else 'the number of a'} job")
@@ -104,6 +107,10 @@ async def _cancel(system: System, queue: JobQueue, options: argparse.Namespace) 
 
 
 async def _add(system: System, queue: JobQueue, options: argparse.Namespace) -> list[QueuedJob]:
+    """Add a job of a chain to the queue and return it; only `index` takes a range of blocks.
+
+    Raises BadRequest if the options do not fit, or the same job waits already.
+    """
     if options.chain is None:
         raise BadRequest("chain", "a job is of one chain", remedy="--chain KEY")
     has_range = options.first is not None and options.last is not None
@@ -127,6 +134,7 @@ def _number(options: argparse.Namespace) -> int:
 
 
 def _queued(job: QueuedJob) -> dict[str, Any]:
+    """Return a job of the queue for --json; a failed one is called `parked`."""
     return {
         "job": job.number,
         "kind": job.kind,
@@ -154,6 +162,7 @@ def _row(document: dict[str, Any]) -> list[str]:
 
 
 async def _documents(system: System) -> list[dict[str, Any]]:
+    """Return the configured jobs with their last run for --json; none has one without a state store."""
     database = opened(system.settings)()
     try:
         runs = database.read(records.every) if database is not None else []
@@ -177,6 +186,10 @@ def _configured_jobs(system: System) -> Iterator[tuple[str, str]]:
 
 
 def _document(system: System, name: str, chain: str, last: JobRun | None, now: datetime) -> dict[str, Any]:
+    """Return one job for --json: its cron text, next run and last run; unknown times are null.
+
+    A job with an empty cron text has no next run.
+    """
     schedule = system.settings.schedule
     cron: str = getattr(schedule, name)
     due = trigger(cron, schedule).get_next_fire_time(None, now) if cron else None

@@ -98,7 +98,7 @@ def commands_of(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParse
 
 
 def _exemplify(of: argparse.ArgumentParser, path: tuple[str, ...]) -> None:
-    """Put the examples of each command below its help."""
+    """Set the examples of each command as the end of its help, for all commands below `of`."""
     below = commands_of(of)
     for name, command in below.items():
         _exemplify(command, (*path, name))
@@ -115,7 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _flushed(arguments: Sequence[str] | None) -> int:
-    """Run one command with all of its output, and return its exit code."""
+    """Run one command with all of its output, and return its exit code.
+
+    A reader that closed standard output gives `output.CLOSED`, a full disk the code of StorageFull.
+    """
     try:
         try:
             with process.few_looks_for_rings():
@@ -138,7 +141,8 @@ def _flushed(arguments: Sequence[str] | None) -> int:
 def _ended(arguments: Sequence[str] | None) -> int:
     """Run the command of the arguments and return its exit code; errors are printed.
 
-    An interrupt gives 130. OSError without a file is raised, except for too many open files.
+    New files are made readable for their owner alone. An interrupt gives 130. OSError without a file is raised, except
+    for too many open files.
     """
     os.umask(0o077)  # what stores hold is their owner's: tenants' data, keys, settings of nodes
     arguments_list = _command_first(sys.argv[1:] if arguments is None else arguments)
@@ -185,7 +189,10 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _command_first(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with the common options after the command, also if they stood before it."""
+    """Return the arguments with the common options after the command, also if they stood before it.
+
+    They stay before a `--`.
+    """
     remaining, common_options = list(arguments), list[str]()
     while remaining and (remaining[0] == "--json" or remaining[0].split("=", 1)[0] == "--config"):
         common_options += [

@@ -65,7 +65,10 @@ def _moved(source: Settings, target: Settings) -> Iterator[CopiedTable]:
 
 
 def _moved_tail(source: Settings, target: Settings) -> Iterator[CopiedTable]:
-    """Copy the tables of the tail under the locks of all chains, and yield each."""
+    """Copy the tables of the tail under the locks of all chains, and yield each.
+
+    Raises Locked while a process indexes one of the chains.
+    """
     from chainfolio.storage.tail import Tail
     from chainfolio.storage.transfer import tail_tables
 

@@ -75,7 +75,7 @@ def _amount(value: Nav) -> str:
 
 
 def _listing(options: argparse.Namespace) -> wallets.Listing[Nav]:
-    """A net asset value for each of many wallets."""
+    """Return how net asset values of many wallets are read and printed: a line each, or JSON with --json."""
 
     async def read_some(engine: Engine, accounts: Sequence[Account], key: str, block: Block) -> list[Nav]:
         return await engine.navs_at(accounts, key, block, options.currency, past=options.block is not None)

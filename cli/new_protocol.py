@@ -89,8 +89,10 @@ def family_of(system: System, field: str, name: str) -> ProtocolFamily:
 def fork(system: System, key: str, family: ProtocolFamily, deployed_at: Deployment) -> Made:
     """Write the file of a fork into the folder of protocols, after checking that it can be read there.
 
+    Return the file, and the next steps as texts.
+
     Raises:
-        BadRequest: The contract does not fit the family.
+        BadRequest: The contract does not fit the family, or the file exists.
         BadSettings: The settings name no folder of protocols.
     """
     fields = protocol_fields(family)
@@ -125,7 +127,10 @@ def check(system: System, key: str, text: str) -> None:
 
 
 def package(system: System, key: str, texts: Mapping[str, str], deployed_at: Deployment, folder: Path) -> Made:
-    """Write a package in a folder of its name. Raises BadRequest if the folder exists."""
+    """Write a package in a folder of its name; return its files, and the next steps as texts.
+
+    Raises BadRequest if the folder exists or there is such a family.
+    """
     if key in system.families:
         raise BadRequest("NAME", f"there is a protocol family `{key}` already", remedy="choose another name")
     home, module = folder / f"chainfolio-{key.replace('_', '-')}", f"chainfolio_{key}"

@@ -52,7 +52,7 @@ def written_whole() -> Iterator[None]:
 def _whole(stream: TextIO, original: TextIO | None) -> TextIO:
     """Return a stream to the same file, with the same encoding and buffering, that writes all of a text.
 
-    Return `stream` itself if a test or notebook put it in the place of the `original`, or if the shell closed it.
+    Return `stream` itself if a test or notebook put it in the place of `original`, or if the shell closed it.
     """
     if stream is not original or not isinstance(stream, io.TextIOWrapper):
         return stream
@@ -75,7 +75,7 @@ def flush() -> None:
 
 
 def is_closed() -> bool:
-    """Return True if the reader of standard output has closed it."""
+    """Return True if the reader of standard output or standard error has closed it; does not wait."""
     poll = select.poll()
     for at in _open():
         poll.register(at, 0)

@@ -73,7 +73,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _read(system: System, options: argparse.Namespace) -> PerformanceDocument:
-    """Return the performance of the accounts on chains whose past can be read."""
+    """Return the performance of the accounts, by day, on those of their chains whose past can be read.
+
+    Days that are not stored are read from nodes. Raises BadRequest for an unknown currency.
+    """
     checked(options.currency, system.settings.rates)
     days = days_of(system, options)
     accounts = await accounts_of(system, options.address, options.chain)

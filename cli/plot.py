@@ -24,7 +24,7 @@ def check() -> None:
 
 
 def write(path: Path, series: Mapping[str, Sequence[Point]]) -> None:
-    """Write a picture with a line for each account over all requested days.
+    """Write a picture, as the path's ending says, with a line for each account over all requested days.
 
     A line is broken, and the day shaded, where a value is unknown. Equal series give equal bytes.
     """

@@ -148,6 +148,7 @@ def show(gains: PnlDocument) -> None:
 
 
 def _line(sums: PnlDocument | SumsDocument) -> str:
+    """Return the sums in one line: open, closed, income, fees and cost, in USD."""
     gain_text = (
         ("open", sums.open_pnl),
         ("closed", sums.closed_pnl),
@@ -165,6 +166,10 @@ def _asset(each: HoldingDocument) -> str:
 
 
 def _cells(each: HoldingDocument, with_wallet: bool) -> tuple[str, ...]:
+    """Return the row of a holding: asset, wallet (else empty), amount, cost, open, closed, reason.
+
+    The amount is that held on chain if it is known, else that of the lots.
+    """
     return (
         _asset(each),
         each.wallet if with_wallet else "",

@@ -109,7 +109,7 @@ async def _read_portfolios(system: System, options: argparse.Namespace) -> tuple
 
 
 def _listing(options: argparse.Namespace) -> wallets.Listing[Portfolio]:
-    """A portfolio for each of many wallets."""
+    """Return how portfolios of many wallets are read and printed: a line each, or JSON with --json."""
     document_options = _document_options(options.sources, spam=options.include_spam, rates=options.json)
 
     async def read_some(engine: Engine, accounts: Sequence[Account], key: str, block: Block) -> list[Portfolio]:
@@ -171,7 +171,7 @@ def _owner(address: str, names: Mapping[str, str]) -> str:
 
 
 def _total(documents: Sequence[Portfolio]) -> str:
-    """Return the sum of the net worths that are known, and say if one is not."""
+    """Return the sum of the known net worths, as "at least …" if one is unknown."""
     values = [known_or(document.networth, "") for document in documents]
     total = sum((Decimal(value) for value in values if value), Decimal(0))
     return f"{total:,.2f}" if all(values) else f"at least {total:,.2f}"
@@ -191,7 +191,10 @@ def _groups(document: Portfolio) -> Iterator[Group]:
 
 
 def _remarks(document: Portfolio) -> Iterator[str]:
-    """Yield what the sums leave out, the gains, and the issues."""
+    """Yield lines: assets without a price, spam and why it is, gains if any is known, and issues.
+
+    Issues of the gains are left to `chainfolio pnl`.
+    """
     if document.unpriced_assets:
         yield f"in no sum, for they have no price: {count_text(document.unpriced_assets, 'asset')}"
     if document.spam_assets:

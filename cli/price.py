@@ -58,7 +58,7 @@ def _source_text(price: dict[str, Any]) -> str:
 
 
 def _lines(steps: Sequence[dict[str, Any]], indent: str) -> Iterator[str]:
-    """Yield the sources as lines of a tree, with those of their parts below."""
+    """Yield the sources as lines of a tree, with the assets of relative prices and their sources below."""
     for at, step in enumerate(steps):
         last = at == len(steps) - 1
         yield f"{indent}{'└─' if last else '├─'} {_line(step)}"

@@ -54,7 +54,7 @@ def allow_files() -> None:
 
 
 def for_bulk() -> None:
-    """Keep freed memory for the next answer.
+    """Keep freed memory in the process for the next answer; environment variables that are set stay.
 
     Answers and their columns are megabytes each. By default the C library returns such blocks at once, takes them again
     page by page, and keeps a heap for each thread: a sixth of a run's time, and more memory. Arrow would keep one more.

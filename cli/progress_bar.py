@@ -67,7 +67,10 @@ class Bar:
 
 
 def record_progress(name: str, system: System, *, quiet: bool) -> Callable[[int, int], None]:
-    """Return a function that shows how many records were read; with `quiet` it shows nothing."""
+    """Return a function that shows how many transactions of how many were read, as a bar.
+
+    It shows nothing with `quiet`, or before MIN_SHOWN_S have passed.
+    """
     clock_s, show = system.environment.clock.monotonic_s, watch(name)
     began_s = clock_s()
 
@@ -80,7 +83,7 @@ def record_progress(name: str, system: System, *, quiet: bool) -> Callable[[int,
 
 
 def clock(seconds: float) -> str:
-    """Seconds as people say them."""
+    """Return seconds as people say them, rounded: `89 s`, `2 min`, `1 h 30 min`."""
     whole_seconds = int(seconds + 0.5)
     if whole_seconds < 90:
         return f"{whole_seconds} s"

@@ -112,7 +112,10 @@ def _check(options: argparse.Namespace) -> tuple[date | None, date | None]:
 
 
 async def _prepare(system: System, options: argparse.Namespace, first: date | None, last: date | None) -> _Inputs:
-    """Move prices of final blocks to the lake, and return what the run needs."""
+    """Move prices of final blocks to the lake, and return what the run needs.
+
+    Raises BadRequest for a file without addresses, or with accounts of another kind of chain.
+    """
     chain = system.chain(options.chain)
     accounts = []
     for each, line_name in wallets.read_accounts(options.accounts).items():
@@ -172,7 +175,10 @@ class _Progress:
 
 
 def _show(rows: pl.DataFrame, accounts: Sequence[str], options: argparse.Namespace) -> None:
-    """Print the rows as --json, --csv or a table; with --out only their number."""
+    """Print the rows as --json, --csv or a table; with --out their number in place of the table.
+
+    Accounts without a stored snapshot are counted on standard error, or listed with --json.
+    """
     missing = sorted(set(accounts) - set(rows["account"].to_list()))
     if options.json:
         show_json(_document(rows, missing, options))
@@ -200,6 +206,7 @@ def _cells(rows: pl.DataFrame) -> Iterator[tuple[str, str, str, str, str | None,
 
 
 def _document(rows: pl.DataFrame, missing: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+    """Return the rows for --json, with what was asked and the accounts without a stored snapshot."""
     values = [
         {
             "address": account,

@@ -121,6 +121,7 @@ async def _estimate(
 
 
 def _show_estimates(estimates: Sequence[dict[str, Any]]) -> None:
+    """Print the cost of each comparison: balances, blocks, requests, bytes, time and their uncertainty."""
     for each in estimates:
         print_wrapped(
             f"{each['chain']}: about {each['balances']:,} balances over {each['blocks']:,} blocks, "

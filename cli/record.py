@@ -61,7 +61,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def recorded(system: System, options: argparse.Namespace, file: Path) -> Recording:
-    """Write a recording at the given block, or the newest final one, and return it. Raises BadRequest."""
+    """Write a recording at the given block, or the newest final one, and return it.
+
+    What the index has of the account is met as well as --met.
+
+    Raises:
+        BadRequest: An option is wrong, the file is no recording, or nothing reads the protocol.
+        SourceError: A node does not answer.
+    """
     kit = decoder_kit(system.chain_kinds.get(options.chain, DEFAULT_KIND))
     _check_replaced(kit, file)
     check_chains(system)

@@ -61,7 +61,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(places: StorePaths, manifest: Manifest, chains: set[str]) -> None:
-    """Raise StoreError if a table has another version than in the manifest, or lake and tail do not fit."""
+    """Raise StoreError if a table has another version than in the manifest, or lake and tail do not fit.
+
+    Without a tail only the tables are checked.
+    """
     for name, version in manifest.tables.items():
         try:
             stored = DeltaTable(str(places.lake / name)).version()

@@ -79,7 +79,10 @@ async def indexing(config: Settings) -> App:
 def _app(config: Settings, *, work: bool) -> App:
     """Return the application; its lifespan starts the tasks of this process and closes all stores.
 
+    Stores are opened here, before the lifespan begins.
+
     Args:
+        config: The settings.
         work: Index the chains and take daily snapshots in this process too.
     """
     system = System(config)

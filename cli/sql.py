@@ -129,7 +129,11 @@ async def _sources(lake: Lake) -> Sources:
 
 
 async def _compared_sources(system: System, query: str, options: argparse.Namespace) -> Sources:
-    """Compare the files of the queried tables with their checksums and return them. Raises CorruptFile."""
+    """Compare the files of the queried tables with their checksums and return them; raise CorruptFile.
+
+    With --unchecked they are not compared, and a note says so; files of an object store are copied here, always
+    compared.
+    """
     readable = sources(system.lake, tables_in(query))
     files = [(TABLES[name], entry) for name, entries in readable.entries.items() for entry in entries]
     if not system.lake.is_local:  # always compared: a copy is made once
@@ -173,7 +177,10 @@ def downloaded(system: System, readable: Sources, *, is_quiet: bool) -> Sources:
 
 @contextmanager
 def _progress(title: str, total: int, *, is_quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Yield a function that adds bytes of a step to a progress bar of `total` bytes, unless quiet."""
+    """Yield a function that adds bytes to a progress bar of `total` bytes.
+
+    With `is_quiet` it shows nothing. The bar is cleared at the end of the block, but not after an error.
+    """
     read_bytes, start_s, progress = 0, time.monotonic(), watch(title)
 
     def report(count: int) -> None:

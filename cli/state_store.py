@@ -28,9 +28,12 @@ def opened_state(options: argparse.Namespace) -> Iterator[State]:
 
 
 def open_state(config: Settings, *, accept: bool = False) -> State:
-    """Open the state store of the settings with the secret of its keys.
+    """Open the state store of the settings with the secret of its keys; both are created if missing.
 
-    Raises StoreError if the secret is missing, or is another one and `accept` is False.
+    With `accept`, the secret that is there becomes that of the store.
+
+    Raises:
+        StoreError: The secret of a store with accounts is missing, or is another one and `accept` is False.
     """
     database, path = open_database(config.state_url), config.data_dir / PEPPER
     try:

@@ -78,7 +78,10 @@ def _growth(system: System) -> dict[str, Any]:
 
 
 async def _chain(system: System, chain: Chain) -> dict[str, Any]:
-    """Return what is indexed up to the newest final block, or up to the newest indexed one without a node."""
+    """Return the state of one chain for --json; errors of its node are its `problem`, and are not raised.
+
+    Ranges are missing up to the newest final block, or without a node up to the newest indexed one.
+    """
     head = final = None
     problem = ""
     try:
@@ -170,7 +173,11 @@ def _dataset(name: str, indexed_ranges: Spans, expected: Spans) -> dict[str, Any
 
 
 def of_account(system: System, chain: Chain, watch: WatchedAccount) -> dict[str, Any]:
-    """Return an account's indexed spans with their sources, and its unexplained changes."""
+    """Return an account's indexed and missing ranges by dataset, and its unexplained changes.
+
+    With each dataset are the ways in which it was read. Missing is what `watch` asked for: up to its last block, or the
+    newest followed one.
+    """
     ways_by_dataset: dict[str, list[str]] = {}
     for dataset, source in system.tail.history_methods(chain.key, watch.account):
         ways_by_dataset.setdefault(dataset, []).append(source)
@@ -201,7 +208,7 @@ def of_account(system: System, chain: Chain, watch: WatchedAccount) -> dict[str,
 
 
 def _reconciled(reconciliation: Reconciliation) -> dict[str, Any]:
-    """Return the result of the last `reconcile` of an account."""
+    """Return the result of the last `reconcile` of an account, for --json."""
     return {
         "account": reconciliation.address,
         "first": reconciliation.first_block,
@@ -233,7 +240,7 @@ def _bytes(folder: Path) -> int:
 
 
 def _sheet(report: dict[str, Any]) -> list[list[Any]]:
-    """A row for each dataset, or for the chain alone where it has none."""
+    """Return the rows for --csv: one for each dataset, or for the chain alone where it has none."""
     return [
         [
             *(chain[name] for name in SHEET[:5]),

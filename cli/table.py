@@ -52,7 +52,11 @@ class Group:
 
 
 def show_groups(title: str, columns: Sequence[Column], groups: Sequence[Group]) -> None:
-    """Print a table with a title, groups of rows, and remarks on shortened or omitted values."""
+    """Print a table with a title, groups of rows, and remarks on shortened or omitted values.
+
+    Columns that are empty in every row are left out; the rest is made to fit the terminal. Without rows only title and
+    headings are printed.
+    """
     width, rows = terminal_width(), [[_line(cell) for cell in row] for group in groups for row in group.rows]
     used = [at for at in range(len(columns)) if any(row[at] for row in rows)]
     kinds, notes = [columns[at] for at in used], dict[str, int]()
@@ -130,7 +134,10 @@ def _numbered(column: Column, cell: str, notes: dict[str, int]) -> str:
 
 
 def _fitted(columns: list[Column], exact: Rows, width: int) -> tuple[list[Column], Rows]:
-    """Return the columns and cells of a table that fits into so many cells, as far as that is possible."""
+    """Return the columns and cells of a table that fits into so many cells, as far as that is possible.
+
+    Amounts are shortened first, then addresses, then columns are left out by rank, at last texts are cut.
+    """
     rows = exact
     for digits in DIGITS:
         if _excess(columns, rows, width) > 0:

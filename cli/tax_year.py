@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace, treatment: PnlRequest) -> int:
-    """Print the gains of a tax year as a table, --json or --csv; 0 even if gains are unknown."""
+    """Print the gains of a tax year as a table, --json or --csv; 0 even if gains are unknown.
+
+    With --income its incomes are printed instead. Raises BadRequest for a year, method or currency that the rules
+    refuse.
+    """
     rules = JURISDICTIONS[options.jurisdiction]
     zone = treatment.zone if options.zone else None
     request = YearRequest(options.year, rules, options.method or "", options.currency.upper(), zone, treatment)

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def files(arguments: list[str]) -> list[Path]:
-    """Return the recordings at these paths or below them.
+    """Return the recordings at these paths or below them (`*.json`), each once.
 
     Raises NotFound if there are none, BadRequest for a path that does not exist.
     """
@@ -68,7 +68,10 @@ def files(arguments: list[str]) -> list[Path]:
 
 
 async def replayed(system: System, paths: list[Path], update: bool) -> list[Replay]:
-    """Replay recordings and return their outcomes. With `update` a different one is written anew."""
+    """Replay recordings and return their outcomes, in order; a difference is no error.
+
+    With `update`, a recording with another result is written anew, and its status is "updated". No node is read.
+    """
     replays, kinds = [], system.chain_kinds
     for path in paths:
         kit = decoder_kit(kinds.get(chain_of(path), DEFAULT_KIND))

@@ -107,7 +107,10 @@ async def _stream_csv(pages: AsyncIterator[Transactions]) -> Transactions:
 
 
 def show(address: str, page: Transactions) -> None:
-    """Print a table of transactions, then the issues; --json has hashes, counterparties and the rest."""
+    """Print a table of transactions, then the issues; --json has hashes, counterparties and the rest.
+
+    Chains are a column if there are several.
+    """
     transactions = page.transactions
     has_several_chains = len({each.chain.key for each in transactions}) > 1
     columns = (("chain", ""), *COLUMNS) if has_several_chains else COLUMNS

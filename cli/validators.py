@@ -91,9 +91,9 @@ def _read(text: str) -> str:
 
 
 async def _gather(system: System, validators: list[str], days: int, by: Granularity) -> list[ValidatorSummary]:
-    """Return a summary of each validator over the last days.
+    """Return a summary of each validator over the last days, in order and each once.
 
-    Raises BadRequest for more than MAX_SHOWN validators.
+    A withdrawal address stands for all its validators. Raises BadRequest for more than MAX_SHOWN of them.
     """
     validator_records = records(system)
     indexes = list(dict.fromkeys([index for each in validators for index in await validator_records.resolve(each)]))
@@ -116,6 +116,7 @@ def _document(each: ValidatorSummary) -> dict[str, Any]:
 
 
 def _fields() -> list[str]:
+    """Return the names of the columns of --csv that follow index and period."""
     return [
         "consensusReward",
         "consensusPotentialReward",

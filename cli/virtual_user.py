@@ -42,7 +42,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def _add(options: argparse.Namespace) -> int:
-    """Add a virtual user from a file and print its address; BadRequest if file or label cannot be read."""
+    """Add a virtual user from a file and print its address.
+
+    Raises BadRequest if the label, the file or the document in it is not valid.
+    """
     try:
         label = tidy("label", options.label)
         label.encode()  # an argument that is not UTF-8 cannot be kept

@@ -90,9 +90,10 @@ def read_accounts(name: str) -> dict[Account, str]:
 
 
 def _parsed(lines: Iterable[str], name: str) -> dict[Account, str]:
-    """Return the accounts of lines with the name of the first line of each, without comments.
+    """Return the accounts of lines, each once, with the name of its first line.
 
-    Raises BadRequest with the name of the line for an address that is none.
+    Blank lines and comments from `#` on are left out. Raises BadRequest with the name of the line for an address that
+    is none.
     """
     line_by_account: dict[Account, str] = {}
     for number, line in enumerate(lines, 1):
@@ -117,7 +118,7 @@ class Listing(Generic[T]):
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    """The options of commands that read many wallets."""
+    """Add the options of commands that read many wallets: `--from` and `--batch`."""
     command.add_argument(
         "--from",
         dest="file",

@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 async def _prepare(system: System, options: argparse.Namespace) -> None:
     """Read what `transactions` and `pnl` need beyond the index, so that they answer at once later.
 
-    What cannot be read now is left to those commands, which report the reason.
+    It ends after PREPARE_S. What cannot be read now is left to those commands, which report the reason.
     """
     accounts = await accounts_of(system, options.address, options.chain)
     networks = tuple(options.chain)

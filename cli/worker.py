@@ -48,7 +48,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _work_on_queue(system: System) -> None:
-    """Take jobs from the queue until SIGTERM or SIGINT; jobs that run then go back to the queue."""
+    """Take jobs from the queue until SIGTERM or SIGINT; jobs that run then go back to the queue.
+
+    The first signal ends it; an error of the worker is raised.
+    """
     from chainfolio.indexer import job_queue
 
     system.log_problems()
@@ -64,7 +67,10 @@ async def _work_on_queue(system: System) -> None:
 
 
 async def _work(system: System) -> None:
-    """Index the chains and take daily snapshots until SIGTERM or SIGINT; then close all."""
+    """Index the chains and take daily snapshots until SIGTERM or SIGINT; then close all.
+
+    Metrics are served if the settings have a port for them.
+    """
     system.log_problems()
     supervisor = Supervisor(system.environment.clock, system.environment.random)
     jobs = JobSchedule(system.settings.schedule, system.environment.clock, supervisor)

@@ -60,7 +60,7 @@ def approval_rows(report: dict[str, Any], allowances: CurrentApprovals) -> list[
 
 
 def _allowance(each: Allowance) -> dict[str, Any]:
-
+    """Return the allowance of a token for --json: raw amounts and USD as text, unknown ones null."""
     return {
         "token": {
             "contract": each.approval.token,
@@ -79,6 +79,7 @@ def _allowance(each: Allowance) -> dict[str, Any]:
 
 
 def _operator(each: Operator) -> dict[str, Any]:
+    """Return an operator of collectibles for --json; the token id is null for a whole collection."""
     return {
         "collection": each.token,
         "spender": each.spender,

@@ -63,6 +63,13 @@ class BeancountWriter(Writer):
     """
 
     def __init__(self, file: TextIO, portfolios: Sequence[Portfolio], *, method: str = "fifo") -> None:
+        """Prepare a ledger.
+
+        Args:
+            file: Gets the whole text at the end.
+            portfolios: What is held now; the ledger ends with it. Empty: nothing is asserted.
+            method: Which lot is sold first: fifo, lifo or hifo.
+        """
         self._file = file
         self._portfolios = portfolios
         self._booking = BOOKING[method]
@@ -83,6 +90,7 @@ class BeancountWriter(Writer):
 
 
 def _header(summary: Summary, booking: str) -> Iterator[str]:
+    """Yield the options of the ledger, then comments: completeness, facts, issues and digest."""
     yield 'option "title" "Chainfolio"'
     yield 'option "operating_currency" "USD"'
     yield f'option "booking_method" "{booking}"'
@@ -100,6 +108,13 @@ class _Ledger:
     def __init__(
         self, transactions: Sequence[TransactionDocument], portfolios: Sequence[Portfolio], owners: frozenset[str]
     ) -> None:
+        """Prepare the directives.
+
+        Args:
+            transactions: The oldest first.
+            portfolios: What is held now, empty if it is not known.
+            owners: Addresses of the owner; movements between two of them change nothing.
+        """
         self._transactions = transactions
         self._owners = owners
         self._books = _Books()
@@ -122,6 +137,7 @@ class _Ledger:
         yield from body
 
     def _opening(self, first: date) -> Iterator[str]:
+        """Yield the accounts that the ledger uses, opened on its first day, and the names of its commodities."""
         accounts = {account for account, _ in self._books.units} | {GAINS, RECEIVED, SENT, FEES, UNEXPLAINED}
         for account in sorted(accounts):
             yield f"{first} open {account}"
@@ -149,6 +165,10 @@ class _Ledger:
             yield from self._entry(each, "fee", [paid], FEES)
 
     def _netted(self, each: TransactionDocument) -> list[Movement]:
+        """Return one movement per account and asset of a transaction, without those that net to zero.
+
+        Unknown amounts and movements between own wallets are left out. Received and sent amounts have opposite signs.
+        """
         quantities: defaultdict[tuple[str, AssetKey], Decimal] = defaultdict(Decimal)
         prices: dict[AssetKey, Decimal | None] = {}
         for asset in (*each.assets_in, *each.assets_out):
@@ -190,6 +210,10 @@ class _Ledger:
         yield ""
 
     def _posting(self, move: Movement) -> str:
+        """Return a movement as a posting: units that arrive with their cost in USD, others at their price.
+
+        An unknown price is a cost of 0, or no price.
+        """
         name = self._names[move.asset]
         quantity = f"{amounts.text(move.quantity)} {name}"
         if move.quantity > 0:

@@ -28,7 +28,7 @@ TYPES: Final = {REWARD: "Staking", AIRDROP: "Airdrop", FEE_ONLY: "Merchant Payme
 
 
 def rows(transaction: TransactionDocument) -> Iterator[Row]:
-    """Yield the rows of a transaction. A fee without a movement is a payment."""
+    """Yield the rows of a transaction, in its columns. A fee without a movement is a payment."""
     for row in tax_rows(transaction):
         sent, fee = (row.fee, row.sent) if row.label == FEE_ONLY else (row.sent, row.fee)
         yield (

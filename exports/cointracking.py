@@ -40,6 +40,7 @@ def rows(transaction: TransactionDocument) -> Iterator[Row]:
 
 
 def _row(row: TaxRow, kind: str, received: Amount, sent: Amount) -> Row:
+    """Return a row in CoinTracking's columns; the column of fees stays empty."""
     return (
         kind,
         received.text,

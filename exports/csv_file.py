@@ -29,7 +29,10 @@ class CsvWriter(Writer):
 
 
 def plain_cell(cell: Cell) -> Cell:
-    """Return a cell that starts no formula and controls no terminal; None is an empty cell."""
+    """Return a cell that starts no formula and controls no terminal.
+
+    True and False become text; None and numbers stay.
+    """
     if isinstance(cell, bool):
         return "true" if cell else "false"
     return spreadsheet_text(harmless(cell)) if isinstance(cell, str) else cell

@@ -109,7 +109,10 @@ class DataDigest:
 
 
 async def write(dataset: Dataset, writer: Writer) -> Summary:
-    """Write all pages of a dataset with a writer, one at a time, and return what was written."""
+    """Write all pages of a dataset with a writer, one at a time, and return what was written.
+
+    After an error the writer is abandoned, and the error raised. It is partial if a page is.
+    """
     digest = DataDigest(dataset.columns)
     issues: dict[str, None] = {}
     is_complete = True

@@ -85,7 +85,7 @@ async def export(
 
 @contextmanager
 def _write_errors(path: Path, part: Path) -> Iterator[None]:
-    """Turn errors of writing a file into ours; those of connections and of other files stay as they are."""
+    """Turn errors of writing the file, and a full disk, into StoreError; raise all others unchanged."""
     try:
         yield
     except OSError as error:
@@ -134,7 +134,7 @@ def _check_path(path: Path, example: str) -> None:
 
 
 def text_writer(stream: TextIO, format_name: str, data: Dataset, method: str = "") -> Writer:
-    """Return a writer of a format that is text."""
+    """Return a writer of a format that is text: json, beancount, else CSV with the columns of the data."""
     if format_name == "json":
         return JsonWriter(stream, data.columns)
     if format_name == "beancount":

@@ -22,6 +22,7 @@ class GoneAssets:
     """Knows which assets wallets certainly hold no more, by portfolios with the sources of positions."""
 
     def __init__(self, portfolios: Sequence[Portfolio]) -> None:
+        """Remember what the portfolios hold and what they leave open, by chain and contract."""
         self._is_complete = all(each.completeness == COMPLETE for each in portfolios)
         self._lists_collectibles = all(each.nfts_by_collection is not UNSET for each in portfolios)
         self._chains = {key for portfolio in portfolios for key in portfolio.chains}
@@ -42,6 +43,10 @@ class GoneAssets:
         return IN_POSITION if asset.chain in self._unclear_chains or place in self._in_positions else ""
 
     def _add(self, chain: ProtocolChainDocument, *, is_wallet: bool) -> None:
+        """Note the assets of unknown balance on a chain, and the contracts of its positions.
+
+        A chain with a position without sources is unclear.
+        """
         for asset in every_asset(chain):
             if asset.balance == UNKNOWN:
                 self._not_shown.add((chain.key, asset.contract.lower()))

@@ -17,6 +17,7 @@ class JsonWriter(Writer):
     """Writes an object with `columns`, `rows` (objects) and `summary`; holds one page at a time."""
 
     def __init__(self, file: TextIO, columns: Sequence[str]) -> None:
+        """Write the beginning of the object into a file, which the caller closes."""
         self._file = file
         self._columns = columns
         self._separator = "\n"

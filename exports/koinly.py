@@ -29,7 +29,10 @@ LABELS: Final = {REWARD: "reward", AIRDROP: "airdrop", FEE_ONLY: "cost"}
 
 
 def rows(transaction: TransactionDocument) -> Iterator[Row]:
-    """Yield the rows of a transaction. A fee without a movement is sent as a cost."""
+    """Yield the rows of a transaction, in Koinly's columns. A fee without a movement is sent as a cost.
+
+    The net worth is that of the received asset, else of the sent one, in USD.
+    """
     for row in tax_rows(transaction):
         sent, fee = (row.fee, row.sent) if row.label == FEE_ONLY else (row.sent, row.fee)
         value = row.received.value_usd or sent.value_usd

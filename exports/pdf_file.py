@@ -44,7 +44,7 @@ class PdfWriter(Writer):
         self._rows += page.rows
 
     def close(self, summary: Summary) -> None:
-        """Write the first page, then the rows: columns that are empty in every row are left out."""
+        """Write the file: the first page, then the rows, without columns that are empty in every row."""
         canvas = Canvas(str(self._path), pagesize=(WIDTH, HEIGHT), invariant=1)
         canvas.setTitle(f"Chainfolio: {summary.kind}")
         _first_page(canvas, summary)

@@ -122,6 +122,10 @@ def transactions(
 
 
 async def _holdings(engine: Engine, accounts: Sequence[Account], request: ExportRequest) -> Dataset:
+    """Return the holdings now, or at the block of the request, a row per asset.
+
+    BadRequest for other options.
+    """
     request.refuse("holdings", "block")
     held = await _portfolios(engine, accounts, request)
     chains = {f"{chain.key} {chain.block_number}" for each in held for chain in each.chains.values()}
@@ -142,7 +146,10 @@ async def _holdings(engine: Engine, accounts: Sequence[Account], request: Export
 
 
 async def _gains(engine: Engine, accounts: Sequence[Account], request: ExportRequest) -> Dataset:
-    """Return the gains of one tax year, or with no year all of them."""
+    """Return the gains of one tax year, or with no year all of them, as a single page.
+
+    It is partial if there are issues or unknown gains.
+    """
     if request.year is not None:
         report = await _tax_year(engine, accounts, request)
         rows = [[getattr(row, name) for name in row.__struct_fields__] for row in report.gains]
@@ -169,6 +176,7 @@ async def _gains(engine: Engine, accounts: Sequence[Account], request: ExportReq
 
 
 async def _income(engine: Engine, accounts: Sequence[Account], request: ExportRequest) -> Dataset:
+    """Return the income of one tax year, partial if a value is unknown; BadRequest without a year."""
     if request.year is None:
         raise BadRequest("year", "income is that of a tax year", remedy="add --year, as --year 2025")
     report = await _tax_year(engine, accounts, request)
@@ -185,6 +193,10 @@ async def _income(engine: Engine, accounts: Sequence[Account], request: ExportRe
 
 
 async def _history(engine: Engine, accounts: Sequence[Account], request: ExportRequest) -> Dataset:
+    """Return a value per account and day, from the first to the last day; partial if one is unknown.
+
+    Days that are not stored are read from nodes.
+    """
     request.refuse("history", "first", "last")
     days = days_between(request.first, request.last, "day", today(engine.system))
     chains = _networks(request)
@@ -201,6 +213,10 @@ async def _history(engine: Engine, accounts: Sequence[Account], request: ExportR
 
 
 async def _approvals(engine: Engine, accounts: Sequence[Account], request: ExportRequest) -> Dataset:
+    """Return the current approvals on one chain, a page per account.
+
+    BadRequest without a chain if several fit.
+    """
     request.refuse("approvals")
     key = one_chain(engine.system, request.chain, accounts, "approvals are those of one chain")
 

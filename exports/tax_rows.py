@@ -58,7 +58,7 @@ def tax_rows(transaction: TransactionDocument) -> Iterator[TaxRow]:
     """Yield the rows of a transaction: the first asset received with the first one sent, and so on.
 
     An asset whose decimals are unknown has no amount: it is in no row, and the description names it. So is a fee that
-    is not known. A transaction that moved nothing and cost no fee has no row.
+    is not known. The fee is in the first row. A transaction that moved nothing and cost no fee has no row.
     """
     moved = [*transaction.assets_in, *transaction.assets_out]
     unknown = [each.contract for each in moved if each.balance == UNKNOWN]

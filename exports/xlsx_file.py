@@ -29,6 +29,7 @@ class XlsxWriter(Writer):
     """Writes the sheets `data` and `about`; rows go to a temporary file as they come."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        """Begin a workbook with frozen column names; the file appears at `path` at the end."""
         self._folder = TemporaryDirectory(prefix="chainfolio-")
         self._path, self._draft = path, Path(self._folder.name, "workbook.xlsx")
         options = {

@@ -73,6 +73,17 @@ class Endpoint(HttpEndpoint, ABC):
         concurrency: int = 4,
         record: EndpointRecord = NO_RECORD,
     ) -> None:
+        """Prepare an endpoint; no request is sent.
+
+        Args:
+            url: Its address, which may hold a key.
+            transport: Sends the requests.
+            environment: Clock and randomness.
+            timeout_s: Limit of one exchange.
+            max_rps: Requests in a second; 0 for as many as it takes.
+            concurrency: Exchanges at once.
+            record: What an earlier process learned of it, and where new facts are stored.
+        """
         super().__init__(
             url,
             transport,
@@ -110,7 +121,9 @@ class Endpoint(HttpEndpoint, ABC):
             self._on_learn(name, value)
 
     async def ask(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
-        """Return a result or a typed refusal for each request. The first requests include the handshake.
+        """Return a result or a typed refusal for each request, in order; stored answers are used again.
+
+        The first requests include the handshake.
 
         Args:
             requests: They are sent in batches that the endpoint accepts.

@@ -53,7 +53,15 @@ async def _endpoint(
     alone: Callable[[EndpointT], NodeT],
     abilities: Callable[[NodeT, Heads], Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
-    """Return a row about an endpoint; a failure is in it and is not raised. Quarantined ones are not read."""
+    """Return a row about an endpoint; a failure is in it and is not raised. Quarantined ones are not read.
+
+    Args:
+        pool: Its pool.
+        endpoint: The endpoint.
+        unproven: What nothing proves, as texts.
+        alone: Makes a node of this endpoint only.
+        abilities: Reads further columns.
+    """
     evidence = endpoint.health.evidence
     row: dict[str, Any] = {
         "endpoint": endpoint.name,

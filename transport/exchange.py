@@ -154,6 +154,14 @@ class Body:
     """
 
     def __init__(self, source: str, max_bytes: int, lease: Lease, encoding: str | None) -> None:
+        """Prepare an empty body.
+
+        Args:
+            source: The endpoint, for errors.
+            max_bytes: The most unpacked bytes.
+            lease: Its memory.
+            encoding: `gzip`, `identity` or None; others raise ValueError.
+        """
         kind = (encoding or "identity").lower()
         if kind not in ("identity", "gzip"):
             raise ValueError("an encoding that was not asked for")

@@ -80,6 +80,14 @@ class HttpTransport:
         max_body: int = MAX_BODY,
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        """Prepare the client; nothing connects yet.
+
+        Args:
+            budget: Bounds the bytes of all responses together.
+            connections: The most at once to each host.
+            max_body: The most bytes of one response.
+            headers: Sent with every request.
+        """
         self.budget = budget or ByteBudget()
         self._connections, self._headers = connections, headers or {}
         self._max_body = min(max_body, self.budget.alone)
@@ -115,7 +123,7 @@ class HttpTransport:
     async def _exchange_by_aiohttp(
         self, source: str, url: str, body: bytes | None, timeout_s: float, sink: Sink | None = None
     ) -> HttpResponse:
-        """Send one request by aiohttp; its memory is given back if it fails."""
+        """Send one request by aiohttp; if it fails, its memory is given back and the error raised."""
         lease = self.budget.lease()
         try:
             return await self._read(source, url, body, timeout_s, lease, sink)

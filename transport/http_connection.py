@@ -18,6 +18,7 @@ class Connection(asyncio.BufferedProtocol):
     """A connection with a buffer of received bytes. While the buffer is full, nothing is read."""
 
     def __init__(self) -> None:
+        """Begin with an empty buffer; `connect` makes connections."""
         self._buffer = bytearray(BUFFER_SIZE)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0

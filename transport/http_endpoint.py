@@ -123,6 +123,17 @@ class HttpEndpoint:
         concurrency: int = 4,
         record: EndpointRecord = NO_RECORD,
     ) -> None:
+        """Prepare an endpoint with its counters; no request is sent. `name` is the address without secrets.
+
+        Args:
+            url: Its address, which may hold a key.
+            transport: Sends the requests.
+            environment: Clock and randomness.
+            timeout_s: Limit of one exchange.
+            max_rps: Requests in a second; 0 for as many as it takes.
+            concurrency: Exchanges at once.
+            record: Evidence against it, and where new evidence is stored.
+        """
         self.url, self.name = url, name_of(url)
         self._secrets = secrets_of(url)
         self.errors = ErrorCounters()

@@ -50,7 +50,7 @@ class Head:
 
 
 def parse_head(content: bytes, extra: frozenset[bytes] = frozenset()) -> Head:
-    """Parse the head of a response, without its final blank line.
+    """Parse the head of a response, without its final blank line; responses 204 and 304 have length 0.
 
     Args:
         content: The status line and the headers.
@@ -97,6 +97,7 @@ def _length(fields: Mapping[bytes, bytes]) -> int | None:
 
 
 def _is_chunked(fields: Mapping[bytes, bytes]) -> bool:
+    """Return True for a chunked body; ValueError for another coding."""
     coding = fields.get(b"transfer-encoding")
     if coding is not None and coding.lower() != b"chunked":
         raise ValueError("a coding that was not asked for")

@@ -46,6 +46,14 @@ class Pace:
         learnt: Mapping[str, int] | None = None,
         on_learn: Callable[[str, int], None] = lambda name, value: None,
     ) -> None:
+        """Begin with the learnt rate, or without a limit.
+
+        Args:
+            clock: Its monotonic time is used.
+            max_rps: Requests in a second that the settings allow; 0: no limit.
+            learnt: A rate and its unit that an earlier process learnt.
+            on_learn: Called with name and value of what is learnt.
+        """
         learnt = learnt or {}
         self.max_rps = max_rps
         self.rate: float | None = learnt.get(RATE) or None  # requests or calls in a second; None: no limit is known

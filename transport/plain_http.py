@@ -118,7 +118,10 @@ class PlainTransport:
                 lease.give_back()
 
     def _encoded(self, url: str, body: bytes | None, sink: Sink | None) -> tuple[Address, bytes]:
-        """Return the address of a URL, cached unless a sink adds headers, and the bytes of the request."""
+        """Return the address of a URL, cached unless a sink adds headers, and the bytes of the request.
+
+        Raises ValueError for an invalid URL.
+        """
         at = min((at for at in (url.find(mark, _SCHEME) for mark in "/?#") if at > 0), default=len(url))
         if sink is not None:
             address = parse_address(url[:at], {**self._headers, **accept_headers(sink)})

@@ -168,7 +168,10 @@ class Pool(Generic[E]):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self, read: Read[E, T], endpoint: E, *, kind: str) -> T:
-        """Read from one endpoint: record the time, count errors, quarantine it for a proven wrong answer."""
+        """Read from one endpoint: record the time, count errors, quarantine it for a proven wrong answer.
+
+        A cancelled read is recorded, too, with its time so far. Errors are raised.
+        """
         start_s = self.environment.clock.monotonic_s()
         try:
             result = await read(endpoint)
@@ -250,7 +253,8 @@ class Pool(Generic[E]):
     ) -> tuple[list[E], list[list[T]], Tally[T]]:
         """Read from as many endpoints as must agree, then from one more at a time while they do not.
 
-        Return the endpoints that answered, their answers, and the count of votes.
+        Return the endpoints that answered, their answers, and the count of votes. Raises the last error, or
+        Unavailable, if fewer answered.
         """
         voters: list[E] = []
         answers: list[list[T]] = []
@@ -273,12 +277,14 @@ class Pool(Generic[E]):
         return voters, answers, tally
 
     async def _result_or_error(self, read: Read[E, T], endpoint: E, kind: str) -> T | SourceError:
+        """Read from one endpoint, as `_read`; return the SourceError in place of raising it."""
         try:
             return await self._read(read, endpoint, kind=kind)
         except SourceError as error:
             return error
 
     def _too_few(self, voter_count: int) -> Unavailable:
+        """Return the error for so many answers where a quorum is needed."""
         return Unavailable(
             self.key,
             f"{voter_count} of the {self.quorum} endpoints that have to agree could answer",

@@ -45,7 +45,8 @@ class RecentAnswers:
     ) -> list[Answer]:
         """Return an answer for each request: stored ones, and of `ask` those that are not stored.
 
-        A handshake is read as a whole: its answers belong together.
+        A handshake is read as a whole: its answers belong together. New answers of a handshake and about a block hash
+        are stored; after an error among them, all of the endpoint are dropped.
         """
         answers: dict[str, Answer] = dict(self.stored(requests, is_handshake=is_handshake))
         if is_handshake and not all(digest(each) in answers for each in requests):

@@ -40,6 +40,7 @@ class RestEndpoint(HttpEndpoint):
         max_rps: int = 0,
         secret: str = "",
     ) -> None:
+        """Prepare an endpoint; no request is sent. `secret` is hidden in errors, as that in the URL."""
         super().__init__(
             url.rstrip("/"), transport, environment, timeout_s=timeout_s, concurrency=concurrency, max_rps=max_rps
         )
@@ -99,7 +100,10 @@ class RestEndpoint(HttpEndpoint):
         response.give_back()
 
     def response_error(self, response: HttpResponse) -> SourceError | None:
-        """Return the error of a status or of a body that is no JSON; None for a usable response."""
+        """Return the error of a status other than 200, or of a body that is no JSON.
+
+        None for a usable response. The body of a stream is not checked.
+        """
         if response.status == 404:
             return ResourceNotFound(self.name, "it has nothing of that name (404)")
         if response.status in (405, 501):

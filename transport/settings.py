@@ -31,7 +31,11 @@ class EndpointSettings(ChainSettings, forbid_unknown_fields=True, frozen=True):
         return msgspec.structs.replace(part, max_rps=self.max_rps and max(1, self.max_rps // processes))
 
     def check(self, section: str) -> None:
-        """Raise BadSettings for the first invalid value."""
+        """Check addresses, timeout and rate after what all chains share.
+
+        Raises:
+            BadSettings: The first invalid value.
+        """
         ChainSettings.check(self, section)
         if not all(is_http(url) for url in self.rpc):
             raise BadSettings(f"{section}.rpc", "an endpoint is an http:// or https:// address")

@@ -150,6 +150,7 @@ def _refusal(source: str, reply: _Reply) -> RpcError | None:
 
 
 def _content(source: str, reply: _Reply) -> bytes | RpcError:
+    """Return the result of a reply as JSON, or its error; BadAnswer for neither."""
     if (refusal := _refusal(source, reply)) is not None:
         return refusal
     if isinstance(reply.result, msgspec.UnsetType):
