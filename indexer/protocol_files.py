@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from chainfolio.indexer.families import Package
 
 
+Value = TypeVar("Value")
 FORKS: Final = "forks.csv"  # many protocols in one file: a row for each contract
 _COLUMNS: Final = ["protocol", "name", "family", "chain", "role", "address"]
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
@@ -70,22 +71,51 @@ def _load(
     Raises:
         BadSettings: A file is invalid, or a contract belongs to two protocols.
     """
-    chains = dict(chain_kinds)
-    protocols = [protocol_of(each.path, chains) for each in files]
+    protocols = [_protocol(each, chain_kinds) for each in files]
     used = {(chain, address) for protocol in protocols for chain, _, address in protocol.deployments}
     keys = {protocol.key for protocol in protocols}
     for each in fork_lists:
-        forks = forks_of(each.path, chains, used)
+        forks = (_without_contracts(fork, used) for fork in _forks(each, chain_kinds))
         protocols += [fork for fork in forks if fork.contracts and fork.key not in keys]
     return Registry(protocols)
 
 
-def forks_of(path: Path, chains: Mapping[str, str], used: Collection[tuple[str, str]] = ()) -> list[Protocol]:
+@lru_cache(maxsize=256)
+def _protocol(file: _Version, chain_kinds: Sequence[tuple[str, str]]) -> Protocol:
+    return protocol_of(file.path, dict(chain_kinds))
+
+
+@lru_cache(maxsize=8)
+def _forks(file: _Version, chain_kinds: Sequence[tuple[str, str]]) -> Sequence[Protocol]:
+    return forks_of(file.path, dict(chain_kinds))
+
+
+def _without_contracts(protocol: Protocol, used: Collection[tuple[str, str]]) -> Protocol:
+    """Return the protocol without those of its contracts (chain, address) that are in `used`."""
+    if not any((chain, address) in used for chain, _, address in protocol.deployments):
+        return protocol
+    contracts: dict[str, dict[str, list[str]]] = {}
+    for chain, role, address in protocol.deployments:
+        if (chain, address) not in used:
+            contracts.setdefault(chain, {}).setdefault(role, []).append(address)
+    return msgspec.structs.replace(protocol, contracts=contracts)
+
+
+def kinds_of_files(folder: Path) -> dict[str, str]:
+    """Return the kind of each chain that has a file in a folder; files that did not change are read once."""
+    return {path.stem: _kind_of_file(_Version.of(path)) for path in sorted(folder.glob("*.toml"))}
+
+
+@lru_cache(maxsize=256)
+def _kind_of_file(file: _Version) -> str:
+    return str(tomllib.loads(file.path.read_text()).get("kind", ""))
+
+
+def forks_of(path: Path, chains: Mapping[str, str]) -> list[Protocol]:
     """Load the protocols of a CSV file with one row per contract.
 
     Args:
         chains: The kind of each chain that the file may name.
-        used: Chain and address of contracts to leave out.
 
     Raises:
         BadSettings: A line is invalid.
@@ -96,20 +126,14 @@ def forks_of(path: Path, chains: Mapping[str, str], used: Collection[tuple[str, 
         if next(lines, None) != _COLUMNS:
             raise BadSettings(path.name, f"the first line is not `{','.join(_COLUMNS)}`")
         for line in lines:
-            _add_contract(protocols, line, f"{path.name}:{lines.line_num}", chains, used)
+            _add_contract(protocols, line, f"{path.name}:{lines.line_num}", chains)
     return list(protocols.values())
 
 
 def _add_contract(
-    protocols: dict[str, Protocol],
-    line: Sequence[str],
-    location: str,
-    chains: Mapping[str, str],
-    used: Collection[tuple[str, str]],
+    protocols: dict[str, Protocol], line: Sequence[str], location: str, chains: Mapping[str, str]
 ) -> None:
-    """Add the contract of one line to its protocol, unless it is in `used`.
-
-    Create the protocol if it is new.
+    """Add the contract of one line to its protocol; create the protocol if it is new.
 
     Raises:
         BadSettings: The line is invalid, or contradicts an earlier one.
@@ -125,8 +149,7 @@ def _add_contract(
     protocol = protocols.setdefault(key, Protocol(key, name, {}, families=[family], is_fork=True))
     if (protocol.name, protocol.families) != (name, [family]):
         raise BadSettings(location, f"{key} is {protocol.name} of the family {protocol.families[0]} in an earlier line")
-    if (chain, address) not in used:
-        protocol.contracts.setdefault(chain, {}).setdefault(role, []).append(address)
+    protocol.contracts.setdefault(chain, {}).setdefault(role, []).append(address)
 
 
 def check_protocol(protocol: Protocol, families: Mapping[str, ProtocolFamily], kinds: Mapping[str, str]) -> None:
@@ -197,7 +220,8 @@ def add_packages(
 ) -> tuple[Registry, tuple[Package, ...]]:
     """Add the protocol files of installed packages to a registry.
 
-    A package's file cannot replace a protocol of the registry; the operator's files replace those of packages.
+    A package's file cannot replace a protocol of the registry; the operator's files replace those of packages. The
+    result for the same registry and packages is computed once in a process, unless a package's file changes.
 
     Args:
         kinds: The kind of each chain that files may name.
@@ -209,6 +233,41 @@ def add_packages(
     Raises:
         BadSettings: A protocol of the registry has an unknown role or option, or a chain of another kind.
     """
+    keys = _Identical(registry), tuple(_Identical(package) for package in packages)
+    return _add_packages(*keys, _files_of(packages), tuple(kinds.items()), frozenset(operator_keys))
+
+
+class _Identical(Generic[Value]):
+    """A key of a cache that equals keys of the same object only: families need not be hashable."""
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identical) and self.value is other.value
+
+
+def _files_of(packages: Sequence[Package]) -> Sequence[_Version]:
+    """Return the files of packages as they are now; none if a folder cannot be read, which `_add_packages` reports."""
+    try:
+        return tuple(_Version.of(path) for each in packages if each.folder for path in each.folder.glob("*.toml"))
+    except OSError:
+        return ()
+
+
+@lru_cache(maxsize=8)
+def _add_packages(
+    same_registry: _Identical[Registry],
+    same_packages: Sequence[_Identical[Package]],
+    _: Sequence[_Version],
+    chain_kinds: Sequence[tuple[str, str]],
+    operator_keys: Collection[str],
+) -> tuple[Registry, tuple[Package, ...]]:
+    """Add the files of packages as `add_packages` does."""
+    registry, packages, kinds = same_registry.value, [each.value for each in same_packages], dict(chain_kinds)
     checked = []
     installed = {family.name: family for package in packages for family in package.families}
     for package in packages:

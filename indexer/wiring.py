@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -205,9 +204,11 @@ class System:
     @property
     def chain_kinds(self) -> dict[str, str]:
         """The kind of each chain that files may name: those of the configs and of the settings."""
-        files = sorted((self.configs / "chains").glob("*.toml"))
-        kinds_of_files = {path.stem: str(tomllib.loads(path.read_text()).get("kind", "")) for path in files}
-        return kinds_of_files | {key: each.adapter for key, each in self.settings.chains.items()}
+        from chainfolio.indexer.protocol_files import kinds_of_files
+
+        return kinds_of_files(self.configs / "chains") | {
+            key: each.adapter for key, each in self.settings.chains.items()
+        }
 
     def datasets(self, chain: Chain) -> tuple[str, ...]:
         """Return the datasets to index on a chain: those of its settings, else the usual ones."""

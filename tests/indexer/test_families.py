@@ -53,6 +53,9 @@ def problems(system: System) -> dict[str, str]:
     return {each.provider: each.problem for each in system.packages if each.problem}
 
 
+MOVED = "0x" + "77" * 20
+
+
 def file(key: str, chain: str = "ethereum", address: str = FARM) -> str:
     return f'key = "{key}"\nname = "Its"\nfamilies = ["{key}"]\n[contracts.{chain}]\npool = ["{address}"]\n'
 
@@ -101,6 +104,17 @@ def test_a_broken_package_is_told_and_the_others_are_read(install: Install, sour
     assert isinstance(ours := system.families["erc4626"], Family)
     assert ours.unwrap is not None
     assert [each.key for _, each in system.registry.of(FARM, ["ethereum"])] == ["good_farm"]
+
+
+def test_systems_share_the_protocols_until_a_file_of_a_package_changes(install: Install, tmp_path: Path) -> None:
+    install("p_good", GOOD.format(name="good_farm"), good_farm=file("good_farm"))
+    first = System(Settings()).registry
+    assert System(Settings()).registry is first
+    (tmp_path / "p_good" / "good_farm.toml").write_text(file("good_farm", address=MOVED))
+    moved = System(Settings()).registry
+    assert [key for address in (FARM, MOVED) for key, _ in first.of(address, ["ethereum"])] == ["ethereum"]
+    assert [each.key for _, each in moved.of(MOVED, ["ethereum"])] == ["good_farm"]
+    assert moved.of(FARM, ["ethereum"]) == []
 
 
 def test_a_family_of_another_kind_of_chain_than_a_file_s_is_told_at_load(install: Install, tmp_path: Path) -> None:
