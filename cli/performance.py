@@ -10,6 +10,7 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from chainfolio import amounts
 from chainfolio.cli.common import (
     Commands,
     add_csv,
@@ -26,6 +27,7 @@ from chainfolio.cli.common import (
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.history import days_of, read_values
 from chainfolio.cli.names import accounts_of
+from chainfolio.cli.table import print_wrapped
 from chainfolio.currencies import checked
 from chainfolio.engine.history.performance import performance
 from chainfolio.engine.named_accounts import chains_with_past
@@ -105,6 +107,7 @@ def show(performance: PerformanceDocument, *, plot: bool) -> None:
     )
     for name, value in lines:
         print(f"  {name:<24}{value}")
+    _show_changes(performance)
     for title, shares in (("chains", performance.exposure.chains), ("protocols", performance.exposure.protocols)):
         if len(shares) > 1:
             show_table(title, SHARES, list(map(_cells, shares)))
@@ -120,6 +123,33 @@ def show(performance: PerformanceDocument, *, plot: bool) -> None:
         print(f"  {issue.adapter}: {issue.subject}: {issue.reason}")
     if performance.exposure.unpriced:
         print(f"  {count_text(len(performance.exposure.unpriced), 'asset')} without a price: in no value")
+
+
+def _show_changes(performance: PerformanceDocument) -> None:
+    """Print the parts of the change of value that are not zero, and a line for each part that nothing explains."""
+    changes = performance.changes
+    if changes.reason and performance.reasons:
+        return
+    if changes.reason:
+        print(f"  change of value: not known: {changes.reason}")
+        return
+    print("  change of value")
+    for name, value in (
+        ("from outside", changes.flows),
+        ("realised gains", changes.realised),
+        ("change of open gains", changes.unrealised),
+        ("income", changes.income),
+        ("fees", amounts.text(Decimal(changes.fees).copy_negate())),
+        ("loans", changes.debts),
+        ("rewards to claim", changes.rewards),
+        ("not explained", amounts.text(amounts.total([Decimal(row.value) for row in changes.unexplained]))),
+    ):
+        if Decimal(value):
+            print(f"    {name:<22}{money(value)}")
+    for row in changes.unexplained:
+        block = "" if row.first_block is None else f" since block {row.first_block}"
+        asset = row.symbol or row.contract or "the total"
+        print_wrapped(f"does not close: {asset}{block}, {money(row.value)}: {row.reason}", indent=4)
 
 
 def _cells(share: ShareDocument) -> tuple[str, ...]:

@@ -136,9 +136,9 @@ async def compute_gains(source: RecordSource, accounts: Sequence[Account], reque
 
 
 async def all_records(
-    source: RecordSource, accounts: Sequence[Account], request: PnlRequest
+    source: RecordSource, accounts: Sequence[Account], request: PnlRequest, since_us: int | None = None
 ) -> tuple[TransactionsPage, Changes]:
-    """Return all records of accounts, the oldest first, and changes of positions by chain and hash.
+    """Return all records of accounts (since a time), the oldest first, and changes of positions by chain and hash.
 
     Changes of vaults are in the types of the records; changes that are not understood are None. Nodes are asked for
     logs that are not stored. Errors as of `compute_gains`.
@@ -149,7 +149,9 @@ async def all_records(
         if all(chain.kind != account.kind for chain in chains):
             raise BadRequest("address", f"{account} is not an account of {' or '.join(each.key for each in chains)}")
     max_transactions = source.system.settings.server.max_transactions * len(accounts) + 1
-    record_filter = TransactionFilter(max_transactions, 0, newest_first=False, networks=request.networks)
+    record_filter = TransactionFilter(
+        max_transactions, 0, newest_first=False, networks=request.networks, since_us=since_us
+    )
     page, _ = await source.records(accounts, record_filter)
     assert page.end is None, "an account has no more transactions than are allowed"
     records = page.document.transactions

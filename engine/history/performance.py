@@ -22,6 +22,7 @@ from chainfolio.engine.history.day_values import DayValue, day_values
 from chainfolio.engine.history.missing_prices import with_missing_prices
 from chainfolio.engine.history.past_days import ABSENT, PENDING, History, addresses_of
 from chainfolio.engine.history.snapshot_store import UNREADABLE, DaySnapshot
+from chainfolio.engine.history.value_changes import value_changes
 from chainfolio.engine.prices.conversion import Conversion
 from chainfolio.engine.record_source import RecordSource
 from chainfolio.engine.results import TransactionFilter
@@ -76,7 +77,8 @@ async def performance(
     days, remarks = _known_days(values)
     is_partial = any(value.completeness in ("partial", UNREADABLE) for value in values)
     holdings = await asyncio.to_thread(_holdings_by_day, source.history, chains, accounts, list(days)) if days else {}
-    flows, faults, issues = await _flows(source, accounts, chains, holdings)
+    changes, closed = await value_changes(source, source.history, accounts, chains, days, currency)
+    flows, faults, issues = await _flows(source, accounts, chains, holdings, closed)
     conversion = await Conversion.of(
         source.history, currency, [*(midnight_us(day) - 1 for day in days), *(flow.time_us for flow, _ in flows)]
     )
@@ -98,6 +100,7 @@ async def performance(
             [*remarks, *conversion.remarks],
             (*issue_documents(unserved), *issues),
             "partial" if unserved or is_partial else "complete",
+            changes,
         )
     )
 
@@ -225,12 +228,19 @@ FlowRecord = tuple[Flow, "TransactionDocument"]
 
 
 async def _flows(
-    source: RecordSource, accounts: Sequence[Account], chains: Sequence[Chain], holdings: HoldingsByDay
+    source: RecordSource,
+    accounts: Sequence[Account],
+    chains: Sequence[Chain],
+    holdings: HoldingsByDay,
+    closed: frozenset[str],
 ) -> tuple[list[FlowRecord], dict[int, list[str]], tuple[IssueDocument, ...]]:
     """Return all flows between the days, the reasons for unknown ones by the day after them, and issues.
 
     Keys of reasons are microseconds of midnight. With fewer than two days all are empty. If transactions are not
     indexed, there are no flows, and the last day has the reason.
+
+    Args:
+        closed: Assets whose deposits are in the values.
     """
     days, faults = sorted(holdings), defaultdict[int, list[str]](list)
     if len(days) < 2:
@@ -262,7 +272,8 @@ async def _flows(
         faults[midnight_us(days[-1])].append(f"what came from outside may not be known whole: {reasons}")
     flows, is_trusted = [], cache(source.is_trusted_contract)
     for before, after, records in _by_period(days, page.transactions):
-        measured = ValuationScope(*(holdings[before][part] | holdings[after][part] for part in range(3)))
+        parts = (holdings[before][part] | holdings[after][part] for part in range(3))
+        measured = ValuationScope(*parts)._replace(closed=closed)
         for record in records:
             value = flow_of(record, wallets, measured, is_trusted)
             if value is None:

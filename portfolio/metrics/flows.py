@@ -14,22 +14,26 @@ from typing import Final, NamedTuple
 from chainfolio import amounts
 from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.record_rows import asset_key
+from chainfolio.portfolio.pnl.records import DEPOSITS, WITHDRAWALS
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 
 EARNED: Final = frozenset({"CLAIM", "COLLECT"})  # earned by positions in a protocol: a gain, and no flow
 ONE_WAY: Final = frozenset({"TRANSFERIN", "TRANSFEROUT", "BRIDGEIN", "BRIDGEOUT", "DONATION", "EXPENSE", "AIRDROP"})
+CONTAINED: Final = (DEPOSITS | WITHDRAWALS) - ONE_WAY
 EXCHANGES: Final = frozenset({"SWAP", "WRAP", "UNWRAP"})
 
 
 class ValuationScope(NamedTuple):
     """The assets (`chain:contract`) and protocols that the values at two times include.
 
-    `outside` are held assets without a value, or judged to be spam.
+    `outside` are held assets without a value, or judged to be spam. `closed` are assets whose deposits are in the
+    values, whichever contract took them.
     """
 
     assets: Collection[str] = frozenset()
     outside: Collection[str] = frozenset()
     protocols: Collection[str] = frozenset()
+    closed: Collection[str] = frozenset()
 
 
 class NetMovement(NamedTuple):
@@ -73,6 +77,8 @@ def flow_of(
     if record.type not in ONE_WAY | EXCHANGES and record.protocol.key in scope.protocols:
         return amounts.ZERO
     in_scope = {key: net for key, net in movements.items() if _is_in_scope(key, net, scope)}
+    if record.type in CONTAINED and in_scope.keys() <= set(scope.closed):
+        return amounts.ZERO
     if len(directions) == 2 and len(in_scope) == len(movements):
         return amounts.ZERO
     values = [net.value for net in in_scope.values()]

@@ -16,6 +16,7 @@ import msgspec
 
 from chainfolio import amounts
 from chainfolio.portfolio.document import UNKNOWN, IssueDocument, rounded
+from chainfolio.portfolio.metrics.changes import ChangesDocument
 from chainfolio.portfolio.metrics.drawdown import drawdown
 from chainfolio.portfolio.metrics.exposure import Exposure, largest_first
 from chainfolio.portfolio.metrics.money_weighted import money_weighted, yearly
@@ -26,6 +27,7 @@ PLACES: Final = 12
 NO_CAPITAL: Final = "{day}: the value changed without a flow, and there was no capital that could have earned it"
 NO_RATE: Final = "money-weighted: no rate fits the payments, or more than one"
 TOO_FEW: Final = "fewer than two days are known"
+NO_CHANGES: Final = ChangesDocument(method="fifo", reason=TOO_FEW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class PerformanceData:
     remarks: Sequence[str] = ()
     issues: Sequence[IssueDocument] = ()
     completeness: Literal["complete", "partial"] = "complete"
+    changes: ChangesDocument = NO_CHANGES
 
 
 class FlowDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -132,6 +135,7 @@ class PerformanceDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=T
     remarks: tuple[str, ...] = ()
     issues: tuple[IssueDocument, ...] = ()
     completeness: Literal["complete", "partial"] = "complete"
+    changes: ChangesDocument = NO_CHANGES
 
 
 def document(data: PerformanceData) -> PerformanceDocument:
@@ -183,6 +187,7 @@ def document(data: PerformanceData) -> PerformanceDocument:
         remarks=tuple(data.remarks) if len(points) > 1 else (),
         issues=tuple(data.issues),
         completeness=data.completeness,
+        changes=data.changes,
     )
 
 

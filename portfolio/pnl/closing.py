@@ -232,14 +232,26 @@ def closings(
 
 
 def _is_exchanged(closing: ClosingCheck, checked: Mapping[Key, ClosingCheck], pools: Sequence[Pool]) -> bool:
-    """Return True if pools explain what protocols lack of an asset, or have of it though none was deposited."""
+    """Return True if pools explain the difference of an asset in protocols.
+
+    What one pool took may have been given by another one that shares a token with it.
+    """
     of_asset = [pool for pool in pools if closing.asset in pool]
     missing = closing.deposited - closing.held.in_protocols
     if not missing or missing > sum(pool[closing.asset] for pool in of_asset):
         return False
-    keys = {(token, closing.wallet) for pool in of_asset for token in pool} & checked.keys()
+    keys = {(token, closing.wallet) for token in _connected(closing.asset, pools)} & checked.keys()
     others = [checked[key].deposited - checked[key].held.in_protocols for key in keys]
     return any((other < 0) is (missing > 0) for other in others if abs(other) > ROUNDING)
+
+
+def _connected(asset: str, pools: Sequence[Pool]) -> set[str]:
+    """Return the tokens of the pools that an asset can reach from pool to pool, with the asset."""
+    tokens, rest = {asset}, list(pools)
+    while reached := [pool for pool in rest if not tokens.isdisjoint(pool)]:
+        tokens.update(*reached)
+        rest = [pool for pool in rest if pool not in reached]
+    return tokens
 
 
 def unclosed_keys(checked: Mapping[Key, ClosingCheck]) -> frozenset[Key]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from chainfolio.amounts import EXACT, total
 from chainfolio.cli.demo import prepare
 from chainfolio.cli.main import main
 from chainfolio.engine.history.day_blocks import days_from, midnight_us
@@ -29,6 +30,7 @@ FIRST, LAST = date(2024, 2, 27), date(2024, 3, 2)
 DAYS = days_from(FIRST, LAST)
 WALLET, OTHER = "0x00000000000000000000000000000000000a77e7", "0x00000000000000000000000000000000000b77e7"
 HOUR_S = 3600
+PARTS = ("flows", "realised", "unrealised", "income", "fees", "debts", "rewards")
 SWAP, PAY = "swapExactETHForTokens(uint256,address[],address,uint256)", "transfer(address,uint256)"
 
 
@@ -130,6 +132,38 @@ def test_returns_leave_out_what_was_paid_in_and_taken_out_and_a_swap_is_no_payme
     assert document["drawdown"]["low"] == str(LAST)
 
 
+def assert_adds_up(document: dict[str, Any]) -> dict[str, Decimal]:
+    """The parts of the change of value, whose sum is the change."""
+    changes = document["changes"]
+    assert not changes["reason"], changes
+    parts = {name: Decimal(changes[name]) for name in PARTS}
+    parts["unexplained"] = total([Decimal(row["value"]) for row in changes["unexplained"]])
+    change = EXACT.subtract(Decimal(document["endValue"]), Decimal(document["startValue"]))
+    assert total([*parts.values(), 2 * parts["fees"].copy_negate()]) == change
+    return parts
+
+
+def test_the_parts_of_the_change_add_up_and_are_those_of_the_transactions(
+    run: Run, past: Past, asked: list[str]
+) -> None:
+    document = found(run, WALLET, *asked)
+    parts = assert_adds_up(document)
+    assert document["changes"]["unexplained"] == []
+    assert parts["flows"] == Decimal(document["netFlows"]) == 400
+    assert parts["income"] == parts["debts"] == parts["rewards"] == 0
+    assert parts["fees"] > 0  # of two payments; the fee of the swap is in the cost of what it brought
+    assert -5 < parts["realised"] < 0  # half an ether of 2,000 was sold in a pool whose price stayed
+    assert 0 > parts["unrealised"] > -Decimal(12)  # the other half is worth 1,980
+    euros = found(run, WALLET, *asked, "--currency", "EUR")
+    in_euros = assert_adds_up(euros)
+    assert abs(in_euros["realised"] - parts["realised"] * Decimal("0.92")) < Decimal("1e-20")
+    ether = found(run, WALLET, *asked, "--currency", "ETH")["changes"]
+    assert (ether["flows"], ether["reason"]) == ("N/A", "costs are converted to fiat money only")
+    shown = run("performance", WALLET, *asked).out
+    assert "realised gains" in shown
+    assert "not explained" not in shown
+
+
 def test_the_money_weighted_return_makes_all_payments_worth_what_is_left(
     run: Run, past: Past, asked: list[str]
 ) -> None:
@@ -191,6 +225,22 @@ def test_where_the_index_says_what_is_held_and_not_what_came_values_are_there_an
     assert f"chainfolio watch {WALLET} --chain local" in reason
     assert "NotIndexed" not in reason
     assert len(document["days"]) == 5
+
+
+def test_what_was_held_before_the_index_has_no_known_gain_and_the_sum_is_still_the_change(
+    run: Run, past: Past, here: Path, asked: list[str]
+) -> None:
+    folder = Path(past.settings).parent
+    for name in ("local.toml", "prices.toml", "chainfolio.toml"):
+        Path(name).write_text((folder / name).read_text())
+    assert run("index", "local", "--datasets", "transfers,events").code == 0
+    assert run("index", "local", "--from", str(past.heights[DAYS[1]] + 1)).code == 0
+    document = found(run, WALLET, "--from", str(DAYS[2]), "--to", str(LAST))
+    parts = assert_adds_up(document)
+    assert parts["flows"] == -600
+    assert parts["realised"] == parts["unrealised"] == 0
+    rows = {row["symbol"]: row["reason"] for row in document["changes"]["unexplained"]}
+    assert rows == dict.fromkeys(("eth", "usdc"), "it was held before the first indexed block: its cost is not known")
 
 
 def test_the_table_the_chart_and_the_rows_say_the_same(run: Run, asked: list[str]) -> None:

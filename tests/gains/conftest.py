@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from chainfolio.assets import account
 from chainfolio.cli.demo import index_chain, prepare
 from chainfolio.engine.gains.pnl import PnlRequest, compute_gains, pnl
+from chainfolio.engine.history.day_blocks import days_from
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.service import Engine
 from chainfolio.indexer.wiring import System
@@ -23,6 +25,7 @@ from chainfolio.localchain.trade import set_price
 from chainfolio.loop import run_until_done
 from chainfolio.portfolio.document import Portfolio
 from chainfolio.portfolio.facts import Options
+from chainfolio.portfolio.metrics.report import PerformanceDocument
 from chainfolio.portfolio.pnl.gains import RemainingLots
 from chainfolio.portfolio.pnl.report import PnlDocument
 from chainfolio.portfolio.transactions import TransactionDocument
@@ -89,6 +92,15 @@ class World:
             (found,) = await engine.portfolios([account(wallet.address)], Options(), wait=True, wallet_only=False)
             return found
 
+        return self._run(work)
+
+    def performance(self, *addresses: str, first: date, last: date) -> PerformanceDocument:
+        """Index the chain; return the performance of wallets as one owner's."""
+
+        async def work(engine: Engine) -> PerformanceDocument:
+            return await engine.performance([account(each) for each in addresses], days_from(first, last), "USD")
+
+        self.node.mine(60)
         return self._run(work)
 
     def lots(self, wallet: Wallet) -> list[RemainingLots]:

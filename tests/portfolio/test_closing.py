@@ -206,3 +206,16 @@ def test_value_is_cost_and_open_gain_to_the_last_digit(cost: int, quantity: int,
     current = CurrentHoldings(closings={("chain:a", ""): closing})
     shown = document(gains, FACTS, {"chain:a": Decimal(price)}, method="fifo", addresses=["me"], current=current)
     assert money(Decimal(shown.value)) == money(Decimal(shown.total_cost_basis)) + money(Decimal(shown.open_pnl))
+
+
+def test_what_one_pool_took_may_have_been_given_by_another_one_that_shares_a_token() -> None:
+    lots = [RemainingLots(f"chain:{name}", "", 100, 0, deposited=100) for name in "abcd"]
+    held = {(f"chain:{name}", ""): HeldAsset(0, raw) for name, raw in zip("abcd", (90, 95, 140, 90), strict=True)}
+    pools = [{"chain:b": 100, "chain:c": 100}, {"chain:a": 100, "chain:b": 100}]
+    checked = closings(lots, held, lambda asset: True, pools)
+    assert {each.asset: each.protocols_fault for each in checked.values()} == {
+        "chain:a": "",
+        "chain:b": "",
+        "chain:c": "",
+        "chain:d": ELSEWHERE,  # no pool has it
+    }
