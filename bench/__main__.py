@@ -40,6 +40,7 @@ QUICK = {
     "starknet": ("--blocks", "100", "--repeat", "1"),
     "tron": ("--blocks", "100", "--repeat", "1"),
     "valuation": ("--holdings", "100000", "--accounts", "2000", "--assets", "500", "--repeat", "1"),
+    "queue_simulation": ("--seeds", "3", "--chains", "20", "--ranges", "6"),
     "recompute": ("--accounts", "1000", "--days", "10", "--repeat", "1"),
     "workers": ("--blocks", "800", "--repeat", "1"),
     "validators": ("--epochs", "10", "--network", "60000", "--years-of", "3", "--repeat", "3"),

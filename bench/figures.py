@@ -136,6 +136,7 @@ ORDER = (
     "valuation",
     "recompute",
     "workers",
+    "queue_simulation",
     "validators",
     "solana",
     "solana_history",
