@@ -20,7 +20,7 @@ import structlog
 
 from chainfolio.environment import Clock
 from chainfolio.errors import StoreError
-from chainfolio.storage.state import ledger
+from chainfolio.storage.state import ledger, sessions
 from chainfolio.storage.state.database import Database, Transaction, UniqueViolation
 from chainfolio.storage.state.meter_transaction import (
     BACK_US,
@@ -41,6 +41,7 @@ MAX_BATCH: Final = 512  # operations in one transaction: others wait for its loc
 ROUNDS: Final = 3
 SOON_S: Final = 0.005
 SWEEP_S: Final = 5.0
+SESSIONS_S: Final = 3600.0  # between two looks for sessions that ended: all keys are read
 SWEEP: Final = "sweep"  # the task that expires reservations
 RENEWALS: Final = 3  # in the time after which a reservation expires
 
@@ -244,6 +245,9 @@ class Meter:
     def _sweep_slice(self, tx: Transaction) -> bool:
         return sweep_slice(tx, self.clock.now_us(), self.hold_us)
 
+    def _sweep_sessions(self, tx: Transaction) -> bool:
+        return sessions.drop_ended(tx, self.clock.now_us())
+
     def _renew(self) -> None:
         """Reserve the credits of long calls again before they expire."""
         now_s = self.clock.monotonic_s()
@@ -256,6 +260,7 @@ class Meter:
 
     async def _sweep(self, task: Task) -> None:
         """Renew reservations of running calls, release expired ones, and delete expired rows, for ever."""
+        next_sessions_s = self.clock.monotonic_s()
         while True:
             await asyncio.sleep(min(SWEEP_S, self.hold_us / 1e6 / RENEWALS / 2))
             self._renew()
@@ -263,3 +268,7 @@ class Meter:
             while has_more:
                 has_more = await self.database.write_async(self._sweep_slice)
                 task.progressed()
+            if self.clock.monotonic_s() >= next_sessions_s:
+                next_sessions_s = self.clock.monotonic_s() + SESSIONS_S
+                while await self.database.write_async(self._sweep_sessions):
+                    task.progressed()

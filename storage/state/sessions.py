@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from chainfolio.storage.state import accounts
+import sqlalchemy as sa
+
+from chainfolio.storage.state import accounts, schema
 from chainfolio.storage.state.accounts import SESSION_NAME, Key, Principal, is_session
-from chainfolio.storage.state.database import Transaction
+from chainfolio.storage.state.database import Statement, Transaction, argument, literal
 
 LINK_NAME: Final = "dashboard link"
 LINK_US: Final = 10 * 60 * 1_000_000
@@ -14,6 +16,23 @@ SESSION_US: Final = 12 * 3600 * 1_000_000
 MINUTE_US: Final = 60 * 1_000_000
 MAX_SESSIONS: Final = 20  # of one account; the next one ends the oldest
 MAX_PER_MINUTE: Final = 5  # new ones of one account
+KEEP_US: Final = 30 * 24 * 3600 * 1_000_000  # how long `key list` shows a session or link after its end
+SLICE: Final = 500
+
+_KEYS = schema.keys
+_CHILD: Final = f"{SESSION_NAME} of "
+_ENDED = Statement(
+    sa.select(_KEYS.c.id)
+    .where(
+        sa.or_(
+            _KEYS.c.name.in_([literal(SESSION_NAME), literal(LINK_NAME)]),
+            sa.func.substr(_KEYS.c.name, literal(1), literal(len(_CHILD))) == literal(_CHILD),
+        ),
+        sa.or_(_KEYS.c.expires_us < argument("before"), _KEYS.c.revoked_us < argument("before")),
+    )
+    .suffix_with(sa.text("LIMIT :most"))
+)
+_DROP = Statement(_KEYS.delete().where(_KEYS.c.id == argument("key_id")))
 
 
 class TooManySessions(Exception):
@@ -76,13 +95,20 @@ def revoke_with_sessions(tx: Transaction, key_id: str, now_us: int) -> bool:
     return True
 
 
+def drop_ended(tx: Transaction, now_us: int) -> bool:
+    """Delete some sessions and links that ended long ago; return True if there may be more."""
+    ended = tx.rows(_ENDED, before=now_us - KEEP_US, most=SLICE)
+    tx.run_many(_DROP, ended)
+    return len(ended) == SLICE
+
+
 def is_session_key(tx: Transaction, principal: Principal) -> bool:
     """Return True if the key of a principal is that of a session."""
     return any(key.id == principal.key_id and is_session(key.name) for key in accounts.keys(tx, principal.account_id))
 
 
 def _name_of_child(key_id: str) -> str:
-    return f"{SESSION_NAME} of {key_id}"
+    return f"{_CHILD}{key_id}"
 
 
 def _is_open_session(key: Key, now_us: int) -> bool:

@@ -14,6 +14,7 @@ from chainfolio.storage.state.accounts import is_session
 from chainfolio.storage.state.credentials import make_key
 from chainfolio.storage.state.meter_transaction import AdmissionRequest
 from chainfolio.storage.state.sessions import (
+    KEEP_US,
     LINK_US,
     MAX_PER_MINUTE,
     MAX_SESSIONS,
@@ -217,3 +218,26 @@ def test_an_address_with_colons_stands_in_brackets(host: str, url: str) -> None:
 )
 def test_links_are_printed_on_addresses_of_this_machine_only(host: str, is_own: bool) -> None:
     assert is_own_machine(host) is is_own
+
+
+async def test_sessions_that_ended_long_ago_are_deleted(
+    state: State, clock: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account, key = state.create_account("somebody")
+    state.create_key(account.id, "dashboard sessions of mine", expires=1)
+    link, session = link_token(state, account.id), await state.open_session(key)
+    assert await state.open_session(link) is not None
+    assert session is not None
+    sweep = state.meter._sweep_sessions
+    before = len(state.keys(account.id))
+    clock.us += SESSION_US + KEEP_US
+    assert state.database.write(sweep) is False
+    assert len(state.keys(account.id)) == before - 1, "the link ended first; the sessions end in this moment"
+    clock.us += 1
+    assert await state.open_session(key) is not None
+    monkeypatch.setattr("chainfolio.storage.state.sessions.SLICE", 1)
+    assert [state.database.write(sweep) for _ in range(3)] == [True, True, False]
+    names = [each.name for each in state.keys(account.id)]
+    assert sum(map(is_session, names)) == 1, "the one that has just begun"
+    assert state.authenticate(key) is not None
+    assert "dashboard sessions of mine" in names
