@@ -25,7 +25,7 @@ if os.environ.get("CHAINFOLIO_TESTS") != "deep":
     os.fsync = lambda fd: None  # the power stays on; writes in other processes still wait for the disk
 
 RECURSION_LIMIT = 4_096  # that of `chainfolio.adapters.evm.datasets.internal`
-DEAR = ("world", "demo_world", "sent")  # nodes with a history, of a session: one process makes each
+DEAR = ("world", "demo_world", "sent", "traded")  # nodes with a history, of a session: one process makes each
 PROFILES = ("here", "quick", "luck", "deep")
 PROFILE = os.environ.get("CHAINFOLIO_TESTS") or "here"
 assert PROFILE in PROFILES, f"CHAINFOLIO_TESTS is one of {', '.join(PROFILES)}"

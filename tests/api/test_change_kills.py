@@ -114,6 +114,7 @@ def started(port: int, url: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow("the same kills over a second store", only=["postgresql"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_change_that_dies_at_any_point_is_made_and_paid_once_and_told_again(kind: str, stores: Stores) -> None:
     async with living(stores.url(kind)) as lives:
@@ -134,6 +135,7 @@ async def test_a_change_that_dies_at_any_point_is_made_and_paid_once_and_told_ag
         assert lives.state.database.read(ledger.totals)["post"] == (PRICE * len(POINTS), len(POINTS))
 
 
+@pytest.mark.slow("the same kills over a second store", only=["postgresql"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_change_without_a_key_that_dies_at_any_point_is_made_and_paid_or_neither(
     kind: str, stores: Stores

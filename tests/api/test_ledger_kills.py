@@ -13,6 +13,7 @@ from tests.storage.stores import KINDS, Stores
 CALLS, CLIENTS, KILLS, EVERY_S, HOLD_S = 2000, 16, 3, 1.2, 3
 
 
+@pytest.mark.slow("the same kills over a second store", only=["postgresql"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_nobody_pays_for_what_never_came_and_nobody_pays_twice(kind: str, stores: Stores) -> None:
     found = measured(stores.url(kind), Trial(CALLS, CLIENTS, EVERY_S, HOLD_S, 7, KILLS, every_offset=False))

@@ -34,6 +34,7 @@ async def assert_as_from_scratch(indexed: AnyIndex, chain: ChainUnderTest) -> No
         assert indexed.tail.indexed_ranges(indexed.key, dataset).covers(Span(0, chain.height))
 
 
+@pytest.mark.slow("a shorter one, on a chain of its own", only=["beacon-1", "solana-1", "tron-1"])
 @pytest.mark.parametrize(
     "depth", [1, pytest.param(10, marks=pytest.mark.slow("a depth between the other two, on a chain of its own")), 60]
 )
@@ -146,6 +147,7 @@ async def test_a_reorganisation_below_all_that_is_kept_halts_and_loses_nothing(
     assert live.tail.blocks(live.key) == kept
 
 
+@pytest.mark.slow("the same follower, with a new chain of another kind", only=["beacon", "solana", "tron"])
 async def test_a_follower_that_runs_says_why_it_halted(living: ChainUnderTest, live: AnyIndex) -> None:
     follower = live.follower()
     living.reorg(FINALITY + 6)

@@ -100,15 +100,25 @@ def configure(folder: Path, *urls: str, chain: str = "ethereum", more: str = "")
     (folder / "chainfolio.toml").write_text(f"[chains.{chain}]\nrpc = {json.dumps(urls)}\n{more}\n")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def traded() -> Iterator[tuple[LocalNode, Deployment]]:
+    """A chain with trades, for all tests of this folder: who changes it uses `changed`."""
     with LocalNode() as node:
         deployment = deploy(node)
         trade(node, deployment, 60)
         yield node, deployment
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def changed(traded: tuple[LocalNode, Deployment]) -> Iterator[LocalNode]:
+    """The node of that chain, for a test that changes it; afterwards the chain is as it was."""
+    node, _ = traded
+    before = node.snapshot()
+    yield node
+    node.revert(before)
+
+
+@pytest.fixture(scope="session")
 def indexed(traded: tuple[LocalNode, Deployment], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with settings and an index of the chain, and with prices that the operator fixed."""
     node, deployment = traded

@@ -15,7 +15,6 @@ from chainfolio.indexer.collect import Collector
 from chainfolio.indexer.job_queue import opened
 from chainfolio.indexer.queue_worker import QueueWorker
 from chainfolio.indexer.wiring import System
-from chainfolio.localchain.deploy import Deployment
 from chainfolio.localchain.node import LocalNode
 from chainfolio.settings_file import load
 from tests.cli.conftest import Run
@@ -60,6 +59,7 @@ def test_an_index_on_postgresql_gives_the_answers_of_one_on_files(
     assert any(each.get("transactions") for each in on_postgresql.values()), "the wallets did something"
 
 
+@pytest.mark.slow("accounts are parts of the same queue", only=["accounts"])
 @pytest.mark.parametrize("watched", [False, True], ids=["blocks", "accounts"])
 def test_workers_index_parts_of_one_chain_at_once_as_one_command_does(
     run: Run, here: Path, wallets: dict[str, str], stores: Stores, monkeypatch: pytest.MonkeyPatch, watched: bool
@@ -119,10 +119,10 @@ def test_a_server_goes_on_while_its_database_restarts(
     run: Run,
     here: Path,
     wallets: dict[str, str],
-    traded: tuple[LocalNode, Deployment],
+    changed: LocalNode,
     machine: Server,
 ) -> None:
-    node, port, log = traded[0], free_port(), here / "serve.log"
+    node, port, log = changed, free_port(), here / "serve.log"
     set_stores(here, machine.url, f"[server]\nport = {port}")
     server = Running(f"http://127.0.0.1:{port}", here / "chainfolio.toml")
     with process(["serve", "--config", str(server.config)], log) as serving:

@@ -115,6 +115,7 @@ def test_a_node_of_any_kind_is_recognised(run: Run, place: Place, here: Path) ->
 TWINS = ("evm", "tron")  # an address 0x… is one of Tron where the chain is
 
 
+@pytest.mark.slow("the slowest node to start; other kinds show the same", only=["starknet"])
 def test_an_address_of_another_kind_than_the_node_is_an_error(run: Run, place: Place, here: Path) -> None:
     (here / "chainfolio.toml").write_text(place.settings(here))
     others = [address for kind, address in ADDRESSES.items() if kind != place.kind and (kind, place.kind) != TWINS]

@@ -65,6 +65,7 @@ def enlarged(place: Path, how: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{how}", str(place)], check=True)
 
 
+@pytest.mark.slow("the same at other moments of a run", fast=["120k"])
 @pytest.mark.parametrize("size", ["40k", "120k", "200k", "280k", "400k"])
 def test_a_disk_that_gets_full_ends_it_and_with_more_room_it_goes_on_to_the_same_rows(
     run: Run, here: Path, subject: EvmSubject, wanted: dict[str, list[dict[str, Any]]], size: str
@@ -80,6 +81,7 @@ def test_a_disk_that_gets_full_ends_it_and_with_more_room_it_goes_on_to_the_same
         assert watched(here, subject) == wanted
 
 
+@pytest.mark.slow("the same at other moments of a run", fast=["4"])
 @pytest.mark.parametrize("after", range(0, 12, 2))
 def test_a_file_that_cannot_be_written_ends_it_and_the_next_run_goes_on_to_the_same_rows(
     run: Run,

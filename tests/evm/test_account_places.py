@@ -234,6 +234,7 @@ async def test_a_node_with_traces_and_without_state_of_the_past_is_believed(live
         assert together(await scoped(chain, span, [alice], OF_PLACES)) == await reference(lived, [alice], span)
 
 
+@pytest.mark.slow("the same with longer pages", only=["23"])
 @pytest.mark.parametrize("most", [10, 23])
 async def test_an_explorer_that_lists_fewer_rows_than_it_is_asked_for_is_asked_for_the_rest(
     lived: Local, most: int, monkeypatch: pytest.MonkeyPatch

@@ -67,6 +67,7 @@ def found(indexed: Index) -> list[FileCheck]:
     ]
 
 
+@pytest.mark.slow("files of other tables are repaired in the same way", fast=["blocks", "logs+account_transfers"])
 @pytest.mark.parametrize(
     "names",
     [("blocks",), ("transfers",), ("logs", "account_transfers"), ("account_events",), ("balances",)],

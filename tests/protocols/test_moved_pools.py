@@ -183,6 +183,7 @@ def in_one_block(made: Made, calls: list[Tx]) -> None:
     assert made.node.height == height + 1
 
 
+@pytest.mark.slow("the same pools, moved the other way", only=["*-a tenth"])
 @pytest.mark.parametrize("factor", MOVES, ids=["four times", "a tenth"])
 @pytest.mark.parametrize("protocol", list(MOVERS))
 def test_who_moves_a_pool_moves_nobody_s_liquidity(made: Made, protocol: str, factor: Fraction) -> None:
