@@ -128,6 +128,18 @@ def _run(words: list[str], folder: Path) -> None:
         raise Refused(f"{' '.join(words[:2])} ended with {done.returncode}\n{done.stdout}{done.stderr}")
 
 
+def check_is_written(root: Path) -> None:
+    """Check, before anything is built, that the changelog and the commit have what is published.
+
+    Raises:
+        Refused: fragments are left, or changes are not committed.
+    """
+    if fragments(root):
+        raise Refused('fragments are left: first make release ARGS="--write VERSION", and commit')
+    if subprocess.run(["git", "status", "--porcelain"], cwd=root, capture_output=True, check=True).stdout:
+        raise Refused("there are changes that are not committed")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the steps of a release; 1 if one does not hold."""
     parser = argparse.ArgumentParser(prog="make release", description=__doc__)
@@ -141,6 +153,8 @@ def main(arguments: list[str] | None = None) -> int:
             return 0
         print(f"version     {version(ROOT)}")
         print(f"changes     {len(fragments(ROOT))} fragments in changelog.d, {len(changes(ROOT).splitlines())} lines")
+        if options.publish:
+            check_is_written(ROOT)
         built = build(ROOT, ROOT / "dist")
         for path in built:
             print(f"built       {path.name}, {path.stat().st_size / 1e6:.1f} MB, SHA-256 {digest(path)}")
@@ -150,10 +164,6 @@ def main(arguments: list[str] | None = None) -> int:
         if not options.publish:
             print("nothing was tagged or uploaded: make release ARGS=--publish does that")
             return 0
-        if fragments(ROOT):
-            raise Refused('fragments are left: first make release ARGS="--write VERSION", and commit')
-        if subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, check=True).stdout:
-            raise Refused("there are changes that are not committed")
         subprocess.run(["git", "tag", f"v{version(ROOT)}"], cwd=ROOT, check=True)
         _run(["twine", "upload", *map(str, built)], ROOT)
         print("uploaded; push the tag now")

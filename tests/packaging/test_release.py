@@ -99,3 +99,4 @@ def test_a_version_with_fragments_left_is_not_published(copy: Path) -> None:
     )
     assert done.returncode == 1
     assert "refused: fragments are left" in done.stderr
+    assert "built" not in done.stdout
