@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "install.md").read_text()
 
@@ -18,6 +20,7 @@ def test_every_extra_for_users_is_explained() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.M)) == extras
 
 
+@pytest.mark.slow("builds and installs twice; test_operate.py installs the wheel")
 def test_pip_installs_upgrades_and_uninstalls_as_written(tmp_path: Path) -> None:
     """Dependencies come from the environment of the tests, for nothing is downloaded."""
     row = re.search(r"^\| pip \| `pip (.+?)` \| `git pull && pip (.+?)` \| `pip (.+?)` \|$", PAGE, re.M)

@@ -50,6 +50,7 @@ def openings(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counts
 
 
+@pytest.mark.slow("the same reads of another history", fast=["account_transfers"])
 @pytest.mark.parametrize("table", HISTORY_TABLES, ids=lambda table: table.name)
 def test_repeated_reads_give_all_rows_wherever_they_move_between(table: Table) -> None:
     columns = [name for name in table.names if name not in ("chain", "bucket")]

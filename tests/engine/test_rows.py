@@ -171,6 +171,7 @@ WHERE: dict[str, pl.Expr] = {
 }
 
 
+@pytest.mark.slow("the same reads of another history", fast=["account_transfers"])
 @pytest.mark.parametrize("history", HISTORY_TABLES, ids=lambda table: table.name)
 def test_rows_of_accounts_are_all_rows_of_them_while_rows_move_on(history: Table) -> None:
     @settings(max_examples=15, deadline=None)

@@ -34,6 +34,7 @@ async def test_what_left_the_chain_is_no_longer_there(tmp_path: Path) -> None:
             assert not set(gone) & set(found)
 
 
+@pytest.mark.slow("the same pages in the other order", only=["False"])
 @pytest.mark.parametrize("newest_first", [True, False])
 async def test_pages_are_the_whole_while_blocks_come_and_go(tmp_path: Path, newest_first: bool) -> None:
     with evm(30) as subject:

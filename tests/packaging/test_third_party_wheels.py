@@ -76,6 +76,12 @@ def wheel(source: Path, into: Path) -> Path:
     return max(into.glob("*.whl"), key=lambda each: each.stat().st_mtime_ns)
 
 
+def install(wheel: Path, *options: str) -> None:
+    """Install a wheel without its dependencies; modules are compiled if they are imported."""
+    words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile"]
+    subprocess.run([*words, *options, str(wheel)], check=True)
+
+
 def package(source: Path, into: Path) -> Path:
     """A copy of a package, which leaves nothing beside its source."""
     return Path(shutil.copytree(source, into / source.name, ignore=shutil.ignore_patterns("__pycache__")))
@@ -93,13 +99,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
             'key = "third_share"\nname = "Third Share"\nfamilies = ["third_party_share"]\n'
             f'[contracts.local]\npool = ["{token}"]\n'
         )
-        venv.create(root / "env", with_pip=True)
+        venv.create(root / "env")  # without a pip of its own, which takes 3 s
         python = root / "env/bin/python"
         (packages,) = (root / "env/lib").glob("python3.*/site-packages")
         (packages / "locked.pth").write_text(sysconfig.get_path("purelib") + "\n")
         for source in (ROOT, package(ROOT / "tests/chains/invented", root), staking):
-            words = [str(python), "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
-            subprocess.run([*words, str(wheel(source, root / "wheels"))], check=True)
+            install(wheel(source, root / "wheels"), "--target", str(packages))
         folder = root / "project"
         for name in OWN:
             path = folder / name
@@ -118,7 +123,7 @@ def rows(answers: list[list[list[Any]]]) -> list[tuple[str, str, str]]:
     return [(row[1], row[3], row[8]) for answer in answers for row in answer]
 
 
-@pytest.mark.slow("builds and installs three wheels first")
+@pytest.mark.slow("a script has what the module has")
 def test_a_script_has_the_chain_and_the_protocol_of_third_parties(project: Project) -> None:
     answers = json.loads(project.run("script.py", project.alice, ACCOUNTS[0]))
     found = rows(answers)
@@ -140,8 +145,7 @@ def test_one_that_imports_names_of_an_older_release_is_told_the_new_ones(project
     old = package(HERE / "staking", tmp_path)
     share = old / "chainfolio_staking" / "share.py"
     share.write_text(share.read_text().replace("chainfolio.plugins.protocol", "adapters.evm.reads"))
-    words = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(tmp_path / "site")]
-    project.run(*words, str(wheel(old, tmp_path / "wheels")))
+    install(wheel(old, tmp_path / "wheels"), "--target", str(tmp_path / "site"))
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r})\n"
         "from chainfolio.cli.main import main\nsys.exit(main(['doctor', '--json']))"
