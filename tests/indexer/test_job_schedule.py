@@ -106,6 +106,7 @@ async def test_a_job_that_is_turned_off_never_runs(monkeypatch: pytest.MonkeyPat
         assert (it.runs, it.jobs.next_run(job)) == ([], None)
 
 
+@pytest.mark.slow("a smaller step of the clock", fast=["10", "-10"])
 @pytest.mark.parametrize("years", [1, 10, -1, -10])
 async def test_a_stepped_clock_fires_no_storm_and_stops_no_job(monkeypatch: pytest.MonkeyPatch, years: int) -> None:
     async with moved(monkeypatch, prices="* * * * * *", check="0 * * * *", coalesce=False) as it:

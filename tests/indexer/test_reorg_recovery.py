@@ -93,6 +93,7 @@ async def test_a_past_that_is_there_after_all_costs_nothing(live: Index) -> None
     assert live.read_all() == before
 
 
+@pytest.mark.slow("other limits, each on a chain of its own", fast=["settings2"])
 @pytest.mark.parametrize("settings", [{"reorg_depth": 0}, {"reorg_depth": 5}, {"reorg_depth": 18}])
 async def test_no_more_than_the_operator_allows(living: EvmSubject, live: Index, settings: dict[str, int]) -> None:
     settled(live, **settings)
@@ -138,6 +139,7 @@ def telling(live: Index, *words: str) -> list[Endpoint]:
     return asked
 
 
+@pytest.mark.slow("other answers, each on a chain of its own", fast=["words0"])
 @pytest.mark.parametrize("words", [("ours", "theirs"), ("theirs", "others"), ()])
 async def test_nothing_is_forgotten_while_endpoints_do_not_agree(live: Index, words: tuple[str, ...]) -> None:
     telling(live, *words)

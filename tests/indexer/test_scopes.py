@@ -121,7 +121,8 @@ async def whole_histories(indexed: Invented, subject: InventedSubject) -> None:
     assert indexed.tail.open_batches(KEY) == []
 
 
-async def test_accounts_that_are_killed_at_any_write_lose_and_double_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow("dies at more moments of the same run"))])
+async def test_accounts_that_are_killed_at_any_write_lose_and_double_nothing(tmp_path: Path, every: int) -> None:
     """Over a contract and a part of everything, so that rows are looked up on the way."""
     moment, ended = 0, False
     while not ended:
@@ -141,7 +142,7 @@ async def test_accounts_that_are_killed_at_any_write_lose_and_double_nothing(tmp
             await whole_histories(indexed, SUBJECT)
             for name in DATASETS:
                 assert indexed_for(indexed.tail, KEY, name, A) == Spans([Span(0, LAST)])
-        moment += 1
+        moment += every
     assert moment > 8, "there was something to die at"
 
 

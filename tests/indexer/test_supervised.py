@@ -90,6 +90,7 @@ def exported(engine: Engine) -> str:
     return generate_latest(registry).decode()
 
 
+@pytest.mark.slow("the same handling of another error", fast=["StoreError"])
 @pytest.mark.node
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 async def test_a_chain_whose_indexing_failed_is_unready_and_taken_up_again(
@@ -114,6 +115,7 @@ async def test_a_chain_whose_indexing_failed_is_unready_and_taken_up_again(
     assert "indexing of local failed (1 in a row)" in caplog.text
 
 
+@pytest.mark.slow("the same handling of another error", fast=["MemoryError"])
 @pytest.mark.node
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 async def test_a_derivation_that_failed_is_unready_and_begun_again(
