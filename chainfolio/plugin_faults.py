@@ -12,6 +12,7 @@ OLD: Final = {
 } | dict.fromkeys(
     (
         "agents",
+        "alerts",
         "api",
         "cli",
         "configs",

@@ -143,6 +143,22 @@ class Quotas(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     bundle_size: Annotated[int, doc("addresses in one bundle")] = 10
 
 
+class Alerts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Alert rules, and the deliveries of their events."""
+
+    allow_hosts: Annotated[
+        list[str],
+        doc("hosts, addresses and networks that webhooks may reach although they are private, as `10.1.0.0/16`"),
+    ] = []
+    timeout_s: Annotated[int, doc("seconds within which a receiver has to answer")] = 15
+    check_s: Annotated[int, doc("seconds between two checks of a condition, such as a price")] = 60
+    max_rules: Annotated[int, doc("rules of one account")] = 100
+    keep_days: Annotated[int, doc("days for which deliveries are listed; at least 4")] = 30
+    max_deliveries: Annotated[int, doc("deliveries of one account that are listed; above it, old ones are deleted")] = (
+        100_000
+    )
+
+
 class Schedule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The times of recurring jobs, as cron expressions.
 
@@ -191,6 +207,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     accounts: Accounts = Accounts()
     snapshots: Snapshots = Snapshots()
     pnl: Pnl = Pnl()
+    alerts: Alerts = Alerts()
     schedule: Schedule = Schedule()
     examples: Annotated[
         dict[str, str], doc("what the documentation page shows in place of its own examples, such as an address")
@@ -221,7 +238,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 UNPRICED = ("N/A", "zero")
 MAX_WATCHED_DAYS = 3650
 MAX_JITTER_S = 3600
-SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas", "accounts", "snapshots", "pnl", "schedule")
+SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas", "accounts", "snapshots", "pnl", "alerts", "schedule")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -245,6 +262,7 @@ def check(settings: Settings) -> None:
     _check_accounts(settings.accounts)
     _check_snapshots(settings.snapshots)
     _check_pnl(settings.pnl)
+    _check_alerts(settings.alerts)
     if settings.schedule != Schedule():
         _check_schedule(settings.schedule)
     if settings.log_level not in LOG_LEVELS:
@@ -327,6 +345,16 @@ def _check_pnl(pnl: Pnl) -> None:
         raise BadSettings("pnl.treat_liquidity", f"`{pnl.treat_liquidity}` is neither container nor disposal")
     if pnl.max_transactions < 0:
         raise BadSettings("pnl.max_transactions", "at least 0")
+
+
+def _check_alerts(alerts: Alerts) -> None:
+    """Raise BadSettings for a limit out of range, or an empty host."""
+    if min(alerts.timeout_s, alerts.check_s, alerts.max_rules, alerts.max_deliveries) < 1 or alerts.timeout_s > 300:
+        raise BadSettings("alerts", "timeout_s is 1 to 300, the other numbers at least 1")
+    if alerts.keep_days < 4:
+        raise BadSettings("alerts.keep_days", "at least 4: deliveries are tried for three days")
+    if not all(alerts.allow_hosts):
+        raise BadSettings("alerts.allow_hosts", "a host is empty", remedy="as hooks.internal or 10.0.0.0/8")
 
 
 def _check_schedule(schedule: Schedule) -> None:

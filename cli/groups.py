@@ -30,6 +30,7 @@ GROUPS: Final[dict[str, str]] = {
     "addressbook": "address books of accounts",
     "subscription": "daily snapshots of addresses",
     "virtual-user": "portfolios that accounts define",
+    "alert": "rules, and deliveries of their events",
     "sql": "ask the lake in SQL",
     "check": "compare stored files with their checksums",
     "backup": "copy all data as it is at one moment",
@@ -53,5 +54,5 @@ EXTRAS: Final[dict[str, tuple[str, str]]] = {
     "jobs": ("server", "the schedule of jobs"),
     "mcp": ("mcp", "the server for models"),
 } | dict.fromkeys(
-    ("account", "key", "addressbook", "subscription", "virtual-user"), ("server", "the store of accounts")
+    ("account", "alert", "key", "addressbook", "subscription", "virtual-user"), ("server", "the store of accounts")
 )

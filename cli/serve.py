@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from chainfolio.alerts.service import AlertService
 from chainfolio.api.app import make_app
 from chainfolio.api.serve import serve
 from chainfolio.cli.common import Commands, settings
@@ -106,6 +107,7 @@ def _app(config: Settings, *, work: bool) -> App:
                 if work:
                     await stack.enter_async_context(worker.running())
                     await stack.enter_async_context(daily.running())
+                    await stack.enter_async_context(AlertService(engine, lambda: state).running(supervisor))
                     jobs.add(PLACES, partial(keep_places, system, lambda: state.database), at_start=True)
                 if port := config.server.metrics_port:
                     listed = System(config).lake  # separate lake: reads do not wait while a scrape lists the tables

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from chainfolio.cli.common import settings
 from chainfolio.environment import SystemClock
@@ -15,6 +17,8 @@ from chainfolio.storage.state import State, accounts, open_database, secret
 from chainfolio.storage.state.credentials import OTHER, pepper
 
 PEPPER = "pepper"
+SQLITE = "sqlite:///"
+LOOK_S = 30.0  # between two looks for accounts
 
 
 @contextmanager
@@ -48,3 +52,30 @@ def open_state(config: Settings, *, accept: bool = False) -> State:
         database.close()
         raise
     return State(database, key, SystemClock(), random.SystemRandom(), config.limits.hold_s)
+
+
+def opened_states(config: Settings) -> Callable[[], State | None]:
+    """Return a function that opens the state store once it has accounts; it returns None before."""
+    states: list[State] = []
+    next_s = 0.0
+
+    def state() -> State | None:
+        nonlocal next_s
+        if not states and (now_s := time.monotonic()) >= next_s:
+            next_s = now_s + LOOK_S
+            if _has_accounts(config):
+                states.append(open_state(config))
+        return states[0] if states else None
+
+    return state
+
+
+def _has_accounts(config: Settings) -> bool:
+    url = config.state_url
+    if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).exists():
+        return False
+    database = open_database(url)
+    try:
+        return database.read(accounts.has_any)
+    finally:
+        database.close()

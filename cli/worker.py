@@ -14,9 +14,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from chainfolio.alerts.service import AlertService
 from chainfolio.cli.common import Commands, with_system
 from chainfolio.cli.daily import PLACES, keep_places, opened, recorder, schedule
 from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.state_store import opened_states
 from chainfolio.engine.history.schedule import DailySnapshots
 from chainfolio.engine.service import Engine
 from chainfolio.indexer.metrics import JobMetrics, TaskMetrics, WorkerMetrics, serve_metrics
@@ -26,6 +28,7 @@ from chainfolio.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
+    from chainfolio.storage.state import State
     from chainfolio.storage.state.database import Database
 
 REPORT_EVERY_S = 10.0
@@ -77,7 +80,8 @@ async def _work(system: System) -> None:
     worker = Worker(system, jobs)
     database = opened(system.settings)
     jobs.record = recorder(database)
-    daily = schedule(Engine(system, supervisor=supervisor).history, jobs, database)
+    engine = Engine(system, worker.status, supervisor)
+    daily, states = schedule(engine.history, jobs, database), opened_states(system.settings)
     server = system.settings.server
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -87,15 +91,17 @@ async def _work(system: System) -> None:
             read = [WorkerMetrics(worker), TaskMetrics(supervisor), JobMetrics(jobs), DailySnapshots(daily)]
             stack.enter_context(serve_metrics(read, server.host, server.metrics_port))
         stack.callback(_close, database)
+        stack.callback(_close, states)
         await stack.enter_async_context(jobs.running())
         await stack.enter_async_context(daily.running())
+        await stack.enter_async_context(AlertService(engine, states).running(supervisor))
         jobs.add(PLACES, partial(keep_places, system, database), at_start=True)
         await _run_until(stopped, worker)
 
 
-def _close(database: Callable[[], Database | None]) -> None:
-    if (state := database()) is not None:
-        state.close()
+def _close(opened: Callable[[], Database | State | None]) -> None:
+    if (store := opened()) is not None:
+        store.close()
 
 
 async def _run_until(stopped: asyncio.Event, worker: Worker) -> None:

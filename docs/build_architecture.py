@@ -12,7 +12,7 @@ import grimp
 
 PICTURE = Path(__file__).parent / "images" / "architecture.svg"
 ROWS = (
-    ("session", "exports", "agents", "cli", "api"),
+    ("session", "exports", "agents", "alerts", "cli", "api"),
     ("engine",),
     ("indexer",),
     ("adapters", "pricing", "portfolio", "storage"),
@@ -25,6 +25,7 @@ ABOUT = {
     "api": "the HTTP API",
     "exports": "writes files",
     "agents": "answers models",
+    "alerts": "tells of events",
     "engine": "answers questions",
     "indexer": "writes the index",
     "adapters": "reads chains",

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent
 LINKED = (
     "adapters",
     "agents",
+    "alerts",
     "api",
     "cli",
     "configs",

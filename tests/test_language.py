@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 PRODUCT = (
     "adapters",
     "agents",
+    "alerts",
     "api",
     "chainfolio",
     "cli",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("adapters", "transport", "indexer", "pricing", "engine", "exports", "agents", "chainfolio")
+FOLDERS = ("adapters", "transport", "indexer", "pricing", "engine", "exports", "agents", "alerts", "chainfolio")
 SERVICE = "ends with its task; each turn sleeps or waits for a step"
 HALVES = "halves the heights between two ends"
 PIECES = "each piece ends behind its beginning, up to the end of the span"
@@ -34,6 +34,8 @@ BOUNDS = {
     "adapters/starknet/event_search.py::search_filter": "smaller pages, fewer accounts, fewer blocks; MAX_PAGES each",
     "adapters/starknet/node.py::_search_accepted": "doubles its step below the head; then halves",
     "adapters/tron/untrusted.py::_read": "MAX_FAILED; a refused group is split, down to one call",
+    "alerts/delivery.py::run_once": "ends when nothing is due; a failed target is due later",
+    "alerts/transactions.py::_transactions": "each page begins behind the one before; asks the index",
     "chainfolio/block_search.py::block_before": "MAX_SKIPPED; each round cuts the heights between two blocks",
     "chainfolio/block_search.py::blocks_before": "MAX_SKIPPED; each round cuts the heights between two blocks",
     "chainfolio/chain_blocks.py::newest_block_in": "MAX_SKIPPED",

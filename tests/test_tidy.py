@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = (
     "adapters",
     "agents",
+    "alerts",
     "api",
     "bench",
     "chainfolio",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 # The newest revision in migrations/versions: a database with it needs no Alembic.
-HEAD = "0002"
+HEAD = "0003"
 
 # SQLite's strict tables have only INTEGER, of 64 bits.
 Long = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -225,6 +225,77 @@ virtual_users = sa.Table(
     sa.Column("type", sa.Text, nullable=False, comment="BALANCE, CEX or GROUP"),
     sa.Column("label", sa.Text, nullable=False),
     sa.Column("document", sa.Text, nullable=False, comment="what it holds, as JSON"),
+    sqlite_strict=True,
+)
+
+# --- alerts ----------------------------------------------------------------------------------------------------------
+
+alert_targets = sa.Table(
+    "alert_targets",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    _owner(),
+    sa.Column("kind", sa.Text, nullable=False, comment="webhook, command or file"),
+    sa.Column("address", sa.Text, nullable=False, comment="the URL, command line or path"),
+    sa.Column("secrets", sa.Text, nullable=False, comment="numbers of valid secrets with their ends, as JSON"),
+    sa.Column("next_us", Long, index=True, comment="when to send next; null if nothing is pending"),
+    sa.Column("failures", Long, nullable=False, comment="failed attempts since the last success"),
+    sa.Column("claim", Long, nullable=False, comment="number of claims; a result counts for the last one"),
+    sa.UniqueConstraint("account_id", "kind", "address"),
+    sqlite_strict=True,
+)
+
+alert_rules = sa.Table(
+    "alert_rules",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.id"), nullable=False, index=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("subject", sa.Text, nullable=False, comment="address, asset, validator, job or endpoint; empty: all"),
+    sa.Column("bound", sa.Text, nullable=False, comment="over or under a decimal, such as `over 100`; empty: none"),
+    sa.Column("target_id", sa.Text, sa.ForeignKey("alert_targets.id"), nullable=False),
+    sa.Column("starts", sa.Text, nullable=False, comment="height of each chain above which events count, as JSON"),
+    sa.Column("created_us", Long, nullable=False),
+    sa.Column("active", sa.Text, nullable=False, comment="what the condition holds for, as JSON; empty: nothing"),
+    sa.Column("checked_us", Long, nullable=False, comment="last check of the condition; 0: never"),
+    sa.Column("problem", sa.Text, nullable=False, comment="why the last check failed; empty if it did not"),
+    sqlite_strict=True,
+)
+
+alert_cursors = sa.Table(
+    "alert_cursors",
+    metadata,
+    sa.Column("chain", sa.Text, primary_key=True),
+    sa.Column("account", sa.Text, primary_key=True, comment="empty: all accounts of a chain that is indexed whole"),
+    sa.Column("height", Long, nullable=False, comment="the last height whose events are stored"),
+    sa.Column("hash", sa.Text, nullable=False, comment="of the highest replaceable block up to there; empty: none"),
+    sa.Column("final", Long, nullable=False, comment="up to here, the rows were final"),
+    sqlite_strict=True,
+)
+
+alert_deliveries = sa.Table(
+    "alert_deliveries",
+    metadata,
+    sa.Column("seq", Long, primary_key=True, autoincrement=True),
+    sa.Column("id", sa.Text, nullable=False, unique=True, comment="digest of the event, sent as webhook-id"),
+    sa.Column("account_id", sa.Text, nullable=False),
+    sa.Column("target_id", sa.Text, nullable=False),
+    sa.Column("rule_id", sa.Text, nullable=False),
+    sa.Column("chain", sa.Text, nullable=False, comment="empty for an event of no chain"),
+    sa.Column("height", Long, comment="null for an event of no block"),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("created_us", Long, nullable=False),
+    sa.Column("queued_us", Long, nullable=False, comment="since when it is tried; a replay begins anew"),
+    sa.Column("state", sa.Text, nullable=False, comment="pending, done or dead"),
+    sa.Column("attempts", Long, nullable=False),
+    sa.Column("attempted_us", Long),
+    sa.Column("status", Long, comment="HTTP status of the last attempt"),
+    sa.Column("error", sa.Text, nullable=False, comment="why the last attempt failed"),
+    sa.Column("corrected", Long, nullable=False, comment="1 if a correction was stored: its block left the chain"),
+    sa.Index("ix_alert_deliveries_pending", "target_id", "state", "seq"),
+    sa.Index("ix_alert_deliveries_block", "chain", "height"),
+    sa.Index("ix_alert_deliveries_account", "account_id", "seq"),
     sqlite_strict=True,
 )
 

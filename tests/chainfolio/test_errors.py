@@ -67,6 +67,7 @@ FIELDS: dict[str, dict[str, object]] = {
 PACKAGES = (
     "adapters",
     "agents",
+    "alerts",
     "api",
     "chainfolio",
     "cli",

@@ -193,6 +193,7 @@ def test_nothing_that_is_stored_names_a_module() -> None:
     folders = (
         "adapters",
         "agents",
+        "alerts",
         "api",
         "cli",
         "engine",

@@ -1,0 +1,133 @@
+"""The work of alerts in a process: reads new blocks, checks conditions, and delivers what is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from chainfolio.alerts.conditions import holding
+from chainfolio.alerts.delivery import Deliverer
+from chainfolio.alerts.events import event
+from chainfolio.alerts.kinds import KINDS
+from chainfolio.alerts.reachable import Reachable
+from chainfolio.alerts.scan import Scanner
+from chainfolio.alerts.sending import Sender
+from chainfolio.errors import ChainfolioError, Locked
+from chainfolio.storage.state import alerts, deliveries
+
+if TYPE_CHECKING:
+    from chainfolio.engine.service import Engine
+    from chainfolio.storage.state import State
+    from chainfolio.storage.state.alerts import Rule
+    from chainfolio.storage.state.database import Transaction
+    from chainfolio.supervisor import Supervisor
+
+SCAN, CHECK, DELIVER = "alerts of blocks", "alerts of conditions", "deliveries"  # the tasks in logs and metrics
+SCAN_S: Final = 2.0
+CHECK_S: Final = 5.0
+DELIVER_S: Final = 1.0
+MAX_CHECKS: Final = 50  # conditions in one run, the longest unchecked first
+CHECK_LIMIT_S: Final = 60.0
+LOCK: Final = "alerts"  # held among the processes of a tail by the one that reads
+
+
+@dataclass(slots=True)
+class AlertService:
+    """Alerts of one process. `state` returns None if there is no state store, and thus no rule."""
+
+    engine: Engine
+    state: Callable[[], State | None]
+    _sender: Sender = field(init=False)
+    _deliverers: dict[int, Deliverer] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise BadSettings for an invalid host of the settings."""
+        system = self.engine.system
+        config = system.settings.alerts
+        self._sender = Sender(Reachable(config.allow_hosts), system.environment.clock, config.timeout_s)
+
+    @asynccontextmanager
+    async def running(self, supervisor: Supervisor) -> AsyncIterator[None]:
+        """Do all the work regularly during the block."""
+        tasks = ((SCAN, SCAN_S, self.scan), (CHECK, CHECK_S, self.check), (DELIVER, DELIVER_S, self.deliver))
+        for name, seconds, work in tasks:
+            supervisor.every(name, seconds, work)
+        try:
+            yield
+        finally:
+            for name, _, _ in tasks:
+                await supervisor.stop(name)
+            await self.close()
+
+    async def close(self) -> None:
+        """Close the connections to receivers."""
+        await self._sender.close()
+
+    async def run_once(self) -> dict[str, int]:
+        """Read new blocks, check all conditions and deliver what is due; return the numbers of each."""
+        scanned, checked = await self.scan(), await self.check(all_rules=True)
+        return {"events": scanned + checked, "attempts": await self.deliver()}
+
+    async def scan(self) -> int:
+        """Store the events of new blocks and return their number; 0 if another process does that."""
+        if (state := self.state()) is None:
+            return 0
+        try:
+            with self.engine.system.tail.hold(LOCK, "the reading of blocks for alerts"):
+                return await Scanner(self.engine, state).run_once()
+        except Locked:
+            return 0
+
+    async def deliver(self) -> int:
+        """Deliver what is due, and return the number of attempts."""
+        if (state := self.state()) is None:
+            return 0
+        config = self.engine.system.settings.alerts
+        deliverer = self._deliverers.setdefault(id(state), Deliverer(state, self._sender, config))
+        return await deliverer.run_once()
+
+    async def check(self, *, all_rules: bool = False) -> int:
+        """Check the conditions that were not checked for some time, or all; return the number of new events."""
+        if (state := self.state()) is None:
+            return 0
+        every_us = self.engine.system.settings.alerts.check_s * 1_000_000
+        now_us = state.clock.now_us()
+        rules = [each for each in await state.database.read_async(alerts.rules) if not KINDS[each.kind].of_blocks]
+        due = [each for each in rules if all_rules or not 0 <= now_us - each.checked_us < every_us]
+        due = sorted(due, key=lambda each: each.checked_us)
+        return sum([await self._check(state, each) for each in (due if all_rules else due[:MAX_CHECKS])])
+
+    async def _check(self, state: State, rule: Rule) -> int:
+        """Check a condition; store it, with an event for each thing that it did not hold for before."""
+        now: Mapping[str, dict[str, Any]] | None = None
+        try:
+            async with asyncio.timeout(CHECK_LIMIT_S):
+                now = await holding(self.engine, state, rule)
+            problem = ""
+        except TimeoutError:
+            problem = f"the check took longer than {CHECK_LIMIT_S:g} s"
+        except ChainfolioError as error:
+            problem = error.message
+        at_us, before = state.clock.now_us(), active_of(rule)
+        names = before if now is None else sorted(now)
+        new = {name: facts for name, facts in (now or {}).items() if name not in before}
+        # The key has the last check: the same thing may happen again later, and a repeated check stores nothing twice.
+        events = [event(rule, f"{name} {rule.checked_us}", at_us, facts) for name, facts in new.items()]
+
+        def work(tx: Transaction) -> int:
+            active = msgspec.json.encode(names).decode() if names else ""
+            if not alerts.store_check(tx, rule, active, problem, at_us):
+                return 0
+            return deliveries.add(tx, events, at_us)
+
+        return await state.write(work)
+
+
+def active_of(rule: Rule) -> list[str]:
+    """Return the names of what the condition of a rule holds for, by its last check."""
+    return msgspec.json.decode(rule.active, type=list[str]) if rule.active else []

@@ -1,0 +1,127 @@
+"""Events of an account's transactions, by the same records as `/v1/transactions`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from chainfolio.alerts.events import event
+from chainfolio.alerts.kinds import is_crossed
+from chainfolio.assets import account
+from chainfolio.engine.results import TransactionFilter
+from chainfolio.portfolio.document import UNKNOWN
+
+if TYPE_CHECKING:
+    from chainfolio.alerts.activity import Activity, Log
+    from chainfolio.chains import Chain
+    from chainfolio.engine.service import Engine
+    from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
+    from chainfolio.storage.state.alerts import Rule
+    from chainfolio.storage.state.deliveries import Event
+
+PAGE: Final = 250
+OF_LOGS: Final = ("approval", "liquidation")
+
+
+async def events_of(engine: Engine, chain: Chain, rules: Sequence[Rule], activity: Activity) -> list[Event]:
+    """Return the events of one account's rules in a span, in the order of the blocks.
+
+    Raises:
+        NotFound: The account has more transactions than are served.
+        SourceError: A node that is needed does not answer.
+    """
+    events = [each for rule in rules for each in _of_logs(chain, rule, activity)]
+    of_transactions = [rule for rule in rules if rule.kind not in OF_LOGS]
+    if of_transactions:
+        for transaction in await _transactions(engine, chain, activity):
+            events += [each for rule in of_transactions for each in _of_transaction(chain, rule, transaction)]
+    first = {rule.id: _start(rule, chain.key) for rule in rules}
+    return sorted(
+        (each for each in events if (each.height or 0) > first[each.rule_id]), key=lambda each: each.height or 0
+    )
+
+
+def _start(rule: Rule, chain: str) -> int:
+    return msgspec.json.decode(rule.starts, type=dict[str, int])[chain]
+
+
+async def _transactions(engine: Engine, chain: Chain, activity: Activity) -> list[TransactionDocument]:
+    """Return the account's transactions of the span, the oldest first."""
+    filters = TransactionFilter(
+        PAGE,
+        0,
+        newest_first=False,
+        networks=(chain.key,),
+        since_us=activity.first_us,
+        until_us=activity.last_us,
+    )
+    transactions: list[TransactionDocument] = []
+    while True:
+        page, _ = await engine.records([account(activity.account)], filters, stored_heads=engine.heads)
+        span = activity.span
+        transactions += [each for each in page.document.transactions if span.first <= each.block_number <= span.last]
+        if page.end is None:
+            return transactions
+        filters = replace(filters, offset=page.end.count, after=page.end)
+
+
+def _of_logs(chain: Chain, rule: Rule, activity: Activity) -> Iterator[Event]:
+    """Yield the events of approvals or liquidations, if the rule is about them."""
+    if rule.kind == "approval":
+        for grant in activity.grants:
+            amount = "all" if grant.raw is None else str(grant.raw)
+            details = {"token": grant.token, "spender": grant.spender, "raw": amount}
+            yield _of_log(chain, rule, grant.log, details)
+    elif rule.kind == "liquidation":
+        for log, contract in activity.liquidations:
+            yield _of_log(chain, rule, log, {"contract": contract})
+
+
+def _of_log(chain: Chain, rule: Rule, log: Log, details: dict[str, Any]) -> Event:
+    data = _facts(chain, rule, log.height, log.tx_hash, log.time_us // 1_000_000) | details
+    key = f"{log.height} {log.tx_hash} {log.log_index} {msgspec.json.encode(details).decode()}"
+    return event(rule, key, log.time_us, data, chain=chain.key, height=log.height)
+
+
+def _of_transaction(chain: Chain, rule: Rule, transaction: TransactionDocument) -> Iterator[Event]:
+    """Yield the event of a transaction if the rule is about it."""
+    assets: dict[str, Any] = {"assetsIn": [], "assetsOut": []}
+    if rule.kind in ("incoming", "transaction"):
+        assets["assetsIn"] = [_asset(each) for each in transaction.assets_in]
+    if rule.kind != "incoming":
+        assets["assetsOut"] = [_asset(each) for each in transaction.assets_out]
+    details = {"type": transaction.type, "protocol": transaction.protocol.key, "from": transaction.sender}
+    if rule.kind in ("incoming", "outgoing"):
+        side = transaction.assets_in if rule.kind == "incoming" else transaction.assets_out
+        value = sum((Decimal(each.value) for each in side if each.value != UNKNOWN), Decimal(0))
+        if transaction.type == "SPAM" or not is_crossed(rule.bound, value):
+            return
+        details |= {"valueUsd": f"{value:f}", "bound": rule.bound}
+    if rule.kind == "approval-used":
+        is_foreign = transaction.sender != transaction.user.address
+        if not (is_foreign and transaction.assets_out) or transaction.type == "SPAM":
+            return
+    time_s = int(transaction.timestamp)
+    data = _facts(chain, rule, transaction.block_number, transaction.hash, time_s) | details | assets
+    key = f"{transaction.block_number} {transaction.hash}"
+    height = transaction.block_number
+    yield event(rule, key, time_s * 1_000_000, data, chain=chain.key, height=height)
+
+
+def _facts(chain: Chain, rule: Rule, height: int, tx_hash: str, time_s: int) -> dict[str, Any]:
+    return {"address": rule.subject, "chain": chain.key, "block": height, "hash": tx_hash, "time": time_s}
+
+
+def _asset(asset: TransactionAssetDocument) -> dict[str, str]:
+    return {
+        "symbol": asset.symbol[:80],
+        "asset": asset.chain_contract,
+        "amount": asset.balance,
+        "valueUsd": asset.value,
+        "from": asset.sender,
+        "to": asset.recipient,
+    }

@@ -1,0 +1,37 @@
+"""A deliverer as a process of its own, until nothing is pending: `python -m tests.alerts.delivering FOLDER`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+
+import sqlalchemy as sa
+
+from chainfolio.alerts import delivery
+from chainfolio.alerts.delivery import Deliverer
+from chainfolio.alerts.reachable import Reachable
+from chainfolio.alerts.sending import Sender
+from chainfolio.environment import SystemClock
+from chainfolio.settings import Alerts
+from chainfolio.storage.state import State
+from chainfolio.storage.state.database import Statement
+
+LIMIT_S = 60
+
+
+async def main(folder: str) -> None:
+    """Deliver what is due; claims of killed processes end after a fifth of a second."""
+    delivery.BATCH_S, delivery.DELAYS_S = -1.8, (0.05,)  # type: ignore[misc, assignment]
+    pending = Statement(sa.text("SELECT count(*) FROM alert_deliveries WHERE state = 'pending'"))
+    clock = SystemClock()
+    state = State.open(f"sqlite:///{folder}/state.db", b"p" * 32, clock, random.Random())
+    deliverer = Deliverer(state, Sender(Reachable(["127.0.0.0/8"]), clock, 1), Alerts())
+    end_s = time.monotonic() + LIMIT_S
+    while state.database.read(lambda tx: tx.rows(pending))[0][0] and time.monotonic() < end_s:
+        await deliverer.run_once()
+        await asyncio.sleep(0.01)
+
+
+asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,274 @@
+"""Events reach their receivers at least once and in order, whatever receivers and processes do meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from standardwebhooks import Webhook
+
+from chainfolio.alerts.delivery import DELAYS_S, TRIED_US
+from chainfolio.alerts.rules import secrets_of
+from chainfolio.alerts.signing import PURPOSE
+from chainfolio.errors import BadRequest, NotFound
+from chainfolio.settings import Alerts
+from chainfolio.storage.state import alerts, deliveries
+from tests.alerts.receivers import Desk, Receiver, desk, receiver
+from tests.storage.stores import Stores
+
+HOUR_US = 3_600_000_000
+
+
+def secrets(at: Desk, rule: alerts.Rule) -> list[str]:
+    target = at.state.database.read(lambda tx: alerts.target(tx, rule.target_id))
+    assert target is not None
+    return secrets_of(target, at.state.secret(PURPOSE), at.clock.now_us())
+
+
+def rotate(at: Desk, rule: alerts.Rule, overlap_us: int = 24 * HOUR_US) -> None:
+    now_us = at.clock.now_us()
+    at.state.database.write(lambda tx: alerts.rotate(tx, rule.account_id, rule.target_id, overlap_us, now_us))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_events_come_signed_and_in_order(stores: Stores, kind: str) -> None:
+    async with receiver() as receiving, desk(stores.url(kind)) as at:
+        at.clock.now_s = time.time()
+        rule = at.rule(receiving.url)
+        ids = at.tell(rule, 250)
+        assert await at.deliverer.run_once() == 250
+        assert receiving.ids == ids
+        for headers, body in receiving.got[:3]:
+            content = Webhook(secrets(at, rule)[0]).verify(body, headers)
+            assert (content["type"], content["data"]["rule"]) == ("credits.low", rule.id)
+        assert {each.state for each in at.listed(rule)} == {"done"}
+        assert await at.deliverer.run_once() == 0
+
+
+async def test_two_rotations_in_a_day_end_no_secret_early(tmp_path: Path) -> None:
+    async with receiver() as receiving, desk(tmp_path) as at:
+        at.clock.now_s = time.time() - 3600
+        rule = at.rule(receiving.url)
+        (first,) = secrets(at, rule)
+        rotate(at, rule)
+        at.clock.now_s += 3600
+        rotate(at, rule, HOUR_US)
+        third, second, still_first = secrets(at, rule)
+        assert still_first == first
+        at.tell(rule)
+        await at.deliverer.run_once()
+        headers, body = receiving.got[0]
+        for secret in (first, second, third):
+            Webhook(secret).verify(body, headers)
+        at.clock.now_s += 3600 + 1
+        assert secrets(at, rule) == [third, first]
+        at.clock.now_s += 22 * 3600
+        assert secrets(at, rule) == [third]
+        for _ in range(alerts.MAX_SECRETS - 1):
+            rotate(at, rule)
+        with pytest.raises(BadRequest, match="secrets are valid"):
+            rotate(at, rule)
+
+
+async def test_a_failing_receiver_is_tried_for_three_days_and_then_the_events_are_listed_as_dead(
+    tmp_path: Path,
+) -> None:
+    async def failing(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=500)
+
+    async with receiver(failing) as receiving, desk(tmp_path) as at:
+        rule = at.rule(receiving.url)
+        first, second = at.tell(rule, 2)
+        begin_us, attempts = at.clock.now_us(), 0
+        while at.listed(rule)[0].state == "pending":
+            attempts += await at.deliverer.run_once()
+            at.clock.now_s += 1.11 * DELAYS_S[min(attempts, len(DELAYS_S)) - 1]
+        assert receiving.ids[: attempts - 1] == [first] * (attempts - 1)
+        assert at.clock.now_us() - begin_us >= TRIED_US
+        assert 20 < attempts < 40
+        dead = at.listed(rule)[0]
+        assert (dead.state, dead.status, dead.error) == ("dead", 500, "answered 500")
+        await at.deliverer.run_once()
+        assert [each.state for each in at.listed(rule)] == ["dead", "dead"]
+        receiving.conduct, receiving.got = Receiver.conduct, []
+        for each in at.listed(rule, "dead"):
+            at.replay(rule.account_id, each.id)
+        await at.deliverer.run_once()
+        at.clock.now_s += DELAYS_S[-1] * 2
+        await at.deliverer.run_once()
+        assert receiving.ids == [first, second]
+
+
+async def test_a_failing_receiver_delays_no_other_one_and_a_retry_goes_first(tmp_path: Path) -> None:
+    calls = 0
+
+    async def second_time(_: web.BaseRequest) -> web.StreamResponse:
+        nonlocal calls
+        calls += 1
+        return web.Response(status=503 if calls == 1 else 204, headers={"Retry-After": "100"})
+
+    async with receiver(second_time) as slow, receiver() as fast, desk(tmp_path) as at:
+        first = at.rule(slow.url)
+        other = at.rule(fast.url, account=first.account_id)
+        ids, others = at.tell(first, 3), at.tell(other, 3)
+        await at.deliverer.run_once()
+        assert (slow.ids, fast.ids) == (ids[:1], others)
+        at.clock.now_s += 50
+        assert await at.deliverer.run_once() == 0  # the receiver asked for more time
+        at.clock.now_s += 60
+        await at.deliverer.run_once()
+        assert slow.ids == [ids[0], *ids]
+
+
+async def test_a_receiver_that_wants_no_more_is_not_tried_again(tmp_path: Path) -> None:
+    async def gone(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=410)
+
+    async with receiver(gone) as receiving, desk(tmp_path) as at:
+        rule = at.rule(receiving.url)
+        at.tell(rule, 2)
+        await at.deliverer.run_once()
+        assert [each.state for each in at.listed(rule)] == ["dead", "dead"]
+
+
+async def test_a_late_result_changes_no_event_of_another_account(tmp_path: Path) -> None:
+    async with receiver() as receiving, desk(tmp_path) as at:
+        mine = at.rule(receiving.url)
+        at.tell(mine, 2)
+        now_us = at.clock.now_us()
+        ((target, events),) = at.state.database.write(lambda tx: deliveries.claim(tx, now_us, now_us + 1, 9, 9))
+        at.remove(mine.account_id, mine.id)
+        later_us = now_us + 40 * 24 * HOUR_US
+        assert at.state.database.write(lambda tx: deliveries.purge(tx, later_us, 24 * HOUR_US, 100)) == 2
+        other = at.rule(receiving.url)
+        at.tell(other, 2)
+        results = [deliveries.Attempt(each.id, now_us, "done", 200) for each in events]
+        at.state.database.write(lambda tx: deliveries.record(tx, target, results, now_us, 0))
+        assert [each.state for each in at.listed(other)] == ["pending", "pending"]
+
+
+async def test_only_the_last_claim_stores_failures_and_any_stores_deliveries(tmp_path: Path) -> None:
+    async with desk(tmp_path) as at:
+        rule = at.rule("http://127.0.0.1:9/")
+        first, second = at.tell(rule, 2)
+        now_us = at.clock.now_us()
+
+        def claim(at_us: int) -> alerts.Target:
+            ((target, _),) = at.state.database.write(lambda tx: deliveries.claim(tx, at_us, at_us + 10, 9, 9))
+            return target
+
+        late, new = claim(now_us), claim(now_us + 10)
+        results = [deliveries.Attempt(first, now_us, "done"), deliveries.Attempt(second, now_us, "dead", None, "no")]
+        at.state.database.write(lambda tx: deliveries.record(tx, late, results, now_us, 0))
+        assert [each.state for each in at.listed(rule)] == ["done", "pending"]
+        at.state.database.write(lambda tx: deliveries.record(tx, new, results[1:], now_us, 0))
+        assert [each.state for each in at.listed(rule)] == ["done", "dead"]
+
+
+async def test_the_log_is_bounded_by_age_and_number_but_keeps_what_may_be_corrected(tmp_path: Path) -> None:
+    config = Alerts(keep_days=10, max_deliveries=3)
+    async with receiver() as receiving, desk(tmp_path, config=config) as at:
+        rule = at.rule(receiving.url)
+        old = at.tell(rule, 5)
+        await at.deliverer.run_once()
+        at.clock.now_s += 3601
+        assert len(at.listed(rule)) == 5
+        await at.deliverer.run_once()
+        assert len(at.listed(rule)) == 5  # too young
+        at.clock.now_s += 5 * 86400
+        new = at.tell(rule, 2)
+        await at.deliverer.run_once()
+        assert [each.id for each in at.listed(rule)] == [old[4], *new]
+        at.clock.now_s += 11 * 86400
+        await at.deliverer.run_once()
+        assert at.listed(rule) == []
+
+
+async def test_removing_a_rule_ends_its_deliveries_and_nobody_removes_anothers(tmp_path: Path) -> None:
+    async with receiver() as receiving, desk(tmp_path) as at:
+        mine, other = at.rule(receiving.url), at.rule(receiving.url)
+        at.tell(mine)
+        (event,) = at.listed(mine)
+        for account, rule in ((other.account_id, mine.id), (mine.account_id, "alr_none")):
+            with pytest.raises(NotFound):
+                at.remove(account, rule)
+        with pytest.raises(NotFound):
+            at.replay(other.account_id, event.id)
+        at.remove(mine.account_id, mine.id)
+        await at.deliverer.run_once()
+        assert receiving.got == []
+        assert at.listed(mine)[0].error == "the rule was removed"
+        with pytest.raises(BadRequest, match="target was removed"):
+            at.replay(mine.account_id, event.id)
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [2, pytest.param(200, marks=pytest.mark.slow("two hundred kills of a deliverer take minutes"))],
+)
+async def test_a_killed_deliverer_loses_nothing(tmp_path: Path, kills: int) -> None:
+    count = 12 * kills
+
+    async def briefly(_: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.sleep(0.002)
+        return web.Response()
+
+    async with receiver(briefly) as receiving, desk(tmp_path) as at:
+        at.clock.now_s = time.time()
+        rule = at.rule(receiving.url)
+        ids = at.tell(rule, count)
+        command = [sys.executable, "-m", "tests.alerts.delivering", str(tmp_path)]
+        for _ in range(kills):
+            seen = len(receiving.got)
+            process = await asyncio.create_subprocess_exec(*command)
+            while len(receiving.got) < seen + 5 and process.returncode is None:  # noqa: ASYNC110 (of another process)
+                await asyncio.sleep(0.005)
+            if process.returncode is None:
+                process.send_signal(signal.SIGKILL)
+            await process.wait()
+        await (await asyncio.create_subprocess_exec(*command)).wait()
+        assert [each.state for each in at.listed(rule)] == ["done"] * min(count, 1000)
+        firsts = list(dict.fromkeys(receiving.ids))
+        assert firsts == ids
+        assert all(receiving.ids.count(each) <= kills + 1 for each in ids[:50])
+
+
+async def test_a_command_and_a_file_get_the_event_as_json(tmp_path: Path) -> None:
+    script, output = tmp_path / "append.py", tmp_path / "of command.jsonl"
+    script.write_text("import sys; open(sys.argv[1], 'a').write(sys.stdin.read())")
+    async with desk(tmp_path, timeout_s=20) as at:
+        command = at.rule(f"{sys.executable} {script} '{output}'", "command")
+        file = at.rule(str(tmp_path / "of file.jsonl"), "file")
+        at.tell(command, 2)
+        at.tell(file, 2)
+        assert await at.deliverer.run_once() == 4
+    numbers = {}
+    for path in (output, output.with_stem("of file")):
+        numbers[path.stem] = [json.loads(line)["data"]["number"] for line in path.read_text().splitlines()]
+    assert numbers == {"of command": [0, 1], "of file": [2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "address", "error"),
+    [
+        ("command", "no-such-program-here", "cannot be run"),
+        ("command", "false", "ended with 1"),
+        ("command", "'unbalanced", "cannot be run"),
+        ("command", "sleep 60", "no answer within"),
+        ("file", "/nowhere/alerts.jsonl", "cannot be written"),
+    ],
+)
+async def test_a_command_or_file_that_fails_is_tried_again(tmp_path: Path, kind: str, address: str, error: str) -> None:
+    async with desk(tmp_path, timeout_s=0.5) as at:
+        rule = at.rule(address, kind)
+        at.tell(rule)
+        await at.deliverer.run_once()
+        (event,) = at.listed(rule)
+        assert (event.state, event.attempts) == ("pending", 1)
+        assert error in event.error
