@@ -29,6 +29,8 @@ MAX_KEY = 32
 ROLES = {
     ("uniswap_v2", "factory"): ("uniswap_v2", "factory"),
     ("uniswap_v3", "factory"): ("uniswap_v3", "factory"),
+    ("algebra", "factory"): ("algebra", "factory"),
+    ("solidly", "factory"): ("solidly", "factory"),
     # The registry names many markets of V3 as V2: which release a market is, its contracts say, and no list.
     ("aave_v2", "pool"): ("aave", "pool"),
     ("aave_v2", "data_provider"): ("aave", "data_provider"),
@@ -45,6 +47,8 @@ ROLES = {
     ("pool2", "owner"): ("staking_rewards", "staking"),
 }
 LAST = "staking_rewards"  # of whose contracts it is not known how they are asked: any other family goes first
+# Families that lists also name by the family that they are like: the first one is meant.
+SPECIAL = {"solidly": "uniswap_v2", "algebra": "uniswap_v3"}
 TRUSTED = ("registry", "helper")  # kept by the source as data of this family; another confidence is a guess
 SOURCES = ("projects/", "registries/", "dimension-adapters:", "yearn/")  # ISC, ISC, ISC, MIT
 FORKS = ("protocol", "name", "family", "chain", "role", "address")
@@ -178,7 +182,7 @@ def forks(
 
     Each contract comes once, from its most trusted row. Contracts that sources give to different families are left out.
     """
-    taken: dict[tuple[str, str], tuple[tuple[bool, bool, str, str], tuple[str, ...]]] = {}
+    taken: dict[tuple[str, str], tuple[tuple[str, bool, str, str], tuple[str, ...]]] = {}
     claimed: dict[tuple[str, str], set[str]] = {}
     written = {place for places in known.values() for place in places}
     for row in rows:
@@ -191,10 +195,16 @@ def forks(
             continue
         family, ours = role
         claimed.setdefault(place, set()).add(family)
-        order = family == LAST, row["confidence"] != "registry", row["slug"], family
+        likeness = LAST if family == LAST else "" if family in SPECIAL else "like"
+        order = likeness, row["confidence"] != "registry", row["slug"], family
         if place not in taken or order < taken[place][0]:
             taken[place] = order, (row["slug"], family, row["chain"], ours, row["address"])
-    found = [fork for place, (_, fork) in taken.items() if len(claimed[place] - {LAST}) <= 1]
+    likened = {LAST, *SPECIAL.values()}
+    found = [
+        fork
+        for place, (_, fork) in taken.items()
+        if len(claimed[place] - (likened if claimed[place] & SPECIAL.keys() else {LAST})) <= 1
+    ]
     keys = _keys({(slug, family) for slug, family, *_ in found}, set(known))
     yield from sorted((keys[fork[0], fork[1]], _name(fork[0]), *fork[1:]) for fork in found)
 

@@ -6,6 +6,7 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from chainfolio.configs.generate import kinds
@@ -33,6 +34,14 @@ one kind of position; a protocol is a file that names families and contracts. [A
 says how to write both.
 
 """
+UNPROVEN = """\
+## Families without a proof
+
+These decoders are written from the protocols' published interfaces, and no code or recording has proven them. Their
+positions are shown without value, and the answer says so. Record a position with your own node (`chainfolio record`),
+replay it (`chainfolio test-protocol`), compare the amounts with the protocol's own page, and name the family in the
+setting `proven`: from then on it counts ([decision 171](decisions/0171-unproven-decoders.md)).
+""".splitlines()
 
 
 def page() -> str:
@@ -55,6 +64,17 @@ def page() -> str:
             (
                 _family_row(name, family, counts[name], [each.key for each in files if name in each.families])
                 for name, family in sorted(families().items())
+                if family.is_proven
+            ),
+        ),
+        "",
+        *UNPROVEN,
+        *_table(
+            ("family", "chains", "positions"),
+            (
+                _family_row(name, family, 0, [])[:3]
+                for name, family in sorted(families().items())
+                if not family.is_proven
             ),
         ),
     ]
@@ -91,12 +111,17 @@ def proofs(name: str, kind: str, protocols: Collection[str]) -> list[str]:
         "recorded import": recorded,
         "solana.ledger import": programs if kind == "solana" else families_named,
     }
-    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+    texts = _tests_by_mark()
     return [
-        proof
-        for mark, proof in PROOFS
-        if any(mark in text and marks.get(mark, families_named).search(text) for text in texts)
+        proof for mark, proof in PROOFS if any(marks.get(mark, families_named).search(text) for text in texts[mark])
     ]
+
+
+@cache
+def _tests_by_mark() -> dict[str, list[str]]:
+    """Return the texts of the tests that have each mark of `PROOFS`."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+    return {mark: [text for text in texts if mark in text] for mark, _ in PROOFS}
 
 
 if __name__ == "__main__":

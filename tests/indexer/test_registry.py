@@ -193,7 +193,7 @@ def test_a_family_that_finds_nobody_by_a_file_is_told(tmp_path: Path) -> None:
 def test_every_shipped_protocol_is_read_or_its_undecoded_contracts_are_named() -> None:
     registry = System(Settings()).registry
     without = [each for each in registry.protocols if not each.families]
-    assert {each.key for each in without} >= {"aura", "gmx", "gmx2", "stargate"}
+    assert {each.key for each in without} >= {"bubblegum", "gnosis_bridge", "rocketpool"}
     silent = [each for each in without if not each.undecoded]  # names alone: what lies in them is nobody's position
     assert {each.key for each in silent if each.contracts.keys() != {"solana"}} == {"beacon", "gnosis_bridge"}
     stargate = next(each for each in without if each.key == "stargate")

@@ -102,7 +102,6 @@ WBTC = "0x2260fac5e5542a773aa44fbcfedf7c193bc2c599"
         ("curve_locked_crv_balances", "curve", "0x5f3b5dfeb7b28cdbd7faba78963ee202a494e2a2", "LOCKED", {}),
         ("curve_crvusd_balances", "curve", "0x4e59541306910ad6dc1dac0ac9dfb29bd9f15c67", "LENDING", {WBTC: 8}),
         ("curve_lend_balances", "curve", "0xb5c6082d3307088c98da8d79991501e113e6365d", "LENDING", {}),
-        ("gearbox_balances", "gearbox", "0x2fcbd02d5b1d52fc78d4c02890d7f4f47a459c33", "STAKED", {}),
         ("safe_locked", "safe", "0x0a7cb434f96f65972d46a5c1a64a9654dc9959b2", "LOCKED", {}),
         ("woofi_stake_v2_balances", "woofi", "0xba91ffd8a2b9f68231eca6af51623b3433a89b13", "STAKED", {}),
     ],

@@ -21,6 +21,7 @@ CONTRACTS = {"factory": ["pool factory"], "voter": ["voter"]}
 ESCROW = {"voting_escrow": ["voting escrow"], "rewards_distributor": ["rewards distributor"]}
 OPENED, TRADED, A_WEEK_ON, TAKEN = 0, 1, 2, 3
 ETH = 10**18
+NOT_SOLIDLY = ("pool factory", "isPair")  # only the first release has this function
 HALF = 499_999_999_999_999_999_500
 FEES = 112_499_999_999_999_999  # what a claim paid while the pool still told 0
 
@@ -30,9 +31,8 @@ def pools(
 ) -> list[Outcome]:
     moment = Moment("aerodrome", index)
     tokens = frozenset(moment.roles[pool] for pool in touched)
-    return moment.outcomes(
-        "solidly", CONTRACTS, account, ContractInteractions(tokens=tokens), overrides, is_fork=is_fork
-    )
+    answers = {NOT_SOLIDLY: Reverted(), **(overrides or {})}
+    return moment.outcomes("solidly", CONTRACTS, account, ContractInteractions(tokens=tokens), answers, is_fork=is_fork)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,8 @@ def unwrapped(index: int, pool: str, raw: int, overrides: Overrides | None = Non
     shares = Shares(Protocols([InstalledProtocol("published", families()["solidly"], named, {})]))
     moment.run(shares.read_answers([moment.roles[pool]]), overrides)
     share = shares.share(moment.roles["alice"], moment.roles[pool], {})
-    return None if share is None else moment.run(unwrapping(share, raw), overrides)
+    answers = {NOT_SOLIDLY: Reverted(), **(overrides or {})}
+    return None if share is None else moment.run(unwrapping(share, raw), answers)
 
 
 @pytest.mark.parametrize("pool", [VOLATILE, STABLE], ids=["volatile", "stable"])
@@ -88,6 +89,12 @@ def test_a_token_that_the_factory_does_not_know_is_nothing() -> None:
     unknown = {("pool factory", "isPool"): False}
     assert positions(pools(TRADED, VOLATILE, overrides=unknown)) == []
     assert unwrapped(TRADED, VOLATILE, HALF, unknown) is None
+
+
+def test_a_factory_of_the_first_release_names_its_pools_pairs() -> None:
+    first = {("pool factory", "isPool"): Reverted(), NOT_SOLIDLY: True}
+    assert positions(pools(TRADED, VOLATILE, overrides=first)) == positions(pools(TRADED, VOLATILE))
+    assert unwrapped(TRADED, VOLATILE, HALF, first) == unwrapped(TRADED, VOLATILE, HALF)
 
 
 def test_a_share_of_more_than_the_supply_is_nothing() -> None:

@@ -9,7 +9,8 @@ from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.protocols import AnnotatedShare, DecodedPosition, TokenAmount, UnlistedShare
 
 INDEX_SCALE = 10**18  # indexes are fees per share
-IS_POOL = "isPool(address)(bool)"
+# The first release of Solidly, from which many forks are, has another name for it.
+IS_POOL, IS_PAIR = "isPool(address)(bool)", "isPair(address)(bool)"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
@@ -19,8 +20,9 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     those that the pool counts only at the account's next transaction with it.
     """
     pool, account = match.contract, match.account
-    is_pool, held, token0, token1, *counters = yield [
-        Call(match.answer, IS_POOL, (pool,)),
+    is_pool, is_pair, held, token0, token1, *counters = yield [
+        MayRefuse(Call(match.answer, IS_POOL, (pool,))),
+        MayRefuse(Call(match.answer, IS_PAIR, (pool,))),
         balance_of(pool, account),
         Call(pool, "token0()(address)"),
         Call(pool, "token1()(address)"),
@@ -36,7 +38,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
         *(Call(voter, "gauges(address)(address)", (pool,)) for voter in match.contracts.get("voter", ())),
     ]
     counters, gauges = counters[:6], [gauge for gauge in counters[6:] if gauge != ZERO_ADDRESS]
-    if not is_pool:
+    if not (is_pool or is_pair):
         return None
     is_known = None not in counters
     fees = [
@@ -85,15 +87,16 @@ def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """
     pool = match.contract
     state = [Call(pool, "getReserves()(uint256,uint256)"), Call(pool, "totalSupply()(uint256)")]
-    is_pool, token0, token1, *values = yield [
-        Call(match.answer, IS_POOL, (pool,)),
+    is_pool, is_pair, token0, token1, *values = yield [
+        MayRefuse(Call(match.answer, IS_POOL, (pool,))),
+        MayRefuse(Call(match.answer, IS_PAIR, (pool,))),
         Call(pool, "token0()(address)"),
         Call(pool, "token1()(address)"),
         *state,
         *map(AtEarlierBlock, state),
     ]
     (reserve0, reserve1), supply = values[:2]
-    if not is_pool or not supply or raw > supply:
+    if not (is_pool or is_pair) or not supply or raw > supply:
         return None
     amounts, remark = (yield from guard_reserves(state, _reserves, values)) or ((reserve0, reserve1), "")
     parts = TokenAmount(token0, raw * amounts[0] // supply), TokenAmount(token1, raw * amounts[1] // supply)

@@ -276,7 +276,7 @@ def decode_unlisted(match: ProtocolMatch) -> DecoderPlan:
         for (number, claim), pool in zip(claims.items(), pools, strict=True)
     }
     claim_reads = yield from all_of(plans)
-    return _verified_positions(list(claim_reads.values()), match.contract)
+    return verified_positions(list(claim_reads.values()), match.contract)
 
 
 def _read_claim(claim: PositionRecord, number: int, pool: str, manager: str) -> DecoderPlan:
@@ -308,7 +308,7 @@ def _stored_state(
     return PositionState.of(slot0, claim._replace(liquidity=min(claim.liquidity, stored[0])), *balances)
 
 
-def _verified_positions(claims: Sequence[ClaimReads], manager: str) -> list[DecodedPosition]:
+def verified_positions(claims: Sequence[ClaimReads], manager: str) -> list[DecodedPosition]:
     """Return the positions, each with the reason if its pool does not support it.
 
     An earlier state counts only if the pool supported it then, too.

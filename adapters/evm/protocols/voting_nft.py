@@ -16,7 +16,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode one lock: its amount, when it ends (0 for permanent ones), and its rebase.
 
     None if the account does not own the lock. What a lock put into a managed lock is its weight there. Fees and
-    incentives of votes are paid by one contract for each pool, and are unknown.
+    incentives of votes are read by the family `voting_rewards` if the file names the voter, and else unknown.
     """
     escrow, number = match.contract, match.id
     owner, (amount, end_s, is_permanent), token, has_voted, escrow_type, managed, *rebases = yield [
@@ -43,7 +43,7 @@ def position(match: ProtocolMatch) -> DecoderPlan:
         name=f"Lock {number}" + (f" in managed lock {managed}" if is_managed else ""),
         unlock_s=0 if is_permanent else end_s,
         pool=escrow,
-        unknown=MANAGED if is_managed else VOTES if has_voted else "",
+        unknown=MANAGED if is_managed else VOTES if has_voted and "voter" not in match.contracts else "",
     )
 
 
@@ -51,7 +51,7 @@ FAMILY = Family(
     "voting_nft",
     rules=(Collection("voting_escrow"),),
     position=position,
-    roles=("rewards_distributor",),
+    roles=("rewards_distributor", "voter"),
     calls=(
         TypedCalls("STAKE", "loss", ("createLock", "createLockFor", "increaseAmount", "depositFor")),
         TypedCalls("UNSTAKE", "gain", ("withdraw",)),
