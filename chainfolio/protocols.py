@@ -143,7 +143,9 @@ class ProtocolFamily:
     a contract that logs the same, so that no change counts without the movements of an account. `calls`: what calls of
     the contracts in its files mean, after the `[[transactions]]` of a file: every fork has them. `vault_changes`: reads
     the changes of vaults from all logs of one transaction and the contracts of a file, by role; only logs of these
-    contracts count.
+    contracts count. `is_proven`: False if the decoder was written from a published interface, and neither the
+    protocol's code nor a recording has proven it: its positions are shown without value, until the setting `proven`
+    names the family.
     """
 
     name: str
@@ -153,6 +155,7 @@ class ProtocolFamily:
     calls: tuple[TypedCalls, ...] = field(default=(), kw_only=True)
     roles: tuple[str, ...] = field(default=(), kw_only=True)
     options: tuple[str, ...] = field(default=(), kw_only=True)
+    is_proven: bool = field(default=True, kw_only=True)
 
     @property
     def all_roles(self) -> tuple[str, ...]:

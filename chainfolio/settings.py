@@ -203,6 +203,9 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ] = {}
     prices_file: Annotated[str, doc("file with price feeds; empty: `configs/prices.toml`")] = ""
     protocols: Annotated[str, doc("folder with your own protocol files, beside `configs/protocols`")] = ""
+    proven: Annotated[
+        list[str], doc("families of protocols that are marked as unproven, and whose recordings you have checked")
+    ] = []
     quotas: Quotas = Quotas()
     accounts: Accounts = Accounts()
     snapshots: Snapshots = Snapshots()

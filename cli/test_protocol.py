@@ -80,5 +80,16 @@ async def replayed(system: System, paths: list[Path], update: bool) -> list[Repl
         if update and ended.status == "differs":
             kit.save(path, kit.updated(recording, ended.result))
             ended = msgspec.structs.replace(ended, status="updated")
-        replays.append(ended)
+        replays.append(ended if ended.status == "differs" else _with_remedy(ended, system))
     return replays
+
+
+def _with_remedy(replay: Replay, system: System) -> Replay:
+    """Return a replay whose reason says how its unproven families become proven; unchanged if it has none."""
+    keys = {position.protocol for position in replay.result.positions}
+    named = {name for each in system.registry.protocols if each.key in keys for name in each.families}
+    unproven = sorted(name for name in named & system.families.keys() if not system.families[name].is_proven)
+    if replay.reason or not unproven:
+        return replay
+    reason = f"not proven yet: {', '.join(unproven)} (compare the amounts with the protocol's own page, then name the "
+    return msgspec.structs.replace(replay, reason=f"{reason}families in the setting `proven`)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -150,8 +150,10 @@ class System:
 
     @property
     def families(self) -> dict[str, ProtocolFamily]:
-        """The usable families of protocols, by name."""
-        return {family.name: family for package in self.packages for family in package.families}
+        """The usable families of protocols, by name; those of the setting `proven` are proven."""
+        proven = self.settings.proven
+        families = {family.name: family for package in self.packages for family in package.families}
+        return families | {name: replace(families[name], is_proven=True) for name in proven if name in families}
 
     @property
     def unread(self) -> tuple[UnreadableProtocol, ...]:

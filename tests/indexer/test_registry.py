@@ -193,13 +193,13 @@ def test_a_family_that_finds_nobody_by_a_file_is_told(tmp_path: Path) -> None:
 def test_every_shipped_protocol_is_read_or_its_undecoded_contracts_are_named() -> None:
     registry = System(Settings()).registry
     without = [each for each in registry.protocols if not each.families]
-    assert {each.key for each in without} >= {"bubblegum", "gnosis_bridge", "rocketpool"}
+    assert {each.key for each in without} >= {"bubblegum", "rocketpool"}
     silent = [each for each in without if not each.undecoded]  # names alone: what lies in them is nobody's position
     assert {each.key for each in silent if each.contracts.keys() != {"solana"}} == {"beacon", "gnosis_bridge"}
-    stargate = next(each for each in without if each.key == "stargate")
+    rocket = next(each for each in without if each.key == "rocketpool")
     named = registry.undecoded("ethereum")
-    assert {stargate.contracts["ethereum"][role][0] in named for role in stargate.undecoded} == {True}
-    assert {stargate.contracts["ethereum"][role][0] in named for role in stargate.labels} == {False}
+    assert {rocket.contracts["ethereum"][role][0] in named for role in rocket.undecoded} == {True}
+    assert {rocket.contracts["ethereum"][role][0] in named for role in rocket.labels} == {False}
 
 
 HEADER = "protocol,name,family,chain,role,address\n"

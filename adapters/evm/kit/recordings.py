@@ -182,6 +182,7 @@ async def record(
         SourceError: No endpoint answers.
     """
     time_s = block.time_us // 1_000_000
+    rows = [replace(row, family=replace(row.family, is_proven=True)) for row in rows]  # to be compared and then proven
     shares = Shares(Protocols(rows, plain))
     plan = SingleAccountReader(shares, account, interactions, time_s).read_all(sorted(interactions.tokens))
     results, contents = await _run(plan, chain, block)
@@ -298,7 +299,13 @@ def replay(
         if missing:
             return Replay(file, "unplayable", reason=f"no protocol family `{missing[0]}` is installed")
         rows += [
-            InstalledProtocol(protocol.key, families[name], protocol.contracts, protocol.options, protocol.is_fork)
+            InstalledProtocol(
+                protocol.key,
+                replace(families[name], is_proven=True),
+                protocol.contracts,
+                protocol.options,
+                protocol.is_fork,
+            )
             for name in protocol.families
         ]
     results, interactions = results_of(recording.calls), recording.interactions.interactions()

@@ -10,7 +10,7 @@ from chainfolio.adapters.evm.positions.rules import DecoderPlan, ReadError, run_
 from chainfolio.adapters.evm.reads import Read
 from chainfolio.adapters.evm.words import ADDRESS
 from chainfolio.contracts import Issue
-from chainfolio.decoded import as_positions, notes
+from chainfolio.decoded import as_positions, notes, uncounted
 from chainfolio.plans import Plan, Report, batched
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, UnverifiedShare
 from chainfolio.reads import ReadResult
@@ -26,9 +26,13 @@ class Outcome:
     calls: tuple[ReadResult, ...] = ()
 
 
+UNPROVEN = "no recording proves this decoder yet (chainfolio record, test-protocol, then the setting `proven`)"
+
+
 def unwrapping(matched: RuleMatch, raw: int) -> Plan[object]:
-    """Return the plan that reads what `raw` units of a matched share stand for."""
-    return _decoder_plan(matched.family.unwrap, matched.match, raw)
+    """Read what `raw` units of a matched share stand for; an `UnverifiedShare` if its decoder is unproven."""
+    result = yield from _decoder_plan(matched.family.unwrap, matched.match, raw)
+    return result if matched.family.is_proven or result is None else UnverifiedShare(UNPROVEN)
 
 
 def outcome_of(matched: RuleMatch, protocol: Plan[InstalledProtocol | None] | None = None) -> Plan[Outcome]:
@@ -60,7 +64,11 @@ def outcome_of(matched: RuleMatch, protocol: Plan[InstalledProtocol | None] | No
     if isinstance(positions, str):
         reason = f"the position of {account} is unknown: {positions}"
         return Outcome(matched, issues=(matched.issue(reason, True),), calls=calls)
-    issues = (note for position in positions for note in notes(position, account, matched.issue))
+    issues = [note for position in positions for note in notes(position, account, matched.issue)]
+    if positions and not matched.family.is_proven:
+        # An unproven position replaces no token of the wallet.
+        positions = tuple(replace(each, unverified=each.unverified or UNPROVEN, replaces=()) for each in positions)
+        issues.append(matched.issue(uncounted(account, UNPROVEN), matched.is_trusted))
     return Outcome(matched, positions, tuple(issues), calls)
 
 

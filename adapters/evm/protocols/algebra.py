@@ -1,4 +1,4 @@
-"""Algebra 1.0 and 1.9 (QuickSwap V3, Camelot V3 and others): concentrated liquidity, one pool for each pair."""
+"""Algebra 1.0 and 1.9 (QuickSwap V3, Camelot V3): NFTs with concentrated liquidity, one pool a pair."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 
 
 def _claim(record: PositionRecord, number: int, pool: str, manager: str, is_listed: bool = False) -> DecoderPlan:
-    """Read the pool of a position and return `ClaimReads`; of a listed manager, without what the pool keeps for it.
+    """Read the pool of a position and return `ClaimReads`.
+
+    What the pool keeps for the manager is not read if the manager is listed.
 
     Raises:
         ReadError: The pool is of a later release (Integral), whose ticks have other words.

@@ -14,10 +14,10 @@ BALANCES, SUPPLY = "get_balances()(uint256[])", "totalSupply()(uint256)"
 
 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """Return the coins that `remove_liquidity` pays for `raw` shares; of a metapool, one coin is a share again.
+    """Return the coins that `remove_liquidity` pays for `raw` shares.
 
-    If the block moved the pool's balances, those of the parent block count (`guard_reserves`). None if no factory of
-    the file knows the pool, or the pool has fewer shares.
+    One coin of a metapool is a share of another pool. If the block moved the pool's balances, those of the parent block
+    count (`guard_reserves`). None if no factory of the file knows the pool, or the pool has fewer shares.
     """
     pool, factories = match.contract, match.contracts.get("pool_factory", ())
     counts = yield [MayRefuse(Call(factory, COUNT, (pool,))) for factory in factories]

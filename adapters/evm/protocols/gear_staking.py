@@ -10,7 +10,7 @@ EPOCH_S = 7 * 86_400
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode what is staked, what can be withdrawn, and what can be withdrawn after each of the next four epochs.
+    """Decode what is staked, and each amount that can be withdrawn now or after one of four epochs.
 
     The contract's `balanceOf` includes all of these.
     """

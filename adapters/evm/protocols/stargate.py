@@ -1,4 +1,4 @@
-"""Stargate V2: shares of a pool in a wallet, of which each stands for one unit of the pool's token."""
+"""Stargate V2: pool shares in a wallet. Each stands for one unit of the pool's token."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ SCALE = 10**18
 def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode the account's VAI, and the XVS that a claim pays.
 
-    The vault counts rewards that it received only when somebody uses it; a claim does so first. Source: `updateVault`
+    The vault counts rewards that it received only when an account uses it; a claim does so first. Source: `updateVault`
     and `pendingXVS` of `VAIVault`.
     """
     vault = match.contract
