@@ -123,7 +123,7 @@ class AnnotatedShare:
 
 @dataclass(frozen=True, slots=True)
 class TypedCalls:
-    """The transaction type of calls of a family's functions, by their names; `needs` as in a protocol's file."""
+    """The transaction type of calls of some functions; `needs` is as in a protocol's file."""
 
     type: str
     needs: str

@@ -43,6 +43,7 @@ ROLES = {
     ("morpho_vault", "vault"): ("erc4626", "vault"),
     ("euler_vault", "vault"): ("erc4626", "vault"),
     ("yearn_vault", "vault_v3"): ("erc4626", "vault"),
+    ("yearn_vault", "vault_v2"): ("yearn_v2", "vault"),
     ("staking", "owner"): ("staking_rewards", "staking"),
     ("pool2", "owner"): ("staking_rewards", "staking"),
 }

@@ -38,9 +38,9 @@ UNPROVEN = """\
 ## Families without a proof
 
 These decoders are written from the protocols' published interfaces, and no code or recording has proven them. Their
-positions are shown without value, and the answer says so. Record a position with your own node (`chainfolio record`),
-replay it (`chainfolio test-protocol`), compare the amounts with the protocol's own page, and name the family in the
-setting `proven`: from then on it counts ([decision 171](decisions/0171-unproven-decoders.md)).
+positions are shown without value, and the answer says so. You can prove one. Record a position with your own node
+(`chainfolio record`, `chainfolio test-protocol`). Compare the amounts with the protocol's own page. Then name the
+family in the setting `proven`, and it counts ([decision 171](decisions/0171-unproven-decoders.md)).
 """.splitlines()
 
 
