@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, ParamSpec
 
 from chainfolio.agents.tools import Tools
@@ -33,6 +33,23 @@ TOOLS: Final = (
     "reconcile",
     "status",
     "sql",
+    "validator",
+    "token",
+    "protocol",
+)
+# Tools for accounts of the API: those that cost what a route costs, and read nothing of the operator.
+HTTP_TOOLS: Final = (
+    "portfolio",
+    "net_worth",
+    "transactions",
+    "approvals",
+    "gains",
+    "performance",
+    "price",
+    "validator",
+    "token",
+    "protocol",
+    "credits",
 )
 READS_ONLY: Final = ToolAnnotations(read_only_hint=True, open_world_hint=True)
 PROMPTS: Final = {
@@ -59,10 +76,10 @@ PROMPTS: Final = {
 }
 
 
-def build_server(tools: Tools, version: str) -> MCPServer:
-    """Return a server with all tools, resources and prompts."""
+def build_server(tools: Tools, version: str, names: Sequence[str] = TOOLS) -> MCPServer:
+    """Return a server with some tools, and all resources and prompts."""
     server = MCPServer("chainfolio", version=version, instructions=INSTRUCTIONS)
-    for name in TOOLS:
+    for name in names:
         server.add_tool(_with_reasons(getattr(tools, name)), annotations=READS_ONLY, structured_output=False)
     server.resource("chainfolio://tables", description="The tables of the index and their columns")(tables)
     server.resource("chainfolio://llms.txt", description="What this server can answer, and how to read it")(guide)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from chainfolio.agents.compact import Answer, Row, quoted
+from chainfolio.agents.lookups import protocol_answer, token_answer, validator_answer
 from chainfolio.agents.rows import holding_rows, query_rows
 from chainfolio.engine.gains.pnl import PnlRequest, pnl, zone_of
 from chainfolio.engine.named_accounts import accounts_of, chains_with_past, one_chain, pinned_chain
@@ -39,10 +40,11 @@ SQL_SECONDS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Answers that the command line has and the engine does not: status of chains, SQL over the lake."""
+    """Answers that the engine does not have: status of chains, SQL over the lake, credits of the caller."""
 
     status: Callable[[], Awaitable[dict[str, Any]]]
     ask: Callable[[str, int, int], Awaitable[dict[str, Any]]]
+    credits: Callable[[], Awaitable[int]] | None = None
 
 
 class Tools:
@@ -256,6 +258,23 @@ class Tools:
         rows = query_rows(result["columns"], result["rows"])
         summary: Row = {"rows": len(rows), "more": bool(result["more"])}
         return Answer(summary, await self._at(), "complete", rows).text(detail=detail)
+
+    async def validator(self, validator: str) -> str:
+        """State of a validator of the Ethereum beacon chain, by its index or public key."""
+        return (await validator_answer(self._engine, validator)).text()
+
+    async def token(self, asset: str) -> str:
+        """What is known of a token: symbol (ETH), chain:address or CAIP-19."""
+        return (await token_answer(self._engine, asset, await self._at())).text()
+
+    async def protocol(self, name: str) -> str:
+        """Protocols by a part of their name, or by the address of a contract."""
+        return protocol_answer(self._engine, name).text()
+
+    async def credits(self) -> str:
+        """Credits of this account that can be spent now."""
+        assert self._services.credits is not None, "only offered where accounts are"
+        return Answer({"credits": await self._services.credits()}, {}, "complete").text()
 
     async def _accounts(self, names: Sequence[str], chain: str = "") -> list[Account]:
         """Return the accounts of addresses and names.

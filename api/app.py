@@ -49,11 +49,15 @@ class App:
     def __post_init__(self) -> None:
         """Register the routes (HEAD beside GET), and prepare the headers and the handler of all requests."""
         for route in self.routes:
-            target = endpoint(route, self.parts)
-            for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
-                self.paths.add(method, route.path, target)
+            self.add(route)
         self.response_headers = ResponseHeaders(self.parts.settings.server, self.parts.signature)
         self.serve = edge(self.parts, self.response_headers, self.max_body, self.answer)
+
+    def add(self, route: Route) -> None:
+        """Add a route before the application serves."""
+        target = endpoint(route, self.parts)
+        for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
+            self.paths.add(method, route.path, target)
 
     def unreadable(self) -> web.Response:
         """Return the answer to bytes that are not an HTTP request."""

@@ -49,6 +49,7 @@ class Route:
         takes: Headers that the route reads, with descriptions.
         answers: Types of success bodies by status, in place of the annotated one.
         example: Example of the 200 answer.
+        reads: True for a POST that changes nothing.
     """
 
     method: str
@@ -71,6 +72,7 @@ class Route:
     takes: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[int, object] = field(default_factory=dict)
     example: object = None
+    reads: bool = False
 
     @property
     def name(self) -> str:
@@ -80,7 +82,7 @@ class Route:
     @property
     def changes(self) -> bool:
         """True if the route changes data; its handler then must answer through `changes.change`."""
-        return self.method in CHANGING
+        return self.method in CHANGING and not self.reads
 
     @cached_property
     def hints(self) -> dict[str, Any]:

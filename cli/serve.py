@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import sys
 from collections.abc import AsyncIterator
 from functools import partial
@@ -96,6 +97,10 @@ def _app(config: Settings, *, work: bool) -> App:
     engine = Engine(system, worker.status, supervisor)
     daily = schedule(engine.history, jobs, lambda: state.database)
     app = make_app(engine, state, config, system.environment)
+    if importlib.util.find_spec("mcp") is not None:
+        from chainfolio.api.mcp import add_mcp  # 400 ms, and only with the extra
+
+        add_mcp(app, engine, state)
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
