@@ -49,6 +49,10 @@ class Answer:
         return text
 
     def _text(self, count: int, *, detail: bool) -> str:
+        """Return the answer as JSON with the first `count` rows; the others are summed as `rest`.
+
+        At most MAX_ISSUES issues are shown, and the number of others.
+        """
         document: dict[str, object] = {
             "summary": self.summary,
             "at": self.at,

@@ -30,6 +30,10 @@ def holding_rows(portfolio: Portfolio) -> list[Row]:
 
 
 def _holding(cells: Mapping[str, str | None]) -> dict[str, object]:
+    """Return the row of an asset: owed values are negative, that of spam is unknown.
+
+    Names that others chose are quoted.
+    """
     value = UNKNOWN if cells["spam"] else str(cells["value"])
     if cells["side"] == "owed" and value != UNKNOWN:
         value = amounts.text(amounts.EXACT.minus(Decimal(value)))

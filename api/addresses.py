@@ -68,6 +68,7 @@ def read_account(text: str) -> Account:
 
 
 def _schema(settings: Settings) -> JsonObject:
+    """Return the JSON schema of a list of addresses, with the operator's maximum."""
     return {
         "type": "array",
         "items": ADDRESS_SCHEMA,

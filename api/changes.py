@@ -98,6 +98,7 @@ async def answer_change(context: Context, proceed: Proceed, available: int) -> A
 
 
 async def _make_affordable_change(context: Context, proceed: Proceed, available: int) -> Answer:
+    """Return the answer of the next steps, which must pay for it; a 402 Problem without enough credits."""
     if available < context.cost:
         raise insufficient_credits(context.cost, available)
     answer = await proceed(context)
@@ -106,6 +107,10 @@ async def _make_affordable_change(context: Context, proceed: Proceed, available:
 
 
 async def _stored_response(context: Context) -> StoredResponse | None:
+    """Return the stored response of the request's key, None if there is none.
+
+    Raises a 422 Problem if the key was used for another request.
+    """
     key = context.keyed_request
     assert key is not None, "the caller checks for a key"
     try:

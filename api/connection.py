@@ -62,6 +62,7 @@ class Connection(web.RequestHandler):
     __slots__ = ("answering", "app", "guard", "head_s", "progress", "since_s", "skipped")
 
     def __init__(self, server: Server, **options: Any) -> None:
+        """Begin as a new connection that has sent nothing yet; `options` are those of aiohttp."""
         super().__init__(server, **options)
         self.app, self.guard, self.answering = server.app, server.guard, False
         self.since_s = self.guard.now_s()

@@ -223,6 +223,7 @@ def problem_of(error: Exception, request_id: str, envelope: str = "whole") -> Pr
 
 
 def _remedied(error: errors.ChainfolioError, remedy: Remedy) -> Problem:
+    """Return the Problem for a known error, with `Retry-After` (at least 1 s) if a wait helps."""
     problem = Problem(remedy.status, remedy.message or public(error.message), remedy.error)
     wait_s = getattr(error, "retry_after_s", None) or remedy.retry_after_s
     if wait_s is not None:

@@ -214,6 +214,7 @@ def _operation(route: Route, schemas: _Schemas, settings: Settings) -> JsonObjec
 
 
 def _price(route: Route) -> str:
+    """Return what a route costs, as a sentence; empty if it is public."""
     if route.public:
         return ""
     if not route.cost:

@@ -37,6 +37,7 @@ class NewSubscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
 
     def __post_init__(self) -> None:
+        """Check the address, and tidy the description; ValueError if one is invalid."""
         try:
             account(self.address)
         except BadRequest as error:

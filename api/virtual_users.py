@@ -42,6 +42,7 @@ def read_ids(values: list[str], settings: Settings) -> tuple[str, ...]:
 
 
 def _id(text: str) -> str:
+    """Return the UUID of `virtual:<uuid>` in lower case; InvalidParameter for other texts."""
     scheme, mark, value = text.partition(":")
     match = _ADDRESS.match(f"{scheme}{mark}{value.lower()}")
     if not match:

@@ -65,6 +65,10 @@ def _evm(text: str) -> str | None:
 
 
 def _starknet(text: str) -> str | None:
+    """Return the canonical form (64 digits) of a Starknet address, None for other texts.
+
+    Raises BadRequest for 0 and for numbers that are not below the prime.
+    """
     if not _STARKNET.match(text):
         return None
     value = int(text, 16)

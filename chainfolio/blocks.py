@@ -52,6 +52,7 @@ class Spans:
     __slots__ = ("_spans",)
 
     def __init__(self, spans: Iterable[Span] = ()) -> None:
+        """Sort the spans and merge those that overlap or touch."""
         merged: list[Span] = []
         for span in sorted(iter(spans)):  # not of `spans`: Python would make room for as many as `len` says
             if merged and span.first <= merged[-1].last + 1:

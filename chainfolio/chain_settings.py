@@ -58,6 +58,7 @@ class ChainSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     )
 
     def __repr__(self) -> str:
+        """Return all values, with secrets masked."""
         values = {name: getattr(self, name) for name in self.__struct_fields__}
         for name in self.SECRETS:
             value = values[name]

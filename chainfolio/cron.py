@@ -93,6 +93,7 @@ def _part(part: str, name: str, low: int, high: int) -> Sequence[int]:
 
 
 def _value(text: str, name: str, low: int, high: int) -> int:
+    """Return a number or the number of a name in a range; CronError for others."""
     value = NAMES.get(name, {}).get(text)
     if value is None and text.isdecimal() and len(text) <= 2:
         value = int(text)

@@ -43,6 +43,7 @@ def strict(data: bytes, kind: type[T]) -> T:
 
 
 def _unique_fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON; ValidationError if it has a name twice."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
@@ -52,6 +53,7 @@ def _unique_fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _has_nul(value: object) -> bool:
+    """Return True if a name or text in a document has a NUL character, at any depth."""
     if isinstance(value, dict):
         return any("\0" in name or _has_nul(inner) for name, inner in value.items())
     if isinstance(value, list):

@@ -131,6 +131,7 @@ class NotIndexed(ChainfolioError):
     exit_code = 4
 
     def __init__(self, chain: str, dataset: str, first: int, last: int) -> None:
+        """Word the error; the remedy names the commands that index the blocks."""
         super().__init__(
             f"{dataset} of {chain} are not indexed for blocks {first}..{last}",
             remedy=f"chainfolio index {chain} --from {first} --to {last}, or of single accounts: "
@@ -235,6 +236,7 @@ class StaleTable(StoreError):
     """A table was written by another revision of its decoder."""
 
     def __init__(self, table: str, stored_revision: int, revision: int) -> None:
+        """Word the error for a table with another revision of its decoder than this release."""
         super().__init__(
             "lake",
             f"table {table} was written by decoder revision {stored_revision}, this release has {revision}",
@@ -249,6 +251,7 @@ class DeepReorg(ChainfolioError):
     exit_code = 6
 
     def __init__(self, chain: str, height: int, stored_hash: str, node_hash: str) -> None:
+        """Word the error for a final block with two hashes: the stored one and the node's."""
         super().__init__(
             f"{chain}: finalised block {height} was {stored_hash}, the node now says {node_hash}",
             remedy=f"check the node, then: chainfolio index {chain} --rewind {height}",
@@ -262,6 +265,7 @@ class OverBudget(ChainfolioError):
     exit_code = 10
 
     def __init__(self, unit: str, limit: int, *, remedy: str = "") -> None:
+        """Word the error for a limit of some unit, such as requests."""
         super().__init__(
             f"the budget of {limit:,} {unit} is used up",
             remedy=remedy or "start the same again with another budget: it goes on where this ended",

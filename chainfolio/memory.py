@@ -20,6 +20,13 @@ class ByteBudget:
     """
 
     def __init__(self, common: int = 64 * MIB, alone: int = 96 * MIB, free: int = MIB // 4) -> None:
+        """Begin with nothing held.
+
+        Args:
+            common: Bytes for all leases.
+            alone: Further bytes for one lease at a time.
+            free: Bytes that each lease has without asking.
+        """
         self.common, self.alone, self.free = common, alone, free
         self.held = 0  # of the common bytes
         self.held_alone = 0

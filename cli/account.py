@@ -133,7 +133,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _credit(options: argparse.Namespace) -> int:
-
+    """Give an account credits, or take them back, and print the balance; returns 0."""
     with opened_state(options) as state:
         now_us = state.clock.now_us()
         balance = state.database.write(lambda tx: ledger.credit(tx, options.id, options.amount, now_us, options.memo))
@@ -158,6 +158,7 @@ def _revoke_grant(options: argparse.Namespace) -> int:
 
 
 def _tell_grants(options: argparse.Namespace, state: State) -> int:
+    """Print the grants of an account; returns 0."""
     account = state.account(options.id)
     grants = sorted(account.grants) if account else []
     _print_result(

@@ -150,6 +150,7 @@ class _Progress:
             self._show(self.done / self.total, seconds, lambda: self._text(seconds))
 
     def _text(self, seconds: float) -> str:
+        """Return values read of all and requests, and what the rest needs at this pace."""
         requests, pending = sum(chain.requests for chain in self.chains), self.total - self.done
         text = f"{self.done:,} of {count_text(self.total, 'value')}, {count_text(requests, 'request')}"
         if not pending:

@@ -145,7 +145,7 @@ def _names(names: str | None) -> list[str]:
 
 
 def _rewind(system: System, chain: Chain, height: int) -> None:
-
+    """Forget everything from a height on, after a check of what stays; BadRequest below 0."""
     if height < 0:
         raise BadRequest("rewind", "a block height is at least 0")
     if height:  # what stays must be known to both

@@ -208,6 +208,7 @@ def _document(system: System, name: str, chain: str, last: JobRun | None, now: d
 
 
 def _result(last: JobRun | None) -> str | None:
+    """Return the result of a job's last run: running, stopped, failed or ok; None without a run."""
     if last is None:
         return None
     if last.is_running:

@@ -69,7 +69,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _accept(options: argparse.Namespace) -> int:
-
+    """Accept the secret that is there for the keys of the store; returns 0. Earlier keys work no more."""
     config = settings(options)
     open_state(config, accept=True).close()
     path = str(config.data_dir / PEPPER)

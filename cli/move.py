@@ -99,6 +99,7 @@ def _copied(store: str, source: str, target: str, tables: list[Table]) -> Iterat
 
 
 def _show(done: list[dict[str, Any]], into: Path) -> None:
+    """Print the rows of each table, and what to do next."""
     rows = [
         (each["store"], each["table"], f"{each['rows']:,}", "copied" if each["copied"] else "was there")
         for each in done

@@ -68,6 +68,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _document(subscription: Subscription) -> dict[str, Any]:
+    """Return a subscription for --json; times are UTC texts."""
     return {
         "address": subscription.address,
         "description": subscription.description,

@@ -193,6 +193,7 @@ def _lines(columns: Sequence[Column], rows: Rows) -> list[str]:
 
 
 def _row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
+    """Return a row as one line: numbers to the right, texts to the left, as wide as the columns."""
     parts = []
     for column, width, cell in zip(columns, widths, cells, strict=True):
         blanks = " " * (width - cell_len(cell))

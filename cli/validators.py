@@ -157,6 +157,7 @@ def _summary(each: ValidatorSummary, by: str) -> None:
 
 
 def _reward_cells(total: ValidatorReward) -> str:
+    """Return the sums of a period as one line: rewards in ETH, missed attestations, blocks."""
     attested, missed = total.attestations_included, total.attestations_missed
     brought = f" that brought {_eth(total.execution_reward)} ETH" if total.proposed_blocks else ""
     return (

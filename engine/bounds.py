@@ -60,6 +60,7 @@ def bounds_of(
 
 
 def _open_files() -> Iterator[Bound]:
+    """Yield the open files of this process with their limit; none if the system does not list them."""
     if DESCRIPTORS.exists():
         import resource
 

@@ -78,6 +78,7 @@ def _anonymous(text: str, names: Mapping[str, str]) -> str:
 
 
 def _task_health(task: Task, names: Mapping[str, str]) -> TaskHealth:
+    """Return the health of a task; its reason has no names of endpoints."""
     return TaskHealth(
         task=task.name,
         chain=task.chain or None,

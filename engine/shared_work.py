@@ -58,6 +58,7 @@ class SharedWork(Generic[T]):
         self._background_count -= 1
 
     def _join(self, key: str, work: Work[T]) -> _SharedTask[T]:
+        """Return the running work of a key, started if there is none, with one more that waits for it."""
         shared = self._running.get(key)
         if shared is None:
             shared = self._running[key] = _SharedTask(asyncio.create_task(work()))

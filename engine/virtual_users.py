@@ -142,6 +142,7 @@ def _on_chain(user: VirtualUser, holding: VirtualHolding, amount: Decimal, quote
 
 
 def _off(user: VirtualUser, holding: VirtualHolding, amount: Decimal, context: DocumentContext) -> ValuedHolding:
+    """Return a holding that is on no chain, at the price that its user gave, or without one."""
     token = Token(Asset(OFFCHAIN, "symbol", holding.symbol), holding.symbol, holding.name or holding.symbol, None)
     price = None
     if holding.usd is not None:

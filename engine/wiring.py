@@ -143,6 +143,7 @@ def price_sections(system: System) -> dict[str, Any]:
 
 
 def _sections(path: Path) -> dict[str, Any]:
+    """Return the sections of a file of prices; BadSettings if it is missing or no TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -47,6 +47,7 @@ def rows(transaction: TransactionDocument) -> Iterator[Row]:
 
 
 def _type(row: TaxRow) -> str:
+    """Return CoinLedger's type of a row: by its label, else by what it has of received and sent."""
     if row.label:
         return TYPES[row.label]
     if NOTHING in (row.received, row.sent):

@@ -57,6 +57,7 @@ def _row(row: TaxRow, kind: str, received: Amount, sent: Amount) -> Row:
 
 
 def _type(row: TaxRow) -> str:
+    """Return CoinTracking's type of a row: by its label, else by what it has of received and sent."""
     if row.label:
         return TYPES[row.label]
     if NOTHING in (row.received, row.sent):

@@ -90,6 +90,7 @@ class _Table:
     """Draws rows on as many pages as they need, with the names of the columns on each page."""
 
     def __init__(self, canvas: Canvas, columns: Sequence[str]) -> None:
+        """Prepare a table whose columns are equally wide; the first page of the file is another one."""
         self._canvas = canvas
         self._columns = columns
         self._width = (WIDTH - 2 * MARGIN) / len(columns)
@@ -110,6 +111,7 @@ class _Table:
         self._canvas.showPage()
 
     def _begin_page(self) -> None:
+        """Draw the names of the columns and the number of the page, and go to the first row."""
         self._page_number += 1
         self._y = HEIGHT - MARGIN - LINE
         self._canvas.setFont(BOLD, SIZE)

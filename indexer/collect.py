@@ -86,6 +86,7 @@ class _PendingBatch:
         return Span(self.chunks[0].span.first, self.chunks[-1].span.last)
 
     def is_full(self, now_s: float, requests: int) -> bool:
+        """Return True if rows, blocks, time or requests reach the limit of a batch."""
         return (
             self.rows >= BATCH_ROWS
             or len(self.span) >= BATCH_BLOCKS
@@ -357,6 +358,7 @@ class Collector:
             self._commit_guarded(pending, last, work)
 
     def _commit_guarded(self, pending: _PendingBatch, last: Block | None, work: Work) -> None:
+        """Write the new rows of a batch, after a check of its links; the caller holds the guard."""
         tables = self._new_only(pending.tables(), pending.span, work)
         if all(chunk.is_linked for chunk in pending.chunks):
             first = next((chunk.blocks[0] for chunk in pending.chunks if chunk.blocks), None)

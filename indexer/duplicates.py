@@ -89,6 +89,7 @@ def _stored(lake: Lake, chain: str, table: Table, heights: Spans) -> pl.DataFram
 
 
 def _keys(table: Table, rows: pa.Table) -> pl.DataFrame:
+    """Return the columns of rows that tell whether two are equal, as a frame."""
     import polars as pl
 
     keys = pl.from_arrow(rows.select(_compared_columns(table)))

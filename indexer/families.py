@@ -110,6 +110,7 @@ class UnusablePackage(Exception):
 
 
 def _package(provider: str, name: str) -> Package:
+    """Return the families and the folder of a package; UnusablePackage if it has neither."""
     top, *submodules = _modules(name)
     families_ = tuple(_family(each) for each in (top, *submodules) if hasattr(each, "FAMILY"))
     folder = Path(next(iter(top.__path__))) if hasattr(top, "__path__") else None
@@ -126,6 +127,7 @@ def _modules(name: str) -> Iterator[ModuleType]:
 
 
 def _family(module: ModuleType) -> ProtocolFamily:
+    """Return the family of a module; UnusablePackage if it is none, or has a problem."""
     family = module.FAMILY
     if not isinstance(family, ProtocolFamily):
         raise UnusablePackage(f"`{module.__name__}.FAMILY` is a {type(family).__name__}, not a Family")

@@ -95,6 +95,17 @@ class Follower:
         events: Sequence[str] = (),
         scope: Scope = NO_ACCOUNTS,
     ) -> None:
+        """Prepare to follow; nothing is read yet.
+
+        Args:
+            chain: The chain.
+            lake: Gets final blocks.
+            tail: Gets newer ones.
+            environment: Clock and randomness.
+            datasets: Those of all new blocks.
+            events: Filters of logs.
+            scope: Accounts whose histories are followed.
+        """
         self.chain, self.lake, self.tail, self.environment = chain, lake, tail, environment
         self.datasets, self.events, self.scope = tuple(datasets), tuple(events), scope
         self.status = Status()
@@ -152,6 +163,10 @@ class Follower:
         self._update_status()
 
     async def _ready(self) -> Heads:
+        """Recover after a crash, read the heads into the status, undo blocks that left the chain.
+
+        Return the heads.
+        """
         await asyncio.to_thread(self.recover)
         heads = await self.chain.heads()
         self.status.head, self.status.finalized = heads.latest.height, heads.finalized

@@ -50,6 +50,7 @@ class Maintenance:
         await self._run_alone(self.delete_replaced)
 
     async def _run_alone(self, work: Callable[[], None]) -> None:
+        """Run work in a thread, one at a time; a cancelled call ends after the work."""
         async with self._lock:
             running = asyncio.ensure_future(asyncio.to_thread(work))
             try:

@@ -382,6 +382,7 @@ class CountedBatches:
 
 
 def _stored_span(lake: Lake, chain: str, tables: Sequence[Table]) -> Span | None:
+    """Return the span from the lowest to the highest height in the lake's tables, None without rows."""
     import polars as pl
 
     ends = [pl.col("height").min().alias("first"), pl.col("height").max().alias("last")]

@@ -182,6 +182,7 @@ def check_protocol(protocol: Protocol, families: Mapping[str, ProtocolFamily], k
 
 
 def _check_kinds(protocol: Protocol, families: Sequence[ProtocolFamily], kinds: Mapping[str, str]) -> None:
+    """Raise BadSettings if a family of a protocol cannot read a chain on which it has contracts."""
     for chain, roles in protocol.contracts.items():
         kind = kinds.get(chain)
         for family in families:
@@ -348,6 +349,7 @@ def _check_address(address: str, file: str, key_path: str, kind: str) -> None:
 
 
 def _rules(kind: str) -> Sequence[AddressRules]:
+    """Return the rules of addresses of a kind, of all kinds for ""; none for an unknown one."""
     if not kind:
         return all_rules()
     try:

@@ -259,6 +259,7 @@ class QueueWorker:
         return last if last >= chain.settings.start_block else -1
 
     async def _missing(self, chain: Chain, span: Span) -> list[Work]:
+        """Return the work that a span lacks, in the chain's datasets, which a probe may choose first."""
         if not chain.settings.datasets:
             await chain.probe(chain.settings.start_block)
         datasets = self.system.datasets(chain)

@@ -59,6 +59,10 @@ def _windows(lake: Lake, chain: str, tables: Sequence[Table]) -> Iterator[dict[s
 
 
 def _replace(lake: Lake, chain: str, table: Table, staging: Staging) -> int:
+    """Replace the rows of a chain in a table by the staged ones, and return their number.
+
+    Equal logs are only counted.
+    """
     counted_batches = CountedBatches(staging.batches(table.name))
     if table is LOGS and not staging.logs_change:
         return sum(batch.num_rows for batch in counted_batches)  # as it was: nothing to write

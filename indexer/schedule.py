@@ -149,6 +149,7 @@ class JobSchedule:
         return None if scheduled is None else getattr(scheduled, "next_run_time", None)
 
     async def _wake(self, job: Job) -> None:
+        """Start a job unless it was removed; if it still runs, only count that it was skipped."""
         if self.jobs.get((job.name, job.chain)) is not job:  # removed meanwhile
             return
         if job.is_running:

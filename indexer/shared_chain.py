@@ -95,6 +95,7 @@ class SharedChain:
             yield
 
     def _take(self, stack: ExitStack) -> None:
+        """Take the chain's lock, released with `stack`; wait for it in this thread, Locked after WAIT_S."""
         end_s, pause_s = self.clock.monotonic_s() + WAIT_S, FIRST_PAUSE_S
         while True:
             try:
@@ -107,6 +108,7 @@ class SharedChain:
             pause_s = min(2 * pause_s, 1.0)
 
     def _check_missing(self, span: Span, datasets: Sequence[str], filters: Sequence[str]) -> None:
+        """Raise Locked if another process indexed a part of the span meanwhile."""
         for dataset in datasets:
             stored = [self.tail.indexed_ranges(self.chain.key, dataset, each) for each in {"", *filters}]
             if any(each & [span] for each in stored):

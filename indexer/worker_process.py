@@ -42,6 +42,7 @@ class RemoteTail:
         return lambda *arguments, **keywords: self._request(name, arguments, keywords)
 
     def _request(self, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Call a method of the parent's tail, wait for the result, and return it or raise its error."""
         with self._lock:
             self._pipe.send(("call", name, arguments, keywords))
             kind, value = self._pipe.recv()
@@ -113,6 +114,7 @@ class _Report:
 
 
 async def _piece(collector: Collector, tail: RemoteTail, span: Span, work: Work) -> None:
+    """Index a span, and send rows and requests of the process so far, or the error, to the parent."""
     try:
         await collector.piece(span, work)
     except Exception as error:  # the parent process raises it

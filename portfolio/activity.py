@@ -194,6 +194,7 @@ def _is_of(asset: Asset, contract: str | None) -> bool:
 
 
 def _wrapping(movements: Sequence[Movement], changed: set[Asset]) -> dict[str, bool]:
+    """Return whether coins were wrapped or unwrapped, and whether tokens beside these changed."""
     wrapped = {move.asset for move in movements if move.standard in WRAPPING}
     return {
         "wrap": any(move.standard == "wrap" for move in movements),

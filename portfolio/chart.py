@@ -54,6 +54,7 @@ def gaps(points: Sequence[Point]) -> list[tuple[date, date]]:
 
 
 def _limits(values: Sequence[Decimal]) -> tuple[Fraction, Fraction]:
+    """Return the lowest and the highest value; around equal ones there is room on both sides."""
     low, high = Fraction(min(values)), Fraction(max(values))
     if low == high:  # a flat line lies in the middle
         room = abs(low) / 10 or Fraction(1)

@@ -57,6 +57,7 @@ def _chain(chain: ProtocolChainDocument, networth: Fraction) -> ProtocolChainDoc
 
 
 def _positions(positions: PositionsDocument, networth: Fraction) -> PositionsDocument:
+    """Return positions with the share of each asset in the net worth."""
     return msgspec.structs.replace(
         positions,
         assets=_assets(positions.assets, networth),

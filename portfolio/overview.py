@@ -121,6 +121,7 @@ def _order(item: tuple[Decimal | None, TokenRow]) -> tuple[bool, Decimal, str, s
 
 
 def _parts(portfolio: Portfolio) -> Iterator[_SignedAsset]:
+    """Yield all assets with protocol and sign, without spam."""
     for protocol in portfolio.asset_by_protocols.values():
         for chain in protocol.chains.values():
             for positions in chain.protocol_positions.values():
@@ -129,6 +130,7 @@ def _parts(portfolio: Portfolio) -> Iterator[_SignedAsset]:
 
 
 def _signed(positions: PositionsDocument) -> Iterator[tuple[AssetDocument, int]]:
+    """Yield the assets of positions with 1, or -1 if they are borrowed."""
     yield from ((asset, 1) for asset in positions.assets)
     for nested in positions.protocol_positions:
         owned = (*nested.assets, *nested.supply_assets, *nested.reward_assets, *nested.dex_assets)

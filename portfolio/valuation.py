@@ -212,6 +212,7 @@ class Valuation:
 
 
 def _unclear_issues(chain: str, tokens: Sequence[str]) -> Iterator[Issue]:
+    """Yield an issue per token, or one with their number if there are many; they make nothing partial."""
     if len(tokens) > MAX_UNCLEAR:
         subject = f"{len(tokens)} subjects on {chain}"
         yield Issue("portfolio", subject, UNCLEAR, makes_partial=False, count=len(tokens))

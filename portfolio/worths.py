@@ -124,6 +124,7 @@ class _Columns:
         return self._asset_numbers[id(token)]
 
     def _quoted(self, token: Token) -> int | None:
+        """Add a token's price, and return its number; None without a usable price or decimals."""
         price, decimals = usable_price(self.prices.get(token.asset)), token.decimals
         if price is None or decimals is None or not 0 <= decimals <= amounts.MAX_DECIMALS:
             return None

@@ -157,6 +157,7 @@ def _spans(keys: Sequence[Key]) -> Iterator[list[Key]]:
 
 
 def _current_quote(raw: msgspec.Raw) -> VendorQuote | Unknown:
+    """Return the price and its time in an answer; Unknown if it has none."""
     try:
         current = decode_json(raw, _CurrentPrice)
         return VendorQuote(parse_number(current.usd), current.last_updated_at)

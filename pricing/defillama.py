@@ -192,6 +192,7 @@ def _nearest(quotes: Sequence[VendorQuote] | Unknown, time_s: int) -> VendorQuot
 
 
 def _build(section: Section, chain: str, location: str) -> DefiLlama:
+    """Make the source from its section: the paid address if there is a key; BadSettings if malformed."""
     check_keys(section, location, ("base_url", "key_env", "max_age_s", "chains", "coins"))
     key = api_key(section, location, "DEFILLAMA_KEY") if "base_url" not in section else ""
     url = base_url(section, location, PRO_URL if key else FREE_URL)

@@ -116,6 +116,7 @@ class Pool:
         return self._product_market(*vaults) if self.is_constant_product else self._concentrated_market(*vaults)
 
     def _product_market(self, quote_vault: Record, token_vault: Record) -> Market | None:
+        """Return price and depth of a product pool, None for other vaults or without reserves."""
         if (quote_vault.mint, token_vault.mint) != self._mints or quote_vault.owner != token_vault.owner:
             return None
         balances = (token_vault.raw, quote_vault.raw)

@@ -218,6 +218,7 @@ def _written(
 
 
 def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest as the last file: it is there completely or not at all, also after a crash."""
     unfinished = folder / f"{MANIFEST}.new"
     unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
     sync(unfinished)

@@ -120,6 +120,7 @@ class ChecksumReader:
     mode = "rb"
 
     def __init__(self, path: str, size: int, read_at: ReadAt, metadata: pq.FileMetaData) -> None:
+        """Read the sums of a file's blocks; CorruptFile if their number does not fit its size."""
         self._path, self._size, self._read_at = path, size, read_at
         self._sums = np.frombuffer(base64.b64decode(metadata.metadata[KEY.encode()]), "<u4").tolist()
         self._end = size - FOOTER_END - int.from_bytes(read_at(size - FOOTER_END, 4), "little")
@@ -163,6 +164,7 @@ class ChecksumReader:
         """Do nothing: the owner of the file closes it."""
 
     def _compare(self, first: int, data: bytes, min_size: int) -> None:
+        """Raise CorruptFile if blocks from number `first` on do not match, or are shorter than `min_size`."""
         if len(data) < min_size:
             raise CorruptFile(self._path, "it ends too early")
         view = memoryview(data)

@@ -33,6 +33,7 @@ class Footers:
     """Cache of the footers that were used last, bounded in bytes. Safe to use from several threads."""
 
     def __init__(self, limit: int = FOOTER_BYTES) -> None:
+        """Begin empty; `limit` is in bytes."""
         self.size = 0
         self._limit = limit
         self._footers: OrderedDict[str, pq.FileMetaData] = OrderedDict()

@@ -27,6 +27,7 @@ class KeptRows:
     """
 
     def __init__(self, max_rows: int = MAX_ROWS, max_bytes: int = MAX_BYTES, max_recent: int = MAX_RECENT) -> None:
+        """Begin empty; the `max_recent` keys that were asked for last are remembered."""
         self.row_count = self.byte_count = 0
         self._max_rows, self._max_bytes, self._max_recent = max_rows, max_bytes, max_recent
         self._rows: OrderedDict[Hashable, pa.Table] = OrderedDict()

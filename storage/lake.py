@@ -311,6 +311,7 @@ class Lake(LakeReader):
         raise Locked("lake", f"table {table.name}: other writers keep changing it", remedy="run it again")
 
     def _writer(self, table: Table) -> DeltaTable | None:
+        """Return the newest version of a table, None if it does not exist; a torn last entry is discarded."""
         try:
             return self._open_newest(self._writers, table)
         except DeltaError:

@@ -48,6 +48,7 @@ class LakeReader:
     """
 
     def __init__(self, uri: str, store: ObjectStore | None = None) -> None:
+        """Prepare reads; nothing is read yet. `store` has the endpoint of `s3://`."""
         self.storage = storage_at(uri, store)
         self.uri = self.storage.uri
         self.is_local = "://" not in self.uri

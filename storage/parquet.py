@@ -174,6 +174,7 @@ def compare_file(folder: Folder | Bucket, path: str) -> Iterator[int]:
 
 @contextmanager
 def _deleted_on_error(path: Path) -> Iterator[None]:
+    """Delete a file if the block ends with an error, which is raised."""
     try:
         yield
     except BaseException:  # also if the block is cancelled

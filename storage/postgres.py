@@ -111,6 +111,7 @@ class TransactionTimeout:
         self._thread.join()
 
     def _run(self) -> None:
+        """Break off late connections until it is closed."""
         while not self._closing.wait(CALL_S / 20):
             for connection, until_s in list(self._until_s.items()):
                 if time.monotonic() > until_s:
@@ -147,6 +148,7 @@ def migrate(url: str, store: str, head: str, version_table: str, script: Callabl
 
 
 def _revision(connection: Connection, version_table: str) -> str | None:
+    """Return the stored revision of a schema, None for an empty database."""
     table = connection.execute("SELECT to_regclass(%s)", [version_table]).fetchone()
     rows: Rows = (
         connection.execute(f"SELECT version_num FROM {version_table}".encode()).fetchall() if table and table[0] else []

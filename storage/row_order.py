@@ -30,6 +30,7 @@ def check_rows(table: Table, rows: Rows) -> None:
 
 
 def _difference(actual: Any, expected: Any) -> str:
+    """Return the first difference between two types of columns, as text."""
     for at, field in enumerate(expected):
         actual_field = actual.field(at) if at < len(actual) else "nothing"
         if not field.equals(actual_field):

@@ -346,6 +346,7 @@ class Tail(AccountTables, EndpointTables, PriceTables):
 
 
 def _opened(place: Path | str, *, reader: bool) -> TailDatabase:
+    """Open the database at a place: PostgreSQL for its URL, else a SQLite file."""
     if not isinstance(place, str) or not place.startswith(POSTGRES):
         return SqliteTail(Path(place), reader=reader)
     with needs_extra("postgres", "a tail on PostgreSQL"):
@@ -386,6 +387,7 @@ def _parent_of(tx: Transaction, chain: str, block: Block) -> Block | None:
 
 
 def _check_link(chain: str, below: Block, block: Block) -> None:
+    """Raise StoreError if a block does not stand on the one below."""
     if block.height <= below.height or block.parent != below.hash:
         raise StoreError(
             "tail",

@@ -184,6 +184,7 @@ class PostgresTail:
         return str(rows[0][0]) if rows else "another process"
 
     def _release(self, name: str) -> None:
+        """Release a lock of this process; one that was lost is only forgotten."""
         with self._lock:
             del self._epochs[name]
             if name in self._lost:

@@ -222,6 +222,7 @@ class _PostgresSide:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
+        """Run the block in a transaction that begins with a statement; StoreError for errors of PostgreSQL."""
         from chainfolio.storage.postgres import translate_errors
 
         with translate_errors(self._store, self._url), self._connection.transaction():

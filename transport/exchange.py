@@ -135,6 +135,7 @@ class StreamedBody:
     """A body that a sink receives piece by piece. `size` counts the bytes received so far."""
 
     def __init__(self, sink: Sink, headers: Mapping[bytes, str], size: int | None, encoding: str | None) -> None:
+        """Begin the sink; ValueError for an encoded body."""
         if (encoding or "identity").lower() != "identity":
             raise ValueError("an encoding that was not asked for")
         self.size = 0
@@ -190,6 +191,7 @@ class Body:
             raise ValueError("something follows the packed body")
 
     async def _keep(self, part: bytes | memoryview) -> None:
+        """Store a piece once the budget has room; ResponseTooLarge beyond the maximum."""
         if self._content.tell() + len(part) > self._max_bytes:
             raise too_large(self._source, self._max_bytes)
         if (wait := self._lease.take(len(part))) is not None:

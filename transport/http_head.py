@@ -88,6 +88,7 @@ def _text(fields: Mapping[bytes, bytes], name: bytes) -> str | None:
 
 
 def _length(fields: Mapping[bytes, bytes]) -> int | None:
+    """Return the length of a body, None if the head has none; ValueError if it is ambiguous."""
     digits = fields.get(b"content-length")
     if digits is None:
         return None

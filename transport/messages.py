@@ -53,6 +53,7 @@ def redacted(text: str) -> str:
 
 
 def _part(part: str) -> str:
+    """Return a part of a message if it is a known word or a number, else `…`; punctuation stays."""
     core = part.strip(".!?")
     if any(char.isalnum() for char in core):
         return part if core.lower() in KNOWN or _NUMBER.match(core) else "…"

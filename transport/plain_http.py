@@ -81,6 +81,7 @@ class PlainTransport:
     def __init__(
         self, budget: ByteBudget, *, connections: int, max_body: int, headers: Mapping[str, str] | None = None
     ) -> None:
+        """Prepare the client; nothing connects yet. `headers` are sent with every request."""
         self.budget, self._headers = budget, headers or {}
         self._max_body = max_body
         self._addresses: dict[str, Address] = {}
@@ -182,6 +183,7 @@ class PlainTransport:
 
 
 async def _connect(source: str, address: Address) -> Connection:
+    """Connect within CONNECT_S; Unavailable if it fails."""
     try:
         async with asyncio.timeout(CONNECT_S):
             return await connect(address.host, address.port)

@@ -80,6 +80,7 @@ def _event(lines: Iterable[str]) -> Event | None:
 
 
 def _status_error(source: str, status: int) -> Unavailable | UnsupportedMethod | BadAnswer:
+    """Return the error for a status: no such stream, a temporary refusal, or else a bad answer."""
     if status in (404, 405, 501):
         return UnsupportedMethod(source, f"it serves no events (HTTP {status})")
     if status == 429 or status >= 500:

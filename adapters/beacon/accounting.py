@@ -319,6 +319,7 @@ def epoch_rewards(epoch: Duties, current: Reconciliation, payment: Reconciliatio
 
 
 def _missed_proposals(epoch: Duties, adder: Adder) -> Array | None:
+    """Return how many slots each validator missed as a proposer; None if the proposers are not known."""
     if epoch.proposers is None:
         return None
     with_block = {slot.block.slot for slot in epoch.slots}

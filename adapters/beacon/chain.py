@@ -80,6 +80,7 @@ class BeaconChain(Slots):
     capabilities = frozenset([Capability.HEAD_EVENTS, Capability.VALIDATORS])
 
     def __init__(self, key: str, settings: BeaconSettings, facts: Facts, nodes: Nodes) -> None:
+        """Prepare a chain over its nodes; no request is sent, and announcements are not listened to yet."""
         super().__init__(key, nodes)
         self.settings, self.facts = settings, facts
         self.caip2 = f"beacon:{key}"

@@ -114,6 +114,7 @@ class ComputedRewards:
         return await self._memo.get("votes", (target, epoch), lambda: self._count_votes(target, epoch))
 
     async def _count_votes(self, target: int, epoch: int) -> TimelyVotes:
+        """Return the timely votes for a target epoch in earlier blocks and those of `epoch`, it or the next."""
         flags = np.zeros(0, np.uint8) if epoch == target else (await self._timely_votes(target, target)).flags
         stake, blocks = await self._network_stake(epoch), await self._blocks(epoch)
         roots = await self._roots(target, epoch)

@@ -234,6 +234,7 @@ class Reader:
         return await self.memo.get("committee", period, lambda: self._read_seats(epoch))
 
     async def _read_seats(self, epoch: int) -> Seats:
+        """Return the seats of selected validators in the sync committee of an epoch."""
         slot = epoch * self.spec.slots_per_epoch
         path = f"/eth/v1/beacon/states/{slot}/sync_committees?epoch={epoch}"
         members = (await self.read(slot, path, SyncCommittee)).validators
@@ -348,12 +349,10 @@ class Reader:
             return ideal, rows[np.isin(rows[:, 0], balances.index)]
 
     async def _read_attestations(self, epoch: int, balances: BalanceTable) -> tuple[dict[int, int], Array]:
+        """Read ideal and actual rewards by pages, sorted; BadAnswer for doubled or unrequested validators."""
         ideal: dict[int, int] = {}
-        needed = (
-            set(balances.effective_balance.tolist())
-            if isinstance(balances, ValidatorTable) and self.selection
-            else None
-        )
+        has_few = isinstance(balances, ValidatorTable) and self.selection
+        needed = set(balances.effective_balance.tolist()) if has_few else None
         parts = [np.zeros((0, 5), np.int64)]
         for start in range(0, len(balances), PAGE_SIZE):
             indexes = balances.index[start : start + PAGE_SIZE]
@@ -374,6 +373,7 @@ class Reader:
         return await self.memo.get("duties", epoch, lambda: self._read_duties(epoch))
 
     async def _read_duties(self, epoch: int) -> dict[int, int] | None:
+        """Return the proposers of an epoch by slot, None if the node refuses; BadAnswer for other slots."""
         try:
             duties = await self.nodes.read(f"/eth/v1/validator/duties/proposer/{epoch}", list[ProposerDuty])
         except (ResourceNotFound, BadAnswer):  # a refusal, which many nodes give for the past

@@ -47,6 +47,7 @@ def signature(text: str) -> Signature:
 
 
 def _closing(text: str, opened: int) -> int:
+    """Return the position of the parenthesis that closes the one at `opened`; AssertionError without one."""
     depth = 0
     for index in range(opened, len(text)):
         depth += {"(": 1, ")": -1}.get(text[index], 0)

@@ -79,6 +79,7 @@ class EvmChain(NodeBackedChain[Node], Approvals):
     }
 
     def __init__(self, facts: Facts, node: Node, settings: EvmSettings, explorer: Explorer | None = None) -> None:
+        """Prepare a chain over its nodes; no request is sent."""
         self.facts, self.node, self.settings, self.explorer = facts, node, settings, explorer
         self.key, self.kind, self.caip2, self.info = facts.key, facts.kind, facts.caip2, facts.info
         self.datasets = datasets_of(facts)

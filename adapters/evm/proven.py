@@ -134,6 +134,7 @@ def prove_bodies(facts: Facts, source: str, header: Header, block: bytes, receip
 
 
 def _selected(logs: Logs, query: Query) -> Logs:
+    """Return the logs with one of the query's topics, and of its contracts if it names some."""
     mask = np.zeros(len(logs), np.bool_)
     for topic in query.topics:
         mask |= logs.of(topic)

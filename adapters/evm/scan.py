@@ -243,6 +243,7 @@ class _PinNotSupported(Exception):
 
 
 def _at(endpoint: StateEndpoint, block: Block) -> BlockParameter:
+    """Return the parameter that names a block in the endpoint's form: by hash, or else by height."""
     pin = endpoint.capabilities.get("pin", BY_CANONICAL_HASH)
     by_hash: dict[str, str | bool] = {"blockHash": block.hash}
     if pin == BY_CANONICAL_HASH:

@@ -51,6 +51,10 @@ def slots(account: str, count: int) -> tuple[Slot, ...]:
 
 
 def _slots(account: str, count: int) -> Iterator[Slot]:
+    """Yield the storage slots in which a token may keep an account's balance, with the layout of each.
+
+    The first `count` numbers of slots are tried for Solidity and Vyper.
+    """
     holder = bytes(12) + bytes.fromhex(account[2:])
     yield Slot(_hash(holder + _encode_word(OPENZEPPELIN)), "ERC-7201 openzeppelin.storage.ERC20")
     yield Slot(_hash(holder[12:] + SOLADY), "Solady's slot of balances")

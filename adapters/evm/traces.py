@@ -144,6 +144,7 @@ async def _ask(endpoint: Endpoint, route: Route, blocks: Sequence[TracedBlock]) 
 
 
 def _trace_answer(endpoint: Endpoint, answer: Answer, block: TracedBlock) -> bytes:
+    """Return the traces of a block as JSON; raise the error of the answer, or BadAnswer if it has none."""
     if isinstance(answer, SourceError):
         raise answer
     if answer == b"null":

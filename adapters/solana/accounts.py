@@ -287,6 +287,7 @@ def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[Sequence[int | Unknown]
 
 
 def _balance(wallet: Wallet, asset: Asset) -> int | Unknown:
+    """Return a wallet's raw balance, 0 of a token that it lacks; Unknown for a compressed NFT."""
     if asset.is_native:
         return wallet.lamports
     if asset.kind == COMPRESSED:

@@ -85,6 +85,7 @@ class CompressedNfts:
         return [(leaf, self._fault(leaf, _tree_read(leaf_list, leaf))) for leaf in leaf_list.leaves]
 
     def _fault(self, leaf: Leaf, read: TreeRead) -> str:
+        """Return why a leaf cannot be trusted, also if its tree could not be read; empty if it can."""
         tree, config = self.tree_results.get(read), self.tree_results.get(_config_read(leaf.tree))
         if not isinstance(tree, Tree):
             return f"its tree could not be read: {tree.reason if tree else 'what else there is changes too fast'}"

@@ -82,6 +82,7 @@ class Node(Pool[Endpoint]):
         commitment: str,
         hedge: bool = True,
     ) -> None:
+        """Prepare the endpoints, which are checked by the hash of the genesis; no request is sent."""
         super().__init__(facts.key, endpoints, environment, hedge=hedge)
         self.facts, self.commitment, self.finalized = facts, commitment, -1
         self.reward_cache: dict[RewardRead, Reward | Unknown | None] = {}
@@ -108,6 +109,7 @@ class Node(Pool[Endpoint]):
         return heads
 
     async def _heads(self, endpoint: Endpoint) -> Heads:
+        """Read the newest block of the commitment and the newest final slot, and store the endpoint's height."""
         levels = dict.fromkeys((self.commitment, "finalized"))
         requests = [Request("getSlot", ({"commitment": level},)) for level in levels]
         slots = [slot_of(endpoint.name, result(answer)) for answer in await endpoint.ask(requests)]

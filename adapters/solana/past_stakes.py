@@ -91,6 +91,7 @@ class PastStakes:
         return positions, issues
 
     def _position(self, account: str, history: AccountStakeHistory, lamports: int) -> OpenPosition:
+        """Return a stake account as it was at the block, with its last voter and lock."""
         slot = self.block.height
         voter = history.last_value(slot, lambda call: call.voter) or ""
         unlock_s = max(0, history.last_value(slot, lambda call: call.unlock_s) or 0)

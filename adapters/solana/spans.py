@@ -115,6 +115,7 @@ async def _check_reached(node: Node, endpoint: Endpoint, slot: int) -> None:
 
 
 async def _read_block(node: Node, endpoint: Endpoint, slot: int) -> BlockChanges:
+    """Return a block's changes; if the slot has none, the error that the node's `absent` makes is raised."""
     request = Request("getBlock", (slot, {**FULL, "commitment": node.commitment}))
     read = await endpoint.ask_large(request, partial(parse_block, slot), height=slot)
     if read is None:

@@ -67,6 +67,7 @@ def raydium_root(tick: int) -> int:
 
 
 def _product(tick: int, bit_factors: tuple[int, ...], shift: int) -> int:
+    """Return the product of the factors of a tick's bits, with `shift` fractional bits, rounded down."""
     ratio = 1 << shift
     for bit, factor in enumerate(bit_factors):
         if tick >> bit & 1:

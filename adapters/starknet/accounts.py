@@ -127,6 +127,7 @@ def balances(
 
 
 def _balance_call(facts: Facts, account: str, asset: Asset) -> Call:
+    """Return the call for a balance, of a single item for its owner."""
     contract, owner = facts.contract_of(asset), int(account, 16)
     token_id = split_u256(int(asset.token_id)) if asset.token_id else ()
     if _is_single_item(asset):
@@ -140,6 +141,10 @@ def _is_single_item(asset: Asset) -> bool:
 
 
 def _decode_balance(account: str, asset: Asset, result: Result) -> Balance:
+    """Return a raw balance, of a single item 1 or 0; a result that is no amount is Unknown.
+
+    Reverted and Unknown results stay.
+    """
     if not isinstance(result, tuple):
         return result
     if _is_single_item(asset):
@@ -173,6 +178,10 @@ def describe(facts: Facts, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token
 
 
 def _decode_token(asset: Asset, results: Sequence[Result]) -> Token:
+    """Return a token from the results of symbol, name and decimals.
+
+    A text that could not be read is empty; decimals are then None.
+    """
     symbol, name = (decode_string(each) if isinstance(each, tuple) else "" for each in results[:2])
     match results[2]:
         case (decimals,) if decimals <= MAX_DECIMALS:

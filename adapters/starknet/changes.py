@@ -168,6 +168,7 @@ def _block_id(height: int, block_hashes: BlockHashes) -> BlockId:
 
 
 def _balance(source: str, answer: bytes | NoContract) -> int:
+    """Return the raw balance in an answer, 0 without a contract; BadAnswer if it is no amount."""
     if isinstance(answer, NoContract):
         return 0
     raw = decode_amount(tuple(parse_felt(source, each) for each in typed(source, answer, list[str])))

@@ -50,6 +50,7 @@ class Node(Pool[Endpoint]):
     def __init__(
         self, facts: Facts, endpoints: Sequence[Endpoint], environment: Environment, *, hedge: bool = True
     ) -> None:
+        """Prepare the endpoints, which are checked by the name of the network; no request is sent."""
         super().__init__(facts.key, endpoints, environment, hedge=hedge)
         self.facts, self.finalized, self.skipped = facts, -1, SkippedContracts()
         handshake = Handshake([Request("starknet_chainId")], self._check_network)

@@ -114,6 +114,7 @@ async def _read_block(endpoint: Endpoint, height: int, build: BuildRows) -> Bloc
 
 
 def _build_rows(facts: Facts, accounts: frozenset[str], source: str, height: int, full_block: FullBlock) -> BlockRows:
+    """Return the rows of a block, with the hashes of transactions whose events have `accounts` as a key."""
     rows = build_rows(source, height, full_block, facts)
     if not accounts:
         return rows

@@ -159,6 +159,7 @@ def _position(
 
 
 def _issues(account: str, unread: Mapping[str, str], contract_count: int) -> Iterator[Issue]:
+    """Yield an issue per unread contract, and one for contracts beyond MAX_CONTRACTS; all make it partial."""
     for contract, reason in unread.items():
         yield Issue(PROTOCOL, contract, reason, makes_partial=True, account=account)
     if contract_count > MAX_CONTRACTS:

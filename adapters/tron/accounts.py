@@ -161,6 +161,7 @@ def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[list[BalanceResult]]:
 
 
 def _balance_call(account: str, asset: Asset) -> Call:
+    """Return the call for a balance, of a collectible for its owner."""
     if asset.kind == "trc721":
         return Call(asset.reference, "ownerOf(uint256)", (int(asset.token_id),))
     if asset.token_id:
@@ -169,6 +170,7 @@ def _balance_call(account: str, asset: Asset) -> Call:
 
 
 def _decode_balance(account: str, asset: Asset, result: bytes | Unknown | Reverted) -> BalanceResult:
+    """Return a raw balance, of a collectible 1 or 0; NO_AMOUNT if it is none. Errors stay results."""
     if not isinstance(result, bytes):
         return result
     raw = decode_uint(result)
@@ -191,6 +193,10 @@ def _metadata_reads(asset: Asset) -> Sequence[AssetRead | Call]:
 
 
 def _decode_token(asset: Asset, results: Sequence[object]) -> Token:
+    """Return a token from the results of its reads.
+
+    Unread texts are empty, unread or too large decimals None.
+    """
     if asset.kind == TRC10:
         symbol, name, decimals = results[0] if isinstance(results[0], tuple) else ("", "", None)
     else:

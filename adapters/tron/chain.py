@@ -57,6 +57,7 @@ class TronChain(NodeBackedChain[Node], Approvals):
     )
 
     def __init__(self, facts: Facts, node: Node, settings: TronSettings, environment: Environment) -> None:
+        """Prepare a chain over its nodes; no request is sent."""
         self.facts, self.node, self.settings = facts, node, settings
         self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
         self.exchanges: dict[int, tuple[str | None, str | None]] = {}

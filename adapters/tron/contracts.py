@@ -145,6 +145,7 @@ def _with_tokens(owner: str, recipient: str, transfers: Callable[[], tuple[Direc
 
 
 def _decode_trigger(message: Message, info: TransactionInfo) -> Operation:
+    """Decode a call of a contract, which may pay it sun and one TRC-10 token."""
     owner, contract = message.address(1), message.address(2)
     raw, token_raw = message.call_value(3), message.call_value(5)
     transfers = (DirectTransfer(None, owner, contract, raw),) if raw else ()

@@ -172,6 +172,7 @@ def _native_balance(evm_read: object, result: object) -> object:
 
 
 def _issue_from_evm(issue: Issue) -> Issue:
+    """Return an issue whose texts have Tron's addresses."""
     return replace(
         issue,
         subject=text_from_evm(issue.subject),

@@ -115,6 +115,7 @@ class Node(Pool[TronNode]):
         return Heads(heads.latest, self.finalized)
 
     async def _heads(self, endpoint: TronNode) -> Heads:
+        """Read the newest block and the newest solid one, which is final, and store the endpoint's height."""
         await endpoint.ensure_handshake()
         latest, solid = await asyncio.gather(endpoint.header(HEADER), endpoint.header(SOLID))
         if solid.height > latest.height:  # a block was made between the two requests

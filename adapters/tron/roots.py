@@ -75,6 +75,7 @@ def _encode_transaction(transaction: Transaction) -> bytes:
 
 @lru_cache(1_000)
 def _encode_result(fee: int, code: str, result: str) -> bytes:
+    """Encode the result of a transaction as protocol buffers do; a negative fee has 64 bits."""
     fields = (
         encode_field(FEE, fee & MAX_UINT64),
         _encode_enum(CODE, CODES, code),

@@ -324,6 +324,7 @@ class History:
         ]
 
     def _document(self, address: str, valuation: Valuation, day: date) -> Portfolio:
+        """Return the portfolio of a past day, as of its midnight."""
         return portfolio(
             address,
             valuation,

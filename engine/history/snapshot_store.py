@@ -230,6 +230,7 @@ class SnapshotStore:
         self.lake.append(SNAPSHOT_HOLDINGS, content, stream=_stream(chain), batch=batch)
 
     def _attempts(self, chain: str, accounts: Sequence[str]) -> dict[tuple[str, date], int]:
+        """Return the highest stored attempt by account and day; days without a snapshot are absent."""
         import polars as pl
 
         rows = self.lake.of_accounts(SNAPSHOTS, chain, accounts, KEY)

@@ -65,6 +65,7 @@ class Conversion:
 
 
 async def _fiat(rates: Rates, currency: str, moment_us: int) -> Decimal:
+    """Return the units of a currency per USD at a time; NotSupported if no rate is known."""
     rate = await rates.fiat(currency, moment_us)
     if isinstance(rate, FiatRate):
         return rate.per_usd

@@ -257,6 +257,7 @@ class PriceStore:
         return f"{self.chain}/{STREAM}"
 
     def _append(self, rows: list[dict[str, Any]], batch: int) -> None:
+        """Write rows to the lake as one batch; Locked if another process wrote it."""
         import pyarrow as pa
 
         content = pa.Table.from_pylist(rows, schema=PRICES.schema())

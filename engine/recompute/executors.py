@@ -98,6 +98,7 @@ class Executor:
     def _completed(
         self, pool: ProcessPoolExecutor, pending: dict[int, Partition]
     ) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Compute partitions in a pool; yield number and rows of each as soon as it is done."""
         with _interrupts_blocked():
             numbers: dict[Future[pl.DataFrame], int] = {
                 pool.submit(self.compute, partition): number for number, partition in pending.items()

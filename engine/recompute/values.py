@@ -85,6 +85,7 @@ def _snapshots(lake: LakeReader, partition: Partition) -> pl.DataFrame:
 
 
 def _is_requested(partition: Partition) -> pl.Expr:
+    """Return the filter of a partition's rows: its days, both included, or all up to its block."""
     import polars as pl
 
     if partition.first is None or partition.last is None:

@@ -167,6 +167,7 @@ class CurrentBalances:
         return states
 
     def _balances_of(self, account: str, state: AccountState) -> Iterator[tuple[BalanceKey, Any]]:
+        """Yield each asset of an account with its balance, which may be an error; first the native coin."""
         native = self.chain.info.native.asset
         yield BalanceKey(account, native), state.native
         for each, raw in state.balances.items():

@@ -259,6 +259,7 @@ def own_rows(tables: Mapping[str, Any], accounts: Sequence[str], info: ChainInfo
 
 
 def _rows(tables: Mapping[str, Any], name: str) -> pl.LazyFrame:
+    """Return the rows of a table by name; a missing one is empty."""
     import polars as pl
 
     table = tables.get(name)

@@ -156,6 +156,7 @@ class AccountCache:
         return entry
 
     def _store(self, address: str, entry: CachedAccount) -> None:
+        """Store an entry as the newest, and drop those that are too old or too many."""
         self._entries.pop(address, None)  # so that the oldest come first
         self._entries[address] = entry
         oldest_us = entry.updated_us - int(KEEP_S * 1_000_000)
@@ -163,6 +164,7 @@ class AccountCache:
             del self._entries[next(iter(self._entries))]
 
     async def _snapshot(self, chain: Chain, account: Account, live: bool) -> Snapshot | SourceError:
+        """Take a snapshot of one account within the budget; return its SourceError in place of raising it."""
         try:
             async with self.budget(chain):
                 return await self.snapshotter(chain).take([account.address], live=live)

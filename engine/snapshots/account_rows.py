@@ -51,6 +51,7 @@ class AccountRows:
         return deduplicated(chosen.select(columns).collect(), history)
 
     def _rows(self, history: Table) -> pl.DataFrame:
+        """Return all rows of a history; only the first call reads them."""
         with self._lock:
             if history.name not in self._frames:
                 self._frames[history.name] = rows_of(

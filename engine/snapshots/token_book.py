@@ -40,6 +40,7 @@ class TokenBook:
     def __init__(
         self, chain: str, lake: Lake | None, listed: Mapping[Asset, Token], registry: TokenRegistry | None = None
     ) -> None:
+        """Prepare an empty cache of descriptions. `listed` tokens have theirs from files."""
         self._chain, self._lake, self.listed, self.registry = chain, lake, dict(listed), registry
         self._seen_contracts: OrderedDict[str, None] | None = None
         self._write_lock = threading.Lock()

@@ -33,6 +33,7 @@ class TokenRegistry:
 
     @cached_property
     def _lines(self) -> list[str]:
+        """The lines of the file without its header, read once; BadSettings for another header."""
         if not self._path.exists():
             return []
         header, *lines = self._path.read_text(encoding="utf-8").removesuffix("\n").split("\n")

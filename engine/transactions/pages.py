@@ -324,6 +324,7 @@ class Statement:
         ]
 
     async def _prices(self, chain: str, assets_by_block: Mapping[Block, set[Asset]]) -> tuple[Prices, list[Issue]]:
+        """Return prices by block and issues; only stored ones if no node of the chain answers."""
         source = self._subjects[chain].snapshotter
         if chain not in self.silent:
             return await source.past.prices(assets_by_block)

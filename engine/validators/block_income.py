@@ -101,6 +101,7 @@ class BlockIncome:
             self._retry_at_s.popitem(last=False)
 
     async def _read(self, block: str, height: int) -> Income:
+        """Read the income of one block by its hash; BadAnswer if another block has its height."""
         collected = await self.chain.collect(Span(height, height), (BLOCKS.name, TRANSACTIONS.name))
         rows = collected.tables[BLOCKS.name].to_pylist()
         if [each["hash"] for each in rows] != [block]:

@@ -126,6 +126,7 @@ def _net_movements(record: TransactionDocument, own_wallets: Collection[str]) ->
 
 
 def _sum(parts: Iterable[tuple[str, int]]) -> Decimal | None:
+    """Return the sum of signed amounts, None if one is unknown."""
     all_parts = list(parts)
     if any(text == UNKNOWN for text, _ in all_parts):
         return None

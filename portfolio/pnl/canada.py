@@ -180,6 +180,7 @@ class _Pool:
             )
 
     def _add(self, lot: Lot) -> None:
+        """Add a lot and the denied losses to the pool; its cost is unknown as soon as a lot's is."""
         self.units += lot.quantity
         if self.cost is not None:
             self.reason = lot.reason

@@ -283,6 +283,7 @@ class _Tree:
         return _with_sums(msgspec.structs.replace(protocol, chains=chains), total_sum, closed), sums
 
     def _positions(self, positions: PositionsDocument, *, in_protocols: bool) -> tuple[PositionsDocument, Sum]:
+        """Return positions with their gains filled in, and the sum of these."""
         loose, sums = self._assets(positions.assets, in_protocols=in_protocols)
         nested = []
         for position in positions.protocol_positions:

@@ -210,6 +210,7 @@ def _split_by_amount(remaining: int | None, rows: Sequence[TransactionAssetDocum
 
 
 def _with_part(asset: TransactionAssetDocument, part: Part) -> TransactionAssetDocument:
+    """Return an asset with cost, cost per unit and closed gain; unknown ones are N/A."""
     unit = UNKNOWN
     if part.cost is not None and asset.balance not in (UNKNOWN, "0"):
         unit = amounts.text(rounded(Fraction(decimal(part.cost)) / Fraction(Decimal(asset.balance)), PLACES))

@@ -176,6 +176,7 @@ class _Record:
             self.containers.stake(max(rows, key=lambda row: self.rows.quantity(row) or 0).recipient, asset, quantity)
 
     def _entry(self, kind: Kind, asset: str, quantity: int, value: int | None, reason: str = "") -> Entry:
+        """Return an entry of this transaction; `quantity` is raw, and `value` None if unknown."""
         record = self.record
         return Entry(
             int(record.timestamp) * 1_000_000,

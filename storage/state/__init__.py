@@ -31,6 +31,10 @@ class State:
     def __init__(
         self, database: Database, pepper: bytes, clock: Clock, random: random.Random, hold_s: int = HOLD_S
     ) -> None:
+        """Prepare a store over an open database. `pepper` is the secret of the hashes of its keys.
+
+        `hold_s` is the time after which a reservation of credits expires.
+        """
         assert len(pepper) >= PEPPER_BYTES, f"a pepper has {PEPPER_BYTES} bytes"
         self.database, self.clock, self.random = database, clock, random
         self.meter = Meter(database, clock, random, hold_s * 1_000_000)

@@ -48,6 +48,7 @@ def well_formed(token: str) -> bool:
 
 
 def _checksum(body: str) -> str:
+    """Return the checksum of a key's body, in base 62."""
     value, digits = zlib.crc32(body.encode()), ""
     for _ in range(CHECKSUM_LENGTH):
         value, digit = divmod(value, len(BASE62))

@@ -125,6 +125,7 @@ class Meter:
         self._sweeps = False
 
     def _do(self, operation: Operation) -> asyncio.Future[Admission]:
+        """Queue an operation for the next transaction, and return the future of its result."""
         future: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
         self._pending.append((operation, future))
         if self._running is None:
@@ -218,6 +219,7 @@ class Meter:
         raise StoreError("state", "the meter's ids clash", remedy="check the clocks of the machines")
 
     def _apply(self, tx: Transaction, operations: Sequence[Operation], one_by_one: bool) -> list[Admission]:
+        """Apply operations in one transaction, and return their results in order."""
         round = MeterTransaction(tx, self.clock.now_us(), one_by_one)
         round.load(operations)
         round.ids = self._ids(len(operations), round.now_us)

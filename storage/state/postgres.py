@@ -142,6 +142,7 @@ class PostgresDatabase:
         return not self._local.was_begun
 
     def _connection(self) -> Connection:
+        """Return the connection of this thread, a new one if it has none or it was closed."""
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None or connection.closed:
             connection = connect(self.url)

@@ -56,6 +56,7 @@ class AccountLogs:
         sample: int = 100,
         headers: HeaderCache | None = None,
     ) -> None:
+        """Prepare reads. `integrity` and `sample` say how logs are compared with blooms and receipts."""
         self.node, self.known_events, self.integrity = node, tuple(known_events), integrity
         self.comparer = ReceiptComparer(node, self.known_events, integrity=integrity, sample=sample)
         self.headers = HeaderCache() if headers is None else headers

@@ -81,6 +81,7 @@ class _ExplainedCoins:
     def __init__(
         self, account: str, bodies: Mapping[int, Body], transfers: Mapping[int, Sequence[CoinTransfer]]
     ) -> None:
+        """Sum the changes of an account's coins, in wei, in the order of the heights of `bodies`."""
         self.heights = sorted(bodies)
         changes = (
             bodies[height].coin_change(account) + net_coins(transfers.get(height, ()), account)

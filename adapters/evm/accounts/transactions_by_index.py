@@ -78,6 +78,7 @@ async def read_by_index(
 
 
 def _transaction(source: str, answer: bytes, tx_hash: str) -> Transaction:
+    """Decode a transaction; BadAnswer if the node lacks it or gives another."""
     if answer == b"null":
         raise BadAnswer(source, f"does not have transaction {tx_hash}, which a block of its chain lists")
     transaction = typed(source, answer, Transaction)

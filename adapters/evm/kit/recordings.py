@@ -386,6 +386,7 @@ def _third_party_matches(shares: Shares, account: str, interactions: ContractInt
 
 
 def _described(rows: Sequence[InstalledProtocol]) -> tuple[Contracts, ...]:
+    """Return the protocols of rows, by key, with their families, contracts and options, for a recording."""
     keys = dict.fromkeys(row.protocol for row in rows)
     rows_by_key = {key: [row for row in rows if row.protocol == key] for key in sorted(keys)}
     return tuple(

@@ -297,6 +297,7 @@ class EvmAccountReader:
 
 
 def _joined(reads: Iterable[PositionsRead]) -> PositionsRead:
+    """Return the positions and the issues of several reads, in order."""
     joined = PositionsRead([], [])
     for positions, issues in reads:
         joined.positions.extend(positions)

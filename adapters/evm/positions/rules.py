@@ -108,6 +108,7 @@ class Event:
     values: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        """Check the positions; ValueError if one has no readable value, or the owner is no indexed address."""
         parameters = self.parsed.parameters
         for position in (self.owner, *self.values):
             if not 0 <= position < len(parameters) or not parameters[position].is_readable:

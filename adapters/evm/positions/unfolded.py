@@ -111,6 +111,7 @@ def asset_of(contract: str, names: AssetNames) -> Asset:
 
 
 def _sum_by_asset(parts: Iterable[tuple[str, int]], names: AssetNames) -> dict[Asset, int]:
+    """Return the sum of raw amounts by asset, from pairs of contract and amount."""
     raws: dict[Asset, int] = {}
     for contract, raw in parts:
         asset = asset_of(contract, names)

@@ -167,6 +167,7 @@ def _parse_sequencer(line: object, location: str) -> Sequencer:
 
 
 def _parse_feed(asset: Asset, line: object, location: str) -> Feed:
+    """Return the feed of one line of the settings; BadSettings for missing, unknown or wrong values."""
     if not isinstance(line, Mapping) or line.keys() != {"feed", "decimals", "heartbeat_s"}:
         raise BadSettings(location, f"{asset} needs exactly feed, decimals and heartbeat_s")
     address = parse_contract(line["feed"], f"the feed of {asset}", location)

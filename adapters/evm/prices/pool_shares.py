@@ -132,6 +132,10 @@ class BalancerPools:
 
 
 def _vault_amounts(token: str, vault_tokens: object, actual_supply: object, supply: object) -> Amounts | None:
+    """Return the amounts of a Balancer pool and its supply; None if the vault gave none.
+
+    Shares in the pool itself count neither as an amount nor, without an `actual_supply`, as supply.
+    """
     if not isinstance(vault_tokens, tuple):
         return None
     balances = dict(zip(vault_tokens[0], vault_tokens[1], strict=True))

@@ -76,6 +76,7 @@ class VenueSection:
             raise BadSettings(self.location, f"{self.name} has no key `{key}`")
 
     def _value(self, key: str, default: object = None) -> Any:
+        """Return the value of a key or its default, and note the key as read; BadSettings if it is None."""
         self.read_keys.add(key)
         value = self.section.get(key, default)
         if value is None:

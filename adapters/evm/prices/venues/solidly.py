@@ -55,6 +55,7 @@ class Solidly:
 
 
 def _state(pair: Pair, reserves: object, units: Sequence[int]) -> PoolState | None:
+    """Return price and depth of a pair, None without reserves; `units` are given for stable pairs only."""
     if not isinstance(reserves, tuple) or not all(reserves[:2]):
         return None
     first, second = reserves[:2]

@@ -75,6 +75,7 @@ class UniswapV4:
         return Market(current, parent) if current else None
 
     def _pool_keys(self, pair: Pair) -> Iterator[PoolKey]:
+        """Yield a pool for each tier of fees, of the pair and, for a wrapped coin, of the coin itself."""
         pairs = [pair]
         if self.wrapped in (pair.token, pair.quote):
             pairs.append(Pair(*(NULL_ADDRESS if a == self.wrapped else a for a in (pair.token, pair.quote))))
