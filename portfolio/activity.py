@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import lru_cache
 from typing import Final, Literal
 
 from chainfolio.assets import Asset
@@ -367,4 +367,13 @@ RULES: Final[tuple[Rule, ...]] = (
 
 def type_of(activity_signs: frozenset[str], function: str, protocol_rules: Sequence[Rule] = ()) -> TransactionType:
     """Return the type of the first rule that fits: of `FIRST`, of the called protocol, or of `RULES`."""
-    return next(rule.type for rule in chain(FIRST, protocol_rules, RULES) if rule.fits(activity_signs, function))
+    first, last = _own_types(activity_signs)
+    of_protocol = (rule.type for rule in protocol_rules if rule.fits(activity_signs, function))
+    return next(of_protocol, last) if first is None else first
+
+
+@lru_cache(maxsize=4096)
+def _own_types(activity_signs: frozenset[str]) -> tuple[TransactionType | None, TransactionType]:
+    """Return the type by `FIRST`, or None, and that by `RULES`: neither depends on a function."""
+    first = next((rule.type for rule in FIRST if rule.fits(activity_signs, "")), None)
+    return first, next(rule.type for rule in RULES if rule.fits(activity_signs, ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -14,6 +14,7 @@ from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.contracts import Price, Token, TransactionDetails
 from chainfolio.portfolio.activity import TRANSFERS, Activity, AddressFacts, Functions, Movement, signs, type_of
+from chainfolio.portfolio.collector import collector_paused
 from chainfolio.portfolio.compose import clean
 from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.facts import ChainFacts, Options, ProtocolFacts, asset_page, shown_pictures
@@ -67,6 +68,12 @@ class RenderContext:
     options: Options = field(default_factory=Options)
 
 
+@collector_paused()
+def records_of(activities: Iterable[Activity], context: RenderContext) -> list[TransactionDocument]:
+    """Return the records of activities, as of `record`."""
+    return [record(activity, context) for activity in activities]
+
+
 def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     """Return the record of one transaction of one wallet, still without prices.
 
@@ -74,7 +81,8 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     """
     details = activity.details
     assert details is not None, f"{activity.tx_hash} was not looked up"
-    activity = replace(activity, movements=_without_duplicates(activity.movements, context.also_at))
+    if context.also_at is not None:
+        activity = replace(activity, movements=_without_duplicates(activity.movements, context.also_at))
     called_protocol = context.protocol_of(details.recipient) if details.recipient else None
     selector = details.selector or b""  # by which no function is found
     function = context.functions.names.get(selector, "")
@@ -122,13 +130,11 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     )
 
 
-def _without_duplicates(movements: tuple[Movement, ...], also_at: Asset | None) -> tuple[Movement, ...]:
+def _without_duplicates(movements: tuple[Movement, ...], also_at: Asset) -> tuple[Movement, ...]:
     """Return the movements without those of `also_at` that repeat a native movement.
 
     `also_at` is the token as which the chain shows its native coin a second time.
     """
-    if also_at is None:
-        return movements
     native = {(move.direction, move.raw) for move in movements if move.asset.is_native}
     return tuple(move for move in movements if move.asset != also_at or (move.direction, move.raw) not in native)
 

@@ -20,6 +20,7 @@ from chainfolio.engine.gains.vault_changes import vault_changes
 from chainfolio.engine.record_source import RecordSource
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.errors import BadRequest
+from chainfolio.portfolio.collector import collector_paused
 from chainfolio.portfolio.document import UNKNOWN, AssetDocument, IssueDocument, Portfolio, every_asset
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.pnl.closing import (
@@ -189,9 +190,10 @@ def gains_until(
     ]
     treatment = _treatment(source, _chains(source, request), request, page.strengths)
     own_wallets = {account.address for account in accounts}
-    read = entries_of(records, own_wallets, treatment, changes)
-    moved, transfers = match_transfers(read.entries, records, own_wallets, treatment, read.facts)
-    entries = moved if per_usd is None else list(converted(moved, per_usd))
+    with collector_paused():
+        read = entries_of(records, own_wallets, treatment, changes)
+        moved, transfers = match_transfers(read.entries, records, own_wallets, treatment, read.facts)
+        entries = moved if per_usd is None else list(converted(moved, per_usd))
     gains = gains_of(entries, request.method, per_wallet=request.per_wallet, zone=request.zone)
     return GainsResult(
         entries,

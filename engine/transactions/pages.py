@@ -43,7 +43,7 @@ from chainfolio.portfolio.activity import Activity, Functions, sort_activities
 from chainfolio.portfolio.facts import ProtocolFacts
 from chainfolio.portfolio.pnl.trade_value import PriceKey, PriceKind, Strength
 from chainfolio.portfolio.poisoning import Counterparties
-from chainfolio.portfolio.statement import RenderContext, assets_of, mentions, protocol_key, record, with_prices
+from chainfolio.portfolio.statement import RenderContext, assets_of, mentions, protocol_key, records_of, with_prices
 from chainfolio.portfolio.transactions import TransactionDocument, is_dust, may_be_dust
 from chainfolio.pricing.rules import rules_of as rules_of_prices
 
@@ -284,8 +284,9 @@ class Statement:
                 self._read_counterparties, subject, history, {activity.account for activity in activities}
             )
             context = self._context(subject, tokens)
-            for activity in await self._with_details(subject, history, activities):
-                records[_row_id(activity)] = activity, record(activity, context)
+            detailed = await self._with_details(subject, history, activities)
+            documents = zip(detailed, records_of(detailed, context), strict=True)
+            records |= {_row_id(each[0]): each for each in documents}
         return [records[row_id] for row_id in map(_row_id, keys) if row_id in records]
 
     async def _add_stored_tokens(

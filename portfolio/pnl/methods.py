@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from heapq import merge
 from itertools import chain
 from typing import Final
 
+from chainfolio.portfolio.collector import collector_paused
 from chainfolio.portfolio.pnl.canada import by_canadian_rules
 from chainfolio.portfolio.pnl.entries import ACQUIRED, DISPOSED, UNASKED, Entry, sort_entries, without_loans
 from chainfolio.portfolio.pnl.gains import (
@@ -46,7 +45,7 @@ def gains_of(
     """
     assert not (per_wallet and method in POOLED), "these rules pool all that one person holds"
     deposited: dict[tuple[str, str], int] = {}
-    with _collector_paused():
+    with collector_paused():
         ordered = without_loans(sort_entries(entries), deposited, per_wallet=per_wallet)
         if method == UK:
             result = by_uk_rules(ordered, zone, unit)
@@ -58,21 +57,6 @@ def gains_of(
         lots._replace(deposited=deposited.get((lots.asset, lots.wallet), 0)) for lots in result.remaining
     ]
     return result
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Switch Python's cyclic garbage collector off for the duration of the block.
-
-    Lots and gains are in no cycles: looking for some among millions takes as long as the calculation.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _by_lots(entries: Iterable[Entry], method: str, *, per_wallet: bool) -> Gains:

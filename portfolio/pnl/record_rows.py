@@ -78,6 +78,8 @@ class RecordRows:
     own_wallets: Collection[str]
     treatment: Treatment
     result: RecordEntries
+    _keys: dict[int, str] = field(default_factory=dict)  # by the identity of a row, which the record keeps alive
+    _quantities: dict[int, int] = field(default_factory=dict)
 
     def of(self, direction: str) -> Sequence[TransactionAssetDocument]:
         """Return the rows of what came ("in") or of what left ("out")."""
@@ -123,12 +125,11 @@ class RecordRows:
         return self.treatment.strengths.get((record.chain.key, record.block_number, asset.contract), FEED_STRENGTH)
 
     def asset_of(self, asset: TransactionAssetDocument) -> str:
-        """Return the key of an asset by the aliases, with the number of a collectible.
-
-        How it is shown, and the first and last blocks in which it moved, are stored in `result`.
-        """
+        """Return the key of an asset, with the number of a collectible, and store how it is shown."""
+        if (known := self._keys.get(id(asset))) is not None:
+            return known
         own_key = asset_key(asset)
-        key = self.treatment.aliases.get(own_key, own_key)
+        key = self._keys[id(asset)] = self.treatment.aliases.get(own_key, own_key)
         block, first_blocks, last_blocks = self.record.block_number, self.result.first_blocks, self.result.last_blocks
         first_blocks[key] = min(block, first_blocks.get(key, block))
         last_blocks[key] = max(block, last_blocks.get(key, block))
@@ -139,12 +140,16 @@ class RecordRows:
 
     def quantity(self, asset: TransactionAssetDocument) -> int | None:
         """Return the amount in smallest units; None, with an issue in the result, if it is not known."""
+        if (known := self._quantities.get(id(asset))) is not None:
+            return known
         if asset.balance == UNKNOWN or asset.decimal == UNKNOWN:
             issue = IssueDocument("pnl", asset.chain_contract, NO_AMOUNT)
             if issue not in self.result.issues:
                 self.result.issues.append(issue)
             return None
-        return int(amounts.EXACT.scaleb(amounts.parse(asset.balance, max_digits=DIGITS), int(asset.decimal)))
+        amount = amounts.parse(asset.balance, max_digits=DIGITS)
+        raw = self._quantities[id(asset)] = int(amounts.EXACT.scaleb(amount, int(asset.decimal)))
+        return raw
 
 
 def asset_key(asset: TransactionAssetDocument) -> str:

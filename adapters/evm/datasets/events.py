@@ -47,6 +47,7 @@ def account_rows(logs: pl.LazyFrame) -> pl.LazyFrame:
     """Return each log once for each account that its topics name.
 
     A topic names an account if its first 12 bytes are zero and the next 12 are not all zero: those are small numbers.
+    So the events of an invented address such as 0x0...01 are not found. No key has such an address.
     """
     import polars as pl
 
