@@ -26,12 +26,7 @@ from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.rows import check_transaction_count
 from chainfolio.engine.snapshots.snapshotter import LIVE_LAG_S, Snapshotter
 from chainfolio.engine.stored_heads import StoredHeads
-from chainfolio.engine.transactions.activities import (
-    Activities,
-    indexed_hashes,
-    missing,
-    read_activities,
-)
+from chainfolio.engine.transactions.activities import Activities, indexed_hashes, missing, read_activities
 from chainfolio.engine.transactions.index_gaps import IndexGap, bounds, end_times
 from chainfolio.engine.transactions.lookups import Lookups
 from chainfolio.engine.transactions.page_positions import ListPosition, position_after, remaining
