@@ -45,6 +45,9 @@ demo: install ## a real local chain with real contracts: indexed, priced and ser
 serve: $(INSTALLED) ## the API, with indexing, from your own settings
 	@$(BIN)/chainfolio serve $(ARGS)
 
+# The tables of tests are small: with one thread, queries of Polars take a fifth less of the processor.
+test test-all quick: export POLARS_MAX_THREADS ?= 1
+
 .PHONY: test
 test: install ## every behaviour, against a real local chain
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(ARGS)

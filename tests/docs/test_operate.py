@@ -123,6 +123,7 @@ def test_the_wheel_takes_one_name(server: Server) -> None:
     assert tests == []
 
 
+@pytest.mark.slow("installs the wheel again; upgrades of the store have faster tests")
 def test_accounts_outlive_an_upgrade(server: Server) -> None:
     (server.root / "chainfolio.toml").write_text(SETTINGS)
     server.shell("chainfolio account create --name team --config chainfolio.toml")

@@ -93,6 +93,7 @@ def test_past_days_are_what_there_is_now_without_what_moved_since(run: Run, live
     assert run(*asked) == [found], "what was kept is told again"
 
 
+@pytest.mark.slow("tests/engine/test_history.py shows it of stored days")
 def test_a_day_is_the_same_whatever_moved_after_it_was_first_read(run: Run, lived: Lived, tmp_path: Path) -> None:
     day = str(lived.first + timedelta(days=2))
     run("watch", lived.owner)

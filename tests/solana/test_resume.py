@@ -29,6 +29,7 @@ class Died(Exception):
     """The process is no more."""
 
 
+@pytest.mark.slow("many kills of processes; the next test dies once")
 def test_a_back_fill_that_is_killed_again_and_again_has_every_row_once_and_repeats_two_batches_at_most(
     tmp_path: Path,
 ) -> None:

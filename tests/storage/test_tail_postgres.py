@@ -262,6 +262,7 @@ def test_a_writer_that_is_frozen_in_a_transaction_keeps_others_waiting_only_for_
         frozen.put("a", [entry(2)])
 
 
+@pytest.mark.slow("many crashes; another test restarts in the middle of a write")
 def test_a_server_that_crashes_again_and_again_loses_and_doubles_nothing(
     machine: Server, tail: Tail, tmp_path: Path
 ) -> None:
