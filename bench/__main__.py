@@ -44,6 +44,7 @@ QUICK = {
     "recompute": ("--accounts", "1000", "--days", "10", "--repeat", "1"),
     "workers": ("--blocks", "800", "--repeat", "1"),
     "validators": ("--epochs", "10", "--network", "60000", "--years-of", "3", "--repeat", "3"),
+    "face": ("--repeat", "1", "--tokens", "500"),
     "accounts": ("--parts", "rows", "--kills", "3"),
 }
 

@@ -142,6 +142,7 @@ ORDER = (
     "solana_history",
     "dust",
     "startup",
+    "face",
     "footprint",
 )
 

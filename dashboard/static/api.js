@@ -5,9 +5,10 @@ const HEADERS = { "X-Chainfolio-Dashboard": "1" };
 const PATIENCE_MS = 90_000;
 
 export class Refusal extends Error {
-  constructor(status, message) {
+  constructor(status, message, document = null) {
     super(message);
     this.status = status;
+    this.document = document;
   }
 }
 
@@ -36,7 +37,7 @@ async function ask(method, path, body) {
   } catch {
     throw new Refusal(answer.status, TEXTS.failed(answer.status));
   }
-  if (!answer.ok) throw new Refusal(answer.status, messageOf(document, answer.status));
+  if (!answer.ok) throw new Refusal(answer.status, messageOf(document, answer.status), document);
   return document;
 }
 

@@ -1,19 +1,12 @@
 // What others may take, the largest value at risk first.
 import * as api from "./api.js";
 import { addressBar, chosen } from "./addresses.js";
-import { add, amount, compare, isKnown, money } from "./decimal.js";
+import { amount, compare, money, scaled } from "./decimal.js";
 import { badge, busy, el, failure, hash, name } from "./dom.js";
 import { symbolOf } from "./holdings.js";
 import { TEXTS } from "./texts.js";
 
 const MOST_PAGES = 20, LIMIT = 100;
-
-// An integer of the chain, scaled by decimals that are known.
-function scaled(raw, decimals) {
-  if (!isKnown(raw) || !/^\d{1,2}$/.test(decimals ?? "")) return null;
-  const places = Number(decimals), digits = raw.padStart(places + 1, "0");
-  return places ? add(`${digits.slice(0, -places)}.${digits.slice(-places)}`) : raw;
-}
 
 // What is read in addition to events; a chain that lacks a part answers 501, and is then asked for less.
 const PARTS = ["allowance,permit2,operators", "allowance,operators", "allowance"];
@@ -75,7 +68,7 @@ function list(results) {
   const operators = results.flatMap((each) => each.operators.map((row) => [each.chain, row]));
   const issues = results.flatMap((each) => each.issues);
   const title = results.length ? TEXTS.canTake(rows.length + operators.length) : TEXTS.approvalsUnknown;
-  return el("section", { class: "card" }, el("h1", {}, title),
+  return el("section", { class: "card" }, el("h2", {}, title),
     el("p", { class: "faint" }, TEXTS.riskText),
     results.some((each) => each.isCut) ? el("p", { class: "bad" }, TEXTS.cutShort(MOST_PAGES * LIMIT)) : null,
     ...issues.map((issue) => el("p", { class: "bad" }, name(issue.reason, 300))),

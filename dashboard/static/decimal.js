@@ -97,5 +97,12 @@ function small(text) {
   return round(text, zeros + 3);
 }
 
+// An integer of the chain as an amount; null if it or its decimals are not known.
+export function scaled(raw, decimals) {
+  const value = parse(raw);
+  if (!value || value.scale || !/^\d{1,2}$/.test(decimals ?? "")) return null;
+  return show(value.units, Number(decimals));
+}
+
 // Only for pixels and order on a chart.
 export const forPixels = (text) => (isKnown(text) ? Number(text) : null);

@@ -39,7 +39,7 @@ function cell(value) {
 }
 
 function table(id, label, heads, lines) {
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
+  return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label },
     el("table", { id, class: "numbers" },
       el("thead", {}, el("tr", {}, ...heads.map((text) => el("th", { scope: "col" }, text)))),
       el("tbody", {}, ...lines)));
@@ -58,7 +58,7 @@ function summary(answer) {
   const issues = answer.issues.map((issue) => el("li", {}, name(`${issue.adapter} ${issue.subject}: ${issue.reason}`,
     400)));
   const parts = [[TEXTS.unknownGains, reasons], [TEXTS.unexplained, unexplained], [TEXTS.issues, issues]];
-  return el("section", { class: "card" }, el("h1", {}, TEXTS.pages.gains), el("div", { class: "figures" }, ...figures),
+  return el("section", { class: "card" }, el("h2", {}, TEXTS.pages.gains), el("div", { class: "figures" }, ...figures),
     ...parts.filter(([, lines]) => lines.length).map(([title, lines]) => el("details", {},
       el("summary", {}, `${title} (${lines.length})`), el("ul", {}, ...lines.slice(0, 500)))));
 }

@@ -77,7 +77,7 @@ function dayTable(days, unit) {
     el("td", { title: each.value }, money(each.value, unit)), el("td", { title: each.flow }, money(each.flow, unit)),
     el("td", {}, name(each.reason, 200)));
   return el("details", { id: "days" }, el("summary", {}, TEXTS.days(days.length)),
-    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": TEXTS.valueOverTime },
+    el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": TEXTS.valueOverTime },
       el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...days.map(line)))));
 }
 
@@ -107,7 +107,7 @@ export async function history(page, view) {
   try {
     const answer = await api.get("/v1/performance",
       { addresses: chosen(view.fields).join(), startDate: since, endDate: until, currency });
-    place.replaceChildren(el("h1", {}, TEXTS.valueOverTime), stats(answer, unit), await chart(answer.days, unit),
+    place.replaceChildren(el("h2", {}, TEXTS.valueOverTime), stats(answer, unit), await chart(answer.days, unit),
       el("p", { class: "faint" }, TEXTS.zoomHint), dayTable(answer.days, unit));
     page.dataset.ready = "yes";
   } catch (error) {

@@ -29,7 +29,7 @@ function child(parent, kind, id, label) {
 }
 
 // The leaves of one position, or of the loose assets of a type.
-function leaves(lists, owner) {
+export function leaves(lists, owner) {
   return Object.entries(SIDES).flatMap(([key, side]) => (lists[key] ?? []).map((asset) => leaf(asset, side, owner)));
 }
 

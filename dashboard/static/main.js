@@ -5,12 +5,16 @@ import { button, el, failure } from "./dom.js";
 import { gains } from "./gains.js";
 import { history as historyPage } from "./history.js";
 import { login } from "./login.js";
+import { operations } from "./operations.js";
 import { portfolio } from "./portfolio.js";
+import { positions } from "./positions.js";
 import { status } from "./status.js";
 import { TEXTS } from "./texts.js";
 import { transactions } from "./transactions.js";
+import { validators } from "./validators.js";
 
-const PAGES = { portfolio, history: historyPage, transactions, gains, approvals, status };
+const PAGES = { portfolio, history: historyPage, transactions, gains, positions, approvals, validators,
+  status, operations };
 const KEPT = ["addresses", "to"]; // what other pages show too
 const top = document.getElementById("top"), page = document.getElementById("page");
 let turn = 0;
@@ -89,7 +93,7 @@ async function render(_event, refused) {
   head(here, TEXTS.credits(BigInt(credits.credits ?? credits).toLocaleString("en-US")));
   if (link) return page.replaceChildren(otherSession(link));
   const inner = el("div", { class: "inner", "data-page": here.page });
-  page.replaceChildren(inner);
+  page.replaceChildren(el("h1", { class: "hidden" }, TEXTS.pages[here.page]), inner);
   document.title = `${TEXTS.pages[here.page]} · ${TEXTS.product}`;
   await PAGES[here.page](inner, { fields: here.fields, go: (fields) => go(here.page, fields), render });
 }

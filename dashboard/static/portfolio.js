@@ -31,7 +31,7 @@ function summary(documents, tree, changes) {
   const fields = [["cash", "cashBalance"], ["todayIn", "dailyIncome"], ["todayOut", "dailyExpense"],
     ["openGain", "openPnl"], ["closedGain", "closedPnl"]];
   return el("section", { class: "card" },
-    el("h1", { class: "faint" }, TEXTS.netWorth),
+    el("h2", { class: "faint" }, TEXTS.netWorth),
     el("div", { class: "row" },
       button(money(tree.root.value), () => explain(node), { class: "worth", id: "networth", title: tree.root.value,
         "data-exact": tree.root.value }),

@@ -2,9 +2,8 @@
 import * as api from "./api.js";
 import { addressBar, chosen, labelOf } from "./addresses.js";
 import { badge, busy, button, el, failure, name } from "./dom.js";
+import { readiness, verdict } from "./operations.js";
 import { TEXTS } from "./texts.js";
-
-const verdict = (good, yes, no) => badge(good ? yes : no, good ? "good" : "bad");
 
 function wallet(status) {
   const issues = status.issues.map((issue) => el("li", {},
@@ -25,7 +24,7 @@ function chainTable(chains) {
     el("td", {}, String(chain.indexed ?? TEXTS.unknown)), el("td", {}, String(chain.head ?? TEXTS.unknown)),
     el("td", {}, String(chain.lagBlocks ?? TEXTS.unknown)), el("td", {}, name(chain.reason ?? "", 300)));
   return el("section", { class: "card" }, el("h2", {}, TEXTS.chains),
-    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": TEXTS.chains },
+    el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": TEXTS.chains },
       el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...chains.map(line)))));
 }
 
@@ -33,8 +32,7 @@ export async function status(page, view) {
   const addresses = chosen(view.fields).join(), place = el("div", {}, busy());
   page.replaceChildren(await addressBar(view), place);
   try {
-    // A server that is not ready says so with 503; its answer is shown by the refusal.
-    const [ready, wallets] = await Promise.all([api.get("/readyz"),
+    const [ready, wallets] = await Promise.all([readiness(),
       addresses ? api.get("/v1/status", { addresses }) : []]);
     place.replaceChildren(...wallets.map(wallet), chainTable(ready.chains),
       button(TEXTS.refresh, () => status(page, view)));

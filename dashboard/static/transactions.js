@@ -33,7 +33,7 @@ function movements(record) {
   const line = (asset, incoming) => el("tr", {}, el("td", {}, incoming ? TEXTS.in : TEXTS.out),
     el("td", {}, name(symbolOf(asset))), el("td", { class: "code" }, asset.balance),
     el("td", { title: asset.value }, money(asset.value)), el("td", {}, hash(incoming ? asset.from : asset.to)));
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": TEXTS.movement.amount },
+  return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": TEXTS.movement.amount },
     el("table", {}, el("thead", {}, el("tr", {}, ...heads)),
       el("tbody", {}, ...record.assetsOut.map((each) => line(each, false)),
         ...record.assetsIn.map((each) => line(each, true)))));

@@ -20,7 +20,7 @@ function callTable(calls) {
     el("td", { class: "code" }, ...call.result.map((each) => el("div", {}, name(each, 90))))));
   const heads = Object.values(TEXTS.call).map((text) => el("th", { scope: "col" }, text));
   return el("details", { open: true }, el("summary", {}, `${TEXTS.calls} (${calls.length})`),
-    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": TEXTS.calls },
+    el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": TEXTS.calls },
       el("table", { class: "calls" }, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...lines))));
 }
 

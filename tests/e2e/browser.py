@@ -40,6 +40,7 @@ class Page:
         self._socket = socket
         self._numbers = itertools.count(1)
         self.complaints: list[str] = []
+        self.events: list[dict[str, Any]] = []  # of a trace
 
     async def do(self, method: str, **parameters: Any) -> dict[str, Any]:
         """One command of the DevTools protocol."""
@@ -50,6 +51,8 @@ class Page:
             level = message.get("params", {}).get("entry", {}).get("level")
             if message.get("method") == "Runtime.exceptionThrown" or level in ("warning", "error"):
                 self.complaints.append(str(message["params"]))
+            if message.get("method", "").startswith("Tracing."):
+                self.events.append(message)
             if message.get("id") == number:
                 assert "error" not in message, message
                 result: dict[str, Any] = message["result"]

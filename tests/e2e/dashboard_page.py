@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -53,7 +54,8 @@ async def opened(
         await page.do("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
         await page.do("Page.enable")
         await page.do("Page.addScriptToEvaluateOnNewDocument", source=REPORT + script)
-        cookie = {"name": COOKIE, "value": session(demo), "httpOnly": True, "sameSite": "Strict"}
+        token = await asyncio.to_thread(session, demo)
+        cookie = {"name": COOKIE, "value": token, "httpOnly": True, "sameSite": "Strict"}
         await page.do("Network.setCookie", url=demo.url, **cookie)
         await page.open(f"{demo.url}/#/{place}")
         await page.once("document.querySelector('.inner')")

@@ -24,6 +24,12 @@ pytestmark = [
     pytest.mark.xdist_group("demo"),
     pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium here"),
 ]
+UNREADY = """(real => { window.fetch = async (path, ...more) => {
+  if (!path.startsWith('/readyz')) return real(path, ...more);
+  const state = {...await (await real(path, ...more)).json(), ready: false};
+  state.chains.forEach(each => { each.healthy = false; });
+  return new Response(JSON.stringify(state), {status: 503});
+}; })(fetch)"""
 
 
 def assets_in_sums(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -176,6 +182,18 @@ async def test_completeness_is_that_of_the_api(demo: Demo, tmp_path: Path) -> No
         assert await page.says("document.querySelectorAll('[data-address] .badge.good').length") == 2
         assert await page.says(WIDE) == []
         assert await page.says(MUTE) == []
+        await page.says("location.hash = '#/operations'")
+        await page.once("document.querySelector('[data-page=operations][data-ready]')")
+        (endpoint,) = get(demo, "/readyz")["chains"][0]["endpoints"]
+        shown = await page.says("[...document.querySelectorAll('#endpoints tbody td')].map(each => each.textContent)")
+        assert (shown[0], shown[4]) == ("in use", str(endpoint["faults"]))
+        failures = "[...document.querySelectorAll('#tasks tbody tr')].map(row => row.cells[2].textContent)"
+        assert await page.says(failures) == [str(each["failures"]) for each in get(demo, "/readyz")["tasks"]]
+        assert await page.says(WIDE) == []
+        await page.says(UNREADY)
+        for place in ("operations", "status"):
+            await page.says(f"location.hash = '#/{place}?again'")
+            await page.once(f"document.querySelector('[data-page={place}][data-ready] .badge.bad')")
         await page.says("location.hash = '#/constructor'")
         await page.once("document.querySelector('[data-page=portfolio]')")
 
