@@ -215,6 +215,7 @@ async def test_a_chain_that_is_younger_than_its_finality(living: ChainUnderTest,
         await assert_as_from_scratch(live, living)
 
 
+@pytest.mark.slow("the same follower, with a new chain of another kind", only=["beacon", "solana"])
 async def test_trouble_with_the_node_is_told_and_passes(living: ChainUnderTest, live: AnyIndex) -> None:
     follower, chain = live.follower(), live.chain
     living.mine(2)

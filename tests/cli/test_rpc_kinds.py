@@ -127,6 +127,7 @@ def test_an_address_of_another_kind_than_the_node_is_an_error(run: Run, place: P
             assert "no chain of its kind" in ran.error["message"]
 
 
+@pytest.mark.slow("the slowest node to start; other kinds show the same", only=["starknet"])
 @pytest.mark.parametrize("place", ["tron", "starknet", "beacon"], indirect=True)  # no file describes these nodes
 def test_an_unknown_chain_of_any_kind_is_refused_by_its_identity(run: Run, place: Place) -> None:
     ran = run("portfolio", ALICE, "--rpc", place.url, "--json")

@@ -85,6 +85,7 @@ def test_every_command_that_the_demo_prints_works(served: tuple[Path, str], tmp_
         assert "error" not in ran.stdout
 
 
+@pytest.mark.slow("starts the demo of all chains; test_days.py starts one node")
 def test_days_and_flows_of_both_solana_wallets_are_known(
     served: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -127,6 +127,7 @@ def test_an_engine_counts_the_same_rows_by_every_column(name: str, asked: tuple[
         assert counted(python, engine, arguments) == wanted, engine
 
 
+@pytest.mark.slow("a second engine counts the same files", only=["polars"])
 @pytest.mark.parametrize("engine", ["duckdb", "polars"])
 def test_our_own_engines_count_the_same(engine: str, asked: tuple[list[str], Counts]) -> None:
     arguments, wanted = asked
