@@ -26,6 +26,34 @@ PROOFS = (
     ("solana.ledger import", "accounts of its layout in a ledger"),
     ("tests.protocols.world", "contracts on the local chain"),
 )
+# Kinds of positions that a family decodes apart from each other, if there are several.
+PRODUCTS = {
+    **dict.fromkeys(
+        (
+            "aave",
+            "aave_v2",
+            "aave_v3",
+            "compound_v2",
+            "compound_v3",
+            "euler_v2",
+            "morpho_blue",
+            "kamino_lending",
+            "marginfi",
+        ),
+        ("supplied", "borrowed"),
+    ),
+    "aura": ("staked shares", "locked AURA"),
+    "convex": ("staked shares", "locked CVX"),
+    "eigenlayer": ("restaked tokens", "restaked ether", "queued withdrawals"),
+    "gear_staking": ("staked", "withdrawals"),
+    "liquity": ("troves", "stability pool", "staked LQTY"),
+    "pendle_yield": ("principal tokens", "yield tokens"),
+    "slipstream": ("positions", "staked positions"),
+    "solidly": ("pools", "gauges"),
+    "symbiotic": ("restaked tokens", "withdrawals"),
+    "uniswap_v3": ("positions", "staked positions"),
+    "venus_vault": ("staked", "withdrawals"),
+}
 HEAD = """\
 # Protocols
 
@@ -54,6 +82,15 @@ def page() -> str:
     lines = [
         *_table(("protocol", "chains", "families", "not decoded"), map(_protocol_row, files)),
         "",
+        "## Products",
+        "",
+        "A product is a kind of position in a protocol: *supplied to Aave V3*, *staked in a gauge of Aerodrome*.",
+        "Products of unproven families count apart.",
+        "",
+        *_table(
+            ("kind of chain", "products", "with the protocols of `forks.csv`", "unproven"), _product_rows(files, forks)
+        ),
+        "",
         "## Families",
         "",
         f"`forks.csv` names {len(forks)} more protocols with unreviewed code. They count only if real assets and",
@@ -79,6 +116,22 @@ def page() -> str:
         ),
     ]
     return HEAD + "\n".join(lines) + "\n"
+
+
+def _product_rows(files: Sequence[Protocol], forks: Sequence[Protocol]) -> Iterator[Sequence[str]]:
+    """Yield the numbers of products for each kind of chain: of our files, of these and forks, and unproven ones."""
+    chain_kinds, installed, fork_keys = kinds(), families(), {protocol.key for protocol in forks}
+    counts: Counter[tuple[str, str]] = Counter()
+    for protocol in (*files, *forks):
+        for name in protocol.families:
+            family = installed[name]
+            column = "unproven" if not family.is_proven else "forks" if protocol.key in fork_keys else "files"
+            count = len(PRODUCTS.get(name, ("one",)))
+            for kind in {chain_kinds[chain] for chain in protocol.contracts} or {family.kind}:
+                counts[kind, column] += count
+    for kind in sorted({kind for kind, _ in counts}):
+        own, forked, unproven = (counts[kind, column] for column in ("files", "forks", "unproven"))
+        yield kind, str(own), str(own + forked), str(unproven)
 
 
 def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
