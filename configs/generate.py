@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from chainfolio.configs.label_sources import LABELS, address_labels
+
 CONFIGS = Path(__file__).parent
 ADDRESS = re.compile(r"0x[0-9a-f]{40}\Z")
 KEY = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}\Z")  # of Solana, in base58
@@ -56,7 +58,7 @@ FORKS = ("protocol", "name", "family", "chain", "role", "address")
 
 # Lists of tokens whose own licence lets facts be carried over (MIT, Apache-2.0, ISC, MPL-2.0). Others do not count.
 LISTS = frozenset(
-    (
+    [
         "aave",
         "arbitrum",
         "balancer",
@@ -84,7 +86,7 @@ LISTS = frozenset(
         "traderjoe",
         "trustwallet",
         "viaprotocol",
-    )
+    ]
 )
 ENOUGH_LISTS = 2
 MAX_DECIMALS = 36
@@ -156,6 +158,9 @@ def main(registry: Path) -> None:
         if found := tokens(registry / "tokens", chain):
             write(CONFIGS / "tokens" / f"{chain}.csv", TOKENS, found)
             print(f"tokens/{chain}.csv: {len(found)} tokens")
+    found_labels = [(*row[:2], printable(row[2]), *row[3:]) for row in address_labels(registry, chains)]
+    write(CONFIGS / "labels.csv", LABELS, found_labels)
+    print(f"labels.csv: {len(found_labels)} addresses")
     of_evm = [key for key, kind in kinds().items() if kind == "evm"]
     text = "\n".join([PRICES_HEAD, *pools(of_evm, rows, registered), *shares(of_evm, registered)])
     (CONFIGS / "price_contracts.toml").write_text(text, encoding="utf-8")

@@ -13,6 +13,7 @@ from chainfolio.capabilities import Capability, require_capability
 from chainfolio.chain_settings import ACCOUNTS
 from chainfolio.environment import Environment
 from chainfolio.errors import BadRequest, BadSettings
+from chainfolio.indexer.labels import AddressLabels
 from chainfolio.indexer.scopes import Scope, can_be_read, indexed_for_all
 from chainfolio.kinds import AnswerStore, EndpointMemory, build_chain
 from chainfolio.settings import Settings
@@ -57,6 +58,7 @@ class System:
     _chains: dict[str, Chain] = field(default_factory=dict)
     _loaded: tuple[Registry, tuple[Package, ...]] | None = None
     _spenders: Registry | None = None
+    _address_labels: AddressLabels | None = None
     _http: Http | None = None
 
     @property
@@ -199,9 +201,22 @@ class System:
         return tuple(address for roles in contracts for address in roles.get("permit2", ()))
 
     def labels(self, chain: str, spenders: Iterable[str]) -> dict[str, str]:
-        """Return the names of those spenders that are known on a chain."""
-        names = {each: self.spenders.label(each, chain) or self.registry.label(each, chain) for each in spenders}
-        return {each: label for each, label in names.items() if label is not None}
+        """Return the names of spenders on a chain, of our files first. Unknown spenders are left out."""
+        kind = self.chain_kinds.get(chain, "")
+        names = {}
+        for each in spenders:
+            listed = self.address_labels.find(each, chain, kind)
+            name = self.spenders.label(each, chain) or self.registry.label(each, chain) or (listed and listed.text)
+            if name:
+                names[each] = name
+        return names
+
+    @property
+    def address_labels(self) -> AddressLabels:
+        """The labels of addresses from public lists."""
+        if self._address_labels is None:
+            self._address_labels = AddressLabels(self.configs / "labels.csv")
+        return self._address_labels
 
     @property
     def chain_kinds(self) -> dict[str, str]:

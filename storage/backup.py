@@ -228,7 +228,7 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
 
 @contextmanager
 def _moment(places: StorePaths) -> Iterator[_OpenSnapshot]:
-    """Open read transactions of one moment on the databases, and read the versions of the tables at that moment."""
+    """Open read transactions of one moment on the databases, and read the tables' versions at it."""
     moment = _OpenSnapshot()
     with ExitStack() as stack:
         for name in DATABASES:

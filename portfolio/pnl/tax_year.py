@@ -85,7 +85,7 @@ def us_term(acquired: date, disposed: date) -> str:
 
 
 def german_term(acquired: date, disposed: date) -> str:
-    """Return whether a gain is exempt: a year ends on the day of its acquisition, or of that month's last day."""
+    """Return True if a gain is exempt. A year ends on its day of acquisition, or that month's last day."""
     return EXEMPT if disposed > _year_later(acquired, without_29=(2, 28)) else TAXABLE
 
 
