@@ -12,7 +12,7 @@ from chainfolio.adapters.evm.positions.outcomes import Outcome, unwrapping
 from chainfolio.adapters.evm.positions.shares import Shares
 from chainfolio.indexer.families import families
 from chainfolio.plans import Reverted
-from chainfolio.protocols import InstalledProtocol, TokenAmount
+from chainfolio.protocols import InstalledProtocol, TokenAmount, UnlistedShare
 from tests.protocols.published import Moment, Overrides, amounts, needs_contracts, positions
 
 pytestmark = needs_contracts
@@ -57,10 +57,10 @@ def test_a_pool_has_shares_with_uncounted_fees_and_staked_shares(
     assert (in_wallet.replaces, in_gauge.replaces) == ((roles[VOLATILE],), ())
 
 
-def unwrapped(index: int, pool: str, raw: int, overrides: Overrides | None = None) -> Any:
+def unwrapped(index: int, pool: str, raw: int, overrides: Overrides | None = None, is_fork: bool = False) -> Any:
     moment = Moment("aerodrome", index)
     named = {role: tuple(moment.roles[part] for part in parts) for role, parts in CONTRACTS.items()}
-    shares = Shares(Protocols([InstalledProtocol("published", families()["solidly"], named, {})]))
+    shares = Shares(Protocols([InstalledProtocol("published", families()["solidly"], named, {}, is_fork)]))
     moment.run(shares.read_answers([moment.roles[pool]]), overrides)
     share = shares.share(moment.roles["alice"], moment.roles[pool], {})
     answers = {NOT_SOLIDLY: Reverted(), **(overrides or {})}
@@ -110,6 +110,18 @@ def test_a_refusing_gauge_is_unknown_and_the_wallet_s_share_stays() -> None:
 
 def test_a_pool_of_an_unreviewed_fork_claims_no_fees() -> None:
     assert amounts(positions(pools(TRADED, STABLE, is_fork=True)), "rewards") == {}
+
+
+def test_a_fork_s_share_is_its_part_of_the_tokens_that_lie_there_whatever_reserves_it_claims() -> None:
+    roles = Moment("aerodrome", TRADED).roles
+    supply = Moment("aerodrome", TRADED).value(VOLATILE, "totalSupply()(uint256)")
+    lies = {
+        (VOLATILE, "getReserves"): (10**40, 10**40),
+        ("WETH", "balanceOf"): 8 * ETH,
+        ("USDC", "balanceOf"): 4 * ETH,
+    }
+    share = unwrapped(TRADED, VOLATILE, supply // 4, lies, is_fork=True)
+    assert share == UnlistedShare((TokenAmount(roles["WETH"], 2 * ETH), TokenAmount(roles["USDC"], ETH)))
 
 
 def locks(index: int, account: str = "alice", **overrides: Any) -> list[Outcome]:

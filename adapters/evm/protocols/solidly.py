@@ -10,6 +10,7 @@ from chainfolio.protocols import AnnotatedShare, DecodedPosition, TokenAmount, U
 
 INDEX_SCALE = 10**18  # indexes are fees per share
 # The first release of Solidly, from which many forks are, has another name for it.
+RESERVES = "getReserves()(uint256,uint256)"
 IS_POOL, IS_PAIR = "isPool(address)(bool)", "isPair(address)(bool)"
 
 
@@ -85,20 +86,23 @@ def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     If the block moved the pool's price, the reserves of the parent block count (`guard_reserves`). None if the factory
     does not know the pool, or the pool has fewer shares.
     """
-    pool = match.contract
-    state = [Call(pool, "getReserves()(uint256,uint256)"), Call(pool, "totalSupply()(uint256)")]
-    is_pool, is_pair, token0, token1, *values = yield [
+    pool, (token0, token1) = match.contract, match.facts
+    supply_read = Call(pool, "totalSupply()(uint256)")
+    # Unreviewed code may claim any reserves: the tokens that lie in the pool count.
+    state = [balance_of(token0, pool), balance_of(token1, pool)] if match.is_fork else [Call(pool, RESERVES)]
+    state.append(supply_read)
+    is_pool, is_pair, *values = yield [
         MayRefuse(Call(match.answer, IS_POOL, (pool,))),
         MayRefuse(Call(match.answer, IS_PAIR, (pool,))),
-        Call(pool, "token0()(address)"),
-        Call(pool, "token1()(address)"),
         *state,
         *map(AtEarlierBlock, state),
     ]
-    (reserve0, reserve1), supply = values[:2]
+    now, supply = values[: len(state) - 1], values[len(state) - 1]
+    reserve0, reserve1 = now if match.is_fork else now[0]
     if not (is_pool or is_pair) or not supply or raw > supply:
         return None
-    amounts, remark = (yield from guard_reserves(state, _reserves, values)) or ((reserve0, reserve1), "")
+    parse = reserves if match.is_fork else _reserves
+    amounts, remark = (yield from guard_reserves(state, parse, values)) or ((reserve0, reserve1), "")
     parts = TokenAmount(token0, raw * amounts[0] // supply), TokenAmount(token1, raw * amounts[1] // supply)
     share = UnlistedShare(parts) if match.is_fork else parts
     return AnnotatedShare(share, remark) if remark else share
@@ -111,7 +115,7 @@ def _reserves(amounts: tuple[int, int], supply: int) -> Reserves | None:
 
 FAMILY = Family(
     "solidly",
-    rules=(Token("factory", "factory()(address)"),),
+    rules=(Token("factory", "factory()(address)", facts=("token0()(address)", "token1()(address)")),),
     position=position,
     unwrap=unwrap,
     roles=("voter",),
