@@ -44,6 +44,7 @@ PRODUCTS = {
     ),
     "aura": ("staked shares", "locked AURA"),
     "convex": ("staked shares", "locked CVX"),
+    "fluid_vault": ("supplied", "borrowed"),
     "eigenlayer": ("restaked tokens", "restaked ether", "queued withdrawals"),
     "gear_staking": ("staked", "withdrawals"),
     "liquity": ("troves", "stability pool", "staked LQTY"),

@@ -16,6 +16,7 @@ from chainfolio.adapters.evm.protocols import (
     balancer_v3,
     curve_crypto_pool,
     etherfi_withdrawals,
+    fluid_vault,
     gmx_stake,
     hedgey,
     masterchef_v3,
@@ -37,6 +38,7 @@ UNPROVEN = (
     balancer_v3,
     curve_crypto_pool,
     etherfi_withdrawals,
+    fluid_vault,
     gmx_stake,
     hedgey,
     masterchef_v3,
@@ -236,3 +238,25 @@ def test_an_nft_in_the_farm_keeps_its_amounts_and_fees_and_earns_cake() -> None:
     assert found[0].rewards == (TokenAmount(ONE, 3), TokenAmount(TWO, 4), TokenAmount(SIX, 55))
     (refused,) = told(masterchef_v3.position, match, says={**says, (HOST, "pendingCake"): Reverted()})
     assert refused.unknown == "its CAKE"
+
+
+def test_a_position_of_fluid_has_the_tokens_of_either_release_of_its_vault() -> None:
+    native, one, two = int(fluid_vault.NATIVE, 16), int(ONE, 16), int(TWO, 16)
+    older = (1, 2, 3, 4, native, two, 18, 6, 7, 8, 9, 10)
+    newer = (1, 2, 3, 4, 5, 6, one, one, native, 0, two, 0)
+    smart = (1, 2, 3, 4, 5, 6, one, one, native, one, two, 0)
+    says: Says = {
+        (ONE, "getPositionsForNftIds"): ((7, ME, 100, 60),),
+        (TWO, "vaultByNftId"): HOST,
+        (HOST, "constantsView"): older,
+    }
+    match = replace(NFT, contracts={"positions_resolver": (ONE,), "vault_resolver": (TWO,)})
+    found = told(fluid_vault.position, match, says=says)
+    assert (found.supplied, found.borrowed) == ((TokenAmount(ZERO_ADDRESS, 100),), (TokenAmount(TWO, 60),))
+    assert told(fluid_vault.position, match, says={**says, (HOST, "constantsView"): newer}) == found
+    with pytest.raises(ReadError, match="two tokens"):
+        told(fluid_vault.position, match, says={**says, (HOST, "constantsView"): smart})
+    for row in ((7, OTHER, 100, 60), (7, ME, 0, 0)):
+        assert told(fluid_vault.position, match, says={**says, (ONE, "getPositionsForNftIds"): (row,)}) is None
+    refused = {**says, (ONE, "getPositionsForNftIds"): Reverted()}
+    assert told(fluid_vault.position, match, says=refused) is None

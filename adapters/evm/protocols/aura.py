@@ -12,7 +12,7 @@ MINTED = "the AURA that a claim mints"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode as the family `convex` does. The AURA that a claim mints is unknown: its formula is different."""
+    """Decode as the family `convex` does. The AURA that a claim mints is unknown."""
     positions: list[DecodedPosition] = yield from convex.position(match)
     if match.is_listed("locker"):
         return positions
