@@ -1,0 +1,98 @@
+"""The parts of a change of value add up whatever happened, and a fault of one asset changes no other one."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainfolio.amounts import EXACT, total
+from chainfolio.portfolio.metrics.changes import (
+    OTHER_VALUE,
+    ChangesDocument,
+    DayState,
+    HoldingValue,
+    ValueChange,
+)
+from chainfolio.portfolio.pnl.closing import HeldAsset, closings
+from chainfolio.portfolio.pnl.debts import open_debts
+from chainfolio.portfolio.pnl.entries import MONEY_DIGITS, Entry, Kind, sort_entries, without_loans
+from chainfolio.portfolio.pnl.gains import Gains
+from chainfolio.portfolio.pnl.methods import gains_of
+
+USD = 10**MONEY_DIGITS
+SINCE = 50
+KINDS: tuple[Kind, ...] = ("buy", "received", "income", "sell", "sent", "fee", "borrow", "repay", "deposit")
+PARTS = ("flows", "realised", "unrealised", "income", "debts", "rewards")
+ENTRIES = st.lists(
+    st.builds(
+        lambda time, kind, asset, quantity, value, fee: Entry(
+            time, kind, f"chain:{asset}", quantity, value * USD, fee * USD if kind in ("buy", "sell") else 0
+        ),
+        st.integers(0, 99),
+        st.sampled_from(KINDS),
+        st.sampled_from("ab"),
+        st.integers(1, 20),
+        st.integers(0, 100),
+        st.integers(0, 3),
+    ),
+    max_size=25,
+)
+
+
+def state(entries: list[Entry], gains: Gains, price: int, wrong: int = 0, rewards: int = 0) -> DayState:
+    """A day on which the account holds its lots and owes its loans; `wrong` more units of the second asset."""
+    debts = open_debts(entries)
+    holdings: dict[str, HoldingValue] = {}
+    held: dict[tuple[str, str], HeldAsset] = {}
+    for lots in gains.remaining:
+        extra = wrong if lots.asset == "chain:b" else 0
+        raw, owed = lots.quantity - lots.short + extra, debts[lots.asset].quantity if lots.asset in debts else 0
+        held[lots.asset, ""] = HeldAsset(raw - lots.deposited, lots.deposited)
+        holdings[lots.asset] = HoldingValue(Decimal(raw * price), owed, Decimal(owed * price), is_valued=True)
+    parts = [part for each in holdings.values() for part in (each.value, each.owed_value.copy_negate())]
+    checks = closings(gains.remaining, held, lambda asset: True)
+    return DayState(
+        total([*parts, Decimal(rewards)]),
+        holdings,
+        Decimal(rewards),
+        {lots.asset: lots for lots in gains.remaining},
+        {asset: check for (asset, _), check in checks.items()},
+        debts,
+    )
+
+
+def change(entries: list[Entry], prices: tuple[int, int], wrong: int) -> tuple[ChangesDocument, DayState, DayState]:
+    """The statement of entries since `SINCE`, with the states of both days."""
+    before = [each for each in entries if each.time_us < SINCE]
+    first = state(before, gains_of(before, "fifo"), prices[0], rewards=3)
+    gains = gains_of(entries, "fifo")
+    last = state(entries, gains, prices[1], wrong, rewards=5)
+    moved = [each for each in without_loans(sort_entries(entries), {}, per_wallet=False) if each.time_us >= SINCE]
+    disposals = [each for each in gains.gains if each.time_us >= SINCE]
+    return ValueChange(first, last, moved, disposals).document("fifo"), first, last
+
+
+@given(ENTRIES, st.tuples(st.integers(0, 9), st.integers(0, 9)), st.integers(-3, 3))
+def test_parts_are_the_change_and_only_faulty_assets_have_rows(
+    entries: list[Entry], prices: tuple[int, int], wrong: int
+) -> None:
+    document, first, last = change(entries, prices, wrong)
+    parts = [Decimal(getattr(document, name)) for name in PARTS]
+    rows = [Decimal(row.value) for row in document.unexplained]
+    assert total([*parts, *rows, Decimal(document.fees).copy_negate()]) == EXACT.subtract(last.value, first.value)
+    faulty = {row.contract for row in document.unexplained if not row.reason.startswith("more left")}
+    assert faulty == ({"b"} if wrong and "chain:b" in last.lots else set()) | {
+        row.contract for row in document.unexplained if "owed" in row.reason
+    }
+    assert OTHER_VALUE not in {row.reason for row in document.unexplained}
+
+
+@given(ENTRIES, st.tuples(st.integers(0, 9), st.integers(0, 9)))
+def test_a_fault_of_one_asset_changes_no_part_of_another(entries: list[Entry], prices: tuple[int, int]) -> None:
+    alone = [each for each in entries if each.asset == "chain:a"]
+    rows_of_both = change([*entries, Entry(0, "buy", "chain:b", 1, 0)], prices, 2)[0].unexplained
+    rows_alone = change(alone, prices, 0)[0].unexplained
+    assert [each for each in rows_of_both if each.contract == "a"] == list(rows_alone)
+    assert [each.reason for each in rows_of_both if each.contract == "b"]
