@@ -68,7 +68,7 @@ async def block_at(chain: Chain, height: int) -> Block:
 
 
 async def _check_height(system: System, chain: Chain, height: int) -> None:
-    """Raise BadRequest if the height is above the head, which is read only above the indexed blocks."""
+    """Raise BadRequest if a height is above the head; the node is read only if it is not followed yet."""
     top = system.tail.top(chain.key)
     if top is not None and height <= top.height:
         return

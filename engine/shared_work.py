@@ -37,7 +37,10 @@ class SharedWork(Generic[T]):
         return self._background_count
 
     async def results(self, requests: Iterable[tuple[str, Work[T]]]) -> list[T]:
-        """Return the results of some work in order. All of it runs concurrently; running work is joined."""
+        """Return the results of some work in order; all of it runs concurrently, and running work is joined.
+
+        The first error is raised; work for which no other caller waits is then cancelled.
+        """
         joined = [(key, self._join(key, work)) for key, work in requests]
         try:
             return [await asyncio.shield(shared.task) for _, shared in joined]

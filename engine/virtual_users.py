@@ -127,7 +127,7 @@ def document(user: VirtualUser, quoted: Mapping[str, QuotedTokens], context: Doc
 
 
 def _distinct(holdings: Iterable[VirtualHolding]) -> list[tuple[VirtualHolding, Decimal]]:
-    """Return each distinct holding once, with the sum of its amounts."""
+    """Return each distinct holding once (its `amount` empty), with the sum of its amounts."""
     amounts_by_holding: defaultdict[VirtualHolding, list[Decimal]] = defaultdict(list)
     for holding in holdings:
         contract = _contract(holding) if holding.chain else ""
@@ -164,7 +164,7 @@ def _valued(
 
 
 def _issues(parts: Sequence[ValuedHolding], quoted: Mapping[str, QuotedTokens]) -> list[Issue]:
-    """Return the issues of the chains of these holdings, and the reasons for missing prices."""
+    """Return the issues of these holdings' chains, and the reasons for missing prices of their assets."""
     assets = {str(part.holding.token.asset) for part in parts}
     chains = sorted({part.chain for part in parts} & quoted.keys())
     return [

@@ -89,7 +89,10 @@ def _readable_files(lake: LakeReader, table: Table) -> list[LakeFile]:
 
 
 def _newest_bytes(files: Sequence[LakeFile], chain: str, blocks: int) -> int:
-    """Return the bytes of a chain's newest blocks; files with older blocks too count in proportion."""
+    """Return the bytes of a chain's newest blocks; files with older blocks too count in proportion.
+
+    0 without files.
+    """
     own = [file for file in files if file.chain == chain]
     start = max((file.last for file in own), default=0) - blocks + 1
     return sum(

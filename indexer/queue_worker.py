@@ -159,7 +159,10 @@ class QueueWorker:
             self._warn("queue", None)
 
     def _warn(self, subject: str, error: Exception | None) -> None:
-        """Log an error of a subject once, until it changes or ends (None)."""
+        """Log an error of a subject once, until it changes or ends (None).
+
+        Unexpected errors are logged with their traceback.
+        """
         text = "" if error is None else described(error)
         if text and self._warned.get(subject) != text:
             log.warning("%s: %s", subject, text)
@@ -289,7 +292,7 @@ class QueueWorker:
             await collector.index(await self._missing(indexed, Span(first, last)))
 
     async def _accounts(self, chain: str, bucket: int | None = None) -> None:
-        """Index the histories of a group of watched accounts that are missing; None for all accounts."""
+        """Index the missing histories of one bucket of watched accounts; None for all accounts."""
         indexed = self.system.chain(chain)
         collector = await self._collector(indexed)
         watches = self.system.scope(indexed).watches

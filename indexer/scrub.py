@@ -37,7 +37,10 @@ class FileCheck:
 
 
 def list_files(lake: Lake, chains: Sequence[str] = (), tables: Iterable[str] = TABLES) -> list[tuple[Table, LakeFile]]:
-    """Return the files of some tables and chains; empty `chains` means all."""
+    """Return the files of some tables (by default all) and chains, with their table.
+
+    Empty `chains` means all.
+    """
     return [
         (table, file)
         for table in (TABLES[name] for name in tables)

@@ -70,7 +70,10 @@ def watch_subscriptions(system: System, subscriptions: Iterable[tuple[str, Accou
 
 
 def _unindexed(system: System, chain: Chain, accounts: Sequence[Account]) -> list[str]:
-    """Return addresses of the chain's kind that no index of all accounts includes, without burn addresses."""
+    """Return addresses of the chain's kind that no index of all accounts includes, without burn addresses.
+
+    Empty if the chain cannot be read by account.
+    """
     if not can_be_read(chain):
         return []
     candidates = [each.address for each in accounts if each.kind == chain.kind and each.address not in burn_addresses()]

@@ -179,7 +179,10 @@ def signs(
 def _without_fee(
     activity: Activity, details: TransactionDetails, fee_collectors: Collection[str]
 ) -> tuple[Movement, ...]:
-    """Return the movements without the last one from the transaction's sender to a fee collector."""
+    """Return the movements without the last payment of the account to a fee collector.
+
+    All stay if the account did not send the transaction.
+    """
     if details.sender == activity.account:
         for i in reversed(range(len(activity.movements))):
             move = activity.movements[i]

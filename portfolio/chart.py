@@ -63,7 +63,7 @@ def _limits(values: Sequence[Decimal]) -> tuple[Fraction, Fraction]:
 
 
 def _label(value: Fraction) -> str:
-    """A value as people read it on an axis."""
+    """Return a value as people read it on an axis: with two decimals below 100,000, else whole."""
     hundredths = round(value * 100)
     sign, hundredths_abs = "-" if hundredths < 0 else "", abs(hundredths)
     return (

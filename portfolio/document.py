@@ -404,7 +404,7 @@ def sided_assets(position: PositionsDocument) -> list[tuple[str, str, AssetDocum
 
 
 def every_asset(chain: ProtocolChainDocument) -> Iterable[AssetDocument]:
-    """Yield the assets of a protocol on a chain, including those of nested positions."""
+    """Yield the assets of a protocol on a chain, including those of nested positions, debts and rewards."""
     for positions in chain.protocol_positions.values():
         yield from positions.assets
         for nested in positions.protocol_positions:

@@ -211,7 +211,10 @@ def _approvals(approvals: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _transactions(transactions: pl.LazyFrame) -> pl.LazyFrame:
-    """The sender of each transaction, and another account that it called or created."""
+    """Return a row for the sender of each transaction, and one for another account that was called.
+
+    A created contract counts as called.
+    """
     import polars as pl
 
     selector = pl.col("input").bin.slice(0, 4).alias("selector")

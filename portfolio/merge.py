@@ -230,7 +230,10 @@ def _position_key(position: PositionDocument) -> tuple[Decimal, str, int, bytes]
 
 
 def _assets(assets: Iterable[AssetDocument]) -> tuple[AssetDocument, ...]:
-    """Equal assets made one, in the order of every document."""
+    """Return the assets with equal ones joined, in the order of every document.
+
+    Known and unknown amounts or values, and spam, stay apart.
+    """
     groups: defaultdict[tuple[object, ...], list[AssetDocument]] = defaultdict(list)
     for each in assets:
         flags = each.balance == UNKNOWN, each.value == UNKNOWN, each.spam is UNSET

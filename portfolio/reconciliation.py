@@ -224,7 +224,10 @@ class _AssetSearch:
     has_more: bool = False
 
     def take(self, height: int, answer: Answer) -> None:
-        """Store one balance. Before an asset first moves, its contract may not exist."""
+        """Store one balance; None, and no contract after the asset first moved, make the height unread.
+
+        Before an asset first moves, its contract may not exist: that is 0.
+        """
         if isinstance(answer, NoContract):
             answer = 0 if not self._has_moved(height) else None
         if answer is None:

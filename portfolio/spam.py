@@ -134,7 +134,7 @@ class KnownTokens:
         return known_tokens
 
     def add(self, asset: Asset, symbol: str, name: str) -> None:
-        """Take in one more."""
+        """Add a token by symbol and name, in place; case does not matter."""
         self._symbols[symbol.casefold()] |= {asset}
         for text in (symbol, name):
             self._texts.add(text.casefold())

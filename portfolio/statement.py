@@ -147,7 +147,10 @@ def _paying_protocol(activity: Activity, context: RenderContext) -> ProtocolFact
 
 
 def _counterparty_protocol(activity: Activity, context: RenderContext) -> ProtocolFacts | None:
-    """Return the protocol of the counterparties and spenders; None if they have none, or several."""
+    """Return the protocol of the counterparties and spenders; None if they have none, or several.
+
+    Those without a protocol are ignored.
+    """
     counterparties = [move.counterparty for move in activity.movements] + [
         each.spender for each in activity.permissions
     ]

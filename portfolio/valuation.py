@@ -141,7 +141,7 @@ class Valuation:
 
     @property
     def unclear_issues(self) -> tuple[Issue, ...]:
-        """An issue per token whose amount is not known, or one with their count if a chain has many."""
+        """Issues of tokens of unknown amount: one for each, or one with their count if a chain has many."""
         tokens: defaultdict[str, set[str]] = defaultdict(set)
         for valued in self.all_holdings:
             if valued.amount is None:

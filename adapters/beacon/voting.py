@@ -135,7 +135,10 @@ def count_votes(
 
 
 def _timely_flags(spec: Spec, vote: Attestation, slot: int, roots: Mapping[int, str]) -> np.uint8:
-    """Return the timely flags (SOURCE, TARGET, HEAD) of a vote that is included at a slot, 0 if none."""
+    """Return the timely flags (SOURCE, TARGET, HEAD) of a vote that is included at a slot, 0 if none.
+
+    Each has its own maximum delay; TARGET needs the right target, and HEAD the right head too.
+    """
     delay, first_slot, flags = slot - vote.data.slot, vote.data.target.epoch * spec.slots_per_epoch, 0
     is_target = roots.get(first_slot) == vote.data.target.root.lower()
     if delay <= isqrt(spec.slots_per_epoch):

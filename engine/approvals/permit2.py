@@ -115,7 +115,7 @@ def latest_permissions(
 
 
 def _check_indexed(tail: Tail, chain: str, owners: Sequence[str], filters: Sequence[str], height: int) -> None:
-    """Raise NotIndexed if a block of one of the filters is missing for one of the owners."""
+    """Raise NotIndexed for the first missing blocks of any of the filters for any of the owners."""
     missing = Spans()
     for unindexed_by_filter in unindexed(tail, chain, height, filters, owners).values():
         missing |= Spans(span for spans in unindexed_by_filter.values() for span in spans)

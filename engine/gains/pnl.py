@@ -336,7 +336,10 @@ def _priced(portfolios: Sequence[Portfolio], aliases: Mapping[str, str]) -> Iter
 
 
 def _market_values(priced: Iterable[tuple[str, AssetDocument]]) -> dict[str, Decimal]:
-    """Return the values that markets could pay, by key, where they are below price times balance."""
+    """Return the values that markets could pay, by key, where they are below price times balance.
+
+    Of several assets of one key, the largest counts.
+    """
     market_values: dict[str, Decimal] = {}
     for key, asset in priced:
         market_value = Decimal(asset.value)

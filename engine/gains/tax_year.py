@@ -117,7 +117,10 @@ async def tax_year_report(source: ReportSource, accounts: Sequence[Account], req
 
 
 async def _rates(source: ReportSource, currency: str, times_s: Iterable[int]) -> Mapping[int, Decimal]:
-    """Return the units of a currency per USD, by hour since 1970."""
+    """Return the units of a currency per USD at the end of each hour, by hour since 1970.
+
+    They are 1 for USD; errors are those of `of_money`.
+    """
     hours = sorted({time_s // RATE_S for time_s in times_s})
     if currency == "USD":
         return dict.fromkeys(hours, Decimal(1))

@@ -85,7 +85,10 @@ class _VaultChain:
 async def _of_chain(
     chain: _VaultChain, records: Sequence[TransactionDocument]
 ) -> Mapping[str, tuple[VaultChange, ...] | None]:
-    """Read transactions that may have opened a vault, then those that used the same contracts."""
+    """Read transactions that may have opened a vault, then those that used the same contracts.
+
+    The result is by hash: None for unread logs; failed transactions and spam are absent.
+    """
     readable = [record for record in records if record.type not in ("FAILED", "SPAM")]
     logs = chain.logs()
     first = [record for record in readable if chain.is_candidate(record)]

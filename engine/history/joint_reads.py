@@ -55,7 +55,7 @@ class JointChain:
 
     @contextmanager
     def reader(self) -> Iterator[None]:
-        """Count as one of the readers until the context ends."""
+        """End the place of one reader with the context; then waiting reads may be sent."""
         try:
             yield
         finally:

@@ -143,7 +143,10 @@ class Schedule:
         return bool(pending)
 
     async def _first_days(self, chain: Chain, today: date) -> dict[str, date]:
-        """Return the first day of each scheduled account of a chain."""
+        """Return the first day of each scheduled account of a chain.
+
+        Without a given one it is the first stored day, else `today`.
+        """
         first_days = {
             each.address: first for each, first in (await self.first_days()).items() if each.kind == chain.kind
         }

@@ -94,7 +94,10 @@ class Fiat:
         return self._rates
 
     async def _store(self, rates: Days, new_rates: Days, now_us: int) -> None:
-        """Add new rates to the known ones; for known days the first rates are kept."""
+        """Add new rates to `rates` in place, and store them; for known days the first rates are kept.
+
+        A StoreError is only logged.
+        """
         new_rates = {day: rates.get(day, day_rates) for day, day_rates in new_rates.items()}
         requested_at = datetime.fromtimestamp(now_us // 1_000_000, UTC)
         try:

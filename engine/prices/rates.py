@@ -104,10 +104,13 @@ class Rates:
         }
 
     async def _coin(self, symbol: str) -> Price | None:
-        """Return the price of a coin, None if no chain has one; a chain that fails is skipped unless all fail."""
-        prices, failures, is_told = await self._prices([symbol])
+        """Return the price of a coin, None if no chain has one.
+
+        Without a price, the error of a chain is raised, but a SourceError only if no chain answered.
+        """
+        prices, failures, has_answer = await self._prices([symbol])
         for failed in () if prices else failures:
-            if not isinstance(failed, SourceError) or not is_told:
+            if not isinstance(failed, SourceError) or not has_answer:
                 raise failed
         return prices.get(symbol)
 

@@ -56,7 +56,10 @@ class ShownRates:
         self._bounded = replace(self.rates, read_prices=self._read_prices)
 
     async def current(self) -> Mapping[str, Decimal]:
-        """Return current rates; rates up to an hour old are returned while newer ones are read."""
+        """Return current rates; rates up to an hour old are returned while newer ones are read.
+
+        Without such rates it waits for the read.
+        """
         age_s = MAX_AGE_S if self._read_s is None else self.clock.monotonic_s() - self._read_s
         if age_s >= MAX_AGE_S:
             await self._work.results([(NOW, self._read)])

@@ -223,7 +223,10 @@ class Reconciler:
         return [each for each in datasets.values() if each.is_default]
 
     def _indexed(self, accounts: Sequence[str]) -> Spans:
-        """Return the heights that are indexed for all accounts, leaving out datasets without any range."""
+        """Return the heights that are indexed for all accounts, leaving out datasets without any range.
+
+        Empty if none has a range.
+        """
         ranges = [
             indexed
             for each in self._default_datasets()

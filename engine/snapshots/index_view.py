@@ -98,7 +98,10 @@ def _computed(
     missing_events: Mapping[str, Mapping[str, Spans]],
     recent: pa.Table | None,
 ) -> tuple[dict[str, Interactions], tuple[dict[str, Flows], str], dict[str, int]]:
-    """Return interactions, flows of the day and fees of accounts from one reading of their rows."""
+    """Return interactions, flows of the day (and why they are unknown) and fees, from one reading of rows.
+
+    Fees are empty if they are not indexed.
+    """
     (lake, tail, _), accounts = rows.index, rows.accounts
     # Both are determined before the rows are read, as the gaps are.
     gap = day_gap(lake, tail, chain, accounts, block)

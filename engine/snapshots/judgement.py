@@ -134,7 +134,7 @@ class Judge:
         return spam
 
     def _positions(self, reading: Reading) -> tuple[list[OpenPosition], list[Issue]]:
-        """Mark the positions that rest on untrusted shares as unverified."""
+        """Return the positions, with those that rest on untrusted shares marked as unverified, and issues."""
         suspects = unverified_assets(reading.positions)
         if not suspects:
             return list(reading.positions), []

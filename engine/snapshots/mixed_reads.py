@@ -89,7 +89,10 @@ class MixedReadsChain:
         return located
 
     async def _parents(self, blocks: Sequence[Block]) -> dict[Block, Block]:
-        """Return the known parents of blocks; reads the headers of blocks whose parent hash is missing."""
+        """Return the known parents of blocks; block 0 and blocks whose parent is not found are absent.
+
+        Headers are read for blocks whose parent hash is missing. A parent has the time of its child.
+        """
         bare = {block.height for block in blocks if block.height and not block.parent}
         read = {block.height: block for block in await self.chain.blocks(sorted(bare))} if bare else {}
         hashes = {

@@ -134,7 +134,10 @@ class TokenBook:
         return tokens
 
     def _stored(self, contracts: Collection[str] | None = None) -> list[str]:
-        """Return those of some contracts that are stored; without `contracts`, `MAX_SEEN` of all."""
+        """Return those of some contracts that are stored; without `contracts`, the last `MAX_SEEN` of all.
+
+        None are without a lake.
+        """
         import polars as pl
 
         if self._lake is None or not self._lake.exists(TOKENS):

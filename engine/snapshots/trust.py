@@ -45,7 +45,7 @@ class Trust:
         return replace(issue, makes_partial=issue.makes_partial and is_trusted, assets=())
 
     def untrusted_contracts(self, assets: Iterable[Asset]) -> frozenset[str]:
-        """Return the contracts of those `assets` that no account trusts."""
+        """Return the contracts of those `assets` that no account trusts; listed and native ones never."""
         own_assets = {asset for assets_of in self.own_assets.values() for asset in assets_of}
         return frozenset(
             asset.reference

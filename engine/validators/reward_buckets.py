@@ -98,7 +98,7 @@ class RewardHistory:
 
 
 def reward_buckets(history: RewardHistory, buckets: Buckets, window: Window) -> Rows[ValidatorReward]:
-    """Return the buckets in a window, and the total number of buckets."""
+    """Return the buckets in a window, in order, and the total number of buckets."""
     total, bounds = len(buckets.starts()), buckets.bounds(window)
     if not bounds:
         return Rows((), total)

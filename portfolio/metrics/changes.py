@@ -209,7 +209,7 @@ class _Activity:
             self.flow -= 0 if kind == "fee" else value
 
     def add_gain(self, gain: Gain) -> None:
-        """Add the gain of a disposal."""
+        """Add the gain of a disposal; income is ignored, and an unknown gain only leaves its reason."""
         if gain.kind == "income":
             return
         if gain.cost is None or gain.gain is None:
@@ -347,6 +347,7 @@ class ValueChange:
         return _Parts(flow, realised, unrealised, income, fees, debt, rest), debt_reason
 
     def _row(self, asset: str, raw: int, value: Decimal, reason: str) -> UnexplainedChangeDocument:
+        """Return the row of an unexplained change, with the asset's symbol and first indexed block."""
         chain, _, contract = asset.partition(":")
         symbol = self.closing.holding(asset).symbol or self.opening.holding(asset).symbol
         return UnexplainedChangeDocument(

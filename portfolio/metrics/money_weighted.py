@@ -61,7 +61,10 @@ def yearly(total_return: Fraction | Decimal, series: Sequence[Point]) -> Decimal
 
 
 def _has_one_root(payments: Sequence[tuple[int, Decimal]]) -> bool:
-    """Norstrom's rule: the running sum of payments changes its sign once."""
+    """Return True if payments have one rate for certain, by Norstrom's rule.
+
+    Their running sum changes its sign at most once, and there are payments in and out.
+    """
     running, signs = Decimal(0), list[bool]()
     for _, payment in payments:
         running = amounts.EXACT.add(running, payment)
@@ -71,7 +74,7 @@ def _has_one_root(payments: Sequence[tuple[int, Decimal]]) -> bool:
 
 
 def _sum(payments: Sequence[tuple[int, Decimal]], rate: Decimal) -> Decimal:
-    """Return the value of all payments at the first one, at a rate over the whole time."""
+    """Return the value of all payments at the time of the first one, at a rate over the whole time."""
     start_us, length_us = payments[0][0], payments[-1][0] - payments[0][0]
     return sum(
         (payment * (1 + rate) ** -(Decimal(time_us - start_us) / length_us) for time_us, payment in payments),

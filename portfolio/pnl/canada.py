@@ -172,7 +172,7 @@ class _Pool:
             self._take(step.units)
 
     def remaining(self, units: Mapping[str, Units]) -> Iterator[RemainingLots]:
-        """Yield what remains of each asset, at the average cost."""
+        """Yield what remains of each asset, at the average cost, and take it out of the pool."""
         for asset, of_asset in units.items():
             lot = self._take(of_asset.held)
             yield RemainingLots(

@@ -211,7 +211,10 @@ def _exchange(lost: Sequence[Side], more: Sequence[Side], trade_value: str, is_h
 
 
 def divided(value: int | None, contents: Mapping[str, int]) -> list[Side]:
-    """Return the contents of a position that was sold for a value, each with an equal part of it."""
+    """Return the contents of a position that was sold for a value, each with an equal part of it.
+
+    All parts are unknown if the value is.
+    """
     sides = [Side(asset, quantity, None) for asset, quantity in contents.items()]
     for i, side in enumerate(sides):
         if value is not None:

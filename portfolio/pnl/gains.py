@@ -102,7 +102,7 @@ class Book:
         deque(self.lots.take(quantity - unsolicited), maxlen=0)
 
     def remaining(self, asset: str, wallet: str) -> RemainingLots:
-        """Return the remaining lots."""
+        """Return the remaining lots as one sum; its cost is None, with a reason, if that of a lot is."""
         lots = self.lots.remaining()
         unknown = next((lot.reason for lot in lots if lot.cost is None), "")
         cost = None if unknown else sum(lot.cost or 0 for lot in lots)

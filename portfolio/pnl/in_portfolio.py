@@ -340,7 +340,7 @@ class _Tree:
         return Sum(cost, money(value_usd) - cost)
 
     def _rewards(self, assets: Iterable[AssetDocument]) -> tuple[tuple[AssetDocument, ...], Sum]:
-        """Return claimable assets with their gains, and the sum. They have cost nothing so far."""
+        """Return claimable assets with their gains, and the sum without spam; they have cost nothing so far."""
         filled, sums = [], NOTHING
         for asset in assets:
             part = Sum(0, None if asset.value == UNKNOWN else money(Decimal(asset.value)))

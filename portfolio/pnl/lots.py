@@ -120,7 +120,7 @@ class AveragedLots:
     _pool: Lot = field(default_factory=lambda: Lot(0, 0, 0, None, POOL))
 
     def add(self, lot: Lot) -> None:
-        """Put a lot in."""
+        """Add a lot to the pool, whose cost is then unknown if that of either is."""
         pool = self._pool
         pool.quantity += lot.quantity
         if pool.cost is not None:
@@ -128,7 +128,7 @@ class AveragedLots:
             pool.reason = lot.reason if lot.cost is None else ""
 
     def take(self, quantity: int) -> Iterator[Lot]:
-        """Take a quantity out, at the average cost."""
+        """Take out a quantity, at most all, at the average cost; yields one lot, or none."""
         if not quantity or not self._pool.quantity:
             return
         if quantity < self._pool.quantity:

@@ -86,7 +86,7 @@ class RecordRows:
         return self.record.assets_in if direction == "in" else self.record.assets_out
 
     def external(self, direction: str) -> list[TransactionAssetDocument]:
-        """Return the rows between the wallet and others."""
+        """Return the rows of a direction ("in" or "out") whose other side is no own wallet."""
         return [
             row
             for row in self.of(direction)
@@ -103,7 +103,7 @@ class RecordRows:
         return {row.sender for row in self.record.assets_in if self.asset_of(row) == asset}
 
     def gross(self, direction: str) -> dict[str, int]:
-        """Return what moved in one direction, by asset."""
+        """Return what moved in one direction, by asset, in smallest units; unknown amounts count as 0."""
         gross: dict[str, int] = {}
         for row in self.of(direction):
             key = self.asset_of(row)
@@ -111,7 +111,7 @@ class RecordRows:
         return gross
 
     def prices(self) -> dict[str, Side]:
-        """Return a movement with a known value of each asset of the transaction."""
+        """Return the last movement with known value and amount of each asset of the transaction."""
         prices = dict[str, Side]()
         for row in (*self.record.assets_in, *self.record.assets_out):
             quantity, value = self.quantity(row), money_of(row.value)

@@ -228,7 +228,10 @@ def _values_of(
 
 
 def _lots_of_unseen(remaining: Sequence[RemainingLots], current: CurrentHoldings) -> list[RemainingLots]:
-    """Return lots of nothing for assets that are held and that no transaction moved."""
+    """Return lots of nothing for assets that are held and that no transaction moved.
+
+    Their cost is unknown, but 0 for those from pools.
+    """
     known = {(lots.asset, lots.wallet) for lots in remaining}
     return [
         RemainingLots(*key, 0, 0) if closing.is_from_pool else RemainingLots(*key, 0, None, NO_LOTS)

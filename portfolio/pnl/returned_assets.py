@@ -49,7 +49,10 @@ def _takes(record: TransactionDocument) -> bool:
 def _amounts(
     rows: Sequence[TransactionAssetDocument], own_wallets: Collection[str], treatment: Treatment, *, is_in: bool
 ) -> Iterator[tuple[str, str, Decimal]]:
-    """Yield asset, counterparty and amount of the movements between wallets and others."""
+    """Yield asset, counterparty and amount of the movements between wallets and others.
+
+    Collectibles, unknown amounts and burn addresses are left out.
+    """
     for row in rows:
         other = row.sender if is_in else row.recipient
         if row.nft is UNSET and row.balance != UNKNOWN and other not in (*own_wallets, *treatment.burn_addresses):

@@ -103,7 +103,10 @@ def _fill(unknown: Side, incoming: Sequence[Side], outgoing: Sequence[Side]) -> 
 
 
 def net_off(incoming: dict[str, Side], outgoing: dict[str, Side], asset: str) -> None:
-    """Replace the incoming and outgoing movement of one asset by their difference."""
+    """Replace the incoming and outgoing movement of one asset by their difference, in place.
+
+    The larger one stays with its part of the value; both go if they are equal.
+    """
     gain, loss = incoming.pop(asset), outgoing.pop(asset)
     quantity = gain.quantity - loss.quantity
     if quantity:

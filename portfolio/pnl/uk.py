@@ -49,7 +49,7 @@ class Day:
     matched: list[tuple[Lot, str]] = field(default_factory=list)
 
     def match(self, source: Day, rule: str) -> None:
-        """Match disposals of this day with acquisitions of a day."""
+        """Match disposals of this day with acquisitions of the day `source` by a rule, as far as both last."""
         if not source.open:
             return
         for lot in source.acquisitions.take(self.unmatched):

@@ -135,7 +135,7 @@ def _external(
 
 
 def _is_collateral(others: Sequence[tuple[int, int]], change: int) -> bool:
-    """Return True if the other assets that moved are exactly the collateral of a change."""
+    """Return True if the other assets that moved are exactly the collateral of a change, up to rounding."""
     if not change or not others:
         return not change and not others
     (raw, decimals), *more = others

@@ -96,7 +96,10 @@ async def _probe_batch(endpoint: Endpoint, span: Span, heights: Sequence[int]) -
 
 
 def _state_calls(span: Span, tx_count: int, hint_count: int) -> int:
-    """Estimate the calls of a search by state: four per change that logs hint at, more for others."""
+    """Estimate the calls of a search by state: four per change that logs hint at, more for others.
+
+    At least a tenth of the transactions count as others.
+    """
     unhinted = max(tx_count - hint_count, tx_count // 10)
     rounds = math.ceil(math.log2(max(2, len(span) / max(1, tx_count))))
     return PROBES_PER_CHANGE * tx_count + PROBES_PER_CHANGE * rounds * unhinted

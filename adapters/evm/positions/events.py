@@ -84,7 +84,8 @@ def parse_event(declaration: str) -> EventSignature:
     """Parse `Deposit(address indexed user, uint256 indexed pid, uint256 amount)`; names may be left out.
 
     Raises:
-        ValueError: It is no event. Structs and arrays of fixed size, which take several words, are not supported.
+        ValueError: It is no event, or has more than three indexed parameters. Structs and arrays of fixed size, which
+            take several words, are not supported.
     """
     match = _DECLARATION.match(declaration)
     if match is None:

@@ -164,7 +164,7 @@ def _unsigned(content: bytes, offset: int, size: int) -> int:
 
 
 def _rewards(pair: BinPair) -> list[_Reward]:
-    """Return the rewards of a pair; none if it has limit orders instead."""
+    """Return the rewards of a pair, without unset ones; none if it has limit orders instead."""
     if pair.function_type == LIMIT_ORDERS:
         return []
     rewards = [
