@@ -20,6 +20,7 @@ from chainfolio.api.errors import Problem, problem_of, refusal
 from chainfolio.api.request import Request
 from chainfolio.api.response_headers import ResponseHeaders, compressed, worth_compressing
 from chainfolio.errors import NotFound
+from chainfolio.spans import span
 
 MAX_URL: Final = 8 * 1024
 MAX_HEADERS: Final = 16 * 1024
@@ -53,7 +54,10 @@ def edge(parts: Parts, response_headers: ResponseHeaders, max_body: int, handler
         try:
             # Health checks are never refused.
             crowded = traffic.in_flight > limit and request.path.startswith("/v1/")
-            answer = await _answered(request, shed if crowded else handler)
+            with span("request") as current:
+                answer = await _answered(request, shed if crowded else handler)
+                current.set_attribute("operation", request.operation)
+                current.set_attribute("status", answer.status)
             if request.charge is not None and not 200 <= answer.status < 300:
                 # Only successes cost credits; they are given back before the answer is sent.
                 await _charge(request).void()

@@ -181,6 +181,17 @@ class Schedule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     check: Annotated[str, doc("compare stored files with their checksums")] = "30 3 * * *"
 
 
+class Telemetry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The collector of OpenTelemetry that gets traces and metrics. It needs the extra `otel`."""
+
+    endpoint: Annotated[
+        str,
+        doc("URL of a collector that takes OTLP over HTTP; empty: off. Credentials: `OTEL_EXPORTER_OTLP_HEADERS`"),
+    ] = ""
+    service: Annotated[str, doc("name of the service in traces and metrics")] = "chainfolio"
+    sample: Annotated[int, doc("one trace in so many is sent; metrics count all")] = 1
+
+
 JOBS = ("snapshots", "places", "prices", "materialise", "vacuum", "check")  # settings that are cron expressions
 
 
@@ -212,6 +223,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     pnl: Pnl = Pnl()
     alerts: Alerts = Alerts()
     schedule: Schedule = Schedule()
+    telemetry: Telemetry = Telemetry()
     examples: Annotated[
         dict[str, str], doc("what the documentation page shows in place of its own examples, such as an address")
     ] = {}
@@ -241,7 +253,20 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 UNPRICED = ("N/A", "zero")
 MAX_WATCHED_DAYS = 3650
 MAX_JITTER_S = 3600
-SECTIONS = ("server", "limits", "state", "tail", "lake", "quotas", "accounts", "snapshots", "pnl", "alerts", "schedule")
+SECTIONS = (
+    "server",
+    "limits",
+    "state",
+    "tail",
+    "lake",
+    "quotas",
+    "accounts",
+    "snapshots",
+    "pnl",
+    "alerts",
+    "schedule",
+    "telemetry",
+)
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -268,6 +293,7 @@ def check(settings: Settings) -> None:
     _check_alerts(settings.alerts)
     if settings.schedule != Schedule():
         _check_schedule(settings.schedule)
+    _check_telemetry(settings.telemetry)
     if settings.log_level not in LOG_LEVELS:
         raise BadSettings("log_level", f"`{settings.log_level}` is none of {', '.join(LOG_LEVELS)}")
 
@@ -303,6 +329,19 @@ def _check_lake(lake: Lake) -> None:
         raise BadSettings("lake.region", "not a region", remedy="for example eu-central-1")
     if (lake.endpoint or lake.region) and scheme != "s3":
         raise BadSettings("lake.endpoint", "the lake is a local folder", remedy="set lake.uri to s3://BUCKET/PREFIX")
+
+
+def _check_telemetry(telemetry: Telemetry) -> None:
+    """Raise BadSettings for an invalid endpoint or number.
+
+    The endpoint is not shown: it may hold a key.
+    """
+    endpoint = telemetry.endpoint
+    if endpoint and not (is_http(endpoint) and re.fullmatch(r"https?://[^/?#@]+(/[^?#@]*)?", endpoint)):
+        remedy = "without credentials, as `http://127.0.0.1:4318`; those come from OTEL_EXPORTER_OTLP_HEADERS"
+        raise BadSettings("telemetry.endpoint", "not the URL of a collector", remedy=remedy)
+    if telemetry.sample < 1:
+        raise BadSettings("telemetry.sample", "at least 1")
 
 
 def _check_accounts(accounts: Accounts) -> None:

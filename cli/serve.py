@@ -20,6 +20,7 @@ from chainfolio.cli.daily import PLACES, keep_places, recorder, schedule
 from chainfolio.cli.dashboard_link import is_own_machine, new_link, owner_account, url_of
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.state_store import open_state, opened_state
+from chainfolio.cli.telemetry import telemetry
 from chainfolio.engine.bounds import BoundMetrics
 from chainfolio.engine.history.schedule import DailySnapshots
 from chainfolio.engine.service import Engine
@@ -107,6 +108,7 @@ def _app(config: Settings, *, work: bool) -> App:
         supervisor.every(STATE_STORE, STATE_PROBE_S, state.ping)
         try:
             async with contextlib.AsyncExitStack() as stack:
+                stack.enter_context(telemetry(config.telemetry))
                 await stack.enter_async_context(jobs.running())
                 jobs.add(PRICES, engine.settle_prices)
                 if work:

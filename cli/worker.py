@@ -19,6 +19,7 @@ from chainfolio.cli.common import Commands, with_system
 from chainfolio.cli.daily import PLACES, keep_places, opened, recorder, schedule
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.state_store import opened_states
+from chainfolio.cli.telemetry import telemetry
 from chainfolio.engine.history.schedule import DailySnapshots
 from chainfolio.engine.service import Engine
 from chainfolio.indexer.metrics import JobMetrics, TaskMetrics, WorkerMetrics, serve_metrics
@@ -61,7 +62,9 @@ async def _work_on_queue(system: System) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    async with job_queue.opened(system.settings.tail_url) as queue:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(telemetry(system.settings.telemetry))
+        queue = await stack.enter_async_context(job_queue.opened(system.settings.tail_url))
         from chainfolio.indexer.queue_worker import QueueWorker
 
         print("jobs: waiting for work", file=sys.stderr, flush=True)
@@ -87,6 +90,7 @@ async def _work(system: System) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(telemetry(system.settings.telemetry))
         if server.metrics_port:
             read = [WorkerMetrics(worker), TaskMetrics(supervisor), JobMetrics(jobs), DailySnapshots(daily)]
             stack.enter_context(serve_metrics(read, server.host, server.metrics_port))

@@ -41,6 +41,7 @@ from chainfolio.indexer.scopes import Scope
 from chainfolio.indexer.shared_chain import SharedChain, WorkerRole, in_thread, open_batches
 from chainfolio.indexer.work import Work, missing, missing_for_accounts
 from chainfolio.indexer.worker import TEMPORARY_ERRORS
+from chainfolio.spans import span
 from chainfolio.supervisor import described
 
 if TYPE_CHECKING:
@@ -370,7 +371,8 @@ def _recorded(queue: JobQueue, delays: _Delays, work: Task) -> Task:
     async def run(context: JobContext, **arguments: Any) -> None:
         job = context.job
         try:
-            await work(**arguments)
+            with span("job", job=str(job.task_name), chain=str(arguments.get("chain", ""))):
+                await work(**arguments)
         except asyncio.CancelledError:
             if context.abort_reason() == AbortReason.USER_REQUEST:
                 raise JobAborted from None

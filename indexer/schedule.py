@@ -23,6 +23,7 @@ from apscheduler.triggers.cron import CronTrigger
 from chainfolio.cron import WEEKDAYS, parse_cron
 from chainfolio.environment import Clock, SystemClock
 from chainfolio.settings import Schedule
+from chainfolio.spans import span
 from chainfolio.supervisor import Supervisor, Task, described
 
 STOPPED: Final = "stopped before its end"  # the error of a run whose process or chain was stopped
@@ -162,7 +163,8 @@ class JobSchedule:
         began_s, job.began_us, job.is_ended = self.clock.monotonic_s(), self.clock.now_us(), False
         await self._record(job)
         try:
-            await job.work()
+            with span("job", job=job.name, chain=job.chain):
+                await job.work()
         except asyncio.CancelledError as error:
             current = asyncio.current_task()
             if current is None or current.cancelling():

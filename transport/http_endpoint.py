@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 from chainfolio.chain_results import Cost, EndpointHealth
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, ResponseTooLarge, SourceError, Unavailable
+from chainfolio.spans import span
 from chainfolio.transport import metering
 from chainfolio.transport.exchange import HttpResponse, NoResponse, RateLimited, Unreachable
 from chainfolio.transport.health import Evidence, Health
@@ -276,15 +277,16 @@ class HttpEndpoint:
             await start()
             return await send()
 
-        async with self._gate:
-            sent_s = await start()
-            exchange = self._first_response(send, resend, calls[0]) if can_repeat else send()
-            response = await self._with_notice(exchange)
-            if response.streamed_bytes is None:
-                self.received_bytes += len(response.body)
-                self.health.record_exchange(self._environment.clock.monotonic_s() - sent_s)
-            else:  # the duration of a stream depends on its size, so it does not count as latency
-                self.received_bytes += response.streamed_bytes
+        with span("node", endpoint=self.name, method=calls[0], calls=len(calls)):
+            async with self._gate:
+                sent_s = await start()
+                exchange = self._first_response(send, resend, calls[0]) if can_repeat else send()
+                response = await self._with_notice(exchange)
+                if response.streamed_bytes is None:
+                    self.received_bytes += len(response.body)
+                    self.health.record_exchange(self._environment.clock.monotonic_s() - sent_s)
+                else:  # the duration of a stream depends on its size, so it does not count as latency
+                    self.received_bytes += response.streamed_bytes
         return response, sent_s
 
     async def _first_response(

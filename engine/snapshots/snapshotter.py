@@ -7,9 +7,8 @@ A snapshot is made in four steps; each takes the results of the steps before:
     judgement   spam, and positions that do not count                                       Judgement
     snapshot    the result, with issues in the order of their cause                         Snapshot
 
-The first rounds of reads ask for all balances and for the positions in protocols that the accounts used, the next ones
-for names, prices and underlying assets. So a wallet takes about three requests, and one with positions about six,
-whatever the number of tokens, positions and accounts.
+First rounds ask for all balances and for positions in protocols that the accounts used, the next ones for names, prices
+and underlying assets. A wallet takes about three requests, one with positions six, whatever the number of tokens.
 """
 
 from __future__ import annotations
@@ -41,6 +40,7 @@ from chainfolio.price_sources import PriceSource
 from chainfolio.pricing.fixed import pegged_assets
 from chainfolio.pricing.rules import knows, rules_of
 from chainfolio.protocols import InstalledProtocols
+from chainfolio.spans import span
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
@@ -108,17 +108,18 @@ class Snapshotter:
             HistoryUnavailable: The state of the block is gone, or movements since the block are not indexed.
             SourceError: The chain could not be read.
         """
-        before = self.chain.requests
-        if block is not None:
-            return await self._take_at(accounts, block, extra, before, past=past)
-        head = (await self.chain.heads()).latest
-        start = head if live else self.indexed_block(head)
-        try:
-            snapshot = await self._take_at(accounts, start, extra, before, with_stakes=not live)
-        except Reorged:  # the block left the chain before the index noticed
+        with span("snapshot", chain=self.chain.key, accounts=len(accounts)):
+            before = self.chain.requests
+            if block is not None:
+                return await self._take_at(accounts, block, extra, before, past=past)
             head = (await self.chain.heads()).latest
-            snapshot = await self._take_at(accounts, head, extra, before, with_stakes=not live)
-        return replace(snapshot, head=max(head.height, snapshot.block.height))
+            start = head if live else self.indexed_block(head)
+            try:
+                snapshot = await self._take_at(accounts, start, extra, before, with_stakes=not live)
+            except Reorged:  # the block left the chain before the index noticed
+                head = (await self.chain.heads()).latest
+                snapshot = await self._take_at(accounts, head, extra, before, with_stakes=not live)
+            return replace(snapshot, head=max(head.height, snapshot.block.height))
 
     async def quote(self, assets: Sequence[Asset]) -> QuotedTokens:
         """Return names and prices of tokens and the native coin at the head of the chain.
@@ -167,9 +168,8 @@ class Snapshotter:
 
     def _is_listed(self, asset: Asset) -> bool:
         """Return True if an asset is on a list, in a protocol's file, or priced by the settings."""
-        is_listed = asset in self._judge.listed_tokens or self.book.is_trusted(asset)
-        is_listed = is_listed or asset.reference in self._protocol_contracts
-        return is_listed or any(knows(source, asset) for source in self.sources)
+        is_listed = asset in self._judge.listed_tokens or asset.reference in self._protocol_contracts
+        return is_listed or self.book.is_trusted(asset) or any(knows(source, asset) for source in self.sources)
 
     async def _take_at(
         self,

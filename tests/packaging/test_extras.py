@@ -20,6 +20,7 @@ EXTRAS = {
     "plot": ("matplotlib",),
     "exports": ("reportlab", "xlsxwriter"),
     "mcp": ("mcp",),
+    "otel": ("opentelemetry",),
 }
 OF_OTHER_KINDS = ("solana", "solders", "spl")  # libraries of chains that an EVM wallet has nothing on
 ALL = tuple(module for modules in EXTRAS.values() for module in modules)
