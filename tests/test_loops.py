@@ -57,6 +57,7 @@ BOUNDS = {
     "indexer/follow.py::_add_group": PIECES,
     "indexer/follow.py::_undo": HALVES,
     "indexer/follow.py::run": SERVICE,
+    "indexer/queue_worker.py::_locked": "LOCK_WAIT_S",
     "indexer/queue_worker.py::_look_after": SERVICE,
     "indexer/queue_worker.py::run": SERVICE,
     "indexer/reorg_recovery.py::_first_gone": HALVES,

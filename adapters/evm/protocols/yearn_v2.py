@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chainfolio.adapters.evm.positions.rules import DecoderPlan, Family, ProtocolMatch, Token
-from chainfolio.adapters.evm.reads import DECIMALS, Call
+from chainfolio.adapters.evm.reads import Call
 from chainfolio.protocols import TokenAmount, TypedCalls, UnlistedShare
 
 MAX_DECIMALS = 36
@@ -15,7 +15,7 @@ def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     token, price, decimals, supply = yield [
         Call(vault, "token()(address)"),
         Call(vault, "pricePerShare()(uint256)"),
-        Call(vault, DECIMALS),
+        Call(vault, "decimals()(uint8)"),
         Call(vault, "totalSupply()(uint256)"),
     ]
     if not 0 < raw <= supply or decimals > MAX_DECIMALS:
