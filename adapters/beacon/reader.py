@@ -351,8 +351,8 @@ class Reader:
     async def _read_attestations(self, epoch: int, balances: BalanceTable) -> tuple[dict[int, int], Array]:
         """Read ideal and actual rewards by pages, sorted; BadAnswer for doubled or unrequested validators."""
         ideal: dict[int, int] = {}
-        has_few = isinstance(balances, ValidatorTable) and self.selection
-        needed = set(balances.effective_balance.tolist()) if has_few else None
+        table = balances if self.selection and isinstance(balances, ValidatorTable) else None
+        needed = None if table is None else set(table.effective_balance.tolist())
         parts = [np.zeros((0, 5), np.int64)]
         for start in range(0, len(balances), PAGE_SIZE):
             indexes = balances.index[start : start + PAGE_SIZE]
