@@ -23,6 +23,7 @@ from tests.e2e.running import Demo, demonstrated
 
 PAINT_BAR_MS, SIZE_BAR, FRAMES_BAR, MEMORY_BAR_MB = 800, 300_000, 50, 250
 PIXELS = 12_000
+FRAMES = "devtools.timeline.frame,disabled-by-default-devtools.timeline.frame"  # of a trace
 PLACE = f"portfolio?addresses={CAROL}"
 CLOCK = """new MutationObserver((_, watch) => { if (document.getElementById('networth')) {
   watch.disconnect(); requestAnimationFrame(() => { window.shownAt = performance.now(); }); } })
@@ -58,7 +59,11 @@ async def scrolled(demo: Demo, folder: Path, tokens: int) -> tuple[float, float,
     async with opened(demo, folder, PLACE, script=COPIES.replace("TOKENS", str(tokens))) as page:
         await page.once("document.querySelector('[data-ready]')")
         drawn = await page.says(DRAW_ALL)
-        await page.do("Tracing.start", categories="devtools.timeline,benchmark", transferMode="ReturnAsStream")
+        await page.do(
+            "Tracing.start",
+            categories=FRAMES,
+            transferMode="ReturnAsStream",
+        )
         await page.do(
             "Input.synthesizeScrollGesture", x=640, y=450, yDistance=-PIXELS, speed=4000, gestureSourceType="mouse"
         )

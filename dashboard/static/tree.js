@@ -5,7 +5,8 @@ import { labelOf } from "./addresses.js";
 import { TEXTS } from "./texts.js";
 import { explain } from "./why.js";
 
-const PAGE = 200; // rows of one parent that are drawn at once
+const PAGE = 200; // rows of one parent that are drawn at first
+const GROWTH = 5; // times as many with each click: all are drawn anew, so many small steps would take long
 const KEYS = {
   name: (node) => node.label?.toLowerCase() ?? "",
   amount: (node) => node.asset?.balance, price: (node) => node.asset?.price, value: (node) => node.value,
@@ -74,8 +75,9 @@ export function holdingsTable(root, many) {
       if (node.children && (words || open.has(id))) yield* rows(node.children, level + 1, id);
     }
     if (all.length > most) {
-      const more = () => { shown.set(above, most + PAGE); draw(); };
-      yield el("tr", {}, el("td", { colspan: "4" }, button(TEXTS.more(all.length - most), more, { class: "quiet" })));
+      const next = Math.min(most * GROWTH, all.length);
+      const more = () => { shown.set(above, next); draw(); };
+      yield el("tr", {}, el("td", { colspan: "4" }, button(TEXTS.more(next - most), more, { class: "quiet" })));
     }
   }
 

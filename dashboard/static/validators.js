@@ -58,7 +58,8 @@ function figures(details, rewards) {
     el("span", { class: "faint" }, TEXTS[key]),
     el("span", { title, "data-sum": key, "data-exact": String(exact) }, text));
   return el("div", { class: "figures" },
-    ...wei.map(([key, exact]) => figure(key, exact, `${amount(coins(exact))} ${TEXTS.coin}`, coins(exact))),
+    ...wei.map(([key, exact]) => figure(key, exact, isKnown(exact) ? `${amount(coins(exact))} ${TEXTS.coin}` : exact,
+      coins(exact))),
     ...(isKnown(potential) ? counts : []).map(([key, count]) => figure(key, count, String(count))));
 }
 
@@ -86,7 +87,8 @@ function flows(title, page) {
   const line = (row) => el("tr", {}, el("th", { scope: "row" }, timeOf(row)), cell(row.amount),
     el("td", {}, String(row.slot)), el("td", {}, hash(row.address ?? row.withdrawalAddress ?? "")));
   return el("details", {}, el("summary", {}, `${title} (${page.totalRows})`),
-    el("p", { class: "faint" }, TEXTS.newest(page.data.length, page.totalRows)),
+    page.totalRows > page.data.length
+      ? el("p", { class: "faint" }, TEXTS.newest(page.data.length, page.totalRows)) : null,
     table(title, TEXTS.flowColumns, page.data.map(line)));
 }
 
