@@ -27,7 +27,8 @@ BAR = 1.2
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure each kind."""
-    from tests.chains.test_dust import KINDS  # the benchmarks run without the tests, but for this one
+    # The benchmarks run without the tests, but for this one.
+    from tests.chains.test_dust import KINDS
 
     figures = []
     for name, kind in KINDS.items():
@@ -48,11 +49,22 @@ def figure(name: str, kind: Any, mix: dict[str, int], repeat: int, *, has_bar: b
                 times[bool(turn % 2)].append(time.perf_counter() - start_s)
     clean_s, dusty_s = (statistics.median(times[is_dusty]) for is_dusty in (False, True))
     assets = f"{sum(mix.values())} assets of {len(mix)} behaviours"
+    turns = [_turns(kind, each) for each in (mix, {})]
     subject = f"{name}: time with {assets} / without, at {DELAY_S * 1000:g} ms a request"
     value = f"{dusty_s / clean_s:.2f} ({dusty_s * 1000:.0f} / {clean_s * 1000:.0f} ms, n={repeat})"
+    value += f"; requests one after another: {turns[0]} / {turns[1]}"
     if not has_bar:
         return Figure("dust", subject, value)
     return Figure("dust", subject, value, f"≤ {BAR:g}", dusty_s <= BAR * clean_s)
+
+
+def _turns(kind: Any, mix: dict[str, int]) -> int:
+    """Return how many requests of a read follow one another."""
+    from tests.chains.dust import counted_turns  # as in `run`
+
+    with counted_turns(kind.node) as turns:
+        asyncio.run(kind.read(mix))
+    return turns.count
 
 
 def delayed(post: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:

@@ -33,7 +33,6 @@ BOUNDS = {
     "adapters/starknet/history.py::_search_endpoint": HALVES,
     "adapters/starknet/event_search.py::search_filter": "smaller pages, fewer accounts, fewer blocks; MAX_PAGES each",
     "adapters/starknet/node.py::_search_accepted": "doubles its step below the head; then halves",
-    "adapters/tron/untrusted.py::_read": "MAX_FAILED; a refused group is split, down to one call",
     "alerts/delivery.py::run_once": "ends when nothing is due; a failed target is due later",
     "alerts/transactions.py::_transactions": "each page begins behind the one before; asks the index",
     "chainfolio/block_search.py::block_before": "MAX_SKIPPED; each round cuts the heights between two blocks",

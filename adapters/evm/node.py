@@ -26,6 +26,7 @@ from chainfolio.errors import (
 from chainfolio.transport.endpoint import Answer, Endpoint, Handshake
 from chainfolio.transport.pool import Pool
 from chainfolio.transport.wire import Request, typed
+from chainfolio.untrusted import SkippedContracts
 
 # Seconds between reads of every endpoint's head if one endpoint serves all reads.
 SURVEY_S = 30.0
@@ -99,6 +100,7 @@ class Node(Pool[Endpoint]):
     """The endpoints of one chain.
 
     `hashed`: check each header against its own hash. `finalized`: the newest height known to be final.
+    `skipped`: the untrusted contracts that are not read for a number of blocks.
     """
 
     def __init__(
@@ -118,7 +120,7 @@ class Node(Pool[Endpoint]):
         """
         super().__init__(facts.key, endpoints, environment, quorum=quorum, hedge=hedge)
         self.facts, self.hashed = facts, hashed
-        self.finalized = -1
+        self.finalized, self.skipped = -1, SkippedContracts()
         self._surveyed_s: float | None = None
         tag = "finalized" if facts.finality == "finalized" else "latest"
         blocks = [Request("eth_getBlockByNumber", (name, False)) for name in ("latest", tag, "0x0")]

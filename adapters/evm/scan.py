@@ -49,7 +49,7 @@ from chainfolio.adapters.evm.scanner import (
     value_of,
 )
 from chainfolio.adapters.evm.shared import SharedEndpoint, StateEndpoint
-from chainfolio.adapters.evm.untrusted import MAX_ANSWER, READ_GAS, SPLIT, Budget, call_gas
+from chainfolio.adapters.evm.untrusted import BURNT, BURNT_BLOCKS, MAX_ANSWER, READ_GAS, SPLIT, Budget, call_gas
 from chainfolio.blocks import Block
 from chainfolio.errors import (
     HistoryUnavailable,
@@ -64,7 +64,7 @@ from chainfolio.plans import Reverted, Unknown
 from chainfolio.transport.endpoint import Answer, Endpoint
 from chainfolio.transport.http_endpoint import BodyRefused
 from chainfolio.transport.wire import Request, typed
-from chainfolio.untrusted import OVER
+from chainfolio.untrusted import OVER, SkippedContracts
 
 BY_CANONICAL_HASH, BY_HASH, BY_NUMBER = 0, 1, 2
 ROUTE = "reads"  # key of the capability that stores an endpoint's route
@@ -86,7 +86,7 @@ async def answer(node: Node, queries: Sequence[Read], block: Block) -> list[AbiV
 
     async def at(endpoint: Endpoint) -> list[AbiValue]:
         endpoint.reads.update(map(_function, queries))
-        return await _answers(endpoint, queries, block)
+        return await _answers(endpoint, queries, block, node.skipped)
 
     return await node.agreed(
         at,
@@ -110,7 +110,9 @@ async def answer_each(
     async def at(endpoint: Endpoint) -> list[list[AbiValue] | SourceError]:
         shared = SharedEndpoint(endpoint)
         endpoint.reads.update(_function(query) for _, queries in queries_by_block for query in queries)
-        tasks = [asyncio.create_task(_answers(shared, queries, block)) for block, queries in queries_by_block]
+        tasks = [
+            asyncio.create_task(_answers(shared, queries, block, node.skipped)) for block, queries in queries_by_block
+        ]
         try:
             results = await asyncio.gather(*tasks, return_exceptions=True)
         finally:
@@ -139,12 +141,17 @@ async def answer_each(
     )
 
 
-async def _answers(endpoint: StateEndpoint, queries: Sequence[Read], block: Block) -> list[AbiValue]:
-    """Return the results of one endpoint, in order.
+async def _answers(
+    endpoint: StateEndpoint, queries: Sequence[Read], block: Block, skipped: SkippedContracts
+) -> list[AbiValue]:
+    """Return the results of one endpoint, in order. Adds untrusted contracts that used up their gas to `skipped`.
 
     Unknown for reads that it could not finish in MAX_ROUNDS.
     """
     reads = [PendingRead(query) for query in queries]
+    for read in reads:
+        if read.untrusted:
+            read.result = skipped.answer(read.to, block.height)
     budget = Budget.of(sum(read.untrusted for read in reads))
     lowest = OVERRIDE
     for _ in range(MAX_ROUNDS):
@@ -153,6 +160,7 @@ async def _answers(endpoint: StateEndpoint, queries: Sequence[Read], block: Bloc
             break
         lowest = await _round(endpoint, _next_reads(pending), block, lowest, budget)
         _limit_costs(reads, budget)
+    skipped.skip(budget.burnt, block.height, BURNT_BLOCKS, BURNT)
     for read in reads:
         if read.result is None:
             read.result = OVER if read.untrusted else Unknown("the node could not finish this read")
@@ -361,7 +369,7 @@ def _store_untrusted_results(
             if not is_mixed:
                 raise
             endpoint.errors.note(refusal)
-    budget.charge(call_gas(len(part)), is_short=len(entries) < len(part))
+    budget.charge(call_gas(len(part)))
     for read, entry in zip(part, entries, strict=False):
         if entry.status == 3:
             budget.burnt.add(read.to)
@@ -384,7 +392,7 @@ async def _singles(endpoint: StateEndpoint, reads: list[PendingRead], block: Blo
     calls = trusted + [read for read in reads if read.untrusted][: max(1, budget.gas // READ_GAS)]
     for read, reply in zip(calls, await _call(endpoint, [_single_call(read) for read in calls], block), strict=True):
         if isinstance(reply, OutOfGas) and read.untrusted:
-            budget.charge(READ_GAS, is_short=False)
+            budget.charge(READ_GAS, is_single=True)
             budget.burnt.add(read.to)
         elif isinstance(reply, OutOfGas) and read.gas < MORE_GAS:
             read.gas = MORE_GAS

@@ -17,9 +17,10 @@ MAX_ANSWER: Final = 4096  # bytes that are read of one answer
 MAX_CALL_GAS: Final = 30_000_000  # of one scanner call
 BASE_GAS, AVERAGE_GAS = 3_000_000, 15_000  # of one scanner call, and for each of its reads
 MAX_CALL_READS: Final = (MAX_CALL_GAS - BASE_GAS) // AVERAGE_GAS
-MAX_SHORT_ROUNDS: Final = 3  # rounds of one answer in which calls may end before their last read
+MAX_CALL_ROUNDS: Final = 2  # rounds of one answer in which untrusted contracts are read by scanner calls
 SPLIT: Final = 4  # calls into which the rest of such a call is split
 TRIES: Final = 2  # attempts of all reads for which the gas suffices
+BURNT_BLOCKS: Final = 300  # an hour of Ethereum: a contract that used up the gas of a read is skipped for so long
 
 BURNT: Final = Unknown(f"its contract is untrusted and used up {READ_GAS:,} gas without an answer", cause="contract")
 
@@ -38,8 +39,8 @@ class Budget:
 
     gas: int
     burnt: set[str] = field(default_factory=set)
-    short_rounds: int = 0
-    is_short: bool = False  # a call of this round ended before its last read
+    call_rounds: int = 0
+    is_called: bool = False  # this round had a scanner call
 
     @classmethod
     def of(cls, read_count: int) -> Budget:
@@ -47,19 +48,19 @@ class Budget:
         calls = -(-read_count // MAX_CALL_READS)
         return cls(TRIES * (calls * BASE_GAS + AVERAGE_GAS * read_count))
 
-    def charge(self, gas: int, *, is_short: bool) -> None:
-        """Charge the gas that a call could use. `is_short`: it ended before its last read."""
+    def charge(self, gas: int, *, is_single: bool = False) -> None:
+        """Charge the gas that a call could use. `is_single`: it is the call of one read, and not one of the scanner."""
         self.gas -= gas
-        self.is_short = self.is_short or is_short
+        self.is_called = self.is_called or not is_single
 
     def end_round(self) -> None:
-        """Count a round in which calls ended before their last read."""
-        self.short_rounds += self.is_short
-        self.is_short = False
+        """Count a round with scanner calls."""
+        self.call_rounds += self.is_called
+        self.is_called = False
 
     def answer(self, contract: str) -> Unknown | None:
         """Return why a contract is no longer read; None if it still may be."""
         if contract in self.burnt:
             return BURNT
-        is_over = self.gas < call_gas(1) or self.short_rounds >= MAX_SHORT_ROUNDS
+        is_over = self.gas < call_gas(1) or self.call_rounds >= MAX_CALL_ROUNDS
         return OVER if is_over else None

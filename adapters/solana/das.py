@@ -6,6 +6,7 @@ Its lists and names are unproven. The account of a tree proves that a leaf belon
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
@@ -158,13 +159,14 @@ async def _leaves(node: Node, endpoint: Endpoint, account: str) -> LeafList:
             hashed[asset.id] = _hashed(asset, account)
         except ValueError as error:
             faults.append((asset.id, str(error)))
-    proofs = await _proofs(endpoint, list(hashed))
+    proofs, (sizes, unread) = await asyncio.gather(
+        _proofs(endpoint, list(hashed)), _sizes(node, endpoint, sorted({leaf.tree for leaf in hashed.values()}))
+    )
     leaves = [leaf._replace(proof=proofs[leaf.id]) for leaf in hashed.values() if leaf.id in proofs]
     faults += [(id, "its proof cannot be read") for id in hashed if id not in proofs]
     if len(node.nft_names) > MAX_NAMES:
         node.nft_names.clear()
     node.nft_names |= {asset.id: _name(asset) for asset in assets if asset.id in proofs}
-    sizes, unread = await _sizes(node, endpoint, sorted({leaf.tree for leaf in leaves}))
     faults += [(leaf.id, unread[leaf.tree]) for leaf in leaves if leaf.tree in unread]
     return LeafList(tuple(leaf for leaf in leaves if leaf.tree in sizes), sizes, tuple(faults))
 
@@ -295,8 +297,10 @@ async def _proofs(endpoint: Endpoint, ids: Sequence[str]) -> dict[str, tuple[byt
     """Return the proofs of assets by id, without those that cannot be read; unchecked."""
     proofs: dict[str, tuple[bytes, ...]] = {}
     pages = [ids[first : first + PROOFS] for first in range(0, len(ids), PROOFS)]
-    for page in pages:
-        for id, content in (await _raw_proofs(endpoint, page)).items():
+    contents = [await _raw_proofs(endpoint, page) for page in pages[:1]]  # it shows which method the endpoint has
+    contents += await asyncio.gather(*(_raw_proofs(endpoint, page) for page in pages[1:]))
+    for page_contents in contents:
+        for id, content in page_contents.items():
             try:
                 proofs[id] = tuple(map(_key, msgspec.json.decode(content, type=_Proof).proof))
             except (ValueError, RecursionError):  # msgspec's errors are ValueErrors; only this proof is lost

@@ -20,6 +20,7 @@ from chainfolio.transport.wire import RpcError
 from chainfolio.untrusted import BURNT, MAX_SECONDS, OVER, SkippedContracts
 
 MAX_FAILED: Final = 16  # calls of one round that may fail, and one more for each MULTICALL_SIZE reads
+MAX_REQUESTS: Final = 3  # that follow one another in one round: multicalls, their parts, single calls
 MULTICALL_SIZE: Final = 200  # reads in one multicall
 MIN_SENT: Final = 4  # calls in one request, if there are as many: fewer would take too many requests
 SPLIT: Final = 15  # number of calls that a failed multicall is split into
@@ -90,7 +91,9 @@ class UntrustedCalls:
         ]
         groups += [[call] for call in pending if not self.multicall or call.alone]
         max_failures = MAX_FAILED + -(-len(pending) // MULTICALL_SIZE)
-        while groups and max_failures > 0:
+        for _ in range(MAX_REQUESTS):
+            if not groups or max_failures <= 0:
+                break
             size = max(max_failures, MIN_SENT)
             batch, groups = groups[:size], groups[size:]
             responses, newest = await send_calls(endpoint, [self._encode(group) for group in batch])

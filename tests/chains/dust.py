@@ -6,9 +6,12 @@ number of hostile assets of each of its `behaviours` added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+from unittest import mock
 
 from chainfolio.assets import Asset
 from chainfolio.chains import Chain
@@ -19,13 +22,16 @@ from chainfolio.plans import Plan, run_batched
 from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState
 from chainfolio.protocols import InstalledProtocols
 
+MOMENT: Final = 10  # turns of the event loop in which requests are sent together
+
 
 @dataclass(frozen=True)
 class Work:
-    """What an answer cost its node."""
+    """What an answer cost its node. `turns` are requests that followed one another: they decide how long it takes."""
 
     requests: int
     gas: int = 0
+    turns: int = 0
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,37 @@ class Wallet:
     is_complete: bool
     issue_count: int
     work: Work
+
+
+@dataclass
+class Turns:
+    """Requests that began while no other one was on its way."""
+
+    count: int = 0
+    _open: int = 0
+
+    async def sent(self, post: Callable[..., Awaitable[Any]], *given: Any) -> Any:
+        """Send one request; others of the same moment begin before it ends."""
+        self.count += not self._open
+        self._open += 1
+        try:
+            for _ in range(MOMENT):
+                await asyncio.sleep(0)
+            return await post(*given)
+        finally:
+            self._open -= 1
+
+
+@contextmanager
+def counted_turns(node: type[Any]) -> Iterator[Turns]:
+    """Count the turns of all requests to nodes of a class."""
+    turns, post = Turns(), node.post
+
+    async def posted(*given: Any) -> Any:
+        return await turns.sent(post, *given)
+
+    with mock.patch.object(node, "post", posted):
+        yield turns
 
 
 Mix = Mapping[str, int]  # how many hostile assets there are of each behaviour

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainfolio.engine.snapshots.trust import MAX_REASONS
-from tests.chains.dust import DustKind
+from tests.chains.dust import DustKind, counted_turns
 from tests.evm.dust import EVM
 from tests.solana.dust import SOLANA
 from tests.starknet.dust import STARKNET
@@ -26,17 +26,20 @@ MAX_ISSUES: Final = 3 * (MAX_REASONS + 1)  # that floods add: balances, protocol
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostile_assets_change_nothing_trusted(kind: str) -> None:
     subject = KINDS[kind]
-    clean = asyncio.run(subject.read({}))
+    with counted_turns(subject.node) as clean_turns:
+        clean = asyncio.run(subject.read({}))
     counts = st.integers(0, 20) | st.integers(0, MAX_ASSETS)
 
     @settings(max_examples=MIXES, deadline=None)
     @given(st.dictionaries(st.sampled_from(sorted(subject.behaviours)), counts))
     def changes_nothing(mix: dict[str, int]) -> None:
-        dusty, allowed = asyncio.run(subject.read(mix)), subject.allowance(sum(mix.values()))
+        with counted_turns(subject.node) as turns:
+            dusty, allowed = asyncio.run(subject.read(mix)), subject.allowance(sum(mix.values()))
         assert dusty.trusted == clean.trusted
         assert dusty.is_complete == clean.is_complete
         assert dusty.issue_count <= clean.issue_count + MAX_ISSUES
         assert dusty.work.requests <= clean.work.requests + allowed.requests
+        assert turns.count <= clean_turns.count + allowed.turns
         assert dusty.work.gas <= clean.work.gas + allowed.gas
 
     assert clean.is_complete

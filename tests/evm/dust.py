@@ -10,7 +10,7 @@ from chainfolio.adapters.evm.prices.chainlink import Chainlink, Feed
 from chainfolio.adapters.evm.reads import NativeBalance, balance_of
 from chainfolio.adapters.evm.scan import answer
 from chainfolio.adapters.evm.tokens import describe
-from chainfolio.adapters.evm.untrusted import MAX_CALL_READS, READ_GAS, Budget, call_gas
+from chainfolio.adapters.evm.untrusted import MAX_CALL_READS, MAX_CALL_ROUNDS, READ_GAS, Budget, call_gas
 from chainfolio.assets import Asset
 from chainfolio.engine.snapshots.reading import holdings_of
 from chainfolio.engine.snapshots.trust import Trust, group_untrusted_issues, mark_untrusted
@@ -115,8 +115,8 @@ async def read(mix: Mix, mark: Callable[..., list[Any]] = mark_untrusted) -> Wal
 
 
 def allowance(count: int) -> Work:
-    """Four reads a token: by their number alone, and by at most a few more rounds."""
-    return Work(6, Budget.of(4 * count).gas + call_gas(MAX_CALL_READS))
+    """Four reads a token: by their number alone, and by one more round."""
+    return Work(6, Budget.of(4 * count).gas + call_gas(MAX_CALL_READS), turns=MAX_CALL_ROUNDS - 1)
 
 
 EVM = DustKind(tuple(BEHAVIOURS), read, allowance, FakeTransport)

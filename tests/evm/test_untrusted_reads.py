@@ -7,9 +7,10 @@ import pytest
 from chainfolio.adapters.evm.reads import Call, NativeBalance, Read
 from chainfolio.adapters.evm.scan import MAX_HEAVY, ROUTE, answer
 from chainfolio.adapters.evm.scanner import MORE_GAS, OVERRIDE, SINGLES
-from chainfolio.adapters.evm.untrusted import MAX_CALL_READS, READ_GAS, Budget, call_gas
+from chainfolio.adapters.evm.untrusted import BURNT, MAX_CALL_READS, READ_GAS, Budget, call_gas
 from chainfolio.engine.snapshots.trust import mark_untrusted
 from chainfolio.plans import Unknown
+from chainfolio.untrusted import OVER
 from tests.evm.contracts import Burns, Contracts, balances
 from tests.evm.dust import BLOCK, CHAIN
 from tests.evm.fakes import ALICE, TOKEN, FakeNode, Wired, wired
@@ -58,6 +59,24 @@ async def test_a_contract_that_burnt_its_gas_is_called_no_more_and_gets_no_more_
     (fake,) = found.transport.nodes.values()
     calls = [call for method, (call, *_) in fake.asked if method == "eth_call"]
     assert [(call["to"], int(call["gas"], 16) // READ_GAS) for call in calls] == [(TOKEN, 3), (LOOPERS[0], 1)]
+
+
+async def test_a_contract_that_burnt_its_gas_costs_nothing_in_the_next_blocks() -> None:
+    found, contracts = node(OVERRIDE, LOOPERS[:40])
+    reads = mark_untrusted([*HONEST, *(held(each) for each in LOOPERS[:40])], set(LOOPERS))
+    await answer(found.node, reads, BLOCK)
+    sent, gas = found.node.requests, contracts.gas_used
+    clean, clean_contracts = node(OVERRIDE, [])
+    await answer(clean.node, HONEST, BLOCK)
+    while any(each == OVER for each in await answer(found.node, reads, BLOCK)):
+        assert found.node.requests <= sent + 2
+        sent, gas = found.node.requests, contracts.gas_used
+    sent, gas = found.node.requests, contracts.gas_used
+    for block in (BLOCK, CHAIN.block(4)):
+        assert await answer(found.node, reads, block) == [10**18, 7, *[BURNT] * 40]
+    assert found.node.requests == sent + 2 * clean.node.requests
+    assert contracts.gas_used == gas + 2 * clean_contracts.gas_used
+    assert (await answer(found.node, [held(LOOPERS[0])], BLOCK)) != [BURNT]  # it is read for who trusts it
 
 
 async def test_untrusted_reads_are_the_last_of_a_batch_and_have_a_gas_limit() -> None:

@@ -202,8 +202,9 @@ async def read(mix: Mix) -> Wallet:
 def allowance(count: int) -> Work:
     """Pages of compressed NFTs and of their proofs up to a bound; accounts travel together. `gas` counts the bytes of
     answers: what strangers send is listed, and each asset adds at most so many."""
-    pages = -(-count // das.PAGE) + -(-min(count, das.MAX_LEAVES) // das.PROOFS)
-    return Work(3 + pages, 100_000 + 4_000 * count)
+    pages = -(-count // das.PAGE)
+    proofs = -(-min(count, das.MAX_LEAVES) // das.PROOFS)
+    return Work(3 + pages + proofs, 100_000 + 4_000 * count, turns=1 + pages)
 
 
 SOLANA: Final = DustKind(BEHAVIOURS, read, allowance, DustNode)

@@ -100,7 +100,8 @@ async def read(mix: Mix) -> Wallet:
 
 def allowance(count: int) -> Work:
     """Each contract is asked for its balance and its names, fifty calls a request."""
-    return Work(ROUNDS + -(-2 * 4 * count // MAX_UNTRUSTED_CALLS) + ROUNDS, 4 * (STEPS + 2 * READ) * count)
+    requests = ROUNDS + -(-2 * 4 * count // MAX_UNTRUSTED_CALLS) + ROUNDS
+    return Work(requests, 4 * (STEPS + 2 * READ) * count, turns=requests)
 
 
 STARKNET: Final = DustKind(BEHAVIOURS, read, allowance, DustNode)

@@ -9,7 +9,7 @@ from eth_abi.abi import decode, encode
 
 from chainfolio.adapters.tron.addresses import parse_address
 from chainfolio.adapters.tron.facts import TRC20
-from chainfolio.adapters.tron.untrusted import MAX_FAILED, MIN_SENT, MULTICALL_SIZE, SPLIT
+from chainfolio.adapters.tron.untrusted import MAX_FAILED, MAX_REQUESTS, MIN_SENT, MULTICALL_SIZE, SPLIT
 from chainfolio.assets import Asset
 from chainfolio.transport.exchange import HttpResponse
 from tests.chains.dust import DustKind, Mix, Wallet, Work, counts, wallet_of
@@ -126,7 +126,7 @@ def allowance(count: int) -> Work:
     calls = MAX_FAILED + MIN_SENT + groups
     sent = groups + SPLIT * calls
     energy = ROUNDS * (ENERGY * calls + READ * sent) + 4 * 25 * READ * count
-    return Work(ROUNDS * (8 + groups // MIN_SENT), energy)
+    return Work(ROUNDS * (8 + groups // MIN_SENT), energy, ROUNDS * (MAX_REQUESTS - 1))
 
 
 TRON: Final = DustKind(BEHAVIOURS, read, allowance, DustNode)
