@@ -1,10 +1,15 @@
 """Measure the share of code mutations that tests notice, by area.
 
-`make mutation` changes one operator, constant or argument at a time (mutmut does that; `[tool.mutmut]` in
-pyproject.toml names the files) and runs the tests that execute the changed function. Results are cached in `mutants/`:
-the next run tests only functions that changed since, and survivors again if tests changed. All mutations take days on
-two cores; `--sample 50` takes as many of each area, always the same ones of an unchanged function, and others with
-another `--seed`.
+`make mutation` changes one operator, constant or argument at a time: mutmut makes the mutations of the files that
+`[tool.mutmut]` in pyproject.toml names. Each one is tested with the test files that import its module or have its name,
+and if all of them pass, with some that import it through another module. mutmut's own runner is not used: it first runs
+all tests to see which function each one executes, which takes an hour. The share is a lower bound: tests with the mark
+`slow`, tests of a local chain outside of tests/pricing and tests/protocols, and tests that need PostgreSQL are left
+out, and code that runs when a module is imported runs without the mutation.
+
+Results are stored in `mutants/results.json`: the next run tests only mutations of functions that changed since, and
+survivors again if tests changed. All mutations take weeks; `--sample 50` takes as many of each area, always the same
+ones of an unchanged function, and others with another `--seed`.
 
 A mutation that no test notices is a survivor. `tests/mutation_survivors.toml` lists survivors that change no behaviour,
 with the reason; they do not count. A mutation whose tests exceed their time is noticed, and counted separately too.
@@ -14,38 +19,52 @@ The command ends with 1 if an area notices less than MIN_SHARE of the others, an
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
-import shutil
-import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parent.parent
-MUTANTS: Final = ROOT / "mutants"
+from bench.mutation_runs import MUTANTS, ROOT, TIMED_OUT, imports, run_tests, test_files
+
 SURVIVORS: Final = ROOT / "tests" / "mutation_survivors.toml"
+RESULTS: Final = MUTANTS / "results.json"
 MIN_SHARE: Final = Fraction(92, 100)
-AREAS: Final = ("storage/state", "portfolio", "pricing", "chainfolio", "adapters")
-# mutmut's exit codes: 0 survived, 33 and 5 without a test, None not tested yet; every other one was noticed.
-SURVIVED: Final = frozenset({0, 5, 33})
-TIMED_OUT: Final = frozenset({-24, 24, 36, 152, 255})
-NO_MUTATION: Final = "none:"  # a name that matches nothing: mutations are made and tests mapped, and none is tested
-NO_MATCH: Final = "nothing matches"  # what mutmut writes about such a name, after the tests were mapped
+AREAS: Final = ("storage/state", "portfolio", "pricing", "adapters", "chainfolio")  # the rest of chainfolio is last
+MUTATED: Final = frozenset({"adapters", "portfolio", "pricing", "storage"})  # folders that mutmut copies
 
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A mutation: its name in mutmut, its area, and mutmut's exit code (None: not tested yet)."""
+    """A mutation.
+
+    Attributes:
+        name: Its name in mutmut.
+        area: One of AREAS.
+        function: Hash of the function that it changes.
+    """
 
     name: str
     area: str
-    code: int | None
+    function: str = ""
+
+    @property
+    def module(self) -> str:
+        """The mutated module."""
+        return self.name.rpartition(".")[0]
+
+    @property
+    def file(self) -> str:
+        """The path of the module in the package."""
+        path = self.module.replace(".", "/")
+        return f"{path}/__init__.py" if (ROOT / path).is_dir() else f"{path}.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,33 +87,43 @@ class AreaResult:
         return 1 - Fraction(len(self.survivors), relevant) if relevant else Fraction(1)
 
 
+def make_mutations() -> None:
+    """Write the mutated modules that changed since the last run, and link all others."""
+    from mutmut.__main__ import create_mutants  # reads the settings in the working directory when imported
+
+    package = MUTANTS / "chainfolio"
+    package.mkdir(parents=True, exist_ok=True)
+    for link in (ROOT / "chainfolio").iterdir():
+        copy = package / link.name
+        if link.is_symlink() and link.name not in MUTATED and not copy.is_symlink():
+            copy.symlink_to(link.resolve())
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        create_mutants(os.cpu_count() or 1)
+
+
 def mutations() -> list[Mutation]:
     """Return all mutations in `mutants/`, in the order of their names; empty if none were made yet."""
     result: list[Mutation] = []
-    for file in MUTANTS.rglob("*.meta"):
-        path = file.relative_to(MUTANTS).as_posix()
-        area = next((area for area in AREAS if path.startswith(f"{area}/")), None)
-        if area is not None:
-            codes = json.loads(file.read_bytes())["exit_code_by_key"]
-            result.extend(Mutation(name, area, code) for name, code in codes.items())
+    for file in (MUTANTS / "chainfolio").rglob("*.meta"):
+        path = file.relative_to(MUTANTS / "chainfolio").as_posix()
+        area = next((area for area in AREAS if path.startswith(f"{area}/")), AREAS[-1])
+        content = json.loads(file.read_bytes())
+        for name in content["exit_code_by_key"]:
+            function = _function(name).rpartition(".")[2]
+            result.append(Mutation(name, area, content["hash_by_function_name"].get(function, "")))
     return sorted(result, key=lambda mutation: mutation.name)
 
 
 def sampled(every: Iterable[Mutation], count: int, seed: str = "") -> list[Mutation]:
     """Return up to `count` mutations of each area, those with the lowest hashes of `seed` and their names.
 
-    The choice is random, and the same each time with the same seed.
+    The choice is random, and the same each time with the same seed. The areas follow one another in turns.
     """
-    by_area: dict[str, list[Mutation]] = {}
-    for mutation in every:
-        by_area.setdefault(mutation.area, []).append(mutation)
-    return [
-        mutation
-        for area in AREAS
-        for mutation in sorted(
-            by_area.get(area, []), key=lambda one: hashlib.sha256(f"{seed}{one.name}".encode()).digest()
-        )[:count]
-    ]
+    by_area: dict[str, list[Mutation]] = {area: [] for area in AREAS}
+    for mutation in sorted(every, key=lambda one: hashlib.sha256(f"{seed}{one.name}".encode()).digest()):
+        by_area[mutation.area].append(mutation)
+    turns = zip_longest(*(chosen[:count] for chosen in by_area.values()))
+    return [mutation for turn in turns for mutation in turn if mutation is not None]
 
 
 def change_of(diff: str) -> str:
@@ -103,20 +132,29 @@ def change_of(diff: str) -> str:
     return "\n".join(f"{line[0]} {line[1:].strip()}" for line in lines)
 
 
-def result_of(area: str, tested: Sequence[Mutation], reasons: Mapping[tuple[str, str], str]) -> AreaResult:
-    """Return the result of one area. `reasons` are the equivalent survivors, by function and change."""
-    survivors: list[str] = []
-    equivalent = 0
-    for mutation in tested:
-        if mutation.area != area or mutation.code not in SURVIVED:
-            continue
-        change = change_of(_mutmut("show", mutation.name).stdout)
-        if (_function(mutation.name), change) in reasons:
-            equivalent += 1
-        else:
-            survivors.append(f"{mutation.name}\n{change}")
-    codes = [mutation.code for mutation in tested if mutation.area == area]
-    return AreaResult(area, len(codes), equivalent, survivors, sum(code in TIMED_OUT for code in codes))
+def _change(mutation: Mutation) -> str:
+    from mutmut.mutation.diff_apply import get_diff_for_mutant  # as in make_mutations
+
+    return change_of(get_diff_for_mutant(mutation.name, path=mutation.file))
+
+
+def result_of(
+    area: str, noticed: Mapping[Mutation, str], changes: Mapping[Mutation, str], reasons: Mapping[tuple[str, str], str]
+) -> AreaResult:
+    """Return the result of one area.
+
+    Args:
+        area: One of AREAS.
+        noticed: Mutations with the test that noticed them; empty for survivors.
+        changes: The changed lines of each survivor.
+        reasons: Why survivors are equivalent, by function and change.
+    """
+    tested = {mutation: test for mutation, test in noticed.items() if mutation.area == area}
+    survivors = [mutation for mutation, test in tested.items() if not test]
+    others = [each for each in survivors if (_function(each.name), changes[each]) not in reasons]
+    timed_out = sum(test == TIMED_OUT for test in tested.values())
+    texts = [f"{each.name}\n{changes[each]}" for each in others]
+    return AreaResult(area, len(tested), len(survivors) - len(others), texts, timed_out)
 
 
 def reasons() -> dict[tuple[str, str], str]:
@@ -130,63 +168,55 @@ def _function(name: str) -> str:
     return name.rpartition("__mutmut_")[0]
 
 
-def link_folders() -> None:
-    """Link the folders of the repository into `mutants/chainfolio` like the links in `chainfolio`.
+class Results:
+    """Stored results: the test that noticed a mutation, or the tests that did not."""
 
-    mutmut writes mutated files by their names in the package, and through the links into copies of the folders.
-    """
-    for link in (ROOT / "chainfolio").iterdir():
-        if link.is_symlink():
-            copy = MUTANTS / "chainfolio" / link.name
-            (MUTANTS / link.name).mkdir(parents=True, exist_ok=True)
-            copy.parent.mkdir(exist_ok=True)
-            if not copy.is_symlink():
-                copy.symlink_to(link.readlink())
+    def __init__(self, file: Path = RESULTS, tests: Path = ROOT / "tests") -> None:
+        self._file = file
+        digest = hashlib.sha256()
+        for path in sorted(tests.rglob("*.py")):
+            digest.update(path.read_bytes())
+        self._tests = digest.hexdigest()
+        self._stored: dict[str, list[str]] = json.loads(file.read_bytes()) if file.exists() else {}
 
+    def get(self, mutation: Mutation) -> str | None:
+        """Return the test that noticed a mutation, empty for a survivor; None if it must be tested."""
+        function, test, tests = self._stored.get(mutation.name, ("", "", ""))
+        return test if function == mutation.function and (test or tests == self._tests) else None
 
-def changed_tests() -> set[str]:
-    """Return the paths under `tests/` that were changed, added or removed since the last run."""
-    now, before = (_contents(root / "tests") for root in (ROOT, MUTANTS))
-    return {f"tests/{path}" for path in now.keys() | before.keys() if now.get(path) != before.get(path)}
+    def add(self, mutation: Mutation, test: str) -> None:
+        """Store a result."""
+        self._stored[mutation.name] = [mutation.function, test, self._tests]
+        self._write()
 
+    def forget(self, test: str) -> None:
+        """Delete the results of a test."""
+        self._stored = {name: stored for name, stored in self._stored.items() if stored[1] != test}
+        self._write()
 
-def _contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-
-
-def forget(changed: Set[str]) -> None:
-    """Delete cached results that `changed` tests can affect: survivors, and functions that they execute.
-
-    mutmut maps tests that it does not know, so tests of changed files are removed from its map. Copies of tests are
-    deleted: mutmut copies them anew, but keeps those that were removed.
-    """
-    for file in MUTANTS.rglob("*.meta"):
-        content = json.loads(file.read_bytes())
-        codes = content["exit_code_by_key"]
-        content["exit_code_by_key"] = {name: None if code in SURVIVED else code for name, code in codes.items()}
-        file.write_text(json.dumps(content))
-    stats = MUTANTS / "mutmut-stats.json"
-    if stats.exists():
-        content = json.loads(stats.read_bytes())
-        durations = content["duration_by_test"]
-        content["duration_by_test"] = {test: s for test, s in durations.items() if test.split("::")[0] not in changed}
-        stats.write_text(json.dumps(content))
-    shutil.rmtree(MUTANTS / "tests", ignore_errors=True)
+    def _write(self) -> None:
+        written = self._file.with_suffix(".new")
+        written.write_text(json.dumps(self._stored, indent=0))
+        written.replace(self._file)
 
 
-def _mutmut(*arguments: str, show: bool = False) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mutmut", *arguments]
-    environment = {"CHAINFOLIO_LOCALCHAIN_HOME": str(ROOT / ".localchain"), **os.environ}
-    return subprocess.run(
-        command,
-        cwd=ROOT,
-        env=environment,
-        text=True,
-        check=False,
-        stdout=None if show else subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+def run(chosen: Sequence[Mutation], results: Results, jobs: int) -> None:
+    """Test the chosen mutations that have no result."""
+    pending = [mutation for mutation in chosen if results.get(mutation) is None]
+    if not pending:
+        return
+    graph = imports()
+    groups = {mutation.name: test_files(mutation.module, graph) for mutation in pending}
+    by_name = {mutation.name: mutation for mutation in pending}
+    for count, (name, test) in enumerate(run_tests(groups, jobs), 1):
+        results.add(by_name[name], test)
+        print(f"{count}/{len(pending)} {name}: {test or 'survived'}", file=sys.stderr)
+
+
+def failing(tests: Iterable[str]) -> str:
+    """Return a test that fails without a mutation; empty if there is none."""
+    [(_, failed)] = run_tests({"": [sorted(set(tests))]}, 1)
+    return failed
 
 
 def main() -> int:
@@ -195,31 +225,27 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="test as many mutations of each area; all, if not given")
     parser.add_argument("--seed", default="", help="choose another sample")
     parser.add_argument("--area", action="append", choices=AREAS, help="test this area alone; may be repeated")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutations that are tested at once")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     options = parser.parse_args()
-    link_folders()
-    if changed := changed_tests():
-        forget(changed)
-    mapped = _mutmut("run", NO_MUTATION, show=not options.json)
-    all_mutations = mutations()
-    if NO_MATCH not in mapped.stderr or not all_mutations:
-        print(f"The tests fail without a mutation, or none could be made.\n{mapped.stderr}", file=sys.stderr)
-        return 2
+    os.chdir(ROOT)
+    make_mutations()
     areas = [area for area in AREAS if not options.area or area in options.area]
-    chosen = [mutation for mutation in all_mutations if mutation.area in areas]
+    chosen = [mutation for mutation in mutations() if mutation.area in areas]
     if options.sample is not None:
         chosen = sampled(chosen, options.sample, options.seed)
-    if pending := [mutation.name for mutation in chosen if mutation.code is None]:
-        _mutmut("run", *pending, show=not options.json)
-    names = {mutation.name for mutation in chosen}
-    tested = [mutation for mutation in mutations() if mutation.name in names and mutation.code is not None]
-    if len(tested) < len(names):
-        print(f"{len(names) - len(tested)} mutations were not tested: do the tests pass without one?", file=sys.stderr)
+    results = Results()
+    run(chosen, results, options.jobs)
+    noticed = {mutation: results.get(mutation) or "" for mutation in chosen}
+    if test := failing([test for test in noticed.values() if test and test != TIMED_OUT]):
+        results.forget(test)
+        print(f"A test fails without a mutation: {test}. Its results are deleted; run again.", file=sys.stderr)
         return 2
+    changes = {mutation: _change(mutation) for mutation, test in noticed.items() if not test}
     equivalent = reasons()
-    results = [result_of(area, tested, equivalent) for area in areas]
-    _print(results, as_json=options.json)
-    return 0 if all(result.share >= MIN_SHARE for result in results) else 1
+    area_results = [result_of(area, noticed, changes, equivalent) for area in areas]
+    _print(area_results, as_json=options.json)
+    return 0 if all(result.share >= MIN_SHARE for result in area_results) else 1
 
 
 def _print(results: Sequence[AreaResult], *, as_json: bool) -> None:

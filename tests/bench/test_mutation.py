@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from bench import mutation
-from bench.mutation import AREAS, AreaResult, Mutation, change_of, reasons, sampled
+from bench import mutation, mutation_runs
+from bench.mutation import AREAS, AreaResult, Mutation, Results, change_of, reasons, sampled
+from bench.mutation_runs import TIMED_OUT
 
 DIFF = """--- storage/state/ledger.py
 +++ storage/state/ledger.py
@@ -24,7 +27,7 @@ DIFF = """--- storage/state/ledger.py
 
 def mutations(counts: Sequence[int]) -> list[Mutation]:
     return [
-        Mutation(f"{area}.x_work__mutmut_{number}", area, None)
+        Mutation(f"{area}.x_work__mutmut_{number}", area)
         for area, count in zip(AREAS, counts, strict=True)
         for number in range(count)
     ]
@@ -63,60 +66,98 @@ def test_every_listed_survivor_has_a_reason() -> None:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder of results, and a repository with one test."""
-    monkeypatch.setattr(mutation, "ROOT", tmp_path)
-    monkeypatch.setattr(mutation, "MUTANTS", tmp_path / "mutants")
-    (tmp_path / "chainfolio").mkdir()
-    (tmp_path / "pricing").mkdir()
-    (tmp_path / "chainfolio" / "pricing").symlink_to("../pricing")
+def results(tmp_path: Path) -> Callable[[], Results]:
+    """Opens the stored results of a repository with one test."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_pools.py").write_text("def test_pool(): ...")
-    return tmp_path / "mutants"
+    return lambda: Results(tmp_path / "results.json", tmp_path / "tests")
 
 
-def test_mutated_folders_are_linked_like_those_of_the_package(cache: Path) -> None:
-    for _ in range(2):
-        mutation.link_folders()
-        (cache / "chainfolio" / "pricing" / "rules.py").write_text("")
-        assert (cache / "pricing" / "rules.py").exists()
-
-
-def test_survivors_and_the_map_of_changed_tests_are_forgotten_after_a_change_of_tests(cache: Path) -> None:
-    cache.joinpath("tests").mkdir(parents=True)
-    cache.joinpath("tests", "test_pools.py").write_text("def test_pool(): ...")
-    assert mutation.changed_tests() == set()
-    cache.joinpath("tests", "test_removed.py").write_text("")
-    cache.joinpath("tests", "test_pools.py").write_text("def test_pool(): assert False")
-    changed = mutation.changed_tests()
-    assert changed == {"tests/test_pools.py", "tests/test_removed.py"}
-    codes = {"noticed": 1, "survived": 0, "untested": 33, "timed out": 36}
-    cache.joinpath("rules.py.meta").write_text(json.dumps({"exit_code_by_key": codes}))
-    durations = {"tests/test_pools.py::test_pool": 1, "tests/test_rules.py::test_rule": 2}
-    cache.joinpath("mutmut-stats.json").write_text(json.dumps({"duration_by_test": durations}))
-    mutation.forget(changed)
-    left = json.loads(cache.joinpath("rules.py.meta").read_bytes())["exit_code_by_key"]
-    assert left == {"noticed": 1, "survived": None, "untested": None, "timed out": 36}
-    stats = json.loads(cache.joinpath("mutmut-stats.json").read_bytes())
-    assert stats == {"duration_by_test": {"tests/test_rules.py::test_rule": 2}}
-    assert not cache.joinpath("tests").exists()
-
-
-@pytest.mark.parametrize("failing", [1, 2], ids=["while-mapped", "before-mutations"])
-def test_tests_that_fail_without_a_mutation_end_with_2(
-    failing: int, cache: Path, monkeypatch: pytest.MonkeyPatch
+def test_noticed_mutations_stay_and_survivors_are_tested_again_after_a_change_of_tests(
+    results: Callable[[], Results], tmp_path: Path
 ) -> None:
-    calls: list[str] = []
+    noticed, survivor = (Mutation(f"pricing.pools.x_work__mutmut_{number}", "pricing", "a1") for number in (1, 2))
+    results().add(noticed, "tests/test_pools.py::test_pool")
+    results().add(survivor, "")
+    assert [results().get(each) for each in (noticed, survivor)] == ["tests/test_pools.py::test_pool", ""]
+    assert results().get(replace(noticed, function="a2")) is None
+    (tmp_path / "tests" / "test_pools.py").write_text("def test_pool(): assert False")
+    assert [results().get(each) for each in (noticed, survivor)] == ["tests/test_pools.py::test_pool", None]
+    results().forget("tests/test_pools.py::test_pool")
+    assert results().get(noticed) is None
 
-    def fail(*arguments: str, show: bool = False) -> subprocess.CompletedProcess[str]:
-        calls.append(arguments[1])
-        return subprocess.CompletedProcess([], 1, "", mutation.NO_MATCH if len(calls) < failing else "")
 
-    monkeypatch.setattr(mutation, "_mutmut", fail)
+GRAPH = {
+    "chainfolio.pricing.pools": {"chainfolio.amounts"},
+    "chainfolio.pricing.search": {"chainfolio.pricing.pools"},
+    "tests.pricing.test_liquidity": {"chainfolio.pricing.pools"},
+    "tests.pricing.test_pools_of_others": {"chainfolio.pricing"},
+    "tests.pricing.test_search": {"chainfolio.pricing.search"},
+    "tests.api.test_prices": {"chainfolio.pricing.pools"},
+    "tests.pricing.fakes": {"chainfolio.pricing.pools"},
+    "tests.pricing.test_vendors": {"chainfolio.amounts"},
+}
+
+
+def test_tests_that_import_a_module_or_have_its_name_are_run_before_those_behind_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mutation_runs, "_by_size", lambda modules: sorted(modules))
+    near, far = mutation_runs.test_files("chainfolio.pricing.pools", GRAPH)
+    assert near == ["tests.pricing.test_liquidity", "tests.pricing.test_pools_of_others"]
+    assert far == ["tests.pricing.test_search"]
+
+
+def test_the_imports_of_the_project_are_known() -> None:
+    graph = mutation_runs.imports()
+    assert "bench.mutation" not in graph
+    assert "chainfolio.amounts" in graph["chainfolio.pricing.registry"] | graph["chainfolio.portfolio.document"]
+    near, _ = mutation_runs.test_files("chainfolio.storage.state.ledger", graph)
+    assert "tests/storage/test_meter.py" in near
+
+
+TESTS = """import os, time
+
+def test_first(): assert os.environ['MUTANT_UNDER_TEST'] != 'first'
+
+def test_second():
+    if os.environ['MUTANT_UNDER_TEST'] == 'endless': time.sleep(600)
+    assert os.environ['MUTANT_UNDER_TEST'] != 'second'
+"""
+RUN = """import json, sys
+from bench import mutation_runs
+mutation_runs._import_tests = lambda files: None
+groups = {name: [[], [sys.argv[1]]] for name in ("first", "second", "none")}
+outcomes = dict(mutation_runs.run_tests(groups, 3))
+mutation_runs.RUN_LIMIT_S = 0
+outcomes |= mutation_runs.run_tests({"endless": [[sys.argv[1]]]}, 1)
+print(json.dumps(outcomes))
+"""
+
+
+def test_the_first_test_that_fails_or_does_not_end_notices_a_mutation(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(TESTS)
+    command = [sys.executable, "-c", RUN, str(tmp_path / "test_it.py")]
+    ran = subprocess.run(command, cwd=mutation_runs.ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    outcomes = {name: test.rpartition("/")[2] for name, test in json.loads(ran.stdout.splitlines()[-1]).items()}
+    first, second = "test_it.py::test_first", "test_it.py::test_second"
+    assert outcomes == {"first": first, "second": second, "endless": TIMED_OUT, "none": ""}
+
+
+def test_a_mutation_without_tests_survives() -> None:
+    assert list(mutation_runs.run_tests({"one": [[]]}, 1)) == [("one", "")]
+
+
+def test_a_test_that_fails_without_a_mutation_ends_with_2_and_its_results_are_forgotten(
+    results: Callable[[], Results], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, test = Mutation("chainfolio.pricing.pools.x_work__mutmut_1", "pricing", "a1"), "tests/test_pools.py::test_pool"
+    results().add(one, test)
+    monkeypatch.setattr(mutation, "make_mutations", lambda: None)
+    monkeypatch.setattr(mutation, "mutations", lambda: [one])
+    monkeypatch.setattr(mutation, "Results", results)
+    monkeypatch.setattr(mutation, "run_tests", lambda groups, jobs: [(name, test) for name in groups])
     monkeypatch.setattr("sys.argv", ["mutation", "--area", "pricing"])
-    mutation.link_folders()
-    cache.joinpath("pricing", "rules.py.meta").write_text(
-        json.dumps({"exit_code_by_key": {"chainfolio.pricing.rules.x_rule__mutmut_1": None}})
-    )
     assert mutation.main() == 2
-    assert len(calls) == failing
+    assert results().get(one) is None
