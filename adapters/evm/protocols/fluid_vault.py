@@ -12,7 +12,7 @@ from chainfolio.adapters.evm.positions.rules import (
 )
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import ZERO_ADDRESS
-from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
+from chainfolio.protocols import DecodedPosition, TokenAmount
 
 POSITIONS = "getPositionsForNftIds(uint256[])((uint256,address,uint256,uint256)[])"
 # Two releases: in the older one, words 5 and 6 are the tokens, and words 7 and 8 their decimals. In the newer one,
@@ -63,6 +63,5 @@ FAMILY = Family(
     rules=(Collection("vault_factory"),),
     position=position,
     roles=("positions_resolver", "vault_resolver"),
-    calls=(TypedCalls("LEND", "loss", ("operate",)),),
     is_proven=False,
 )
