@@ -102,7 +102,8 @@ def make_app(
 
 def endpoint(route: Route, parts: Parts) -> Endpoint:
     """Return a function that runs a route's pipeline; it returns errors, also a Problem, as answers."""
-    run, limit_s = chain_steps(PUBLIC if route.public else KEYED), parts.settings.limits.request_s
+    run, limits = chain_steps(PUBLIC if route.public else KEYED), parts.settings.limits
+    limit_s = limits.export_s if route.is_slow else limits.request_s
 
     async def answer(request: Request) -> Answer:
         """Run the pipeline; every error, also a Problem, becomes an answer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -20,21 +20,30 @@ class Charge:
 
     meter: Meter
     reservation: Reservation
+    more: list[Reservation] = field(default_factory=list)
+
+    @property
+    def reservations(self) -> list[Reservation]:
+        """All reservations of the call: an export reserves credits as it reads."""
+        return [self.reservation, *self.more]
 
     async def void(self) -> None:
         """Give the credits back and wait for the store; if it fails, the reservation expires later."""
         try:
-            await self.meter.settle_reservation(self.reservation, "void")
+            for each in self.reservations:
+                await self.meter.settle_reservation(each, "void")
         except StoreError as error:
             log.warning("not voided", reason=error.message, then="the reservation expires")
 
     def void_soon(self) -> None:
         """Give the credits back without waiting for the store."""
-        self.meter.settle_soon(self.reservation, "void")
+        for each in self.reservations:
+            self.meter.settle_soon(each, "void")
 
     def post_soon(self) -> None:
         """Take the credits without waiting for the store, after the answer has been sent."""
-        self.meter.settle_soon(self.reservation, "post")
+        for each in self.reservations:
+            self.meter.settle_soon(each, "post")
 
 
 def insufficient_credits(cost: int, available: int) -> Problem:

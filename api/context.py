@@ -6,11 +6,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
 from chainfolio.api.engine import Engine
+from chainfolio.api.export_slots import ExportSlots
 from chainfolio.api.keys import Keys, Principal
 from chainfolio.api.metrics import Traffic
 from chainfolio.api.request import Request
@@ -46,6 +47,7 @@ class Parts:
         waiting: Slots for requests that wait for fresh data, by key id.
         running: Number of running requests by account id.
         queries: Cache of parsed queries by type and query string.
+        exports: Slots of exports.
     """
 
     engine: Engine
@@ -58,15 +60,17 @@ class Parts:
     waiting: dict[str, WaitSlots] = field(default_factory=dict)
     running: Counter[str] = field(default_factory=Counter)
     queries: dict[tuple[type, str], msgspec.Struct] = field(default_factory=dict)
+    exports: ExportSlots = field(default_factory=ExportSlots)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A complete answer, ready to be sent."""
+    """A complete answer. A `file` is sent instead of `body`, and closed."""
 
     body: bytes
     status: int = 200
     content_type: str = JSON
     headers: Mapping[str, str] = {}
+    file: BinaryIO | None = None
 
 
 @dataclass(slots=True)

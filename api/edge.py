@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import re
@@ -64,7 +65,8 @@ def edge(parts: Parts, response_headers: ResponseHeaders, max_body: int, handler
             coding = worth_compressing(request, answer.body)
             body = await compressed(answer.body, coding) if coding else answer.body
             response = response_headers.response(request, answer, body, coding)
-            await send(http, response)
+            with _closing(answer):
+                await send(http, response)
             if request.charge is not None:  # if the process is killed before this line, the request is free
                 _charge(request).post_soon()
         except BaseException as error:  # also cancellation by a disconnect: the answer was not sent, so it is free
@@ -80,10 +82,15 @@ def edge(parts: Parts, response_headers: ResponseHeaders, max_body: int, handler
         took_s = clock.monotonic_s() - began_s
         traffic.note(request.operation, answer.status, took_s)
         if logs_info:
-            _note(logger, request, answer.status, len(body), took_s)
+            _note(logger, request, answer.status, response.content_length or 0, took_s)
         return response
 
     return outermost
+
+
+def _closing(answer: Answer) -> contextlib.AbstractContextManager[object]:
+    """Return a context manager that closes the file of an answer, if it has one."""
+    return contextlib.nullcontext() if answer.file is None else answer.file
 
 
 def _leave(running: Counter[str], account: str) -> None:

@@ -53,7 +53,8 @@ class ResponseHeaders:
         last = self.draining or not request.keep_alive or answer.status == 408
         if last:
             headers["Connection"] = "close"
-        response = web.Response(body=body, status=answer.status, headers=headers)
+        content = body if answer.file is None else answer.file
+        response = web.Response(body=content, status=answer.status, headers=headers)
         if last:
             response.force_close()
         return response

@@ -50,6 +50,7 @@ class Route:
         answers: Types of success bodies by status, in place of the annotated one.
         example: Example of the 200 answer.
         reads: True for a POST that changes nothing.
+        is_slow: True if it may take `limits.export_s` and not only `limits.request_s`.
     """
 
     method: str
@@ -73,6 +74,7 @@ class Route:
     answers: Mapping[int, object] = field(default_factory=dict)
     example: object = None
     reads: bool = False
+    is_slow: bool = False
 
     @property
     def name(self) -> str:

@@ -61,6 +61,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         int, doc("connections of one IPv4 address or IPv6 /64; raise it behind a proxy")
     ] = 256
     request_s: Annotated[int, doc("seconds within which a request is answered, or refused and not charged")] = 60
+    export_s: Annotated[int, doc("seconds within which a file of `/v1/export` is made")] = 600
     head_s: Annotated[int, doc("seconds within which the head of a request has to arrive")] = 10
     body_s: Annotated[int, doc("seconds within which its body has to arrive")] = 30
     write_s: Annotated[int, doc("seconds for which a client may read nothing of its answer")] = 30

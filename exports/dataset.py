@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -119,7 +121,7 @@ async def write(dataset: Dataset, writer: Writer) -> Summary:
     try:
         async for page in dataset.pages:
             digest.add(page.rows)
-            writer.write(page)
+            await _in_thread(partial(writer.write, page))
             issues |= dict.fromkeys(map(issue_text, page.issues))
             is_complete &= page.is_complete
         summary = Summary(
@@ -131,12 +133,22 @@ async def write(dataset: Dataset, writer: Writer) -> Summary:
             issues=tuple(issues),
             digest=digest.text(),
         )
-        writer.close(summary)
+        await _in_thread(partial(writer.close, summary))
     except BaseException:  # an interrupt too: temporary files of the writer must not stay
         with suppress(Exception):  # the first error says what is wrong
             writer.abandon()
         raise
     return summary
+
+
+async def _in_thread(work: Callable[[], None]) -> None:
+    """Run work of a writer in a thread, and wait for its end even if cancelled."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 def issue_text(issue: IssueDocument) -> str:

@@ -30,6 +30,7 @@ from chainfolio.engine.results import (
 )
 from chainfolio.engine.transactions.page_positions import ListPosition
 from chainfolio.environment import Environment
+from chainfolio.errors import NotSupported
 from chainfolio.indexer.registry import Protocol, Registry
 from chainfolio.portfolio.document import IssueDocument, Portfolio, ProtocolDocument, encode_one
 from chainfolio.portfolio.facts import Options
@@ -258,6 +259,10 @@ class FakeEngine:
     async def sync(self, accounts: Sequence[Account]) -> bool:
         await self._come("sync", accounts)
         return not self.syncing
+
+    @property
+    def system(self) -> Any:
+        raise NotSupported("the fake has no chain to export from")
 
     def pictures(self) -> Pictures:
         return Pictures(self.images)

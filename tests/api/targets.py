@@ -16,6 +16,7 @@ IN_PATHS: Final = {
     "{index}": "7",
     "{pubkey}": "0x" + "ab" * 48,
     "{address}": ALICE,
+    "{kind}": "transactions",
 }
 REQUIRED: Final = {
     "/v1/portfolio/at-block": f"addresses={ALICE}&chainKey=ethereum&blockNumber=7",

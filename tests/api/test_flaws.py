@@ -122,6 +122,10 @@ BEYOND: Final[dict[str, list[tuple[str, int, dict[str, Any]]]]] = {
         ("ends before it begins", 400, {"startDate": "2026-03-02", "endDate": "2026-03-01"}),
         ("a network that is none", 400, {"networks": "ethereum,nowhere"}),
     ],
+    "export_file": [
+        ("a method that no ledger has", 400, {"format": "beancount", "method": "uk"}),
+        ("no subscription", 403, {"path": f"/v1/export/history?addresses={BOB}"}),
+    ],
     "contract_protocol": [("a chain that is none", 400, {"chain": "nowhere"})],
     "approvals": [("a cursor of nobody", 400, {"cursor": "AAAA"})],
     "rewards_by_index": [
