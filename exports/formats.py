@@ -97,7 +97,7 @@ def _write_errors(path: Path, part: Path) -> Iterator[None]:
 
 
 def check_target(format_name: str, kind: str, path: Path | None, request: ExportRequest) -> None:
-    """Raise if a format does not fit the kind, needs a file, or lacks its library, or if the file cannot be written.
+    """Raise if a format does not fit the kind, lacks its file or library, or cannot be written.
 
     Raises:
         BadRequest: the format does not fit the kind or the options, or needs a file, or the file cannot be written.

@@ -140,7 +140,7 @@ class JobQueue:
             )
 
     async def drop_twin(self, job: Job) -> None:
-        """Delete the same job if it waits. Otherwise, `job` could not wait again: the same job waits at most once."""
+        """Delete the same job if it waits, because the same job waits at most once."""
         await self.app.connector.execute_query_async(
             "DELETE FROM procrastinate_jobs WHERE status = 'todo' AND queueing_lock = %(name)s AND id <> %(id)s",
             name=job.queueing_lock,

@@ -301,7 +301,7 @@ class QueueWorker:
         await collector.index(missing_for_accounts(self.system.tail, indexed, scope, await self._last(indexed)))
 
     async def _collector(self, chain: Chain) -> Collector:
-        """Return a collector that shares the chain; first check the stores, once, and finish interrupted commits."""
+        """Return a collector that shares the chain, after one check of the stores and interrupted commits."""
         system = self.system
         shared = SharedChain(chain, system.lake, system.tail, system.environment.clock)
         progress = Progress(system.environment.clock, 0)

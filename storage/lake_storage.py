@@ -103,7 +103,7 @@ class LocalStorage:
 
 
 class ObjectStorage:
-    """A lake in an object store: every finished object is durable and whole, and commits are conditional writes."""
+    """A lake in an object store. Finished objects are durable, and commits are conditional writes."""
 
     def __init__(self, uri: str, store: ObjectStore) -> None:
         self.uri, self._store = uri, store

@@ -56,7 +56,7 @@ class ObjectStore:
 
     @classmethod
     def of(cls, endpoint: str = "", region: str = "", env: Mapping[str, str] = os.environ) -> ObjectStore:
-        """Return the store of the settings; what they leave empty comes from the usual variables of S3 clients."""
+        """Return the store of the settings. Empty values come from the usual variables of S3 clients."""
         url = endpoint or env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or ""
         place = region or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
         return cls(url.rstrip("/"), place)

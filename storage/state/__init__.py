@@ -179,7 +179,7 @@ class State:
             await self.write(lambda tx: accounts.revoke_key(tx, id, now_us))
 
     def revoke_key(self, id: str) -> bool:
-        """Revoke a key and the sessions that began with it. Return False if it does not exist or was revoked before."""
+        """Revoke a key and its sessions. Return False if there is none, or it was revoked before."""
         now_us = self.clock.now_us()
         return self.database.write(lambda tx: sessions.revoke_with_sessions(tx, id, now_us))
 
