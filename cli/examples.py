@@ -82,6 +82,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "move": ("postgres.toml", "postgres.toml --config chainfolio.toml --json"),
     "mcp": ("", "--config /etc/chainfolio/chainfolio.toml"),
     "status": ("", "--json"),
+    "top": ("", "--once --json", "--metrics http://127.0.0.1:9464/metrics --interval 5"),
     "jobs": ("", "list --json", "add index --chain ethereum --from 0 --to 9999", "retry 7"),
     "check": ("", "ethereum --tables transfers,logs", "--repair"),
     "doctor": ("", "--json", "--reinstate node.example"),

@@ -38,6 +38,7 @@ GROUPS: Final[dict[str, str]] = {
     "move": "move stores between files and PostgreSQL",
     "mcp": "answer questions of language models",
     "status": "what is indexed, and how far",
+    "top": "live lag, rates and jobs of running processes",
     "jobs": "recurring work and its last runs",
     "doctor": "check endpoints and stores",
     "init": "write a settings file",
@@ -51,6 +52,7 @@ EXTRAS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("server", "the demo"),
     "serve": ("server", "the server"),
     "worker": ("server", "the worker"),
+    "top": ("server", "the view of metrics"),
     "jobs": ("server", "the schedule of jobs"),
     "mcp": ("mcp", "the server for models"),
 } | dict.fromkeys(
