@@ -64,7 +64,10 @@ def protocol_answer(engine: Engine, name: str) -> Answer:
 
 
 def _protocols(engine: Engine, name: str) -> Iterator[Row]:
-    """Yield the protocols that a name or a contract belongs to."""
+    """Yield the protocols that have a key, a part of a name, or a contract on any chain.
+
+    `chains` has at most 20 chains of a protocol.
+    """
     registry = engine.protocols()
     try:
         contract = account(name).address

@@ -161,7 +161,12 @@ def _report(
     worker_processes: Sequence[WorkerProcess],
     options: argparse.Namespace,
 ) -> None:
-    """Print the counts of a run with those of its worker processes, as lines or --json."""
+    """Print the counts of a run, as lines or --json, with requests and errors of its worker processes.
+
+    Args:
+        recovered: Batches of a killed run that were finished.
+        row_counts: Rows written to each derived table.
+    """
     requests = chain.requests + sum(worker_process.requests for worker_process in worker_processes)
     errors = merged_counts([errors_by_endpoint(chain), *(each.errors_by_endpoint for each in worker_processes)])
     if options.json:

@@ -83,7 +83,7 @@ def tax_rows(transaction: TransactionDocument) -> Iterator[TaxRow]:
 
 
 def missing_rows(transaction: TransactionDocument) -> Iterator[IssueDocument]:
-    """Yield what no row of `tax_rows` has and can have: a fee that is not known, and a transaction without any row."""
+    """Yield what no row of `tax_rows` can have: unknown fees, and transactions without a row."""
     if _is_fee_unknown(transaction):
         yield IssueDocument(EXPORT, transaction.hash, "the fee is not known: it is in no row")
     moved = (*transaction.assets_in, *transaction.assets_out)

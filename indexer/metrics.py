@@ -35,7 +35,10 @@ class WorkerMetrics:
         yield from self._endpoints()
 
     def _chains(self) -> Iterable[Metric]:
-        """Return metrics by chain; heights of a chain that another process indexes are left out."""
+        """Return heights, whether a chain is halted, and counts of reorganisations and recoveries, by chain.
+
+        Heights of a chain that another process indexes are left out.
+        """
         head = GaugeMetricFamily("chainfolio_head_block", "newest block of the node", labels=["chain"])
         indexed = GaugeMetricFamily("chainfolio_indexed_block", "newest block that is indexed", labels=["chain"])
         halted = GaugeMetricFamily("chainfolio_halted", "1 where a chain has stopped", labels=["chain"])

@@ -1,6 +1,6 @@
-"""Index one chain from several processes: each commit takes the chain's lock, and checks what others did.
+"""Index one chain from several processes, whose commits are checked against each other.
 
-Processes read different ranges at once, which takes most of the time, and commit one after the other. A commit is
+Processes read different ranges at once, which takes most of the time. Commits take the chain's lock. A commit is
 refused if another process indexed its blocks meanwhile, or ended in the middle of a commit. The job is then tried
 again, and reads only what is missing. So each row is stored once, also if a process was frozen and its job taken over.
 """
@@ -33,7 +33,7 @@ _RETRY: Final = "nothing: the job is tried again, and reads only what is missing
 
 
 def open_batches(tail: Tail, chain: Chain) -> list[Batch]:
-    """Return the open batches that a back-fill finishes first: its own, rewinds and repairs; not those of histories."""
+    """Return the open batches that a back-fill finishes first: all but those of histories."""
     datasets = {*chain.datasets, *REWIND, *REPAIR}
     return [batch for batch in tail.open_batches(chain.key) if set(batch.datasets) <= datasets]
 
@@ -55,7 +55,7 @@ def unguarded(span: Span, datasets: Sequence[str], filters: Sequence[str]) -> It
 
 @dataclass(frozen=True, slots=True)
 class WorkerRole:
-    """What a collector shares with others that index the same chain.
+    """Things that a collector shares with others that index the same chain.
 
     Attributes:
         number: That of the worker process; 0 for a process that commits by itself.

@@ -111,7 +111,7 @@ def _to_bytes(limbs: pl.DataFrame) -> pl.Series:
 
 
 def drop_native_duplicates(transfers: pl.DataFrame, info: ChainInfo) -> pl.DataFrame:
-    """Return rows of `account_transfers` in which no movement of the native token `also_at` is a token movement.
+    """Return rows of `account_transfers` without token movements of the native token `also_at`.
 
     Token movements that repeat a native movement are dropped, and the others become native ones. Other rows are
     unchanged; so are all rows if the chain has no `also_at`.

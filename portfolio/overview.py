@@ -130,7 +130,7 @@ def _parts(portfolio: Portfolio) -> Iterator[_SignedAsset]:
 
 
 def _signed(positions: PositionsDocument) -> Iterator[tuple[AssetDocument, int]]:
-    """Yield the assets of positions with 1, or -1 if they are borrowed."""
+    """Yield direct assets, then all of each position, rewards too, with 1, or -1 if borrowed."""
     yield from ((asset, 1) for asset in positions.assets)
     for nested in positions.protocol_positions:
         owned = (*nested.assets, *nested.supply_assets, *nested.reward_assets, *nested.dex_assets)

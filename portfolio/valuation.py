@@ -167,7 +167,7 @@ class Valuation:
         return replace(self, holdings=_include(self.holdings), positions=positions, days=days)
 
     def for_account(self, account: str) -> Valuation:
-        """Return the part that belongs to one account; an empty one for an unknown account."""
+        """Return the part of one account, empty if it is unknown; `heights` and `no_days` stay whole."""
         return Valuation(
             tuple(valued for valued in self.holdings if valued.holding.account == account),
             tuple(position for position in self.positions if position.account == account),

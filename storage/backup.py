@@ -178,7 +178,7 @@ def back_up(
 
 
 def _check_target(places: StorePaths, folder: Path) -> None:
-    """Raise BadRequest if the folder cannot take a backup, or nothing is stored."""
+    """Raise BadRequest for a folder with entries or inside the lake, or without tail and state."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadRequest("folder", f"{folder} is not an empty folder", remedy="name a new one for each backup")
     if folder.resolve().is_relative_to(places.lake.resolve()):

@@ -121,7 +121,10 @@ def _landlock(libc: ctypes.CDLL) -> None:
 
 
 def _seccomp(libc: ctypes.CDLL) -> None:
-    """Make system calls that change files fail as on a read-only file system."""
+    """Make system calls that change files fail as on a read-only file system.
+
+    Does nothing, without an error, where the kernel or the processor has no such filter.
+    """
     if platform.machine() not in MACHINES or sys.maxsize < 2**32:
         return
     program = b"".join(_filter(*MACHINES[platform.machine()]))

@@ -182,8 +182,8 @@ class Node(Pool[Endpoint]):
     def _parse_heads(self, endpoint: Endpoint, answers: Sequence[Answer]) -> Heads:
         """Return the heads by an endpoint's answers to the handshake, and store its state.
 
-        The endpoint is marked as checked, and the newest block becomes the head of its health. Without a block of
-        finality, blocks are final 64 blocks below the newest; a chain's settings may give another depth.
+        The endpoint is marked as checked, and the newest block becomes the head of its health. A depth
+        of finality in the chain's facts replaces the node's final block. Without both, it is 64 blocks.
 
         Args:
             endpoint: The endpoint that answered.

@@ -88,7 +88,9 @@ def _multiply(a: int, b: int) -> int:
 
 
 def _yearly_rate(bank: MarginfiBank, utilization: int) -> int:
-    """Return the yearly rate, interpolated between the points of the curve. Points at 0 are unused.
+    """Return the yearly rate at a utilization, interpolated between the points of the curve.
+
+    Both are fixed-point fractions with `BITS` bits. Points at 0 are unused; a point that does not rise ends the curve.
 
     Raises:
         Unreadable: The curve falls there, or ends before the utilization.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 async def limited_report(source: ReportSource, accounts: Sequence[Account], request: PnlRequest) -> PnlDocument:
-    """Return the gains of accounts, as those of one owner. Accounts without a chain of their kind are issues.
+    """Return the gains of accounts of one owner. Accounts without a chain of their kind are issues.
 
     Raises:
         NotSupported: No chain of the kind of any account is configured.

@@ -230,7 +230,8 @@ class PriceStore:
     def _move_final(self, final: int, hashes: Mapping[int, str]) -> tuple[int, list[int]]:
         """Move at most MAX_BATCH_ROWS final prices from the tail to the lake; return as `move_final`.
 
-        Prices of blocks that left the chain are dropped. Those without a known hash stay in the tail.
+        Prices of blocks that left the chain are dropped. Prices with a block hash stay in the tail until the hash of
+        their height is known, from `hashes` or the index. Prices that the lake has are deleted from the tail only.
         """
         waiting = self.tail.pending_prices(self.chain, final)[:MAX_BATCH_ROWS]
         if not waiting:

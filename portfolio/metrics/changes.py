@@ -329,7 +329,10 @@ class ValueChange:
         return not (first.is_unvalued or last.is_unvalued) and (not is_faulty or self.is_trusted(asset))
 
     def _parts(self, asset: str, activity: _Activity, *, is_known: bool) -> tuple[_Parts, str]:
-        """Return the parts of one asset, and why the gain of its debt is not known."""
+        """Return the parts of one asset, and why the gain of its debt is not known.
+
+        Without `is_known`, gains are zero, and what flows, income and fees do not explain is `unexplained`.
+        """
         first, last = self.opening.holding(asset), self.closing.holding(asset)
         grown, owed_more = _difference(last.value, first.value), _difference(last.owed_value, first.owed_value)
         flow, income, fees = decimal(activity.flow), decimal(activity.income), decimal(activity.fees)

@@ -200,7 +200,7 @@ def pay(tx: Transaction, bill: Bill, call_id: int) -> None:
 
 
 def credit(tx: Transaction, account_id: str, amount: int, now_us: int, memo: str) -> int:
-    """Add credits to an account, or take them (`amount` below zero), and return the new balance.
+    """Add credits to an account, or take them (`amount` below zero), and return those that no call holds.
 
     It is recorded in the ledger and the audit. Credits that running calls hold cannot be taken.
 
@@ -235,7 +235,10 @@ def totals(tx: Transaction) -> dict[str, tuple[int, int]]:
 
 
 def check(tx: Transaction) -> list[str]:
-    """Return a description of each inconsistency of the ledger; empty if it is consistent."""
+    """Return a description of each inconsistency of the ledger; empty if it is consistent.
+
+    Compares stored balances with their rows, held credits with open calls, and reserved ones with all ends of calls.
+    """
     problems = []
     reserved = {account_id: int(amount) for account_id, amount in tx.rows(_HELD)}
     for account_id, *sums in tx.rows(_CHECK):

@@ -82,7 +82,10 @@ class ReceiptComparer:
     async def compare(
         self, endpoint: Endpoint, chunk: Chunk, receipts: ReceiptLogs, accounts: Sequence[str], *, any_event: bool
     ) -> Comparison:
-        """Compare a chunk that an endpoint gave.
+        """Compare a chunk with receipts.
+
+        The result has the right logs, what was left out, and an error of the endpoint, which is not raised.
+        Logs that only receipts of other endpoints have are looked up in receipts of this endpoint.
 
         Args:
             endpoint: The endpoint of the chunk.

@@ -110,7 +110,10 @@ class Windows(Generic[T]):
         return None
 
     def _shrink(self, endpoint: Endpoint, piece: Span, refusal: ResponseTooLarge) -> None:
-        """Make the next pieces strictly smaller; raise BadAnswer if the piece was a single block."""
+        """Make the next pieces strictly smaller; raise BadAnswer if the piece was a single block.
+
+        A refusal by the number of results counts for the next pieces alone. Any other one becomes the remembered limit.
+        """
         endpoint.errors.note(refusal)
         if len(piece) == 1:
             raise BadAnswer(

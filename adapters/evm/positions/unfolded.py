@@ -62,7 +62,7 @@ class UnfoldedPosition:
         return not any(self.underlying.parts.values()) and not any(part.raw for part in parts)
 
     def by_asset(self, names: AssetNames) -> OpenPosition:
-        """Return the position with assets instead of contracts."""
+        """Return the position with assets instead of contracts; amounts of the same asset are added."""
         decoded, underlying = self.decoded, self.underlying
         ground = decoded.replaces or {part.token for part in decoded.supplied}
         return OpenPosition(
