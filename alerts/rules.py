@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -11,15 +11,11 @@ import msgspec
 
 from chainfolio.alerts.kinds import checked_bound, checked_subject, kind_of
 from chainfolio.alerts.reachable import check_url
-from chainfolio.alerts.service import active_of
 from chainfolio.alerts.signing import as_text, secret_of
-from chainfolio.assets import account
-from chainfolio.chain_settings import EVERYTHING
 from chainfolio.errors import BadRequest
 from chainfolio.storage.state import accounts, alerts, audit
 
 if TYPE_CHECKING:
-    from chainfolio.engine.service import Engine
     from chainfolio.storage.state.alerts import Rule, Target
     from chainfolio.storage.state.database import Transaction
     from chainfolio.storage.state.deliveries import Delivery
@@ -57,30 +53,6 @@ class NewRule:
             check_url(self.target)
         elif not self.target.strip() or len(self.target) > MAX_ADDRESS or "\0" in self.target:
             raise BadRequest(self.target_kind, f"empty, or longer than {MAX_ADDRESS} characters")
-
-
-async def starts_of(engine: Engine, new: NewRule) -> dict[str, int]:
-    """Return the newest height of each chain of a rule about a wallet; empty for other rules.
-
-    Raises:
-        BadRequest: No chain has such accounts, or a chain is indexed for other accounts only.
-        SourceError: A node does not answer, and nothing of its chain is stored.
-    """
-    if not kind_of(new.kind).of_blocks:
-        return {}
-    owner, system = account(new.subject), engine.system
-    chains = [system.chain(key) for key in new.chains] or [
-        chain for chain in system.account_chains if chain.kind == owner.kind
-    ]
-    starts = {}
-    for chain in chains:
-        is_watched = any(each.account == owner.address for each in system.scope(chain).watches)
-        if chain.kind == owner.kind and (chain.settings.index == EVERYTHING or is_watched):
-            starts[chain.key] = (await engine.heads.latest(chain)).block.height
-    if not starts:
-        remedy = f"chainfolio watch {owner.address}"
-        raise BadRequest("subject", f"no new blocks are indexed for {owner.address}", remedy=remedy)
-    return starts
 
 
 def add(tx: Transaction, rule: Rule, target: Target, max_rules: int, actor: str = audit.OPERATOR) -> Rule:
@@ -136,7 +108,7 @@ def secrets_of(target: Target, key: bytes, now_us: int) -> list[str]:
 
 
 def new_rule(
-    new: NewRule, ids: tuple[str, str], owner: str, starts: dict[str, int], now_us: int
+    new: NewRule, ids: tuple[str, str], owner: str, starts: Mapping[str, int], now_us: int
 ) -> tuple[Rule, Target]:
     """Return a checked rule and its target as rows. `ids` are those of the rule and of the target."""
     subject, bound = checked_subject(new.kind, new.subject), checked_bound(new.kind, new.over, new.under)
@@ -148,3 +120,8 @@ def new_rule(
 def iso(at_us: int) -> str:
     """Return a time in UTC as text."""
     return datetime.fromtimestamp(at_us // 1_000_000, UTC).isoformat().replace("+00:00", "Z")
+
+
+def active_of(rule: Rule) -> list[str]:
+    """Return the names of what the condition of a rule holds for, by its last check."""
+    return msgspec.json.decode(rule.active, type=list[str]) if rule.active else []

@@ -15,6 +15,7 @@ from chainfolio.alerts.delivery import Deliverer
 from chainfolio.alerts.events import event
 from chainfolio.alerts.kinds import KINDS
 from chainfolio.alerts.reachable import Reachable
+from chainfolio.alerts.rules import active_of
 from chainfolio.alerts.scan import Scanner
 from chainfolio.alerts.sending import Sender
 from chainfolio.errors import ChainfolioError, Locked
@@ -126,8 +127,3 @@ class AlertService:
             return deliveries.add(tx, events, at_us)
 
         return await state.write(work)
-
-
-def active_of(rule: Rule) -> list[str]:
-    """Return the names of what the condition of a rule holds for, by its last check."""
-    return msgspec.json.decode(rule.active, type=list[str]) if rule.active else []

@@ -60,11 +60,26 @@ class Nav(Protocol):
         """Source of `conversion_price`; empty for USD."""
 
 
+class Heads(Protocol):
+    """The newest blocks of chains."""
+
+    async def newest_of(self, account: Account) -> Mapping[str, int]:
+        """Return the newest height of each chain that indexes new blocks for an account.
+
+        Raises:
+            BadRequest: No chain does.
+        """
+
+
 class Engine(Protocol):
     """Answers about accounts. Failures are typed errors; partial results list their issues in the answer.
 
     A call is cancelled when its client disconnects, so the engine must shield work that several callers share.
     """
+
+    @property
+    def heads(self) -> Heads:
+        """The newest blocks of chains."""
 
     async def portfolios(
         self, accounts: Sequence[Account], options: Options, *, wait: bool, wallet_only: bool

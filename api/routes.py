@@ -6,6 +6,7 @@ from typing import Final
 
 from chainfolio.api import (
     addressbook,
+    alerts,
     approvals,
     at_block,
     beacon,
@@ -56,6 +57,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     bundles.delete_bundle,
     bundles.add_member,
     bundles.remove_member,
+    *alerts.ROUTES,
     chains.chains,
     protocols.chain_protocols,
     protocols.contract_protocol,

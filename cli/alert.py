@@ -12,6 +12,7 @@ from chainfolio.alerts.events import trial
 from chainfolio.alerts.kinds import KINDS
 from chainfolio.alerts.service import AlertService
 from chainfolio.alerts.signing import PURPOSE
+from chainfolio.assets import account
 from chainfolio.cli.account import existing
 from chainfolio.cli.common import Commands, one_line, settings, show_json, show_table, with_system
 from chainfolio.cli.dashboard_link import owner_account
@@ -87,7 +88,7 @@ def _add(options: argparse.Namespace) -> int:
     new.check(is_operator=True)
 
     async def starts(system: System) -> dict[str, int]:
-        return await documents.starts_of(Engine(system), new)
+        return await Engine(system).heads.newest_of(account(new.subject), new.chains)
 
     heights = with_system(options, starts) if KINDS[options.kind].of_blocks else {}
     with opened_state(options) as state:

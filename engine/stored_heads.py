@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from chainfolio.chain_settings import EVERYTHING
 from chainfolio.contracts import Issue
-from chainfolio.errors import SourceError
+from chainfolio.errors import BadRequest, SourceError
 
 if TYPE_CHECKING:
+    from chainfolio.assets import Account
     from chainfolio.blocks import Block
     from chainfolio.chain_results import Heads
     from chainfolio.chains import Chain
@@ -63,6 +66,23 @@ class StoredHeads:
             return StoredHead(probe.result().latest)
         reason = self._silent.get(chain.key, "it did not answer the last time")
         return StoredHead(stored, _issue(chain.key, stored, reason))
+
+    async def newest_of(self, account: Account, keys: Collection[str] = ()) -> dict[str, int]:
+        """Return the newest heights of the chains (of `keys`, or all) that index new blocks of an account.
+
+        Raises:
+            BadRequest: There is no such chain.
+            SourceError: A node does not answer, and nothing of its chain is stored.
+        """
+        system, heights = self.system, {}
+        for chain in [system.chain(key) for key in keys] or system.account_chains:
+            is_watched = any(each.account == account.address for each in system.scope(chain).watches)
+            if chain.kind == account.kind and (chain.settings.index == EVERYTHING or is_watched):
+                heights[chain.key] = (await self.latest(chain)).block.height
+        if not heights:
+            remedy = f"chainfolio watch {account.address}"
+            raise BadRequest("subject", f"no new blocks are indexed for {account.address}", remedy=remedy)
+        return heights
 
     def _probe(self, chain: Chain) -> asyncio.Task[Heads]:
         """Return the running request for the newest block, or start one."""

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from chainfolio.alerts.rules import NewRule, add, new_rule, starts_of
+from chainfolio.alerts.rules import NewRule, add, new_rule
 from chainfolio.alerts.scan import Scanner
 from chainfolio.assets import account
 from chainfolio.engine.results import TransactionFilter
@@ -49,7 +49,7 @@ class World:
         state = self.at.state
         owner = state.create_account("team")[0].id
         ids = state.new_id("alr"), state.new_id("tgt")
-        rule, target = new_rule(new, ids, owner, await starts_of(self.engine, new), 0)
+        rule, target = new_rule(new, ids, owner, await self.engine.heads.newest_of(account(subject)), 0)
         return state.database.write(lambda tx: add(tx, rule, target, 100))
 
     async def scan(self) -> int:

@@ -170,6 +170,13 @@ class Value:
     issues: tuple[IssueDocument, ...] = ()
 
 
+class FakeHeads:
+    """One chain."""
+
+    async def newest_of(self, account: Account) -> dict[str, int]:
+        return {"ethereum": 12}
+
+
 @dataclass
 class FakeEngine:
     """Answers what it is told to, or raises, while its `gate` is open; every call is remembered."""
@@ -187,6 +194,7 @@ class FakeEngine:
     called: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
+    heads: FakeHeads = field(default_factory=FakeHeads)
 
     def __post_init__(self) -> None:
         self.gate.set()

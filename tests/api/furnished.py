@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from chainfolio.api.errors import CODED, ERROR, MESSAGE, SHAPES
 from chainfolio.api.router import Route
 from chainfolio.settings import Quotas
-from chainfolio.storage.state import address_book, bundles, schema, subscriptions, virtual_users
+from chainfolio.storage.state import address_book, alerts, bundles, deliveries, schema, subscriptions, virtual_users
 from chainfolio.storage.state.database import Statement, Transaction, argument
 from tests.api import targets
 from tests.api.fakes import ALICE, BOB, POOL
@@ -23,7 +23,15 @@ _EMPTIED = [
     Statement(schema.bundle_members.delete().where(schema.bundle_members.c.bundle_id.in_(_OWN))),
     *(
         Statement(table.delete().where(table.c.account_id == argument("owner")))
-        for table in (schema.bundles, schema.entries, schema.subscriptions, schema.virtual_users)
+        for table in (
+            schema.bundles,
+            schema.entries,
+            schema.subscriptions,
+            schema.virtual_users,
+            schema.alert_deliveries,
+            schema.alert_rules,
+            schema.alert_targets,
+        )
     ),
 ]
 
@@ -48,9 +56,21 @@ def furnish(world: World, account_id: str) -> None:
         address_book.add(tx, account_id, {ALICE: "", BOB: "", POOL: ""}, Quotas(), now_us)
         bundles.create(tx, account_id, bundle_of(account_id), "Treasury", [ALICE, BOB], Quotas())
         subscriptions.add(tx, account_id, {ALICE: ""}, now_us)
+        _add_alert(tx, account_id, bundle_of(account_id))
         virtual_users.add(tx, account_id, virtual_user_of(account_id), "BALANCE", "Safe", DOCUMENT, now_us)
 
     world.state.database.write(work)
+
+
+def _add_alert(tx: Transaction, account_id: str, name: str) -> None:
+    """A rule with a webhook, and an event of it that was given up."""
+    target = alerts.Target(f"tgt_{name}", account_id, "webhook", "https://hooks.example/furnished")
+    rule = alerts.Rule(f"alr_{name}", account_id, "credits", "", "under 5", target.id, "{}", 0)
+    alerts.shared_target(tx, target)
+    alerts.add_rule(tx, rule, 100)
+    event = deliveries.Event(f"evt_{name}", account_id, target.id, rule.id, "credits.low", b'{"type":"credits.low"}')
+    deliveries.add(tx, [event], 0)
+    deliveries.record(tx, target, [deliveries.Attempt(event.id, 0, "dead", 500, "answered 500")], 0, 1)
 
 
 def request_of(route: Route, account_id: str) -> tuple[str, str, bytes | None]:

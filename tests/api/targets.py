@@ -37,6 +37,8 @@ BODIES: Final = {
     "rename_entry": '{"label":"Cold"}',
     "create_bundle": f'{{"name":"Other","addresses":["{ALICE}"]}}',
     "rename_bundle": '{"name":"Vault"}',
+    "add_alert": f'{{"kind":"transaction","subject":"{BOB}","url":"https://hooks.example/"}}',
+    "rotate_secret": '{"overlapHours":1}',
     "add_member": f'{{"address":"{POOL}"}}',
 }
 
@@ -44,7 +46,12 @@ BODIES: Final = {
 def path_of(route: Route, bundle: str = "b") -> str:
     """A path that leads to the route."""
     path = route.path
-    for name, value in {**IN_PATHS, "{bundleId}": bundle}.items():
+    for name, value in {
+        **IN_PATHS,
+        "{bundleId}": bundle,
+        "{alertId}": f"alr_{bundle}",
+        "{deliveryId}": f"evt_{bundle}",
+    }.items():
         path = path.replace(name, value)
     return path
 
@@ -65,6 +72,13 @@ def body(route: Route) -> str:
 
 
 # What is kept for a tenant is told by a store, which the fakes have none of.
-KEPT: Final = ("/v1/addressbook", "/v1/bundles", "/v1/virtual-users", "/v1/subscribe-snapshot")
+KEPT: Final = (
+    "/v1/addressbook",
+    "/v1/bundles",
+    "/v1/virtual-users",
+    "/v1/subscribe-snapshot",
+    "/v1/alerts",
+    "/v1/alert-deliveries",
+)
 TARGETS: Final = [target(route) for route in ROUTES if route.method == "GET" and not route.path.startswith(KEPT)]
 KEYED: Final = [route for route in ROUTES if not route.public]

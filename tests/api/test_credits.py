@@ -256,9 +256,10 @@ async def test_an_answer_that_is_read_for_longer_than_reservations_last_is_paid(
 # --- who leaves while a change is made -------------------------------------------------------------------------------
 
 WRITES = [route for route in KEYED if route.changes]
+ALERTS = schema.alert_rules, schema.alert_targets, schema.alert_deliveries
 _KEPT = [
     Statement(table.select().order_by(*table.primary_key))
-    for table in (schema.entries, schema.bundles, schema.bundle_members, schema.subscriptions)
+    for table in (schema.entries, schema.bundles, schema.bundle_members, schema.subscriptions, *ALERTS)
 ]
 
 

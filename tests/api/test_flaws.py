@@ -84,7 +84,7 @@ def of_bodies(route: Route) -> Iterator[Case]:
     wrong: dict[str, Any] = {"an unknown field": {**fields, "unknown": 1}, "a list": [], "null": None}
     for name in fields:
         wrong[f"no {name}"] = {key: value for key, value in fields.items() if key != name}
-        wrong |= {f"{name} is {other}": {**fields, name: json.loads(other)} for other in ("null", "1", "{}")}
+        wrong |= {f"{name} is {other}": {**fields, name: json.loads(other)} for other in ("null", "-1", "{}")}
     for field_error, value in wrong.items():
         yield Case(route, field_error, 400, query, json.dumps(value).encode())
     yield Case(route, "no JSON", 400, query, b"{")
@@ -125,6 +125,10 @@ BEYOND: Final[dict[str, list[tuple[str, int, dict[str, Any]]]]] = {
     "export_file": [
         ("a method that no ledger has", 400, {"format": "beancount", "method": "uk"}),
         ("no subscription", 403, {"path": f"/v1/export/history?addresses={BOB}"}),
+    ],
+    "add_alert": [
+        ("a private scheme", 400, {"body": {"kind": "transaction", "subject": ALICE, "url": "file:/etc/passwd"}}),
+        ("a bound of no value", 400, {"body": {"kind": "price", "subject": "ETH", "url": "http://x/", "over": "-1"}}),
     ],
     "contract_protocol": [("a chain that is none", 400, {"chain": "nowhere"})],
     "approvals": [("a cursor of nobody", 400, {"cursor": "AAAA"})],
