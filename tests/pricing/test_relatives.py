@@ -19,7 +19,7 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.plans import Plan, run_batched, run_offline
 from chainfolio.price_sources import Quotes, Refusal, RelativePrice
-from chainfolio.pricing.relatives import MAX_STEPS, rounded
+from chainfolio.pricing.relatives import MAX_MARKETS, MAX_STEPS, PricePath, path_fault, rounded
 from chainfolio.pricing.source_chain import MAX_CHAIN_ROUNDS, query_sources
 from chainfolio.reads import ReadResult
 
@@ -377,3 +377,15 @@ async def test_many_blocks_at_once_share_their_rounds() -> None:
     reports = await run_batched({str(n): query_sources([feed, shares], [A], BLOCK) for n in range(20)}, answer)
     assert batches == 3
     assert all(report.result and usd_of(report.result) == {A: 6} for report in reports.values())
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        pytest.param(PricePath(MAX_STEPS, MAX_MARKETS), "", id="longest"),
+        pytest.param(PricePath(MAX_STEPS + 1), f"more than {MAX_STEPS} assets", id="steps"),
+        pytest.param(PricePath(MAX_MARKETS + 1, MAX_MARKETS + 1), f"more than {MAX_MARKETS} markets", id="markets"),
+    ],
+)
+def test_a_path_of_too_many_assets_or_markets_is_refused_with_the_reason(path: PricePath, fault: str) -> None:
+    assert path_fault(path) == (f"it rests on {fault}, one upon the other" if fault else "")

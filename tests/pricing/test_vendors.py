@@ -363,3 +363,8 @@ def test_moments_within_a_thousand_minutes_are_one_request() -> None:
         assert isinstance(get, HttpGet)
         params = dict(get.params)
         assert (int(params["endTime"]) - int(params["startTime"])) // 60_000 <= 1000
+
+
+def test_text_that_is_no_plain_number_is_refused_with_its_beginning() -> None:
+    with pytest.raises(ValueError, match="x" * 40 + " is no plain number"):
+        vendors.parse_number("x" * 50)

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -398,3 +399,16 @@ def test_processes_share_one_rate_and_one_purse(kind: str, stores: Stores) -> No
     assert state.balance(owner.id) == 1000 - moved["post"][0]
     assert state.database.read(ledger.check) == []
     state.close()
+
+
+def test_a_bill_is_counted_as_reserved_and_posted_and_one_that_is_too_high_names_what_is_there(
+    state: State, account: Account, clock: Hands
+) -> None:
+    bill = ledger.Bill(account.id, 4, clock.now_us(), "call")
+    state.database.write(lambda tx: ledger.pay(tx, bill, 1))
+    state.meter.billed(bill)
+    assert state.meter.credit_totals == {"reserve": 4, "post": 4}
+    with pytest.raises(ledger.InsufficientCredits, match=r"^6 credits are there$") as refused:
+        state.database.write(lambda tx: ledger.pay(tx, replace(bill, amount=7), 2))
+    assert refused.value.available == 6
+    assert state.database.write(lambda tx: ledger.balances(tx, [account.id]))[account.id].available == 6
