@@ -49,11 +49,16 @@ class NewAlert(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     kind: Kind
     url: Annotated[
-        str, msgspec.Meta(description="The webhook: an http or https URL of a public host.", max_length=2000)
+        str,
+        msgspec.Meta(
+            description="The webhook: an http or https URL of a public host.",
+            max_length=2000,
+            examples=["https://hooks.example/wallet"],
+        ),
     ]
     subject: Annotated[
         str, msgspec.Meta(description="An address, asset or validator; empty for `credits`.", examples=[WALLET])
-    ] = ""
+    ]
     over: Bound = None
     under: Bound = None
 

@@ -8,6 +8,7 @@ import msgspec
 
 from chainfolio.api.addresses import EvmAddress
 from chainfolio.api.context import Context
+from chainfolio.api.errors import Problem
 from chainfolio.api.examples import AT_BLOCK
 from chainfolio.api.fields import InvalidParameter, JsonObject, Reader, quoted
 from chainfolio.api.portfolio import IncludeExplorerUrls, IncludeImages, IncludeSources, IncludeSpam
@@ -35,6 +36,12 @@ def read_chain(values: list[str], settings: Settings) -> str:
     if values[0] not in enabled_chains(settings):
         raise InvalidParameter(f"cannot be {quoted(values[0])}: it is one of {', '.join(enabled_chains(settings))}")
     return values[0]
+
+
+def check_chain(key: object, settings: Settings) -> None:
+    """Raise a 400 Problem if a chain is not enabled for holdings at a block."""
+    if key not in enabled_chains(settings):
+        raise Problem(400, f"holdings at a block are of one of {', '.join(enabled_chains(settings))}")
 
 
 def _schema(settings: Settings) -> JsonObject:

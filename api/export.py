@@ -20,13 +20,16 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal, cast
 
 import msgspec
 
+from chainfolio.api import at_block
 from chainfolio.api.addresses import Addresses
 from chainfolio.api.charge import insufficient_credits
 from chainfolio.api.context import Answer, Context
 from chainfolio.api.dates import Day
 from chainfolio.api.engine import Engine
+from chainfolio.api.entitlement import missing
 from chainfolio.api.failures import READING
 from chainfolio.api.fields import Reader
+from chainfolio.api.gains import Method
 from chainfolio.api.historical import require_subscriptions
 from chainfolio.api.router import get
 from chainfolio.storage.state.meter_transaction import AdmissionRequest
@@ -81,9 +84,13 @@ class ExportQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     year: Annotated[
         Annotated[int, msgspec.Meta(ge=2009, le=2200)] | None, msgspec.Meta(description="Tax year of gains or income.")
     ] = None
-    jurisdiction: Annotated[str, msgspec.Meta(description="Whose rules `year` follows.", max_length=16)] = "none"
-    method: Annotated[str, msgspec.Meta(description="Which lot is sold first.", max_length=16)] = ""
-    currency: Annotated[str, msgspec.Meta(description="Currency of `year`.", max_length=8)] = ""
+    jurisdiction: Annotated[
+        Literal["none", "us", "uk", "ca", "de"], msgspec.Meta(description="Whose rules `year` follows.")
+    ] = "none"
+    method: Annotated[Method | None, msgspec.Meta(description="Which lot is sold first.")] = None
+    currency: Annotated[
+        Annotated[str, msgspec.Meta(pattern="^[A-Za-z]{3,8}$")] | None, msgspec.Meta(description="Currency of `year`.")
+    ] = None
 
     @property
     def request(self) -> ExportRequest:
@@ -95,19 +102,28 @@ class ExportQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             last=_text(self.end_date),
             year=self.year,
             jurisdiction=self.jurisdiction,
-            method=self.method,
-            currency=self.currency,
+            method=self.method or "",
+            currency=self.currency or "",
         )
         return request
 
 
 def check(request: Context, path: ExportPath, query: ExportQuery) -> None:
     """Raise BadRequest if a format or an option does not fit the kind."""
-    _formats().check_target(query.format, path.kind, Path(tempfile.gettempdir()) / "export", query.request)
+    _formats().check_target(query.format, path.kind, Path(tempfile.gettempdir()) / request.request_id, query.request)
+    if query.block is not None:
+        at_block.check_chain(query.chain, request.parts.settings)
 
 
 async def allow(request: Context, path: ExportPath, query: ExportQuery) -> None:
-    """Raise a 403 Problem if past days are requested of an address without a historical subscription."""
+    """Raise a Problem if the account may not export it.
+
+    A block needs the grant `at-block` (401), and past days a historical subscription of each address (403).
+    """
+    now_us = request.parts.environment.clock.now_us()
+    is_refused = missing(at_block.portfolio_at_block, request.principal, now_us) if query.block is not None else None
+    if is_refused is not None:
+        raise is_refused
     if path.kind == "history":
         await require_subscriptions(request, query.addresses)
 
@@ -133,7 +149,8 @@ async def export_file(request: Context, path: ExportPath, query: ExportQuery) ->
     media, ending = TYPES.get(query.format, CSV)
     target = folder / f"{path.kind}.{ending}"
     try:
-        async with request.parts.exports.slot(is_statement=query.format == "pdf"):
+        owner = request.principal.account_id
+        async with request.parts.exports.slot(owner, is_statement=query.format == "pdf"):
             engine = cast("service.Engine", PaidEngine(request.engine, request))
             made = (query.format, target)
             summary: Summary = await _formats().export(

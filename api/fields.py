@@ -140,13 +140,22 @@ def _scalar(kind: object, text: str) -> object:
 
     `True` and `TRUE` are accepted like `true`. Other text is returned unchanged.
     """
-    info = msgspec.inspect.type_info(kind)
-    base = info.type if isinstance(info, msgspec.inspect.Metadata) else info
+    base = _base(msgspec.inspect.type_info(kind))
     if isinstance(base, msgspec.inspect.BoolType):
         return BOOLEANS.get(text, text)
     if isinstance(base, msgspec.inspect.IntType):
         return int(text) if _INTEGER.match(text) else text
     return text
+
+
+def _base(info: msgspec.inspect.Type) -> msgspec.inspect.Type:
+    """Return a type without its metadata, and without None if it may be None."""
+    while isinstance(info, msgspec.inspect.Metadata):
+        info = info.type
+    if not isinstance(info, msgspec.inspect.UnionType):
+        return info
+    others = [each for each in info.types if not isinstance(each, msgspec.inspect.NoneType)]
+    return _base(others[0]) if len(others) == 1 else info
 
 
 def _plain(message: str, kind: object) -> str:
@@ -157,8 +166,7 @@ def _plain(message: str, kind: object) -> str:
         kind: The type of the parameter, for the values of a `Literal`.
     """
     if message.startswith("Invalid enum value"):
-        info = msgspec.inspect.type_info(kind)
-        base = info.type if isinstance(info, msgspec.inspect.Metadata) else info
+        base = _base(msgspec.inspect.type_info(kind))
         if isinstance(base, msgspec.inspect.LiteralType):
             return "it is one of " + ", ".join(str(value) for value in base.values)
     reasons = {

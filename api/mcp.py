@@ -84,17 +84,19 @@ def check(request: Context, body: Message) -> None:
     route, now_us = body.route, request.parts.environment.clock.now_us()
     if route is not None and (problem := missing(route, request.principal, now_us)):
         raise problem
-    addresses, most = body.inputs.get("addresses"), request.parts.settings.server.max_addresses
-    if isinstance(addresses, list) and len(addresses) > most:
+    addresses, most = body.inputs.get("addresses", []), request.parts.settings.server.max_addresses
+    if not isinstance(addresses, list) or not all(isinstance(each, str) for each in addresses):
+        raise Problem(400, "`addresses` is no list of texts")  # the SDK would take a list inside a text
+    if len(addresses) > most:
         raise Problem(400, f"{len(addresses)} addresses; at most {most} are answered in one call")
+    if route is at_block.portfolio_at_block:
+        at_block.check_chain(body.inputs.get("chain"), request.parts.settings)
 
 
 async def allow(request: Context, body: Message) -> None:
     """Raise a 403 Problem if a tool about past days names an address without a historical subscription."""
     if body.tool == "performance":
-        names = body.inputs.get("addresses")
-        given = [each for each in names if isinstance(each, str)] if isinstance(names, list) else []
-        await require_subscriptions(request, [account(each) for each in given])
+        await require_subscriptions(request, [account(each) for each in body.inputs.get("addresses", [])])
 
 
 class Manager(Protocol):

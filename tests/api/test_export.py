@@ -7,14 +7,14 @@ import base64
 import csv
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession
 from msgspec import structs
 
-from chainfolio.api.export_slots import MAX_EXPORTS, MAX_WAITING, ExportSlots
+from chainfolio.api.export_slots import MAX_EXPORTS, MAX_PER_ACCOUNT, MAX_WAITING, ExportSlots
 from chainfolio.assets import Account
 from chainfolio.engine.results import TransactionFilter, TransactionsPage
 from chainfolio.engine.transactions.page_positions import ListPosition
@@ -134,25 +134,52 @@ async def test_statements_are_made_one_at_a_time_and_too_many_exports_are_refuse
     slots, running, most = ExportSlots(), 0, 0
     release = asyncio.Event()
 
-    async def export(is_statement: bool) -> None:
+    async def export(is_statement: bool, account: int) -> None:
         nonlocal running, most
-        async with slots.slot(is_statement=is_statement):
+        async with slots.slot(f"acc_{account}", is_statement=is_statement):
             running += 1
             most = max(most, running)
             await release.wait()
             running -= 1
 
-    statements = [asyncio.create_task(export(True)) for _ in range(3)]
+    statements = [asyncio.create_task(export(True, 1)) for _ in range(3)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert most == 1
-    files = [asyncio.create_task(export(False)) for _ in range(MAX_EXPORTS + MAX_WAITING - 3)]
+    files = [asyncio.create_task(export(False, 2 + each)) for each in range(MAX_EXPORTS + MAX_WAITING - 3)]
     for _ in range(5):
         await asyncio.sleep(0)
     assert most == MAX_EXPORTS
     with pytest.raises(Unavailable):
-        await export(False)
+        await export(False, 99)
     release.set()
     await asyncio.gather(*statements, *files)
-    async with slots.slot(is_statement=True):
+    async with slots.slot("acc_1", is_statement=True):
         assert running == 0
+
+
+async def test_an_account_cannot_take_all_places() -> None:
+    slots, release = ExportSlots(), asyncio.Event()
+
+    async def export(account: str) -> None:
+        async with slots.slot(account, is_statement=False):
+            await release.wait()
+
+    one = [asyncio.create_task(export("acc_1")) for _ in range(MAX_PER_ACCOUNT)]
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable):
+        await export("acc_1")
+    other = asyncio.create_task(export("acc_2"))
+    release.set()
+    await asyncio.gather(*one, other)
+    await export("acc_1")
+
+
+async def test_holdings_at_a_block_need_what_the_route_of_them_needs(ask: Ask, keys: FakeKeys) -> None:
+    path = f"/v1/export/holdings?addresses={ALICE}&block=5&chain"
+    assert (await ask(f"{path}=nowhere")).status == 400
+    assert (await ask(f"{path}=ethereum")).status == 501, "no chain is configured"
+    keys.keys[KEY] = replace(keys.keys[KEY], grants=frozenset({"portfolio"}))
+    refused = await ask(f"{path}=ethereum")
+    assert refused.status == 401, await refused.text()
+    assert "Portfolio at Block" in (await refused.json())["message"]

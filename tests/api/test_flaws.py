@@ -124,7 +124,8 @@ BEYOND: Final[dict[str, list[tuple[str, int, dict[str, Any]]]]] = {
     ],
     "export_file": [
         ("a method that no ledger has", 400, {"format": "beancount", "method": "uk"}),
-        ("no subscription", 403, {"path": f"/v1/export/history?addresses={BOB}"}),
+        ("no subscription", 403, {"path": "/v1/export/history", "addresses": BOB}),
+        ("a chain that is not enabled at a block", 400, {"path": "/v1/export/holdings", "chain": "base", "block": "5"}),
     ],
     "add_alert": [
         ("a private scheme", 400, {"body": {"kind": "transaction", "subject": ALICE, "url": "file:/etc/passwd"}}),

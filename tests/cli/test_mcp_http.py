@@ -127,7 +127,7 @@ async def test_keys_grants_limits_and_errors_are_those_of_the_api(wallets: dict[
         return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
 
     frank = wallets["frank"]
-    async with served(Limits(per_minute=14)) as at:
+    async with served(Limits(per_minute=15)) as at:
         account, key = at.account("portfolio")
         assert (await at.post(call("credits"))).status_code == 401
         assert (await at.post(call("credits"), "cf_live_no")).status_code == 401
@@ -138,6 +138,8 @@ async def test_keys_grants_limits_and_errors_are_those_of_the_api(wallets: dict[
         assert (await at.post(call("portfolio", address=frank, block=40), key)).status_code == 401
         assert (await at.post(call("performance", addresses=[frank]), key)).status_code == 403
         assert (await at.post(call("net_worth", addresses=[frank] * 11), key)).status_code == 400
+        as_text = json.dumps([frank])  # the SDK takes a list inside a text
+        assert (await at.post(call("net_worth", addresses=as_text), key)).status_code == 400
         assert (await at.post(b"{", key)).status_code == 400
         assert (await at.post([call("credits")], key)).status_code == 400
         for wrong in (call("sql", query="SELECT 1"), call("status"), call("nothing"), call("portfolio", address="x")):

@@ -76,13 +76,17 @@ def test_workers_index_parts_of_one_chain_at_once_as_one_command_does(
 
     async def work() -> tuple[set[str], int, int]:
         systems = [System(load(settings)) for _ in range(2)]
-        running, most = 0, 0
+        running, most, together = 0, 0, asyncio.Event()
         index = Collector.index
 
         async def counted(self: Collector, *arguments: Any) -> None:
             nonlocal running, most
             running += 1
             most = max(most, running)
+            if most > 1:
+                together.set()
+            async with asyncio.timeout(60):  # the first one waits for another, which it would be too quick to meet
+                await together.wait()
             await index(self, *arguments)
             running -= 1
 
