@@ -55,6 +55,23 @@ def test_gear_on_its_way_out_is_shown_apart_and_pays_what_was_shown(gearbox: Gea
     chain.node.rpc("evm_revert", snapshot)
 
 
+def test_gear_that_has_voted_stays_staked(gearbox: Gearbox) -> None:
+    chain, staking = gearbox.chain, gearbox.staking
+    snapshot = chain.node.rpc("evm_snapshot")
+    poll, owner = chain.answering(1), chain.read(staking, "owner()(address)")
+    chain.node.rpc("anvil_impersonateAccount", owner)
+    chain.node.rpc("anvil_setBalance", owner, hex(1000 * ETH))
+    chain.do(owner, staking, "setVotingContractStatus(address,uint8)", poll, 1)
+    chain.do(chain.alice, staking, "multivote((address,uint96,bool,bytes)[])", [(poll, 60 * ETH, True, b"")])
+    assert chain.read(staking, "availableBalance(address)(uint256)", chain.alice) == 10 * ETH
+    staked, leaving = gearbox.positions()
+    assert (amounts([staked], "supplied"), amounts([leaving], "supplied")) == (
+        {gearbox.gear: 70 * ETH},
+        {gearbox.gear: 30 * ETH},
+    )
+    chain.node.rpc("evm_revert", snapshot)
+
+
 def test_a_refusing_contract_is_an_issue_and_not_zero(gearbox: Gearbox) -> None:
     chain, contracts = gearbox.chain, {"gear_staking": [gearbox.staking]}
     refused = {(gearbox.staking, "getWithdrawableAmounts"): Reverted()}

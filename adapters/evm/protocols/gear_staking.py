@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch
+from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch, ReadError
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 
@@ -12,16 +12,22 @@ EPOCH_S = 7 * 86_400
 def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode what is staked, and each amount that can be withdrawn now or after one of four epochs.
 
-    The contract's `balanceOf` includes all of these.
+    The contract's `balanceOf` includes all of these. Its `availableBalance` leaves out what has voted.
+
+    Raises:
+        ReadError: More is on its way out than the contract has for the account.
     """
     staking, account = match.contract, match.account
-    gear, staked, (ready, later), first_s, epoch = yield [
+    gear, total, (ready, later), first_s, epoch = yield [
         Call(staking, "gear()(address)"),
-        Call(staking, "availableBalance(address)(uint256)", (account,)),
+        Call(staking, "balanceOf(address)(uint256)", (account,)),
         Call(staking, "getWithdrawableAmounts(address)(uint256,uint256[4])", (account,)),
         Call(staking, "firstEpochTimestamp()(uint256)"),
         Call(staking, "getCurrentEpoch()(uint16)"),
     ]
+    staked = total - ready - sum(later)
+    if staked < 0:
+        raise ReadError(f"{staking} has less for the account than is on its way out")
     leaving = [(ready, 0), *((raw, first_s + (epoch + n) * EPOCH_S) for n, raw in enumerate(later))]
     return [
         DecodedPosition("STAKED", supplied=(TokenAmount(gear, staked),), pool=staking),
