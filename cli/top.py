@@ -23,6 +23,7 @@ from chainfolio.printable import harmless
 CLEAR: Final = "\x1b[H\x1b[2J"
 TIMEOUT_S: Final = 5.0
 MAX_BYTES: Final = 16 * 2**20
+HEIGHTS: Final = ("chainfolio_head_block", "chainfolio_indexed_block")
 Labels = frozenset[tuple[str, str]]
 Samples = Mapping[str, Mapping[Labels, float]]
 
@@ -132,7 +133,10 @@ def _rates(before: Mapping[str, Samples], after: Mapping[str, Samples], seconds:
         for name, values in samples.items():
             for labels, value in values.items():
                 earlier = before.get(url, {}).get(name, {}).get(labels, 0.0 if url in before else value)
-                grown = value - earlier if value >= earlier else value
+                if name in HEIGHTS:  # a height falls in a reorganisation, and begins at any value
+                    grown = max(value - earlier, 0.0) if earlier else 0.0
+                else:
+                    grown = value - earlier if value >= earlier else value
                 rates[name][labels] += grown / seconds
     return rates
 

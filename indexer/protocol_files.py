@@ -55,11 +55,12 @@ class _Version(NamedTuple):
     inode: int
     size: int
     modified_ns: int
+    changed_ns: int
 
     @classmethod
     def of(cls, path: Path) -> Self:
         status = path.stat()
-        return cls(path, status.st_ino, status.st_size, status.st_mtime_ns)
+        return cls(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 @lru_cache(maxsize=8)

@@ -39,7 +39,7 @@ from chainfolio.indexer.progress import Progress
 from chainfolio.indexer.rewind import check_anchor
 from chainfolio.indexer.scopes import Scope
 from chainfolio.indexer.shared_chain import SharedChain, WorkerRole, in_thread, open_batches
-from chainfolio.indexer.work import Work, missing, missing_for_accounts
+from chainfolio.indexer.work import Work, heights, missing, missing_for_accounts
 from chainfolio.indexer.worker import TEMPORARY_ERRORS
 from chainfolio.spans import span
 from chainfolio.supervisor import described
@@ -56,6 +56,9 @@ MAX_DELAY_S: Final = 600
 RANGE_BLOCKS: Final = 10_000  # of one job; ranges begin at its multiples
 MAX_WAITING: Final = 100  # jobs of a chain in the queue
 ACCOUNT_BUCKETS: Final = 64  # groups of the watched accounts of a chain; one job reads one group
+# Missing blocks are due if they took so long, because each job makes files of its own.
+RANGE_MS: Final = 60_000
+ACCOUNTS_MS: Final = 600_000
 LOOK_EVERY_S: Final = 10.0  # for due work, and for workers that died
 HEARTBEAT_S: Final = 5.0
 GRACE_S: Final = 10.0
@@ -93,7 +96,7 @@ class QueueWorker:
     """Runs jobs of the queue on the stores and chains of a system.
 
     Attributes:
-        concurrency: Jobs at once, of different chains.
+        concurrency: Jobs at once.
         dead_after_s: Seconds without a heartbeat after which the jobs of another worker are taken over.
     """
 
@@ -247,6 +250,8 @@ class QueueWorker:
             for span in item.spans
             for start in range(span.first // RANGE_BLOCKS, span.last // RANGE_BLOCKS + 1)
         }
+        if work and heights(work) * chain.info.block_time_ms < RANGE_MS:
+            return []
         first = chain.settings.start_block
         return [Span(max(start, first), min(start + RANGE_BLOCKS - 1, last)) for start in sorted(starts)]
 
@@ -254,7 +259,8 @@ class QueueWorker:
         """Return the groups of watched accounts whose histories are not indexed."""
         last = await self._last(chain)
         work = missing_for_accounts(self.system.tail, chain, self.system.scope(chain), last) if last >= 0 else []
-        return sorted({account_bucket(account) for item in work for account in item.accounts})
+        due = [item for item in work if heights([item]) * chain.info.block_time_ms >= ACCOUNTS_MS]
+        return sorted({account_bucket(account) for item in due for account in item.accounts})
 
     async def _last(self, chain: Chain) -> int:
         """Return the newest final block below the blocks of the tail."""
@@ -303,13 +309,21 @@ class QueueWorker:
     async def _collector(self, chain: Chain) -> Collector:
         """Return a collector that shares the chain, after one check of the stores and interrupted commits."""
         system = self.system
-        shared = SharedChain(chain, system.lake, system.tail, system.environment.clock)
+        task = asyncio.current_task()
+        shared = SharedChain(
+            chain,
+            system.lake,
+            system.tail,
+            system.environment.clock,
+            system.tail.rewinds(chain.key),
+            lambda: task is not None and task.cancelling() > 0,
+        )
         progress = Progress(system.environment.clock, 0)
         role = WorkerRole(0, shared, shared.guard)
         collector = Collector(chain, system.lake, system.tail, system.environment, progress, role=role)
         await check_anchor(chain, system.tail)
-        if chain.key not in self._checked or open_batches(system.tail, chain):
-            async with self._locked(chain.key):
+        async with self._locked(chain.key):  # if it is not free, nothing is read that could not be stored
+            if chain.key not in self._checked or open_batches(system.tail, chain):
                 await in_thread(partial(consistency.check, system.lake, system.tail, chain.key))
                 await collector.recover()
             self._checked.add(chain.key)
@@ -336,11 +350,12 @@ class QueueWorker:
             yield
 
     async def _materialise(self, chain: str) -> None:
-        """Update the histories of a chain from what is stored."""
-        system = self.system
-        async with self._locked(system.chain(chain).key):
+        """Update the histories of a chain from what is stored, and merge small files where there are many."""
+        system, maintenance = self.system, self._maintenance(self.system.chain(chain))
+        async with self._locked(chain):
             names = list(materialise.HISTORIES)
             await in_thread(partial(materialise.materialise, system.lake, system.tail, chain, names))
+            await in_thread(maintenance.merge)
 
     async def _compact(self, chain: str) -> None:
         """Merge the small files of all tables of a chain."""

@@ -69,12 +69,19 @@ class WorkerRole:
 
 @dataclass(frozen=True, slots=True)
 class SharedChain:
-    """The lock and the checks of a chain that several processes index."""
+    """The lock and the checks of a chain that several processes index.
+
+    Attributes:
+        rewinds: How often the chain was rewound when the reading began.
+        is_stopped: Returns True if nobody waits for the commit any more; called in its thread.
+    """
 
     chain: Chain
     lake: Lake
     tail: Tail
     clock: Clock
+    rewinds: int = 0
+    is_stopped: Callable[[], bool] = lambda: False
 
     @contextmanager
     def guard(self, span: Span, datasets: Sequence[str], filters: Sequence[str]) -> Iterator[None]:
@@ -83,11 +90,13 @@ class SharedChain:
         Waits for it in the calling thread, which must not be the thread of the loop.
 
         Raises:
-            Locked: The lock was not free for `WAIT_S`, a process ended in the middle of a commit, or a dataset of the
-                batch was indexed by another process.
+            Locked: The lock was not free for `WAIT_S`, the chain was rewound, a process ended in the middle of a
+                commit, or a dataset of the batch was indexed by another process.
         """
         with ExitStack() as stack:
             self._take(stack)
+            if self.tail.rewinds(self.chain.key) != self.rewinds:
+                raise Locked("tail", f"{self.chain.key}: it was rewound since its blocks were read", remedy=_RETRY)
             if open_batches(self.tail, self.chain):
                 raise Locked("tail", f"{self.chain.key}: a process ended in the middle of a commit", remedy=_RETRY)
             if not accounts_of(filters):  # rows of accounts are compared with those that are stored
@@ -102,7 +111,7 @@ class SharedChain:
                 stack.enter_context(self.tail.lock(self.chain.key))
                 return
             except Locked:
-                if self.clock.monotonic_s() >= end_s:
+                if self.clock.monotonic_s() >= end_s or self.is_stopped():
                     raise
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 1.0)

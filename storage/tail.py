@@ -301,6 +301,11 @@ class Tail(AccountTables, EndpointTables, PriceTables):
         """Return the highest batch number of a chain, done or not; 0 if there is none."""
         return int(self._read("SELECT coalesce(max(number), 0) FROM batches WHERE chain = ?", chain)[0][0])
 
+    def rewinds(self, chain: str) -> int:
+        """Return how often blocks of a chain were deleted by a rewind."""
+        datasets = json.dumps(("rewind",))
+        return int(self._read("SELECT count(*) FROM batches WHERE chain = ? AND datasets = ?", chain, datasets)[0][0])
+
     def open_batches(self, chain: str) -> list[Batch]:
         """Return the batches that are not done, by number."""
         return [

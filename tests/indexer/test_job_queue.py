@@ -187,10 +187,16 @@ async def test_jobs_of_one_chain_run_together_only_if_they_read_blocks(
     system: System, queue: JobQueue, url: str, monkeypatch: pytest.MonkeyPatch, is_parallel: bool
 ) -> None:
     running, most = dict[str, int](), dict[str, int]()
+    together = {chain: asyncio.Event() for chain in ("ethereum", "base")}
 
     async def work(self: QueueWorker, chain: str, **_: int) -> None:
         running[chain] = running.get(chain, 0) + 1
         most[chain] = max(most.get(chain, 0), running[chain])
+        if most[chain] > 1:
+            together[chain].set()
+        if is_parallel:
+            async with asyncio.timeout(60):
+                await together[chain].wait()
         await asyncio.sleep(0.02)
         running[chain] -= 1
 

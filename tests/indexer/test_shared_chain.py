@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from chainfolio.errors import BadAnswer, Locked
 from chainfolio.indexer import shared_chain
 from chainfolio.indexer.collect import Collector
 from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.rewind import rewind
 from chainfolio.indexer.shared_chain import SharedChain, WorkerRole
 from chainfolio.indexer.work import Work, missing
 from tests.chains.evm import EvmSubject
@@ -37,8 +38,10 @@ async def two(subject: EvmSubject, tmp_path: Path) -> AsyncIterator[Two]:
         yield Two(first, second)
 
 
-def collector(indexed: Index) -> Collector:
-    shared = SharedChain(indexed.chain, indexed.lake, indexed.tail, indexed.environment.clock)
+def collector(indexed: Index, is_stopped: Callable[[], bool] = lambda: False) -> Collector:
+    rewinds = indexed.tail.rewinds(indexed.key)
+    clock = indexed.environment.clock
+    shared = SharedChain(indexed.chain, indexed.lake, indexed.tail, clock, rewinds, is_stopped)
     progress = Progress(indexed.environment.clock, 0)
     role = WorkerRole(0, shared, shared.guard)
     return Collector(indexed.chain, indexed.lake, indexed.tail, indexed.environment, progress, role=role)
@@ -86,6 +89,22 @@ async def test_a_lock_that_another_process_keeps_ends_the_wait(two: Two, monkeyp
     assert two.first.rows("blocks") == []
     await collector(two.first).index(work(two.first, 0, 4))
     assert len(two.first.rows("blocks")) == 5
+
+
+async def test_a_stopped_process_waits_for_no_lock(two: Two) -> None:
+    with two.second.tail.lock(two.second.key), pytest.raises(Locked, match="is held by"):
+        await collector(two.first, lambda: True).index(work(two.first, 0, 4))
+    assert two.first.rows("blocks") == []
+
+
+async def test_blocks_that_were_read_before_a_rewind_are_not_stored(two: Two) -> None:
+    await two.second.fill(0, 9)
+    collecting = collector(two.first)
+    rewind(two.second.lake, two.second.tail, two.second.key, 5)
+    with pytest.raises(Locked, match="was rewound"):
+        await collecting.index(work(two.first, 5, 9))
+    await collector(two.first).index(work(two.first, 5, 9))
+    assert sorted(row["height"] for row in two.first.rows("blocks")) == list(range(10))
 
 
 @pytest.mark.parametrize(
