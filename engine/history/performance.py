@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from chainfolio import amounts
 from chainfolio.blocks import Block
+from chainfolio.engine.history.contained_deposits import ContainedDeposits
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.day_values import DayValue, day_values
 from chainfolio.engine.history.missing_prices import with_missing_prices
@@ -30,7 +31,7 @@ from chainfolio.errors import NotIndexed, SourceError
 from chainfolio.messages import public
 from chainfolio.portfolio.compose import issue_documents
 from chainfolio.portfolio.metrics.exposure import Exposure, exposure
-from chainfolio.portfolio.metrics.flows import ValuationScope, flow_of
+from chainfolio.portfolio.metrics.flows import CONTAINED, ValuationScope, flow_of
 from chainfolio.portfolio.metrics.report import FlowDocument, PerformanceData, PerformanceDocument, document
 from chainfolio.portfolio.metrics.value_series import Flow, value_series
 
@@ -77,8 +78,8 @@ async def performance(
     days, remarks = _known_days(values)
     is_partial = any(value.completeness in ("partial", UNREADABLE) for value in values)
     holdings = await asyncio.to_thread(_holdings_by_day, source.history, chains, accounts, list(days)) if days else {}
-    changes, closed = await value_changes(source, source.history, accounts, chains, days, currency)
-    flows, faults, issues = await _flows(source, accounts, chains, holdings, closed)
+    changes, deposits = await value_changes(source, source.history, accounts, chains, days, currency)
+    flows, faults, issues = await _flows(source, accounts, chains, holdings, deposits)
     conversion = await Conversion.of(
         source.history, currency, [*(midnight_us(day) - 1 for day in days), *(flow.time_us for flow, _ in flows)]
     )
@@ -232,7 +233,7 @@ async def _flows(
     accounts: Sequence[Account],
     chains: Sequence[Chain],
     holdings: HoldingsByDay,
-    closed: frozenset[str],
+    deposits: ContainedDeposits,
 ) -> tuple[list[FlowRecord], dict[int, list[str]], tuple[IssueDocument, ...]]:
     """Return all flows between the days, the reasons for unknown ones by the day after them, and issues.
 
@@ -240,7 +241,7 @@ async def _flows(
     indexed, there are no flows, and the last day has the reason.
 
     Args:
-        closed: Assets whose deposits are in the values.
+        deposits: Compares days if a deposit is in a contract that no file names.
     """
     days, faults = sorted(holdings), defaultdict[int, list[str]](list)
     if len(days) < 2:
@@ -273,16 +274,40 @@ async def _flows(
     flows, is_trusted = [], cache(source.is_trusted_contract)
     for before, after, records in _by_period(days, page.transactions):
         parts = (holdings[before][part] | holdings[after][part] for part in range(3))
-        measured = ValuationScope(*parts)._replace(closed=closed)
+        scope = ValuationScope(*parts)
         for record in records:
-            value = flow_of(record, wallets, measured, is_trusted)
+            value, reason = await _flow_value(record, wallets, scope, is_trusted, deposits, (before, after))
             if value is None:
-                faults[midnight_us(after)].append(
-                    f"what {record.hash} moved has no known worth at block {record.block_number} of {record.chain.key}"
-                )
+                faults[midnight_us(after)].append(reason)
             elif value:
                 flows.append((Flow(_time_us(record), value), record))
     return flows, _shorten(faults), page.issues
+
+
+async def _flow_value(
+    record: TransactionDocument,
+    wallets: Collection[str],
+    scope: ValuationScope,
+    is_trusted: Callable[[str], bool],
+    deposits: ContainedDeposits,
+    period: tuple[date, date],
+) -> tuple[Decimal | None, str]:
+    """Return the flow of a record in USD, or None with the reason why it is not known.
+
+    Days are compared only if a deposit or withdrawal would be a flow.
+    """
+    value = flow_of(record, wallets, scope, is_trusted)
+    if value != 0 and record.type in CONTAINED:
+        contained = await deposits.assets(*period)
+        if contained is None:
+            return None, f"{record.hash} is a deposit or a withdrawal: {deposits.reason}"
+        value = flow_of(record, wallets, scope._replace(contained=contained), is_trusted)
+    if value is None:
+        return (
+            None,
+            f"what {record.hash} moved has no known worth at block {record.block_number} of {record.chain.key}",
+        )
+    return value, ""
 
 
 def _changes(holdings: HoldingsByDay, before: date, after: date) -> list[str]:

@@ -133,11 +133,38 @@ class DayState:
         """Return why the gain of an asset's debt is not known; empty if it is."""
         return debt_fault(self.holding(asset).owed, self.debts.get(asset, Debt()))
 
+    def deposits(self, asset: str) -> tuple[int, int, bool]:
+        """Return the deposited quantity, the quantity in protocols, and True if protocols show all that was deposited.
+
+        Without a check nothing was deposited.
+        """
+        check = self.checks.get(asset)
+        return (0, 0, True) if check is None else (check.deposited, check.held.in_protocols, not check.protocols_fault)
+
     @property
     def rest(self) -> Decimal:
         """The part of the value that no asset has: zero, unless values were rounded."""
         parts = [part for each in self.holdings.values() for part in (each.value, each.owed_value.copy_negate())]
         return amounts.total([self.value, self.rewards.copy_negate(), *(part.copy_negate() for part in parts)])
+
+
+def closed_assets(first: DayState, last: DayState) -> frozenset[str]:
+    """Return the assets whose transactions add up to what is held on both days."""
+    keys = {*first.lots, *last.lots}
+    return frozenset(key for key in keys if not any(each.lots_fault(key)[0] for each in (first, last)))
+
+
+def contains_deposits(asset: str, before: DayState, after: DayState) -> bool:
+    """Return True if what was deposited or withdrawn of an asset between two days is in the values of both.
+
+    It is if protocols show all deposits on both days. If they do not, most of the change must be in what they show.
+    """
+    deposited_before, shown_before, is_whole_before = before.deposits(asset)
+    deposited, shown, is_whole = after.deposits(asset)
+    if is_whole_before and is_whole:
+        return True
+    change = deposited - deposited_before
+    return 2 * abs(change - (shown - shown_before)) < abs(change)
 
 
 def day_holdings(
@@ -250,12 +277,6 @@ class ValueChange:
     shares: Collection[str] = ()
     first_blocks: Mapping[str, int] = field(default_factory=dict)
     is_trusted: Callable[[str], bool] = field(default=lambda asset: True)
-
-    def closed_assets(self) -> frozenset[str]:
-        """Return the assets whose deposits are in the values of both days."""
-        keys = {*self.opening.lots, *self.closing.lots}
-        states = self.opening, self.closing
-        return frozenset(key for key in keys if not any(each.lots_fault(key)[0] for each in states))
 
     def document(self, method: str) -> ChangesDocument:
         """Return the statement."""

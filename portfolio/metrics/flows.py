@@ -26,14 +26,14 @@ EXCHANGES: Final = frozenset({"SWAP", "WRAP", "UNWRAP"})
 class ValuationScope(NamedTuple):
     """The assets (`chain:contract`) and protocols that the values at two times include.
 
-    `outside` are held assets without a value, or judged to be spam. `closed` are assets whose deposits are in the
-    values, whichever contract took them.
+    `outside` are held assets without a value, or judged to be spam. `contained` are assets whose deposits are
+    in the values, whichever contract took them.
     """
 
     assets: Collection[str] = frozenset()
     outside: Collection[str] = frozenset()
     protocols: Collection[str] = frozenset()
-    closed: Collection[str] = frozenset()
+    contained: Collection[str] = frozenset()
 
 
 class NetMovement(NamedTuple):
@@ -77,7 +77,7 @@ def flow_of(
     if record.type not in ONE_WAY | EXCHANGES and record.protocol.key in scope.protocols:
         return amounts.ZERO
     in_scope = {key: net for key, net in movements.items() if _is_in_scope(key, net, scope)}
-    if record.type in CONTAINED and in_scope.keys() <= set(scope.closed):
+    if record.type in CONTAINED and in_scope.keys() <= set(scope.contained):
         return amounts.ZERO
     if len(directions) == 2 and len(in_scope) == len(movements):
         return amounts.ZERO

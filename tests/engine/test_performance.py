@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from chainfolio.engine.history.account_days import AccountDays
+from chainfolio.engine.history.contained_deposits import TOO_MANY, ContainedDeposits, ReadState
+from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.day_values import DayValue
 from chainfolio.engine.history.past_days import ABSENT, PENDING
-from chainfolio.engine.history.performance import _changes, _known_days, _shorten
+from chainfolio.engine.history.performance import _changes, _flows, _known_days, _shorten
+from chainfolio.engine.history.value_changes import value_changes
+from chainfolio.errors import NotSupported
+from chainfolio.portfolio.metrics.changes import DayState
+from chainfolio.portfolio.pnl.closing import HeldAsset, closings
+from chainfolio.portfolio.pnl.gains import RemainingLots
+from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
+from tests.portfolio.test_pnl_records import ME, asset, record
 
 FIRST = date(2024, 2, 27)
 DAYS = [FIRST + timedelta(days=count) for count in range(5)]
@@ -57,3 +71,100 @@ def test_an_asset_that_has_a_value_on_one_of_two_days_only_is_named_and_no_gain(
 
 def test_more_reasons_than_can_be_read_are_counted() -> None:
     assert _shorten({1: [], 2: [str(number) for number in range(7)]}) == {2: ["0", "1", "2", "3", "4", "and 2 more"]}
+
+
+# --- deposits in a contract that no file names ------------------------------------------------------------------------
+
+MONTH = [date(2024, 3, 1) + timedelta(days=count) for count in range(10)]
+DEPOSITED, WITHDRAWN = MONTH[2], MONTH[7]
+
+
+def at_noon(type_: str, day: date, *assets: TransactionAssetDocument) -> TransactionDocument:
+    """A deposit or withdrawal of dollars at noon of a day."""
+    came, left = (assets, ()) if type_ == "WITHDRAW" else ((), assets)
+    return record(type_, came, left, hash=type_, timestamp=str((midnight_us(day) + 43_200_000_000) // 1_000_000))
+
+
+def state_of(shown: int, *, wrong: int = 0) -> ReadState:
+    """Days of an account with 100 dollars, of which protocols show `shown` of the 40 that are deposited."""
+
+    async def read(day: date) -> tuple[DayState, dict[str, str]]:
+        deposited = 40 if DEPOSITED < day <= WITHDRAWN else 0
+        lots = RemainingLots("chain:usd", "", 100, 100, deposited=deposited)
+        held = {("chain:usd", ""): HeldAsset(100 - deposited + wrong, min(shown, deposited))}
+        checks = {asset: check for (asset, _), check in closings([lots], held, lambda asset: True).items()}
+        return DayState(Decimal(100), {}, Decimal(0), {"chain:usd": lots}, checks, {}), {}
+
+    return read
+
+
+async def flows_of(deposits: ContainedDeposits) -> tuple[list[int], list[str]]:
+    """The flows of 40 dollars that go into a contract and come back, and the reasons for unknown ones."""
+    dollars = asset("usd", "40", "40")
+    records = at_noon("DEPOSIT", DEPOSITED, dollars), at_noon("WITHDRAW", WITHDRAWN, dollars)
+    page = SimpleNamespace(document=SimpleNamespace(transactions=records, completeness="complete", issues=()))
+
+    async def read_records(*_: object) -> tuple[object]:
+        return (page,)
+
+    source: Any = SimpleNamespace(
+        records=read_records,
+        is_trusted_contract=lambda contract: True,
+        system=SimpleNamespace(settings=SimpleNamespace(server=SimpleNamespace(max_transactions=10))),
+    )
+    holdings = {day: (frozenset({"chain:usd"}), frozenset[str](), frozenset[str]()) for day in MONTH}
+    accounts: Any = [SimpleNamespace(address=ME)]
+    flows, faults, _ = await _flows(source, accounts, [], holdings, deposits)
+    return [int(flow.value) for flow, _ in flows], [reason for reasons in faults.values() for reason in reasons]
+
+
+@pytest.mark.parametrize(("shown", "expected"), [(40, []), (30, []), (10, [-40, 40]), (0, [-40, 40])])
+async def test_a_deposit_is_a_flow_if_the_days_in_between_do_not_show_it(shown: int, expected: list[int]) -> None:
+    """The asset closes on the first and the last day in each case."""
+    deposits = ContainedDeposits(state_of(shown), (MONTH[0], MONTH[-1]), max_days=10)
+    assert await flows_of(deposits) == (expected, [])
+
+
+async def test_deposits_of_an_asset_that_does_not_close_are_flows() -> None:
+    deposits = ContainedDeposits(state_of(40, wrong=1), (MONTH[0], MONTH[-1]), max_days=2)
+    assert await flows_of(deposits) == ([-40, 40], [])
+
+
+@pytest.mark.parametrize("max_days", [0, 2])
+async def test_a_deposit_that_cannot_be_compared_with_the_days_is_no_flow_and_has_a_reason(max_days: int) -> None:
+    limited = ContainedDeposits(state_of(40), (MONTH[0], MONTH[-1]), max_days)
+    for deposits, reason in ((ContainedDeposits.unknown("node down"), "node down"), (limited, TOO_MANY)):
+        flows, reasons = await flows_of(deposits)
+        assert flows == []
+        assert [each.partition(" ")[0] for each in reasons] == ["DEPOSIT", "WITHDRAW"]
+        assert all(each.endswith(reason) for each in reasons)
+
+
+@pytest.mark.parametrize("currency", ["USD", "ETH"])
+async def test_the_currency_does_not_decide_which_deposits_the_values_contain(
+    currency: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if no rate is known: the parts have a reason, and the deposits are compared."""
+    page = SimpleNamespace(document=SimpleNamespace(transactions=()))
+    days = SimpleNamespace(values=dict.fromkeys(MONTH), state=state_of(40), page=page)
+
+    async def read(*_: object) -> object:
+        return days
+
+    async def fail(*_: object) -> object:
+        raise NotSupported("a value in USD", "no rate is known")
+
+    monkeypatch.setattr(AccountDays, "read", read)
+    monkeypatch.setattr("chainfolio.engine.history.value_changes._parts", fail)
+    source: Any = SimpleNamespace(system=SimpleNamespace(settings=SimpleNamespace(pnl=SimpleNamespace(method="fifo"))))
+    history: Any = SimpleNamespace(store=object())
+    values = dict.fromkeys(MONTH, Decimal(100))
+    changes, deposits = await value_changes(source, history, [], [], values, currency)
+    assert changes.reason
+    assert await flows_of(deposits) == ([], [])
+
+    monkeypatch.setattr(AccountDays, "read", fail)
+    _, deposits = await value_changes(source, history, [], [], values, currency)
+    flows, reasons = await flows_of(deposits)
+    assert flows == []
+    assert "no rate is known" in reasons[0]

@@ -1,0 +1,78 @@
+"""Which deposits in contracts that no file names are in the values of days: they are no flows."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import TYPE_CHECKING, Final
+
+from chainfolio.portfolio.metrics.changes import DayState, closed_assets, contains_deposits
+
+if TYPE_CHECKING:
+    from chainfolio.engine.history.account_days import AccountDays
+
+NOT_COMPARED: Final = "it is not known which deposits are in the values: {}"
+TOO_MANY: Final = "too many days would have to be compared with all transactions"
+MAX_RECORDS: Final = 300_000  # of all comparisons of one request
+
+State = tuple[DayState, Mapping[str, str]]
+ReadState = Callable[[date], Awaitable[State]]
+
+
+@dataclass(slots=True)
+class ContainedDeposits:
+    """Compares what protocols show on known days with what transactions put into them; reads a day when needed.
+
+    Attributes:
+        read_state: Returns an account as a day began, and the keys of assets that count as another one.
+        ends: The first and the last known day.
+        max_days: How many days are read at most.
+        reason: Why it is not known which deposits are in the values; empty if it is.
+    """
+
+    read_state: ReadState | None
+    ends: tuple[date, date]
+    max_days: int = 0
+    reason: str = ""
+    _states: dict[date, State] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, days: AccountDays) -> ContainedDeposits:
+        """Return the comparison of days; the first and the last one are always read."""
+        max_days = max(2, MAX_RECORDS // max(1, len(days.page.document.transactions)))
+        return cls(days.state, (min(days.values), max(days.values)), max_days)
+
+    @classmethod
+    def unknown(cls, reason: str) -> ContainedDeposits:
+        """Return a comparison that could not be made."""
+        return cls(None, (date.min, date.max), reason=NOT_COMPARED.format(reason))
+
+    async def assets(self, before: date, after: date) -> frozenset[str] | None:
+        """Return the assets whose deposits and withdrawals between two days are in the values.
+
+        An asset must close on the first and the last day, and protocols must show the deposits on both days.
+
+        Returns:
+            None if it is not known; then `reason` says why.
+        """
+        ends = await self._read(*self.ends)
+        if ends is None:
+            return None
+        closed, aliases = closed_assets(ends[0][0], ends[1][0]), ends[1][1]
+        if not closed or (states := await self._read(before, after)) is None:
+            return None if closed else closed
+        contained = {asset for asset in closed if contains_deposits(asset, states[0][0], states[1][0])}
+        return frozenset(contained | {key for key, asset in aliases.items() if asset in contained})
+
+    async def _read(self, first: date, second: date) -> tuple[State, State] | None:
+        """Return the states of two days, read once; None if they cannot be read or too many days were read."""
+        if self.read_state is None:
+            return None
+        for day in (first, second):
+            if day not in self._states and len(self._states) >= self.max_days:
+                self.reason = NOT_COMPARED.format(TOO_MANY)
+                return None
+            if day not in self._states:
+                self._states[day] = await self.read_state(day)
+        return self._states[first], self._states[second]
