@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
@@ -22,11 +22,11 @@ import msgspec
 from chainfolio.alerts.activity import Activity, read_activity
 from chainfolio.alerts.events import base_of, correction, restored
 from chainfolio.alerts.kinds import KINDS
-from chainfolio.alerts.transactions import events_of
+from chainfolio.alerts.transactions import OF_LOGS, of_logs, of_transactions
 from chainfolio.assets import account
 from chainfolio.blocks import Block, Span, Spans
 from chainfolio.chain_settings import EVERYTHING
-from chainfolio.errors import NotFound, SourceError, StoreError
+from chainfolio.errors import ChainfolioError, NotFound
 from chainfolio.indexer.scopes import indexed_for_all
 from chainfolio.storage.state import alerts, deliveries
 from chainfolio.storage.state.alerts import Cursor, Rule
@@ -51,7 +51,7 @@ class Scanner:
     async def run_once(self) -> int:
         """Read the new blocks of all chains, and return the number of stored events.
 
-        A chain whose nodes do not answer is read at the next call.
+        What cannot be read now is read at the next call; the rules have the reason, and other chains do not wait.
         """
         stored = 0
         rules = [each for each in await self.state.database.read_async(alerts.rules) if KINDS[each.kind].of_blocks]
@@ -60,8 +60,8 @@ class Scanner:
             for name, group in self._groups(chain, rules).items():
                 try:
                     stored += await self._catch_up(chain, group, cursors.get((chain.key, name)), name)
-                except SourceError as error:
-                    await self._note(group, str(error))
+                except ChainfolioError as error:
+                    await self._note(group, _chain_problem(chain.key) + error.message)
         return stored
 
     def _groups(self, chain: Chain, rules: Sequence[Rule]) -> dict[str, list[Rule]]:
@@ -84,7 +84,7 @@ class Scanner:
             step = await asyncio.to_thread(self._step, chain, rules, cursor)
             if step is None:
                 return stored
-            events = await self._events(chain, rules, step)
+            events = await self._derive(chain, rules, step)
             if not await asyncio.to_thread(self._is_unchanged, chain, step):
                 return stored  # read again at the next call
             added = await self._store(cursor_before, step, events, rules)
@@ -113,7 +113,7 @@ class Scanner:
         lowest = blocks[0].height if blocks else last + 1
         final = max(cursor.final, min(last, lowest - 1))
         new = Cursor(chain.key, cursor.account, last, "" if top is None else top.hash, final)
-        return Step(span, new, cursor.final if is_read_again else None, activity, frozenset(hashes))
+        return Step(span, new, activity)
 
     def _indexed_until(self, chain: Chain, accounts: Sequence[str], height: int) -> int:
         """Return the last height up to which all rows above `height` are indexed for the accounts."""
@@ -128,20 +128,28 @@ class Scanner:
         indexed = reduce(Spans.__and__, ranges) if ranges else Spans()
         return next((span.last for span in indexed if span.first <= height + 1 <= span.last), height)
 
-    async def _events(self, chain: Chain, rules: Sequence[Rule], step: Step) -> list[Event]:
-        """Return the events of a step by height; store a problem for rules that cannot be evaluated."""
+    async def _derive(self, chain: Chain, rules: Sequence[Rule], step: Step) -> list[Event]:
+        """Return the events of a step by height, and fill the sets of the step.
+
+        Rules about transactions of an account that has too many are skipped, and the reason is stored.
+        """
         by_account: dict[str, list[Rule]] = {}
         for rule in rules:
             by_account.setdefault(rule.subject, []).append(rule)
         events: list[Event] = []
         for activity in step.activity:
-            rules_of_account = by_account[activity.account]
+            group = by_account[activity.account]
+            derived = [of_logs(chain, group, activity)]
             try:
-                new = await events_of(self.engine, chain, rules_of_account, activity)
-            except (NotFound, StoreError) as error:
-                await self._note(rules_of_account, str(error))
-                continue
-            events += new
+                derived.append(await of_transactions(self.engine, chain, group, activity))
+                step.evaluated.update(rule.id for rule in group)
+            except NotFound as error:
+                skipped = [rule for rule in group if rule.kind not in OF_LOGS]
+                step.skipped.update(rule.id for rule in skipped)
+                await self._note(skipped, _transactions_problem(chain.key) + error.message)
+            for each in derived:
+                events += each.events
+                step.present.update(each.present)
         return sorted(events, key=lambda each: each.height or 0)
 
     def _is_unchanged(self, chain: Chain, step: Step) -> bool:
@@ -163,11 +171,9 @@ class Scanner:
             if not alerts.move_cursor(tx, cursor, step.cursor):
                 return None
             for rule in rules:
-                if rule.problem:
+                if _is_solved(rule, step):
                     alerts.store_problem(tx, rule.id, "")
-            if step.read_again_above is None:
-                return deliveries.add(tx, events, now_us)
-            return _store_corrected(tx, step, events, ids, now_us)
+            return _store_corrected(tx, step, events, ids - step.skipped, now_us)
 
         return await self.state.write(work)
 
@@ -184,31 +190,57 @@ class Scanner:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Heights that were read. `read_again_above` is None if no block had left the chain."""
+    """Heights that were read.
+
+    Attributes:
+        span: None if the cursor moves back to final heights, and nothing above them is indexed yet.
+        present: Ids of events whose transaction is in the span, whatever its value or type is now.
+        evaluated: Ids of rules of accounts with activity that were evaluated.
+        skipped: Ids of rules that could not be evaluated.
+    """
 
     span: Span | None
     cursor: Cursor
-    read_again_above: int | None
     activity: Sequence[Activity]
-    hashes: frozenset[str]
+    present: set[str] = field(default_factory=set)
+    evaluated: set[str] = field(default_factory=set)
+    skipped: set[str] = field(default_factory=set)
 
 
 def _store_corrected(
     tx: Transaction, step: Step, events: Sequence[Event], rule_ids: Collection[str], now_us: int
 ) -> int:
-    """Store the events of heights that were read again, and corrections of events that are gone."""
-    assert step.read_again_above is not None
-    stored = [
-        each for each in deliveries.above(tx, step.cursor.chain, step.read_again_above) if each.rule_id in rule_ids
-    ]
+    """Store the events of a span, and correct those that were stored before and are not derived now.
+
+    Events of other heights do not change. They are compared when their heights are read again.
+    """
+    if step.span is None:
+        return 0
+    stored = [each for each in deliveries.within(tx, step.cursor.chain, step.span) if each.rule_id in rule_ids]
     returns = Counter(base_of(each.id)[0] for each in stored if each.corrected)
     valid = {base_of(each.id)[0] for each in stored if not each.corrected}
-    derived = {each.id for each in events}
+    derived = {each.id for each in events} | step.present
     corrections = [each for each in stored if not each.corrected and base_of(each.id)[0] not in derived]
     for each in corrections:
         deliveries.mark_corrected(tx, each.id)
     new = [restored(each, returns[each.id]) for each in events if each.id not in valid]
     return deliveries.add(tx, [*(correction(each, now_us) for each in corrections), *new], now_us)
+
+
+def _chain_problem(chain: str) -> str:
+    return f"{chain}: "
+
+
+def _transactions_problem(chain: str) -> str:
+    return f"{chain}, transactions: "
+
+
+def _is_solved(rule: Rule, step: Step) -> bool:
+    """Return True if a step shows that the stored problem of a rule is over."""
+    chain = step.cursor.chain
+    if rule.problem.startswith(_chain_problem(chain)):
+        return True
+    return rule.id in step.evaluated and rule.problem.startswith(_transactions_problem(chain))
 
 
 def starts_of(rule: Rule) -> Mapping[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,26 +27,51 @@ PAGE: Final = 250
 OF_LOGS: Final = ("approval", "liquidation")
 
 
-async def events_of(engine: Engine, chain: Chain, rules: Sequence[Rule], activity: Activity) -> list[Event]:
-    """Return the events of one account's rules in a span, in the order of the blocks.
+@dataclass(frozen=True, slots=True)
+class DerivedEvents:
+    """Events of a span.
+
+    Attributes:
+        events: In the order of the blocks.
+        present: Ids of events whose transaction is there, also if its value or its type gives no event now.
+    """
+
+    events: Sequence[Event]
+    present: frozenset[str] = frozenset()
+
+
+def of_logs(chain: Chain, rules: Sequence[Rule], activity: Activity) -> DerivedEvents:
+    """Return the events of one account's rules about approvals and liquidations in a span."""
+    return _derived(chain, rules, [each for rule in rules for each in _of_logs(chain, rule, activity)])
+
+
+async def of_transactions(engine: Engine, chain: Chain, rules: Sequence[Rule], activity: Activity) -> DerivedEvents:
+    """Return the events of one account's rules about transactions in a span.
 
     Raises:
         NotFound: The account has more transactions than are served.
         SourceError: A node that is needed does not answer.
+        StoreError: The index cannot be read.
     """
-    events = [each for rule in rules for each in _of_logs(chain, rule, activity)]
-    of_transactions = [rule for rule in rules if rule.kind not in OF_LOGS]
-    if of_transactions:
-        for transaction in await _transactions(engine, chain, activity):
-            events += [each for rule in of_transactions for each in _of_transaction(chain, rule, transaction)]
-    first = {rule.id: _start(rule, chain.key) for rule in rules}
-    return sorted(
-        (each for each in events if (each.height or 0) > first[each.rule_id]), key=lambda each: each.height or 0
-    )
+    rules = [rule for rule in rules if rule.kind not in OF_LOGS]
+    events: list[Event] = []
+    present: set[str] = set()
+    for transaction in await _transactions(engine, chain, activity) if rules else ():
+        for rule in rules:
+            if _has_assets(rule, transaction):
+                new, matches = _of_transaction(chain, rule, transaction)
+                present.add(new.id)
+                events += [new] if matches else []
+    return _derived(chain, rules, events, frozenset(present))
 
 
-def _start(rule: Rule, chain: str) -> int:
-    return msgspec.json.decode(rule.starts, type=dict[str, int])[chain]
+def _derived(
+    chain: Chain, rules: Sequence[Rule], events: Sequence[Event], present: frozenset[str] = frozenset()
+) -> DerivedEvents:
+    """Return those events that are above the start of their rule, in the order of the blocks."""
+    first = {rule.id: msgspec.json.decode(rule.starts, type=dict[str, int])[chain.key] for rule in rules}
+    counted = [each for each in events if (each.height or 0) > first[each.rule_id]]
+    return DerivedEvents(sorted(counted, key=lambda each: each.height or 0), present)
 
 
 async def _transactions(engine: Engine, chain: Chain, activity: Activity) -> list[TransactionDocument]:
@@ -87,29 +112,34 @@ def _of_log(chain: Chain, rule: Rule, log: Log, details: dict[str, Any]) -> Even
     return event(rule, key, log.time_us, data, chain=chain.key, height=log.height)
 
 
-def _of_transaction(chain: Chain, rule: Rule, transaction: TransactionDocument) -> Iterator[Event]:
-    """Yield the event of a transaction if the rule is about it."""
+def _has_assets(rule: Rule, transaction: TransactionDocument) -> bool:
+    """Return True if a transaction moves what the rule is about, whatever its value."""
+    if rule.kind == "transaction":
+        return True
+    return bool(transaction.assets_in if rule.kind == "incoming" else transaction.assets_out)
+
+
+def _of_transaction(chain: Chain, rule: Rule, transaction: TransactionDocument) -> tuple[Event, bool]:
+    """Return the event that a transaction gives, and True if the rule is about it."""
     assets: dict[str, Any] = {"assetsIn": [], "assetsOut": []}
     if rule.kind in ("incoming", "transaction"):
         assets["assetsIn"] = [_asset(each) for each in transaction.assets_in]
     if rule.kind != "incoming":
         assets["assetsOut"] = [_asset(each) for each in transaction.assets_out]
     details = {"type": transaction.type, "protocol": transaction.protocol.key, "from": transaction.sender}
+    matches = rule.kind == "transaction" or transaction.type != "SPAM"
     if rule.kind in ("incoming", "outgoing"):
         side = transaction.assets_in if rule.kind == "incoming" else transaction.assets_out
         value = sum((Decimal(each.value) for each in side if each.value != UNKNOWN), Decimal(0))
-        if transaction.type == "SPAM" or not is_crossed(rule.bound, value):
-            return
+        matches = matches and is_crossed(rule.bound, value)
         details |= {"valueUsd": f"{value:f}", "bound": rule.bound}
     if rule.kind == "approval-used":
-        is_foreign = transaction.sender != transaction.user.address
-        if not (is_foreign and transaction.assets_out) or transaction.type == "SPAM":
-            return
+        matches = matches and transaction.sender != transaction.user.address
     time_s = int(transaction.timestamp)
     data = _facts(chain, rule, transaction.block_number, transaction.hash, time_s) | details | assets
-    key = f"{transaction.block_number} {transaction.hash}"
     height = transaction.block_number
-    yield event(rule, key, time_s * 1_000_000, data, chain=chain.key, height=height)
+    key = f"{height} {transaction.hash}"
+    return event(rule, key, time_s * 1_000_000, data, chain=chain.key, height=height), matches
 
 
 def _facts(chain: Chain, rule: Rule, height: int, tx_hash: str, time_s: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from chainfolio.blocks import Span
 from chainfolio.errors import BadRequest, NotFound
 from chainfolio.storage.state import alerts, schema
 from chainfolio.storage.state.alerts import Target
@@ -78,7 +79,10 @@ _ADD = Statement(
         ":height, :type, :body, :now, :now, 'pending', 0, '', 0) ON CONFLICT DO NOTHING"
     )
 )
-_WAKE = Statement(sa.text("UPDATE alert_targets SET next_us = :now WHERE id = :target AND next_us IS NULL"))
+# This locks the row also if it changes nothing: a deliverer that sets the column to NULL meanwhile is waited for.
+_WAKE = Statement(sa.text("UPDATE alert_targets SET next_us = COALESCE(next_us, :now) WHERE id = :target"))
+# This locks the row, so that the rule cannot be removed before its events are stored.
+_HOLD_RULE = Statement(sa.text("UPDATE alert_rules SET problem = problem WHERE id = :rule"))
 _DUE = Statement(sa.text("SELECT id, claim FROM alert_targets WHERE next_us <= :now ORDER BY next_us, id LIMIT :most"))
 _CLAIM = Statement(
     sa.text("UPDATE alert_targets SET claim = claim + 1, next_us = :until WHERE id = :target AND claim = :claim")
@@ -111,9 +115,9 @@ _REPLAY = Statement(
         "WHERE id = :event AND account_id = :owner AND state <> 'pending'"
     )
 )
-_ABOVE = Statement(
+_WITHIN = Statement(
     sa.select(*_COLUMNS)
-    .where(_ROWS.c.chain == argument("key"), _ROWS.c.height > argument("final"))
+    .where(_ROWS.c.chain == argument("key"), _ROWS.c.height.between(argument("first"), argument("last")))
     .order_by(_ROWS.c.seq)
 )
 _CORRECTED = Statement(sa.text("UPDATE alert_deliveries SET corrected = 1 WHERE id = :event"))
@@ -130,8 +134,13 @@ _DROP_MANY = Statement(
 
 
 def add(tx: Transaction, events: Sequence[Event], now_us: int) -> int:
-    """Store events that are not stored yet, in their order, and return their number."""
+    """Store events that are not stored yet, in their order, and return their number.
+
+    Events of a rule that was removed meanwhile are not stored.
+    """
     added = 0
+    rules = {id for id in sorted({each.rule_id for each in events}) if tx.run(_HOLD_RULE, rule=id)}
+    events = [each for each in events if each.rule_id in rules]
     for each in events:
         values: dict[str, Value] = {name: getattr(each, name) for name in Event.__slots__}
         added += tx.run(_ADD, now=now_us, **values)
@@ -148,7 +157,7 @@ def claim(
     A target without pending events rests until the next one is stored.
     """
     claimed = []
-    for id, number in tx.rows(_DUE, now=now_us, most=max_targets):
+    for id, number in sorted(tx.rows(_DUE, now=now_us, most=max_targets)):  # rows are locked in one order everywhere
         if not tx.run(_CLAIM, target=id, claim=number, until=until_us):
             continue  # by another process
         target = alerts.target(tx, id)
@@ -201,9 +210,9 @@ def one(tx: Transaction, account_id: str, event_id: str) -> Delivery:
     return Delivery(*row)
 
 
-def above(tx: Transaction, chain: str, height: int) -> list[Delivery]:
-    """Return the events of a chain above a height, those that were corrected included, in their order."""
-    return [Delivery(*row) for row in tx.rows(_ABOVE, key=chain, final=height)]
+def within(tx: Transaction, chain: str, span: Span) -> list[Delivery]:
+    """Return the events of a span of heights, those that were corrected included, in their order."""
+    return [Delivery(*row) for row in tx.rows(_WITHIN, key=chain, first=span.first, last=span.last)]
 
 
 def mark_corrected(tx: Transaction, event_id: str) -> None:

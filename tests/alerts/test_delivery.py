@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from chainfolio.alerts.signing import PURPOSE
 from chainfolio.errors import BadRequest, NotFound
 from chainfolio.settings import Alerts
 from chainfolio.storage.state import alerts, deliveries
+from chainfolio.storage.state.database import Transaction
 from tests.alerts.receivers import Desk, Receiver, desk, receiver
 from tests.storage.stores import Stores
 
@@ -206,6 +208,39 @@ async def test_removing_a_rule_ends_its_deliveries_and_nobody_removes_anothers(t
         assert at.listed(mine)[0].error == "the rule was removed"
         with pytest.raises(BadRequest, match="target was removed"):
             at.replay(mine.account_id, event.id)
+
+
+async def test_no_event_of_a_rule_that_was_removed_meanwhile_is_stored(tmp_path: Path) -> None:
+    async with desk(tmp_path) as at:
+        rule, other = at.rule("http://127.0.0.1:9/"), at.rule("http://127.0.0.1:9/")
+        at.remove(rule.account_id, rule.id)
+        at.tell(rule)
+        at.tell(other)
+        assert at.listed(rule) == []
+        assert len(at.listed(other)) == 1
+
+
+async def test_an_event_wakes_a_target_that_a_deliverer_puts_to_rest_at_the_same_time(stores: Stores) -> None:
+    async with desk(stores.url("postgresql")) as at:
+        rule = at.rule("http://127.0.0.1:9/")
+        at.tell(rule)
+        (event,) = at.listed(rule)
+        now_us = at.clock.now_us()
+        ((target, _),) = at.state.database.write(lambda tx: deliveries.claim(tx, now_us, now_us + 1, 9, 9))
+        result = [deliveries.Attempt(event.id, now_us, "done")]
+        at.state.database.write(lambda tx: deliveries.record(tx, target, result, now_us, 0))
+        resting = threading.Event()
+
+        def rest(tx: Transaction) -> None:
+            assert deliveries.claim(tx, now_us, now_us + 1, 9, 9) == []
+            resting.set()
+            time.sleep(0.3)  # the event is stored meanwhile, or waits
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.to_thread(at.state.database.write, rest))
+            assert await asyncio.to_thread(resting.wait, 10)
+            group.create_task(asyncio.to_thread(at.tell, rule))
+        assert at.state.database.write(lambda tx: deliveries.claim(tx, now_us, now_us + 1, 9, 9))
 
 
 @pytest.mark.parametrize(

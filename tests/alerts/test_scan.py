@@ -13,12 +13,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from chainfolio.alerts import transactions
 from chainfolio.alerts.rules import NewRule, add, new_rule
 from chainfolio.alerts.scan import Scanner
 from chainfolio.assets import account
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.service import Engine
 from chainfolio.environment import Environment
+from chainfolio.errors import ChainfolioError, CorruptFile, NotFound, NotIndexed
 from chainfolio.indexer import follow
 from chainfolio.indexer.wiring import System
 from chainfolio.localchain.evm import Tx, tx
@@ -187,3 +189,90 @@ async def test_two_processes_store_each_event_once_and_a_kill_between_reads_lose
         await here.scan()
         assert here.valid(rule) == await here.hashes(wallet, start)
         assert len(here.events(rule)) == sum(here.valid(rule).values())
+
+
+async def test_a_scan_in_the_middle_of_a_rollback_corrects_nothing_that_it_did_not_read(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        start, wallet = here.living.height, here.living.accounts[0]
+        rule = await here.rule("transaction", wallet)
+        await here.grow(6, 1)
+        await here.scan()
+        before = here.events(rule)
+        assert len(before) > 4
+        for kept in (start, start + 2, start + 5):  # a watch rolls back blocks that stay on the chain
+            here.indexed.tail.rollback(here.indexed.key, kept)
+            await here.scan()
+            await here.follower.step()
+            await here.scan()
+            assert here.events(rule) == before
+        here.living.reorg(3)
+        here.indexed.tail.rollback(here.indexed.key, start + 3)
+        await here.scan()
+        assert here.events(rule) == before
+        await here.follower.step()
+        await here.scan()
+        assert here.valid(rule) == await here.hashes(wallet, start)
+        assert any(each["type"] == "event.corrected" for each in here.events(rule))
+
+
+async def test_a_rule_that_cannot_be_evaluated_loses_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(tmp_path) as here:
+        start = here.living.height
+        alice, bob, carol = [*here.living.deployment.accounts.values()][:3]
+        rule, approval = await here.rule("transaction", alice.lower()), await here.rule("approval", alice.lower())
+        weth = here.living.deployment.tokens["WETH"].address
+        with here.living.node.by_hand():
+            for each in (Tx(alice, bob, value=5, gas=21_000), tx(alice, weth, "approve(address,uint256)", carol, 7)):
+                here.living.node.send(each)
+                here.living.node.mine()
+        await here.follower.step()
+
+        def problems() -> list[str]:
+            stored = {each.id: each.problem for each in here.at.state.database.read(alerts.rules)}
+            return [stored[rule.id], stored[approval.id]]
+
+        async def failing(*_: object) -> None:
+            raise error
+
+        error: ChainfolioError
+        cursors = here.at.state.database.read(alerts.cursors)
+        read = transactions._transactions
+        for error in (CorruptFile("part", "broken"), NotIndexed(here.indexed.key, "logs", 1, 2)):
+            monkeypatch.setattr(transactions, "_transactions", failing)
+            assert await here.scan() == 0
+            assert here.at.state.database.read(alerts.cursors) == cursors
+            assert problems() == [f"{here.indexed.key}: {error.message}"] * 2
+        monkeypatch.setattr(transactions, "_transactions", read)
+        assert await here.scan() == 3
+        assert problems() == ["", ""]
+        # The wallet has too many transactions now: what was stored stays, and other rules go on.
+        events = here.events(rule)
+        error = NotFound("too many transactions")
+        monkeypatch.setattr(transactions, "_transactions", failing)
+        here.indexed.tail.rollback(here.indexed.key, start)
+        await here.scan()
+        await here.follower.step()
+        assert await here.scan() == 0
+        assert here.events(rule) == events
+        assert len(here.events(approval)) == 1
+        assert problems() == [f"{here.indexed.key}, transactions: {error.message}", ""]
+        here.living.mine(1)
+        await here.follower.step()
+        await here.scan()
+        assert problems()[0]  # the wallet has nothing in that block: the rule was not evaluated
+
+
+async def test_a_price_that_changed_corrects_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(tmp_path) as here:
+        start = here.living.height
+        alice, bob = [*here.living.deployment.accounts.values()][:2]
+        rule = await here.rule("incoming", bob.lower(), "1")
+        here.living.node.send(Tx(alice, bob, value=10**18, gas=21_000))
+        await here.follower.step()
+        assert await here.scan() == 1
+        monkeypatch.setattr(transactions, "is_crossed", lambda *_: False)
+        here.indexed.tail.rollback(here.indexed.key, start)
+        await here.scan()
+        await here.follower.step()
+        assert await here.scan() == 0
+        assert len(here.events(rule)) == 1
