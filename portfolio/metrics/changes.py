@@ -27,6 +27,7 @@ from chainfolio.portfolio.transactions import raw_balance
 
 ONE_DAY: Final = "some of it has no value on one of both days"
 NOT_CONTINUED: Final = "its lots of the last day do not follow from those of the first one"
+OWN_VALUE: Final = "a day gives this share or collectible a value of its own: its gain is not computed"
 OTHER_VALUE: Final = "the value of a day differs from that of its assets"
 
 
@@ -265,7 +266,7 @@ class ValueChange:
     Attributes:
         entries: All movements between both days, without deposits and loans that return, as of `without_loans`.
         gains: The gains of disposals between both days.
-        shares: Tokens that stand for deposits: days show the deposits in their place.
+        shares: Tokens that stand for deposits: days usually show the deposits in their place.
         first_blocks: The block of the first transaction that moved an asset.
         is_trusted: Returns False for contracts whose movements by others may be invented.
     """
@@ -319,6 +320,8 @@ class ValueChange:
             reason, raw = state.lots_fault(asset)
             if reason:
                 return reason, raw
+        if self._is_apart(asset):
+            return OWN_VALUE, 0
         first, last = self.opening.holding(asset), self.closing.holding(asset)
         if first.is_unvalued or last.is_unvalued:
             return ONE_DAY, 0
@@ -340,14 +343,19 @@ class ValueChange:
     def _is_measured(self, asset: str, *, is_faulty: bool) -> bool:
         """Return True if an asset is in the values of a day, or was in between.
 
-        What has no value lies outside. So do untrusted tokens that do not close: anybody can make them.
+        What has no value lies outside. So do untrusted tokens that do not close: anybody can make them. Shares and
+        collectibles are measured only if a day gives them a value of their own.
         """
-        if asset in self.shares or is_collectible(asset):
-            return False
         first, last = self.opening.holding(asset), self.closing.holding(asset)
         if first.is_valued or last.is_valued:
             return True
+        if self._is_apart(asset):
+            return False
         return not (first.is_unvalued or last.is_unvalued) and (not is_faulty or self.is_trusted(asset))
+
+    def _is_apart(self, asset: str) -> bool:
+        """Return True for shares, which stand for deposits, and collectibles: their gains are not computed."""
+        return asset in self.shares or is_collectible(asset)
 
     def _parts(self, asset: str, activity: _Activity, *, is_known: bool) -> tuple[_Parts, str]:
         """Return the parts of one asset, and why the gain of its debt is not known.
