@@ -25,7 +25,8 @@ def test_an_unproven_position_is_shown_without_value_and_replaces_no_token() -> 
     family = replace(families()["convex"], is_proven=False)
     locker = moment.roles["locker"]
     row = InstalledProtocol("published", family, {"locker": (locker,)}, {})
-    (found,) = moment.run(outcomes(Protocols([row]), moment.roles["alice"], exchanged(locker)))
+    match = replace(exchanged(locker), sent={locker: frozenset([None])})
+    (found,) = moment.run(outcomes(Protocols([row]), moment.roles["alice"], match))
     assert {position.unverified for position in found.positions} == {UNPROVEN}
     assert sum(amounts(found.positions, "supplied").values()) == 500 * 10**18
     assert not any(position.replaces for position in found.positions)

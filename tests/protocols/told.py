@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from chainfolio.adapters.evm.positions.interactions import ContractInteractions
@@ -40,8 +41,9 @@ def outcomes(protocols: Protocols, account: str, match: ContractInteractions) ->
     shares = Shares(protocols)
     yield from shares.read_answers(sorted(match.tokens))
     matches = [*protocols.by_contract(account, match), *shares.by_token(account, match.tokens, match.sent)]
+    judged = [replace(each, is_own_action=protocols.is_own_action(each.match, match)) for each in matches]
     reports: dict[str, Report[Outcome]] = yield from batched(
-        {str(at): outcome_of(each) for at, each in enumerate(matches)}
+        {str(at): outcome_of(each) for at, each in enumerate(judged)}
     )
     return [report.result for report in reports.values() if report.result is not None]
 

@@ -31,7 +31,8 @@ class ContractInteractions:
     """The interactions of an account by contract; fields are as in `Interactions`.
 
     `tokens` are fungible; `ids` are received tokens of ERC-721 collections, by collection; `exchanged` and `sent` are
-    tokens (None: native coins) by counterparty, more than zero of each sent one.
+    tokens (None: native coins) by counterparty, more than zero of each sent one. `self_acquired` are contracts of
+    unlisted tokens and collections that the account obtained in its own transactions.
     """
 
     tokens: frozenset[str] = frozenset()
@@ -40,6 +41,7 @@ class ContractInteractions:
     sent: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
     events: Mapping[str, tuple[NamedEvent, ...]] = field(default_factory=dict)
     covered: frozenset[str] = frozenset()
+    self_acquired: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, interactions: Interactions) -> ContractInteractions:
@@ -51,6 +53,7 @@ class ContractInteractions:
             {party: frozenset(map(_contract, assets)) for party, assets in interactions.sent_to.items()},
             {event: tuple(map(NamedEvent.of, rows)) for event, rows in interactions.events.items()},
             interactions.covered,
+            frozenset(asset.reference for asset in interactions.self_acquired),
         )
 
 

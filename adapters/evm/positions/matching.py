@@ -53,13 +53,15 @@ class RuleMatch:
     """A match of an account with an installed protocol.
 
     `is_trusted`: the protocol's file names the contract, or the account put something into it. `curates_tokens`: the
-    protocol chose which tokens lie in its positions, not the creator of a pool or a market.
+    protocol chose which tokens lie in its positions, not the creator of a pool or a market. `is_own_action`: the
+    account itself used the contract (`Protocols.is_own_action`).
     """
 
     row: InstalledProtocol
     match: ProtocolMatch
     is_trusted: bool
     curates_tokens: bool = False
+    is_own_action: bool = False
 
     @property
     def family(self) -> Family:
@@ -76,9 +78,14 @@ class RuleMatch:
         subject = f"{match.contract}/{match.id}" if match.id else match.contract
         return Issue(self.row.protocol, subject, reason, makes_partial, match.account)
 
+    @property
+    def is_unproven_stake(self) -> bool:
+        """Return True if the account itself used a trusted contract whose family is unproven."""
+        return not self.family.is_proven and self.is_trusted and self.is_own_action
+
     def unverified(self, reason: str) -> Issue:
-        """Return the issue of a claim that is in no sum."""
-        return self.issue(uncounted(self.match.account, reason), makes_partial=False)
+        """Return the issue of a claim that is in no sum; it is partial only for `is_unproven_stake`."""
+        return self.issue(uncounted(self.match.account, reason), self.is_unproven_stake)
 
     def remarked(self, remark: str) -> Issue:
         """Return the issue that carries a decoder's remark."""
@@ -268,6 +275,17 @@ class Protocols:
             sent=interactions.sent,
             is_confirmed=bool(values) or self._has_trusted_token(exchanged or ()),
         )
+
+    def is_own_action(self, match: ProtocolMatch, interactions: ContractInteractions) -> bool:
+        """Return True if the account itself used the contract of a match, or a token that led to it.
+
+        It obtained the token in its own transaction, or sent the contract a coin or a token that is listed or that it
+        obtained so. What strangers send, and transfers that an unknown token logs, are no use.
+        """
+        contracts = {match.contract, *(match.tokens if match.answer else ())}  # else `tokens` are what was exchanged
+        sent_tokens = {token for contract in contracts for token in interactions.sent.get(contract, ())}
+        own_tokens = interactions.self_acquired
+        return bool(contracts & own_tokens or sent_tokens & own_tokens) or self._has_trusted_token(sent_tokens)
 
     def _has_trusted_token(self, tokens: Iterable[str | None]) -> bool:
         """Return True if one is the native coin or a listed token; an unlisted token can log any transfer."""

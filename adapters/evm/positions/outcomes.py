@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from chainfolio.adapters.evm.positions.matching import RuleMatch
@@ -10,7 +10,7 @@ from chainfolio.adapters.evm.positions.rules import DecoderPlan, ReadError, run_
 from chainfolio.adapters.evm.reads import Read
 from chainfolio.adapters.evm.words import ADDRESS
 from chainfolio.contracts import Issue
-from chainfolio.decoded import as_positions, notes, uncounted
+from chainfolio.decoded import as_positions, notes
 from chainfolio.plans import Plan, Report, batched
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, UnverifiedShare
 from chainfolio.reads import ReadResult
@@ -64,21 +64,43 @@ def outcome_of(matched: RuleMatch, protocol: Plan[InstalledProtocol | None] | No
     if isinstance(positions, str):
         reason = f"the position of {account} is unknown: {positions}"
         return Outcome(matched, issues=(matched.issue(reason, True),), calls=calls)
+    if not matched.family.is_proven:
+        return _unproven(matched, positions, calls)
     issues = [note for position in positions for note in notes(position, account, matched.issue)]
-    if positions and not matched.family.is_proven:
-        # An unproven position replaces no token of the wallet.
-        positions = tuple(replace(each, unverified=each.unverified or UNPROVEN, replaces=()) for each in positions)
-        issues.append(matched.issue(uncounted(account, UNPROVEN), matched.is_trusted))
     return Outcome(matched, positions, tuple(issues), calls)
+
+
+def _unproven(matched: RuleMatch, positions: Sequence[DecodedPosition], calls: tuple[ReadResult, ...]) -> Outcome:
+    """Mark the positions of an unproven decoder as unverified, and return them with their issues.
+
+    They replace no token of the wallet. The issues are partial only if the account itself used the contract: anybody
+    can send it a stream or a plan.
+    """
+    account = matched.match.account
+
+    def issue(reason: str, makes_partial: bool) -> Issue:
+        return matched.issue(reason, makes_partial and matched.is_unproven_stake)
+
+    issues = [note for position in positions for note in notes(position, account, issue)]
+    sides = [side for each in positions for side in (each.supplied, each.borrowed, each.rewards)]
+    if any(part.raw for side in sides for part in side):
+        issues.append(matched.unverified(UNPROVEN))
+    marked = tuple(replace(each, unverified=each.unverified or UNPROVEN, replaces=()) for each in positions)
+    return Outcome(matched, marked, tuple(issues), calls)
 
 
 def makes_partial(matched: RuleMatch, report: Report[object]) -> bool:
     """Return True if the failure of a decoder makes an answer partial.
 
-    A failed read and a broken decoder do; a refusal of a contract that anybody could have deployed does not.
+    A failed read does. A broken decoder does, and a refusal unless anybody could have deployed the contract; of an
+    unproven family only if the account itself used the contract.
     """
     error = report.error
-    return matched.is_trusted or not isinstance(error, ReadError) or error.failed
+    if isinstance(error, ReadError) and error.failed:
+        return True
+    if not matched.family.is_proven:
+        return matched.is_unproven_stake
+    return matched.is_trusted or not isinstance(error, ReadError)
 
 
 def calls_of(report: Report[object]) -> tuple[ReadResult, ...]:

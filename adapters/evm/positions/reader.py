@@ -8,7 +8,7 @@ stays the token that it is, with an issue; so does a share that contains itself,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, cast
 
 from chainfolio.abi import AssetNames
@@ -147,11 +147,15 @@ class SingleAccountReader:
 
         Failures of the decoder are issues. `protocol` is as for `outcome_of`.
         """
-        outcome = yield from outcome_of(matched.at(self.time_s), protocol)
+        outcome = yield from outcome_of(self._judged(matched), protocol)
         matched = outcome.matched
         group = _group()
         supplied = [
-            group.add(self._underlying(position.supplied, is_inner=bool(position.replaces)))
+            group.add(
+                self._underlying(
+                    position.supplied, is_inner=bool(position.replaces), is_own_action=matched.is_own_action
+                )
+            )
             for position in outcome.positions
         ]
         other_parts = (part for position in outcome.positions for part in (*position.borrowed, *position.rewards))
@@ -182,16 +186,26 @@ class SingleAccountReader:
         unfolded = UnfoldedPosition(self.account, matched.row.protocol, position, underlying)
         return PositionsRead([unfolded], underlying.issues)
 
-    def _underlying(self, parts: Sequence[TokenAmount], trail: Trail = (), is_inner: bool = True) -> Plan[Underlying]:
+    def _judged(self, matched: RuleMatch, is_inner: bool = False, is_own_action: bool = False) -> RuleMatch:
+        """Return a match for this block, marked if the account itself used its contract.
+
+        `is_own_action`: True if it used the contract in which this one lies.
+        """
+        is_own = is_own_action or self.shares.protocols.is_own_action(matched.match, self.interactions)
+        return replace(matched.at(self.time_s, is_inner), is_own_action=is_own)
+
+    def _underlying(
+        self, parts: Sequence[TokenAmount], trail: Trail = (), is_inner: bool = True, is_own_action: bool = False
+    ) -> Plan[Underlying]:
         """Unfold several parts together and return the sum."""
-        plans = {str(index): self._unfold(part, trail, is_inner) for index, part in enumerate(parts)}
+        plans = {str(index): self._unfold(part, trail, is_inner, is_own_action) for index, part in enumerate(parts)}
         results = yield from _run_all(plans)
         total = Underlying()
         for underlying in results.values():
             total.merge(underlying)
         return total
 
-    def _unfold(self, part: TokenAmount, trail: Trail, is_inner: bool) -> Plan[Underlying]:
+    def _unfold(self, part: TokenAmount, trail: Trail, is_inner: bool, is_own_action: bool = False) -> Plan[Underlying]:
         """Return the tokens that a part stands for: itself if it is no share or cannot be unwrapped.
 
         What cannot be unwrapped, or leads back to itself, is also an issue.
@@ -199,6 +213,7 @@ class SingleAccountReader:
         Args:
             trail: The shares in which the part lies.
             is_inner: True if it lies in another share.
+            is_own_action: True if it lies in a contract that the account itself used.
         """
         itself = Underlying({part.token: part.raw})
         if not part.raw:
@@ -215,7 +230,8 @@ class SingleAccountReader:
             reason = f"more than {MAX_DEPTH} shares lie in each other"
             itself.issues.append(self._unknown(share, reason, share.is_trusted))
             return itself
-        plan = unwrapping(share.at(self.time_s, is_inner), part.raw)
+        share = self._judged(share, is_inner, is_own_action)
+        plan = unwrapping(share, part.raw)
         reports = yield from batched({"": plan}, record=True)
         report = reports[""]
         result = report.result
@@ -231,7 +247,9 @@ class SingleAccountReader:
         if problem:
             itself.issues.append(self._unknown(share, problem, makes_partial(share, report)))
             return itself
-        underlying = yield from self._underlying(cast(Sequence[TokenAmount], parts), (*trail, part.token))
+        underlying = yield from self._underlying(
+            cast(Sequence[TokenAmount], parts), (*trail, part.token), is_own_action=share.is_own_action
+        )
         underlying.calls[:0] = calls_of(report)
         if remark:
             underlying.issues.append(share.remarked(remark))

@@ -1,0 +1,103 @@
+"""Whether claims of unproven decoders make an answer partial: only if the account itself used the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from chainfolio.adapters.evm.positions.interactions import ContractInteractions
+from chainfolio.adapters.evm.positions.matching import Protocols
+from chainfolio.adapters.evm.positions.outcomes import UNPROVEN
+from chainfolio.adapters.evm.positions.reader import SingleAccountReader
+from chainfolio.adapters.evm.positions.shares import Shares
+from chainfolio.adapters.evm.positions.unfolded import AccountContents
+from chainfolio.adapters.evm.protocols import fluid_vault, gmx_stake, sablier, yearn_v2
+from chainfolio.adapters.evm.reads import BALANCE_OF, Call, NativeBalance
+from chainfolio.plans import Reverted, run_offline
+from chainfolio.protocols import InstalledProtocol
+from chainfolio.reads import Read
+
+ME, CONTRACT, ROUTER, FEES, COIN, OTHER = (f"0x{digit * 40}" for digit in "123456")
+STREAM = {
+    "ownerOf": ME,
+    "getEndTime": 2_000_000_000,
+    "isCancelable": False,
+    "getUnderlyingToken": COIN,
+    "getDepositedAmount": 10,
+    "getWithdrawnAmount": 0,
+    "getRefundedAmount": 0,
+    "withdrawableAmountOf": 3,
+}
+STAKE = {
+    "gmx": COIN,
+    "esGmx": OTHER,
+    "feeGmxTracker": FEES,
+    "rewardToken": OTHER,
+    "depositBalances": 5,
+    "claimable": 0,
+}
+POOLED = {"getPositionsForNftIds": ((1, ME, 5, 5),), "vaultByNftId": OTHER, "constantsView": (2**159,) * 12}
+VAULT = {"token": COIN, "pricePerShare": 2, "decimals": 0, "totalSupply": 100}
+RESOLVERS = {"positions_resolver": (FEES,), "vault_resolver": (ROUTER,)}
+
+
+def read(
+    row: InstalledProtocol, match: ContractInteractions, answers: Mapping[str, Any], held: Mapping[str, int]
+) -> AccountContents:
+    """Read an account whose contracts answer by the function's name."""
+
+    def answer(request: Read[object]) -> Any:
+        if isinstance(request, NativeBalance):
+            return 0
+        assert isinstance(request, Call)
+        if request.signature == BALANCE_OF:
+            return held.get(request.to, 0)
+        return answers.get(request.signature.partition("(")[0], Reverted())
+
+    reader = SingleAccountReader(Shares(Protocols([row], listed=frozenset({COIN}))), ME, match)
+    contents: AccountContents = run_offline(reader.read_all(tuple(held)), answer)
+    return contents
+
+
+def partial(contents: AccountContents) -> list[bool]:
+    """Return for each issue that names the missing proof whether it is partial."""
+    return [issue.makes_partial for issue in contents.issues if UNPROVEN in issue.reason]
+
+
+SENT = {CONTRACT: frozenset[str | None]({COIN})}
+FORGED = {CONTRACT: frozenset[str | None]({OTHER})}
+
+
+@pytest.mark.parametrize(
+    ("own", "is_partial"),
+    [({}, False), ({"sent": FORGED}, False), ({"sent": SENT}, True), ({"self_acquired": frozenset({CONTRACT})}, True)],
+    ids=["a gift", "a transfer that an unknown token logs", "a deposit", "an own transaction"],
+)
+def test_an_unproven_claim_is_partial_only_by_the_account_s_own_action(own: dict[str, Any], is_partial: bool) -> None:
+    stream = InstalledProtocol("streams", sablier.FAMILY, {"lockup": (CONTRACT,)}, {})
+    given = ContractInteractions(ids={CONTRACT: frozenset({1})}, **own)
+    assert partial(read(stream, given, STREAM, {})) == [is_partial]
+    vault = InstalledProtocol("vaults", yearn_v2.FAMILY, {"vault": (CONTRACT,)}, {})
+    held = ContractInteractions(tokens=frozenset({CONTRACT}), **own)
+    assert partial(read(vault, held, VAULT, {CONTRACT: 10})) == [is_partial]
+
+
+@pytest.mark.parametrize(("own", "is_partial"), [({}, False), ({"sent": SENT}, True)], ids=["a gift", "a deposit"])
+def test_a_claim_that_an_unproven_decoder_cannot_read_is_partial_likewise(
+    own: dict[str, Any], is_partial: bool
+) -> None:
+    row = InstalledProtocol("vaults", fluid_vault.FAMILY, {"vault_factory": (CONTRACT,), **RESOLVERS}, {})
+    contents = read(row, ContractInteractions(ids={CONTRACT: frozenset({1})}, **own), POOLED, {})
+    assert [issue.makes_partial for issue in contents.issues] == [is_partial]
+
+
+@pytest.mark.parametrize(("raw", "issues"), [(5, [True]), (0, [])], ids=["staked", "left"])
+def test_an_account_that_left_an_unproven_contract_has_no_issue(raw: int, issues: list[bool]) -> None:
+    roles = {"staked_gmx": (CONTRACT,), "reward_router": (ROUTER,)}
+    row = InstalledProtocol("stakes", gmx_stake.FAMILY, roles, {})
+    given = ContractInteractions(exchanged=SENT, sent=SENT)
+    contents = read(row, given, {**STAKE, "depositBalances": raw}, {})
+    assert [issue.makes_partial for issue in contents.issues] == issues
+    assert len(contents.positions) == len(issues)
