@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Final
@@ -48,22 +48,23 @@ class ContainedDeposits:
         """Return a comparison that could not be made."""
         return cls(None, (date.min, date.max), reason=NOT_COMPARED.format(reason))
 
-    async def assets(self, before: date, after: date) -> frozenset[str] | None:
-        """Return the assets whose deposits and withdrawals between two days are in the values.
+    async def closed(self) -> frozenset[str] | None:
+        """Return the assets that close on the first and the last day, with all keys; None as of `assets`."""
+        ends = await self._read(*self.ends)
+        return None if ends is None else _with_aliases(closed_assets(ends[0][0], ends[1][0]), ends[1][1])
 
-        An asset must close on the first and the last day, and protocols must show the deposits on both days.
+    async def assets(self, before: date, after: date) -> frozenset[str] | None:
+        """Return closed assets whose deposits and withdrawals between two days are in the values of both.
 
         Returns:
             None if it is not known; then `reason` says why.
         """
-        ends = await self._read(*self.ends)
-        if ends is None:
+        closed, states = await self.closed(), await self._read(before, after)
+        if closed is None or states is None:
             return None
-        closed, aliases = closed_assets(ends[0][0], ends[1][0]), ends[1][1]
-        if not closed or (states := await self._read(before, after)) is None:
-            return None if closed else closed
-        contained = {asset for asset in closed if contains_deposits(asset, states[0][0], states[1][0])}
-        return frozenset(contained | {key for key, asset in aliases.items() if asset in contained})
+        (start, _), (end, aliases) = states
+        keys = {aliases.get(key, key) for key in closed}
+        return _with_aliases({key for key in keys if contains_deposits(key, start, end)}, aliases)
 
     async def _read(self, first: date, second: date) -> tuple[State, State] | None:
         """Return the states of two days, read once; None if they cannot be read or too many days were read."""
@@ -76,3 +77,8 @@ class ContainedDeposits:
             if day not in self._states:
                 self._states[day] = await self.read_state(day)
         return self._states[first], self._states[second]
+
+
+def _with_aliases(assets: Collection[str], aliases: Mapping[str, str]) -> frozenset[str]:
+    """Return keys of assets, with those that count as one of them."""
+    return frozenset({*assets, *(key for key, asset in aliases.items() if asset in assets)})

@@ -294,11 +294,13 @@ async def _flow_value(
 ) -> tuple[Decimal | None, str]:
     """Return the flow of a record in USD, or None with the reason why it is not known.
 
-    Days are compared only if a deposit or withdrawal would be a flow.
+    Days are compared only if a deposit or withdrawal of closed assets would be a flow.
     """
     value = flow_of(record, wallets, scope, is_trusted)
     if value != 0 and record.type in CONTAINED:
-        contained = await deposits.assets(*period)
+        contained = await deposits.closed()
+        if contained and flow_of(record, wallets, scope._replace(contained=contained), is_trusted) == 0:
+            contained = await deposits.assets(*period)
         if contained is None:
             return None, f"{record.hash} is a deposit or a withdrawal: {deposits.reason}"
         value = flow_of(record, wallets, scope._replace(contained=contained), is_trusted)

@@ -93,7 +93,8 @@ def state_of(shown: int, *, wrong: int = 0) -> ReadState:
         lots = RemainingLots("chain:usd", "", 100, 100, deposited=deposited)
         held = {("chain:usd", ""): HeldAsset(100 - deposited + wrong, min(shown, deposited))}
         checks = {asset: check for (asset, _), check in closings([lots], held, lambda asset: True).items()}
-        return DayState(Decimal(100), {}, Decimal(0), {"chain:usd": lots}, checks, {}), {}
+        both = {"chain:usd": lots, "chain:eth": RemainingLots("chain:eth", "", 1, 1)}
+        return DayState(Decimal(100), {}, Decimal(0), both, checks, {}), {"chain:weth": "chain:eth"}
 
     return read
 
@@ -125,7 +126,7 @@ async def test_a_deposit_is_a_flow_if_the_days_in_between_do_not_show_it(shown: 
     assert await flows_of(deposits) == (expected, [])
 
 
-async def test_deposits_of_an_asset_that_does_not_close_are_flows() -> None:
+async def test_deposits_of_an_asset_that_does_not_close_are_flows_without_another_day() -> None:
     deposits = ContainedDeposits(state_of(40, wrong=1), (MONTH[0], MONTH[-1]), max_days=2)
     assert await flows_of(deposits) == ([-40, 40], [])
 
