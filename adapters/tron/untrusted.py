@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from zlib import crc32
 
 from chainfolio.adapters.tron.calls import decode_multicall, decode_result, encode_multicall, send_calls
 from chainfolio.adapters.tron.node import TronNode
@@ -83,6 +84,8 @@ class UntrustedCalls:
     async def _read(self, endpoint: TronNode, pending: Sequence[ContractRead]) -> None:
         """Read calls in multicalls and store their results; split multicalls that fail.
 
+        The parts of a failed multicall are sent first, so that each reading isolates some exhausting contracts, which
+        are then skipped. The first group depends on the height: over several readings, each group is sent.
         The blocks of the batches are added to `blocks`. After too many failures, the remaining calls have no result.
         """
         combined = [call for call in pending if self.multicall and not call.alone]
@@ -90,6 +93,8 @@ class UntrustedCalls:
             combined[at : at + MULTICALL_SIZE] for at in range(0, len(combined), MULTICALL_SIZE)
         ]
         groups += [[call] for call in pending if not self.multicall or call.alone]
+        start = crc32(b"%d" % self.height) % max(len(groups), 1)
+        groups = groups[start:] + groups[:start]
         max_failures = MAX_FAILED + -(-len(pending) // MULTICALL_SIZE)
         for _ in range(MAX_REQUESTS):
             if not groups or max_failures <= 0:
@@ -98,10 +103,12 @@ class UntrustedCalls:
             batch, groups = groups[:size], groups[size:]
             responses, newest = await send_calls(endpoint, [self._encode(group) for group in batch])
             self.blocks.add(newest)
+            parts: list[Sequence[ContractRead]] = []
             for group, response in zip(batch, responses, strict=True):
                 if not self._store(endpoint.name, group, response):
                     max_failures -= 1
-                    groups += self._split_group(group)
+                    parts += self._split_group(group)
+            groups = parts + groups
 
     def _split_group(self, group: Sequence[ContractRead]) -> list[Sequence[ContractRead]]:
         """Return the parts of a failed multicall; none for a single call."""
