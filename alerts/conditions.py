@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,8 +25,16 @@ if TYPE_CHECKING:
     from chainfolio.storage.state import State
     from chainfolio.storage.state.alerts import Rule
 
-Holding = Mapping[str, dict[str, Any]]  # facts of an event by the name of what the condition holds for
+Facts = Mapping[str, dict[str, Any]]  # facts of an event by the name of what the condition holds for
 OFFLINE_EPOCHS: Final = 3  # without any attestation
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a condition holds for. `is_complete` is False if something could not be read: it may hold for more."""
+
+    facts: Facts
+    is_complete: bool = True
 
 
 async def holding(engine: Engine, state: State, rule: Rule) -> Holding:
@@ -34,17 +43,19 @@ async def holding(engine: Engine, state: State, rule: Rule) -> Holding:
     Raises:
         ChainfolioError: It cannot be checked now.
     """
-    return await _CHECKS[rule.kind](engine, state, rule)
+    if rule.kind == "health-factor":
+        return await _health(engine, rule)
+    return Holding(await _CHECKS[rule.kind](engine, state, rule))
 
 
-async def _health(engine: Engine, state: State, rule: Rule) -> Holding:
+async def _health(engine: Engine, rule: Rule) -> Holding:
     """Return the loans of a wallet whose health is under the bound."""
     (portfolio,) = await engine.portfolios([account(rule.subject)], Options(), wait=True, wallet_only=False)
     loans = {}
     for name, position in _loans(portfolio):
         if is_crossed(rule.bound, Decimal(str(position.health_rate))):
             loans[name] = {"address": rule.subject, "position": name, "healthFactor": position.health_rate}
-    return loans
+    return Holding(loans, portfolio.completeness == "complete")
 
 
 def _loans(portfolio: Portfolio) -> Iterator[tuple[str, PositionDocument]]:
@@ -58,7 +69,7 @@ def _loans(portfolio: Portfolio) -> Iterator[tuple[str, PositionDocument]]:
                         yield f"{chain} {protocol.key} {kind} {each.name} {address}", each
 
 
-async def _price(engine: Engine, state: State, rule: Rule) -> Holding:
+async def _price(engine: Engine, state: State, rule: Rule) -> Facts:
     """Return the asset if its price is beyond the bound.
 
     Raises NotFound if it has no price.
@@ -72,7 +83,7 @@ async def _price(engine: Engine, state: State, rule: Rule) -> Holding:
     return {rule.subject: {"asset": str(report.asset), "usd": f"{report.price.usd:f}", "bound": rule.bound, **facts}}
 
 
-async def _validator(engine: Engine, state: State, rule: Rule) -> Holding:
+async def _validator(engine: Engine, state: State, rule: Rule) -> Facts:
     """Return `slashed` or `offline` if a validator is: none of its last attestations was included."""
     source = records(engine.system)
     validator = int(rule.subject) if rule.subject.isdigit() else rule.subject
@@ -89,7 +100,7 @@ async def _validator(engine: Engine, state: State, rule: Rule) -> Holding:
     return {"offline": {**facts, "reason": "offline", "epoch": epochs.last}} if is_offline else {}
 
 
-async def _balance(engine: Engine, state: State, rule: Rule) -> Holding:
+async def _balance(engine: Engine, state: State, rule: Rule) -> Facts:
     """Return the chains on which the last reconciliation of a wallet found a difference."""
     owner, tail = account(rule.subject), engine.system.tail
     differences = {}
@@ -100,14 +111,14 @@ async def _balance(engine: Engine, state: State, rule: Rule) -> Holding:
     return differences
 
 
-async def _credits(engine: Engine, state: State, rule: Rule) -> Holding:
+async def _credits(engine: Engine, state: State, rule: Rule) -> Facts:
     """Return the account if its available credits are under the bound."""
     available = await state.database.read_async(lambda tx: ledger.available(tx, rule.account_id))
     facts = {"account": rule.account_id, "credits": available, "bound": rule.bound}
     return {"credits": facts} if is_crossed(rule.bound, Decimal(available)) else {}
 
 
-async def _jobs(engine: Engine, state: State, rule: Rule) -> Holding:
+async def _jobs(engine: Engine, state: State, rule: Rule) -> Facts:
     """Return the jobs whose last run failed: those of the name of the rule, or all."""
     runs = await state.database.read_async(jobs.every)
     return {
@@ -117,7 +128,7 @@ async def _jobs(engine: Engine, state: State, rule: Rule) -> Holding:
     }
 
 
-async def _endpoints(engine: Engine, state: State, rule: Rule) -> Holding:
+async def _endpoints(engine: Engine, state: State, rule: Rule) -> Facts:
     """Return unhealthy chains and quarantined endpoints, of one chain or of all."""
     problems: dict[str, dict[str, Any]] = {}
     for chain in (await engine.readiness()).chains:
@@ -132,8 +143,7 @@ async def _endpoints(engine: Engine, state: State, rule: Rule) -> Holding:
     return problems
 
 
-_CHECKS: Final[Mapping[str, Callable[[Engine, State, Rule], Awaitable[Holding]]]] = {
-    "health-factor": _health,
+_CHECKS: Final[Mapping[str, Callable[[Engine, State, Rule], Awaitable[Facts]]]] = {
     "price": _price,
     "validator": _validator,
     "balance": _balance,

@@ -7,20 +7,24 @@ in between, the claim ends after some seconds and the events are sent again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.alerts.signing import PURPOSE, secret_of
 from chainfolio.storage.state import deliveries
 from chainfolio.storage.state.deliveries import Attempt, Delivery
+from chainfolio.supervisor import described
 
 if TYPE_CHECKING:
     from chainfolio.alerts.sending import Outcome, Sender
     from chainfolio.settings import Alerts
     from chainfolio.storage.state import State
     from chainfolio.storage.state.alerts import Target
+
+log = logging.getLogger("chainfolio.alerts")
 
 DELAYS_S: Final = (5, 30, 120, 600, 1800, 3600, 7200, 14400)  # after each failure in a row; then the last one
 TRIED_US: Final = 3 * 86_400_000_000
@@ -41,26 +45,31 @@ class Deliverer:
     settings: Alerts
     _purged_us: int = 0
 
-    async def run_once(self) -> int:
+    async def run_once(self, progressed: Callable[[], None] = lambda: None) -> int:
         """Deliver what is due, also what becomes due meanwhile, and return the number of attempts.
 
-        A receiver that does not answer delays no other one.
+        A receiver that does not answer delays no other one. An event whose result cannot be stored is sent again
+        after its claim has ended.
+
+        Args:
+            progressed: Called after each round.
         """
         running: set[asyncio.Task[int]] = set()
         attempts = 0
         try:
             while True:
+                await self._purge(self.state.clock.now_us())
                 free = MAX_TARGETS - len(running)
                 running |= {asyncio.create_task(self._deliver(*each)) for each in await self._claim(free)}
                 if not running:
                     break
                 done, running = await asyncio.wait(running, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
-                attempts += sum(each.result() for each in done)
+                attempts += sum(map(_result, done))
+                progressed()
         finally:
             for each in running:
                 each.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-        await self._purge(self.state.clock.now_us())
         return attempts
 
     async def _claim(self, max_targets: int) -> list[tuple[Target, list[Delivery]]]:
@@ -97,6 +106,14 @@ class Deliverer:
         self._purged_us = now_us
         keep_us = self.settings.keep_days * 86_400_000_000
         await self.state.write(lambda tx: deliveries.purge(tx, now_us, keep_us, self.settings.max_deliveries))
+
+
+def _result(task: asyncio.Task[int]) -> int:
+    """Return the number of attempts of a finished task; log the error of one that failed."""
+    if (error := task.exception()) is None:
+        return task.result()
+    log.error("the result of a delivery was not stored: %s", described(error))
+    return 0
 
 
 def _attempt(event: Delivery, outcome: Outcome, now_us: int) -> Attempt:

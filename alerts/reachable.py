@@ -71,6 +71,8 @@ class Reachable:
             return False
         if any(address.version == each.version and address in each for each in self._networks):
             return True
+        if isinstance(address, IPv6Address) and address.is_site_local:
+            return False  # private until 2004; some networks still use it
         return address.is_global and not address.is_multicast and not address.is_reserved
 
     def new_socket(self, info: AddressInfo) -> socket.socket:

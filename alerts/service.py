@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import logging
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from chainfolio.alerts.conditions import holding
+from chainfolio.alerts.conditions import Holding, holding
 from chainfolio.alerts.delivery import Deliverer
 from chainfolio.alerts.events import event
 from chainfolio.alerts.kinds import KINDS
@@ -20,6 +21,7 @@ from chainfolio.alerts.scan import Scanner
 from chainfolio.alerts.sending import Sender
 from chainfolio.errors import ChainfolioError, Locked
 from chainfolio.storage.state import alerts, deliveries
+from chainfolio.supervisor import described
 
 if TYPE_CHECKING:
     from chainfolio.engine.service import Engine
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from chainfolio.storage.state.alerts import Rule
     from chainfolio.storage.state.database import Transaction
     from chainfolio.supervisor import Supervisor
+
+log = logging.getLogger("chainfolio.alerts")
 
 SCAN, CHECK, DELIVER = "alerts of blocks", "alerts of conditions", "deliveries"  # the tasks in logs and metrics
 SCAN_S: Final = 2.0
@@ -45,6 +49,7 @@ class AlertService:
     state: Callable[[], State | None]
     _sender: Sender = field(init=False)
     _deliverers: dict[int, Deliverer] = field(default_factory=dict)
+    _progressed: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         """Raise BadSettings for an invalid host of the settings."""
@@ -58,6 +63,7 @@ class AlertService:
         tasks = ((SCAN, SCAN_S, self.scan), (CHECK, CHECK_S, self.check), (DELIVER, DELIVER_S, self.deliver))
         for name, seconds, work in tasks:
             supervisor.every(name, seconds, work)
+        self._progressed = supervisor.task(DELIVER).progressed
         try:
             yield
         finally:
@@ -79,10 +85,14 @@ class AlertService:
         if (state := self.state()) is None:
             return 0
         try:
-            with self.engine.system.tail.hold(LOCK, "the reading of blocks for alerts"):
-                return await Scanner(self.engine, state).run_once()
+            lock = self.engine.system.tail.hold(LOCK, "the reading of blocks for alerts")
+            await asyncio.to_thread(lock.__enter__)
         except Locked:
             return 0
+        try:
+            return await Scanner(self.engine, state).run_once()
+        finally:
+            await asyncio.to_thread(lock.__exit__, None, None, None)
 
     async def deliver(self) -> int:
         """Deliver what is due, and return the number of attempts."""
@@ -90,7 +100,7 @@ class AlertService:
             return 0
         config = self.engine.system.settings.alerts
         deliverer = self._deliverers.setdefault(id(state), Deliverer(state, self._sender, config))
-        return await deliverer.run_once()
+        return await deliverer.run_once(self._progressed)
 
     async def check(self, *, all_rules: bool = False) -> int:
         """Check the conditions that were not checked for some time, or all; return the number of new events."""
@@ -105,18 +115,20 @@ class AlertService:
 
     async def _check(self, state: State, rule: Rule) -> int:
         """Check a condition; store it, with an event for each thing that it did not hold for before."""
-        now: Mapping[str, dict[str, Any]] | None = None
+        now, problem = Holding({}, is_complete=False), ""
         try:
             async with asyncio.timeout(CHECK_LIMIT_S):
                 now = await holding(self.engine, state, rule)
-            problem = ""
         except TimeoutError:
             problem = f"the check took longer than {CHECK_LIMIT_S:g} s"
         except ChainfolioError as error:
             problem = error.message
+        except Exception as error:  # any error: other rules are checked all the same
+            problem = described(error)
+            log.exception("the check of rule %s failed: %s", rule.id, problem)
         at_us, before = state.clock.now_us(), active_of(rule)
-        names = before if now is None else sorted(now)
-        new = {name: facts for name, facts in (now or {}).items() if name not in before}
+        names = sorted(now.facts if now.is_complete else {*before, *now.facts})
+        new = {name: facts for name, facts in now.facts.items() if name not in before}
         # The key has the last check: the same thing may happen again later, and a repeated check stores nothing twice.
         events = [event(rule, f"{name} {rule.checked_us}", at_us, facts) for name, facts in new.items()]
 

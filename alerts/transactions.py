@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from chainfolio.storage.state.deliveries import Event
 
 PAGE: Final = 250
+MAX_ASSETS: Final = 50  # in the body of an event, of each side; there is a count of all
 OF_LOGS: Final = ("approval", "liquidation")
 
 
@@ -121,11 +122,11 @@ def _has_assets(rule: Rule, transaction: TransactionDocument) -> bool:
 
 def _of_transaction(chain: Chain, rule: Rule, transaction: TransactionDocument) -> tuple[Event, bool]:
     """Return the event that a transaction gives, and True if the rule is about it."""
-    assets: dict[str, Any] = {"assetsIn": [], "assetsOut": []}
+    assets: dict[str, Any] = {"assetsIn": [], "assetsInCount": 0, "assetsOut": [], "assetsOutCount": 0}
     if rule.kind in ("incoming", "transaction"):
-        assets["assetsIn"] = [_asset(each) for each in transaction.assets_in]
+        assets |= {"assetsIn": _assets(transaction.assets_in), "assetsInCount": len(transaction.assets_in)}
     if rule.kind != "incoming":
-        assets["assetsOut"] = [_asset(each) for each in transaction.assets_out]
+        assets |= {"assetsOut": _assets(transaction.assets_out), "assetsOutCount": len(transaction.assets_out)}
     details = {"type": transaction.type, "protocol": transaction.protocol.key, "from": transaction.sender}
     matches = rule.kind == "transaction" or transaction.type != "SPAM"
     if rule.kind in ("incoming", "outgoing"):
@@ -144,6 +145,10 @@ def _of_transaction(chain: Chain, rule: Rule, transaction: TransactionDocument) 
 
 def _facts(chain: Chain, rule: Rule, height: int, tx_hash: str, time_s: int) -> dict[str, Any]:
     return {"address": rule.subject, "chain": chain.key, "block": height, "hash": tx_hash, "time": time_s}
+
+
+def _assets(assets: Sequence[TransactionAssetDocument]) -> list[dict[str, str]]:
+    return [_asset(each) for each in assets[:MAX_ASSETS]]
 
 
 def _asset(asset: TransactionAssetDocument) -> dict[str, str]:

@@ -38,6 +38,8 @@ PRIVATE = (
     "64:ff9b::7f00:1",
     "2002:7f00:1::",
     "fe80::1",
+    "fec0::1",
+    "feff::1",
     "fe80::1%eth0",
     "fc00::1",
     "ff02::1",
@@ -108,6 +110,8 @@ async def test_no_spelling_of_this_machine_is_reached(tmp_path: Path, host: str)
         assert receiving.got == []
         (event,) = at.listed(rule)
         assert (event.state, event.attempts) == ("pending", 1)
+        # The client itself refuses numbers that are no address of four parts in decimals.
+        assert event.error in ("the host has a private address", "failed (InvalidUrlClientError)")
 
 
 async def test_a_name_that_resolves_to_this_machine_the_second_time_is_not_reached(
@@ -122,10 +126,10 @@ async def test_a_name_that_resolves_to_this_machine_the_second_time_is_not_reach
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(answers), port))]
 
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
-        at.deliverer.sender.timeout_s = 0.3
         rule = at.rule(receiving.url.replace("127.0.0.1", "rebinding.example"))
         at.tell(rule)
-        for _ in range(2):
+        for timeout_s in (0.5, 20):  # nothing answers at the first address
+            at.deliverer.sender.timeout_s = timeout_s
             await at.deliverer.run_once()
             at.clock.now_s += 3600
         assert asked == ["rebinding.example"] * 2
@@ -163,15 +167,15 @@ async def dripping(request: web.BaseRequest) -> web.StreamResponse:
 
 @pytest.mark.parametrize(
     ("conduct", "state", "error"),
-    [(hanging, "pending", "no answer within 0.5 s"), (dripping, "done", ""), (endless, "done", "")],
+    [(hanging, "pending", "no answer within 2 s"), (dripping, "done", ""), (endless, "done", "")],
     ids=["hangs", "drips", "endless"],
 )
 async def test_a_receiver_holds_nothing_up(tmp_path: Path, conduct: Any, state: str, error: str) -> None:
-    async with receiver(conduct) as receiving, receiver() as other, desk(tmp_path, timeout_s=0.5) as at:
+    async with receiver(conduct) as receiving, receiver() as other, desk(tmp_path, timeout_s=2 if error else 30) as at:
         rule, second = at.rule(receiving.url), at.rule(other.url)
         at.tell(rule)
         at.tell(second, 3)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             await at.deliverer.run_once()
         (event,) = at.listed(rule)
         assert (event.state, event.error) == (state, error)
