@@ -203,7 +203,7 @@ def test_kubernetes_accepts_a_manifest(name: str) -> None:
     assert faults(document, schema, document["kind"]) == []
     assert document["kind"] == "Namespace" or document["metadata"]["namespace"] == "chainfolio"
     document = json.loads(json.dumps(document))
-    document["metadata"]["nam"] = "x"
+    document["metadata"]["labelz"] = "x"
     assert faults(document, schema, document["kind"]), "the schema would have noticed"
 
 
