@@ -159,10 +159,12 @@ async def _leaves(node: Node, endpoint: Endpoint, account: str) -> LeafList:
             hashed[asset.id] = _hashed(asset, account)
         except ValueError as error:
             faults.append((asset.id, str(error)))
-    proofs, (sizes, unread) = await asyncio.gather(
-        _proofs(endpoint, list(hashed)), _sizes(node, endpoint, sorted({leaf.tree for leaf in hashed.values()}))
+    proofs, headers = await asyncio.gather(
+        _proofs(endpoint, list(hashed)), _headers(node, endpoint, sorted({leaf.tree for leaf in hashed.values()}))
     )
     leaves = [leaf._replace(proof=proofs[leaf.id]) for leaf in hashed.values() if leaf.id in proofs]
+    proven_trees = {leaf.tree for leaf in leaves}  # the others must not use up the bytes of these
+    sizes, unread = _sizes(endpoint.name, [each for each in headers if each[0] in proven_trees])
     faults += [(id, "its proof cannot be read") for id in hashed if id not in proofs]
     if len(node.nft_names) > MAX_NAMES:
         node.nft_names.clear()
@@ -322,17 +324,17 @@ async def _raw_proofs(endpoint: Endpoint, ids: Sequence[str]) -> Mapping[str, by
     return {id: each for id, each in zip(ids, answers, strict=True) if not isinstance(each, SourceError)}
 
 
-async def _sizes(node: Node, endpoint: Endpoint, trees: Sequence[str]) -> tuple[dict[str, int], dict[str, str]]:
-    """Return the bytes to read of each tree, and the reasons why other trees are not read.
+def _sizes(source: str, headers: Sequence[tuple[str, Plain | None]]) -> tuple[dict[str, int], dict[str, str]]:
+    """Return the bytes to read of each tree by its header, and the reasons why other trees are not read.
 
     A tree is not read if it is absent, malformed, or does not fit into MAX_TREE_BYTES with those before it.
     """
     sizes: dict[str, int] = {}
     unread: dict[str, str] = {}
     budget = MAX_TREE_BYTES
-    for tree, account in await _headers(node, endpoint, trees):
+    for tree, account in headers:
         try:
-            size = ring_end(decoded(endpoint.name, account), account.owner) if account else 0
+            size = ring_end(decoded(source, account), account.owner) if account else 0
         except BadLayout as error:
             unread[tree] = f"the account of its tree is none: {error}"
             continue

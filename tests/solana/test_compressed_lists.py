@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from chainfolio.adapters.solana.accounts import describe
 from chainfolio.adapters.solana.compressed import NO_INDEX
 from chainfolio.adapters.solana.facts import COMPRESSED
 from chainfolio.adapters.solana.reads import LeavesRead, NameRead
-from chainfolio.adapters.solana.trees import asset_address
+from chainfolio.adapters.solana.trees import asset_address, ring_end
 from chainfolio.assets import Asset
 from chainfolio.engine.snapshots.trust import Trust
 from chainfolio.errors import ResponseTooLarge
@@ -23,6 +24,7 @@ from chainfolio.printable import MAX_NAME, MAX_SYMBOL
 from tests.solana.bubblegum import (
     OTHER,
     OWNER,
+    Index,
     held,
     ids,
     item,
@@ -216,3 +218,14 @@ async def test_more_than_are_looked_at_and_trees_that_are_too_large_are_said(mon
     found = await state(serving(one)[0])
     assert held(found) == {}
     assert any("MiB" in each.reason for each in found.issues)
+
+
+async def test_trees_without_a_proof_use_no_bytes_of_honest_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, index = mine(), Index([mine()])
+    first = str(Pubkey((1).to_bytes(32, "big")))  # trees are read in the order of their addresses
+    index.also = [{**item(one, tree=first), "id": asset_address(first, 0)}]
+    monkeypatch.setattr(das, "MAX_TREE_BYTES", ring_end(one.content, one.program))
+    node, _ = serving(replace(one, tree=first), one, index=index)
+    found = await state(node)
+    assert set(held(found)) == set(ids(one, 0, 2, 3))
+    assert ["its proof cannot be read" in each.reason for each in found.issues] == [True]
