@@ -58,9 +58,14 @@ class Budget:
         self.call_rounds += self.is_called
         self.is_called = False
 
-    def answer(self, contract: str) -> Unknown | None:
-        """Return why a contract is no longer read; None if it still may be."""
+    def answer(self, contract: str, *, is_alone: bool = False) -> Unknown | None:
+        """Return why a contract is no longer read; None if it still may be.
+
+        `is_alone`: it has a call to itself, sent after those of the scanner, whose rounds do not count for it.
+        """
         if contract in self.burnt:
             return BURNT
+        if is_alone:
+            return OVER if self.gas < READ_GAS else None
         is_over = self.gas < call_gas(1) or self.call_rounds >= MAX_CALL_ROUNDS
         return OVER if is_over else None

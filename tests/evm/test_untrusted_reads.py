@@ -52,6 +52,17 @@ async def test_untrusted_reads_that_answer_cost_no_request_more() -> None:
     assert found.node.requests == 1
 
 
+async def test_rounds_of_the_scanner_take_no_read_that_has_a_call_to_itself() -> None:
+    found, contracts = node(OVERRIDE, LOOPERS)
+    other = "0x" + "f" * 40
+    contracts.code[other] = balances({ALICE: 3})
+    alone = Call(other, held(other).signature, (ALICE,), alone=True)
+    reads = mark_untrusted([*HONEST, *(held(each) for each in LOOPERS), alone], {*LOOPERS, other})
+    got = await answer(found.node, reads, BLOCK)
+    assert (got[:2], got[-1]) == ([10**18, 7], 3)
+    assert contracts.gas_used <= Budget.of(len(reads)).gas + call_gas(MAX_CALL_READS)
+
+
 async def test_a_contract_that_burnt_its_gas_is_called_no_more_and_gets_no_more_gas() -> None:
     found, _ = node(SINGLES, LOOPERS[:1])
     found.endpoint.capabilities[ROUTE] = SINGLES
