@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from chainfolio.alerts.scan import Scanner
 from chainfolio.alerts.sending import Sender
 from chainfolio.errors import ChainfolioError, Locked
 from chainfolio.storage.state import alerts, deliveries
-from chainfolio.supervisor import described
+from chainfolio.supervisor import Task, described
 
 if TYPE_CHECKING:
     from chainfolio.engine.service import Engine
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from chainfolio.storage.state.alerts import Rule
     from chainfolio.storage.state.database import Transaction
     from chainfolio.supervisor import Supervisor
-
-log = logging.getLogger("chainfolio.alerts")
 
 SCAN, CHECK, DELIVER = "alerts of blocks", "alerts of conditions", "deliveries"  # the tasks in logs and metrics
 SCAN_S: Final = 2.0
@@ -49,7 +46,8 @@ class AlertService:
     state: Callable[[], State | None]
     _sender: Sender = field(init=False)
     _deliverers: dict[int, Deliverer] = field(default_factory=dict)
-    _progressed: Callable[[], None] = lambda: None
+    _checks: Task = field(default_factory=lambda: Task(CHECK))
+    _deliveries: Task = field(default_factory=lambda: Task(DELIVER))
 
     def __post_init__(self) -> None:
         """Raise BadSettings for an invalid host of the settings."""
@@ -63,7 +61,7 @@ class AlertService:
         tasks = ((SCAN, SCAN_S, self.scan), (CHECK, CHECK_S, self.check), (DELIVER, DELIVER_S, self.deliver))
         for name, seconds, work in tasks:
             supervisor.every(name, seconds, work)
-        self._progressed = supervisor.task(DELIVER).progressed
+        self._checks, self._deliveries = supervisor.task(CHECK), supervisor.task(DELIVER)
         try:
             yield
         finally:
@@ -100,7 +98,7 @@ class AlertService:
             return 0
         config = self.engine.system.settings.alerts
         deliverer = self._deliverers.setdefault(id(state), Deliverer(state, self._sender, config))
-        return await deliverer.run_once(self._progressed)
+        return await deliverer.run_once(self._deliveries.progressed)
 
     async def check(self, *, all_rules: bool = False) -> int:
         """Check the conditions that were not checked for some time, or all; return the number of new events."""
@@ -125,7 +123,7 @@ class AlertService:
             problem = error.message
         except Exception as error:  # any error: other rules are checked all the same
             problem = described(error)
-            log.exception("the check of rule %s failed: %s", rule.id, problem)
+            self._checks.record_failure(error)
         at_us, before = state.clock.now_us(), active_of(rule)
         names = sorted(now.facts if now.is_complete else {*before, *now.facts})
         new = {name: facts for name, facts in now.facts.items() if name not in before}

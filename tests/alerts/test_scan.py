@@ -16,6 +16,7 @@ import pytest
 from chainfolio.alerts import transactions
 from chainfolio.alerts.rules import NewRule, add, new_rule
 from chainfolio.alerts.scan import Scanner
+from chainfolio.alerts.service import LOCK, AlertService
 from chainfolio.assets import account
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.service import Engine
@@ -189,6 +190,14 @@ async def test_two_processes_store_each_event_once_and_a_kill_between_reads_lose
         await here.scan()
         assert here.valid(rule) == await here.hashes(wallet, start)
         assert len(here.events(rule)) == sum(here.valid(rule).values())
+        await here.grow(3, 6)
+        service = AlertService(here.engine, lambda: here.at.state)
+        with here.indexed.tail.hold(LOCK, "it"):  # another process reads
+            assert await service.scan() == 0
+        assert await service.scan() > 0
+        assert here.valid(rule) == await here.hashes(wallet, start)
+        with here.indexed.tail.hold(LOCK, "it"):
+            assert await service.scan() == 0
 
 
 async def test_a_scan_in_the_middle_of_a_rollback_corrects_nothing_that_it_did_not_read(tmp_path: Path) -> None:

@@ -75,10 +75,10 @@ def test_runs_of_another_process_are_shown_with_their_errors(run: Run, tmp_path:
     assert "failed; " in run("jobs", "--config", str(file)).out
 
 
-def test_two_servers_on_one_state_run_their_jobs_and_end_in_order(run: Run, tmp_path: Path) -> None:
-    file = tmp_path / "c.toml"
+def test_two_servers_on_one_state_run_their_jobs_and_alerts_and_end_in_order(run: Run, tmp_path: Path) -> None:
+    file, events = tmp_path / "c.toml", tmp_path / "events.jsonl"
     file.write_text('data = "d"\n[server]\nport = 0\n[schedule]\nprices = "* * * * * *"\nplaces = "*/2 * * * * *"\n')
-    command = [sys.executable, "-m", "chainfolio"]
+    command, config, rule = [sys.executable, "-m", "chainfolio"], ["--config", str(file), "--json"], None
     servers = [
         subprocess.Popen([*command, "serve", "--config", str(file)], stderr=subprocess.PIPE, text=True)
         for _ in range(2)
@@ -92,7 +92,12 @@ def test_two_servers_on_one_state_run_their_jobs_and_end_in_order(run: Run, tmp_
             for each in json.loads(shown.stdout):
                 if each["name"] in runs and each["result"] == "ok":
                     runs[each["name"]].add(each["endedAt"])
+            if runs["prices"] and not rule:
+                rule = run("alert", "add", "credits", "--under", "9" * 30, "--file", str(events), *config).json
         assert min(map(len, runs.values())) >= 2, runs
+        while not (events.exists() and events.stat().st_size) and time.monotonic() < end_s:
+            time.sleep(0.1)
+        assert [json.loads(line)["type"] for line in events.read_text().splitlines()] == ["credits.low"]
     finally:
         for server in servers:
             server.terminate()
