@@ -221,10 +221,11 @@ def _store_corrected(
     valid = {base_of(each.id)[0] for each in stored if not each.corrected}
     derived = {each.id for each in events} | step.present
     corrections = [each for each in stored if not each.corrected and base_of(each.id)[0] not in derived]
+    new = [restored(each, returns[each.id]) for each in events if each.id not in valid]
+    added = deliveries.add(tx, [*(correction(each, now_us) for each in corrections), *new], now_us)
     for each in corrections:
         deliveries.mark_corrected(tx, each.id)
-    new = [restored(each, returns[each.id]) for each in events if each.id not in valid]
-    return deliveries.add(tx, [*(correction(each, now_us) for each in corrections), *new], now_us)
+    return added
 
 
 def _chain_problem(chain: str) -> str:

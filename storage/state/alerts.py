@@ -90,6 +90,7 @@ _SAME_TARGET = Statement(
 _TARGETS_OF = Statement(sa.select(*_TARGET_COLUMNS).where(_TARGETS.c.account_id == argument("owner")))
 _ADD_TARGET = Statement(_TARGETS.insert())
 _SET_SECRETS = Statement(_TARGETS.update().where(_TARGETS.c.id == argument("target")).values(secrets=argument("new")))
+_HOLD_TARGET = Statement(sa.text("UPDATE alert_targets SET failures = failures WHERE id = :target"))
 _DROP_TARGET = Statement(
     sa.text(
         "DELETE FROM alert_targets WHERE id = :target "
@@ -219,6 +220,7 @@ def remove_rule(tx: Transaction, account_id: str, id: str) -> None:
     """
     removed = rule(tx, account_id, id)
     tx.run(_DROP_RULE, rule=id)
+    tx.run(_HOLD_TARGET, target=removed.target_id)  # all lock a rule, then its target, then deliveries: no deadlock
     tx.run(_END_PENDING, rule=id, owner=account_id)
     tx.run(_DROP_TARGET, target=removed.target_id)
 

@@ -295,6 +295,26 @@ async def test_an_event_wakes_a_target_that_a_deliverer_puts_to_rest_at_the_same
         assert at.state.database.write(lambda tx: deliveries.claim(tx, now_us, now_us + 1, 9, 9))
 
 
+async def test_a_rule_is_removed_while_a_result_of_its_target_is_stored(stores: Stores) -> None:
+    async with desk(stores.url("postgresql")) as at:
+        rule = at.rule("http://127.0.0.1:9/")
+        (event,) = at.tell(rule)
+        now_us, claimed = at.clock.now_us(), threading.Event()
+
+        def deliver(tx: Transaction) -> None:
+            ((target, _),) = deliveries.claim(tx, now_us, now_us + 1, 9, 9)
+            claimed.set()
+            time.sleep(0.3)  # the rule is removed meanwhile, or waits
+            result = [deliveries.Attempt(event, now_us, "done")]
+            deliveries.record(tx, target, result, now_us, 0)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.to_thread(at.state.database.write, deliver))
+            assert await asyncio.to_thread(claimed.wait, 10)
+            group.create_task(asyncio.to_thread(at.remove, rule.account_id, rule.id))
+        assert [each.state for each in at.listed(rule)] == ["done"]
+
+
 @pytest.mark.parametrize(
     "kills",
     [2, pytest.param(200, marks=pytest.mark.slow("two hundred kills of a deliverer take minutes"))],

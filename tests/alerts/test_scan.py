@@ -276,7 +276,9 @@ async def test_a_price_that_changed_corrects_no_event(tmp_path: Path, monkeypatc
         start = here.living.height
         alice, bob = [*here.living.deployment.accounts.values()][:2]
         rule = await here.rule("incoming", bob.lower(), "1")
-        here.living.node.send(Tx(alice, bob, value=10**18, gas=21_000))
+        with here.living.node.by_hand():
+            here.living.node.send(Tx(alice, bob, value=10**18, gas=21_000))
+            here.living.node.mine()
         await here.follower.step()
         assert await here.scan() == 1
         monkeypatch.setattr(transactions, "is_crossed", lambda *_: False)
