@@ -8,11 +8,11 @@ import msgspec
 
 from chainfolio.api.addresses import EvmAddress
 from chainfolio.api.context import Context
-from chainfolio.api.errors import Problem
 from chainfolio.api.examples import AT_BLOCK
 from chainfolio.api.fields import InvalidParameter, JsonObject, Reader, quoted
 from chainfolio.api.portfolio import IncludeExplorerUrls, IncludeImages, IncludeSources, IncludeSpam
 from chainfolio.api.router import get
+from chainfolio.errors import BadRequest
 from chainfolio.portfolio.document import Portfolio
 from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Settings
@@ -39,9 +39,9 @@ def read_chain(values: list[str], settings: Settings) -> str:
 
 
 def check_chain(key: object, settings: Settings) -> None:
-    """Raise a 400 Problem if a chain is not enabled for holdings at a block."""
+    """Raise BadRequest if a chain is not enabled for holdings at a block."""
     if key not in enabled_chains(settings):
-        raise Problem(400, f"holdings at a block are of one of {', '.join(enabled_chains(settings))}")
+        raise BadRequest("chain", f"holdings at a block are of one of {', '.join(enabled_chains(settings))}")
 
 
 def _schema(settings: Settings) -> JsonObject:

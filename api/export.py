@@ -135,7 +135,7 @@ async def allow(request: Context, path: ExportPath, query: ExportQuery) -> None:
     needs="portfolio",
     check=check,
     allow=allow,
-    media="application/octet-stream",
+    media=", ".join(sorted({CSV[0], *(media for media, _ in TYPES.values())})),
     is_slow=True,
     fails={403: "An address has no historical subscription.", 404: "There is nothing to export.", **READING},
 )

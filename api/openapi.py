@@ -333,7 +333,11 @@ def _success(route: Route, status: int, kind: object, schemas: _Schemas) -> Json
     if route.example is not None and status == 200:
         content["example"] = route.example
     description = "The answer." if status == 200 else TITLES.get(status, "Elsewhere") + "."
-    return {"description": description, "headers": _headers(route, status), "content": {route.media: content}}
+    return {
+        "description": description,
+        "headers": _headers(route, status),
+        "content": dict.fromkeys(route.media.split(", "), content),
+    }
 
 
 KINDS: Final[Mapping[str, object]] = {MESSAGE: Message, ERROR: Reason, CODED: CodedFailure}

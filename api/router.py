@@ -43,7 +43,7 @@ class Route:
         check: Called with the context and the arguments; raises for an invalid request, beyond its schema.
         allow: Called likewise; raises if the account may not do this. Both run before credits are reserved.
         envelope: Family of routes that gives the shape of error bodies (`errors.SHAPES`).
-        media: Content type of the answer.
+        media: Content type of the answer, or several with commas between them.
         codes: Codes of `errors.CODES` that the route may refuse with.
         fails: Statuses in addition to those of the pipeline, with descriptions.
         takes: Headers that the route reads, with descriptions.

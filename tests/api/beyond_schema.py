@@ -28,6 +28,8 @@ REASONS: Final = (
     r"`(?:startDate|endDate)` cannot be ",  # a text that is no moment of the calendar
     r"`cursor` was not given out for this chain and these addresses",
     r"`(?:networks|chain)` cannot (?:hold|be) .*: it is one of ",  # a chain that is not configured
+    r"^the body is malformed: `(?:bound|subject|url|target|chain|kind)`: ",  # of a rule of alerts, by its kind
+    r"^delivery: its target was removed with its rule$",
     r"has \d+ to \d+ characters after trimming",
     r"holds \d+ (?:addresses|values|virtual users); at most \d+ ",  # repeated beyond the limit of the settings
 )

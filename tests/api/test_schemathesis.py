@@ -62,6 +62,8 @@ async def test_what_is_answered_is_what_is_described(state_url: str, paths: str,
             str(EXAMPLES),
             "--include-path-regex",
             paths,
+            "--exclude-path-regex",
+            "^/v1/export/",  # its engine is a fake here, which has no chain to export from
             "--continue-on-failure",
             "--header",
             f"Authorization: Bearer {tenant.key}",
