@@ -30,4 +30,4 @@ def test_equal_seeds_give_equal_runs() -> None:
 def test_a_hundred_seeds_index_every_range_once() -> None:
     runs = [simulate(seed, chains=30, ranges=8) for seed in range(100)]
     assert sum(run.not_once + run.starved for run in runs) == 0
-    assert sum(run.deaths for run in runs) > 100
+    assert sum(run.deaths for run in runs) > 10

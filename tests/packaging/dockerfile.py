@@ -112,7 +112,11 @@ class Build:
             (self.folder / "bin" / "python").symlink_to(base)
         mounts = {"opt": "/opt", "etc": "/etc", "var": "/var/lib"}
         script = "; ".join(
-            [*(f"mount --bind {shlex.quote(f'{self.folder}/{name}')} {at}" for name, at in mounts.items()), command]
+            [
+                "umask 022",
+                *(f"mount --bind {shlex.quote(f'{self.folder}/{name}')} {at}" for name, at in mounts.items()),
+                command,
+            ]
         )
         environment = {**os.environ, "PATH": f"{self.folder}/bin:/opt/chainfolio/bin:{os.environ['PATH']}"}
         for name in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"):
