@@ -168,7 +168,8 @@ async def test_an_account_cannot_take_all_places() -> None:
     one = [asyncio.create_task(export("acc_1")) for _ in range(MAX_PER_ACCOUNT)]
     await asyncio.sleep(0)
     with pytest.raises(Unavailable):
-        await export("acc_1")
+        async with asyncio.timeout(5):  # a place that is given would be waited for
+            await export("acc_1")
     other = asyncio.create_task(export("acc_2"))
     release.set()
     await asyncio.gather(*one, other)
