@@ -82,6 +82,7 @@ class Build:
         work = self.folder / "build" / (stage.name or "last")
         for name in ("opt", "var"):
             (self.folder / name).mkdir(exist_ok=True)
+            (self.folder / name).chmod(0o755)  # another user reads it, whatever the umask of this process
         work.mkdir(parents=True)
         for instruction, value in stage.steps:
             if instruction == "COPY":
