@@ -31,7 +31,8 @@ class AccountTables(ABC):
     def watch(self, chain: str, accounts: Iterable[WatchedAccount]) -> None:
         """Add accounts to index for the operator.
 
-        An account that is watched already keeps the lower first height and the higher last one.
+        An account that is watched already keeps the lower first height and the higher last one. A last height of None
+        means no end, and wins.
         """
         with self._write(chain) as tx:
             tx.run_many(
@@ -44,12 +45,15 @@ class AccountTables(ABC):
             )
 
     def unwatch(self, chain: str, account: str) -> bool:
-        """Stop watching an account, except for watches that were paid for. Return False if it was not watched."""
+        """Delete all unpaid watches of an account. Return False if there were none.
+
+        Watches that were paid for stay.
+        """
         with self._write(chain) as tx:
             return tx.run("DELETE FROM watches WHERE chain = ? AND account = ? AND sold = 0", chain, account) > 0
 
     def watches(self, chain: str, now_us: int | None = None) -> list[WatchedAccount]:
-        """Return the watched accounts, each once.
+        """Return the watched accounts, each once with the bounds of all its watches, by account.
 
         Args:
             now_us: Leave out watches that ended before this time; None returns them too.
@@ -128,12 +132,12 @@ class AccountTables(ABC):
         return [(height, asset, int(raw), reason) for height, asset, raw, reason in rows]
 
     def store_reconciliation(self, chain: str, account: str, span: Span, block_hash: str, result: bytes) -> None:
-        """Store the result of comparing an account's balances with its transfers, replacing the last one.
+        """Store the comparison of an account's balances with its transfers, replacing the last one.
 
         It is deleted when a block of its span is removed or indexed again for the account.
 
         Raises:
-            StoreError: The last block of the span has another hash.
+            StoreError: The tail has the last block of the span with another hash.
         """
         with self._write(chain) as tx:
             rows = tx.rows("SELECT hash FROM blocks WHERE chain = ? AND height = ?", chain, span.last)
@@ -150,7 +154,7 @@ class AccountTables(ABC):
         return self._read("SELECT account, result FROM reconciliations WHERE chain = ? ORDER BY account", chain)
 
     def add_lookups(self, chain: str, lookups: Iterable[tuple[str, int, str | None, bytes]]) -> None:
-        """Store details of transactions: hash, height, block hash, details as JSON.
+        """Store details of transactions: hash, height, block hash, details as JSON. Stored ones stay.
 
         A block hash of None means that the block is final. A transaction of another block is stored only if its block
         is in the tail, and is deleted together with it.

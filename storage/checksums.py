@@ -154,7 +154,10 @@ class ChecksumReader:
         return data[start - first * BLOCK : end - first * BLOCK]
 
     def blocks(self) -> Iterator[int]:
-        """Compare all data, a few blocks at a time, and yield the number of bytes of each step."""
+        """Compare all data, a few blocks at a time, and yield the number of bytes of each step.
+
+        Raises CorruptFile at the first block that does not match.
+        """
         step = 64 * BLOCK
         for start in range(0, self._end, step):
             self.seek(start)

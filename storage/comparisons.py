@@ -26,7 +26,10 @@ class Comparisons:
         self._versions = _read(path)
 
     def pending(self, lake: Lake, files: Iterable[TableFile]) -> list[TableFile]:
-        """Return the files, each with its table, that were not compared in their present version."""
+        """Return the files, each with its table, that were not compared in their present version.
+
+        Missing files that were never compared are left out.
+        """
         return [
             (table, file)
             for table, file in files

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def with_decimals(rows: pl.LazyFrame, table: Table, columns: Sequence[str] = ()) -> pl.LazyFrame:
-    """Add a DECIMAL(38,0) column `<name>_dec` for each raw column; null if the raw is null or too large."""
+    """Add a DECIMAL(38,0) column `<name>_dec` for each raw column; null if the raw is null or too large.
+
+    `columns` limits the raw columns to those names; empty for all.
+    """
     return rows.with_columns(
         _decimals(
             tuple(

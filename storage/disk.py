@@ -30,7 +30,10 @@ def make_private(path: Path) -> None:
 
 
 def write_error(store: str, path: Path, error: OSError) -> StoreError:
-    """Return the error for a file of a store that cannot be written, with a hint."""
+    """Return the StoreError for a file that cannot be written.
+
+    TooManyFiles and StorageFull where they apply.
+    """
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return TooManyFiles(store)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -41,7 +44,9 @@ def write_error(store: str, path: Path, error: OSError) -> StoreError:
 
 @contextmanager
 def lock_file(path: Path, *, store: str, subject: str, wait: bool = False) -> Iterator[None]:
-    """Lock a file for the duration of the block. The system releases the lock if the process dies.
+    """Lock a file, created if missing, for the duration of the block.
+
+    The system releases the lock if the process dies.
 
     Args:
         store: The name of the store, for errors.

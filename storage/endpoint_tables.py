@@ -56,7 +56,10 @@ class EndpointTables(ABC):
     # --- answers of the last minutes ---------------------------------------------------------------------------------
 
     def recent_answers(self, endpoint: str, requests: Iterable[str], since_us: int, until_us: int) -> dict[str, bytes]:
-        """Return the responses of an endpoint between two times, by request digest; missing ones are left out."""
+        """Return the responses that an endpoint gave between two times, both included, by request digest.
+
+        Missing ones are left out.
+        """
         sql = (
             "SELECT request, answer FROM answers WHERE endpoint = ? AND read_us BETWEEN ? AND ? "
             f"AND request IN ({VALUES_OF_LIST})"
@@ -64,7 +67,10 @@ class EndpointTables(ABC):
         return dict(self._read(sql, endpoint, since_us, until_us, json.dumps(list(requests))))
 
     def add_answers(self, endpoint: str, answers: Mapping[str, bytes], now_us: int) -> None:
-        """Store responses of an endpoint by request digest, and delete those older than `RESPONSE_TTL_US`."""
+        """Store or replace responses of an endpoint by request digest.
+
+        Responses of all endpoints are deleted if they are older than `RESPONSE_TTL_US` or later than `now_us`.
+        """
         with self._write() as tx:
             tx.run_many(
                 "INSERT INTO answers (endpoint, request, read_us, answer) VALUES (?, ?, ?, ?) "

@@ -59,9 +59,10 @@ class Footers:
         return footer
 
     def prefetch(self, all_of: Callable[[], tuple[Sequence[LakeFile], Folder | Bucket]]) -> None:
-        """From the second call on, read the footers of other files in a thread, once, while there is room.
+        """At the second call, start a thread that reads the footers of all files while there is room.
 
-        A caller that reads two accounts probably reads more.
+        A caller that reads two accounts probably reads more. Other calls do nothing. `all_of` returns the files and
+        their folder.
         """
         with self._lock:
             self._call_count += 1
@@ -94,7 +95,9 @@ def read_history(
     footers: Footers,
     kept: KeptRows | None = None,
 ) -> pa.Table:
-    """Return the rows of accounts of one bucket with some columns, in the order of files and accounts.
+    """Return the rows of accounts of one bucket with some columns, by file and then account.
+
+    Each account is read once. Accounts without rows are left out.
 
     Args:
         kept: Where to find and keep the rows of these accounts.

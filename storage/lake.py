@@ -77,10 +77,10 @@ class Lake(LakeReader):
         self._writing: dict[str, threading.Lock] = {name: threading.Lock() for name in TABLES}
 
     def append(self, table: Table, rows: pa.Table, *, stream: str, batch: int) -> bool:
-        """Add rows in one commit marked `(stream, batch)`.
+        """Add rows in one commit marked `(stream, batch)`. Without rows nothing is committed, nor the mark.
 
         Returns:
-            False, without writing, if the stream has this batch already.
+            False, without writing, if the stream has this batch or a later one already.
 
         Raises:
             StaleTable: The stored table has another revision.
@@ -111,7 +111,7 @@ class Lake(LakeReader):
         With `stream` and `batch` the commit is marked as in `append`.
 
         Returns:
-            False, without writing, if the stream has this batch already.
+            False, without writing, if the stream has this batch or a later one already.
 
         Raises:
             StaleTable: The stored table has another revision.
@@ -129,9 +129,9 @@ class Lake(LakeReader):
             return self._commit(table, added, removed, None if batch is None else (stream, batch))
 
     def delete_span(self, chain: str, span: Span, tables: Iterable[Table] = TABLES.values()) -> None:
-        """Delete the rows of a chain at some heights. Repeating the call changes nothing.
+        """Delete the rows of a chain from the first to the last height of a span.
 
-        Files with rows at these heights only are dropped without being read.
+        Files with rows at these heights only are dropped without being read. Repeating the call changes nothing.
         """
         for table in tables:
             with translate_errors(table):
@@ -156,14 +156,17 @@ class Lake(LakeReader):
                 yield remaining
 
     def drop(self, table: Table, chain: str, paths: Collection[str]) -> None:
-        """Remove files, with their rows, from a table without reading them."""
+        """Remove files of a chain, with their rows, from a table without reading them.
+
+        `paths` are relative to the table; unknown ones are ignored. The files stay on the disk until a vacuum.
+        """
         with translate_errors(table):
             dropped = [file for file in self._newest(table, chain) if file.path in paths]
             if dropped:
                 self._commit(table, [], dropped)
 
     def merge_crowded(self, table: Table, chain: str, max_files: int) -> int:
-        """Merge small files where more than `max_files` are neighbours. Return the number of merged files."""
+        """Merge small files where more than `max_files` are neighbours. Return how many files were replaced."""
         with translate_errors(table):
             self._has_batch(table, "", None)
             runs = list(crowded(self._newest(table, chain), SMALL_BYTES, max_files))
@@ -172,7 +175,10 @@ class Lake(LakeReader):
         return sum(map(len, runs))
 
     def delete_replaced(self, table: Table, retention_hours: int) -> int:
-        """Delete files that no version has named for so long, of all chains. Return their number."""
+        """Delete files that no version has named for `retention_hours`, of all chains. Return their number.
+
+        Files that no version ever named are deleted only after ORPHAN_H hours or more.
+        """
         with translate_errors(table):
             orphans = self._vacuum(table, max(retention_hours, ORPHAN_H))
             return orphans + (self._vacuum(table, retention_hours) if retention_hours < ORPHAN_H else 0)

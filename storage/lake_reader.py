@@ -70,11 +70,14 @@ class LakeReader:
             return -1 if handle is None else last_batch(handle, stream)
 
     def chains(self, table: Table) -> list[str]:
-        """Return the chains that have rows in the table."""
+        """Return the chains that have rows in the table, sorted."""
         return sorted({file.chain for file in self._files(table)})
 
     def files(self, table: Table, chain: str | None = None) -> list[str]:
-        """Return the addresses of the table's Parquet files in the order of their rows."""
+        """Return the addresses of the table's Parquet files in the order of their rows.
+
+        Empty if it does not exist.
+        """
         return [self.address(table, file) for file in self._files(table, chain)]
 
     def address(self, table: Table, file: LakeFile) -> str:
@@ -95,7 +98,10 @@ class LakeReader:
             yield from compare_file(self.storage.folder(table.name), file.path)
 
     def count(self, table: Table, chain: str | None = None) -> int:
-        """Return the number of rows of one chain, or of all chains. Only the log is read."""
+        """Return the number of rows of one chain, or of all chains; 0 if the table does not exist.
+
+        Only the log is read.
+        """
         return total_rows(self._files(table, chain))
 
     def scan(self, table: Table, *, chain: str | None = None, heights: Iterable[Span] | None = None) -> pl.LazyFrame:
@@ -128,9 +134,11 @@ class LakeReader:
         columns: Sequence[str] | None = None,
         heights: Span | None = None,
     ) -> pl.LazyFrame:
-        """Read the rows of accounts from a table by account.
+        """Read the rows of accounts from a table by account, at once; return them as a lazy frame.
 
         This reads a few row groups of their buckets, each file once. Each raw column has a decimal column `<name>_dec`.
+        The rows are in the order of buckets and files, not sorted by height. Rows of accounts that are read again are
+        cached.
 
         Args:
             columns: Columns to read; None for all.

@@ -104,7 +104,7 @@ class Folder:
             os.close(handle)
 
     def remove(self, path: str) -> None:
-        """Delete a file that no commit names."""
+        """Delete a file that no commit names; a missing one is ignored."""
         (self.root / path).unlink(missing_ok=True)
 
 
@@ -185,7 +185,8 @@ def _deleted_on_error(path: Path) -> Iterator[None]:
 def write(table: Table, batches: Iterable[Rows], folder: Folder | Bucket) -> list[LakeFile]:
     """Write a stream of rows as files of one chain (and bucket) each, in bounded memory.
 
-    The files are on the disk, and no commit names them yet. If writing fails, all of them are deleted.
+    The files are on the disk, and no commit names them yet. If writing fails, all of them are deleted. Without rows,
+    the result is empty.
     """
     finished: list[LakeFile] = []
     file: _File | None = None
@@ -381,7 +382,7 @@ def _groups(footer: pq.FileMetaData, heights: Spans) -> list[int]:
 
 
 def with_path_columns(file: LakeFile, rows: Rows, schema: pa.Schema) -> list[Any]:
-    """Return the columns of `schema` for rows of a file; columns that it lacks come from its path."""
+    """Return the columns of `schema`, in its order, for rows of a file; missing ones come from its path."""
     return [
         _cast(rows.column(field.name), field.type)
         if field.name in rows.schema.names

@@ -35,6 +35,8 @@ _MIGRATION_LOCK: Final = 0x6368_6169_6E66_6F6C  # "chainfol": one upgrade at a t
 def connect(url: str, *options: str) -> Connection:
     """Open a connection without implicit transactions, with limits for locks, statements and the network.
 
+    Errors are those of psycopg: wrap the call in `translate_errors`.
+
     Args:
         options: Further parameters of the server for this connection, such as `synchronous_commit=on`.
     """

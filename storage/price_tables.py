@@ -29,9 +29,10 @@ class PriceTables(ABC):
     def _write(self, chain: str = "") -> AbstractContextManager[Transaction]: ...
 
     def store_prices(self, chain: str, block: Block, prices: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Store prices of a block by asset, and return the stored ones. Earlier prices are not replaced.
+        """Store prices of a block by asset, and return the stored ones of these assets.
 
-        Of blocks that are not final, the oldest prices beyond MAX_PENDING_PRICES are deleted.
+        Of blocks that are not final, the oldest prices beyond MAX_PENDING_PRICES are deleted. An earlier price of an
+        asset stays and is returned.
 
         Args:
             block: Final if its hash is empty.
@@ -68,7 +69,7 @@ class PriceTables(ABC):
         return height
 
     def pending_prices(self, chain: str, last: int) -> list[tuple[int, int, str, int, str, bytes]]:
-        """Return number, height, hash, time, asset and price of the prices up to a height, by number."""
+        """Return number, height, hash, time (µs), asset and price of all prices up to a height, by number."""
         return self._read(
             "SELECT number, height, hash, time_us, asset, price FROM prices WHERE chain = ? AND height <= ? "
             "ORDER BY number",
@@ -85,6 +86,6 @@ class PriceTables(ABC):
         return self.hold(f"{chain}.prices", f"the prices of {chain}")
 
     def drop_prices(self, chain: str, numbers: Iterable[int]) -> None:
-        """Delete prices that are in the lake now, or whose block left the chain."""
+        """Delete prices by their number: they are in the lake now, or their block left the chain."""
         with self._write(chain) as tx:
             tx.run_many("DELETE FROM prices WHERE number = ?", [(each,) for each in numbers])

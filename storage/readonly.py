@@ -87,7 +87,10 @@ PROBES: dict[str, Probe] = {
 
 
 def give_up_writing() -> None:
-    """Ask the operating system to refuse file changes by this process; `still_possible` checks the result."""
+    """Ask the operating system to refuse file changes by this process for good. Failures raise nothing.
+
+    `still_possible` checks the result.
+    """
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     libc = ctypes.CDLL(None, use_errno=True)
     if sys.platform == "darwin":

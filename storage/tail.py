@@ -114,13 +114,15 @@ class Tail(AccountTables, EndpointTables, PriceTables):
     ) -> None:
         """Add blocks on top and their span to the indexed ranges, in one transaction.
 
+        If there are blocks, the recent responses of all endpoints are deleted, because they may be older.
+
         Args:
             datasets: Datasets that are indexed without a filter.
             ranges: Further pairs of dataset and filter.
             span: The indexed heights, also those without a block; None for the heights of `entries`.
 
         Raises:
-            StoreError: A block is not the child of the block below it.
+            StoreError: A block is not the child of the block below it. Nothing is stored.
         """
         if span is None:
             if not entries:
@@ -158,7 +160,7 @@ class Tail(AccountTables, EndpointTables, PriceTables):
         )
 
     def rollback(self, chain: str, height: int) -> None:
-        """Delete all blocks above `height`, their rows and indexed ranges.
+        """Delete all blocks above `height` with their rows, prices, details and indexed ranges.
 
         Raises:
             StoreError: `height` is below the last final block; `rewind` can do that.
@@ -264,7 +266,10 @@ class Tail(AccountTables, EndpointTables, PriceTables):
             )
 
     def add_ranges(self, chain: str, pairs: Iterable[tuple[str, str]], span: Span) -> None:
-        """Add a span to the indexed ranges of pairs of dataset and filter, in one transaction."""
+        """Add a span to the indexed ranges of pairs of dataset and filter, in one transaction.
+
+        Stored reconciliations that overlap it are deleted.
+        """
         with self._write(chain) as tx:
             for dataset, filter_ in pairs:
                 _merge_range(tx, chain, (dataset,), (filter_,), span)

@@ -58,7 +58,7 @@ class TailDatabase(Protocol):
             wait: Wait for the lock instead of raising Locked.
 
         Raises:
-            Locked: Somebody else holds the lock; the message names the process.
+            Locked: Another process has the lock; the message names the process.
         """
 
     def close(self) -> None:

@@ -121,7 +121,7 @@ def open_side(store: str, url: str) -> Side:
 
 
 def transfer(store: str, source: Side, target: Side, tables: Sequence[Table]) -> Iterator[CopiedTable]:
-    """Copy the tables of a store, and yield the result for each one.
+    """Copy the tables of a store, one per step of the iteration, and yield the result for each one.
 
     Tables whose rows are equal already are not copied. At the end the source is compared once more.
 

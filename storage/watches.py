@@ -45,7 +45,7 @@ class WatchLimits:
 
 
 def add_sold(tx: Transaction, chain: str, first: int, watches: Iterable[OwnedWatch]) -> None:
-    """Add watches that were paid for, or extend them. Repeating the call changes nothing."""
+    """Add watches that were paid for, or extend their end. Repeating the call changes nothing."""
     tx.run_many(
         f"{_ADD}sold = 1, {_LATER}",
         [(chain, each.account, each.owner, first, 1, each.expires_us) for each in watches],
@@ -56,6 +56,8 @@ def add_synced(
     tx: Transaction, chain: str, first: int, owner: str, accounts: Iterable[str], terms: WatchLimits
 ) -> list[str]:
     """Add or extend unpaid watches of one owner within the limits, and remove all watches that have ended.
+
+    Sold watches of the owner stay unchanged.
 
     Returns:
         The accounts that exceed the limits.

@@ -164,14 +164,21 @@ class Endpoint(HttpEndpoint, ABC):
             self.handshake.check(self, await self.handshake_answers())
 
     async def handshake_answers(self) -> list[Answer]:
-        """Return the answers to the handshake: those that another command stored moments ago, else new ones."""
+        """Return the answers to the handshake, empty without one.
+
+        Answers that another command stored moments ago are used again.
+        """
         reads = self.handshake.reads if self.handshake is not None else ()
         if self._recent is None:
             return await self.ask_unchecked(reads)
         return await self._recent.through(reads, self.ask_unchecked, is_handshake=True)
 
     async def ask_unchecked(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
-        """Do the same as `ask` without a handshake; learn the limits of batches from refusals."""
+        """Return a result or a typed refusal for each request, in order, without a handshake.
+
+        Stored answers are not used. A refused batch is sent again in smaller parts, and the smaller size is stored as a
+        capability. If a single request is refused for its size, that error is its answer.
+        """
         answers: list[Answer] = []
         start = 0
         while start < len(requests):
@@ -214,6 +221,8 @@ class Endpoint(HttpEndpoint, ABC):
 
     async def ask_large(self, request: Request, parse: Callable[[str, memoryview | bytes], T], *, height: int = 0) -> T:
         """Return the parsed result of one request. A result in a plain envelope is not copied.
+
+        The answer is neither taken from stored answers nor stored. The handshake is sent first, if it is due.
 
         Raises:
             SourceError: The node refused the request, or failed after retries.

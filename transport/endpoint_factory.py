@@ -33,6 +33,8 @@ def make_endpoints(
 ) -> list[E]:
     """Build every configured endpoint of a chain, over one transport.
 
+    No request is sent. Each endpoint may run twice `settings.concurrency` requests at once.
+
     Args:
         make: The endpoint class of the kind of chain.
         key: The chain.

@@ -33,6 +33,8 @@ async def report_endpoints(
 ) -> list[dict[str, Any]]:
     """Return a row for each endpoint, in the order of the settings. An error becomes the row's `problem`.
 
+    The endpoints are contacted one after another; quarantined ones are not contacted.
+
     Args:
         pool: All endpoints of the chain.
         unproven: Facts that the node's answers do not prove.

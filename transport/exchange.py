@@ -49,7 +49,9 @@ class RateLimited(Unavailable):
 
 
 def response_limit(request: bytes | None, max_body: int) -> int:
-    """Return the maximum size of the response in bytes: `max_body`, or less for small JSON-RPC calls.
+    """Return the maximum size of a response in bytes.
+
+    It is `max_body` for GET and for methods with large results, else at most MAX_SMALL_BODY.
 
     Args:
         request: The body of the request; None for GET.
@@ -173,14 +175,19 @@ class Body:
         self._announced = 0
 
     def announce_size(self, size: int | None) -> None:
-        """Store the size that the headers announce; ResponseTooLarge if it is too large."""
+        """Store the announced size; ResponseTooLarge if it exceeds the limit. Ignored for a packed body."""
         if self._unpacker is None and size is not None:
             if size > self._max_bytes:
                 raise too_large(self._source, self._max_bytes)
             self._announced = size
 
     async def take(self, packed: bytes | memoryview) -> None:
-        """Unpack and store a piece once the budget has room; ValueError for bytes after the packed body."""
+        """Unpack and store a piece once the budget has room.
+
+        Raises:
+            ResponseTooLarge: The unpacked body exceeds its limit.
+            ValueError: Bytes follow the packed body.
+        """
         if self._unpacker is None:
             await self._keep(packed)
             return

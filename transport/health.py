@@ -83,7 +83,10 @@ class Health:
         self._durations_s.setdefault(kind, deque(maxlen=HEDGE_KEPT)).append(duration_s)
 
     def patience_s(self, kind: str) -> float | None:
-        """Return the seconds after which a read of a kind is unusually slow; None while too few are recorded."""
+        """Return the seconds that all but 5 % of the recent reads of a kind took, at least HEDGE_LEAST_S.
+
+        None while fewer than HEDGE_SAMPLES reads are recorded.
+        """
         durations_s = sorted(self._durations_s.get(kind, ()))
         if len(durations_s) < HEDGE_SAMPLES:
             return None

@@ -85,10 +85,12 @@ class Connection(asyncio.BufferedProtocol):
         return content
 
     async def read_piece(self, max_bytes: int) -> memoryview:
-        """Return the next bytes, at most `max_bytes`. They are valid until the next read.
+        """Wait for `max_bytes` or a full buffer, and return them; they are valid until the next read.
+
+        If the connection ends earlier, the bytes before its end are returned.
 
         Raises:
-            ConnectionResetError: The connection ended before them.
+            ConnectionResetError: It ended without any more bytes.
         """
         if self._end - self._start < min(max_bytes, BUFFER_SIZE):
             await self._receive(max_bytes)
@@ -136,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- writing and reuse -------------------------------------------------------------------------------------------
 
     def send(self, content: bytes) -> None:
-        """Send bytes."""
+        """Send bytes without waiting, and reset `is_answered`."""
         self.is_answered = False
         self._transport.write(content)
 

@@ -72,7 +72,7 @@ def identity(url: str) -> str:
 
 
 def secrets_of(url: str) -> tuple[str, ...]:
-    """Return the parts of a URL that may be keys, to hide them in error messages of the node."""
+    """Return the parts of a URL that may be keys: path, query and login, of MIN_SECRET or more characters."""
     parts = urlsplit(url)
     pieces = [*parts.path.split("/"), *(value for _, value in parse_qsl(parts.query)), parts.username, parts.password]
     return tuple(piece for piece in pieces if piece and len(piece) >= MIN_SECRET)
@@ -340,7 +340,10 @@ class HttpEndpoint:
 
 
 async def decode_response(response: HttpResponse, read: Callable[[bytes], T]) -> T:
-    """Return the result of `read` for a body, and give back its bytes once `read` ends."""
+    """Return the result of `read` for a body, in a thread if the body is large; then give back its bytes.
+
+    Errors of `read` are raised.
+    """
     if len(response.body) <= LARGE:
         try:
             return read(response.body)

@@ -146,7 +146,10 @@ def parse_address(base: str, headers: Mapping[str, str]) -> Address:
 
 
 def encode_request(address: Address, target: str, body: bytes | None) -> bytes:
-    """Encode a POST request, or GET if the body is None. Unsafe characters of the target are quoted."""
+    """Encode a POST request, or GET if the body is None.
+
+    Unsafe characters of the target are quoted, and its fragment is dropped.
+    """
     if not _PLAIN_TARGET.match(target):
         path, mark, query = target.partition("#")[0].partition("?")
         target = quote(path or "/", _UNQUOTED) + mark + quote(query, _UNQUOTED)

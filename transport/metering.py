@@ -23,14 +23,20 @@ def charge_to(budget: Budget | None) -> Iterator[None]:
 
 
 def charge(cost: int) -> None:
-    """Charge one request of `cost` units to the current budget; OverBudget if it exceeds the budget."""
+    """Charge one request of `cost` units to the current budget; OverBudget if it exceeds the budget.
+
+    Without a budget nothing happens.
+    """
     budget = _budget.get()
     if budget is not None:
         budget.charge(1, cost)
 
 
 def affords(requests_each: float, units_each: float) -> float:
-    """Return how many items the current budget allows, given the cost of one; infinity without a budget."""
+    """Return how many items the current budget still allows, as a fraction; infinity without a budget.
+
+    An item costs `requests_each` requests and `units_each` units.
+    """
     budget, count = _budget.get(), inf
     if budget is not None and budget.max_requests is not None:
         count = (budget.max_requests - budget.requests) / requests_each

@@ -54,7 +54,7 @@ class _Peer:
     idle: list[Connection] = field(default_factory=list)
 
     def idle_connection(self) -> Connection | None:
-        """Take a reusable connection, None if there is none; close the others."""
+        """Take the newest reusable connection, None if there is none; close unusable ones before it."""
         while self.idle:
             connection = self.idle.pop()
             if connection.is_reusable:
@@ -91,7 +91,9 @@ class PlainTransport:
     async def exchange(
         self, source: str, url: str, body: bytes | None, timeout_s: float, sink: Sink | None = None
     ) -> HttpResponse:
-        """Send a POST request, or GET if the body is None; no retry, no redirect.
+        """Send a POST request, or GET if the body is None; follow no redirect.
+
+        It may be sent twice, if an idle connection turns out to be closed. A `sink` gets the body if the status is 200.
 
         Raises:
             NoResponse: The exchange did not end within `timeout_s`.

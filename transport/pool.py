@@ -120,7 +120,8 @@ class Pool(Generic[E]):
     async def with_any(self, read: Read[E, T], *, kind: str = "other") -> T:
         """Read from the best endpoint, from the next one if it fails or takes unusually long.
 
-        If all nodes lack a block, the read is repeated BEHIND_TRIES times.
+        If all nodes lack a block, the read is repeated BEHIND_TRIES times. Only Unavailable, HistoryUnavailable,
+        WrongChain and BadAnswer lead to the next endpoint; other errors are raised.
 
         Raises:
             SourceError: No endpoint could answer; the error of the last one.
@@ -201,6 +202,9 @@ class Pool(Generic[E]):
         kind: str = "other",
     ) -> list[T]:
         """Return one answer per question, each given by a quorum of endpoints.
+
+        With a quorum below 2, one endpoint answers. An endpoint that contradicts the majority about a final answer is
+        quarantined.
 
         Args:
             read: Returns the answers of one endpoint to all questions.

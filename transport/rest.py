@@ -59,7 +59,7 @@ class RestEndpoint(HttpEndpoint):
                     self.checked = True
 
     async def ask(self, path: str, decode: Decode[T], body: object = None) -> T:
-        """Return the decoded response to a GET, or to a POST if there is a body.
+        """Return the decoded response to a GET, or to a POST if there is a body; failures are retried.
 
         Raises:
             ResourceNotFound: Status 404.

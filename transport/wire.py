@@ -69,7 +69,10 @@ _TAIL = re.compile(rb'(?:,\s?"jsonrpc":\s?"2\.0"|,\s?"id":\s?(\d+))*\}\s*\Z')
 
 
 def encode(requests: Sequence[Request]) -> bytes:
-    """Encode the body of a POST request: an object for one request, else a batch with ids from 1."""
+    """Encode the body of a POST request: an object for one request, else a batch with ids from 1.
+
+    `requests` must not be empty.
+    """
     bodies = [
         {"jsonrpc": "2.0", "id": number, "method": request.method, "params": request.named_params or request.params}
         for number, request in enumerate(requests, 1)
@@ -78,7 +81,7 @@ def encode(requests: Sequence[Request]) -> bytes:
 
 
 def plain_result(body: bytes) -> memoryview | None:
-    """Return the array `result` of a single response unparsed; None if the envelope is not plain."""
+    """Return the array `result` of a single response unparsed; None for other results or envelopes."""
     head = _HEAD.match(body, 0, 200)
     tail = _TAIL.search(body, max(0, len(body) - 60)) if head else None
     if not head or not tail or {head[1], tail[1]} != {None, b"1"}:

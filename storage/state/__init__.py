@@ -89,7 +89,9 @@ class State:
         grants: Iterable[str] = (),
         expires: int | None = None,
     ) -> tuple[Account, str]:
-        """Create an account with its first key, and return both. The key cannot be read again.
+        """Create an account with its first key; return the account and the key's text.
+
+        The text cannot be read again.
 
         Args:
             expires: End of the plan in microseconds; None for no end.
@@ -121,7 +123,7 @@ class State:
         return self.database.read(lambda tx: accounts.find(tx, id))
 
     def balance(self, account_id: str) -> int:
-        """Return the credits that an account can spend."""
+        """Return the credits that an account can spend; 0 for an unknown account."""
         return self.database.read(lambda tx: ledger.available(tx, account_id))
 
     async def subscribed(self, account_id: str, addresses: Iterable[str]) -> set[str]:
@@ -130,7 +132,14 @@ class State:
         return await self.database.read_async(lambda tx: subscriptions.subscribed(tx, account_id, candidates, now_us))
 
     def create_key(self, account_id: str, name: str, expires: int | None = None) -> tuple[Key, str]:
-        """Create another key of an account, and return it. The key cannot be read again."""
+        """Create another key of an account; return its facts and its text, which cannot be read again.
+
+        Args:
+            expires: End of the key in microseconds; None for no end.
+
+        Raises:
+            BadRequest: The account does not exist.
+        """
         key, token = self._new_key(account_id, name, expires)
         self.database.write(lambda tx: accounts.add_key(tx, key, digest(self._pepper, token)))
         return key, token

@@ -111,7 +111,7 @@ _PRINCIPAL = Statement(
 
 
 def create(tx: Transaction, account: Account) -> None:
-    """Add an account without credits and keys."""
+    """Add an account without credits and keys. It is recorded in the audit."""
     row = {name: getattr(account, name) for name in Account.__slots__ if name != "grants"}
     tx.run(_ADD, **row)
     tx.run(_ADD_BALANCE, account_id=account.id, available=0, held=0, earned=0)
@@ -155,7 +155,13 @@ def lock(tx: Transaction, id: str) -> None:
 
 
 def grant(tx: Transaction, id: str, name: str, now_us: int) -> bool:
-    """Add a grant to an account. Return False if the account has it."""
+    """Add a grant to an account and record it in the audit. Return False if the account has it.
+
+    The name is not checked: see `validated_grants`.
+
+    Raises:
+        BadRequest: The account does not exist.
+    """
     lock(tx, id)
     if name in existing(tx, id).grants:
         return False
@@ -166,7 +172,11 @@ def grant(tx: Transaction, id: str, name: str, now_us: int) -> bool:
 
 
 def revoke_grant(tx: Transaction, id: str, name: str, now_us: int) -> bool:
-    """Remove a grant from an account. Return False if the account does not have it."""
+    """Remove a grant from an account and record it. Return False if the account does not have it.
+
+    Raises:
+        BadRequest: The account does not exist.
+    """
     existing(tx, id)
     if not tx.run(_DROP_GRANT, owner=id, grant=name):
         return False
@@ -176,7 +186,13 @@ def revoke_grant(tx: Transaction, id: str, name: str, now_us: int) -> bool:
 
 
 def set_plan(tx: Transaction, id: str, plan: str, until_us: int | None, now_us: int) -> None:
-    """Change the plan of an account. `until_us` is its end; None for no end."""
+    """Change the plan of an account and record it in the audit. `until_us` is its end; None for no end.
+
+    The plan is not checked: see `validated_plan`.
+
+    Raises:
+        BadRequest: The account does not exist.
+    """
     before = existing(tx, id)
     tx.run(_SET_PLAN, owner=id, new_plan=plan, until=until_us)
     tx.run(_CHANGED)
@@ -188,7 +204,11 @@ def set_plan(tx: Transaction, id: str, plan: str, until_us: int | None, now_us: 
 
 
 def add_key(tx: Transaction, key: Key, hash: bytes) -> None:
-    """Add a key to an account."""
+    """Add a key, known by the hash of its text, to an account, and record it in the audit.
+
+    Raises:
+        BadRequest: The account does not exist.
+    """
     existing(tx, key.account_id)
     row = {name: getattr(key, name) for name in Key.__slots__ if name != "revoked_us"}
     tx.run(_ADD_KEY, **row, hash=hash)
@@ -196,7 +216,7 @@ def add_key(tx: Transaction, key: Key, hash: bytes) -> None:
 
 
 def revoke_key(tx: Transaction, id: str, now_us: int) -> bool:
-    """Revoke a key. Return False if it does not exist or was revoked before."""
+    """Revoke a key and record it. Return False if it does not exist or was revoked before."""
     if not tx.run(_REVOKE, key_id=id, now=now_us):
         return False
     tx.run(_CHANGED)
@@ -218,7 +238,7 @@ def is_session(key_name: str) -> bool:
 
 
 def keys(tx: Transaction, account_id: str) -> list[Key]:
-    """Return all keys of an account, in the order of their creation."""
+    """Return all keys of an account, revoked and expired ones included, in the order of their creation."""
     return [Key(*row) for row in tx.rows(_KEYS_OF, account_id=account_id)]
 
 

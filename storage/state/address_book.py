@@ -136,7 +136,11 @@ def add(tx: Transaction, account_id: str, labels: Mapping[str, str], defaults: Q
 
 
 def rename(tx: Transaction, account_id: str, address: str, label: str) -> Entry:
-    """Change the label of an entry, and return the entry."""
+    """Change the label of an entry, and return the entry.
+
+    Raises:
+        Refusal: The book does not have the address (ADDRESSBOOK_ENTRY_NOT_FOUND).
+    """
     entry(tx, account_id, address)
     tx.run(_RENAME, owner=account_id, wallet=address, new_label=label)
     return entry(tx, account_id, address)

@@ -39,7 +39,7 @@ _OLDEST = Statement(
 def find(tx: Transaction, account_id: str, question: bytes, position: int, now_us: int) -> tuple[int, bytes] | None:
     """Return position and cursor of the bookmark at a position, else of the newest one before it.
 
-    None if there is none.
+    None if there is none that is younger than KEEP_US.
     """
     row = only_row(tx.rows(_FIND, owner=account_id, asked=question, reached=position, since=now_us - KEEP_US))
     return None if row is None else (row[0], bytes(row[1]))

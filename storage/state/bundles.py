@@ -111,7 +111,11 @@ def create(tx: Transaction, account_id: str, id: str, name: str, addresses: Sequ
 
 
 def rename(tx: Transaction, account_id: str, id: str, name: str) -> Bundle:
-    """Change the name of a bundle, and return the bundle."""
+    """Change the name of a bundle, and return the bundle.
+
+    Raises:
+        Refusal: There is no such bundle, or another one has the name.
+    """
     bundle = find(tx, account_id, id)
     if bundle.name != name:
         _check_name_is_free(tx, account_id, name)
@@ -158,7 +162,11 @@ def remove_member(tx: Transaction, account_id: str, id: str, address: str) -> Bu
 
 
 def delete(tx: Transaction, account_id: str, id: str) -> None:
-    """Delete a bundle. Its addresses stay in the address book."""
+    """Delete a bundle. Its addresses stay in the address book.
+
+    Raises:
+        Refusal: There is no such bundle (BUNDLE_NOT_FOUND).
+    """
     find(tx, account_id, id)
     tx.run(_DROP_MEMBERS, bundle=id)
     tx.run(_DROP, bundle=id)

@@ -72,7 +72,11 @@ def delegate(tx: Transaction, account_id: str, delegate_id: str, now_us: int) ->
 
 
 def withdraw(tx: Transaction, account_id: str, delegate_id: str, now_us: int) -> bool:
-    """End a delegation. Return False if there is none."""
+    """End a delegation. Return False if there is none.
+
+    Raises:
+        BadRequest: The account does not exist.
+    """
     accounts.lock(tx, account_id)
     accounts.existing(tx, account_id)
     if not tx.run(_DROP, owner=account_id, delegate=delegate_id):

@@ -136,7 +136,8 @@ _DROP_MANY = Statement(
 def add(tx: Transaction, events: Sequence[Event], now_us: int) -> int:
     """Store events that are not stored yet, in their order, and return their number.
 
-    Events of a rule that was removed meanwhile are not stored.
+    Events of a rule that was removed meanwhile are not stored. The targets of the stored rules' events become due at
+    once.
     """
     added = 0
     rules = {id for id in sorted({each.rule_id for each in events}) if tx.run(_HOLD_RULE, rule=id)}
@@ -184,7 +185,9 @@ def listing(tx: Transaction, account_id: str, state: str, limit: int) -> list[De
 
 
 def replay(tx: Transaction, account_id: str, event_id: str, now_us: int) -> Delivery:
-    """Make an event pending again; one that is pending stays as it is. Its target is due at once.
+    """Make an event pending again, and its target due. Return the event as it was before.
+
+    An event that is pending stays as it is.
 
     Raises:
         NotFound: The account has no such event.
@@ -211,7 +214,7 @@ def one(tx: Transaction, account_id: str, event_id: str) -> Delivery:
 
 
 def within(tx: Transaction, chain: str, span: Span) -> list[Delivery]:
-    """Return the events of a span of heights, those that were corrected included, in their order."""
+    """Return a chain's events in a span of heights, both ends and corrected ones included, in their order."""
     return [Delivery(*row) for row in tx.rows(_WITHIN, key=chain, first=span.first, last=span.last)]
 
 

@@ -152,7 +152,10 @@ def entry(account_id: str, at_us: int, kind: str, amount: int, call_id: int | No
 
 
 def balances(tx: Transaction, account_ids: Iterable[str]) -> dict[str, Balance]:
-    """Return and lock the balances of accounts. All callers lock in one order, which prevents deadlocks."""
+    """Lock the balances of accounts and return them by account; all zero for an unknown one.
+
+    All callers lock in one order, which prevents deadlocks.
+    """
     ids = sorted(set(account_ids))
     by_account = {
         account_id: Balance(*amounts) for account_id, *amounts in tx.rows_of_each(BALANCE, [(id,) for id in ids])
@@ -161,7 +164,7 @@ def balances(tx: Transaction, account_ids: Iterable[str]) -> dict[str, Balance]:
 
 
 def store_balances(tx: Transaction, balances: Mapping[str, Balance]) -> None:
-    """Store balances."""
+    """Store balances, which `balances` has locked in this transaction."""
     tx.run_many(SET_BALANCE, [(*(getattr(each, name) for name in BALANCES), id) for id, each in balances.items()])
 
 
@@ -183,7 +186,7 @@ def check_affords(tx: Transaction, bill: Bill) -> None:
 
 
 def pay(tx: Transaction, bill: Bill, call_id: int) -> None:
-    """Pay a bill.
+    """Pay a bill: add a reservation and its posting to the ledger. A bill of 0 adds nothing.
 
     Raises:
         InsufficientCredits: The account has too few credits; the caller rolls back its transaction.

@@ -83,12 +83,12 @@ class Meter:
             raise
 
     async def settle_reservation(self, reservation: Reservation, kind: str) -> None:
-        """Post or void a reservation. The ledger has it when this returns."""
+        """Post or void (`kind`) a reservation. The ledger has it when this returns."""
         self._open.discard(reservation)
         await self._do(Settlement(reservation, kind))
 
     def settle_soon(self, reservation: Reservation, kind: str) -> None:
-        """Post or void a reservation later, with the next request or within `SOON_S`.
+        """Post or void (`kind`) a reservation later, with the next request or within `SOON_S`.
 
         If the process dies before, the reservation expires and the call is free.
         """
@@ -98,7 +98,10 @@ class Meter:
             self._soon = asyncio.get_running_loop().call_later(SOON_S, self._start_draining)
 
     def bill(self, account_id: str, key_id: str, amount: int, request_id: str) -> ledger.Bill:
-        """Return the bill for a change, which is paid in the transaction of the change."""
+        """Return the bill for a change, which the caller pays in the transaction of the change.
+
+        Nothing is stored.
+        """
         return ledger.Bill(account_id, amount, self.clock.now_us(), _memo(key_id, request_id))
 
     def pay(self, tx: Transaction, bill: ledger.Bill) -> None:

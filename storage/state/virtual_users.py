@@ -126,7 +126,11 @@ def find_all(tx: Transaction, account_id: str, ids: Iterable[str]) -> list[Virtu
 
 
 def add(tx: Transaction, account_id: str, id: str, type: str, label: str, document: bytes, now_us: int) -> VirtualUser:
-    """Add a virtual user. The document is stored as it is written."""
+    """Add a virtual user. The document is stored as it is written.
+
+    Raises:
+        BadRequest: The type does not exist, or the document is invalid.
+    """
     content = parse_document(type, document)
     last = tx.rows(_LAST, account_id=account_id)[0][0] or 0
     tx.run(_ADD, id=id, account_id=account_id, position=last + 1, type=type, label=label, document=document.decode())
