@@ -129,6 +129,7 @@ class _Reading:
         return {price.asset: amounts.text(price.usd) for price in self.snapshot.prices}
 
     def balance(self, asset: Asset) -> str | None:
+        """Return a raw balance as text; None if it could not be read."""
         raw = self.balances.get(asset, self.other_balances.get(asset))
         return None if raw is None else str(raw)
 
@@ -136,7 +137,7 @@ class _Reading:
 class _TransientTokenBook(TokenBook):
     """A token book that stores nothing: descriptions of other endpoints are only compared."""
 
-    def learn(self, tokens: Mapping[Asset, Token], block: Block) -> None:
+    def add(self, tokens: Mapping[Asset, Token], block: Block) -> None:
         pass
 
 

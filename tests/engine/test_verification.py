@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from chainfolio.adapters.evm.facts import load
+from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.chain_results import EndpointHealth
-from chainfolio.contracts import Issue, Snapshot
+from chainfolio.contracts import Issue, Snapshot, Token
 from chainfolio.engine.verification import (
     STATUSES,
     Check,
@@ -22,8 +23,11 @@ from chainfolio.engine.verification import (
     _check,
     _checks,
     _Reading,
+    _TransientTokenBook,
 )
 from chainfolio.proofs import ProofResult
+from chainfolio.storage.lake import Lake
+from chainfolio.tables import TOKENS
 
 TOKEN, ETHER = "eip155:1/erc20:0x" + "11" * 20, "eip155:1/slip44:60"
 PROVEN, OTHER, NONE, BROKEN = (
@@ -109,3 +113,11 @@ def test_what_a_verification_comes_to(
 ) -> None:
     found = verification(*statuses, faults=faults)
     assert (found.differs, found.complete) == (differs, complete)
+
+
+def test_descriptions_of_other_endpoints_are_neither_stored_nor_cached(tmp_path: Path) -> None:
+    lake, asset, block = Lake(str(tmp_path)), Asset("eip155:1", "erc20", "0x" + "11" * 20), Block(1, "0x01", "0x00", 0)
+    book = _TransientTokenBook("ethereum", lake, {})
+    book.add({asset: Token(asset, "T", "T", 6)}, block)
+    assert not lake.exists(TOKENS)
+    assert book.described_at([asset], block) == {}
