@@ -24,7 +24,7 @@ class AssetNames(Protocol):
         """The native coin."""
 
     def token_asset(self, contract: str) -> Asset:
-        """The fungible token of a contract."""
+        """Return the fungible token of a contract."""
 
 
 @dataclass(frozen=True, slots=True)

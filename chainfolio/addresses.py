@@ -55,8 +55,8 @@ class AddressRules:
             raise BadRequest("address", f"{abbreviated(text)} is not {article} {self.name} address", remedy=self.form)
         return address
 
-    def look(self, address: str) -> str:
-        """Return the characters that a wallet shows of an address: two with the same ones are easily confused."""
+    def visible_part(self, address: str) -> str:
+        """Return the characters of an address that a wallet shows: two with the same ones are easily confused."""
         return address[self.prefix : self.prefix + SHOWN] + address[-SHOWN:]
 
 

@@ -19,30 +19,30 @@ EXACT: Final = Context(prec=1000, Emax=10_000, Emin=-10_000, traps=[Inexact, Inv
 
 
 def raw_from_bytes(data: bytes) -> int:
-    """The raw in exactly 32 bytes."""
+    """Return the raw in exactly 32 big-endian bytes; another length fails an assertion."""
     assert len(data) == 32, f"a raw has 32 bytes, not {len(data)}"
     return int.from_bytes(data, "big")
 
 
 def amount(raw: int, decimals: int) -> Decimal:
-    """`raw` scaled by `decimals`, exactly: 1_500_000 at 6 is 1.5."""
+    """Return `raw` scaled by `decimals`, exactly: 1_500_000 at 6 is 1.5."""
     assert 0 <= decimals <= MAX_DECIMALS, f"not a token's decimals: {decimals}"
     return EXACT.scaleb(Decimal(raw), -decimals)
 
 
 def value_of(amount: Decimal, price: Decimal) -> Decimal:
-    """Amount times price, exactly; a product that would need rounding raises."""
+    """Return amount times price, exactly; a product that would need rounding raises decimal.Inexact."""
     return EXACT.multiply(amount, price)
 
 
 def total(values: list[Decimal]) -> Decimal:
-    """The exact sum."""
+    """Return the exact sum; 0 for an empty list."""
     with localcontext(EXACT):
         return sum(values, ZERO)
 
 
 def text(value: Decimal) -> str:
-    """Plain notation, never scientific, no trailing zeros, no minus zero."""
+    """Return a decimal in plain notation: never scientific, no trailing zeros, no minus zero."""
     if value == 0:
         return "0"
     digits = f"{value:f}"

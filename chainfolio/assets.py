@@ -61,7 +61,7 @@ def account(text: str) -> Account:
 
 
 def evm_address(text: str) -> str:
-    """The canonical form of an EVM address; anything else is a BadRequest."""
+    """Return the canonical form of an EVM address: lower case. Raises BadRequest for any other text."""
     return EVM.address(text)
 
 

@@ -100,7 +100,10 @@ class AsyncSession:
         await self.close()
 
     async def close(self) -> None:
-        """Close connections and files. A closed session answers no questions."""
+        """Close connections and files, after used prices of final blocks are moved to the lake.
+
+        Later questions raise BadRequest.
+        """
         self._is_closed = True
         async with self._lock:
             engine, self._engine = self._engine, None
@@ -151,7 +154,7 @@ class AsyncSession:
         return await portfolios(engine, accounts, chain, block, options)
 
     async def nav(self, addresses: Addresses, *, currency: str = "USD") -> Nav:
-        """The net asset value of addresses together, now, in a currency."""
+        """Return the net asset value of addresses together, now, in a currency."""
         engine = await self._ready()
         return await engine.nav(await _accounts(engine, addresses), currency, wait=True)
 
@@ -246,7 +249,7 @@ class AsyncSession:
         currency: str = "",
         chain: str | None = None,
     ) -> TaxYearDocument:
-        """Return the gains and the income of addresses of one owner in one tax year, by the rules of a jurisdiction.
+        """Return the gains and the income of one owner's addresses in a tax year, by rules of a jurisdiction.
 
         An empty `method` and `currency` are the usual ones of the jurisdiction.
 
@@ -268,7 +271,10 @@ class AsyncSession:
         return await tax_year_report(engine, await _accounts(engine, addresses, networks), request)
 
     async def price(self, asset: str, *, at: int | str | None = None) -> PriceReasons:
-        """Return the price of an asset at a height, a day or a time (UTC), by default now, and its reasons."""
+        """Return the price of an asset at a height, a day or a time (UTC), by default now, and its reasons.
+
+        A stored price is returned without a read; a new one is stored.
+        """
         from chainfolio.engine.named_accounts import check_chains
         from chainfolio.engine.prices.reasons import explain_price
 
@@ -286,7 +292,10 @@ class AsyncSession:
         checkpoints: int = 32,
         max_requests: int | None = None,
     ) -> list[Reconciliation]:
-        """Compare the indexed movements of addresses with their balances on chain, by chain and address."""
+        """Compare the indexed movements of addresses with their balances on chain, by chain and address.
+
+        The results are stored. `first` and `last` are heights, both included; by default all that is indexed.
+        """
         from chainfolio.engine.requests.reconciliations import Extent, on_each_chain, reconciliations
 
         extent = Extent(first, last, checkpoints, max_requests)

@@ -73,7 +73,7 @@ class NodeBackedChain(ABC, Generic[N]):
         """Do nothing: every node serves all datasets."""
 
     async def heads(self) -> Heads:
-        """The newest block and the newest final height; the endpoint is checked on the way."""
+        """Read the newest block and the newest final height; the endpoint is checked on the way."""
         return await self.node.connect()
 
     def is_final(self, height: int) -> bool:
@@ -81,11 +81,11 @@ class NodeBackedChain(ABC, Generic[N]):
         return height <= self.node.finalized
 
     async def block(self, height: int) -> Block:
-        """The block at a height."""
+        """Read the block at a height; NodeBehind if the chain has not reached it, NoBlock if it was skipped."""
         return await self.node.block(height)
 
     async def blocks(self, heights: Sequence[int]) -> list[Block]:
-        """Return the blocks at some heights, without heights that have no block."""
+        """Read the blocks at some heights, in order; heights without a block are left out."""
         return await self.node.blocks(heights)
 
     def health(self) -> list[EndpointHealth]:

@@ -24,7 +24,7 @@ FORGOTTEN: Final = "no node has blocks that are so old any more"
 
 
 async def first_served(chain: Chain) -> int:
-    """Return the lowest height whose block can be read."""
+    """Return the lowest height whose block can be read; 0 for chains whose nodes drop no blocks."""
     pruning_chain = find_capability(chain, Capability.OLDEST_BLOCK)
     return await pruning_chain.first_served() if pruning_chain is not None else 0
 

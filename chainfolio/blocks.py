@@ -41,7 +41,7 @@ class Span:
         return self.first <= height <= self.last
 
     def cut(self, size: int) -> Iterator[Span]:
-        """This span in pieces of at most `size` blocks, in order."""
+        """Yield this span in pieces of at most `size` blocks, in order."""
         for first in range(self.first, self.last + 1, size):
             yield Span(first, min(first + size - 1, self.last))
 
@@ -63,7 +63,7 @@ class Spans:
 
     @classmethod
     def of(cls, heights: Iterable[int]) -> Spans:
-        """The set of some heights."""
+        """Return the set of some heights, in any order."""
         return cls(Span(height, height) for height in heights)
 
     def __iter__(self) -> Iterator[Span]:
@@ -123,7 +123,7 @@ def _without(span: Span, cut: Span) -> Iterator[Span]:
 
 
 def ahead_of_clock(time_us: int, now_us: int) -> str:
-    """Return a sentence if the newest block's time is far in the future; an empty text otherwise."""
+    """Return a sentence if the newest block is more than AHEAD_S in the future; else an empty text."""
     ahead_s = (time_us - now_us) // 1_000_000
     if ahead_s <= AHEAD_S:
         return ""

@@ -79,7 +79,7 @@ class ChainFacts(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_onl
         return Asset(self.caip2, "slip44", str(self.native.slip44))
 
     def token_asset(self, contract: str) -> Asset:
-        """A fungible token's CAIP-19 name."""
+        """Return a fungible token's CAIP-19 name."""
         return Asset(self.caip2, self.TOKENS, contract)
 
     @property

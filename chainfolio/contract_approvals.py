@@ -56,7 +56,7 @@ class ContractApprovals(ABC):
         """Return the result as an amount; None if it is none."""
 
     def yes(self, answer: object) -> bool | None:
-        """Return the result as a bool; None if it is none."""
+        """Return the result as a bool: 0 is False, 1 is True, anything else None."""
         return {0: False, 1: True, None: None}.get(self.number(answer))
 
     @abstractmethod

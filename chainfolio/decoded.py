@@ -17,7 +17,7 @@ TEXTS = ("name", "vault", "pool", "unknown", "unverified", "remark")
 
 
 def as_positions(result: object, is_address: IsAddress) -> tuple[DecodedPosition, ...] | str:
-    """Return a decoder's result as positions, or a text that describes its problem."""
+    """Return a decoder's result as positions (none for None), or a text that describes its problem."""
     positions = () if result is None else result if isinstance(result, list | tuple) else (result,)
     for each in positions:
         if problem := problem_of(each, is_address):

@@ -17,10 +17,10 @@ class Clock(Protocol):
     """Time: `now_us` for the calendar, `monotonic_s` for durations."""
 
     def now_us(self) -> int:
-        """Microseconds since 1970-01-01 UTC."""
+        """Return microseconds since 1970-01-01 UTC."""
 
     def monotonic_s(self) -> float:
-        """Seconds on a clock that never jumps."""
+        """Return seconds on a clock that never jumps."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait without blocking the loop."""
@@ -30,11 +30,11 @@ class SystemClock:
     """The machine's clock."""
 
     def now_us(self) -> int:
-        """Microseconds since 1970-01-01 UTC."""
+        """Return microseconds since 1970-01-01 UTC."""
         return time.time_ns() // 1000
 
     def monotonic_s(self) -> float:
-        """Seconds on a clock that never jumps."""
+        """Return seconds on a clock that never jumps."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -46,7 +46,7 @@ class Files(Protocol):
     """The few things done to files directly; everything else goes through a library's own store."""
 
     def read(self, path: Path) -> bytes:
-        """The whole file."""
+        """Return the whole file; OSError if it cannot be read."""
 
     def replace(self, path: Path, data: bytes) -> None:
         """Write so that a reader sees the old file or the new one, never half; durable on return."""
@@ -56,7 +56,7 @@ class LocalFiles:
     """The machine's file system."""
 
     def read(self, path: Path) -> bytes:
-        """The whole file."""
+        """Return the whole file; OSError if it cannot be read."""
         return path.read_bytes()
 
     def replace(self, path: Path, data: bytes) -> None:

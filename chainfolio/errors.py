@@ -209,7 +209,7 @@ class TooManyFiles(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The store does not answer, or asks for fewer requests. Nothing is lost, and the work is repeated later."""
+    """The store does not answer, or asks for fewer requests. Nothing is lost; work is repeated later."""
 
     def __init__(self, store: str, message: str) -> None:
         super().__init__(store, message, remedy="indexing resumes by itself; a command has to be run again")

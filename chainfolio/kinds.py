@@ -240,7 +240,7 @@ def kind_of(name: str) -> ChainKind:
 
 
 def datasets() -> dict[str, Dataset]:
-    """Return the datasets of the built-in kinds and of the configured chains, by name."""
+    """Return the datasets of the built-in kinds and of the other kinds that this process used, by name."""
     kinds = [*(kind_of(name) for name in sorted(builtin_kinds())), *_USED.values()]
     by_name: dict[str, Dataset] = {}
     for kind in kinds:
@@ -251,14 +251,14 @@ def datasets() -> dict[str, Dataset]:
 
 @lru_cache(1)
 def builtin_kinds() -> frozenset[str]:
-    """The names of the kinds that come with Chainfolio."""
+    """Return the names of the kinds that come with Chainfolio."""
     return frozenset(
         module.name for module in pkgutil.iter_modules(import_module(BUILTIN_PACKAGE).__path__) if module.ispkg
     )
 
 
 def installed_kinds() -> frozenset[str]:
-    """The names of all kinds that are installed."""
+    """Return the names of all kinds that are installed, also of those that cannot be used."""
     from importlib.metadata import entry_points
 
     return builtin_kinds() | {entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)}

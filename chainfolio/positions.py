@@ -103,7 +103,7 @@ class OpenPosition:
 
 
 def _shown_order(assets: Iterable[Asset]) -> list[Asset]:
-    """Assets in the order of the contracts that answers show."""
+    """Return assets in the order of the contracts that answers show."""
     return sorted(assets, key=lambda asset: (asset.shown_contract, asset))
 
 

@@ -31,7 +31,7 @@ def harmless(text: str) -> str:
 
 
 def spreadsheet_text(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula: one that looks like it gets an apostrophe in front."""
+    """Return a text that no spreadsheet takes for a formula: such texts get an apostrophe in front."""
     is_formula = text.startswith(FORMULA) and not NUMBER.fullmatch(text)
     quote = "'" if is_formula else ""
     return f"{quote}{text}".replace("\r", " ")  # no reader agrees on it inside a cell

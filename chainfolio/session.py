@@ -82,7 +82,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Close connections and files. A closed session answers no questions."""
+        """Close connections and files. Later questions raise BadRequest."""
         if not self._thread.is_alive():
             return
         try:
@@ -148,7 +148,7 @@ class Session:
         )
 
     def nav(self, addresses: Addresses, *, currency: str = "USD") -> Nav:
-        """The net asset value of addresses together, now, in a currency."""
+        """Return the net asset value of addresses together, now, in a currency."""
         return self._answer(self._inner.nav(addresses, currency=currency))
 
     def history(
@@ -221,7 +221,7 @@ class Session:
         currency: str = "",
         chain: str | None = None,
     ) -> TaxYearDocument:
-        """Return the gains and the income of addresses of one owner in one tax year, by the rules of a jurisdiction.
+        """Return the gains and the income of one owner's addresses in a tax year, by rules of a jurisdiction.
 
         An empty `method` and `currency` are the usual ones of the jurisdiction.
         """
@@ -231,7 +231,10 @@ class Session:
         return self._answer(answer)
 
     def price(self, asset: str, *, at: int | str | None = None) -> PriceReasons:
-        """Return the price of an asset at a height, a day or a time (UTC), by default now, and its reasons."""
+        """Return the price of an asset at a height, a day or a time (UTC), by default now, and its reasons.
+
+        A stored price is returned without a read; a new one is stored.
+        """
         return self._answer(self._inner.price(asset, at=at))
 
     def reconcile(
@@ -244,7 +247,10 @@ class Session:
         checkpoints: int = 32,
         max_requests: int | None = None,
     ) -> list[Reconciliation]:
-        """Compare the indexed movements of addresses with their balances on chain, by chain and address."""
+        """Compare the indexed movements of addresses with their balances on chain, by chain and address.
+
+        The results are stored. `first` and `last` are heights, both included; by default all that is indexed.
+        """
         return self._answer(
             self._inner.reconcile(
                 addresses, chains=chains, first=first, last=last, checkpoints=checkpoints, max_requests=max_requests

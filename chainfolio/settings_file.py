@@ -158,7 +158,11 @@ class _Chains(msgspec.Struct):
 
 
 def _typed(tree: dict[str, object], source: str) -> Settings:
-    """The tree in its types. Each chain is decoded by the kind that its `adapter` names."""
+    """Return the tree in its types; each chain is decoded by the kind that its `adapter` names.
+
+    Raises:
+        BadSettings: A key or a value is not valid.
+    """
     try:
         settings = msgspec.convert({**tree, "chains": {}}, Settings, strict=False)
         tables = msgspec.convert(tree, _Chains).chains
@@ -187,7 +191,7 @@ def _meant(key: str, section: str) -> str:
 
 
 def _sections() -> dict[str, type[msgspec.Struct]]:
-    """The types of the sections by their names; the top of the file has an empty one."""
+    """Return the types of the sections by their names; the top of the file has an empty name."""
     fields = msgspec.structs.fields(Settings)
     typed = {field.name: get_args(field.type)[0] if get_args(field.type) else field.type for field in fields}
     return {"": Settings} | {

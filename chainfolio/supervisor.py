@@ -48,7 +48,7 @@ class Task:
         return f"{self.name} of {self.chain}" if self.chain else self.name
 
     def progressed(self) -> None:
-        """The work achieved something: the task is healthy, and its next back-off starts from the beginning."""
+        """Mark the task as healthy; its next back-off starts from the beginning."""
         self.problem, self._failures_in_a_row = "", 0
 
     def record_failure(self, error: BaseException) -> None:
@@ -94,7 +94,10 @@ class Supervisor:
     _running: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
 
     def start(self, name: str, work: Work, *, chain: str = "") -> Task:
-        """Run `work` until `stop`. A task that was stopped and is started again keeps its counts."""
+        """Run `work` until `stop`, again after each error. A task that runs already fails an assertion.
+
+        A task that was stopped and is started again keeps its counts.
+        """
         key = name, chain
         assert key not in self._running, f"{name} of {chain or 'this process'} runs already"
         task = self.task(name, chain=chain)

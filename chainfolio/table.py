@@ -57,7 +57,7 @@ class Table:
         return [column.name for column in self.columns]
 
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the files."""
+        """Return the Arrow schema of the files."""
         return _schema(self)
 
     def filled(

@@ -50,5 +50,5 @@ def sqrt_price(tick: int) -> int:
 
 
 def price(root: int) -> Fraction:
-    """Return the price of the first token in the second, from its square root times 2^96."""
+    """Return the price of one raw unit of the first token in the second, from its square root times 2^96."""
     return Fraction(root * root, Q192)

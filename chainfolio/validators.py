@@ -76,11 +76,11 @@ class SlotClock:
         return self.slot_s * self.slots
 
     def epoch(self, slot: int) -> int:
-        """The epoch of a slot."""
+        """Return the epoch of a slot."""
         return slot // self.slots
 
     def begins_s(self, epoch: int) -> int:
-        """The second in which an epoch begins."""
+        """Return the time at which an epoch begins, in Unix seconds."""
         return self.genesis_s + epoch * self.epoch_s
 
     def first_from(self, moment_s: int) -> int:

@@ -28,19 +28,22 @@ Report = Callable[[str], None]
 
 
 def is_name(text: str) -> bool:
-    """Return True if a text is a name: addresses of no kind have a dot."""
+    """Return True if a text has the form of a name: a dot inside, no spaces. It may be of no account."""
     return bool(_NAME.fullmatch(text))
 
 
 async def accounts_of(system: System, texts: Sequence[str], chains: Sequence[str], report: Report) -> list[Account]:
-    """Return the accounts of some addresses and names, each once; `report` gets what a name stands for.
+    """Return the accounts of some addresses and names, each once, in order of first mention.
 
     Args:
         chains: Keys of the only chains that the accounts may be of; empty for every configured chain.
+        report: Called with lines of text about each resolved name.
 
     Raises:
         BadRequest: A text is no address, or an address of another kind than the chains; no chain is configured.
+        MissingCapability: The chain of names cannot resolve them.
         NotFound: A name stands for no address.
+        SourceError: The node that resolves names does not answer.
     """
     resolved = [await _resolve(system, each, report) if is_name(each) else account(each) for each in texts]
     return list(dict.fromkeys(on_chains(system, each, chains) for each in resolved))
@@ -132,7 +135,10 @@ def _chains_of(
 
 
 async def name_of(system: System, owner: Account) -> str | None:
-    """Return the name that an account gives itself; None without one or without the chain of names."""
+    """Return the name that an account gives itself (its ENS reverse record), read from the node.
+
+    None if it has no name, if the chain of names is not configured, or if it is of another kind than the account.
+    """
     chain = system.chain(ENS_CHAIN) if ENS_CHAIN in system.settings.chains else None
     if chain is None or chain.kind != owner.kind:
         return None
@@ -178,7 +184,7 @@ def check_chains(system: System) -> None:
 def one_chain(system: System, key: str | None, accounts: Collection[Account], reason: str) -> str:
     """Return the key of the one chain to read accounts on: `key`, else the only one of their kinds.
 
-    Without accounts, any chain with accounts fits.
+    Without accounts, any chain with accounts fits. A given `key` is checked against the kinds of the accounts.
 
     Raises:
         BadRequest: Several chains fit (the message is `reason`), none does, or an account is of another kind.
@@ -203,6 +209,8 @@ def one_chain(system: System, key: str | None, accounts: Collection[Account], re
 
 def pinned_chain(system: System, chain: str | None, block: int | None, accounts: Collection[Account]) -> str:
     """Return the key of the one chain to read accounts on at a block.
+
+    A `block` of None is allowed.
 
     Raises:
         BadRequest: The height is negative; others as of `one_chain`.

@@ -161,10 +161,10 @@ class Engine:
         return await self.at_pinned(accounts, chain, await self.pinned(chain, height), options, past=True)
 
     async def pinned(self, chain: str, height: int | None = None) -> Block:
-        """Return the block of a chain at a height, else its newest indexed block, if the index keeps up.
+        """Return the block at a height; without one the newest indexed block, or the head if that is old.
 
         Raises BadRequest above the head, HistoryUnavailable if the node lacks the block, NotSupported without such a
-        chain, MissingCapability if the chain has no past balances.
+        chain, MissingCapability if a height is given and the chain has no past balances.
         """
         configured = configured_chain(self.system, chain, "the portfolio at a block")
         if height is None:
@@ -257,7 +257,7 @@ class Engine:
         """Return the approvals that accounts gave on a chain, newest first, from `start` on.
 
         Raises NotIndexed if the index does not reach that far, BadRequest if the position has left the chain,
-        NotSupported if something cannot be included.
+        NotSupported if something cannot be included. `include` as of `read_page`.
         """
         from chainfolio.engine.approvals.allowances import read_page
 
@@ -322,11 +322,11 @@ class Engine:
         return bool(idle)
 
     async def watch(self, owner: str, accounts: Sequence[Account]) -> None:
-        """Request the histories of accounts for an owner, for some days, as far as the settings allow."""
+        """Store watches of accounts for `accounts.watched_days`; accounts above the limits are logged."""
         await asyncio.to_thread(watching.watch_accounts, self.system, owner, accounts)
 
     async def watch_subscribed(self, owner: str, subscribed: Mapping[Account, int]) -> None:
-        """Request the histories of subscribed accounts for an owner, each until its end in microseconds."""
+        """Store watches of subscribed accounts for an owner, without limits, each until its end in µs."""
         watches = [(owner, account, until_us) for account, until_us in subscribed.items()]
         await asyncio.to_thread(watching.watch_subscriptions, self.system, watches)
 

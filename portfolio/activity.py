@@ -100,7 +100,7 @@ class Functions:
 
 
 def sort_activities(activities: Collection[Activity], newest_first: bool) -> list[Activity]:
-    """Activities of any chains and accounts in the one order that pages are cut from."""
+    """Return activities of any chains and accounts in the order of pages: by `sort_key`."""
     return sorted(activities, key=lambda each: each.sort_key, reverse=newest_first)
 
 

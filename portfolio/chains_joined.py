@@ -21,7 +21,7 @@ def join_chains(parts: Mapping[str, Portfolio], coins: Mapping[str, Coin]) -> Po
     """Return one portfolio of an account from its portfolios by chain.
 
     There is at least one, and no two share a chain. `coins` are the coins of the chains. A single part is returned
-    unchanged.
+    unchanged. Sums are exact, and `N/A` if that of a part is. The portfolio is partial if a part is.
     """
     documents = [parts[chain] for chain in sorted(parts)]
     assert documents, "nothing to join"

@@ -119,13 +119,13 @@ class _Canvas:
         self._cells = [[0] * columns for _ in range(rows)]
 
     def draw(self, first: _Dot, last: _Dot) -> None:
-        """A straight stroke."""
+        """Draw a straight line between two dots, both ends included."""
         steps = max(abs(last[0] - first[0]), abs(last[1] - first[1]), 1)
         for step in range(steps + 1):
             x, y = (start + (end - start) * step // steps for start, end in zip(first, last, strict=True))
             self._cells[y // 4][x // 2] |= DOTS[y % 4][x % 2]
 
     def lines(self, *, braille: bool) -> list[str]:
-        """The characters, line by line."""
+        """Return the rows of the canvas as text, without spaces at their ends."""
         marks = [[chr(BLANK + dots) if braille else PLAIN if dots else " " for dots in row] for row in self._cells]
         return ["".join(row).replace(chr(BLANK), " ").rstrip() for row in marks]

@@ -133,7 +133,7 @@ def _frame(
 
 
 def _raw_limbs() -> list[pl.Expr]:
-    """The limbs of the raws, the least significant first."""
+    """Return the 64-bit limbs of the column `raw` as columns `raw0` and so on, the lowest first."""
     import polars as pl
 
     starts = [RAW_BYTES - 8 * (i + 1) for i in range(RAW_LIMBS)]

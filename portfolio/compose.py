@@ -225,54 +225,54 @@ def _protocol(
     protocol: ProtocolFacts,
     by_chain: Mapping[str, Mapping[str, _Bucket]],
     chains: Mapping[str, ChainFacts],
-    frame: _Style,
+    style: _Style,
 ) -> ProtocolDocument:
     """Return the document of a protocol; chains on which it has nothing are left out."""
     by_type = {chain: kinds for chain, kinds in by_chain.items() if kinds}
     value_usd = amounts.total([bucket.value_usd for kinds in by_type.values() for bucket in kinds.values()])
-    small, large = frame.pictures(protocol.images)
+    small, large = style.pictures(protocol.images)
     return ProtocolDocument(
         name=protocol.name,
         key=protocol.key,
         value=amounts.text(value_usd),
-        chains={chains[chain].key: _protocol_chain(chains[chain], by_type[chain], frame) for chain in sorted(by_type)},
+        chains={chains[chain].key: _protocol_chain(chains[chain], by_type[chain], style) for chain in sorted(by_type)},
         img_small=small,
         img_large=large,
     )
 
 
-def _protocol_chain(facts: ChainFacts, kinds: Mapping[str, _Bucket], frame: _Style) -> ProtocolChainDocument:
+def _protocol_chain(facts: ChainFacts, kinds: Mapping[str, _Bucket], style: _Style) -> ProtocolChainDocument:
     """Return the document of a protocol's positions on one chain, by type."""
-    small, large = frame.pictures(facts.images)
+    small, large = style.pictures(facts.images)
     return ProtocolChainDocument(
         name=facts.name,
         key=facts.key,
         value=amounts.text(amounts.total([bucket.value_usd for bucket in kinds.values()])),
-        protocol_positions={kind: _positions(kind, kinds[kind], facts, frame) for kind in sorted(kinds)},
+        protocol_positions={kind: _positions(kind, kinds[kind], facts, style) for kind in sorted(kinds)},
         img_small=small,
         img_large=large,
     )
 
 
-def _positions(kind: str, bucket: _Bucket, facts: ChainFacts, frame: _Style) -> PositionsDocument:
+def _positions(kind: str, bucket: _Bucket, facts: ChainFacts, style: _Style) -> PositionsDocument:
     """Return the document of one type: loose assets, then positions by falling value; no sums are changed."""
     nested = sorted(bucket.nested, key=_position_key)
-    small, large = frame.pictures(frame.protocol.images)
+    small, large = style.pictures(style.protocol.images)
     return PositionsDocument(
         name=NAMES.get(kind, kind.capitalize()),
         total_value=amounts.text(bucket.value_usd),
-        assets=_assets(bucket.loose, facts, frame.options),
-        protocol_positions=tuple(_position(position, facts, frame) for position in nested),
+        assets=_assets(bucket.loose, facts, style.options),
+        protocol_positions=tuple(_position(position, facts, style) for position in nested),
         img_small=small,
         img_large=large,
-        explorer_url=frame.link(facts, frame.account),
+        explorer_url=style.link(facts, style.account),
     )
 
 
-def _position(position: ValuedPosition, facts: ChainFacts, frame: _Style) -> PositionDocument:
+def _position(position: ValuedPosition, facts: ChainFacts, style: _Style) -> PositionDocument:
     """Return the document of a position; with sources only if the options want them."""
-    small, large = frame.pictures(frame.protocol.images)
-    options = frame.options
+    small, large = style.pictures(style.protocol.images)
+    options = style.options
     return PositionDocument(
         name=clean(position.name),
         value=amounts.text(position.value_usd),
@@ -285,7 +285,7 @@ def _position(position: ValuedPosition, facts: ChainFacts, frame: _Style) -> Pos
         reward_assets=_assets(position.rewards, facts, options),
         img_small=small,
         img_large=large,
-        explorer_url=frame.link(facts, position.vault or position.pool),
+        explorer_url=style.link(facts, position.vault or position.pool),
         sources=_position_sources(position) if options.sources else UNSET,
         earned=tuple(map(_earning, position.earned)) or UNSET,
     )
@@ -402,7 +402,7 @@ def _call(number: str, call: ReadResult) -> CallDocument:
 
 
 def _as_text(value: object) -> str:
-    """An argument or a result as text: numbers in decimal, bytes in hex."""
+    """Return an argument or a result as text: numbers in decimal, bytes in hex."""
     return f"0x{value.hex()}" if isinstance(value, bytes) else clean(str(value))
 
 
@@ -442,5 +442,5 @@ def clean(text: str) -> str:
 
 
 def iso(time_us: int) -> str:
-    """A moment as ISO 8601 in UTC."""
+    """Return a time in microseconds as ISO 8601 in UTC, with a final Z."""
     return (EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")

@@ -338,7 +338,7 @@ _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 
 def encode_one(portfolio: Portfolio) -> bytes:
-    """One element of the body, which is an array with one portfolio an address: UTF-8 JSON."""
+    """Return a portfolio as UTF-8 JSON: one element of the array that a response is."""
     return _ENCODER.encode(portfolio)
 
 

@@ -65,7 +65,7 @@ def _legs(transfers: pl.DataFrame | pl.LazyFrame, side: str, without: str, sign:
 
 
 def summed(index: int) -> pl.Expr:
-    """The signed sum of one limb of the raws."""
+    """Return an expression for the signed sum of one 64-bit limb of the raws."""
     import polars as pl
 
     limb = pl.col("raw").bin.slice(8 * index, 8).bin.reinterpret(dtype=pl.UInt64, endianness="big").cast(pl.Int128)
@@ -207,6 +207,7 @@ def _transfers(transfers: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _approvals(approvals: pl.LazyFrame) -> pl.LazyFrame:
+    """Return approvals with their owner as `account`."""
     return approvals.rename({"owner": "account"})
 
 

@@ -133,7 +133,7 @@ def _pictures(parts: Sequence[Any]) -> dict[str, Any]:
 
 
 def _grouped(parts: Iterable[Mapping[str, T]]) -> dict[str, list[T]]:
-    """The values by key, sorted by key."""
+    """Return the values of all mappings by key, sorted by key."""
     groups: defaultdict[str, list[T]] = defaultdict(list)
     for part in parts:
         for key, value in part.items():
@@ -285,7 +285,7 @@ def _price(prices: Sequence[str], balance: Decimal | None, value: Decimal | None
 
 
 def _spam(verdicts: Sequence[SpamDocument]) -> SpamDocument | UnsetType:
-    """The gravest of several verdicts on one token."""
+    """Return the gravest of several verdicts on one token; UNSET without one."""
     return max(verdicts, key=lambda each: (each.score, each.reasons)) if verdicts else UNSET
 
 

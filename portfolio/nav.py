@@ -86,7 +86,7 @@ def converted(value: NetWorth, currency: str = "USD", rate: Decimal | None = Non
 
 
 def encode(nav: Nav) -> bytes:
-    """The body. Numbers are written from their decimals, digit by digit, and never pass through a float."""
+    """Return the JSON body. Numbers are written digit by digit, and never pass through a float."""
     numbers = _number(nav.nav), nav.currency, _number(nav.conversion_price)
     return msgspec.json.encode(
         _Wire(*numbers, nav.unpriced_assets, nav.completeness, nav.issues, nav.conversion_source or msgspec.UNSET)

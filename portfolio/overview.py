@@ -181,6 +181,7 @@ def _balance(parts: Sequence[_SignedAsset]) -> Decimal | None:
 
 
 def _net(values: Sequence[Decimal | None]) -> Decimal | None:
+    """Return the sum of the known values; None if none is known."""
     known_values = [value for value in values if value is not None]
     return amounts.total(known_values) if known_values else None
 

@@ -51,15 +51,15 @@ class Counterparties:
         for each in interactions:
             if each.address in rules.burn_addresses:
                 continue
-            first, look = (each.position, each.address), rules.look(each.address)
-            counterparties._first[look] = min(first, counterparties._first.get(look, first))
+            first, visible = (each.position, each.address), rules.visible_part(each.address)
+            counterparties._first[visible] = min(first, counterparties._first.get(visible, first))
             key = each.address, each.asset
             counterparties._max_raw[key] = max(each.raw, counterparties._max_raw.get(key, 0))
         return counterparties
 
     def resembled(self, address: str, position: BlockPosition) -> str | None:
         """Return the counterparty met before `position` that an address resembles; None if there is no other."""
-        first = self._first.get(self.rules.look(address))
+        first = self._first.get(self.rules.visible_part(address))
         return None if first is None or first[1] == address or first[0] >= position else first[1]
 
     def is_dust(self, move: Movement, real: str) -> bool:

@@ -47,12 +47,12 @@ class RunningTotals:
     sums: tuple[int, ...] = ()
 
     def at(self, height: int) -> int:
-        """The sum of all movements up to a height."""
+        """Return the sum of all movements up to a height, included; 0 before the first."""
         count = bisect_right(self.heights, height)
         return self.sums[count - 1] if count else 0
 
     def change_at(self, height: int) -> int:
-        """The sum of the movements at a height."""
+        """Return the sum of the movements at a height; 0 if there are none."""
         return self.at(height) - self.at(height - 1)
 
     def has(self, height: int) -> bool:

@@ -127,7 +127,7 @@ class KnownTokens:
 
     @classmethod
     def of(cls, tokens: Iterable[tuple[Asset, str, str]]) -> KnownTokens:
-        """From assets, symbols and names."""
+        """Return the known tokens of assets with their symbols and names."""
         known_tokens = cls()
         for asset, symbol, name in tokens:
             known_tokens.add(asset, symbol, name)

@@ -282,5 +282,5 @@ def mentions(activity: Activity, tokens: Mapping[Asset, Token], native: Token, t
 
 
 def protocol_key(name: str) -> str:
-    """The key of a protocol from a spelling with its version set apart: aave_v3, uniswap-v3, Uniswap V3."""
+    """Return the key of a protocol in lower case from a spelling such as aave_v3 or Uniswap V3."""
     return _ALIAS.sub("", name.lower())

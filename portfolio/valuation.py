@@ -278,7 +278,7 @@ def valuate(snapshots: Sequence[Snapshot]) -> Valuation:
 
 
 def prices_of(snapshot: Snapshot) -> dict[Asset, Price]:
-    """The prices of a snapshot by asset; of several of one asset the first."""
+    """Return the prices of a snapshot by asset; of several of one asset the first."""
     return {price.asset: price for price in reversed(snapshot.prices)}
 
 

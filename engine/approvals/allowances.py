@@ -51,7 +51,7 @@ class CurrentApprovals:
 
     @property
     def at_risk(self) -> Decimal:
-        """Return the USD at risk: each holding counts once for all its spenders, unpriced ones not at all."""
+        """Return the USD at risk: each holding counts once, at most its balance; unpriced ones count 0."""
         allowances_by_holding: defaultdict[tuple[str, str], list[Allowance]] = defaultdict(list)
         for each in self.allowances:
             if each.at_risk is not None:
@@ -208,6 +208,7 @@ async def operators(
 
 
 async def _run(snapshotter: Snapshotter, block: Block, plan: Plan[Sequence[State]]) -> Sequence[State]:
+    """Return the result of a plan at a block; raise BadAnswer if the plan failed."""
     report = (await run_batched({"approvals": plan}, lambda reads: snapshotter.chain.answer(reads, block)))["approvals"]
     if report.result is None:
         raise BadAnswer(snapshotter.chain.key, f"what is left of approvals could not be read: {report.reason}")
@@ -240,10 +241,10 @@ async def read_current_approvals(snapshotter: Snapshotter, owners: Sequence[str]
 async def stored_approvals(
     snapshotter: Snapshotter, owners: Sequence[str], labels: Labels, head: StoredHead
 ) -> CurrentApprovals:
-    """Return the stored approvals without asking the node: all that needs it is None.
+    """Return the stored approvals, newest first, without asking the node.
 
-    The block is that of `head`, and issues say that allowances and values at risk are unknown. Approvals of 0 are left
-    out.
+    Allowances, balances, prices and values at risk are None, and `unlimited` is False: only the node knows them. The
+    block is that of `head`, and issues say what is unknown. Approvals of 0 are left out.
     """
     lake, tail, key = snapshotter.lake, snapshotter.tail, snapshotter.chain.key
     events = await asyncio.to_thread(latest_amounts, lake, tail, key, owners)
@@ -279,9 +280,12 @@ async def read_page(
     include: Collection[str],
     system: System,
 ) -> ApprovalsPage:
-    """Return a page of approvals from `start` (None: the newest) on, with what `include` names.
+    """Return a page of approvals from `start` (None: the newest) on, with holdings of the tokens.
 
     Without the node, the page has events only, and issues. Errors as of `approvals_page` and `with_state`.
+
+    Args:
+        include: Any of "allowance", "operators" and "permit2": what is read in addition.
     """
     lake, tail, chain = snapshotter.lake, snapshotter.tail, snapshotter.chain
     begin, lag = start or head.block.height, chain.info.blocks_in(LIVE_LAG_S)

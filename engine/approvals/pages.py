@@ -58,7 +58,9 @@ def approvals_page(
     start: EventPosition | int,
     lag: int = MAX_UNINDEXED_BLOCKS,
 ) -> tuple[list[Approval], EventPosition | None]:
-    """Return up to `limit` approvals, and the position of the next page (None on the last page).
+    """Return up to `limit` approvals of amounts, newest first, and the position of the next page.
+
+    The position is None only if the page reaches block 0.
 
     Args:
         start: The chain's head for the newest approvals, or the position at which an earlier page ended.

@@ -42,6 +42,7 @@ async def read_permit2_allowances(
         NotSupported: No Permit2 contract of the chain is known.
         NotIndexed: Its events are not indexed up to the block.
         BadAnswer: The tokens or the allowances could not be read.
+        SourceError: The node does not answer.
     """
     chain = snapshotter.chain
     if not contracts:

@@ -31,6 +31,7 @@ async def limited_report(source: ReportSource, accounts: Sequence[Account], requ
         NotFound: An account has more than `pnl.max_transactions` transactions.
         NotIndexed: The index does not reach back to the beginning.
         BadRequest: The request is inconsistent.
+        SourceError: A node could not be read.
     """
     request.check()
     kinds = {chain.kind for chain in source.system.account_chains}

@@ -126,11 +126,12 @@ class GainsResult:
 
 
 async def compute_gains(source: RecordSource, accounts: Sequence[Account], request: PnlRequest) -> GainsResult:
-    """Compute the gains of accounts, as those of one owner.
+    """Compute the gains of accounts, as those of one owner. Nodes are asked for logs that are not stored.
 
     Raises:
         NotIndexed: The index does not reach back to the beginning.
         BadRequest: The request is inconsistent, or an account is on none of the chains.
+        SourceError: A node does not give the logs of a transaction.
     """
     page, changes = await all_records(source, accounts, request)
     return gains_until(source, accounts, request, page, changes)
@@ -256,7 +257,10 @@ async def pnl(source: ReportSource, accounts: Sequence[Account], request: PnlReq
 
 
 def blocks_of(portfolios: Sequence[Portfolio]) -> dict[str, int]:
-    """Return the lowest block at which the portfolios were read, by chain."""
+    """Return the lowest block at which the portfolios were read, by chain.
+
+    Chains without a block are absent.
+    """
     blocks: dict[str, int] = {}
     for portfolio in portfolios:
         for key, chain in portfolio.chains.items():
@@ -326,7 +330,7 @@ def _treatment(source: RecordSource, chains: Sequence[Chain], request: PnlReques
 
 
 def _priced(portfolios: Sequence[Portfolio], aliases: Mapping[str, str]) -> Iterator[tuple[str, AssetDocument]]:
-    """Yield the priced assets of portfolios with the keys of their contracts."""
+    """Yield the priced assets of portfolios with their keys; aliases have the key that they count as."""
     for portfolio in portfolios:
         for protocol in portfolio.asset_by_protocols.values():
             for chain in protocol.chains.values():

@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 async def position_changes(system: System, records: Sequence[TransactionDocument]) -> Changes:
     """Return changes of positions by chain and transaction; empty for chains without readable logs.
 
-    None for a transaction whose logs a protocol could not decode.
+    Transactions that cannot have changed a position are absent. The value is None if a protocol could not decode the
+    logs. Logs are read from the node once; results of final blocks are stored.
 
     Raises:
         SourceError: The node of a chain does not give the logs of a transaction.
@@ -63,7 +64,7 @@ async def _of_chain(
 
 
 def _creates_position(record: TransactionDocument) -> bool:
-    """Return True if a collectible came and something else left."""
+    """Return True if a collectible came and something else left; False for spam."""
     is_new = any(row.nft is not UNSET for row in record.assets_in)
     return is_new and any(row.nft is UNSET for row in record.assets_out) and record.type != "SPAM"
 

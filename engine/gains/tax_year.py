@@ -86,6 +86,7 @@ async def tax_year_report(source: ReportSource, accounts: Sequence[Account], req
         NotSupported: No rate of the currency is known for a day of the history.
         NotIndexed: The index does not reach back to the beginning.
         BadRequest: The request is inconsistent, or an account is on none of the chains.
+        SourceError: A node could not be read.
     """
     pnl_request = request.pnl_request()
     page, changes = await all_records(source, accounts, pnl_request)

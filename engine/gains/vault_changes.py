@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 async def vault_changes(system: System, records: Sequence[TransactionDocument]) -> VaultChanges:
     """Return the changes of vaults by chain and transaction; none if a chain has no readable logs.
 
-    None for a transaction whose logs a protocol could not decode.
+    Transactions that cannot have changed a vault are absent. The value is None if a protocol could not decode the logs.
+    Logs are read from the node once; results of final blocks are stored.
 
     Raises:
         SourceError: The node of a chain does not give the logs of a transaction.

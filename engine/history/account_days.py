@@ -109,13 +109,16 @@ class AccountDays:
         return cls(source, store, accounts, chains, values, request, page, changes, is_whole)
 
     async def day(self, day: date) -> Day:
-        """Read the stored snapshots of a known day."""
+        """Read the stored snapshots of a day; KeyError if the day is not in `values`."""
         return Day(
             day, self.values[day], await asyncio.to_thread(_snapshots, self.store, self.chains, self.accounts, day)
         )
 
     async def gains(self, day: Day, per_usd: Callable[[int], Decimal] | None = None) -> GainsResult:
-        """Return the gains of all transactions before a day; `per_usd` as of `gains_until`."""
+        """Return the gains of all transactions before a day; `per_usd` as of `gains_until`.
+
+        If the records do not reach back to the beginning, what was held on the first day is a lot without a known cost.
+        """
         blocks = day.blocks(self.chains)
         result = gains_until(self.source, self.accounts, self.request, self.page, self.changes, blocks, per_usd)
         if self.is_whole:

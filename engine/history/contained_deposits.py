@@ -49,7 +49,7 @@ class ContainedDeposits:
         return cls(None, (date.min, date.max), reason=NOT_COMPARED.format(reason))
 
     async def closed(self) -> frozenset[str] | None:
-        """Return the assets that close on the first and the last day, with all keys; None as of `assets`."""
+        """Return the assets that close on the first and the last day, with all keys; None if it is not known."""
         ends = await self._read(*self.ends)
         return None if ends is None else _with_aliases(closed_assets(ends[0][0], ends[1][0]), ends[1][1])
 

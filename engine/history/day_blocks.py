@@ -59,8 +59,11 @@ class DayBlocks:
     async def before(self, chain: Chain, day: date) -> Block | None:
         """Return the last block before the day (UTC) begins; None if the chain began later.
 
+        Final ones are cached.
+
         Raises:
             NodeBehind: The chain has not reached the day: its newest block may not be the last one before it.
+            SourceError: The chain could not be read.
         """
         if (chain.key, day) in self._cache:
             return self._cache[chain.key, day]

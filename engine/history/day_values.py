@@ -73,7 +73,10 @@ def frame(values: Sequence[DayValue]) -> pl.DataFrame:
 
 
 def day_values(accounts: Sequence[str], days: Sequence[date], snapshots: Iterable[DaySnapshot]) -> list[DayValue]:
-    """Return a value for each account and day, in this order, from the snapshots of its chains."""
+    """Return a value for each account and day, in this order, from the snapshots of its chains.
+
+    A pair without a snapshot is ABSENT. Every snapshot must be of one of the accounts and days (else KeyError).
+    """
     parts: dict[tuple[str, date], list[DaySnapshot]] = {(each, day): [] for each in accounts for day in days}
     for snapshot in snapshots:
         parts[snapshot.account, snapshot.day].append(snapshot)

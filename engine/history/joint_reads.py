@@ -35,7 +35,11 @@ class JointChain:
         return getattr(self.chain, name)
 
     async def answer(self, reads: Sequence[Read[object]], block: Block) -> list[object]:
-        """Return the results of reads at the block."""
+        """Return the results of reads at the block. It waits until all other readers have asked or ended.
+
+        Raises:
+            SourceError: No node answers for the block.
+        """
         result: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
         self._waiting.append((block, reads, result))
         self._send_if_all_ask()
@@ -55,7 +59,7 @@ class JointChain:
 
     @contextmanager
     def reader(self) -> Iterator[None]:
-        """End the place of one reader with the context; then waiting reads may be sent."""
+        """Hold the place of one reader: after the context, the other readers no longer wait for it."""
         try:
             yield
         finally:

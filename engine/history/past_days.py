@@ -75,7 +75,8 @@ class History:
     async def portfolios(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
         """Return portfolios at the last block before 00:00 UTC of a day, on every chain that existed.
 
-        A chain that fails becomes an issue, and so does an account without a chain of its kind.
+        A chain that fails becomes an issue, and so does an account without a chain of its kind. Portfolios read at
+        final blocks are stored.
 
         Raises:
             NotFound: No chain of an account had begun.

@@ -68,6 +68,8 @@ async def performance(
 ) -> PerformanceDocument:
     """Return the performance of accounts, as those of one owner, over the stored days of `values`.
 
+    Flows are read from the index, and days from the store. A failure of either makes returns unknown.
+
     Args:
         unserved: Issues of accounts that are left out.
 
@@ -109,9 +111,9 @@ async def performance(
 async def read_values(
     history: History, accounts: Sequence[Account], chains: Sequence[Chain], days: Sequence[date]
 ) -> list[DayValue]:
-    """Read the values of accounts on some days, within the time of a request.
+    """Read a value for each account and day, in this order, within the time of a request.
 
-    Days of a chain that were not read in time are unreadable; days that were read are stored.
+    Days of a chain that were not read in time, or failed, are unreadable; days that were read are stored.
 
     Raises:
         SourceError: A chain failed, and no value is known.

@@ -82,7 +82,7 @@ class Schedule:
             self.release()
 
     def release(self) -> None:
-        """Let other processes take the snapshots."""
+        """Release the locks of all chains, so that another process can take their snapshots."""
         for lock in self._locks.values():
             lock.close()
         self._locks.clear()

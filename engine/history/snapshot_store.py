@@ -63,7 +63,7 @@ class DaySnapshot:
         return msgspec.json.decode(self.document, type=Portfolio)
 
     def has_same_content(self, other: DaySnapshot) -> bool:
-        """Return True if another snapshot has the same content, whenever it was taken."""
+        """Return True if block, completeness, reason, gaps of the index and document are the same."""
         own_fields, other_fields = (
             (each.block.height, each.block.hash, each.completeness, each.reason, each.unindexed, each.digest)
             for each in (self, other)
@@ -111,6 +111,8 @@ class SnapshotStore:
         self, chain: str, accounts: Sequence[str], days: Iterable[date] | None = None, *, documents: bool = True
     ) -> dict[tuple[str, date], DaySnapshot]:
         """Return the newest stored snapshot of each account and day, by account and day.
+
+        Pairs without a snapshot are absent.
 
         Args:
             days: None for all stored days.

@@ -39,6 +39,8 @@ class Conversion:
     async def of(cls, history: History, currency: str, moments_us: Sequence[int]) -> Conversion:
         """Return the rates at some times, in microseconds.
 
+        Rates are read from nodes or reference rates now, so that `value` needs no I/O.
+
         Raises:
             BadRequest: The currency is unknown.
             NotSupported: The rate at one of the times is not known.
@@ -55,7 +57,10 @@ class Conversion:
         return cls(currency, await _coin(history, rates, currency, times_us))
 
     def value(self, usd: Decimal, moment_us: int) -> Decimal:
-        """Return a USD value of a time in the currency: exact for fiat, rounded to 18 places for coins."""
+        """Return a USD value of a time in the currency: exact for fiat, rounded to 18 places for coins.
+
+        The time must be one that was passed to `of` (else KeyError), except for USD.
+        """
         if self.rates is None:
             return usd
         rate = self.rates[moment_us]

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 async def joint_nav(entries: Sequence[CachedAccount], currency: str, rates: Rates, now_us: int) -> Nav:
-    """Return one value over accounts, converted by the rate of now; unread data are issues."""
+    """Return one value over accounts in a currency, at the rate of `now_us`; unread data are issues.
+
+    Raises:
+        NotSupported: The currency has no rate.
+    """
     holdings = tuple(valued for entry in entries for valued in entry.valuation.holdings)
     positions = tuple(position for entry in entries for position in entry.valuation.positions)
     unread = {address: issues for entry in entries for address, issues in entry.valuation.unread.items()}

@@ -63,10 +63,12 @@ class PastPrices:
         return prices, issues
 
     async def stored(self, assets_by_block: Mapping[Block, Iterable[Asset]], final: int) -> tuple[Prices, list[Issue]]:
-        """Return stored prices without asking a node, and an issue if some are missing.
+        """Return stored and cached prices by height without asking a node, and an issue if some are missing.
+
+        Each height has an entry; assets without a price are absent.
 
         Args:
-            final: The height up to which blocks are final: prices above it are not used.
+            final: The height up to which blocks are final: stored prices above it are not used.
         """
         blocks = [block for block in assets_by_block if block.height <= final]
         store = self.store
@@ -84,7 +86,7 @@ class PastPrices:
     async def _read(
         self, unknown: Mapping[Block, Sequence[Asset]]
     ) -> tuple[dict[int, dict[Asset, Price | None]], list[Issue]]:
-        """Return prices by height, None for assets without one, and an issue if states were unavailable.
+        """Read prices by height, None for assets without one, and return an issue if states were unavailable.
 
         Answers are stored and cached, except None if a vendor did not answer.
         """

@@ -38,7 +38,7 @@ class Quoter:
     budget: Callable[[Chain], AbstractAsyncContextManager[None]]
 
     async def quotes(self, contracts_by_chain: Mapping[str, Sequence[str]]) -> dict[str, QuotedTokens]:
-        """Return tokens and prices by chain, without chains that are not configured.
+        """Return tokens and current prices by chain; chains that are not configured are left out.
 
         A chain that cannot be read has an issue, and its tokens have no prices.
         """

@@ -58,10 +58,11 @@ class Rates:
         """Return the rate of a currency at a time, for a valuation.
 
         Fiat money has the rate of that time. A coin has the average price of what the valuation holds, else its current
-        price.
+        price from a node: `moment_us` does not matter.
 
         Raises:
             NotSupported: No source knows the rate.
+            SourceError: No chain with the coin answers.
         """
         if currency in self.fixed or currency in FIAT:
             return await self.of_money(currency, moment_us)
@@ -75,7 +76,11 @@ class Rates:
         raise _unserved(currency, "USD per unit", reason, "a chain or a source that prices it")
 
     async def of_money(self, currency: str, moment_us: int) -> Rate:
-        """Return the rate of a fiat currency, or of one that the settings fix, at a time. Errors as of `of`."""
+        """Return the rate at a time of a fiat currency, or of one that the settings fix for all times.
+
+        Raises:
+            NotSupported: No rate of the currency is known.
+        """
         if currency in self.fixed:
             return Rate(amounts.parse(self.fixed[currency]), "the operator's settings")
         fiat_rate = await self.fiat(currency, moment_us) if currency in FIAT else f"it is none of {', '.join(FIAT)}"
@@ -85,7 +90,7 @@ class Rates:
         raise _unserved(currency, "units of it per USD", reason, "[ecb] in the file of prices")
 
     def _assets_of(self, chain: Chain, symbol: str) -> list[Asset]:
-        """Return the assets that count as a coin on a chain: its native coin, and the coin's `units`.
+        """Return the assets that count as a coin: the native coin of `chain`, and `units` of all chains.
 
         A symbol proves nothing, so other tokens do not count.
         """
@@ -115,7 +120,10 @@ class Rates:
         return prices.get(symbol)
 
     async def prices(self, symbols: Sequence[str]) -> dict[str, Price]:
-        """Return the prices of coins; chains that do not answer are skipped."""
+        """Return the current price of each coin by symbol.
+
+        Coins without a price are absent; chains that do not answer are skipped without an error.
+        """
         return (await self._prices(symbols))[0]
 
     async def _prices(self, symbols: Sequence[str]) -> tuple[dict[str, Price], list[BaseException], bool]:

@@ -56,9 +56,10 @@ class ShownRates:
         self._bounded = replace(self.rates, read_prices=self._read_prices)
 
     async def current(self) -> Mapping[str, Decimal]:
-        """Return current rates; rates up to an hour old are returned while newer ones are read.
+        """Return current rates by currency: units per USD, or USD per unit for coins that no setting fixes.
 
-        Without such rates it waits for the read.
+        Rates up to an hour old are returned while newer ones are read in the background. Without such rates it waits
+        for the read. Rates that cannot be read are absent; no error is raised.
         """
         age_s = MAX_AGE_S if self._read_s is None else self.clock.monotonic_s() - self._read_s
         if age_s >= MAX_AGE_S:
@@ -88,6 +89,7 @@ class ShownRates:
         return finish(document, {**rates, **coin_rates(document, self.rates.coins), **fixed})
 
     async def _read(self) -> None:
+        """Read current rates and cache them."""
         names = [name for name in CRYPTO if name not in self.rates.fixed]
         coins, other_rates = await asyncio.gather(self._bounded.prices(names), self.at(self.clock.now_us()))
         self._rates = {name: price.usd for name, price in coins.items()} | other_rates

@@ -121,7 +121,7 @@ class PriceStore:
     def add(self, block: Block, prices: Iterable[Price], *, final: bool) -> dict[Asset, Price]:
         """Store prices at a block, and return the stored ones: another process may have been first.
 
-        Nothing is stored for a block without a hash that is not final.
+        Nothing is stored for a block without a hash that is not final. Then the result is empty.
         """
         encoded = {str(price.asset): msgspec.json.encode(stored_price(price)) for price in prices}
         if not encoded or not (final or block.hash):
@@ -205,13 +205,15 @@ class PriceStore:
     def settle_final(self) -> int:
         """Move prices at final blocks to the lake, and return their number.
 
-        Blocks up to the newest one that was stored as final are final.
+        Blocks up to the newest one that was stored as final are final. At most MAX_BATCH_ROWS are moved.
         """
         final = self.tail.last_final_price(self.chain)
         return 0 if final is None else self.move_final(final)[0]
 
     def move_final(self, final: int, hashes: Mapping[int, str] | None = None) -> tuple[int, list[int]]:
         """Move prices at final blocks to the lake, and delete those of blocks that left the chain.
+
+        At most MAX_BATCH_ROWS prices are handled; the caller repeats.
 
         Args:
             final: The height up to which blocks are final.

@@ -41,9 +41,10 @@ class BalanceReader:
     _blocks: dict[int, Block | None] = field(default_factory=dict)
 
     async def balances(self, points: Sequence[Point], untrusted_contracts: Set[str]) -> dict[Point, Answer]:
-        """Read balances at heights, in batches; reads of untrusted contracts are marked.
+        """Read raw balances at heights, in batches; reads of untrusted contracts have bounded work.
 
-        0 for heights before the first block; None where a balance or its state could not be read.
+        The balance is 0 before the first block of the chain, NoContract if the token's contract does not exist, and
+        None if it cannot be read. Heights whose state is gone are added to `pruned_heights`.
 
         Raises:
             OverBudget: No request is left, according to `check_budget`.
@@ -94,7 +95,7 @@ class BalanceReader:
         return answers
 
     async def block_at(self, height: int) -> Block | None:
-        """Return the newest block up to a height; None if there is none."""
+        """Read the newest block up to a height, and cache it; None if there is none."""
         await self._load_blocks([height])
         return self._blocks[height]
 

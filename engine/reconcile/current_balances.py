@@ -61,6 +61,8 @@ class CurrentBalances:
     ) -> dict[BalanceKey, int | None]:
         """Return the balances of accounts at block `end`, from current ones; None for unreadable ones.
 
+        The block of the read becomes `current_block`.
+
         Args:
             totals: The indexed movements of each asset.
             untrusted_contracts: Contracts that are read with bounded work.
@@ -84,7 +86,7 @@ class CurrentBalances:
 
     @staticmethod
     def differing(balances: Mapping[BalanceKey, int | None], totals: TotalsByKey) -> set[BalanceKey]:
-        """Return the assets whose balance is not the sum of their rows."""
+        """Return the assets whose balance is not the sum of their rows; unknown balances are left out."""
         return {key for key, raw in balances.items() if raw is not None and raw != _sum(totals, key)}
 
     async def compare(
@@ -92,7 +94,8 @@ class CurrentBalances:
     ) -> dict[BalanceKey, Comparison]:
         """Return the balance of each asset at block `end`, with the blocks of its differences.
 
-        The histories of accounts with differences are read again from the node, those of others are not.
+        The histories of accounts with differences are read again from the node, those of others are not. A balance of
+        None gives a comparison without differences.
         """
         differing = self.differing(balances, totals)
         reread_totals = await self._reread(sorted({key.account for key in differing}), end) if differing else {}

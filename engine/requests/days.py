@@ -41,7 +41,9 @@ def parse_day(name: str, text: str) -> date:
 
 
 def days_between(first: str | None, last: str | None, interval: str, now: date) -> list[date]:
-    """Return the days from `first` (default: `DEFAULT_DAYS` before `last`) to `last` (default: `now`).
+    """Return the days from `first` to `last`, both included, one `interval` apart.
+
+    By default, `last` is `now` and `first` is `DEFAULT_DAYS` before `last`.
 
     Raises:
         BadRequest: A text is no day, a day is in the future, `first` is after `last`, or the interval is unknown.
@@ -75,6 +77,7 @@ async def read_day_values(
 
     Raises:
         BadRequest: There are more than `MAX_VALUES` values.
+        SourceError: A chain failed; days that were read before are stored.
     """
     if len(days) * len(accounts) > MAX_VALUES:
         reason = f"{len(days) * len(accounts):,} values are more than {MAX_VALUES:,}"

@@ -22,7 +22,15 @@ log = logging.getLogger("chainfolio.prices")
 async def portfolios(
     engine: Engine, accounts: Sequence[Account], chain: str | None, block: int | None, options: Options
 ) -> list[Portfolio]:
-    """Return portfolios over all chains now, or of one chain at a block (None: its head)."""
+    """Return one portfolio per account: over all chains now, or of one chain at a block (None: its head).
+
+    With `chain` or `block`, the chain is read anew. Without `chain`, a block needs accounts of one chain.
+
+    Raises:
+        BadRequest: Several chains fit the accounts, none does, or the block is above the head.
+        NotSupported: No chain of the kind of any account is configured.
+        SourceError: No chain could be read.
+    """
     if block is None and chain is None:
         return await engine.portfolios(accounts, options, wait=True, wallet_only=False)
     key = pinned_chain(engine.system, chain, block, accounts)

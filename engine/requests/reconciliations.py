@@ -30,7 +30,8 @@ async def on_each_chain(
 ) -> list[T]:
     """Run `work` on each chain in turn, with the addresses of its kind, and return all results.
 
-    Chains without such an address are skipped, and chains that `keys` does not name if they are not indexed.
+    Chains without such an address are skipped, and chains that `keys` does not name if they are not indexed. Errors of
+    `chains_with_past` and of `work` are raised too.
 
     Raises:
         NotIndexed: A named chain is not indexed, or there are no results and a chain is not indexed.

@@ -28,7 +28,7 @@ def transaction_filter(
 ) -> TransactionFilter:
     """Return a filter for `limit` transactions behind the first `offset`, from day `first` to day `last`.
 
-    Both days count as a whole, in UTC; None is no bound. Without `chain`, all chains count.
+    Both days count as a whole, in UTC; None is no bound. Without `chain`, all chains count. The limit is not checked.
 
     Raises:
         BadRequest: The offset or a day is out of range.

@@ -177,7 +177,7 @@ def _heights(snapshots: Sequence[Snapshot]) -> dict[str, int]:
 
 
 def require_any_read(entries: Sequence[CachedAccount]) -> list[CachedAccount]:
-    """Return the same accounts; if no chain of any of them could be read, raise the first error.
+    """Return the same entries; if no chain of any account could be read, raise the first error.
 
     Raises:
         ChainfolioError: The first error of an account.

@@ -104,6 +104,8 @@ class Judge:
     ) -> dict[tuple[str, Asset], Spam]:
         """Return the spam verdicts of held tokens, by account and token.
 
+        Trusted tokens, and tokens that are not spam, are absent.
+
         Args:
           holdings: Account, token and raw balance; a balance that is not an integer is unknown.
           account_tokens: The tokens of each account, against which imitations are detected.

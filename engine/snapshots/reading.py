@@ -25,13 +25,13 @@ class Reading:
     """Results of the index and the node for accounts at one block.
 
     Attributes:
-      held: Tokens with a balance above zero.
-      unknown: Issues about balances that could not be read.
-      issues: Issues of protocols, the index and stakes.
-      moved: The day's flows by account; empty if the day is not indexed, and `no_days` says why.
-      fees: Fees paid so far by account; empty if transactions are not completely indexed.
-      rows: The rows of the accounts up to the block, from which flows and fees were computed; None to read them again.
-      account_tokens: The tokens of each account in wallet and positions, and the native coin.
+        holdings: Tokens with a balance above zero.
+        balance_issues: Issues about balances that could not be read.
+        issues: Issues of protocols, the index and stakes.
+        flows: The day's flows by account; empty if the day is not indexed, and `no_days` says why.
+        fees: Fees paid so far by account; empty if transactions are not completely indexed.
+        rows: The rows of the accounts up to the block, from which flows and fees were computed; None: read again.
+        account_tokens: The tokens of each account in wallet and positions, and the native coin.
     """
 
     block: Block
@@ -106,7 +106,10 @@ def _reason(answer: Any) -> str:
 def with_stakes_of(
     states: Mapping[str, AccountState], stakes: Iterable[OpenPosition], trust: Trust
 ) -> dict[str, AccountState]:
-    """Return the states with the stakes among the positions, and with resolved issues."""
+    """Return the states with the stakes added to their positions.
+
+    Issues about assets remain partial only if `trust` covers one of the assets.
+    """
     positions = {account: list(state.positions) for account, state in states.items()}
     for stake in stakes:
         positions[stake.account].append(stake)

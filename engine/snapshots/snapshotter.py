@@ -94,7 +94,7 @@ class Snapshotter:
         live: bool = False,
         past: bool = False,
     ) -> Snapshot:
-        """Take a snapshot at a block, or at the newest indexed block.
+        """Take a snapshot at a block, or at the newest indexed block; store names and prices that are read.
 
         Args:
             accounts: Addresses in the chain's own form, without duplicates.
@@ -122,7 +122,7 @@ class Snapshotter:
             return replace(snapshot, head=max(head.height, snapshot.block.height))
 
     async def quote(self, assets: Sequence[Asset]) -> QuotedTokens:
-        """Return names and prices of tokens and the native coin at the head of the chain.
+        """Return names and prices of tokens and the native coin at the head of the chain; store them.
 
         Raises:
             SourceError: The chain could not be read.
@@ -140,7 +140,7 @@ class Snapshotter:
         return QuotedTokens(block, context.tokens, prices, (*context.issues, *issues), pegged_assets(self.sources))
 
     async def current_prices(self, assets: Sequence[Asset]) -> Mapping[Asset, Price]:
-        """Return the prices that this chain's sources give at its head, also for assets of other chains."""
+        """Return the prices of this chain's sources at its head; those that are unknown or unread are absent."""
         block = (await self.chain.heads()).latest
         prices, _ = await self.past.prices({block: assets})
         return prices[block.height]
@@ -372,12 +372,12 @@ class Snapshotter:
         """Return descriptions of `assets` and spam verdicts of `pairs`, as in a portfolio at the block.
 
         Args:
-          pairs: Accounts and tokens to judge.
-          assets: Tokens to describe.
-          balances: Known balances at the block; the ones that are read are added.
+            pairs: Accounts and tokens to judge; those that are no spam have no verdict.
+            assets: Tokens to describe.
+            balances: Known balances at the block; the ones that are read are added.
 
         Raises:
-          SourceError: The chain could not be read.
+            SourceError: The chain could not be read.
         """
         context = await self._new_context(block)
         suspects = sorted(pair for pair in pairs if pair[1] not in self._judge.listed_tokens)
@@ -401,7 +401,7 @@ class Snapshotter:
         return context.tokens, spam
 
     async def token_context(self, assets: Iterable[Asset], block: Block) -> TokenContext:
-        """Read names and prices of tokens and the native coin at a block.
+        """Read names and prices of tokens and the native coin at a block, and store them.
 
         Raises:
             SourceError: The chain could not be read.

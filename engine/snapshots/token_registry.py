@@ -55,12 +55,16 @@ class TokenRegistry:
         return 0 if line is None else self._count(line)
 
     def assets_on(self, lists: int) -> list[Asset]:
-        """Return the tokens on at least `lists` public lists."""
+        """Return the tokens on at least `lists` public lists, most listed first; BadSettings for a bad file."""
         asset = self._info.token_asset
         return [asset(line.partition(",")[0]) for line in self._lines_on(lists)]
 
     def tokens(self, lists: int) -> Iterator[Token]:
-        """Yield the tokens on at least `lists` lists, with symbol, name and decimals."""
+        """Yield the tokens on at least `lists` lists, most listed first, with symbol, name and decimals.
+
+        Raises:
+            BadSettings: The file is malformed.
+        """
         for address, _, decimals, symbol, name in csv.reader(self._lines_on(lists)):
             yield Token(self._info.token_asset(address), symbol, name or symbol, int(decimals))
 

@@ -35,16 +35,20 @@ class IndexGap:
 
 
 def bounds(span: Span, keys: Sequence[Activity]) -> tuple[int, int]:
-    """Return the times between which a span lies, by the activities of its chain around it."""
+    """Return the times (microseconds) between which a span lies, by the activities around it.
+
+    Without an activity below, the first time is 0; without one above, the second is FAR_FUTURE_US.
+    """
     below = [key.time_us for key in keys if key.height < span.first]
     above = [key.time_us for key in keys if key.height > span.last]
     return max(below, default=0) + bool(below), min(above, default=FAR_FUTURE_US) - bool(above)
 
 
 async def end_times(chain: Chain, spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """Return the times of the first and the last block of spans.
+    """Read the times in microseconds of the first and the last block of each span.
 
-    Blocks that no node has any more may be of any time.
+    If no node has one of the blocks, every span gets (0, FAR_FUTURE_US). Raises SourceError if the chain fails
+    otherwise.
     """
     try:
         times = await times_at(chain, {end for span in spans for end in (span.first, span.last)})

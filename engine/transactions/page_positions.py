@@ -59,7 +59,10 @@ def position_after(
 
 
 def remaining(keys: Sequence[Activity], after: ListPosition, newest_first: bool) -> list[Activity]:
-    """Return the part of the list `keys` behind `after`, in the list's order."""
+    """Return the part of the list `keys` behind `after`, in the list's order.
+
+    Rows that a reorganisation moved before the position come first if they were not shown. Shown rows are left out.
+    """
     start = _read_count(keys, after, newest_first)
     displaced = _select(keys[:start], after.pending) if after.pending else []
     unread = [key for key in keys[start:] if name(key) not in after.shown] if after.shown else list(keys[start:])

@@ -89,11 +89,15 @@ class Statement:
     _counterparties: dict[str, dict[str, Counterparties]] = field(default_factory=dict)
 
     async def page(self, subjects: Sequence[Subject]) -> tuple[list[TransactionDocument], ListPosition | None]:
-        """Return one page, and its end; None on the last page.
+        """Return one page in the order of the list, and its end; None on the last page.
+
+        Records that are not in the index are read from nodes and stored. Errors of `Lookups.with_details` are raised
+        too.
 
         Raises:
             NotFound: An account has more than `max_transactions`.
             NotIndexed: The page needs a span that is not indexed.
+            SourceError: A node does not answer, and there are no `stored_heads`.
         """
         self._subjects = {subject.key: subject for subject in subjects}
         await asyncio.gather(*(self._read(subject) for subject in subjects))

@@ -65,6 +65,7 @@ class ValidatorRecords:
 
         Raises:
             NotFound: The chain has no such validator.
+            SourceError: The node does not answer.
         """
         try:
             return await self.source.validator(validator)

@@ -280,7 +280,7 @@ class ValueChange:
     is_trusted: Callable[[str], bool] = field(default=lambda asset: True)
 
     def document(self, method: str) -> ChangesDocument:
-        """Return the statement."""
+        """Return the statement. Assets whose gain is not known are rows of `unexplained`, by key."""
         activities = self._activities()
         faults = {asset: fault for asset in activities if (fault := self._fault(asset, activities[asset]))[0]}
         self._add_uncontinued(activities, faults)

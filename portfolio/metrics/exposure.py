@@ -68,5 +68,5 @@ def _summed(values: dict[str, list[Decimal]]) -> dict[str, Decimal]:
 
 
 def largest_first(values: dict[str, Decimal]) -> Sequence[tuple[str, Decimal]]:
-    """By value, then by key."""
+    """Return keys and values by falling value, then by key."""
     return sorted(values.items(), key=lambda item: (item[1].copy_negate(), item[0]))

@@ -192,18 +192,18 @@ def document(data: PerformanceData) -> PerformanceDocument:
 
 
 def day_of(time_us: int) -> date:
-    """The day that begins at a point."""
+    """Return the UTC day of a time in microseconds."""
     return date(1970, 1, 1) + timedelta(microseconds=time_us)
 
 
 def _growths(data: PerformanceData) -> list[Fraction | None]:
-    """The growth up to each point; nothing is known from the first fault on."""
+    """Return the growth up to each point; None from the first point with a fault on."""
     known_count = next((i for i, point in enumerate(data.points) if point.time_us in data.faults), len(data.points))
     return [*growths(data.points[:known_count]), *[None] * (len(data.points) - known_count)]
 
 
 def _breaks(data: PerformanceData, cumulative: Sequence[Fraction | None]) -> list[str]:
-    """The first period that has no rate."""
+    """Return the reason for the first unknown growth; empty if all are known."""
     i = next((i for i, each in enumerate(cumulative) if each is None), None)
     return [] if i is None else [NO_CAPITAL.format(day=day_of(data.points[i].time_us))]
 

@@ -285,7 +285,13 @@ def is_collectible(asset: str) -> bool:
 
 
 def lots_fault(lots: RemainingLots | None, in_wallet: int, decimals: int) -> str:
-    """Return why the cost of what a wallet holds of an asset is not known; empty if it is."""
+    """Return why the cost of what a wallet holds of an asset is not known; empty if it is.
+
+    Args:
+        lots: The remaining lots; None if no transaction moved the asset.
+        in_wallet: The raw balance.
+        decimals: For the amounts in the text.
+    """
     if lots is None or not lots.quantity:
         return UNASKED if lots and lots.unasked else NO_LOTS
     if lots.cost is None:
@@ -314,7 +320,10 @@ def difference_reason(in_wallet: int, expected: int, decimals: int) -> str:
 
 
 def without_unclosed(gains: Gains, unclosed: Collection[Key]) -> Gains:
-    """Return the gains, with unknown costs for the assets that do not close."""
+    """Return the gains with unknown costs for the assets that do not close; incomes keep their gain.
+
+    Returns the same object if `unclosed` is empty. A key without a wallet stands for all wallets of a gain's asset.
+    """
     if not unclosed:
         return gains
     return Gains([_gain(each, unclosed) for each in gains.gains], [_lots(each, unclosed) for each in gains.remaining])

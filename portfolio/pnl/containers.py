@@ -113,7 +113,7 @@ class Containers:
         return quantity - remaining
 
     def may_return(self, sides: Iterable[Side]) -> bool:
-        """Return True if a contract took one of the assets before, and nothing says what for."""
+        """Return True if a contract took one of the assets before, in a transaction of no known type."""
         return any(side.asset in self.taken for side in sides)
 
     def pools(self) -> Iterator[dict[str, int]]:

@@ -40,12 +40,12 @@ _ROUNDED: Final = Context(prec=1000, Emax=10_000, Emin=-10_000, rounding=ROUND_H
 
 
 def money(value: Decimal) -> int:
-    """A value as an integer of 10^-30: the unit in which gains are computed, rounded half to even."""
+    """Return a value as an integer of 10^-30: the unit in which gains are computed, rounded half to even."""
     return int(_ROUNDED.to_integral_value(_ROUNDED.scaleb(value, MONEY_DIGITS)))
 
 
 def decimal(units: int) -> Decimal:
-    """An integer of money as the exact decimal."""
+    """Return an integer of money (units of 10^-30) as the exact decimal."""
     return amounts.EXACT.scaleb(Decimal(units), -MONEY_DIGITS)
 
 

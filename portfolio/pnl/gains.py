@@ -142,7 +142,7 @@ def unsolicited_lot(quantity: int) -> Lot:
 
 
 def acquired_lot(entry: Entry) -> Lot:
-    """The lot that an acquisition makes."""
+    """Return the lot that an acquisition makes. It costs value plus fee, or None with a reason."""
     cost = None if entry.value is None else entry.value + entry.fee
     reason = (entry.reason or NO_PRICE) if cost is None else ""
     return Lot(entry.quantity, cost, entry.value, entry.time_us, entry.transaction, reason)

@@ -88,7 +88,10 @@ def transaction_gains(
 
 
 def with_gains(transaction: TransactionDocument, gains: TransactionGains) -> tuple[TransactionDocument, dict[str, str]]:
-    """A record with costs and gains in it, and why some are not known, by the keys of their assets."""
+    """Return a record with costs and gains, and the reasons for unknown ones by the keys of assets.
+
+    The record is unchanged, without reasons, if the gains of the account are not known.
+    """
     if gains.reason:
         return transaction, {}
     return _Record(transaction, gains).filled()

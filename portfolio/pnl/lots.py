@@ -76,7 +76,7 @@ def _lowest(lot: Lot, number: int) -> Rank:
 
 
 def _unit_price(lot: Lot) -> int:
-    """The spot price at which a lot was acquired, for comparing: 2^-128 of a money unit fine."""
+    """Return the spot price per unit of a lot, for comparisons: in 2^-128 of a money unit."""
     return ((lot.spot or 0) << 128) // lot.quantity
 
 

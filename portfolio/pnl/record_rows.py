@@ -153,7 +153,7 @@ class RecordRows:
 
 
 def asset_key(asset: TransactionAssetDocument) -> str:
-    """The key of an asset; one of a collection has its number."""
+    """Return the key of an asset: `chain:contract`, and the number of a collectible after another colon."""
     return asset.chain_contract if asset.nft is UNSET else f"{asset.chain_contract}:{asset.nft.token_id}"
 
 

@@ -259,6 +259,7 @@ def unexplained_rows(current: CurrentHoldings, facts: Mapping[str, AssetFacts]) 
 
 
 def _known_sum(parts: Iterable[int | None]) -> str:
+    """Return the sum of the known parts as text; "0" if none is known."""
     return text(sum(part for part in parts if part is not None))
 
 
@@ -371,7 +372,7 @@ def frame(gains: Sequence[GainDocument], columns: Sequence[str] = COLUMNS) -> pl
 
 
 def text(units: int | None) -> str:
-    """Money in plain notation."""
+    """Return money as a decimal text; `N/A` for None."""
     return UNKNOWN if units is None else amounts.text(decimal(units))
 
 

@@ -85,7 +85,7 @@ def us_term(acquired: date, disposed: date) -> str:
 
 
 def german_term(acquired: date, disposed: date) -> str:
-    """Return True if a gain is exempt. A year ends on its day of acquisition, or that month's last day."""
+    """Return EXEMPT if more than a year lies between both days, else TAXABLE."""
     return EXEMPT if disposed > _year_later(acquired, without_29=(2, 28)) else TAXABLE
 
 

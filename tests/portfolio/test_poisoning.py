@@ -48,10 +48,10 @@ def shown(activity: Activity, listed: frozenset[Asset] = frozenset({USDC})) -> T
 
 
 def test_how_alike_two_addresses_look_and_what_is_dust_is_the_chains_to_say() -> None:
-    assert EVM.look(REAL) == EVM.look(FALSE) == "abcd9876" != EVM.look(OTHER)
+    assert EVM.visible_part(REAL) == EVM.visible_part(FALSE) == "abcd9876" != EVM.visible_part(OTHER)
     real, false = "TNPeeaaFB7K9cmo4uQpcU32zGK8G1NYqeL", "TNPeeKKFB7K9cmo4uQpcU32zGK8G1NYqeL"
     dealt = Counterparties.of([Interaction(real, ETHER, (1, 0), 1)], TRON, 6)
-    assert TRON.look(real) == TRON.look(false) == "NPeeYqeL"
+    assert TRON.visible_part(real) == TRON.visible_part(false) == "NPeeYqeL"
     assert dealt.resembled(false, (2, 0)) == real
     assert [dealt.is_dust(move(false, raw), real) for raw in (99, 100)] == [True, False]
 
