@@ -215,6 +215,22 @@ def check_body(route: Route, status: int, body: bytes, media: str) -> None:
         assert sorted(found) == fields_of_refusal(route.envelope, status)
 
 
+@pytest.mark.slow(
+    "routes share the check of keys: each kind has two routes, each route the usual kinds",
+    fast=[
+        "portfolio-*",
+        "addressbook-*",
+        "*-valid",
+        "*-none",
+        "*-revoked",
+        "*-FREE plan",
+        "*-without credits",
+        "*-over the limit",
+        "*-without portfolio",
+        "*-without at-block",
+        "*-without enterprise",
+    ],
+)
 @in_one_loop
 @pytest.mark.parametrize("kind", [*WORDINGS, *BROKEN, *HOLDERS])
 @pytest.mark.parametrize("route", KEYED, ids=lambda route: route.name)

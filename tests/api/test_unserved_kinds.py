@@ -58,6 +58,7 @@ def test_every_route_that_takes_addresses_is_tried() -> None:
     assert takes == {*NAMES, *OF_ONE_CHAIN, *BOOK, "export_file"}  # files are tried in test_export
 
 
+@pytest.mark.slow("other kinds are refused in the same words", fast=["*-solana", "portfolio-*"])
 @in_one_loop
 @pytest.mark.parametrize(("address", "kind"), UNSERVED)
 @pytest.mark.parametrize("name", NAMES)
@@ -70,6 +71,7 @@ async def test_addresses_without_a_chain_are_501_and_cost_nothing(
     assert cost == 0
 
 
+@pytest.mark.slow("other kinds are told in the same words", fast=["*-tron", "portfolio-*"])
 @in_one_loop
 @pytest.mark.parametrize(("address", "kind"), UNSERVED)
 @pytest.mark.parametrize("name", NAMES)

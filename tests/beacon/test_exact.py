@@ -71,6 +71,7 @@ async def earned_by_slot(chain: BeaconChain, last: int) -> dict[int, dict[int, i
     return found
 
 
+@pytest.mark.slow("reads each state of a long history; test_forks.py explains every balance of a short one")
 async def test_every_balance_after_every_slot_is_the_one_before_with_what_is_stored(
     lived: Lived, tables: dict[str, list[dict[str, Any]]]
 ) -> None:
@@ -182,6 +183,7 @@ def test_deposits_and_consolidations_are_told_twice_as_asked_for_and_as_carried_
     assert (moved[MERGED]["other"], moved[COMPOUNDING]["other"]) == (COMPOUNDING, MERGED)
 
 
+@pytest.mark.slow("collects a long history again; test_computed.py compares some validators with all")
 async def test_some_validators_alone_have_the_rows_that_they_have_among_all(
     lived: Lived, tables: dict[str, list[dict[str, Any]]]
 ) -> None:
@@ -251,6 +253,7 @@ async def test_the_registry_is_looked_through_once_by_pieces_that_are_on_their_w
     await chain.close()
 
 
+@pytest.mark.slow("collects a long history again, in many pieces")
 async def test_pieces_of_some_validators_on_their_way_together_ask_nothing_twice(
     lived: Lived, tables: dict[str, list[dict[str, Any]]]
 ) -> None:

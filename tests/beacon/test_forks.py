@@ -86,6 +86,7 @@ async def test_a_short_history_of_each_fork_explains_every_balance(fork: str) ->
     assert any(each["source"] < 0 for each in tables["validator_rewards"] if each["validator"] == 5)
 
 
+@pytest.mark.slow("the same rules with longer epochs")
 async def test_the_preset_of_mainnet_with_epochs_of_32_slots_explains_every_balance() -> None:
     with running(preset="mainnet", fork="electra", validators=128) as node:
         node.advance(192, miss=[40, 41])

@@ -91,6 +91,7 @@ def lasting(portfolio: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in portfolio.items() if name != "lastUpdated"}
 
 
+@pytest.mark.slow("a plain session runs the asynchronous one", only=["async"])
 def test_a_portfolio_is_that_of_the_command_now_and_at_a_block(ask: Ask, place: Place) -> None:
     found = ask("portfolio", place.alice)
     assert found.completeness == "complete"
@@ -117,6 +118,7 @@ def test_the_frame_of_a_portfolio_adds_up_to_its_net_worth(ask: Ask, place: Plac
     assert not any(each.is_float() for each in frame.dtypes)
 
 
+@pytest.mark.slow("a plain session runs the asynchronous one", only=["async"])
 def test_a_net_asset_value_is_that_of_the_command(ask: Ask, place: Place) -> None:
     found = ask("nav", [place.alice, place.frank])
     assert found.nav == place.command("nav", place.alice, place.frank)["nav"] > 0
@@ -134,6 +136,7 @@ def test_a_history_has_the_values_of_the_command(ask: Ask, place: Place) -> None
     assert frame.schema["value_usd"] == pl.Decimal(38, 12)
 
 
+@pytest.mark.slow("a plain session runs the asynchronous one", only=["async"])
 def test_transactions_are_those_of_the_command_a_page_or_all(ask: Ask, place: Place) -> None:
     every = ask("transactions", place.frank)
     assert plain(every) == place.command("transactions", place.frank, "--all")
@@ -154,6 +157,7 @@ def test_gains_are_those_of_the_command(ask: Ask, place: Place) -> None:
     ]
 
 
+@pytest.mark.slow("a plain session runs the asynchronous one", only=["async"])
 def test_a_tax_year_is_that_of_the_command(ask: Ask, place: Place) -> None:
     year = int(place.command("pnl", place.frank)["gains"][0]["time"][:4])
     found = ask("tax_year", place.frank, year, jurisdiction="us", method="hifo")
@@ -173,6 +177,7 @@ def test_a_price_is_that_of_the_command(ask: Ask, place: Place) -> None:
     assert (frame["usd"].item(), frame["block"].item()) == ("2000", place.node.height - 5)
 
 
+@pytest.mark.slow("a plain session runs the asynchronous one", only=["async"])
 def test_a_reconciliation_is_that_of_the_command(ask: Ask, place: Place) -> None:
     (found,) = ask("reconcile", place.bob, checkpoints=4)
     (told,) = place.command("reconcile", place.bob, "--checkpoints", "4", ends=DIFFERS)
@@ -183,6 +188,7 @@ def test_a_reconciliation_is_that_of_the_command(ask: Ask, place: Place) -> None
     assert frame["balance"].to_list() == [each["balance"] for each in told["assets"]]
 
 
+@pytest.mark.slow("a plain session runs the asynchronous one", only=["async"])
 def test_tables_are_lazy_frames_of_the_lake(ask: Ask, place: Place) -> None:
     names = ask("tables")
     assert {"blocks", "transactions", "transfers"} <= set(names) <= TABLES.keys()

@@ -34,6 +34,7 @@ def histories(indexed: AnyIndex) -> list[Row]:
     return in_order(rows)
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 async def test_indexing_twice_is_indexing_once(traded: ChainUnderTest, tmp_path: Path) -> None:
     async with index(traded, tmp_path) as indexed:
         last = await indexed.fill_final()
@@ -44,6 +45,7 @@ async def test_indexing_twice_is_indexing_once(traded: ChainUnderTest, tmp_path:
         assert indexed.read_all() == once
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 async def test_work_that_was_done_meanwhile_is_not_done_again(traded: ChainUnderTest, tmp_path: Path) -> None:
     from chainfolio.indexer.collect import Collector
     from chainfolio.indexer.progress import Progress
@@ -78,6 +80,7 @@ async def test_pieces_in_any_order_make_the_same_index(traded: ChainUnderTest, t
             assert histories(indexed) == histories(whole)
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.needs_rows("transfers")
 async def test_a_contract_that_is_added_is_all_that_is_fetched(traded: ChainUnderTest, tmp_path: Path) -> None:
     first, second, third = traded.plain[:3]
@@ -107,6 +110,7 @@ def told(traded: ChainUnderTest, contracts: set[tuple[str, ...]]) -> Spans:
     return Spans(spans)
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.parametrize("derived", [False, True], ids=["derived at the end", "derived in between"])
 @pytest.mark.needs_rows("approvals")
 async def test_everything_after_a_contract_doubles_nothing(
@@ -129,6 +133,7 @@ async def test_everything_after_a_contract_doubles_nothing(
             assert histories(indexed) == histories(whole)
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.needs_rows("transfers")
 async def test_a_contract_after_everything_costs_no_request(traded: ChainUnderTest, tmp_path: Path) -> None:
     async with index(traded, tmp_path, datasets=logs(traded)) as indexed:
@@ -138,6 +143,7 @@ async def test_a_contract_after_everything_costs_no_request(traded: ChainUnderTe
         assert traded.asked.requests == 0
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 async def test_a_hole_that_is_filled_later_leaves_the_anchor_where_it_is(
     traded: ChainUnderTest, tmp_path: Path
 ) -> None:
@@ -149,6 +155,7 @@ async def test_a_hole_that_is_filled_later_leaves_the_anchor_where_it_is(
         assert anchor == await indexed.block(60)
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 async def test_only_what_is_final_can_be_asked_for(traded: ChainUnderTest, tmp_path: Path) -> None:
     async with index(traded, tmp_path) as indexed:
         finalized = (await indexed.chain.heads()).finalized
@@ -157,6 +164,7 @@ async def test_only_what_is_final_can_be_asked_for(traded: ChainUnderTest, tmp_p
             check_span(indexed.key, traded.height, traded.height, finalized)
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.needs_rows("approvals", "blocks", "transactions")
 async def test_blocks_of_the_tail_are_not_fetched_into_the_lake(traded: ChainUnderTest, tmp_path: Path) -> None:
     """What is final on the node may still be in the tail: another dataset there comes by way of the tail, too."""

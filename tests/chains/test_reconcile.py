@@ -42,6 +42,7 @@ async def test_balances_of_coins_and_plain_tokens_are_the_sums_of_their_movement
         assert len(met) > len(plain) // 2
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.needs_rows("transfers")
 async def test_a_movement_that_the_index_lacks_is_found_in_its_block(traded: ChainUnderTest, tmp_path: Path) -> None:
     async with whole(traded, tmp_path) as indexed:

@@ -55,6 +55,7 @@ async def test_balances_from_events_are_what_the_contracts_say(traded: ChainUnde
     assert any(token == traded.plain[0] for _, token in rows)
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.needs_rows("transfers")
 async def test_balances_from_events_are_of_the_lake_alone(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     await indexed.follower().step()  # the tail is above what is in the lake, and no part of it
@@ -62,6 +63,7 @@ async def test_balances_from_events_are_of_the_lake_alone(traded: ChainUnderTest
     await test_balances_from_events_are_what_the_contracts_say(traded, indexed)
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.needs_rows("approvals")
 async def test_allowances_are_the_last_approvals(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     await indexed.materialise()
@@ -76,6 +78,7 @@ async def test_allowances_are_the_last_approvals(traded: ChainUnderTest, indexed
     assert {row["height"] for row in rows} == {height}
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.needs_rows("approvals")
 async def test_what_nobody_has_spent_may_still_be_spent(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     await indexed.materialise()
@@ -92,6 +95,7 @@ async def test_what_nobody_has_spent_may_still_be_spent(traded: ChainUnderTest, 
         assert may == raw_from_bytes(row["raw"]), row
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.needs_rows("transfers")
 async def test_every_transfer_is_in_the_history_of_both_sides(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     await indexed.materialise()
@@ -104,6 +108,7 @@ async def test_every_transfer_is_in_the_history_of_both_sides(traded: ChainUnder
     assert in_order(indexed.stored("account_transfers").to_pylist()) == in_order(wanted)
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.needs_rows("approvals")
 async def test_every_approval_is_in_the_history_of_who_gave_it(indexed: AnyIndex) -> None:
     await indexed.materialise()
@@ -115,6 +120,7 @@ async def test_every_approval_is_in_the_history_of_who_gave_it(indexed: AnyIndex
     assert in_order(indexed.stored("account_approvals").to_pylist()) == in_order(wanted)
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.needs(Capability.RESTORE)
 async def test_decoding_again_changes_no_byte_and_asks_nobody(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     await indexed.materialise()

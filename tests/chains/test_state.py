@@ -42,6 +42,7 @@ def native(snapshot: Snapshot) -> dict[str, int]:
     return {holding.account: holding.raw for holding in snapshot.holdings if holding.token.asset.is_native}
 
 
+@pytest.mark.slow("other heights of the same chain", fast=["*-0.6", "invented-*", "starknet-*"])
 @pytest.mark.parametrize("share", PAST)
 async def test_every_balance_of_every_wallet_is_what_its_contract_says_at_that_block(
     traded: ChainUnderTest, indexed: AnyIndex, share: float
@@ -58,12 +59,14 @@ async def test_every_balance_of_every_wallet_is_what_its_contract_says_at_that_b
     assert found
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 async def test_the_head_is_what_a_snapshot_without_a_block_is_of(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     snapshot = await indexed.snapshot(traded.accounts)
     assert snapshot.block.height == traded.height
     assert native(snapshot) == {account: traded.native(account, traded.height) for account in traded.accounts}
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 async def test_a_snapshot_of_many_accounts_is_the_sum_of_their_own(traded: ChainUnderTest, indexed: AnyIndex) -> None:
     block = await indexed.block(traded.height)
     together = await indexed.snapshot(traded.accounts, block)
@@ -91,6 +94,7 @@ async def test_at_the_first_block_nobody_holds_what_came_later(traded: ChainUnde
     assert snapshot.issues == ()
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.needs(Capability.PAST_BALANCES)
 async def test_heights_that_are_not_indexed_are_said(traded: ChainUnderTest, tmp_path: Path) -> None:
     async with index(traded, tmp_path) as part:
@@ -101,6 +105,7 @@ async def test_heights_that_are_not_indexed_are_said(traded: ChainUnderTest, tmp
         assert native(snapshot) == {traded.accounts[0]: traded.native(traded.accounts[0], 60)}
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 async def test_an_index_of_nothing_says_so(traded: ChainUnderTest, tmp_path: Path) -> None:
     async with index(traded, tmp_path) as nothing:
         snapshot = await nothing.snapshot(traded.accounts[:1])

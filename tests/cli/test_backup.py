@@ -146,6 +146,7 @@ def without_times(answer: Any) -> Any:
     return answer
 
 
+@pytest.mark.slow("another test compares all rows after a restore")
 @pytest.mark.node
 def test_a_portfolio_is_the_same_after_a_restore(run: Run, wallets: dict[str, str], here: Path) -> None:
     assert run("backup", "../backup-of-index", "--json").code == 0

@@ -23,6 +23,7 @@ from tests.cli.conftest import ALICE, Run, configure
 pytestmark = pytest.mark.node
 
 
+@pytest.mark.slow("tests/exports writes the same rows without a chain")
 def test_transactions_and_gains_are_those_of_the_commands(run: Run, wallets: dict[str, str]) -> None:
     frank = wallets["frank"]
     ran = run("export", "transactions", frank)

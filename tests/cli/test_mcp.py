@@ -50,6 +50,7 @@ async def ask(asking: Client, tool: str, /, **arguments: object) -> dict[str, An
     return answer
 
 
+@pytest.mark.slow("the same list over the older protocol", fast=["auto"])
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_tools_are_listed_in_few_tokens_and_say_that_they_only_read(
     wallets: dict[str, str], here: Path, mode: Literal["auto", "legacy"]

@@ -78,6 +78,9 @@ def test_a_name_below_another_one_is_a_name_too(run: Run, named: Named) -> None:
     assert (ran.code, f"pay.alice.eth is {named.bob}" in ran.err) == (0, True)
 
 
+@pytest.mark.slow(
+    "the same names in other commands", fast=["silent.eth-portfolio", "nobody.eth-nav", "nobody.example-transactions"]
+)
 @pytest.mark.parametrize("command", ["portfolio", "nav", "approvals", "transactions", "verify"])
 @pytest.mark.parametrize("name", ["silent.eth", "nobody.eth", "nobody.example"])
 def test_a_name_that_stands_for_nothing_is_said_to(run: Run, command: str, name: str) -> None:
@@ -134,6 +137,7 @@ def test_a_session_takes_names_for_addresses(here: Path, named: Named, caplog: p
             session.nav("a_b.eth")
 
 
+@pytest.mark.slow("a plain session has the same look-ups")
 async def test_an_asynchronous_session_takes_names_for_addresses(here: Path, named: Named) -> None:
     async with chainfolio.AsyncSession.open(here) as session:
         assert (await session.portfolio("pay.alice.eth")).address == named.bob

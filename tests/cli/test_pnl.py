@@ -35,6 +35,7 @@ def by_symbol(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {held["symbol"]: held for held in document["holdings"]}
 
 
+@pytest.mark.slow("the rules of other methods have tests without a chain", fast=["fifo", "uk"])
 @pytest.mark.parametrize("method", GAIN_METHODS)
 def test_what_lots_hold_is_what_the_chain_says_whatever_the_method(
     run: Run, traded: tuple[LocalNode, Deployment], wallets: dict[str, str], method: str

@@ -370,6 +370,10 @@ SETTINGS = {
 ESCAPES = READS | WRITES | SETTINGS
 
 
+@pytest.mark.slow(
+    "other words for what the same lock refuses",
+    fast=["text", "blob", "csv", "json", "parquet", "another database", "names of files", "all files of a folder"],
+)
 @pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES.keys())
 def test_no_query_reaches_beyond_the_lake(query: Query, lake: Lake, tmp_path: Path, escape: str) -> None:
     a_python_variable = pa.table({"x": ["the secret"]})
@@ -393,6 +397,7 @@ COPIES = {
 }
 
 
+@pytest.mark.slow("other forms of the same query", fast=["as text", "as Parquet"])
 @pytest.mark.parametrize("how", COPIES.values(), ids=COPIES.keys())
 def test_no_query_changes_a_byte_of_the_lake_that_it_reads(lake: Lake, files: dict[str, list[str]], how: str) -> None:
     before = tree(Path(lake.uri))

@@ -70,6 +70,7 @@ def asked(given: Settings, wallet: str) -> tuple[Any, Any]:
     return asyncio.run(both())
 
 
+@pytest.mark.slow("indexes the same chain at a node that traces")
 def test_where_the_node_traces_a_day_is_known_and_transactions_are_complete(world: World, tmp_path: Path) -> None:
     with indexed(world, tmp_path / "data", world.node.url) as system:
         portfolio, transactions = asked(system.settings, world.wallets["carol"])

@@ -111,6 +111,7 @@ async def test_the_first_click_of_every_example_is_answered_on_the_demo(demo: De
         assert '"completeness": "complete"' in said["transactions"]
 
 
+@pytest.mark.slow("a browser draws each of fifty operations")
 async def test_the_page_draws_every_operation_and_its_form_gets_a_portfolio(
     world: World, serving: Serving, tmp_path: Path
 ) -> None:

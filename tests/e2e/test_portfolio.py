@@ -114,6 +114,7 @@ def on_chain(world: World, contract: str, wallet: str, height: int) -> int:
     return raw
 
 
+@pytest.mark.slow("the same sums of other wallets", fast=["alice-*"])
 @pytest.mark.parametrize("symbol", SYMBOLS)
 @pytest.mark.parametrize("name", WALLETS)
 def test_a_balance_is_the_chains_and_its_worth_is_balance_times_price(

@@ -105,6 +105,7 @@ async def test_what_came_and_left_is_how_each_balance_came_about(world: World, s
                 assert total == Decimal(raw).scaleb(-world.deployment.tokens[symbol].decimals), symbol
 
 
+@pytest.mark.slow("tests/engine/test_transactions.py merges the lists of wallets too")
 async def test_wallets_together_are_their_lists_merged(world: World, serving: Serving) -> None:
     async with serving(world) as server:
         await server.at(world.node.height)
@@ -122,6 +123,7 @@ async def test_wallets_together_are_their_lists_merged(world: World, serving: Se
         assert swaps
 
 
+@pytest.mark.slow("tests/engine/test_transaction_reorgs.py reads pages while blocks come and go")
 async def test_a_client_that_pages_by_offset_meets_everything_once_while_blocks_come_and_go(
     world: World, serving: Serving
 ) -> None:

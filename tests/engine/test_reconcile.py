@@ -415,6 +415,7 @@ async def test_a_budget_ends_it_before_more_is_asked(lived: Lived, tmp_path: Pat
         assert len(stored_results(index.tail, index.key)) == 1
 
 
+@pytest.mark.slow("other shares of the same history", fast=["32-alice"])
 @pytest.mark.parametrize("name", ["bob", "alice"])
 @pytest.mark.parametrize("steps", [4, 32])
 async def test_an_estimate_is_as_near_as_it_says_and_keeps_nothing(

@@ -55,6 +55,7 @@ async def reference(local: Local, accounts: list[str], span: Span) -> Rows:
         return await whole(chain, span, accounts, OF_PLACES)
 
 
+@pytest.mark.slow("the same rows by other methods", fast=["traces", "state"])
 @pytest.mark.parametrize("has", list(SETS))
 async def test_every_set_of_methods_gives_the_rows_of_a_whole_index(lived: Local, has: str) -> None:
     accounts = [lived.deployment.accounts[name].lower() for name in ("alice", "bob", "carol")]
@@ -167,6 +168,7 @@ def the_same_page(ask: dict[str, Any], result: Any) -> Any:
     return {"txs": first, "receipts": [], "firstPage": False} if is_later else result
 
 
+@pytest.mark.slow("other ways to leave out the same", fast=["traces-nothing-state", "search-empty_pages-state"])
 @pytest.mark.parametrize(
     ("has", "lie", "way"),
     [
@@ -255,6 +257,7 @@ async def test_an_explorer_that_lists_fewer_rows_than_it_is_asked_for_is_asked_f
             await scoped(chain, span, accounts, OF_PLACES)
 
 
+@pytest.mark.slow("the same blocks by another method", fast=["traces"])
 @pytest.mark.parametrize("has", ["traces", "state"])
 async def test_blocks_that_may_still_go_are_read_by_their_hashes_and_give_the_same_rows(lived: Local, has: str) -> None:
     accounts = [lived.deployment.accounts["alice"].lower()]
@@ -359,6 +362,7 @@ async def test_without_state_of_the_past_and_without_any_other_way_nothing_is_sa
         assert "archive node" in piece.unexplained[0].reason
 
 
+@pytest.mark.slow("the same end by another limit", fast=["limit0"])
 @pytest.mark.parametrize("limit", [{"max_requests": 30}, {"max_units": 60_000}])
 async def test_a_budget_ends_the_work_with_an_error_and_another_one_goes_on(
     lived: Local, limit: dict[str, int]
@@ -394,6 +398,7 @@ async def test_a_budget_that_is_used_up_says_how_to_go_on(lived: Local) -> None:
             await chain.collect_accounts(Span(0, 9), [lived.wallets[1]], OF_PLACES, budget=Budget(max_requests=1))
 
 
+@pytest.mark.slow("the same count by other methods", fast=["search"])
 @pytest.mark.parametrize("has", ["traces", "search", "explorer"])
 async def test_where_transactions_are_known_by_hash_no_transactions_of_others_are_read(lived: Local, has: str) -> None:
     """A body of a busy chain is 20 times as large as its header. Headers that the logs needed are not read again."""

@@ -59,6 +59,7 @@ def agrees(got: Any, plain: bytes | None) -> bool:
     return bool(got == int.from_bytes(plain[:32], "big"))
 
 
+@pytest.mark.slow("single calls, one by one, for all that two routes read together", fast=["0", "1"])
 @pytest.mark.parametrize("route", ROUTES)
 async def test_every_balance_of_every_token_is_what_a_plain_call_says(local: Local, route: int) -> None:
     reads = [held(token, wallet) for token in local.tokens for wallet in local.wallets]

@@ -147,6 +147,7 @@ def histories(rows: Rows) -> Rows:
     return stored
 
 
+@pytest.mark.slow("other logs are found in the same way", fast=["transfer-final blocks", "approval-blocks at the head"])
 @pytest.mark.parametrize("linked", [False, True], ids=["final blocks", "blocks at the head"])
 @pytest.mark.parametrize("kind", ["transfer", "approval"])
 async def test_a_log_of_an_own_transaction_is_taken_from_its_receipt_and_the_node_is_named(
@@ -172,6 +173,7 @@ async def test_an_altered_log_is_taken_from_the_receipt(lived: Lived) -> None:
         assert len(reasons(pieces)) == 1
 
 
+@pytest.mark.slow("other blocks of the same chain", fast=["final blocks"])
 @pytest.mark.parametrize("linked", [False, True], ids=["final blocks", "blocks at the head"])
 async def test_the_window_is_read_from_another_endpoint_and_nothing_is_left_to_say(lived: Lived, linked: bool) -> None:
     lost = without(lived, lived.transfer, lived.arrival)
@@ -231,6 +233,7 @@ async def test_with_roots_a_forged_receipt_is_refused_by_the_receipts_root(lived
         assert not reasons(pieces)
 
 
+@pytest.mark.slow("other logs are found in the same way", fast=["transfer-final blocks", "arrival-blocks at the head"])
 @pytest.mark.parametrize("linked", [False, True], ids=["final blocks", "blocks at the head"])
 @pytest.mark.parametrize("kind", ["transfer", "approval", "arrival"])
 async def test_with_roots_of_every_block_every_left_out_log_is_found_and_proven(

@@ -385,6 +385,7 @@ def test_commands_add_list_show_cancel_and_retry(config: Path, capsys: pytest.Ca
     assert "todo" in capsys.readouterr().out
 
 
+@pytest.mark.slow("other faults of the same command", fast=["no-number", "mars", "reversed", "kind"])
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -326,6 +326,7 @@ def flow(found: Gains, given: list[Entry]) -> tuple[int, int]:
     return gained - kept, brought - paid - fees
 
 
+@pytest.mark.slow("other orders of the same lots", only=["lifo", "hifo", "lofo"])
 @pytest.mark.parametrize("method", GAIN_METHODS)
 @few
 @given(given_entries=entries())
@@ -337,6 +338,7 @@ def test_gains_less_the_remaining_cost_are_money_out_less_money_in_to_the_last_u
     assert gained == flowed
 
 
+@pytest.mark.slow("other orders of the same lots", only=["lifo", "hifo", "lofo"])
 @pytest.mark.parametrize("method", PER_WALLET)
 @few
 @given(given_entries=entries())
@@ -354,6 +356,7 @@ def test_by_wallet_no_unit_of_money_or_of_an_asset_is_lost_either(method: str, g
         assert costs == paid
 
 
+@pytest.mark.slow("other orders of the same lots", only=["lifo", "hifo", "lofo"])
 @pytest.mark.parametrize("method", GAIN_METHODS)
 @few
 @given(given_entries=entries(known=False), random=st.randoms(use_true_random=False))
@@ -365,6 +368,7 @@ def test_the_order_in_which_entries_are_given_changes_nothing(
     assert gains_of(shuffled, method) == gains_of(given_entries, method)
 
 
+@pytest.mark.slow("other orders of the same lots", only=["lifo", "hifo", "lofo"])
 @pytest.mark.parametrize("method", GAIN_METHODS)
 @few
 @given(given_entries=entries(known=False))

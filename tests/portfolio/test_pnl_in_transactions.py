@@ -104,6 +104,7 @@ TYPES = ("SWAP", "TRANSFERIN", "CLAIM", "DEPOSIT", "WITHDRAW", "BORROW", "REPAYV
 deeds = st.lists(st.tuples(st.sampled_from(TYPES), moved, moved, st.integers(0, 3)), min_size=1, max_size=12)
 
 
+@pytest.mark.slow("other orders of the same lots", only=["lifo", "hifo", "lofo"])
 @pytest.mark.parametrize("method", GAIN_METHODS)
 @settings(max_examples=30, deadline=None)
 @given(deeds)

@@ -66,6 +66,7 @@ def held(chain: PoolChain, it: Balancer, name: str, symbol: str) -> int:
     return found
 
 
+@pytest.mark.slow("the same pools in the other direction", only=["True-*"])
 @pytest.mark.parametrize(("name", "sold", "bought"), SIDES)
 @pytest.mark.parametrize("turned", [False, True])
 def test_what_a_trade_in_a_pool_pays_lies_between_the_prices_before_and_after_it(
