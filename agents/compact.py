@@ -41,7 +41,10 @@ class Answer:
     hints: Sequence[str] = field(default_factory=list)
 
     def text(self, *, detail: bool = False) -> str:
-        """Return the answer as JSON of at most MAX_BYTES, with `detail` MAX_DETAIL_BYTES."""
+        """Return the answer as JSON of at most MAX_BYTES, with `detail` MAX_DETAIL_BYTES.
+
+        The last rows are summed to fit; without `detail`, at most TOP rows are shown.
+        """
         limit = MAX_DETAIL_BYTES if detail else MAX_BYTES
         count = len(self.rows) if detail else min(TOP, len(self.rows))
         while len((text := self._text(count, detail=detail)).encode()) > limit and count:

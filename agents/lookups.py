@@ -36,7 +36,10 @@ async def validator_answer(engine: Engine, identifier: str) -> Answer:
 
 
 async def token_answer(engine: Engine, asset: str, at: dict[str, Any]) -> Answer:
-    """Return what is known of a token by its symbol or address: names, decimals, and if it is listed."""
+    """Return the names and decimals of a token, and if a token list has it; partial if no token is there.
+
+    The asset is a symbol, an address or CAIP-19. The chain is read at its newest block.
+    """
     chain, target = find_asset(engine.system, asset)
     snapshotter = snapshotter_of(engine.system, chain)
     head = (await engine.heads.latest(chain)).block

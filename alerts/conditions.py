@@ -31,7 +31,10 @@ OFFLINE_EPOCHS: Final = 3  # without any attestation
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a condition holds for. `is_complete` is False if something could not be read: it may hold for more."""
+    """Facts for each thing (loan, job, endpoint …) for which a condition holds.
+
+    `is_complete` is False if something could not be read, and the condition may hold for more.
+    """
 
     facts: Facts
     is_complete: bool = True
@@ -70,7 +73,7 @@ def _loans(portfolio: Portfolio) -> Iterator[tuple[str, PositionDocument]]:
 
 
 async def _price(engine: Engine, state: State, rule: Rule) -> Facts:
-    """Return the asset if its price is beyond the bound.
+    """Return the asset with its price and source if the price is beyond the bound, else nothing.
 
     Raises NotFound if it has no price.
     """
@@ -84,7 +87,10 @@ async def _price(engine: Engine, state: State, rule: Rule) -> Facts:
 
 
 async def _validator(engine: Engine, state: State, rule: Rule) -> Facts:
-    """Return `slashed` or `offline` if a validator is: none of its last attestations was included."""
+    """Return `slashed` or `offline` with facts if the validator is so, else nothing.
+
+    It is offline if it is active, and none of its last attestations was included.
+    """
     source = records(engine.system)
     validator = int(rule.subject) if rule.subject.isdigit() else rule.subject
     details = await source.details(validator)

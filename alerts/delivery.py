@@ -73,6 +73,7 @@ class Deliverer:
         return attempts
 
     async def _claim(self, max_targets: int) -> list[tuple[Target, list[Delivery]]]:
+        """Claim due deliveries for some time, and return them by target; empty for 0 targets."""
         if not max_targets:
             return []
         now_us = self.state.clock.now_us()

@@ -32,12 +32,12 @@ def event(
 
 
 def restored(new: Event, number: int) -> Event:
-    """Return an event with a new id if it was corrected `number` times and is valid now."""
+    """Return an event that is valid again after `number` corrections, with a new id; unchanged for 0."""
     return replace(new, id=f"{new.id}_{number}") if number else new
 
 
 def trial(rule: Rule, key: str, now_us: int) -> Event:
-    """Return an event that tells a receiver that it is reachable."""
+    """Return a test event of a rule, by which its receiver can be tried. The same key gives the same id."""
     new = event(rule, f"test {key}", now_us, {})
     content = {"rule": rule.id, "kind": rule.kind, "subject": rule.subject}
     return Event(new.id, new.account_id, new.target_id, new.rule_id, TEST, _body(TEST, now_us, content))

@@ -74,12 +74,15 @@ class AlertService:
         await self._sender.close()
 
     async def run_once(self) -> dict[str, int]:
-        """Read new blocks, check all conditions and deliver what is due; return the numbers of each."""
+        """Scan new blocks, check all conditions and deliver; return the counts `events` and `attempts`."""
         scanned, checked = await self.scan(), await self.check(all_rules=True)
         return {"events": scanned + checked, "attempts": await self.deliver()}
 
     async def scan(self) -> int:
-        """Store the events of new blocks and return their number; 0 if another process does that."""
+        """Store the events of new blocks and return their number.
+
+        It is 0 if another process does that, or without a state store.
+        """
         if (state := self.state()) is None:
             return 0
         try:
@@ -93,7 +96,7 @@ class AlertService:
             await asyncio.to_thread(lock.__exit__, None, None, None)
 
     async def deliver(self) -> int:
-        """Deliver what is due, and return the number of attempts."""
+        """Deliver what is due, and return the number of attempts; 0 without a state store."""
         if (state := self.state()) is None:
             return 0
         config = self.engine.system.settings.alerts

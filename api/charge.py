@@ -24,7 +24,7 @@ class Charge:
 
     @property
     def reservations(self) -> list[Reservation]:
-        """All reservations of the call: an export reserves credits as it reads."""
+        """Return the reservations of the call: the first, then those that an export made as it read."""
         return [self.reservation, *self.more]
 
     async def void(self) -> None:

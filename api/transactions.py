@@ -48,7 +48,7 @@ def _items(read: Callable[[str], str]) -> Callable[[list[str], Settings], tuple[
     """
 
     def items(values: list[str], settings: Settings) -> tuple[str, ...]:
-        """Raise InvalidParameter for an empty item, or for more than `MAX_ITEMS`."""
+        """Read and return the items, each once; InvalidParameter if one is empty or there are too many."""
         texts = [item for value in values for item in value.split(",")]
         if not all(texts):
             raise InvalidParameter("has an empty item: values are joined by single commas")
@@ -290,6 +290,7 @@ def _question(query: TransactionsQuery) -> bytes:
 
 
 async def _bookmark(request: Context, question: bytes, offset: int) -> ListPosition | None:
+    """Return the stored end of the page that ended at `offset`; None if none is stored or it has expired."""
     account_id, now_us = request.principal.account_id, request.parts.environment.clock.now_us()
     bookmark = await request.parts.state.read(lambda tx: bookmarks.find(tx, account_id, question, offset, now_us))
     return None if bookmark is None else msgspec.msgpack.decode(bookmark[1], type=ListPosition)

@@ -30,13 +30,19 @@ HERE = Path("chainfolio.toml")
 
 
 def settings_file(options: argparse.Namespace) -> Path | None:
-    """The settings file a command runs with; None where there is none, and all is as by default."""
+    """Return the settings file of a command, or None for default settings.
+
+    It is that of --config, else that of CHAINFOLIO_CONFIG (both unchecked), else `chainfolio.toml` here if it exists.
+    """
     path = options.config or os.environ.get("CHAINFOLIO_CONFIG")
     return Path(path) if path else HERE if HERE.exists() else None
 
 
 def settings(options: argparse.Namespace) -> Settings:
-    """The settings a command runs with."""
+    """Load the settings of a command; defaults without a file.
+
+    Raises BadSettings if the file is wrong or missing.
+    """
     return load(settings_file(options))
 
 
@@ -152,7 +158,7 @@ def show_json(value: Any) -> None:
 
 
 def add_csv(command: argparse.ArgumentParser) -> None:
-    """The option of commands that can print their rows for a spreadsheet."""
+    """Add the option `--csv`."""
     command.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
 
 
@@ -234,7 +240,7 @@ def _show_lines(title: str, names: Sequence[str], rows: Sequence[Sequence[str]])
 
 
 def one_line(value: Any) -> None:
-    """One compact JSON line."""
+    """Print a value as one compact line of JSON."""
     print(json.dumps(value))
 
 
@@ -251,5 +257,5 @@ def count_text(number: int, thing: str) -> str:
 
 
 def money(value: str) -> str:
-    """A value as people read it: thousands apart, two places; the exact figure is in --json."""
+    """Return a value with thousands separators and two decimal places, `-` if it is unknown."""
     return "-" if known_or(value, "") == "" else f"{Decimal(value):,.2f}"

@@ -34,7 +34,7 @@ def new_link(state: State, account_id: str, url: str, **view: str) -> str:
 def owner_account(state: State) -> Account:
     """Return the account of the server's owner, with all rights and credits; create it if needed.
 
-    Its plan does not end.
+    Its plan does not end. Each call fills its credits up.
     """
     account = next((each for each in state.accounts() if each.name == OWNER), None)
     if account is None:

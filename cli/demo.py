@@ -172,7 +172,7 @@ def past_midnight(node: LocalNode, blocks: int) -> int:
 
 
 def block_time_s(node: LocalNode) -> int:
-    """The time of the newest block, in seconds since 1970."""
+    """Return the time of the newest block, in seconds since 1970."""
     return int(node.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
 
 
@@ -195,7 +195,7 @@ def prepare(folder: Path, node: LocalNode, deployment: Deployment, port: int) ->
 
 
 def examples(node: LocalNode, deployment: Deployment) -> dict[str, object]:
-    """Return the examples of the documentation page with their replacements on this chain, by name."""
+    """Return the values that fill the template of the demo's settings, by the name of their place."""
     carol, dave, pool = deployment.accounts["carol"], deployment.accounts["dave"], deployment.contracts["Pool"]
     day = datetime.fromtimestamp(block_time_s(node), UTC).date()
     return {
@@ -231,7 +231,7 @@ def protocols(deployment: Deployment) -> dict[str, str]:
 
 
 def _feeds(deployment: Deployment) -> Iterator[str]:
-    """A line a feed: the native coin and its wrapper share ether's."""
+    """Yield a line of the prices file for each token and the native coin, which shares its wrapper's feed."""
     assets = {"slip44:60": "ETH"} | {f"erc20:{t.address.lower()}": symbol for symbol, t in deployment.tokens.items()}
     for asset, symbol in assets.items():
         feed = deployment.feeds["ETH" if symbol == "WETH" else symbol].lower()
@@ -239,7 +239,7 @@ def _feeds(deployment: Deployment) -> Iterator[str]:
 
 
 def _pegs(deployment: Deployment) -> Iterator[str]:
-    """The tokens that are meant to be worth a dollar: they count as cash, at the price of their feeds."""
+    """Yield the lines that set the dollar tokens to 1 USD."""
     for symbol in ("USDC", "DAI"):
         yield f'"eip155:31337/erc20:{deployment.tokens[symbol].address.lower()}" = "1"\n'
 
@@ -294,12 +294,12 @@ async def index_chain(system: System, key: str = "local", *, quiet: bool) -> Pro
 
 
 def _days_ago() -> date:
-    """The first day of the Solana chain of the demo that was whole."""
+    """Return the first whole day of the demo's Solana chain."""
     return datetime.now(UTC).date() - timedelta(days=PAST_DAYS - 1)
 
 
-def furnish(tx: Transaction, account: str, wallets: Mapping[str, str], now_us: int) -> None:
-    """Return the addresses of the documentation's examples: Carol, and Dave if there are two."""
+def add_examples(tx: Transaction, account: str, wallets: Mapping[str, str], now_us: int) -> None:
+    """Give an account example data: an address book, a bundle, a subscription and a virtual user."""
     carol, dave, erin = (wallets[name] for name in ("carol", "dave", "erin"))
     address_book.add(tx, account, {carol: "Carol", dave: "Dave", erin: "Erin"}, Quotas(), now_us)
     bundles.create(tx, account, ID, "Carol and Erin", [carol, erin], Quotas())
@@ -310,7 +310,7 @@ def furnish(tx: Transaction, account: str, wallets: Mapping[str, str], now_us: i
 
 
 def as_called(program: str) -> str:
-    """The command as the user's shell finds it: by its name where that is this program, else by its path."""
+    """Return the shell's word for a program: `chainfolio` if that runs it, else its path."""
     command = shutil.which("chainfolio")
     is_other = os.access(program, os.X_OK) and not (command and os.path.samefile(command, program))
     return shlex.quote(os.path.relpath(program)) if is_other else "chainfolio"
@@ -322,7 +322,7 @@ async def _serve(
     """Create an account with a key, print it with examples, and serve the API and index until interrupted."""
     state = open_state(config)
     account, key = state.create_account("demo", "PRO", 10_000, ("portfolio", "at-block", "enterprise"))
-    state.database.write(lambda tx: furnish(tx, account.id, wallets, state.clock.now_us()))
+    state.database.write(lambda tx: add_examples(tx, account.id, wallets, state.clock.now_us()))
     view = {"addresses": wallets["carol"], "to": config.examples["2026-03-01"]}
     state.close()
     configure_log("warning")

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 async def engine_of(system: System, options: argparse.Namespace) -> tuple[Engine, list[Account]]:
-    """Return an engine that shows its progress, and the accounts of the options."""
+    """Return an engine that shows its progress, and the accounts of the options.
+
+    Raises errors of `accounts_of`.
+    """
     accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])
     check_chains(system)
     show_progress = record_progress("pnl", system, quiet=options.json)
@@ -36,7 +39,10 @@ def show_gains(
     columns: Sequence[str],
     show: Callable[[], None],
 ) -> None:
-    """Write a report to a Parquet file, and print it as JSON, CSV or by `show`. `columns` are those of its gains."""
+    """Print a report as JSON, as CSV of its gains, or by `show`; --parquet also writes them to a file.
+
+    With CSV, issues go to standard error.
+    """
     if options.parquet:
         frame(report.gains, columns).write_parquet(options.parquet)
     if options.json:

@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_files(names: Sequence[str]) -> None:
-    """Before anything is read: whether files of these kinds can be written."""
+    """Raise BadRequest for a file ending not in `FILES`, MissingDependency if a picture cannot be drawn."""
     for name in names:
         if Path(name).suffix not in FILES:
             raise BadRequest("output", f"{name} ends with none of {', '.join(FILES)}")
@@ -104,6 +104,7 @@ def _check_files(names: Sequence[str]) -> None:
 
 
 async def _read(system: System, options: argparse.Namespace) -> tuple[list[DayValue], list[date]]:
+    """Return the values of the accounts, and the days that were asked for."""
     days = days_of(system, options)
     accounts = await accounts_of(system, options.address, options.chain)
     chains = chains_with_past(system, accounts, options.chain)
@@ -123,7 +124,7 @@ async def read_values(
 
 
 def days_of(system: System, options: argparse.Namespace) -> list[date]:
-    """The days asked for. BadRequest as of `days_between`."""
+    """Return the days from --from to --to at the interval; raises the errors of `days_between`."""
     return days_between(options.first, options.last, options.interval, today(system))
 
 
@@ -143,7 +144,7 @@ class _Progress:
         self._began_s, self._show = self.clock.monotonic_s(), watch("history")
 
     def add(self, count: int) -> None:
-        """So many more values are known."""
+        """Count some more values as read, and show the progress."""
         self.done += count
         if not self.quiet:
             seconds = self.clock.monotonic_s() - self._began_s

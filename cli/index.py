@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def start_worker_processes(config: Settings, chain: str) -> list[WorkerProcess]:
-    """The other processes of a bulk run: one less than the settings say, for this process is the first."""
+    """Start the processes of a bulk run beside this one, which is the first; empty if it is the only one."""
     count = config.chains[chain].worker_processes if chain in config.chains else 1
     return [WorkerProcess(number, count, config, chain) for number in range(1, count)]
 
@@ -197,7 +197,7 @@ def _report(
 
 
 def merged_counts(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
-    """Troubles of several processes, by endpoint and kind."""
+    """Return the sums of error counts of several processes, by endpoint and kind."""
     total: dict[str, Counter[str]] = {}
     for part in parts:
         for endpoint, counts in part.items():

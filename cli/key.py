@@ -38,6 +38,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def _check(state: State, account: str) -> None:
+    """Raise BadRequest if there is no such account; the store is closed before."""
     if state.account(account) is None:
         state.close()
         raise BadRequest("account", f"there is no account {account}", remedy="chainfolio account list")

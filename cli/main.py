@@ -92,7 +92,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def commands_of(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The commands or verbs directly below a parser, by name."""
+    """Return the commands or verbs directly below a parser, by name; empty if it has none."""
     groups = [action for action in of._actions if isinstance(action, argparse._SubParsersAction)]
     return {name: command for group in groups for name, command in group.choices.items()}
 
@@ -121,19 +121,19 @@ def _flushed(arguments: Sequence[str] | None) -> int:
     """
     try:
         try:
-            with process.few_looks_for_rings():
+            with process.rare_garbage_collection():
                 return _ended(arguments)
         finally:
             output.flush()
     except BrokenPipeError:
         if not output.is_closed():  # of a connection, say
             raise
-        output.let_go(of_errors=True)
+        output.discard_output(of_errors=True)
         return output.CLOSED
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        output.let_go(of_errors=False)
+        output.discard_output(of_errors=False)
         _complain(full := StorageFull("output"), as_json=False)
         return full.exit_code
 
@@ -152,7 +152,7 @@ def _ended(arguments: Sequence[str] | None) -> int:
         _complain(error, as_json="--json" in arguments_list)
         return error.exit_code
     try:
-        process.allow_files()
+        process.raise_file_limit()
         return int(options.run(options) or 0)
     except ChainfolioError as error:
         _complain(error, as_json=getattr(options, "json", False))

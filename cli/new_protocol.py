@@ -79,7 +79,7 @@ async def start(system: System, options: argparse.Namespace) -> Made:
 
 
 def family_of(system: System, field: str, name: str) -> ProtocolFamily:
-    """An installed family by its name; BadRequest with those that there are."""
+    """Return an installed family by its name. Raises BadRequest if it is not installed."""
     if name not in system.families:
         families_text = ", ".join(sorted(system.families))
         raise BadRequest(field, f"no protocol family `{name}` is installed", remedy=f"one of {families_text}")
@@ -119,7 +119,7 @@ def fork(system: System, key: str, family: ProtocolFamily, deployed_at: Deployme
 
 
 def check(system: System, key: str, text: str) -> None:
-    """BadSettings where a protocol file could not be read here, or has a contract of another's."""
+    """Raise BadSettings if a protocol file cannot be read here, or has a contract of another protocol."""
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / f"{key}.toml"
         draft.write_text(text)

@@ -68,7 +68,7 @@ def _whole(stream: TextIO, original: TextIO | None) -> TextIO:
 
 
 def flush() -> None:
-    """Flush standard output now, so that an error can be handled before the interpreter ends."""
+    """Flush standard output and error now, so that an error is raised before the interpreter ends."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # the shell closed it
             stream.flush()
@@ -82,7 +82,7 @@ def is_closed() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
-def let_go(*, of_errors: bool) -> None:
+def discard_output(*, of_errors: bool) -> None:
     """Discard all further output, and errors too if `of_errors`.
 
     Otherwise the interpreter tries once more to write it at its end.

@@ -126,7 +126,7 @@ def show(performance: PerformanceDocument, *, plot: bool) -> None:
 
 
 def _show_changes(performance: PerformanceDocument) -> None:
-    """Print the parts of the change of value that are not zero, and a line for each part that nothing explains."""
+    """Print the parts of the change of value that are not zero, then each unexplained difference."""
     changes = performance.changes
     if changes.reason and performance.reasons:
         return
@@ -158,7 +158,7 @@ def _cells(share: ShareDocument) -> tuple[str, ...]:
 
 
 def _percent(part: str, yearly: str = "N/A") -> str:
-    """A part as people read it; the rate a year beside it where there is one."""
+    """Return a share of 1 in per cent, `-` if it is unknown; a known yearly rate follows in brackets."""
     if known_or(part, "") == "":
         return "-"
     text = f"{Decimal(part) * 100:,.2f} %"

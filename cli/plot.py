@@ -64,7 +64,7 @@ def _shade(axes: Any, series: Iterable[Sequence[Point]]) -> None:
 
 
 def runs(days: Sequence[date]) -> list[tuple[date, date]]:
-    """Days that follow each other, as the first and the last of each run."""
+    """Return the first and the last day of each run of consecutive days; `days` are sorted."""
     spans: list[tuple[date, date]] = []
     for day in days:
         if spans and day - spans[-1][1] == timedelta(days=1):

@@ -239,7 +239,7 @@ def _of_sources(asset: AssetDocument, sources: Sources) -> Iterator[str]:
 
 
 def _every_asset(document: Portfolio) -> Iterator[tuple[str, str, AssetDocument]]:
-    """Yield each asset with the protocol and chain that it is in, and its side, as of `_assets`."""
+    """Yield each asset with the protocol and chain that it is in, and its side, as of `sided_assets`."""
     for protocol in document.asset_by_protocols.values():
         for chain in protocol.chains.values():
             for position in chain.protocol_positions.values():

@@ -18,7 +18,7 @@ LEAST_FILES, MOST_FILES = 32, 65_536
 
 
 @contextlib.contextmanager
-def few_looks_for_rings() -> Iterator[None]:
+def rare_garbage_collection() -> Iterator[None]:
     """Make the garbage collector run rarely while a command is loaded and runs.
 
     Modules make no reference cycles. At the end the process skips a last collection.
@@ -33,7 +33,7 @@ def few_looks_for_rings() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def allow_files() -> None:
+def raise_file_limit() -> None:
     """Raise the limit of open files as far as the system allows.
 
     Shells start with few (256 on macOS), and each client of the server and each file of the lake takes one. Raises

@@ -16,14 +16,14 @@ class ProgressWatcher(Protocol):
     """Receives the completed share (0 to 1), the seconds since the start, and the text."""
 
     def __call__(self, share: float, seconds: float, describe: Callable[[], str]) -> None:
-        """Show it, where it is time to."""
+        """Show the progress, if the last output is old enough."""
 
     def clear(self) -> None:
-        """Make room for a line of the run's own output."""
+        """Clear the line, so that the run can print a line of its own."""
 
 
 def watch(name: str) -> ProgressWatcher:
-    """The right one for where standard error goes."""
+    """Return a bar if standard error is a terminal, else lines for a log."""
     return Bar(name) if sys.stderr.isatty() else Lines(name)
 
 
@@ -34,7 +34,7 @@ class Lines:
         self.name, self._next_s = name, 5.0
 
     def __call__(self, share: float, seconds: float, describe: Callable[[], str]) -> None:
-        """Write one, where the last is old enough."""
+        """Print a line if five seconds have passed since the last one."""
         if seconds >= self._next_s:
             self._next_s = seconds + 5
             print(f"{self.name}: {describe()}", file=sys.stderr)
@@ -50,7 +50,7 @@ class Bar:
         self.name, self._next_s = name, 0.0
 
     def __call__(self, share: float, seconds: float, describe: Callable[[], str]) -> None:
-        """Draw it anew, ten times a second at most, and at the end."""
+        """Draw the bar again, at most ten times a second, and always at the end."""
         is_done = share >= 1
         if seconds < self._next_s and not is_done:
             return
@@ -60,7 +60,7 @@ class Bar:
         sys.stderr.flush()
 
     def clear(self) -> None:
-        """Wipe it off; the next call draws it again."""
+        """Clear the bar; the next call draws it again."""
         self._next_s = 0.0
         sys.stderr.write("\r\x1b[2K")
         sys.stderr.flush()

@@ -135,7 +135,7 @@ async def _prepare(system: System, options: argparse.Namespace, first: date | No
 
 
 def _absolute(uri: str) -> str:
-    """Return the address of a lake as processes with other working folders find it."""
+    """Return a local path as absolute; a URI stays as it is."""
     return uri if "://" in uri else str(Path(uri).absolute())
 
 

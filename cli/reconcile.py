@@ -179,7 +179,7 @@ def _row(each: Difference, names: Names) -> tuple[str, ...]:
 
 
 def _asset_name(name: str, names: Names) -> str:
-    """An asset as people know it, with its contract: many tokens share a symbol."""
+    """Return the symbol, contract and collectible number of an asset; of a native coin only the symbol."""
     token, parsed = names(name), asset(name)
     symbol = token.symbol if token else ""
     if parsed.is_native:

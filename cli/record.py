@@ -97,6 +97,6 @@ async def recorded(system: System, options: argparse.Namespace, file: Path) -> R
 
 
 def _check_replaced(kit: DecoderKit, file: Path) -> None:
-    """BadRequest where something else than a recording lies in the file's place: it stays."""
+    """Raise BadRequest if the file exists and is no recording."""
     if file.exists():
         kit.read(file)

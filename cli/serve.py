@@ -70,12 +70,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def answering(config: Settings) -> App:
-    """The API alone."""
+    """Return the app of the HTTP API without indexing."""
     return _app(config, work=False)
 
 
 async def indexing(config: Settings) -> App:
-    """The API with a worker beside it; with several processes, whichever holds a chain's lock indexes it."""
+    """Return the app of the HTTP API, which also indexes chains whose lock it gets and takes snapshots."""
     return _app(config, work=True)
 
 

@@ -199,7 +199,7 @@ def _progress(title: str, total: int, *, is_quiet: bool) -> Iterator[Callable[[i
 
 
 def _absolute(file: str) -> str:
-    """The address of a file that holds in every folder."""
+    """Return a local path as absolute; a URI stays as it is."""
     return file if "://" in file else os.path.abspath(file)
 
 

@@ -53,7 +53,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def examine(system: System) -> dict[str, Any]:
-    """Every chain with its datasets, and the bytes of the local stores."""
+    """Return the report for --json: every chain with its datasets, and the bytes of the local stores.
+
+    A chain whose node does not answer has a `problem`.
+    """
     check_chains(system)
     chains = [await _chain(system, system.chain(key)) for key in sorted(system.settings.chains)]
     folders = {"lake": Path(system.lake.uri), "data": system.settings.data_dir}

@@ -38,7 +38,9 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the view again and again, or once with --once, --json or without a terminal; the exit code is 0.
+    """Print the view every --interval seconds; once with --once, --json or without a terminal.
+
+    The exit code is 0.
 
     Raises:
         BadRequest: The interval or an address is wrong, or there is no address.
@@ -64,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def configured_urls(options: argparse.Namespace) -> list[str]:
-    """Return the addresses of the settings: one for each process of `serve`. Raises BadRequest if there is none."""
+    """Return the metrics addresses of the settings, one per process of `serve`; BadRequest without one."""
     server = settings(options).server
     if not server.metrics_port:
         raise BadRequest(
@@ -76,7 +78,7 @@ def configured_urls(options: argparse.Namespace) -> list[str]:
 
 
 def read_all(urls: Sequence[str]) -> dict[str, Samples]:
-    """Return the samples by address; one that does not answer is left out. Raises Unavailable if none answers."""
+    """Return the samples by address, without addresses that do not answer; Unavailable if none answers."""
     samples: dict[str, Samples] = {}
     reason = ""
     for url in urls:
@@ -127,7 +129,11 @@ def _merged(processes: Mapping[str, Samples]) -> Samples:
 
 
 def _rates(before: Mapping[str, Samples], after: Mapping[str, Samples], seconds: float) -> Samples:
-    """Return how much each sample grew in a second, summed over processes; a restarted process counts from 0."""
+    """Return the growth of each sample per second, summed over processes.
+
+    A process without an earlier read adds 0. A counter that fell is one of a restarted process, and grew from 0; a
+    height that fell adds 0.
+    """
     rates: dict[str, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
     for url, samples in after.items():
         for name, values in samples.items():
@@ -162,7 +168,7 @@ def _chain(chain: str, values: Samples, rates: Samples) -> dict[str, Any]:
 
 
 def _endpoint(values: Samples) -> Any:
-    """Return a function that adds the latency and the lag of an endpoint."""
+    """Return a function from the labels of an endpoint to its latency (ms) and lag; None if unknown."""
 
     def more(labels: dict[str, str]) -> dict[str, Any]:
         latency_s = _of(values, "chainfolio_node_latency_seconds", **labels)

@@ -140,7 +140,7 @@ def _cells(each: TransactionDocument, address: str) -> tuple[str, str, str, str,
 
 
 def _assets_text(assets: Sequence[TransactionAssetDocument]) -> str:
-    """One line an asset: how much of what, and which one of a collection."""
+    """Return a line for each asset: amount (`?` if unknown), symbol or contract, and collectible number."""
     lines = []
     for each in assets:
         amount = "?" if each.balance == UNKNOWN else each.balance

@@ -173,7 +173,7 @@ def _share(total: ValidatorReward) -> str:
 
 
 def _bar(reward: int, largest: int) -> str:
-    """A bar for an amount: of full blocks, of light ones for a loss."""
+    """Return a bar for an amount: full blocks for a gain, light ones for a loss, empty for 0."""
     length = BAR * abs(reward) // largest if largest else 0
     return ("█" if reward > 0 else "░") * max(length, 1 if reward else 0)
 

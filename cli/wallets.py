@@ -132,7 +132,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """BadRequest where no address is given, or no batch can be read."""
+    """Raise BadRequest without an address or file, or for a batch size out of range."""
     if not options.address and options.file is None:
         raise BadRequest(
             "address", "no address is given", remedy=f"chainfolio {options.command} ADDRESS… or --from FILE"

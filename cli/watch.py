@@ -109,7 +109,7 @@ async def _prepare(system: System, options: argparse.Namespace) -> None:
 
 
 async def _all(system: System, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Each chain in turn, with the accounts of its kind."""
+    """Watch the addresses on each chain of their kind, one chain after the other, and return the reports."""
     accounts = await accounts_of(system, options.address, options.chain)
     chains = chains_of(system, accounts, options.chain, Capability.ACCOUNT_HISTORY)
     work = {chain: [each.address for each in accounts if each.kind == chain.kind] for chain in chains}

@@ -314,13 +314,13 @@ def markets(registered: Iterable[dict[str, str]]) -> dict[str, list[tuple[str, s
 
 
 def balancer_venues(chain: str) -> Iterator[str]:
-    """The pools of Balancer V2 that are named here."""
+    """Yield the line of Balancer V2 with its chosen pools; none for a chain without them."""
     if chain in BALANCER_POOLS:
         yield f'  {{family = "balancer_v2", name = "Balancer V2", {balancer_pools(chain)}}},'
 
 
 def balancer_pools(chain: str) -> str:
-    """The vault of Balancer V2 and the pools that are named here."""
+    """Return the vault of Balancer V2 and its chosen pools on a chain, as TOML."""
     (vault,) = contracts("balancer2")[chain]["vault"]
     return f'vault = "{vault}", pools = [{", ".join(map(quoted, BALANCER_POOLS[chain]))}]'
 
@@ -386,17 +386,17 @@ def shares(chains: Iterable[str], registered: Iterable[dict[str, str]]) -> Itera
 
 
 def quoted(text: str) -> str:
-    """As a string of TOML."""
+    """Return a text as a string of TOML; it is not escaped."""
     return f'"{text}"'
 
 
 def kinds() -> dict[str, str]:
-    """The kind of each chain that is shipped, by its key."""
+    """Return the kind of each shipped chain, by its key."""
     return {path.stem: str(facts_of(path.stem)["kind"]) for path in sorted((CONFIGS / "chains").glob("*.toml"))}
 
 
 def facts_of(chain: str) -> dict[str, Any]:
-    """What the file of a chain says."""
+    """Return the content of the file of a chain."""
     return tomllib.loads((CONFIGS / "chains" / f"{chain}.toml").read_text(encoding="utf-8"))
 
 
@@ -417,7 +417,7 @@ def trusted(chain: str) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    """A text on one line, without what is not seen."""
+    """Return a text on one line, without characters that cannot be printed."""
     return " ".join("".join(char for char in text if char.isprintable() or char.isspace()).split())
 
 

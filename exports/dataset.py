@@ -111,9 +111,9 @@ class DataDigest:
 
 
 async def write(dataset: Dataset, writer: Writer) -> Summary:
-    """Write all pages of a dataset with a writer, one at a time, and return what was written.
+    """Write all pages of a dataset with a writer, one at a time, and return the summary.
 
-    After an error the writer is abandoned, and the error raised. It is partial if a page is.
+    The summary is partial if a page is. After an error the writer is abandoned, and the error raised.
     """
     digest = DataDigest(dataset.columns)
     issues: dict[str, None] = {}

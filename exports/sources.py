@@ -267,7 +267,7 @@ def _year_facts(report: TaxYearDocument) -> tuple[tuple[str, str], ...]:
 
 
 def _unknown(report: object) -> tuple[str, str]:
-    """Return why gains are unknown, and how many are for each reason."""
+    """Return the fact `not known` with each reason for unknown gains and its count, or `nothing`."""
     reasons: dict[str, int] = getattr(report, "unknown", {})
     return "not known", "; ".join(f"{count}: {reason}" for reason, count in reasons.items()) or "nothing"
 

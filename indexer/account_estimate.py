@@ -220,12 +220,12 @@ def _factor(samples: Sequence[Sample]) -> float:
 
 
 def spent(chain: Chain) -> tuple[int, int]:
-    """Return the calls and bytes so far."""
+    """Return the calls and bytes so far, over all endpoints of a chain."""
     costs = [each.cost for each in chain.health()]
     return sum(sum(each.calls.values()) for each in costs), sum(each.sent_bytes + each.received_bytes for each in costs)
 
 
 def batch_of(chain: Chain) -> int | None:
-    """Return the number of calls per batch that endpoints accept; None if none has refused any."""
+    """Return the most calls per batch that an endpoint accepts; None if one has refused no batch yet."""
     limits = [each.max_batch for each in chain.health()]
     return max(each for each in limits if each) if all(limits) else None

@@ -50,7 +50,10 @@ def without_stored(
 
 
 def merged(table: Table, first: pa.Table, second: pa.Table) -> pa.Table:
-    """Return the rows of two tables in the table's order, each once."""
+    """Return the rows of two tables in the table's order, each once.
+
+    Of rows with the same key, that of `first` is taken.
+    """
     import pyarrow as pa
 
     both = pa.concat_tables([first, _new(table, second, _keys(table, first))])

@@ -69,7 +69,7 @@ def family_kinds(settings: Settings) -> frozenset[str]:
 
 
 def _settings(key: str, kind: str, settings: Settings, endpoints: list[str]) -> ChainSettings:
-    """The settings of one chain at some endpoints."""
+    """Return the settings of one chain at some endpoints."""
     of_kind = kind_of(kind).settings
     # A node on the command line is for some accounts, not for days of indexing.
     chain = settings.chains.get(key) or of_kind(adapter=kind, index=ACCOUNTS)

@@ -116,7 +116,10 @@ class Follower:
     async def run(
         self, progressed: Callable[[], None] = lambda: None, stops: Callable[[], bool] = lambda: False
     ) -> None:
-        """Follow until cancelled, until it stops, or until the chain's final blocks have changed.
+        """Follow until cancelled, until `stops` returns True, or until the chain's final blocks have changed.
+
+        A SourceError becomes the problem of `status`, and the step is repeated. A DeepReorg becomes `status.halted` and
+        ends the run. Other errors are raised.
 
         Args:
             progressed: Called after each step.
@@ -147,7 +150,12 @@ class Follower:
         return max(0.2, min(self.chain.info.block_time_ms / 1000, 12.0))
 
     async def step(self) -> None:
-        """Do one step: read the head, undo reorganisations, add new blocks, move final ones."""
+        """Do one step: read the head, undo reorganisations, add new blocks, move final ones.
+
+        Raises:
+            DeepReorg: Final blocks have left the chain.
+            SourceError: The chain could not be read; the next step goes on.
+        """
         heads = await self._ready()
         await self._extend(heads)
         await self._finalise(heads.finalized)
@@ -156,7 +164,8 @@ class Follower:
     async def finalise_all(self) -> None:
         """Undo reorganisations and move all final blocks to the lake, without adding new ones.
 
-        Call it before writing to the lake directly: all blocks that are final now are in the lake afterwards.
+        Call it before writing to the lake directly: all blocks that are final now are in the lake afterwards. Raises as
+        `step`.
         """
         heads = await self._ready()
         await asyncio.to_thread(self.finalise, heads.finalized)

@@ -77,7 +77,7 @@ def materialise(lake: Lake, tail: Tail, chain: str, names: Sequence[str] = DERIV
 
 
 def pending_size(lake: Lake, tail: Tail, chain: str, name: str) -> tuple[int, int]:
-    """Return the number of missing rows, at most, and of missing heights of a history. Only a log is read."""
+    """Return how many rows (an upper bound) and heights a history lacks. Only a log is read."""
     spans, source = unmaterialised(tail, chain, TABLES[name]), HISTORIES[name].source
     files = [file for file in lake.entries(source) if file.chain == chain] if spans else []
     rows = sum(file.rows for file in files if spans & [Span(file.first, file.last)])
@@ -337,7 +337,7 @@ def rebuild_history(lake: Lake, tail: Tail, chain: str, name: str) -> int:
 def rebuilt_history(lake: Lake, tail: Tail, chain: str, name: str) -> Iterator[pa.RecordBatch]:
     """Yield the rows that a chain's history must have by its indexed ranges.
 
-    Batches that a killed process committed but did not close count as indexed.
+    Batches that a killed process committed but did not close count as indexed. It closes them.
     """
     committed = lake.last(TABLES[name], f"{chain}/derive")
     for batch in tail.open_batches(chain):

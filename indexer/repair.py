@@ -36,12 +36,15 @@ PIECE_BLOCKS = 2_000
 async def repair(
     chain: Chain, lake: Lake, tail: Tail, environment: Environment, damaged: Sequence[FileCheck]
 ) -> dict[str, int]:
-    """Repair the damaged files of one chain. Return the rows written. The caller holds the chain's lock.
+    """Read the blocks of damaged files of one chain again, and return the rows written by table.
 
-    Their blocks are indexed again; token metadata and prices are dropped; histories and tables of state are rebuilt.
+    The caller holds the chain's lock. Token metadata and prices are dropped; histories and tables of state are rebuilt.
 
     Args:
         damaged: Checks of damaged files; those of other chains are ignored.
+
+    Raises:
+        SourceError: The chain could not be read; the next run finishes the repair.
     """
     checks = [check for check in damaged if check.file.chain == chain.key]
     tables = {check.table for check in checks}

@@ -55,7 +55,7 @@ def indexed_for(tail: Tail, chain: str, dataset: str, account: str) -> Spans:
 
 
 def indexed_for_all(tail: Tail, chain: str, dataset: str, accounts: Iterable[str]) -> Spans:
-    """Return the heights that are indexed for each of the accounts."""
+    """Return the heights that are indexed for each account; those of all rows without accounts."""
     all_rows = tail.indexed_ranges(chain, dataset)
     indexed = [all_rows | tail.indexed_ranges(chain, dataset, account_filter(each)) for each in accounts]
     return reduce(Spans.__and__, indexed) if indexed else all_rows
@@ -85,7 +85,7 @@ def groups(datasets: Mapping[str, Dataset]) -> list[tuple[str, ...]]:
 
 
 def group_of(datasets: Mapping[str, Dataset], name: str) -> tuple[str, ...]:
-    """Return the group that contains a dataset."""
+    """Return the group that contains a dataset; StopIteration if it cannot be read by account."""
     return next(group for group in groups(datasets) if name in group)
 
 

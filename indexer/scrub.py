@@ -54,6 +54,8 @@ def check_files(
 ) -> Iterator[FileCheck]:
     """Compare files with their checksums and yield a result for each.
 
+    Files that were replaced meanwhile are left out.
+
     Args:
         read: Called with the number of bytes of each step.
     """

@@ -29,7 +29,7 @@ DAY_US = 86_400_000_000
 
 
 def watch_accounts(system: System, owner: str, accounts: Sequence[Account]) -> None:
-    """Watch accounts for an owner for some days, within the limits of the settings; log those beyond.
+    """Store watches of accounts for some days, within the limits of the settings; log those beyond.
 
     Accounts that are watched without an end are skipped, as are chains that are indexed for all accounts.
     """
@@ -52,7 +52,7 @@ def watch_accounts(system: System, owner: str, accounts: Sequence[Account]) -> N
 
 
 def watch_subscriptions(system: System, subscriptions: Iterable[tuple[str, Account, int]]) -> None:
-    """Watch the accounts of running subscriptions, without limits. Repeating the call changes nothing.
+    """Store watches of subscribed accounts, without limits. Repeating the call changes nothing.
 
     Args:
         subscriptions: Owner, account, and the end in microseconds.
@@ -82,9 +82,9 @@ def _unindexed(system: System, chain: Chain, accounts: Sequence[Account]) -> lis
 
 
 def indexed_until_us(system: System, account: Account) -> int | None:
-    """Return the time up to which an account is indexed on all chains of its kind.
+    """Return the time (microseconds) up to which an account is indexed on all chains of its kind.
 
-    None if it is not indexed on one of them.
+    None if it is not indexed on one of them, or if none of them has an indexed block.
     """
     times = []
     for chain in system.chains:

@@ -71,7 +71,7 @@ class System:
         return self._lake
 
     def object_store(self, uri: str) -> ObjectStore | None:
-        """The object store of the settings, behind an `s3://` address; None for any other address."""
+        """Return the object store of the settings for an `s3://` address; None for any other address."""
         if not uri.startswith("s3://"):
             return None
         from chainfolio.storage.object_store import ObjectStore

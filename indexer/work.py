@@ -83,9 +83,9 @@ def missing(
 def missing_for_accounts(
     tail: Tail, chain: Chain, scope: Scope, last: int, *, include_unread: bool = False
 ) -> list[Work]:
-    """Return the work for accounts up to a height that is not indexed yet.
+    """Return the work for accounts up to a height that is not indexed yet; empty if all is indexed.
 
-    None if the chain cannot read them.
+    Empty too if the chain cannot read single accounts.
 
     Args:
         scope: The accounts, each with its first height.

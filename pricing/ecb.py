@@ -71,7 +71,7 @@ def missing_days(day: date, stored: Mapping[date, Rates]) -> list[date]:
 
 
 def rate_of(currency: str, time_us: int, stored: Mapping[date, Rates]) -> FiatRate | None:
-    """Return the rate of a currency at a time: the peg's rate if it is in `PEGS`, else the newest stored.
+    """Return the rate of a currency at a time: that of its peg in `PEGS`, else the newest stored one.
 
     None before a peg began, if no rates of the last `MAX_CARRIED_DAYS` days are stored, or if the newest ones lack the
     currency: older ones are then not searched.

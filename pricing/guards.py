@@ -34,7 +34,7 @@ def type_fault(price: Price | RelativePrice, source: str) -> str:
 
 
 def price_fault(price: Price, block: Block) -> str:
-    """Return the reason why a price cannot be used at a block, whichever source it is from."""
+    """Return why a price cannot be used at a block, whichever source it is from; empty if it can."""
     if not price.usd.is_finite() or price.usd <= 0:
         return f"the price is not above zero: {price.usd}"
     if not MIN_USD <= price.usd <= MAX_USD:
@@ -45,7 +45,7 @@ def price_fault(price: Price, block: Block) -> str:
 
 
 def _depth_fault(depth_usd: Decimal | None) -> str:
-    """Return the reason why a market depth is no sum in range; no reason for None."""
+    """Return why a market depth is no sum in range; empty if it is one, or None."""
     if depth_usd is None:
         return ""
     if not depth_usd.is_finite() or depth_usd < 0:
@@ -57,7 +57,7 @@ def _depth_fault(depth_usd: Decimal | None) -> str:
 
 
 def observation_fault(price: Price | RelativePrice, block: Block) -> str:
-    """Return the reason why a price's time or confidence is out of range at a block."""
+    """Return why a price's time or confidence is out of range at a block; empty if both are fine."""
     if price.time_us > block.time_us:
         return "the price is dated after the block"
     if not (price.confidence.is_finite() and 0 <= price.confidence <= 1):

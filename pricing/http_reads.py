@@ -113,7 +113,10 @@ class Http:
     _running: dict[BatchedRead, asyncio.Task[dict[BatchedRead, object]]] = field(default_factory=dict)
 
     async def read(self, reads: Sequence[Read[Value]]) -> list[Value]:
-        """Send `HttpGet` and `BatchedRead` reads, duplicates once, and return their results in order."""
+        """Send `HttpGet` and `BatchedRead` reads, duplicates once, and return their results in order.
+
+        A read that fails gives Unknown; no error is raised. Results of batched reads are cached.
+        """
         gets = list(dict.fromkeys(read for read in reads if isinstance(read, HttpGet)))
         batched = dict.fromkeys(read for read in reads if isinstance(read, BatchedRead))
         bodies, parsed = await asyncio.gather(

@@ -45,7 +45,7 @@ def query_sources(
     last_prices: Mapping[Asset, Price] = NO_PRICES,
     journal: list[SourceOutcome] | None = None,
 ) -> PricePlan:
-    """Return the first usable price of each asset, in the order of the assets, and all refusals.
+    """Return a plan of the first usable price of each asset, in order, and all refusals.
 
     An asset can be refused by one source and priced by a later one. An asset that no source knows is in neither list.
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_while_a_command_runs_the_collector_looks_seldom_and_afterwards_as_before() -> None:
     before = gc.get_threshold()
-    with process.few_looks_for_rings():
+    with process.rare_garbage_collection():
         assert gc.get_threshold() == THRESHOLD != before
     with pytest.raises(SystemExit):
         main(["--version"])
@@ -29,7 +29,7 @@ def test_while_a_command_runs_the_collector_looks_seldom_and_afterwards_as_befor
 def test_a_process_looks_for_no_rings_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     registered: list[object] = []
     monkeypatch.setattr(atexit, "register", registered.append)
-    with process.few_looks_for_rings():
+    with process.rare_garbage_collection():
         assert registered == [gc.freeze]
 
 
