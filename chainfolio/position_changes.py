@@ -49,14 +49,15 @@ class VaultChange:
         kind: A loan against collateral, or savings.
         contract: The core contract, which a protocol file names.
         vault: The vault, or the contract that holds the savings.
-        collateral: Collateral that went in, times 10^18; negative if it came out.
-        token: The token that is borrowed or saved.
-        raw: How much of it the protocol created in this transaction; negative if it destroyed more.
+        collateral: Collateral that went in, times 10^18; negative if it came out. None if the logs do not tell it: what
+            else the wallet moved counts.
+        token: The token that is borrowed or saved; empty if only collateral changed.
+        raw: How much of it was created or lent in this transaction; negative if more was destroyed or repaid.
     """
 
     kind: Literal["loan", "savings"]
     contract: str
     vault: str
-    collateral: int
+    collateral: int | None
     token: str
     raw: int

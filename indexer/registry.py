@@ -33,7 +33,7 @@ class TypedFunctions(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     type: TransactionType
     functions: Annotated[list[str], msgspec.Meta(min_length=1)]
-    needs: Literal["gain", "loss", "sent", "burnt", "collectible minted"]
+    needs: Literal["gain", "loss", "sent", "burnt", "minted", "collectible minted"]
 
     @property
     def rule(self) -> Rule:

@@ -72,15 +72,18 @@ class _VaultChain:
         return StoredLogs(self.system, self.key, self.reader, f"{STORED}{digest}", decode, VaultChange)
 
     def is_candidate(self, record: TransactionDocument) -> bool:
-        """Return True if an asset left in an untyped call, or if a vault's token was created or destroyed."""
-        if record.type in ("INTERACTION", "UNDEFINED") and record.assets_out:
-            return True
+        """Return True if a transaction may have changed a vault.
+
+        An asset left in an untyped call, or a token was created there; or a contract of a file took part; or its token
+        was created or destroyed.
+        """
         burn_addresses = rules_of(self.system.chain(self.key).kind).burn_addresses
-        tokens = {token for each in self.protocols for tokens in each.contracts.values() for token in tokens}
         rows = (*record.assets_in, *record.assets_out)
-        return any(
-            row.contract in tokens and not burn_addresses.isdisjoint((row.sender, row.recipient)) for row in rows
-        )
+        minted = {row.contract for row in rows if not burn_addresses.isdisjoint((row.sender, row.recipient))}
+        if record.type in ("INTERACTION", "UNDEFINED") and (record.assets_out or minted):
+            return True
+        named = {each for protocol in self.protocols for part in protocol.contracts.values() for each in part}
+        return not named.isdisjoint(minted) or not named.isdisjoint(_parties(record))
 
 
 async def _of_chain(

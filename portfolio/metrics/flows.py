@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 from chainfolio import amounts
 from chainfolio.portfolio.document import UNKNOWN
+from chainfolio.portfolio.pnl.record_kinds import DEPOSITS, WITHDRAWALS
 from chainfolio.portfolio.pnl.record_rows import asset_key
-from chainfolio.portfolio.pnl.records import DEPOSITS, WITHDRAWALS
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 
 EARNED: Final = frozenset({"CLAIM", "COLLECT"})  # earned by positions in a protocol: a gain, and no flow
 ONE_WAY: Final = frozenset({"TRANSFERIN", "TRANSFEROUT", "BRIDGEIN", "BRIDGEOUT", "DONATION", "EXPENSE", "AIRDROP"})
-CONTAINED: Final = (DEPOSITS | WITHDRAWALS) - ONE_WAY
+CONTAINED: Final = (DEPOSITS | WITHDRAWALS | {"OPENVAULT", "CLOSEVAULT"}) - ONE_WAY
 EXCHANGES: Final = frozenset({"SWAP", "WRAP", "UNWRAP"})
 
 

@@ -8,7 +8,7 @@ Families do not matter here: they only say what goes in and what comes out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -64,6 +64,8 @@ class Containers:
         rewards: Contracts among these, each with an asset that it paid as income.
         lots: How much of each asset was acquired otherwise, and is still there.
         taken: Assets that contracts took in transactions of no known type.
+        by_share: What went into positions, by the key of their share.
+        waiting: What burnt shares stood for that did not pay yet, by the key of the share's contract and asset.
     """
 
     assets: set[str] = field(default_factory=set)
@@ -72,6 +74,7 @@ class Containers:
     lots: dict[str, int] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     by_share: dict[str, Container] = field(default_factory=dict)
+    waiting: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def add(self, entries: Iterable[Entry], type_: str) -> None:
         """Add the entries of one transaction.
@@ -111,6 +114,10 @@ class Containers:
                 stakes[asset] -= taken
                 remaining -= taken
         return quantity - remaining
+
+    def never_took(self, contracts: Collection[str], asset: str) -> bool:
+        """Return True if contracts that give no shares took other assets, and never this one."""
+        return all(each in self.farms and asset not in self.farms[each] for each in contracts)
 
     def may_return(self, sides: Iterable[Side]) -> bool:
         """Return True if a contract took one of the assets before, in a transaction of no known type."""

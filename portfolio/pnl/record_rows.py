@@ -102,6 +102,16 @@ class RecordRows:
         """Return who sent an asset that came."""
         return {row.sender for row in self.record.assets_in if self.asset_of(row) == asset}
 
+    def without_debt(self, external: Sequence[TransactionAssetDocument], sides: dict[str, Side]) -> dict[str, Side]:
+        """Return the net movements without tokens that were minted or burnt, unless that leaves none.
+
+        A protocol mints and burns tokens that stand for a debt; they are no holdings.
+        """
+        burn_addresses = {*self.treatment.burn_addresses}
+        minted = {self.asset_of(row) for row in external if not burn_addresses.isdisjoint((row.sender, row.recipient))}
+        without_minted = {key: side for key, side in sides.items() if key not in minted}
+        return without_minted or sides
+
     def gross(self, direction: str) -> dict[str, int]:
         """Return what moved in one direction, by asset, in smallest units; unknown amounts count as 0."""
         gross: dict[str, int] = {}

@@ -8,23 +8,30 @@ from typing import Final
 
 from chainfolio.portfolio.document import IssueDocument
 from chainfolio.portfolio.pnl.containers import Containers, divided, settle
-from chainfolio.portfolio.pnl.entries import ACQUIRED, DISPOSED, EARNED, UNASKED, Entry, Kind, share
+from chainfolio.portfolio.pnl.entries import DISPOSED, EARNED, Entry, Kind, share
 from chainfolio.portfolio.pnl.moved_positions import MovedPositions, moved_positions
 from chainfolio.portfolio.pnl.position_changes import Net, Position, PositionMovements, net_units
+from chainfolio.portfolio.pnl.record_kinds import (
+    DEPOSITS,
+    INCOME,
+    LOANS,
+    REPAYMENTS,
+    UNREAD_CHANGES,
+    UNTYPED,
+    WITHDRAWALS,
+    default_kinds,
+    with_unread_changes,
+    without_trust,
+)
 from chainfolio.portfolio.pnl.record_rows import RecordEntries, RecordRows, Treatment, asset_key, money_of
-from chainfolio.portfolio.pnl.requests import requested
+from chainfolio.portfolio.pnl.requests import claimed, requested, wait
 from chainfolio.portfolio.pnl.trade_value import Side, equalise, net_off
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 from chainfolio.position_changes import PositionChange
 
-DEPOSITS: Final = frozenset({"DEPOSIT", "LEND", "STAKE", "ADDLIQUIDITY", "OPENVAULT", "BRIDGEOUT"})
-WITHDRAWALS: Final = frozenset({"WITHDRAW", "UNSTAKE", "REMOVELIQUIDITY", "CLOSEVAULT"})
-INCOME: Final = frozenset({"CLAIM", "AIRDROP", "COLLECT", "MINT"})
-UNTYPED: Final = frozenset({"INTERACTION", "UNDEFINED", "TRANSFERIN"})
 BRIDGED: Final = "it came over a bridge: its cost belongs to another chain"
 OF_OTHERS: Final = "others sent it: its cost is not known"
 NO_FEE_PRICE: Final = "the fee of its transaction has no price"
-UNREAD_CHANGES: Final = "a protocol could not read how it changed positions: gains of what it moved are not known"
 
 
 def entries_of(
@@ -54,7 +61,7 @@ def entries_of(
         ).add()
         if of_record is None:
             result.issues.append(IssueDocument("pnl", record.hash, UNREAD_CHANGES))
-            result.entries[first:] = [_with_unread_changes(each) for each in result.entries[first:]]
+            result.entries[first:] = [with_unread_changes(each) for each in result.entries[first:]]
     result.shares.update(containers.by_share)
     result.pools.extend(containers.pools())
     result.pools.extend(position.pool() for position in positions.values() if position.container.units)
@@ -94,17 +101,21 @@ class _Record:
         in_positions = self._position_movements(incoming, outgoing)
         kinds = self._kinds(list(incoming.values()), list(outgoing.values()))
         received_shares, returned_shares = (self._shares(direction) for direction in ("in", "out"))
-        if returned_shares:
-            kinds, settled = self._redeemed(kinds, returned_shares)
-        elif (requests := requested(self.rows, self.containers, self.treatment.burn_addresses)) is not None:
+        if (requests := requested(self.rows, self.containers, self.treatment.burn_addresses)) is not None:
             kinds, settled = [], requests
+        elif returned_shares and not incoming and not outgoing:
+            kinds, settled = [], wait(returned_shares, self.containers)
+        elif returned_shares:
+            kinds, settled = self._redeemed(kinds, returned_shares)
         else:
+            kinds, paid = self._claimed(kinds)
             kinds, settled = self._opened(self._unstaked(kinds))
+            settled = [*settled, *paid]
         kinds, settled = [*kinds, *in_positions.traded], [*settled, *in_positions.settled]
         bought, sold = ([side for kind, side in kinds if kind == trade_kind] for trade_kind in ("buy", "sell"))
         equalise(bought, sold, self.treatment.trade_value)
         entries = [*self._with_fee(kinds, fee_value), *self._settled(settled)]
-        entries = [_without_trust(each) if each.asset in untrusted else each for each in entries]
+        entries = [without_trust(each) if each.asset in untrusted else each for each in entries]
         entries = [*moves, *entries, *self._staked(), *fee]
         if not self.changes:
             self._fill_containers(received_shares, entries)
@@ -243,7 +254,7 @@ class _Record:
             side = sides.setdefault(key, Side(key, 0, 0, strength))
             side.quantity, side.strength = side.quantity + quantity, min(side.strength, strength)
             side.value = None if side.value is None or value is None else side.value + value
-        return self._without_debt(external, sides) if self.record.type in ("BORROW", "REPAYVAULT") else sides
+        return self.rows.without_debt(external, sides) if self.record.type in LOANS | REPAYMENTS else sides
 
     def _shares(self, direction: str) -> dict[str, int]:
         """Return the shares that a deposit brought, or that a withdrawal gave back, by asset."""
@@ -313,9 +324,18 @@ class _Record:
                 paid.append(side)
             elif side.quantity:
                 outside.append((kind, side))
+        for side in paid:  # what was added to a lock without a share
+            beyond = max(side.quantity - contents.get(side.asset, 0), 0)
+            if added := self.containers.unstake(sorted(self.rows.senders(side.asset)), side.asset, beyond):
+                contents[side.asset] = contents.get(side.asset, 0) + added
         return outside, settle(
             contents, paid, self.treatment.trade_value, self.rows.native, is_pool=self.record.type == "REMOVELIQUIDITY"
         )
+
+    def _claimed(self, kinds: Sequence[tuple[Kind, Side]]) -> tuple[list[tuple[Kind, Side]], list[tuple[Kind, Side]]]:
+        """Split the movements of a claim: others, and what burnt shares of the called contract pay."""
+        record = self.record
+        return claimed(kinds, self.containers, record.chain.key, record.recipient, self.treatment.trade_value)
 
     def _unstaked(self, kinds: Sequence[tuple[Kind, Side]]) -> Iterator[tuple[Kind, Side]]:
         """Split what comes back from contracts that gave no shares: first the deposit, then income."""
@@ -356,27 +376,15 @@ class _Record:
             return Side(side.asset, units, side.value) if units else None, []
         return None, divided(side.value, position.close())
 
-    def _without_debt(self, external: Sequence[TransactionAssetDocument], sides: dict[str, Side]) -> dict[str, Side]:
-        """Return the net movements without tokens that were minted or burnt, unless that leaves none.
-
-        A protocol mints and burns tokens that stand for a debt; they are no holdings.
-        """
-        burn_addresses = {*self.treatment.burn_addresses}
-        minted = {
-            self.rows.asset_of(row) for row in external if not burn_addresses.isdisjoint((row.sender, row.recipient))
-        }
-        without_minted = {key: side for key, side in sides.items() if key not in minted}
-        return without_minted or sides
-
     def _kinds(self, gains: Sequence[Side], losses: Sequence[Side]) -> list[tuple[Kind, Side]]:
         """Return the kind of each net movement, by the type of the transaction."""
         type_ = self.record.type
-        incoming, outgoing = _default_kinds(bool(gains), bool(losses))
+        incoming, outgoing = default_kinds(bool(gains), bool(losses))
         if not self._is_disposal and type_ in DEPOSITS:
             outgoing = "deposit"
-        if type_ == "BORROW":
+        if type_ in LOANS:
             incoming, outgoing = "borrow", "deposit"
-        elif type_ == "REPAYVAULT":
+        elif type_ in REPAYMENTS:
             incoming, outgoing = "withdraw", "repay"
         elif type_ in INCOME and not losses and not (type_ == "MINT" and self.containers.may_return(gains)):
             incoming = "income"
@@ -387,10 +395,17 @@ class _Record:
         elif type_ in DEPOSITS and not self._is_disposal:
             incoming_kinds = [("income" if self._is_reward(side.asset) else incoming, side) for side in gains]
         elif incoming == "received" and type_ in UNTYPED:
-            incoming_kinds = [("withdraw" if self._is_staked(side.asset) else incoming, side) for side in gains]
+            incoming_kinds = [(self._of_untyped(side.asset), side) for side in gains]
         else:
             incoming_kinds = [(incoming, side) for side in gains]
         return [*incoming_kinds, *((self.moved.kind_of(outgoing, side.asset, self.order), side) for side in losses)]
+
+    def _of_untyped(self, asset: str) -> Kind:
+        """Return `withdraw` for a returned deposit, `income` if its sender also returned a lent position."""
+        if self._is_staked(asset):
+            return "withdraw"
+        borrowers = {row.sender for row in self.record.assets_in if (asset_key(row), self.order) in self.moved.lent}
+        return "income" if self.rows.senders(asset) <= borrowers else "received"
 
     def _is_staked(self, asset: str) -> bool:
         """Return True if some of an asset that came is deposited at its sender, which gave no share for it."""
@@ -398,14 +413,16 @@ class _Record:
         return not self._is_disposal and any(self.containers.farms.get(each, {}).get(asset) for each in senders)
 
     def _of_withdrawal(self, side: Side, gains: Sequence[Side]) -> Kind:
-        """Return `income` for an asset never deposited if others in the withdrawal were; else `withdraw`.
+        """Return `income` for an asset never deposited there if others in the withdrawal were; else `withdraw`.
 
         It is also income if its sender paid it as a reward before, and has none of it deposited. Removed liquidity is
         always `withdraw`, because it may have been exchanged.
         """
+        senders = self.rows.senders(side.asset)
         returns = any(each.asset in self.containers.assets for each in gains)
-        paid_before = {(sender, side.asset) for sender in self.rows.senders(side.asset)} <= self.containers.rewards
-        is_reward = returns and side.asset not in self.containers.assets
+        paid_before = {(sender, side.asset) for sender in senders} <= self.containers.rewards
+        is_new = senders <= {*self.treatment.burn_addresses} or self.containers.never_took(senders, side.asset)
+        is_reward = returns and (side.asset not in self.containers.assets or is_new)
         is_reward = is_reward or (paid_before and not self._is_staked(side.asset))
         return "income" if is_reward and self.record.type != "REMOVELIQUIDITY" else "withdraw"
 
@@ -425,26 +442,3 @@ class _Record:
                     fee, bearers = fee - part, bearers[1:]
                     entry = entry._replace(fee=part)
             yield entry
-
-
-def _with_unread_changes(entry: Entry) -> Entry:
-    """Return an entry without a value, unless it is a fee."""
-    return entry if entry.kind == "fee" else entry._replace(value=None, reason=UNREAD_CHANGES)
-
-
-def _without_trust(entry: Entry) -> Entry:
-    """Return an entry of an untrusted asset as `unasked` (in) or `taken` (out), without a value and a fee.
-
-    A purchase or sale with a value, and a deposit, are unchanged. A withdrawal keeps its kind and value, and gets only
-    the reason, because deposits are not known here.
-    """
-    if entry.kind == "withdraw":
-        return entry._replace(reason=UNASKED)
-    if entry.kind == "deposit" or (entry.kind in ("buy", "sell") and entry.value is not None):
-        return entry
-    return entry._replace(kind="unasked" if entry.kind in ACQUIRED else "taken", value=None, fee=0, reason=UNASKED)
-
-
-def _default_kinds(has_incoming: bool, has_outgoing: bool) -> tuple[Kind, Kind]:
-    """Return the kinds of incoming and outgoing assets if the type decides nothing."""
-    return ("buy", "sell") if has_incoming and has_outgoing else ("received", "sent")

@@ -1,12 +1,12 @@
-"""Move shares into collectibles that a contract created for them: requests of withdrawals, which pay later."""
+"""Follow shares that pay later: in requests of withdrawals, which are collectibles, or after a time of waiting."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import UNSET
 
-from chainfolio.portfolio.pnl.containers import Container, Containers
+from chainfolio.portfolio.pnl.containers import Container, Containers, settle
 from chainfolio.portfolio.pnl.entries import Kind
 from chainfolio.portfolio.pnl.record_rows import RecordRows
 from chainfolio.portfolio.pnl.trade_value import Side
@@ -40,3 +40,42 @@ def requested(
                 contents[each] = contents.get(each, 0) + part
         containers.by_share.setdefault(rows.asset_of(row), Container()).put(1, contents)
     return movements
+
+
+def wait(shares: Mapping[str, int], containers: Containers) -> list[tuple[Kind, Side]]:
+    """Keep what shares stand for that were given back for nothing yet, and return the movements.
+
+    What went in stays deposited. Shares that were acquired otherwise are deposited now.
+    """
+    movements = list[tuple[Kind, Side]]()
+    for share, raw in shares.items():
+        contents, bought, _ = containers.redeem({share: raw})
+        for asset, quantity in bought.items():
+            movements.append(("deposit", Side(asset, quantity, None)))
+            containers.lots[asset] -= quantity
+            contents[asset] = contents.get(asset, 0) + quantity
+        waiting = containers.waiting.setdefault(share, {})
+        for asset, quantity in contents.items():
+            waiting[asset] = waiting.get(asset, 0) + quantity
+    return movements
+
+
+def claimed(
+    kinds: Sequence[tuple[Kind, Side]], containers: Containers, chain: str, contract: str, trade_value: str
+) -> tuple[list[tuple[Kind, Side]], list[tuple[Kind, Side]]]:
+    """Split a withdrawal from a contract whose shares wait: other movements, and what the shares pay.
+
+    A payment of less than what waits of its asset is a part of it. Shares that were acquired otherwise are sold.
+    """
+    waiting = containers.waiting.get(f"{chain}:{contract}", {})
+    paid = [side for kind, side in kinds if kind in ("withdraw", "income")] if any(waiting.values()) else []
+    if not paid:
+        return list(kinds), []
+    raws = {side.asset: side.quantity for side in paid}
+    contents = dict[str, int]()
+    for asset, quantity in waiting.items():
+        is_bought = asset == f"{chain}:{contract}"
+        contents[asset] = quantity if is_bought else min(quantity, raws.get(asset, 0))
+        waiting[asset] = quantity - contents[asset]
+    others = [(kind, side) for kind, side in kinds if kind not in ("withdraw", "income")]
+    return others, settle({asset: raw for asset, raw in contents.items() if raw}, paid, trade_value)

@@ -75,31 +75,39 @@ class _Vaults:
         self, records: Sequence[TransactionDocument], changes: Sequence[VaultChange]
     ) -> TransactionType | Literal[""] | None:
         """Return the type of a transaction: "" if no own vault changed, None if it is not known."""
-        net, has_given = self._net(records)
+        net, minted, has_given = self._net(records)
         is_sent = records[0].sender in self.own_wallets
         if not changes or not (is_sent or has_given or any(change.vault in self.own for change in changes)):
             return ""
         if not net and not any(change.raw or change.collateral for change in changes):
             return ""
-        type_ = self._type(records[0].chain.key, net, changes)
+        if not any(change.token for change in changes):
+            self.own |= {change.vault for change in changes} if has_given else set()
+            return ""
+        type_ = self._type(records[0].chain.key, net, minted, changes)
         names = {change.vault for change in changes}
         if type_ is None or not names.isdisjoint(self.unclear):
             self.unclear |= names
             return None
-        self.own |= names if has_given and changes[0].collateral > 0 else set()
+        self.own |= names if has_given and (changes[0].collateral or 0) > 0 else set()
         return type_
 
     def _type(
-        self, chain: str, net: Mapping[str, tuple[int, int]], changes: Sequence[VaultChange]
+        self, chain: str, net: Mapping[str, tuple[int, int]], minted: Collection[str], changes: Sequence[VaultChange]
     ) -> TransactionType | None:
         """Return the type if one vault changed by exactly what the wallets moved; else None."""
         if len(changes) > 1:
             return None
         (change,) = changes
-        token = f"{chain}:{change.token}"
-        raw, _ = net.get(self.treatment.aliases.get(token, token), (0, 0))
-        others = [moved for asset, moved in net.items() if asset != self.treatment.aliases.get(token, token)]
-        if raw != change.raw or not _is_collateral(others, change.collateral):
+        token = self.treatment.aliases.get(f"{chain}:{change.token}", f"{chain}:{change.token}")
+        raw, _ = net.get(token, (0, 0))
+        others = {asset: moved for asset, moved in net.items() if asset != token}
+        if raw != change.raw:
+            return None
+        if change.collateral is None:  # tokens that were created or destroyed are shares, or stand for the debt
+            is_other_way = all(moved * raw < 0 for asset, (moved, _) in others.items() if asset not in minted)
+            return None if not is_other_way else "BORROW" if raw > 0 else "REPAYVAULT"
+        if not _is_collateral([*others.values()], change.collateral):
             return None
         if change.kind == "savings":
             return "DEPOSIT" if raw < 0 else "WITHDRAW"
@@ -109,16 +117,22 @@ class _Vaults:
             return "BORROW" if raw > 0 else "REPAYVAULT"
         return "DEPOSIT" if change.collateral > 0 else "WITHDRAW"
 
-    def _net(self, records: Sequence[TransactionDocument]) -> tuple[dict[str, tuple[int, int]], bool]:
-        """Return what the wallets moved, with its decimals, by asset, and whether something left them."""
-        net = dict[str, tuple[int, int]]()
+    def _net(self, records: Sequence[TransactionDocument]) -> tuple[dict[str, tuple[int, int]], set[str], bool]:
+        """Return the net movements of the wallets.
+
+        Returns:
+            What the wallets moved, with its decimals, by asset; the assets among these that were created or destroyed;
+            whether something left the wallets.
+        """
+        net, minted = dict[str, tuple[int, int]](), set[str]()
         has_given = False
         for row, sign in _external(records, self.own_wallets):
             key, decimals = self.treatment.aliases.get(asset_key(row), asset_key(row)), int(row.decimal)
             raw = int(amounts.EXACT.scaleb(amounts.parse(row.balance, max_digits=DIGITS), decimals))
             net[key] = net.get(key, (0, 0))[0] + sign * raw, decimals
+            minted |= {key} if {row.sender, row.recipient} & {*self.treatment.burn_addresses} else set()
             has_given = has_given or sign < 0
-        return {key: moved for key, moved in net.items() if moved[0]}, has_given
+        return {key: moved for key, moved in net.items() if moved[0]}, minted, has_given
 
 
 def _external(

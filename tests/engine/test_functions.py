@@ -13,6 +13,7 @@ from chainfolio.adapters.evm.kind import KIND
 from chainfolio.engine import wiring
 from chainfolio.engine.transactions.function_names import load
 from chainfolio.errors import BadSettings
+from chainfolio.indexer.families import families
 from chainfolio.indexer.protocol_files import protocol_of
 from chainfolio.indexer.wiring import CONFIGS
 from chainfolio.portfolio.activity import RULES, TRANSFERS, Functions
@@ -38,6 +39,12 @@ SHIPPED = FUNCTIONS.names
 )
 def test_well_known_functions_have_their_names(selector: str, name: str) -> None:
     assert SHIPPED[bytes.fromhex(selector)] == name
+
+
+def test_every_function_that_a_family_types_is_known() -> None:
+    named = {name for family in families().values() for each in family.calls for name in each.functions}
+    assert named
+    assert sorted(named - set(SHIPPED.values())) == []
 
 
 def test_every_function_that_a_rule_names_is_known() -> None:

@@ -19,7 +19,9 @@ from chainfolio.engine.history.day_blocks import days_from
 from chainfolio.engine.results import TransactionFilter
 from chainfolio.engine.service import Engine
 from chainfolio.indexer.wiring import System
+from chainfolio.localchain.artifacts import artifact
 from chainfolio.localchain.deploy import PRICES, WAD, Deployment, deploy
+from chainfolio.localchain.evm import Tx, created_address, words
 from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.trade import set_price
 from chainfolio.loop import run_until_done
@@ -157,9 +159,36 @@ def assert_equal(report: PnlDocument, wallet: Wallet, *others: Wallet) -> None:
         assert abs(Fraction(ours) - theirs) < CENT, (name, ours, float(theirs))
 
 
+def deploy_token(world: World, symbol: str) -> None:
+    """Deploy a token that is worth two."""
+    owner = world.deployment.accounts["deployer"]
+    nonce = int(world.node.rpc("eth_getTransactionCount", owner, "latest"), 16)
+    code = artifact("Token").creation(words(["string", "string", "uint8"], symbol, symbol, 18))
+    world.node.settle([Tx(owner, None, code, gas=5_000_000)])
+    world.rewards[symbol] = created_address(owner, nonce)
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with LocalNode() as node:
         deployment = deploy(node)
         rewards = {"SUSHI": deployment.contracts["SUSHI"]}
         yield World(node, deployment, tmp_path_factory.mktemp("gains"), rewards=rewards)
+
+
+@pytest.fixture(scope="session")
+def scripted_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One chain for all scripted contracts, with tokens that protocols pay."""
+    with LocalNode() as node:
+        deployment = deploy(node)
+        world = World(node, deployment, tmp_path_factory.mktemp("stage"))
+        for symbol in ("COMP", "CRV", "CVX", "LQTY", "AERO"):
+            deploy_token(world, symbol)
+        yield world
+
+
+@pytest.fixture
+def stage(scripted_world: World) -> Iterator[World]:
+    """The chain of scripted contracts; a test adds its protocol files."""
+    yield scripted_world
+    scripted_world.files.clear()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from chainfolio.portfolio.pnl.position_changes import SEVERAL_CHANGES
+from chainfolio.portfolio.pnl.record_kinds import UNREAD_CHANGES
 from chainfolio.portfolio.pnl.record_rows import Treatment
-from chainfolio.portfolio.pnl.records import UNREAD_CHANGES, entries_of
+from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.transactions import Nft
 from chainfolio.position_changes import PositionChange
 from tests.portfolio.test_pnl_records import ME, NOBODY, OTHER, POOL, asset, brief, record

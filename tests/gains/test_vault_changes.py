@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from chainfolio.adapters.evm.protocols.maker import FROB, MANAGED, SAVINGS, TRANSFER, savings_changes, vault_changes
+from chainfolio.portfolio.pnl.record_kinds import UNREAD_CHANGES
 from chainfolio.portfolio.pnl.record_rows import Treatment
-from chainfolio.portfolio.pnl.records import UNREAD_CHANGES, entries_of
+from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.vaults import typed_by_vaults
 from chainfolio.portfolio.transactions import TransactionDocument
 from chainfolio.position_changes import EventLog, VaultChange

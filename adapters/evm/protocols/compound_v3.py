@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Final
 
 from chainfolio import amounts
+from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Event, Family, MayRefuse, ProtocolMatch
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.position_changes import EventLog, VaultChange
 from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 
 BASIC = "userBasic(address)(int104,uint64,uint64,uint16,uint8)"
@@ -19,6 +22,15 @@ PRICE = "getPrice(address)(uint256)"
 FACTOR_DECIMALS = 18
 OTHER_BITS_FROM = 16  # `userBasic` has 16 bits for the first collaterals, and 8 more in a second word
 NOT_SENT = "the market's code was not reviewed, and the account never sent it what it says was supplied"
+
+SUPPLIED: Final = parse_event("Supply(address indexed, address indexed, uint256)").topic
+WITHDRAWN: Final = parse_event("Withdraw(address indexed, address indexed, uint256)").topic
+COLLATERAL_SUPPLIED: Final = parse_event(
+    "SupplyCollateral(address indexed, address indexed, address indexed, uint256)"
+).topic
+TRANSFER: Final = parse_event("Transfer(address indexed, address indexed, uint256)").topic
+NOBODY: Final = "0x" + "0" * 64
+ROUNDED: Final = 10  # units by which the logged share may differ from the amount, because indexes are rounded
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
@@ -79,6 +91,54 @@ def _health(
     return amounts.amount(limit * scale // (debt * known[0]), FACTOR_DECIMALS)
 
 
+def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
+    """Return the loans of markets of a file: what was withdrawn and was not lent, less what was repaid.
+
+    A market creates its share for what is lent, and destroys it for what comes back. The rest is a debt. A change
+    without a token has collateral alone.
+    """
+    changes = list[VaultChange]()
+    for market in contracts.get("market", ()):
+        of_market = [log for log in logs if log.contract == market and log.topics]
+        accounts = {log.topics[1 if log.topics[0] == WITHDRAWN else 2]: 0 for log in of_market if _is_change(log)}
+        base = next((token for token in (_base(log, logs) for log in of_market) if token), "")
+        for account in accounts:
+            raw = _borrowed(of_market, account)
+            token = base if abs(raw) > ROUNDED else ""
+            has_collateral = any(log.topics[0] == COLLATERAL_SUPPLIED for log in of_market)
+            if token or has_collateral:
+                changes.append(VaultChange("loan", market, market + account[2:], None, token, raw if token else 0))
+    return changes
+
+
+def _is_change(log: EventLog) -> bool:
+    return log.topics[0] in (SUPPLIED, WITHDRAWN, COLLATERAL_SUPPLIED) and len(log.topics) >= 3
+
+
+def _base(log: EventLog, logs: Sequence[EventLog]) -> str:
+    """Return the token that moved by the amount of a market's event; empty if there is none."""
+    if log.topics[0] not in (SUPPLIED, WITHDRAWN):
+        return ""
+    market = "0x" + "0" * 24 + log.contract[2:]
+    side = 2 if log.topics[0] == SUPPLIED else 1
+    moved = (each for each in logs if each.topics[:1] == (TRANSFER,) and len(each.topics) == 3)
+    return next((each.contract for each in moved if each.topics[side] == market and each.data == log.data), "")
+
+
+def _borrowed(logs: Sequence[EventLog], account: str) -> int:
+    """Return what an account borrowed by the logs of one market; negative if it repaid more."""
+    raw = 0
+    for log in logs:
+        amount = int.from_bytes(log.data[:32], "big")
+        if log.topics[0] == WITHDRAWN and log.topics[1] == account:
+            raw += amount
+        elif log.topics[0] == SUPPLIED and log.topics[2] == account:
+            raw -= amount
+        elif log.topics[0] == TRANSFER and len(log.topics) == 3 and NOBODY in log.topics:
+            raw += amount * ((log.topics[2] == account) - (log.topics[1] == account))
+    return raw
+
+
 FAMILY = Family(
     "compound_v3",
     rules=(
@@ -97,6 +157,7 @@ FAMILY = Family(
     ),
     position=position,
     roles=("rewards",),
+    vault_changes=vault_changes,
     calls=(
         TypedCalls("LEND", "loss", ("supply", "supplyTo", "supplyFrom")),
         TypedCalls("WITHDRAW", "gain", ("withdraw", "withdrawTo", "withdrawFrom")),

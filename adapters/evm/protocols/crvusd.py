@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch
 from chainfolio.adapters.evm.reads import Call
-from chainfolio.protocols import DecodedPosition, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 
 # Collateral, sold collateral (in the borrowed token), debt with interest, number of price bands.
 USER_STATE = "user_state(address)(uint256,uint256,uint256,uint256)"
@@ -36,4 +36,11 @@ FAMILY = Family(
     rules=(Counterparty("controller"), Counterparty("lend_controller")),
     position=position,
     roles=("stablecoin",),
+    calls=(
+        TypedCalls("OPENVAULT", "gain", ("create_loan", "create_loan_extended")),
+        TypedCalls("BORROW", "gain", ("borrow_more",)),
+        TypedCalls("REPAYVAULT", "loss", ("repay",)),
+        TypedCalls("LEND", "loss", ("add_collateral",)),
+        TypedCalls("WITHDRAW", "gain", ("remove_collateral",)),
+    ),
 )

@@ -103,5 +103,6 @@ FAMILY = Family(
     calls=(
         TypedCalls("STAKE", "loss", ("depositIntoStrategy", "depositIntoStrategyWithSignature")),
         TypedCalls("UNSTAKE", "gain", ("completeQueuedWithdrawal", "completeQueuedWithdrawals")),
+        TypedCalls("CLAIM", "gain", ("processClaim", "processClaims")),
     ),
 )

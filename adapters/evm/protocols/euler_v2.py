@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Final
 
 from chainfolio import amounts
+from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.positions.rules import DecoderPlan, Event, Family, MayRefuse, ProtocolMatch
 from chainfolio.adapters.evm.reads import AbiValue, Call
+from chainfolio.position_changes import EventLog, VaultChange
 from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 
 PREFIX = 40  # an address without its last byte, in characters: the same for all accounts of an owner
 HEALTH_DECIMALS = 18
+CALLED: Final = parse_event("CallWithContext(address indexed, bytes19 indexed, address, address indexed, bytes4)").topic
+BORROWED: Final = parse_event("Borrow(address indexed, uint256)").topic
+REPAID: Final = parse_event("Repay(address indexed, uint256)").topic
+UNKNOWN_TOKEN: Final = "?"  # no token moved: a debt was repaid with shares
+TRANSFER: Final = parse_event("Transfer(address indexed, address indexed, uint256)").topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +117,38 @@ def _position(account: str, holdings: Sequence[Holding], health: Decimal | None,
     )
 
 
+def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
+    """Return the loans of owners in vaults that the connector of a file called, one for each owner and vault.
+
+    An owner's change without a token has collateral alone.
+    """
+    calls = [log for log in logs if log.contract in contracts.get("evc", ()) and log.topics[:1] == (CALLED,)]
+    owners = {log.topics[2][:PREFIX]: log.contract for log in calls if len(log.topics) == 4}
+    vaults = {"0x" + log.topics[3][-40:] for log in calls if len(log.topics) == 4}
+    loans = dict[tuple[str, str], tuple[str, int]]()
+    for log in logs:
+        if log.contract not in vaults or len(log.topics) != 2 or log.topics[0] not in (BORROWED, REPAID):
+            continue
+        owner = "0x" + log.topics[1][-40:-2]
+        token, raw = loans.get((owner, log.contract), ("", 0))
+        raw += int.from_bytes(log.data[:32], "big") * (1 if log.topics[0] == BORROWED else -1)
+        loans[owner, log.contract] = _moved_token(logs, log) or token or UNKNOWN_TOKEN, raw
+    changes = [
+        VaultChange("loan", owners[owner], owner, None, token, raw)
+        for (owner, _), (token, raw) in loans.items()
+        if owner in owners
+    ]
+    without = owners.keys() - {owner for owner, _ in loans}
+    return [*changes, *(VaultChange("loan", owners[owner], owner, None, "", 0) for owner in sorted(without))]
+
+
+def _moved_token(logs: Sequence[EventLog], change: EventLog) -> str:
+    """Return the token that moved from or to a vault by the amount of a loan; empty if none did."""
+    vault, side = "0x" + "0" * 24 + change.contract[2:], 1 if change.topics[0] == BORROWED else 2
+    moved = (log for log in logs if log.topics[:1] == (TRANSFER,) and len(log.topics) == 3 and log.data == change.data)
+    return next((log.contract for log in moved if log.topics[side] == vault), "")
+
+
 FAMILY = Family(
     "euler_v2",
     rules=(
@@ -122,6 +162,7 @@ FAMILY = Family(
     ),
     position=position,
     roles=("factory",),
+    vault_changes=vault_changes,
     calls=(
         TypedCalls("BORROW", "gain", ("borrow",)),
         TypedCalls("LEND", "loss", ("deposit", "mint")),

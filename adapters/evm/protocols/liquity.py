@@ -84,11 +84,12 @@ FAMILY = Family(
     calls=(
         TypedCalls("OPENVAULT", "sent", ("openTrove",)),
         TypedCalls("CLOSEVAULT", "loss", ("closeTrove",)),
-        TypedCalls("REPAYVAULT", "burnt", ("repayLUSD",)),
-        TypedCalls("DEPOSIT", "loss", ("addColl",)),
-        TypedCalls("BORROW", "gain", ("withdrawLUSD",)),
+        # A trove burns LUSD only for a debt that is paid back, and mints it only for a new one.
+        TypedCalls("REPAYVAULT", "burnt", ("repayLUSD", "adjustTrove")),
+        TypedCalls("BORROW", "minted", ("withdrawLUSD", "adjustTrove")),
+        TypedCalls("DEPOSIT", "loss", ("addColl", "adjustTrove")),
         TypedCalls("STAKE", "loss", ("provideToSP", "stake")),
         TypedCalls("UNSTAKE", "gain", ("withdrawFromSP", "unstake")),
-        TypedCalls("WITHDRAW", "gain", ("withdrawColl", "claimCollateral")),
+        TypedCalls("WITHDRAW", "gain", ("withdrawColl", "claimCollateral", "adjustTrove")),
     ),
 )

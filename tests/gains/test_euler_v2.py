@@ -1,0 +1,108 @@
+"""Euler V2: shares of a vault earn interest, collateral keeps its lots, and what is borrowed is a loan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from chainfolio.localchain.deploy import WAD
+from chainfolio.localchain.evm import topic, topic_of
+from tests.gains.conftest import World, assert_equal
+from tests.gains.ledger import ETH, Wallet
+from tests.gains.scripted import Call, Contract, Log, Step, approve, contract
+
+pytestmark = pytest.mark.node
+USDC = 10**6
+FILE = """key = "euler_v2"
+name = "Euler V2"
+families = ["euler_v2", "euler_v2_share"]
+[contracts.local]
+evc = ["{}"]
+factory = ["{}"]
+"""
+DEPOSIT, REDEEM = "deposit(uint256,address)", "redeem(uint256,address,address)"
+BORROW, REPAY = "borrow(uint256,address)", "repay(uint256,address)"
+
+
+@dataclass
+class Euler:
+    """Two vaults, the token of one's debts, and the connector that logs every call."""
+
+    evc: Contract
+    weth: Contract
+    usdc: Contract
+    debt: Contract
+
+    def called(self, me: Wallet, vault: Contract) -> Log:
+        """The connector's event of a call."""
+        event = "CallWithContext(address,bytes19,address,address,bytes4)"
+        prefix = "0x" + me.address[2:40] + "0" * 26
+        topics = topic_of(me.address), prefix, topic_of(vault.address)
+        return Log((topic(event), *topics), topic_of(me.address)[2:] + "0" * 64)
+
+    def connected(self, me: Wallet, vault: Contract) -> Call:
+        """Let a vault call the connector, as each of its functions does."""
+        return self.evc.note(self.called(me, vault))
+
+    def lent(self, me: Wallet, vault: Contract, symbol: str, raw: int, shares: int) -> list[Step]:
+        """The steps of a deposit."""
+        return [vault.take(me, symbol, raw), vault.issue(me, shares)]
+
+    def borrowed(self, me: Wallet, raw: int) -> list[Step]:
+        """The steps of a loan of USDC."""
+        event = self.usdc.event("Borrow(address,uint256)", topic_of(me.address), data=[raw])
+        return [event, self.debt.note(self.debt.issue(me, raw)), self.usdc.pay(me, "USDC", raw)]
+
+    def repaid(self, me: Wallet, raw: int) -> list[Step]:
+        """The steps of a repayment."""
+        event = self.usdc.event("Repay(address,uint256)", topic_of(me.address), data=[raw])
+        return [self.usdc.take(me, "USDC", raw), event, self.debt.note(self.debt.burn(me, raw))]
+
+
+@pytest.fixture
+def euler(stage: World) -> Euler:
+    found = Euler(contract(stage), contract(stage, "eWETH"), contract(stage, "eUSDC"), contract(stage, "dUSDC"))
+    stage.files["euler_v2"] = FILE.format(found.evc.address, contract(stage).address)
+    return found
+
+
+def test_interest_of_shares_is_income(stage: World, euler: Euler) -> None:
+    me = stage.wallet(USDC=50_000 * USDC)
+    vault = euler.usdc
+    approve(me, vault, "USDC")
+    for raw, shares in ((20_000 * USDC, 20_000 * USDC), (5_000 * USDC, 4_000 * USDC)):
+        steps = [euler.connected(me, vault), *euler.lent(me, vault, "USDC", raw, shares)]
+        assert vault.act(me, DEPOSIT, raw, me.address, steps=steps) == {"USDC": -raw}
+    inside, units = 25_000 * USDC, 24_000 * USDC
+    for shares, paid in ((9_000 * USDC, 11_111 * USDC), (15_000 * USDC, 19_999 * USDC)):
+        went_in = inside * shares // units
+        inside, units = inside - went_in, units - shares
+        steps = [euler.connected(me, vault), vault.pay(me, "USDC", paid), vault.burn(me, shares)]
+        assert vault.act(me, REDEEM, shares, me.address, me.address, steps=steps) == {"USDC": paid}
+        me.ledger.earn("USDC", paid - went_in, me.worth("USDC", paid - went_in))
+    report, _ = stage.read(me)
+    assert_equal(report, me)
+
+
+def test_a_loan_is_no_gain_and_its_interest_is_a_fee(stage: World, euler: Euler) -> None:
+    me = stage.wallet(WETH=10 * WAD, USDC=2_000 * USDC)
+    vault, address = euler.weth, me.address
+    approve(me, vault, "WETH")
+    approve(me, euler.usdc, "USDC")
+    steps = [euler.connected(me, vault), *euler.lent(me, vault, "WETH", 8 * WAD, 7 * WAD)]
+    assert vault.act(me, DEPOSIT, 8 * WAD, address, steps=steps) == {ETH: -8 * WAD}
+    lent = 5_000 * USDC
+    steps = [euler.connected(me, euler.usdc), *euler.borrowed(me, lent)]
+    assert euler.usdc.act(me, BORROW, lent, address, steps=steps) == {"USDC": lent}
+    me.ledger.buy("USDC", lent, me.worth("USDC", lent))
+    interest = 76_543_210
+    for raw in (2_000 * USDC, 3_000 * USDC + interest):
+        steps = [euler.connected(me, euler.usdc), *euler.repaid(me, raw)]
+        assert euler.usdc.act(me, REPAY, raw, address, steps=steps) == {"USDC": -raw}
+    me.ledger.sell("USDC", lent, me.ledger.cost_of("USDC", lent))
+    me.ledger.sell("USDC", interest, me.worth("USDC", interest))
+    steps = [euler.connected(me, vault), vault.pay(me, "WETH", 8 * WAD), vault.burn(me, 7 * WAD)]
+    assert vault.act(me, REDEEM, 7 * WAD, address, address, steps=steps) == {ETH: 8 * WAD}
+    report, _ = stage.read(me)
+    assert_equal(report, me)
