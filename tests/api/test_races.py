@@ -66,6 +66,7 @@ async def spent(world: World, tenant: Tenant) -> int:
 # --- one tenant, the same at once ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow("the same race over a second store", only=["postgresql*"])
 async def test_of_equal_bundles_asked_for_at_once_one_is_made_and_paid(world: World, ann: Tenant) -> None:
     before = await spent(world, ann)
     same = [(ann, "POST", "/v1/bundles", {"name": f"n{number}", "addresses": [A, B]}) for number in range(AT_ONCE)]
@@ -79,6 +80,7 @@ async def test_of_equal_bundles_asked_for_at_once_one_is_made_and_paid(world: Wo
     assert (await ann.ask("GET", "/v1/bundles")).json == {"data": [made]}
 
 
+@pytest.mark.slow("the same race over a second store", only=["postgresql*"])
 async def test_of_equal_names_asked_for_at_once_one_is_taken(world: World, ann: Tenant) -> None:
     one, two = await ann.bundle("one", A), await ann.bundle("two", B)
     said = await at_once(
@@ -92,6 +94,7 @@ async def test_of_equal_names_asked_for_at_once_one_is_taken(world: World, ann: 
     assert names.count("same") == 1
 
 
+@pytest.mark.slow("the same race over a second store", only=["postgresql*"])
 async def test_a_subscription_asked_for_at_once_is_made_and_paid_once(world: World, ann: Tenant) -> None:
     before = await spent(world, ann)
     said = await at_once(*[(ann, "POST", SUBSCRIBE, {"addresses": [{"address": A}, {"address": B}]})] * AT_ONCE)
@@ -103,6 +106,7 @@ async def test_a_subscription_asked_for_at_once_is_made_and_paid_once(world: Wor
 # --- one tenant, deleting at once ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow("the same race over a second store", only=["postgresql*"])
 async def test_what_is_deleted_at_once_is_deleted_once(world: World, ann: Tenant) -> None:
     bundle = await ann.bundle("x", A, B)
     for path, code in (
@@ -116,6 +120,7 @@ async def test_what_is_deleted_at_once_is_deleted_once(world: World, ann: Tenant
         assert await spent(world, ann) == before + 1
 
 
+@pytest.mark.slow("the same race over a second store", only=["postgresql*"])
 async def test_a_bundle_that_is_deleted_while_it_changes_is_gone_and_whoever_was_late_is_told(ann: Tenant) -> None:
     for _ in range(5):
         bundle = await ann.bundle("x", A, B)
@@ -133,6 +138,7 @@ async def test_a_bundle_that_is_deleted_while_it_changes_is_gone_and_whoever_was
         assert (await ann.ask("GET", "/v1/bundles")).json == {"data": []}
 
 
+@pytest.mark.slow("the same race over a second store", only=["postgresql*"])
 async def test_no_bundle_has_a_member_that_is_in_no_address_book(ann: Tenant) -> None:
     for _ in range(5):
         await ann.book(C)
@@ -153,6 +159,7 @@ async def test_no_bundle_has_a_member_that_is_in_no_address_book(ann: Tenant) ->
             assert (await ann.ask("DELETE", f"/v1/bundles/{each['id']}")).status == 204
 
 
+@pytest.mark.slow("the same race over a second store", only=["postgresql*"])
 async def test_the_portfolio_of_a_virtual_user_that_goes_is_there_or_forbidden(world: World, ann: Tenant) -> None:
     ids = [str(uuid.uuid4()) for _ in range(5)]
     for id in ids:
@@ -186,6 +193,7 @@ async def test_the_portfolio_of_a_virtual_user_that_goes_is_there_or_forbidden(w
 # --- two tenants at once ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow("the same race over a second store", only=["postgresql*"])
 async def test_two_tenants_who_make_the_same_at_once_each_get_theirs(world: World, ann: Tenant, eve: Tenant) -> None:
     before = [await spent(world, tenant) for tenant in (ann, eve)]
     bundle, book = {"name": "same", "addresses": [A, B]}, {"entries": [{"address": wallet(9), "label": "same"}]}
@@ -199,6 +207,7 @@ async def test_two_tenants_who_make_the_same_at_once_each_get_theirs(world: Worl
     assert (await eve.ask("GET", "/v1/bundles")).json == {"data": [theirs]}
 
 
+@pytest.mark.slow("the same race over a second store", only=["postgresql*"])
 async def test_who_attacks_while_the_owner_changes_gets_nothing(world: World, ann: Tenant, eve: Tenant) -> None:
     bundle = await ann.bundle("x", A, B)
     path = f"/v1/bundles/{bundle}"
@@ -220,6 +229,7 @@ async def test_who_attacks_while_the_owner_changes_gets_nothing(world: World, an
     assert await eve.read_all() == before
 
 
+@pytest.mark.slow("the same race over a second store", only=["postgresql*"])
 async def test_the_days_of_a_foreign_subscription_are_forbidden_as_if_there_were_none(
     world: World, ann: Tenant, eve: Tenant
 ) -> None:
@@ -232,6 +242,7 @@ async def test_the_days_of_a_foreign_subscription_are_forbidden_as_if_there_were
     assert (await ann.ask("GET", path.format(f"{A},{B}"))).status == 403
 
 
+@pytest.mark.slow("the same race over a second store", only=["postgresql*"])
 async def test_a_delegation_that_ends_meanwhile_ends_at_once(world: World, ann: Tenant, eve: Tenant) -> None:
     def delegate() -> bool:
         return world.state.database.write(lambda tx: delegations.delegate(tx, ann.account, eve.account, 5))

@@ -156,6 +156,7 @@ def unaltered(path: str, told: Told) -> None:
     """As it is."""
 
 
+@pytest.mark.slow("the same rows of another fork", only=["minimal-64-electra"])
 @pytest.mark.parametrize(
     ("preset", "slots", "fork"),
     [
@@ -186,6 +187,7 @@ async def test_rows_of_states_in_ssz_are_those_of_states_in_json(preset: str, sl
         running.__exit__(None, None, None)
 
 
+@pytest.mark.slow("other sizes of the same pieces", only=["121", "5000", "1048576"])
 @pytest.mark.parametrize("size", [1, 7, 121, 5_000, 1 << 20])
 async def test_a_state_may_arrive_in_pieces_of_any_size(node: BeaconRuntime, size: int) -> None:
     chain = chain_of(node.url)
@@ -246,6 +248,7 @@ OTHERWISE = {str(status): refused(status) for status in (400, 401, 403, 404, 405
 }
 
 
+@pytest.mark.slow("other statuses are answered in the same way", only=["40[01345]", "415", "50*"])
 @pytest.mark.parametrize("how", OTHERWISE)
 async def test_a_node_that_does_not_bring_a_state_in_ssz_is_asked_for_it_once_and_read_in_json(
     node: BeaconRuntime, how: str

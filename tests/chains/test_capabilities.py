@@ -43,6 +43,7 @@ def check_declared(subject: ChainUnderTest, chain: Chain) -> None:
     assert (Capability.APPROVALS in chain.capabilities) == ("approvals" in tables)
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 async def test_what_a_chain_lacks_is_what_its_subject_declares(traded: ChainUnderTest) -> None:
     chain = traded.chain()
     check_declared(traded, chain)
@@ -51,6 +52,7 @@ async def test_what_a_chain_lacks_is_what_its_subject_declares(traded: ChainUnde
     await chain.close()
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon*", "solana*", "tron*"])
 @pytest.mark.parametrize("capability", list(Capability))
 async def test_what_a_chain_lacks_is_one_error_that_names_both(traded: ChainUnderTest, capability: Capability) -> None:
     chain = traded.chain()

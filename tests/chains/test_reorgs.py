@@ -34,7 +34,7 @@ async def assert_as_from_scratch(indexed: AnyIndex, chain: ChainUnderTest) -> No
         assert indexed.tail.indexed_ranges(indexed.key, dataset).covers(Span(0, chain.height))
 
 
-@pytest.mark.slow("a shorter one, on a chain of its own", only=["beacon-1", "solana-1", "tron-1"])
+@pytest.mark.slow("on a chain of its own, whose node is slower", only=["beacon-*", "solana-*", "tron-1"])
 @pytest.mark.parametrize(
     "depth", [1, pytest.param(10, marks=pytest.mark.slow("a depth between the other two, on a chain of its own")), 60]
 )
@@ -96,6 +96,7 @@ async def test_a_branch_that_comes_back(living: ChainUnderTest, tmp_path: Path) 
         await assert_as_from_scratch(live, living)
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon", "solana", "tron"])
 async def test_final_blocks_go_to_the_lake_and_what_can_still_change_stays(
     living: ChainUnderTest, live: AnyIndex
 ) -> None:
@@ -134,6 +135,7 @@ async def test_what_moved_to_the_lake_is_in_the_histories(
             assert live.stored(table) == whole.stored(table), table
 
 
+@pytest.mark.slow("the same on chains whose nodes are slower", only=["beacon", "solana", "tron"])
 async def test_a_reorganisation_below_all_that_is_kept_halts_and_loses_nothing(
     living: ChainUnderTest, live: AnyIndex
 ) -> None:
@@ -215,7 +217,7 @@ async def test_a_chain_that_is_younger_than_its_finality(living: ChainUnderTest,
         await assert_as_from_scratch(live, living)
 
 
-@pytest.mark.slow("the same follower, with a new chain of another kind", only=["beacon", "solana"])
+@pytest.mark.slow("the same follower, with a new chain of another kind", only=["beacon", "solana", "tron"])
 async def test_trouble_with_the_node_is_told_and_passes(living: ChainUnderTest, live: AnyIndex) -> None:
     follower, chain = live.follower(), live.chain
     living.mine(2)

@@ -45,6 +45,7 @@ def answers(run: Run, wallets: dict[str, str]) -> dict[str, Any]:
     return {" ".join(words): run(*words, "--json").json for words in asked}
 
 
+@pytest.mark.slow("the next test indexes on PostgreSQL too, and tests/storage compares both stores")
 def test_an_index_on_postgresql_gives_the_answers_of_one_on_files(
     run: Run, here: Path, wallets: dict[str, str], stores: Stores
 ) -> None:

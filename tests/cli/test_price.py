@@ -52,6 +52,7 @@ def answer_of(node: LocalNode, deployment: Deployment, height: int) -> Decimal:
     return Decimal(node.call(deployment.feeds["ETH"], latest, block=height)[1]).scaleb(-8)
 
 
+@pytest.mark.slow("other spellings of the same asset", only=["local:eth", "eip155*"])
 @pytest.mark.parametrize("asset", ["ETH", "local:eth", COIN])
 def test_a_price_at_a_past_block_is_what_the_feed_said_there_however_the_asset_is_written(
     run: Run, traded: tuple[LocalNode, Deployment], here_priced: Path, asset: str

@@ -165,6 +165,7 @@ def test_a_history_that_lacks_blocks_makes_answers_partial(run: Run, configured:
     assert run("reconcile", lived.plain).code == 0
 
 
+@pytest.mark.slow("other options are refused in the same way", fast=["options0*", "options3*"])
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [

@@ -51,6 +51,7 @@ def test_all_is_every_page(run: Run, wallets: dict[str, str], whole: dict[str, A
     assert hashes(rest) == hashes(whole)[5:]
 
 
+@pytest.mark.slow("the sheet of pages in another test, all at once")
 @pytest.mark.usefixtures("small_pages")
 def test_all_as_a_sheet_has_one_header(run: Run, wallets: dict[str, str], whole: dict[str, Any]) -> None:
     ran = run("transactions", wallets["frank"], "--all", "--csv")

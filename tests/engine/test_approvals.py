@@ -69,6 +69,7 @@ def walk(indexed: Index, owners: list[str], limit: int, height: int) -> list[App
     return found
 
 
+@pytest.mark.slow("other sizes of the same pages", only=["1", "100"])
 @pytest.mark.parametrize("limit", [1, 3, 25, 100])
 async def test_a_walk_meets_every_approval_once_newest_first(subject: EvmSubject, tmp_path: Path, limit: int) -> None:
     names = ["alice", "bob"]

@@ -221,6 +221,7 @@ CALLED = {
 }
 
 
+@pytest.mark.slow("tests/portfolio/test_activity.py has an example of each type")
 async def test_types_say_what_was_called(subject: EvmSubject, tmp_path: Path) -> None:
     async with index(subject, tmp_path) as indexed:
         await filled(indexed)
@@ -263,6 +264,7 @@ async def test_a_payment_between_two_wallets_is_there_for_each_and_one_to_onesel
             )
 
 
+@pytest.mark.slow("test_reconcile.py compares the same sums with balances")
 async def test_native_balances_are_what_records_say_with_what_contracts_paid_inside(
     subject: EvmSubject, tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def with_another_amount(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*logs[:k], {**logs[k], "data": "0x" + "13" * (len(logs[k]["data"]) // 2 - 1)}, *logs[k + 1 :]]
 
 
+@pytest.mark.slow("the same root for another change", only=["with_another_amount"])
 @pytest.mark.parametrize("lie", [without_one, with_another_amount])
 async def test_a_log_that_is_left_out_or_altered_inside_a_block_is_caught_by_the_receipts_root(
     local: Local, lie: Lie
@@ -102,6 +103,7 @@ async def test_a_single_liar_is_refused_again_and_again_and_never_believed(local
             await tables(local, Lying(local.node.url, "eth_getLogs", without_one), LIAR)
 
 
+@pytest.mark.slow("other fields of the same hashes", only=["*-change1", "*-change2", "*-change4"])
 @pytest.mark.parametrize(
     ("method", "change"),
     [

@@ -110,6 +110,7 @@ def test_shares_of_a_weighted_pool_are_a_container(world: World, made: Balancer)
     assert [each.type for each in records if each.recipient == vault] == ["ADDLIQUIDITY"] * 2 + ["REMOVELIQUIDITY"] * 3
 
 
+@pytest.mark.slow("another version of the same pool", only=["composable*"])
 @pytest.mark.parametrize(("name", "all_tokens"), [("stable", ALL_TOKENS), ("composable", EXIT_COMPOSABLE)])
 def test_shares_of_a_stable_pool_are_a_container(world: World, made: Balancer, name: str, all_tokens: int) -> None:
     pool = made.pools[name]

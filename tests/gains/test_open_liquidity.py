@@ -29,6 +29,7 @@ def rewards(portfolio: Portfolio) -> Iterator[AssetDocument]:
                     yield from nested.reward_assets
 
 
+@pytest.mark.slow("another version of the same pool", only=["2"])
 @pytest.mark.parametrize("version", [2, 3])
 def test_an_open_position_is_worth_its_cost_and_its_open_gain(world: World, version: int) -> None:
     world.files.update(protocols(world.deployment))

@@ -128,6 +128,7 @@ def swap_by_others(world: World, sold: str, bought: str, raw: int) -> None:
     world.node.settle([approve, tx(heidi, router, SWAP, order)])
 
 
+@pytest.mark.slow("the same steps in one call", only=["multicall"])
 @pytest.mark.parametrize("by_site", [False, True], ids=["in-steps", "multicall"])
 def test_only_fees_of_a_position_are_income_and_its_principal_keeps_its_lots(world: World, by_site: bool) -> None:
     me = world.wallet(WETH=10 * 10**18, USDC=50_000 * 10**6)

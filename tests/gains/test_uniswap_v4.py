@@ -155,6 +155,7 @@ def live(position: Position) -> None:
     assert position.inside == {ETH: 0, "USDC": 0}
 
 
+@pytest.mark.slow("the same steps in one call", only=["multicall"])
 @pytest.mark.parametrize("by_multicall", [False, True], ids=["alone", "multicall"])
 def test_fees_of_a_v4_position_are_income_and_what_was_put_in_keeps_its_lots(
     world: World, v4: UniswapV4, by_multicall: bool

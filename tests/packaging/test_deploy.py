@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 import yaml
-from jsonschema import Draft201909Validator, Draft202012Validator
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -185,6 +184,9 @@ def faults(document: Any, schema: dict[str, Any], kind: str = "") -> list[str]:
     """What a schema refuses; of Kubernetes, the schema of a kind."""
     if kind:
         schema = {"$defs": schema["$defs"], "$ref": f"#/$defs/{kind}"}
+    # Importing it compiles grammars for two seconds, in every process that collects this test.
+    from jsonschema import Draft201909Validator, Draft202012Validator
+
     validator = Draft202012Validator(schema) if kind else Draft201909Validator(schema)
     return [f"{'/'.join(map(str, error.absolute_path))}: {error.message}" for error in validator.iter_errors(document)]
 

@@ -164,6 +164,7 @@ def test_it_is_recorded_on_a_node_and_replayed_without_one(
     assert report["recordings"][0]["reason"] == f"no protocol family `{KEY}` is installed"
 
 
+@pytest.mark.slow("records and replays with a decoder once more")
 def test_a_decoder_that_changed_is_told_by_what_it_finds_and_what_it_asks(operator: Operator, tmp_path: Path) -> None:
     file = tmp_path / "farmer.json"
     assert (

@@ -17,6 +17,7 @@ from chainfolio.tables import BLOCKS
 DEEP = os.environ.get("CHAINFOLIO_TESTS") == "deep"
 
 
+@pytest.mark.slow("the same kills over a second store", only=["postgresql"])
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 def test_a_writer_that_is_killed_at_any_moment_loses_and_doubles_nothing(tmp_path: Path, tail_place: str) -> None:
     kills, longest_s = (300 if DEEP else 40, 0.09)
