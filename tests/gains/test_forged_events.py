@@ -91,3 +91,21 @@ def test_the_parts_of_several_positions_without_amounts_are_not_known() -> None:
         ("withdraw", "chain:a", 5, None),
         ("income", "chain:a", 1, None),
     }
+
+
+def test_liquidity_without_amounts_is_bought_and_sold_if_it_counts_as_a_disposal() -> None:
+    nft = asset("nft", "1", other=NOBODY, nft=Nft(token_id="7"))
+    opened = record("INTERACTION", [nft], [asset("a", "5", "50", POOL)], hash="0x1")
+    paid = record("INTERACTION", [asset("a", "1", "10", POOL)], hash="0x2")
+    closed = record("INTERACTION", [asset("a", "6", "60", POOL)], hash="0x3")
+    changes = {("chain", f"0x{number}"): [v4_change(units)] for number, units in ((1, 9), (2, 0), (3, -9))}
+    treatment = Treatment(burn_addresses={NOBODY}, liquidity_is_disposal=True)
+    result = entries_of([opened, paid, closed], [ME], treatment, changes)
+    assert brief(result.entries) == {
+        ("sell", "a", 5, 50),
+        ("buy", "nft:7", 9, 50),
+        ("income", "a", 1, 10),
+        ("buy", "a", 6, 60),
+        ("sell", "nft:7", 9, 60),
+    }
+    assert result.issues == []

@@ -628,3 +628,20 @@ def test_ids_and_counts_are_numbers_and_amounts_are_text() -> None:
 
 def test_the_chain_ids_in_these_examples_are_those_of_their_facts() -> None:
     assert {key: f"eip155:{facts.chain_id}" for key, facts in CHAINS.items()} == IDS
+
+
+def test_sources_of_a_position_name_its_block_and_its_calls() -> None:
+    owed = ReadResult(Call(FEED, "debtOf(address)(uint256)", (ALICE,)), 5)
+    position = replace(lending(), block=BLOCK, calls=(owed,))
+    answer = tree([snapshot()], positions=(position,), options=Options(sources=True))
+    ((found, *_),) = (
+        each["protocolPositions"].values()
+        for protocol in answer["assetByProtocols"].values()
+        for each in protocol["chains"].values()
+        if "LENDING" in each["protocolPositions"]
+    )
+    (sources,) = (each["sources"] for each in found["protocolPositions"])
+    assert (sources["blockNumber"], sources["blockHash"]) == ("19000000", BLOCK.hash)
+    assert [(call["number"], call["signature"], call["arguments"], call["result"]) for call in sources["calls"]] == [
+        ("position", "debtOf(address)(uint256)", [ALICE], ["5"])
+    ]

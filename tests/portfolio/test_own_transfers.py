@@ -139,6 +139,22 @@ def test_what_differs_is_no_transfer_and_both_sides_are_listed(arrival: Transact
     assert {each.kind: each.reason for each in entries if each.kind != "fee"} == {"deposit": "", "received": BRIDGED}
 
 
+@pytest.mark.parametrize(
+    "arrival",
+    [
+        at("two", 500, "BRIDGEIN", "+588 USDC"),
+        at("two", 500, "BRIDGEIN", "+600 USDC"),
+        at("two", 10, "BRIDGEIN", "+600 USDC"),
+        at("two", 10 + 14 * DAY, "BRIDGEIN", "+600 USDC"),
+        at("two", 500, "BRIDGEIN", "+600 USDC", price=4),
+        at("two", 500, "BRIDGEIN", "+600 USDC", price=1),
+    ],
+    ids=["98-percent", "all", "at-once", "14-days", "double-price", "half-price"],
+)
+def test_what_just_fits_is_a_transfer(arrival: TransactionDocument) -> None:
+    assert reasons(match(CROSSING[0], at("one", 10, "BRIDGEOUT", "-600 USDC"), arrival)[1]) == [""]
+
+
 def test_strangers_make_no_transfer() -> None:
     theirs = at("one", 10, "BRIDGEOUT", "-600 USDC", sender=OTHER)
     assert reasons(match(CROSSING[0], theirs, CROSSING[2])[1]) == [NOT_OWN, NOTHING_LEFT]

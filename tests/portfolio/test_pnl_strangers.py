@@ -114,8 +114,8 @@ def test_a_forged_disposal_takes_no_more_than_there_is(method: str) -> None:
 
 
 def test_what_came_unasked_moves_with_its_owner_from_wallet_to_wallet() -> None:
-    move = at(3, "TRANSFEROUT", [], [asset("bait", "12", "1", MINE)])
-    found = gains(FUNDED, BOUGHT, came(2, "bait", "5", "5000"), move, per_wallet=True)
+    moves = [at(n, "TRANSFEROUT", [], [asset("bait", raw, "1", MINE)]) for n, raw in ((3, "11"), (4, "1"))]
+    found = gains(FUNDED, BOUGHT, came(2, "bait", "5", "5000"), *moves, per_wallet=True)
     bait = {
         each.wallet: (each.quantity, each.cost, each.unasked) for each in found.remaining if each.asset == "chain:bait"
     }

@@ -222,7 +222,9 @@ def test_the_years_together_have_every_gain_once(moved: list[tuple[Kind, date, i
 def test_the_limit_of_a_jurisdiction_is_in_its_own_currency() -> None:
     in_usd = TaxYear(JURISDICTIONS["de"], 2025, UTC, "USD", "fifo", lots_by_wallet=True)
     assert tax_year_document([], {}, in_usd, ["me"]).exempt_limit == ""
-    assert tax_year_document([], {}, replace(in_usd, currency="EUR"), ["me"]).exempt_limit == "1000"
+    for year, limit in ((2023, "600"), (2024, "1000"), (2025, "1000")):
+        in_eur = replace(in_usd, currency="EUR", year=year)
+        assert tax_year_document([], {}, in_eur, ["me"]).exempt_limit == limit
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from chainfolio.contracts import TRADE_VALUES
 from chainfolio.portfolio.pnl.methods import gains_of
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
-from chainfolio.portfolio.pnl.trade_value import FEED_STRENGTH, PriceKind, Side, Strength, Strengths, equalise
+from chainfolio.portfolio.pnl.trade_value import FEED_STRENGTH, PriceKind, Side, Strength, Strengths, equalise, net_off
 from tests.portfolio.test_pnl_records import ME, MINE, USD, asset, brief, record
 
 STABLE: Final = Strength(PriceKind.STABLE)
@@ -130,3 +130,56 @@ def test_both_sides_are_equal_to_the_last_unit_or_one_has_an_unknown_value(
     assert all(value >= 0 for each in known for value in each)
     unknown_before = sum(value is None for value in before.values())
     assert unknown_before or known == after or any(sum(value or 0 for value in each) == 0 for each in after)
+
+
+@pytest.mark.parametrize(("value", "part", "rest"), [(100, 34, 66), (None, None, None)])
+def test_a_part_of_a_side_and_the_rest_keep_all_its_value_and_its_price(
+    value: int | None, part: int | None, rest: int | None
+) -> None:
+    side = Side("a", 3, value, DEEP)
+    assert side.part(1) == Side("a", 1, part, DEEP)
+    assert side.without(1) == Side("a", 2, rest, DEEP)
+
+
+@pytest.mark.parametrize(
+    ("gain", "loss", "incoming", "outgoing"),
+    [
+        ((5, 50), (2, 30), {"a": Side("a", 3, 30, DEEP)}, {}),
+        ((2, 30), (5, 50), {}, {"a": Side("a", 3, 30, THIN)}),
+        ((5, 50), (5, 30), {}, {}),
+        ((3, None), (2, 30), {"a": Side("a", 1, None, DEEP)}, {}),
+        ((3, 30), (2, None), {"a": Side("a", 1, 10, DEEP)}, {}),
+    ],
+    ids=["gain", "loss", "equal", "no-value", "no-value-of-the-smaller"],
+)
+def test_of_an_asset_that_came_and_left_the_larger_movement_stays_with_its_price(
+    gain: tuple[int, int | None],
+    loss: tuple[int, int | None],
+    incoming: dict[str, Side],
+    outgoing: dict[str, Side],
+) -> None:
+    came, left = {"a": Side("a", *gain, DEEP)}, {"a": Side("a", *loss, THIN)}
+    net_off(came, left, "a")
+    assert (came, left) == (incoming, outgoing)
+
+
+@pytest.mark.parametrize(
+    ("came", "left", "expected"),
+    [
+        ([None, 30], [100], [70, 30, 100]),
+        ([100], [None, 30], [100, 70, 30]),
+        ([None, 30], [30], [0, 30, 30]),
+        ([None, 30], [29], [None, 30, 29]),
+        ([None, None], [100], [None, None, 100]),
+        ([0, 0], [None], [0, 0, 0]),
+        ([100], [0, 0], [100, None, None]),
+        ([10], [1, 1, 1], [10, 4, 3, 3]),
+    ],
+    ids=["in", "out", "nothing-left", "negative", "two-unknown", "zero", "nothing-to-share-by", "thirds"],
+)
+def test_the_only_unknown_value_is_the_difference_and_never_negative(
+    came: list[int | None], left: list[int | None], expected: list[int | None]
+) -> None:
+    incoming, outgoing = ([Side("a", 1, value) for value in values] for values in (came, left))
+    equalise(incoming, outgoing, "received")
+    assert [side.value for side in (*incoming, *outgoing)] == expected

@@ -12,7 +12,8 @@ from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.plans import Reverted, Unknown
-from chainfolio.pricing.guards import price_fault
+from chainfolio.price_sources import MAX_USD, MIN_USD
+from chainfolio.pricing.guards import MAX_DEPTH, MAX_DIGITS, price_fault
 
 GOOD = FeedRound(
     round_id=7,
@@ -100,8 +101,27 @@ def test_an_answer_that_is_none_has_a_reason(answer: object, fault: str) -> None
         ({"usd": Decimal("1E+400000")}, "out of all proportion"),
         ({"usd": Decimal("1E-30")}, "out of all proportion"),
         ({"usd": Decimal("1." + "1" * 200)}, "digits"),
+        ({"usd": MIN_USD}, ""),
+        ({"usd": MAX_USD}, ""),
+        ({"usd": MIN_USD / 2}, "out of all proportion"),
+        ({"usd": MAX_USD * 2}, "out of all proportion"),
+        ({"usd": Decimal("1." + "1" * (MAX_DIGITS - 1))}, ""),
+        ({"usd": Decimal("1." + "1" * MAX_DIGITS)}, f"the price has more than {MAX_DIGITS} digits"),
         ({"time_us": 10_000_000_001}, "after the block"),
+        ({"time_us": 10_000_000_000}, ""),
         ({"confidence": Decimal("1.01")}, "confidence"),
+        ({"confidence": Decimal("-0.01")}, "confidence"),
+        ({"confidence": Decimal("NaN")}, "confidence"),
+        ({"confidence": Decimal(0)}, ""),
+        ({"depth_usd": Decimal(0)}, ""),
+        ({"depth_usd": MIN_USD}, ""),
+        ({"depth_usd": MAX_DEPTH}, ""),
+        ({"depth_usd": Decimal("1." + "1" * (MAX_DIGITS - 1))}, ""),
+        ({"depth_usd": Decimal(-1)}, "what its market could pay is no sum: -1"),
+        ({"depth_usd": Decimal("Infinity")}, "what its market could pay is no sum"),
+        ({"depth_usd": MIN_USD / 2}, "what its market could pay is out of all proportion"),
+        ({"depth_usd": MAX_DEPTH * 2}, "what its market could pay is out of all proportion"),
+        ({"depth_usd": Decimal("1." + "1" * MAX_DIGITS)}, f"could pay has more than {MAX_DIGITS} digits"),
     ],
 )
 def test_no_source_can_bring_a_price_that_cannot_be(change: dict[str, object], fault: str) -> None:

@@ -19,12 +19,22 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import Price
 from chainfolio.plans import Plan, run_batched, run_offline
 from chainfolio.price_sources import Quotes, Refusal, RelativePrice
-from chainfolio.pricing.relatives import MAX_MARKETS, MAX_STEPS, PricePath, path_fault, rounded
+from chainfolio.pricing.relatives import (
+    MAX_DETAIL,
+    MAX_MARKETS,
+    MAX_PARTS,
+    MAX_STEPS,
+    PricePath,
+    path_fault,
+    rounded,
+    to_usd,
+)
 from chainfolio.pricing.source_chain import MAX_CHAIN_ROUNDS, query_sources
 from chainfolio.reads import ReadResult
 
 BLOCK = Block(100, "0xaa", "0xbb", 1_760_000_000_500_000)
 OLD_US = BLOCK.time_us - 9_000_000
+ONE = Fraction(1)
 
 
 def token(name: str) -> Asset:
@@ -290,6 +300,19 @@ NONE: dict[str, tuple[RelativePrice, str]] = {
     "enormous": (share(A, (ETH, Fraction(10**40))), "out of all proportion"),
     "next to nothing": (share(A, (ETH, Fraction(1, 10**40))), "out of all proportion"),
 }
+
+
+def test_a_price_has_as_many_parts_as_are_allowed_and_a_detail_that_is_cut() -> None:
+    parts = [token(f"p{number:02}") for number in range(MAX_PARTS)]
+    sources = [told("feed", *(price(each, "2") for each in parts)), told("share", share(A, *((p, ONE) for p in parts)))]
+    (found,) = quoted(sources, A).prices
+    assert found.usd == 2 * MAX_PARTS
+    assert (len(found.detail), found.detail[-1]) == (MAX_DETAIL, "…")
+    usd = price(USD, "1")
+    room = MAX_DETAIL - len(to_usd(replace(share(A, (USD, ONE)), detail="v"), {USD: usd}).detail)
+    for more, is_cut in ((room, False), (room + 1, True)):
+        detail = to_usd(replace(share(A, (USD, ONE)), detail="v" + "x" * more), {USD: usd}).detail
+        assert (len(detail), detail.endswith("…")) == (MAX_DETAIL, is_cut)
 
 
 @pytest.mark.parametrize("name", NONE)

@@ -345,6 +345,14 @@ async def test_a_market_in_usdt_is_worth_what_usdt_is_worth() -> None:
     }
 
 
+async def test_a_market_without_a_trade_before_the_block_is_refused_with_its_first_minute() -> None:
+    body = f"[{minute(NOW_S - 10, '1', trades=0)},{minute(NOW_S + 50, '3000')}]"
+    async with vendor(lambda _: body) as found, sending() as http:
+        (quotes,) = await priced(http, market(found.url), [ETHER])
+    assert quotes.prices == ()
+    assert "the first minute closed -10 s after the block" in quotes.refused[0].reason
+
+
 async def test_a_chain_without_a_priced_usdt_refuses_the_market_and_says_why() -> None:
     async with vendor(lambda _: f"[{minute(NOW_S, '2000')}]") as found, sending() as http:
         (quotes,) = await priced(http, market(found.url, usdt={}), [ETHER])
@@ -368,3 +376,26 @@ def test_moments_within_a_thousand_minutes_are_one_request() -> None:
 def test_text_that_is_no_plain_number_is_refused_with_its_beginning() -> None:
     with pytest.raises(ValueError, match="x" * 40 + " is no plain number"):
         vendors.parse_number("x" * 50)
+
+
+@pytest.mark.parametrize(
+    ("quote", "fault"),
+    [
+        (VendorQuote(Decimal(2), NOW_S - 300), ""),
+        (VendorQuote(Decimal(2), NOW_S - 301), "stale: seen 301 s before the block, 300 s are allowed"),
+        (VendorQuote(Decimal(2), NOW_S), ""),
+        (VendorQuote(Decimal(2), NOW_S + 1), "the price was seen 1 s after the block"),
+        (VendorQuote(Decimal(0), NOW_S), "the price is zero"),
+        (VendorQuote(Decimal(-2), NOW_S), "the price is not above zero: -2"),
+        (VendorQuote(Decimal(2), NOW_S, vendors.MIN_CONFIDENCE), ""),
+        (VendorQuote(Decimal(2), NOW_S, vendors.MIN_CONFIDENCE / 2), "the vendor is not sure of it"),
+        (VendorQuote(Decimal(2), NOW_S, Decimal(1)), ""),
+        (VendorQuote(Decimal(2), NOW_S, Decimal("1.01")), "the confidence is not between 0 and 1"),
+        (VendorQuote(Decimal(2), NOW_S, Decimal(-1)), "the confidence is not between 0 and 1"),
+    ],
+    ids=["old", "too-old", "now", "later", "zero", "negative", "least", "unsure", "sure", "above-1", "below-0"],
+)
+def test_a_quote_is_usable_up_to_each_bound(quote: VendorQuote, fault: str) -> None:
+    found = vendors.quote_fault(quote, BLOCK, 300)
+    assert fault in found
+    assert bool(fault) == bool(found)

@@ -11,10 +11,11 @@ import pytest
 from chainfolio.adapters.evm.prices.markets import Pair, Pool
 from chainfolio.adapters.evm.prices.section import VenueSection
 from chainfolio.adapters.evm.prices.shares import ExchangeRate, Shares
-from chainfolio.adapters.evm.prices.venues import slipstream, uniswap_v3
+from chainfolio.adapters.evm.prices.venues import curve_ng, slipstream, uniswap_v3
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
+from chainfolio.errors import BadSettings
 from chainfolio.plans import run_offline
 from chainfolio.price_sources import by_chain
 from chainfolio.reads import AtParent
@@ -50,6 +51,21 @@ def test_a_venue_asks_its_factory_for_each_tier_and_its_pools_for_ten_minutes(
     assert Call(FACTORY, uniswap_v3.OBSERVE, ((600, 0),)) in venue.reads(Pool(PAIR, "", FACTORY))
 
 
+@pytest.mark.parametrize(("section", "count"), [({}, 4), ({"pools": 1}, 1), ({"pools": 32}, 32)])
+def test_a_section_says_how_many_pools_of_a_pair_are_read(section: dict[str, Any], count: int) -> None:
+    settings = VenueSection({"family": "curve_ng", "name": "Curve", "factory": FACTORY, **section}, "here")
+    venue = curve_ng.build(settings)
+    settings.reject_unread_keys()
+    assert venue.name == "Curve"
+    assert venue.lookups(PAIR) == [Call(FACTORY, curve_ng.FIND_POOL, (LOW, HIGH, number)) for number in range(count)]
+
+
+@pytest.mark.parametrize("number", [0, 33, True, "4"])
+def test_a_number_out_of_its_range_is_a_settings_error(number: object) -> None:
+    with pytest.raises(BadSettings, match=r"pools of Curve is .*, not a whole number from 1 to 32"):
+        curve_ng.build(VenueSection({"name": "Curve", "factory": FACTORY, "pools": number}, "here"))
+
+
 def test_the_rate_of_a_token_is_its_own_price() -> None:
     token, other = (Asset("eip155:1", "erc20", "0x" + letter * 40) for letter in "ab")
     source = Shares((), {token: ExchangeRate(other, "rate()(uint256)")}, None)
@@ -57,6 +73,8 @@ def test_the_rate_of_a_token_is_its_own_price() -> None:
     quotes = run_offline(source.prices([token], BLOCK), {read: 3 * 10**18, AtParent(read): 3 * 10**18})
     (relative,) = quotes.relative
     assert (relative.asset, relative.parts) == (token, ((other, Fraction(3)),))
+    assert (relative.detail, relative.time_us) == ("what it redeems for", BLOCK.time_us)
+    assert [(call.read, call.result) for call in relative.calls] == [(read, 3 * 10**18)]
 
 
 def test_a_source_by_chain_is_built_of_the_section_of_that_chain() -> None:

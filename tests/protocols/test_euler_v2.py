@@ -74,6 +74,7 @@ def test_each_account_of_an_owner_has_its_own_collateral_and_debt(
     assert amounts([other], "borrowed") == {roles["USDC"]: account_debt}
     assert roles[WETH_VAULT] in main.replaces
     assert other.replaces == ()
+    assert (main.pool, other.pool) == (min(roles[WETH_VAULT], roles[USDC_VAULT]), roles[ACCOUNT_1])
 
 
 def test_health_is_the_value_of_the_collateral_over_the_debt() -> None:

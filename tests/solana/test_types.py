@@ -13,7 +13,7 @@ import pytest
 from chainfolio.adapters.solana.functions import selector
 from chainfolio.adapters.solana.kind import KIND
 from chainfolio.adapters.solana.layouts import SYSTEM
-from chainfolio.adapters.solana.rows import tables
+from chainfolio.adapters.solana.rows import tables, tx_indexes
 from chainfolio.adapters.solana.transactions import BASE58_DIGITS, Change, base58_prefix, paired_transfers, to_base58
 from chainfolio.assets import Asset
 from chainfolio.contracts import TransactionDetails
@@ -104,3 +104,14 @@ def test_the_rows_of_a_transaction_keep_what_its_program_was_given() -> None:
     change = next(each for each in recorded().values() if each.content)
     rows = tables("solana", [LocatedChange(1, 1, 1, change)], ("transactions",))["transactions"].to_pylist()
     assert [row["input"] for row in rows] == [change.content]
+
+
+def test_transactions_of_a_slot_have_different_indexes_in_whatever_order_they_come() -> None:
+    """The second of two with the same index takes the next one that is free, and the first number follows the last."""
+    heads = {6: 3, 7: 4, 8: 5, 2**32 - 2: 2**31 - 1, 2**32 - 1: 0}
+    indexes = {to_base58(head.to_bytes(4, "big") + bytes(60)): index for head, index in heads.items()}
+    for signatures in (list(indexes), list(indexes)[::-1]):
+        assert tx_indexes("node", signatures) == [indexes[each] for each in signatures]
+    assert tx_indexes("node", list(indexes)[:1]) == [3]
+    with pytest.raises(BadAnswer, match="a transaction whose signature is none"):
+        tx_indexes("node", ["1" * 9])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -180,11 +181,15 @@ def test_a_quota_of_its_own_and_back(state: State) -> None:
         override(ann, "bundles", value)
         assert limits(ann) == {"addressbook": 50, "bundles": found, "bundle-size": 10}
         assert limits(eve)["bundles"] == 5
-    for name, wrong in (("bundles", -1), ("bundles", 2**63), ("cats", 1)):
-        with pytest.raises(BadRequest):
+    override(ann, "bundles", quotas.MAX_QUOTA)
+    assert limits(ann)["bundles"] == quotas.MAX_QUOTA
+    most = f"0 to {quotas.MAX_QUOTA:,}"
+    for name, wrong, words in (("bundles", -1, most), ("bundles", quotas.MAX_QUOTA + 1, most), ("cats", 1, "no quota")):
+        with pytest.raises(BadRequest, match=words):
             override(ann, name, wrong)
-    with pytest.raises(BadRequest):
+    with pytest.raises(BadRequest, match="there is no account"):
         override("acc_x", "bundles", 1)
+    assert limits(ann)["bundles"] == quotas.MAX_QUOTA
 
 
 def test_delegations_go_one_way_and_end(state: State) -> None:
@@ -204,8 +209,9 @@ def test_delegations_go_one_way_and_end(state: State) -> None:
     assert [state.database.write(lambda tx: delegations.withdraw(tx, ann, eve, 2)) for _ in "12"] == [True, False]
     with pytest.raises(Refusal):
         acting(eve, ann)
-    for one, other in ((ann, ann), (ann, "acc_x"), ("acc_x", ann)):
-        with pytest.raises(BadRequest):
+    unknown = "there is no account acc_x"
+    for one, other, words in ((ann, ann, "acts for itself"), (ann, "acc_x", unknown), ("acc_x", ann, unknown)):
+        with pytest.raises(BadRequest, match=words):
             delegate(one, other)
     assert state.database.read(lambda tx: delegations.delegates(tx, ann)) == []
 
@@ -374,4 +380,33 @@ def test_an_address_without_which_two_bundles_are_the_same_is_not_deleted(bundle
     before = bundled.shown()
     with pytest.raises(Refusal, match=r"^without this address the bundle pair \(b1\) would be the same as alone$"):
         bundled.remove(B)
+    assert bundled.shown() == before
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        (lambda kept: kept.delete("b9"), "there is no bundle of that id"),
+        (lambda kept: kept.rename("b1", "one"), "another bundle has this name"),
+        (lambda kept: kept.create("b3", "again", [B, A]), "another bundle holds exactly these addresses"),
+        (lambda kept: kept.create("b3", "far", [wallet(9)]), f"not in the address book: {wallet(9)}"),
+        (lambda kept: kept.add_member("b2", wallet(9)), f"not in the address book: {wallet(9)}"),
+        (lambda kept: kept.remove_member("b1", C), "this address is not in the bundle"),
+        (lambda kept: kept.remove_member("b2", C), "this is the bundle's last address: delete the bundle instead"),
+        (lambda kept: kept.label(wallet(9), "far"), "this address is not in the address book"),
+        (
+            lambda kept: kept.create("b3", "big", [wallet(number) for number in range(99)]),
+            f"99 addresses: a bundle holds at most {DEFAULTS.bundle_size}",
+        ),
+        (
+            lambda kept: kept.add({wallet(number): "" for number in range(100, 160)}),
+            f"the address book holds 3 of at most {DEFAULTS.addressbook} entries; 60 more do not fit",
+        ),
+    ],
+    ids=["no-bundle", "name", "twin", "far", "far-member", "no-member", "last", "no-entry", "size", "book"],
+)
+def test_a_refused_change_says_why_and_changes_nothing(bundled: Kept, work: Callable[[Kept], None], words: str) -> None:
+    before = bundled.shown()
+    with pytest.raises(Refusal, match=f"^{re.escape(words)}$"):
+        work(bundled)
     assert bundled.shown() == before

@@ -304,10 +304,19 @@ def test_credits_are_given_and_taken_by_the_operator(state: State, account: Acco
     def change(amount: int) -> int:
         return state.database.write(lambda tx: ledger.credit(tx, account.id, amount, 5, "memo"))
 
-    assert (change(5), change(-15)) == (15, 0)
-    for amount in (-1, 0, 2**53):
-        with pytest.raises(BadRequest):
+    most = ledger.MAX_CREDITS
+    assert (change(5), change(-15), change(most), change(-most)) == (15, 0, most, 0)
+    bounds = f"1 to {most:,}, or that much below zero"
+    for amount, words in ((-1, "the account has 0 that"), (0, bounds), (most + 1, bounds), (-most - 1, bounds)):
+        with pytest.raises(BadRequest, match=words):
             change(amount)
+    assert change(1) == 1
+    with pytest.raises(BadRequest, match=f"an account holds at most {most:,}"):
+        change(most)
+    assert [(row.kind, row.amount) for row in state.database.read(lambda tx: ledger.history(tx, account.id, 2))] == [
+        ("grant", 1),
+        ("adjust", most),
+    ]
     with pytest.raises(BadRequest, match="there is no account"):
         state.database.write(lambda tx: ledger.credit(tx, "acc_nobody", 1, 5, ""))
 
@@ -412,3 +421,39 @@ def test_a_bill_is_counted_as_reserved_and_posted_and_one_that_is_too_high_names
         state.database.write(lambda tx: ledger.pay(tx, replace(bill, amount=7), 2))
     assert refused.value.available == 6
     assert state.database.write(lambda tx: ledger.balances(tx, [account.id]))[account.id].available == 6
+
+
+@pytest.mark.parametrize(
+    ("balance", "words"),
+    [
+        ((11, 0, 0), ["available is 11, its rows add up to 10"]),
+        ((10, 1, 0), ["held is 1, its rows add up to 0"]),
+        ((9, 0, 1), ["available is 9, its rows add up to 10", "earned is 1, its rows add up to 0"]),
+    ],
+    ids=["available", "held", "earned"],
+)
+def test_a_check_of_the_ledger_finds_a_balance_that_its_rows_contradict(
+    state_url: str, balance: tuple[int, int, int], words: list[str]
+) -> None:
+    state = State.open(state_url, PEPPER, Hands(), random.Random(1))
+    id = state.create_account("ann", credits=10)[0].id
+    state.database.write(lambda tx: ledger.store_balances(tx, {id: ledger.Balance(*balance)}))
+    assert state.database.read(ledger.check) == [f"{id}: {each}" for each in words]
+    state.close()
+
+
+def test_a_check_of_the_ledger_finds_credits_that_no_open_call_holds(state_url: str) -> None:
+    state = State.open(state_url, PEPPER, Hands(), random.Random(1))
+    id = state.create_account("ann", credits=10)[0].id
+
+    def reserve(tx: Transaction) -> None:
+        for number, kind in enumerate(("reserve", "reserve", "post")):
+            tx.run_many(ledger.ADD, [ledger.entry(id, 1, kind, 3 + number, min(number, 1) + 1, "")])
+        ledger.store_balances(tx, {id: ledger.Balance(3, 2, 5)})
+
+    state.database.write(reserve)
+    assert state.database.read(ledger.check) == [
+        f"{id}: 2 held, but 3 reserved by open calls",
+        "7 were reserved, 8 posted, voided, expired or still held",
+    ]
+    state.close()
