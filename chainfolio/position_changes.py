@@ -46,16 +46,16 @@ class VaultChange:
     """The changes of a vault or of savings in a transaction, as its protocol's contract logged them.
 
     Attributes:
-        kind: A loan against collateral, or savings.
+        kind: A loan against collateral, savings, or the gas that an operation of a contract wallet paid.
         contract: The core contract, which a protocol file names.
-        vault: The vault, or the contract that holds the savings.
+        vault: The vault, the contract that holds the savings, or the wallet whose deposit paid.
         collateral: Collateral that went in, times 10^18; negative if it came out. None if the logs do not tell it: what
             else the wallet moved counts.
         token: The token that is borrowed or saved; empty if only collateral changed.
         raw: How much of it was created or lent in this transaction; negative if more was destroyed or repaid.
     """
 
-    kind: Literal["loan", "savings"]
+    kind: Literal["loan", "savings", "gas"]
     contract: str
     vault: str
     collateral: int | None

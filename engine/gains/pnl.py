@@ -36,6 +36,7 @@ from chainfolio.portfolio.pnl.closing import (
 from chainfolio.portfolio.pnl.entries import Entry
 from chainfolio.portfolio.pnl.gains import Gains
 from chainfolio.portfolio.pnl.methods import POOLED, gains_of
+from chainfolio.portfolio.pnl.operations import with_operation_fees, without_gas
 from chainfolio.portfolio.pnl.own_transfers import match_transfers
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
@@ -159,7 +160,9 @@ async def all_records(
     records = page.document.transactions
     changes, vaults = await position_changes(source.system, records), await vault_changes(source.system, records)
     treatment = _treatment(source, chains, request, page.strengths)
-    typed, unread = typed_by_vaults(records, vaults, {account.address for account in accounts}, treatment)
+    typed, unread = typed_by_vaults(
+        with_operation_fees(records, vaults), without_gas(vaults), {account.address for account in accounts}, treatment
+    )
     transactions = msgspec.structs.replace(page.document, transactions=tuple(typed))
     return replace(page, document=transactions), {**changes, **dict.fromkeys(unread)}
 
@@ -323,10 +326,18 @@ def _treatment(source: RecordSource, chains: Sequence[Chain], request: PnlReques
         aliases=aliases,
         coins={f"{chain.key}:{chain.info.native.asset.shown_contract}": chain.info.native.symbol for chain in chains},
         burn_addresses=burn_accounts,
+        gas_holders=_gas_holders(source, chains),
         is_trusted=cache(source.is_trusted_contract),
         trade_value=request.trade_value or source.system.settings.pnl.trade_value,
         strengths=strengths,
     )
+
+
+def _gas_holders(source: RecordSource, chains: Sequence[Chain]) -> frozenset[str]:
+    """Return the entry points of all protocol files."""
+    system = source.system
+    rows = (row for chain in chains for row in system.registry.rows(chain.key, chain.kind, system.families))
+    return frozenset(contract for row in rows for contract in row.contracts.get("entry_point", ()))
 
 
 def _priced(portfolios: Sequence[Portfolio], aliases: Mapping[str, str]) -> Iterator[tuple[str, AssetDocument]]:

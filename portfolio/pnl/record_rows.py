@@ -32,6 +32,7 @@ class Treatment:
         aliases: Keys of assets that count as another one (the wrapped native coin).
         coins: The symbols of native coins, by key.
         burn_addresses: Addresses that mint and burn.
+        gas_holders: Contracts that keep coins of wallets for the gas of their operations (entry points).
         is_trusted: Returns False for contracts whose movements by others may be invented.
         trade_value: Which side of a trade gives both their value, one of `TRADE_VALUES`.
         strengths: The strengths of prices, where they are no feeds.
@@ -43,6 +44,7 @@ class Treatment:
     aliases: Mapping[str, str] = field(default_factory=dict)
     coins: Mapping[str, str] = field(default_factory=dict)
     burn_addresses: Collection[str] = frozenset()
+    gas_holders: Collection[str] = frozenset()
     is_trusted: Callable[[str], bool] = field(default=lambda contract: True)
     trade_value: str = TRADE_VALUES[0]
     strengths: Strengths = field(default_factory=dict)
@@ -86,12 +88,20 @@ class RecordRows:
         return self.record.assets_in if direction == "in" else self.record.assets_out
 
     def external(self, direction: str) -> list[TransactionAssetDocument]:
-        """Return the rows of a direction ("in" or "out") whose other side is no own wallet."""
+        """Return the rows of a direction ("in" or "out") whose other side is no own wallet.
+
+        What left for the gas of operations is no part of them.
+        """
         return [
             row
             for row in self.of(direction)
             if (row.sender if direction == "in" else row.recipient) not in self.own_wallets
+            and not (direction == "out" and self.is_gas(row))
         ]
+
+    def is_gas(self, row: TransactionAssetDocument) -> bool:
+        """Return True for a row that pays coins to a contract that keeps them for the gas of operations."""
+        return row.recipient in self.treatment.gas_holders and asset_key(row) in self.treatment.coins
 
     @property
     def native(self) -> str:

@@ -10,6 +10,7 @@ from chainfolio.portfolio.document import IssueDocument
 from chainfolio.portfolio.pnl.containers import Containers, divided, settle
 from chainfolio.portfolio.pnl.entries import DISPOSED, EARNED, Entry, Kind, share
 from chainfolio.portfolio.pnl.moved_positions import MovedPositions, moved_positions
+from chainfolio.portfolio.pnl.operations import gas_movements
 from chainfolio.portfolio.pnl.position_changes import Net, Position, PositionMovements, net_units
 from chainfolio.portfolio.pnl.record_kinds import (
     DEPOSITS,
@@ -119,6 +120,7 @@ class _Record:
         entries = [*moves, *entries, *self._staked(), *fee]
         if not self.changes:
             self._fill_containers(received_shares, entries)
+        entries += self._settled(gas_movements(self.rows, self.containers))
         for asset in (entry.asset for entry in entries if entry.kind == "income"):
             farms = self.rows.senders(asset) & self.containers.farms.keys()
             self.containers.rewards |= {(farm, asset) for farm in farms}

@@ -6,7 +6,7 @@ Code that its authors do not publish cannot be deployed. Its calls and events ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from chainfolio.localchain.deploy import WAD
@@ -50,11 +50,16 @@ class Contract:
     address: str
     symbol: str = ""
     held: int = 0  # what the wallet of a test has of its token, once the steps so far are made
+    answers: dict[str, int] = field(default_factory=dict)  # other results than 0, by function
 
     def act(self, me: Wallet, signature: str, *args: Any, steps: Sequence[Step], value: int = 0) -> dict[str, int]:
         """Let a wallet call a function that makes these steps, and return what it moved."""
         self._set_code(selector(signature), steps)
         return me.do(tx(me.address, self.address, signature, *args, value=value, gas=GAS))
+
+    def script(self, signature: str, steps: Sequence[Step]) -> None:
+        """Set the steps of the next calls of a function."""
+        self._set_code(selector(signature), steps)
 
     def event(self, signature: str, *topics: str, data: Sequence[Any] = ()) -> Log:
         """An event of this contract; `data` has the values of the arguments that are not indexed."""
@@ -109,16 +114,20 @@ class Contract:
             selector("decimals()"): words(["uint8"], 18),
             selector("symbol()"): words(["uint256", "uint256", "bytes32"], 32, len(self.symbol), self.symbol.encode()),
         }
+        answers |= {selector(name): words(["uint256"], raw) for name, raw in self.answers.items()}
         code = _program(chosen, steps, answers)
         self.world.node.rpc("anvil_setCode", self.address, "0x" + code.hex())
 
 
-def contract(world: World, symbol: str = "") -> Contract:
-    """A new scripted contract with tokens and ether to pay from."""
+def contract(world: World, symbol: str = "", *, is_funded: bool = True) -> Contract:
+    """A new scripted contract, by default with tokens and ether to pay from."""
     number = int(world.node.rpc("eth_blockNumber"), 16)
     address = created_address("0x" + "5c" * 20, number).lower()
     made = Contract(world, address, symbol)
     made.note()
+    if not is_funded:
+        world.node.mine(1)  # the next address
+        return made
     minted = [token.address for name, token in world.deployment.tokens.items() if name != "WETH"]
     owner, mint, weth = world.deployment.accounts["deployer"], "mint(address,uint256)", world.contract("WETH")
     world.node.settle([tx(owner, token, mint, address, 10**7 * WAD) for token in (*minted, *world.rewards.values())])
@@ -170,7 +179,7 @@ def _program(chosen: str, steps: Sequence[Step], answers: Mapping[str, str]) -> 
     branches = {
         name: _store(bytes.fromhex(data)) + _push(len(data) // 2) + ZERO_WORD + RETURN for name, data in answers.items()
     }
-    branches[selector("balanceOf(address)")] = BALANCE
+    branches.setdefault(selector("balanceOf(address)"), BALANCE)
     fail_at = len(SELECTOR) + (len(branches) + 1) * 11 + 5  # after the dispatch
     branches[chosen] = b"".join(_step(step, fail_at) for step in steps) + STOP
     tests, bodies, at = b"", b"", fail_at + len(FAIL)

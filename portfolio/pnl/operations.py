@@ -1,0 +1,79 @@
+"""Gas of contract wallets: what the entry point of ERC-4337 takes is a deposit, and an operation's cost is a fee."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+
+from chainfolio import amounts
+from chainfolio.portfolio.document import UNKNOWN
+from chainfolio.portfolio.pnl.containers import Containers
+from chainfolio.portfolio.pnl.entries import Kind, decimal, money
+from chainfolio.portfolio.pnl.record_rows import DIGITS, RecordRows, money_of
+from chainfolio.portfolio.pnl.trade_value import Side
+from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
+from chainfolio.position_changes import VaultChange
+
+GAS: Final = "gas"
+
+
+def with_operation_fees(
+    records: Sequence[TransactionDocument], changes: Mapping[tuple[str, str], Sequence[VaultChange] | None]
+) -> list[TransactionDocument]:
+    """Return records in which the operations of a contract wallet cost it what its deposit paid for them.
+
+    The bundler pays the fee of the transaction, and the deposit of the wallet pays the bundler. So the wallet is the
+    sender of such a record, and the recipient of its fee is the entry point.
+    """
+    return [_with_fee(record, changes.get((record.chain.key, record.hash)) or ()) for record in records]
+
+
+def without_gas(
+    changes: Mapping[tuple[str, str], Sequence[VaultChange] | None],
+) -> dict[tuple[str, str], Sequence[VaultChange] | None]:
+    """Return the changes of vaults alone, by chain and transaction; transactions without any are left out."""
+    others = {
+        key: None if each is None else [change for change in each if change.kind != GAS]
+        for key, each in changes.items()
+    }
+    return {key: each for key, each in others.items() if each or not changes[key]}
+
+
+def _with_fee(record: TransactionDocument, changes: Sequence[VaultChange]) -> TransactionDocument:
+    own = [change for change in changes if change.kind == GAS and change.vault == record.user.address]
+    cost = -sum(change.raw for change in own)
+    fee = record.native_asset_fees
+    if not own or record.sender == record.user.address or UNKNOWN in (fee.balance, fee.decimal):
+        return record
+    paid = int(amounts.EXACT.scaleb(amounts.parse(fee.balance, max_digits=DIGITS), int(fee.decimal)))
+    value = UNKNOWN
+    if record.fees_fiat != UNKNOWN and paid:
+        value = f"{decimal(int(Fraction(money(Decimal(record.fees_fiat)) * cost, paid))):f}"
+    balance = f"{amounts.EXACT.scaleb(Decimal(cost), -int(fee.decimal)):f}"
+    row = msgspec.structs.replace(fee, balance=balance, value=value, recipient=own[0].contract)
+    return msgspec.structs.replace(
+        record, sender=record.user.address, fees=balance, fees_fiat=value, native_asset_fees=row
+    )
+
+
+def gas_movements(rows: RecordRows, containers: Containers) -> list[tuple[Kind, Side]]:
+    """Return what was deposited for the gas of operations, and what a deposit paid as the fee of this one."""
+    record = rows.record
+    fee = record.native_asset_fees
+    paid: list[tuple[Kind, TransactionAssetDocument]] = [("deposit", row) for row in record.assets_out]
+    paid += [("withdraw", fee)] if record.sender == record.user.address else []
+    movements = list[tuple[Kind, Side]]()
+    for kind, row in paid:
+        quantity = rows.quantity(row) if rows.is_gas(row) else None
+        if quantity:
+            asset = rows.asset_of(row)
+            movements.append((kind, Side(asset, quantity, money_of(row.value))))
+            if kind == "deposit":
+                containers.stake(row.recipient, asset, quantity)
+            else:
+                containers.unstake([row.recipient], asset, quantity)
+    return movements
