@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from chainfolio.localchain.tron.block_answers import block_json, info_json
-from chainfolio.localchain.tron.blocks import Transaction, sealed
+from chainfolio.localchain.tron.blocks import Transaction, seal
 from chainfolio.localchain.tron.chain import Chain
 from chainfolio.localchain.tron.codec import TYPE_URL, decode, encode
 from chainfolio.localchain.tron.forms import sha256
@@ -54,7 +54,7 @@ def generated(count: int, transactions: int, tokens: int, wallet: str, seed: int
         infos = tuple(
             {**_info(chance, each), "blockNumber": height, "blockTimeStamp": time_ms} for each in block_transactions
         )
-        block = sealed(height, parent, time_ms, block_transactions, ("SUCCESS",) * transactions, infos)
+        block = seal(height, parent, time_ms, block_transactions, ("SUCCESS",) * transactions, infos)
         parent = block.id
         yield (
             msgspec.json.encode(block_json(view, block)),

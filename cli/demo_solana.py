@@ -18,15 +18,15 @@ from chainfolio.localchain.solana.dated import dated
 from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import (
     TOKEN_2022,
-    called,
-    coins,
-    home,
-    issued,
-    opened,
-    paid,
-    sent,
-    stake,
-    voter,
+    account_opening,
+    associated_account,
+    coin_transfer,
+    create_named_mint,
+    create_stake,
+    create_vote_account,
+    send_coins,
+    token_issue,
+    token_transfer,
 )
 from chainfolio.storage.watches import WatchedAccount
 
@@ -104,22 +104,26 @@ def _trade(node: SolanaNode) -> tuple[dict[str, str], str]:
     from solders.keypair import Keypair
 
     begun_s, alice, bob = int(time.time()), Keypair(), Keypair()
-    dollar, owners = called(node, "Demo Dollar", "DUSD", "", 6), (alice.pubkey(), bob.pubkey())
+    dollar, owners = create_named_mint(node, "Demo Dollar", "DUSD", "", 6), (alice.pubkey(), bob.pubkey())
     for owner in owners:
-        coins(node, owner, 50 * 10**9)
-    own_account, other_account = (home(owner, dollar, TOKEN_2022) for owner in owners)
-    node.send([opened(node, owner, dollar, TOKEN_2022) for owner in owners])
-    node.send([issued(node, dollar, own_account, 10_000 * 10**6, TOKEN_2022)])
+        send_coins(node, owner, 50 * 10**9)
+    own_account, other_account = (associated_account(owner, dollar, TOKEN_2022) for owner in owners)
+    node.send([account_opening(node, owner, dollar, TOKEN_2022) for owner in owners])
+    node.send([token_issue(node, dollar, own_account, 10_000 * 10**6, TOKEN_2022)])
     gifts = {"Sunrise #1": owners[0], "Claim 2 SOL at https://claim.example": owners[1]}
     for name, owner in gifts.items():
-        gift = called(node, name, "ART", "")
-        gift_account = home(owner, gift, TOKEN_2022)
-        node.send([opened(node, owner, gift, TOKEN_2022), issued(node, gift, gift_account, 1, TOKEN_2022)])
-    stake(node, owners[0], 10 * 10**9, voter(node))
+        gift = create_named_mint(node, name, "ART", "")
+        gift_account = associated_account(owner, gift, TOKEN_2022)
+        node.send(
+            [account_opening(node, owner, gift, TOKEN_2022), token_issue(node, gift, gift_account, 1, TOKEN_2022)]
+        )
+    create_stake(node, owners[0], 10 * 10**9, create_vote_account(node))
     for day, at_s in enumerate(trade_times(begun_s), 1):
         node.rpc("surfnet_timeTravel", {"absoluteTimestamp": at_s * 1000})
-        node.send([sent(dollar, own_account, other_account, owners[0], 250 * day * 10**6, 6, TOKEN_2022)], alice)
-        node.send([paid(owners[1], owners[0], day * 10**9)], bob)
+        node.send(
+            [token_transfer(dollar, own_account, other_account, owners[0], 250 * day * 10**6, 6, TOKEN_2022)], alice
+        )
+        node.send([coin_transfer(owners[1], owners[0], day * 10**9)], bob)
     node.rpc("surfnet_timeTravel", {"absoluteTimestamp": (begun_s + PAST_DAYS * DAY_S) * 1000})
     node.rpc("surfnet_timeTravel", {"absoluteSlot": node.rpc("getSlot") + 1000})  # so that all of it is final
     return {"alice (Solana)": str(owners[0]), "bob (Solana)": str(owners[1])}, str(dollar)

@@ -17,7 +17,7 @@ ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
 
 def main() -> None:
-    """Starts, deploys, trades, says where in one line of JSON, and waits."""
+    """Start a node, deploy, trade, print its description as one line of JSON, and wait for a signal."""
     parser = argparse.ArgumentParser(prog="python -m chainfolio.localchain", description=main.__doc__)
     parser.add_argument("--port", type=int, default=0, help="any free one, if not given")
     parser.add_argument("--blocks", type=int, default=300, help="how many blocks of trading")

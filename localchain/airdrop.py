@@ -59,7 +59,7 @@ def _creation(sender: str, token: PhishingToken) -> Tx:
 
 
 def _drop(sender: str, token: str, multicall: str, lucky: Sequence[str], raw: int) -> Tx:
-    """One transaction in which the token logs a transfer to each."""
+    """Return one transaction in which the token logs a transfer from the zero address to each account."""
     calls = []
     for account in lucky:
         topics = [bytes.fromhex(topic[2:]) for topic in (TRANSFER, topic_of(ZERO), topic_of(account))]

@@ -19,7 +19,10 @@ class Artifact:
     links: Mapping[str, tuple[int, ...]]  # library -> the places, in bytes, where its address belongs
 
     def creation(self, arguments: str = "", libraries: Mapping[str, str] | None = None) -> str:
-        """The data of the transaction that creates it."""
+        """Return the data of the creating transaction, in hex with 0x; KeyError without a needed library.
+
+        `arguments` are encoded, in hex without a prefix; `libraries` are addresses by name.
+        """
         code = self.bytecode
         for library, positions in self.links.items():
             address = (libraries or {})[library].removeprefix("0x").lower()
@@ -31,7 +34,7 @@ class Artifact:
 
 @lru_cache(maxsize=128)
 def artifact(name: str) -> Artifact:
-    """A contract by its name, as "UniswapV2Pair"."""
+    """Return an installed contract by its name, such as `UniswapV2Pair`; cached."""
     content = json.loads((install.home() / "compiled" / f"{name}.json").read_text())
     links = {library: tuple(positions) for library, positions in content["links"].items()}
     return Artifact(name, content["abi"], content["bytecode"], links)

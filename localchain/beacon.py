@@ -22,7 +22,7 @@ GENESIS_S = 1_606_824_023
 
 
 def ensure() -> Path:
-    """Installs what it needs, once; safe to call from any number of processes."""
+    """Install the runtime once and return its script. Processes may call it in parallel."""
     folder = install.packages(SOURCES / "package.json", install.home() / "beacon", INSTALL_S)
     script = folder / "beacon_runtime.mjs"
     if not script.exists() or script.read_bytes() != (SOURCES / script.name).read_bytes():
@@ -74,6 +74,7 @@ class BeaconRuntime:
         self._end()
 
     def _first_line(self) -> str:
+        """Return the first line that the process prints; NodeFailed after START_S or at its end."""
         assert self._process is not None, "it was started"
         assert self._process.stdout is not None, "its output is read"
         end_s = time.monotonic() + START_S
@@ -84,6 +85,7 @@ class BeaconRuntime:
         return line
 
     def _end(self) -> None:
+        """Kill the process; without effect if it is not running."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -94,16 +96,16 @@ class BeaconRuntime:
     # --- control -----------------------------------------------------------------------------------------------------
 
     def call(self, path: str, body: Any = None) -> Any:
-        """The answer to a request, as it is."""
+        """Send a request, as POST if it has a body, and return the JSON of the response."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"})
         with urllib.request.urlopen(request, timeout=START_S) as answer:
             return json.load(answer)
 
     def advance(self, slots: int, miss: Sequence[int] = ()) -> int:
-        """So many slots more, some of them without a block; the newest slot."""
+        """Make `slots` slots and return the newest; the slots in `miss` get no block."""
         return int(self.call("/local/advance", {"slots": slots, "miss": list(miss)})["head"])
 
     def do(self, command: str, **arguments: Any) -> None:
-        """One of the other controls, such as `exit` with `validators=[9]`: it is in the next block."""
+        """Send another control, such as `exit` with `validators=[9]`, for the next block."""
         self.call(f"/local/{command}", arguments)

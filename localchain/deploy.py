@@ -27,7 +27,7 @@ class Token:
     decimals: int
 
     def units(self, amount: int) -> int:
-        """Whole tokens as the chain counts them."""
+        """Return the raw amount of whole tokens."""
         raw: int = amount * 10**self.decimals
         return raw
 
@@ -62,7 +62,7 @@ class Deployer:
         libraries: Mapping[str, str] | None = None,
         gas: int = 7_000_000,
     ) -> str:
-        """Creates a contract and returns where it will lie."""
+        """Queue the creation of a contract, store its future address under `label`, and return it."""
         data = artifact(name).creation(words(types, *args), libraries)
         address = created_address(self.account, self.nonce)
         self.add(Tx(self.account, None, data, gas=gas, label=label))
@@ -70,28 +70,28 @@ class Deployer:
         return address
 
     def do(self, to: str, signature: str, *args: Any, value: int = 0, gas: int = 5_500_000) -> None:
-        """Calls a function."""
+        """Queue a call of a function."""
         self.add(tx(self.account, to, signature, *args, value=value, gas=gas))
 
     def settle(self) -> None:
-        """Mines what was collected, so that its results can be read."""
+        """Mine the queued transactions; Reverted if one fails."""
         self.node.settle(self.waiting)
         self.waiting.clear()
 
     def read(self, to: str, signature: str, *args: Any) -> Any:
-        """Reads a contract, what was collected included."""
+        """Mine the queued transactions, then call a contract and return its results."""
         if self.waiting:
             self.settle()
         return self.node.call(to, signature, *args)
 
     def add(self, transaction: Tx) -> None:
-        """Collects a transaction as it is."""
+        """Queue a transaction of the account, and count up its nonce."""
         self.waiting.append(transaction)
         self.nonce += 1
 
 
 def deploy(node: LocalNode) -> Deployment:
-    """Deploys everything, gives each wallet tokens and each market its first liquidity."""
+    """Deploy and mine everything, with tokens for each wallet and liquidity for each market."""
     accounts = dict(zip(WALLETS, node.accounts, strict=False))
     account = accounts["deployer"]
     deployer = Deployer(node, account, int(node.rpc("eth_getTransactionCount", account, "pending"), 16))
@@ -110,7 +110,7 @@ def deploy(node: LocalNode) -> Deployment:
 
 
 def multicall3(deployer: Deployer) -> None:
-    """Multicall3 at its usual address: created once, then its code copied there."""
+    """Create Multicall3, mine it, and copy its code to its usual address."""
     here = deployer.create("Multicall3", "Multicall3")
     deployer.settle()
     deployer.node.rpc("anvil_setCode", MULTICALL3, deployer.node.rpc("eth_getCode", here, "latest"))
@@ -118,7 +118,7 @@ def multicall3(deployer: Deployer) -> None:
 
 
 def erc20_tokens(deployer: Deployer, holders: Sequence[str]) -> dict[str, Token]:
-    """WETH9 and OpenZeppelin tokens of 6, 8 and 18 decimals; every holder gets some."""
+    """Queue WETH9 and tokens of 6, 8 and 18 decimals, with a balance for every holder; return them."""
     tokens = {"WETH": Token(deployer.create("WETH", "WETH9"), "WETH", 18)}
     for symbol, name, decimals, supply in (
         ("USDC", "USD Coin", 6, 1_000_000),
@@ -139,7 +139,7 @@ def erc20_tokens(deployer: Deployer, holders: Sequence[str]) -> dict[str, Token]
 
 
 def collections(deployer: Deployer) -> None:
-    """An ERC-721 and an ERC-1155 collection, both empty."""
+    """Queue an empty ERC-721 and an empty ERC-1155 collection."""
     deployer.create("Collectible", "Collectible", ("string", "string"), "Local Collectible", "LOCAL")
     deployer.create("Edition", "Edition", ("string",), "ipfs://edition/{id}.json")
 
@@ -148,7 +148,10 @@ def collections(deployer: Deployer) -> None:
 
 
 def price_feeds(deployer: Deployer, prices: Mapping[str, int]) -> dict[str, str]:
-    """A FluxAggregator with one oracle behind an EACAggregatorProxy for each, as on mainnet before OCR."""
+    """Queue a price feed with a first price for each symbol; return the proxies by symbol.
+
+    A FluxAggregator with one oracle is behind each EACAggregatorProxy, as on mainnet before OCR.
+    """
     feeds = {}
     for symbol, price in prices.items():
         flux = deployer.create(
@@ -177,7 +180,7 @@ def price_feeds(deployer: Deployer, prices: Mapping[str, int]) -> dict[str, str]
 
 
 def uniswap_v2(deployer: Deployer, tokens: Mapping[str, Token]) -> None:
-    """Factory, router and two pairs."""
+    """Deploy factory, router and the pairs of WETH with USDC and DAI, with first liquidity."""
     weth = tokens["WETH"]
     factory = deployer.create("UniswapV2Factory", "UniswapV2Factory", ("address",), deployer.account)
     router = deployer.create("UniswapV2Router02", "UniswapV2Router02", ("address", "address"), factory, weth.address)
@@ -202,7 +205,7 @@ def uniswap_v2(deployer: Deployer, tokens: Mapping[str, Token]) -> None:
 
 
 def uniswap_v3(deployer: Deployer, tokens: Mapping[str, Token]) -> None:
-    """Factory, position manager, router, lenses and two pools with a position over all prices each."""
+    """Deploy factory, position manager, router, lenses and two pools with a full-range position each."""
     weth = tokens["WETH"]
     two = ("address", "address")
     factory = deployer.create("UniswapV3Factory", "UniswapV3Factory")
@@ -252,7 +255,10 @@ MINT_POSITION = "mint((address,address,uint24,int24,int24,uint256,uint256,uint25
 
 
 def sqrt_price_x96(raw0: int, raw1: int) -> int:
-    """The V3 price at which these raw amounts are worth the same: sqrt(raw1 / raw0) * 2**96, rounded down."""
+    """Return the V3 price at which two raw amounts are worth the same.
+
+    It is sqrt(raw1 / raw0) * 2**96, rounded down.
+    """
     return isqrt((raw1 << 192) // raw0)
 
 
@@ -277,7 +283,7 @@ AAVE_ASSETS = {  # symbol -> feed, loan to value, liquidation threshold and bonu
 
 
 def aave_v3(deployer: Deployer, tokens: Mapping[str, Token], feeds: Mapping[str, str]) -> None:
-    """A whole market with every token in it."""
+    """Deploy an Aave market, and list the tokens in AAVE_ASSETS."""
     libraries: dict[str, str] = {}
     for name in AAVE_LIBRARIES:
         libraries[name] = deployer.create(name, name, libraries=libraries)
@@ -308,7 +314,7 @@ def aave_v3(deployer: Deployer, tokens: Mapping[str, Token], feeds: Mapping[str,
 
 
 def aave_administration(deployer: Deployer, provider: str) -> None:
-    """Makes the deployer the administrator of everything."""
+    """Make the deployer the administrator of the Aave market."""
     data = deployer.create("AaveProtocolDataProvider", "AaveProtocolDataProvider", ("address",), provider)
     deployer.do(provider, "setPoolDataProvider(address)", data)
     deployer.do(provider, "setACLAdmin(address)", deployer.account)
@@ -319,7 +325,7 @@ def aave_administration(deployer: Deployer, provider: str) -> None:
 
 
 def aave_reserves(deployer: Deployer, provider: str, tokens: Mapping[str, Token]) -> None:
-    """Lists the assets, with the deployer's supply in each, so that others can borrow."""
+    """List the assets with the deployer's supply in each, so that others can borrow."""
     pool, configurator = deployer.contracts["Pool"], deployer.contracts["PoolConfigurator"]
     kinds = ("AToken", "StableDebtToken", "VariableDebtToken")
     code = [deployer.create(f"{kind} implementation", kind, ("address",), pool) for kind in kinds]
@@ -389,7 +395,7 @@ INIT_RESERVES = (
 
 
 def vault(deployer: Deployer, asset: Token) -> None:
-    """An ERC-4626 vault whose share is worth more than one already."""
+    """Deploy an ERC-4626 vault whose share is worth more than one unit of the asset."""
     address = deployer.create(
         "Vault", "Vault", ("address", "string", "string"), asset.address, f"Vault {asset.symbol}", f"v{asset.symbol}"
     )
@@ -399,7 +405,7 @@ def vault(deployer: Deployer, asset: Token) -> None:
 
 
 def farms(deployer: Deployer, reward: Token) -> None:
-    """Sushi's MasterChef and Synthetix' StakingRewards, both for the WETH/USDC pair's shares."""
+    """Deploy Sushi's MasterChef and Synthetix' StakingRewards for shares of the WETH/USDC pair."""
     pair = deployer.contracts["UniswapV2Pair WETH/USDC"]
     sushi = deployer.create("SUSHI", "SushiToken")
     chef = deployer.create(
@@ -415,6 +421,6 @@ def farms(deployer: Deployer, reward: Token) -> None:
 
 
 def checked(address: str) -> str:
-    """An address that was read, once it is known not to be zero."""
+    """Return an address with a checksum; AssertionError if it is zero."""
     assert address != ZERO, "the contract does not exist"
     return checksummed(address)

@@ -31,7 +31,7 @@ class NoSuchNode(LocalChainError):
 
 
 class NodeFailed(LocalChainError):
-    """The EVM node ended or did not answer."""
+    """A node or its client ended, refused or did not answer."""
 
 
 class RpcError(LocalChainError):

@@ -26,23 +26,23 @@ class Tx:
 
 
 def keccak(data: bytes) -> bytes:
-    """The Ethereum hash."""
+    """Return the Keccak-256 hash."""
     digest: bytes = sha3.keccak_256(data).digest()
     return digest
 
 
 def topic(event: str) -> str:
-    """The first topic of an event such as "Transfer(address,address,uint256)"."""
+    """Return the first topic of an event such as "Transfer(address,address,uint256)"."""
     return "0x" + keccak(event.encode()).hex()
 
 
 def selector(signature: str) -> str:
-    """The four bytes that choose the function; what follows the arguments in the signature is ignored."""
+    """Return the four bytes that select a function, in hex with 0x; result types are ignored."""
     return _function(signature)[0]
 
 
 def call_data(signature: str, *args: Any) -> str:
-    """Encode call data for "transfer(address,uint256)", or "balanceOf(address)(uint256)" with results."""
+    """Encode call data, in hex with 0x, for "balanceOf(address)"; result types are ignored."""
     chosen, takes, _ = _function(signature)
     return chosen + encode(takes, args).hex()
 
@@ -53,7 +53,7 @@ def topic_of(address: str) -> str:
 
 
 def words(types: Sequence[str], *values: Any) -> str:
-    """Values as the ABI writes them, without a prefix: constructor arguments, event data."""
+    """Encode values by the ABI, in hex without a prefix: constructor arguments, event data."""
     return encode(types, values).hex()
 
 
@@ -64,7 +64,7 @@ def result(signature: str, data: str) -> Any:
 
 
 def tx(sender: str, to: str, signature: str, *args: Any, value: int = 0, gas: int = 1_000_000) -> Tx:
-    """A transaction that calls a function."""
+    """Return a transaction that calls a function, with the function's name as its label."""
     return Tx(sender, to, call_data(signature, *args), value, gas, label=signature.partition("(")[0])
 
 
@@ -78,7 +78,7 @@ def created_address(sender: str, nonce: int) -> str:
 
 
 def checksummed(address: str) -> str:
-    """The address with the letters' case as in EIP-55."""
+    """Return an address with 0x and the letters' case of EIP-55."""
     plain = address.removeprefix("0x").lower()
     digest = keccak(plain.encode()).hex()
     return "0x" + "".join(c.upper() if int(d, 16) >= 8 else c for c, d in zip(plain, digest, strict=False))
@@ -86,13 +86,14 @@ def checksummed(address: str) -> str:
 
 @lru_cache(maxsize=512)
 def _function(signature: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """The selector, the types it takes and the types it gives."""
+    """Return the selector, the argument types and the result types of a signature."""
     end = _closing(signature, signature.index("("))
     plain, gives = signature[: end + 1], signature[end + 1 :]
     return "0x" + keccak(plain.encode())[:4].hex(), _types(plain[plain.index("(") :]), _types(gives or "()")
 
 
 def _closing(text: str, start: int) -> int:
+    """Return the index of the bracket that closes the one at `start`; ValueError if none does."""
     depth = 0
     for at in range(start, len(text)):
         depth += (text[at] == "(") - (text[at] == ")")
@@ -102,6 +103,7 @@ def _closing(text: str, start: int) -> int:
 
 
 def _types(group: str) -> tuple[str, ...]:
+    """Split a list of types in brackets; empty for `()`."""
     if group == "()":
         return ()
     parsed = parse(group)

@@ -63,7 +63,7 @@ def gives(*types_and_values: object, size: int | None = None) -> Answer:
 
 
 def raw(data: str = "", size: int | None = None) -> Answer:
-    """Returns these bytes."""
+    """Return the answer of these bytes, given in hex without a prefix."""
     return Answer(Kind.RETURN, data, size)
 
 
@@ -121,7 +121,7 @@ ODD_NAMES = {
 
 
 def hostile_tokens(victim: str, thief: str) -> dict[str, Hostile]:
-    """Every hostile token by what is wrong with it."""
+    """Return every hostile token by a description of its fault."""
     tokens = {name: Hostile({"balanceOf(address)": answer}) for name, answer in BALANCES.items()}
     tokens |= {name: Hostile({"decimals()": answer}) for name, answer in DECIMALS.items()}
     for name, text in TEXTS.items():
@@ -133,7 +133,7 @@ def hostile_tokens(victim: str, thief: str) -> dict[str, Hostile]:
 
 
 def hostile_logs(victim: str, thief: str) -> dict[str, list[Log]]:
-    """Events that no honest contract emits."""
+    """Return events that no honest contract emits, by a description of their fault."""
     giver, taker, zero, dirty = topic_of(victim), topic_of(thief), topic_of(ZERO), "0x" + "ff" * 12 + victim[2:].lower()
     amount = words(["uint256"], WAD)
     parties = [TRANSFER, zero, giver]
@@ -160,7 +160,10 @@ def hostile_logs(victim: str, thief: str) -> dict[str, list[Log]]:
 
 
 def deploy_hostile(node: LocalNode, victim: str | None = None) -> dict[str, str]:
-    """Deploy each hostile token, let it emit a transfer to alice, and return the addresses by name."""
+    """Deploy each hostile token, let it log a transfer to the victim, and return addresses by name.
+
+    The victim is the node's second account by default. Tokens with own logs emit those instead.
+    """
     owner, alice = node.accounts[:2]
     victim = victim or alice
     nonce = int(node.rpc("eth_getTransactionCount", owner, "pending"), 16)
@@ -179,6 +182,6 @@ def deploy_hostile(node: LocalNode, victim: str | None = None) -> dict[str, str]
 
 
 def log_tx(sender: str, token: str, log: Log) -> Tx:
-    """The transaction that makes a hostile token emit an event."""
+    """Return the transaction that makes a hostile token emit an event."""
     topics = [bytes.fromhex(each[2:]) for each in log.topics]
     return tx(sender, token, "log(bytes32[],bytes)", topics, bytes.fromhex(log.data), gas=LOG_GAS)

@@ -33,7 +33,7 @@ Run = Callable[[str, list[str]], None]  # one step of an installation: its name,
 
 
 def _ignore(line: str) -> None:
-    """Says nothing."""
+    """Report nothing."""
 
 
 def home() -> Path:
@@ -81,7 +81,10 @@ def ensure(report: Say = _ignore) -> Path:
 
 
 def packages(manifest: Path, folder: Path, patience_s: float) -> Path:
-    """Installs what a `package.json` names into a folder, once, and returns it; for other nodes than ours."""
+    """Install the packages of a `package.json` into a folder once, and return the folder.
+
+    A changed manifest installs them again.
+    """
     key = _hash([manifest])
     if not _complete(folder / "node_modules", key):
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +97,7 @@ def packages(manifest: Path, folder: Path, patience_s: float) -> Path:
 
 
 def archives(manifest: Path, folder: Path) -> Path:
-    """Takes the files that a manifest names out of npm's packages into a folder, once, and returns it."""
+    """Extract the files that a manifest names from npm packages into a folder, once; return the folder."""
     key = _hash([manifest])
     if not _complete(folder / "node_modules", key):
         folder.mkdir(parents=True, exist_ok=True)
@@ -106,7 +109,7 @@ def archives(manifest: Path, folder: Path) -> Path:
 
 
 def environments(manifest: Path, root: Path, fill: Callable[[Path, Run], None]) -> Path:
-    """Fills a folder with what a manifest names, by steps that `fill` runs, once, and returns it."""
+    """Fill the folder `environments` below `root` once for a manifest, by steps of `fill`; return it."""
     key, folder = _hash([manifest]), root / "environments"
     if not _complete(folder, key):
         root.mkdir(parents=True, exist_ok=True)
@@ -117,7 +120,7 @@ def environments(manifest: Path, root: Path, fill: Callable[[Path, Run], None]) 
 
 
 def environment(manifest: Path, root: Path) -> Path | None:
-    """The folder that `environments` filled; None where it did not, or for another manifest."""
+    """Return the folder that `environments` filled; None if it is missing or of another manifest."""
     folder = root / "environments"
     return folder if _complete(folder, _hash([manifest])) else None
 
@@ -160,7 +163,10 @@ def _complete(folder: Path, key: str) -> bool:
 
 
 def _fresh(folder: Path, key: str, fill: Callable[[], None]) -> None:
-    """Fills a folder from nothing: what a killed run left behind looks installed to npm, but is not."""
+    """Empty a folder, fill it, and stamp it with the key.
+
+    The rest of a killed run would look installed to npm.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     fill()
     stamp = folder / STAMP
@@ -170,7 +176,7 @@ def _fresh(folder: Path, key: str, fill: Callable[[], None]) -> None:
 
 @contextmanager
 def _locked(folder: Path, report: Say) -> Iterator[int]:
-    """Holds the lock on the folder, and gives its descriptor for children to inherit."""
+    """Hold the lock on a folder within the context; yield its descriptor for children to inherit."""
     (folder / ".gitignore").write_text("*\n")
     with (folder / ".lock").open("w") as lock:
         try:
@@ -182,6 +188,7 @@ def _locked(folder: Path, report: Say) -> Iterator[int]:
 
 
 def _install_packages(folder: Path, lock: int) -> None:
+    """Install the packages and extract the archives of SOURCES; NoSuchNode without an EVM node."""
     _check_node_js()
     for name in ("package.json", ".npmrc"):
         shutil.copyfile(SOURCES / name, folder / name)
@@ -220,6 +227,7 @@ def _compile(folder: Path, lock: int) -> None:
 
 
 def _check_node_js() -> None:
+    """Raise NodeJsMissing unless node and npm exist, and node is new enough."""
     for program in ("node", "npm"):
         if shutil.which(program) is None:
             raise NodeJsMissing(f"{program} was not found")
@@ -271,7 +279,7 @@ def check() -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Install, or with `--check` only look whether that could work."""
+    """Install; with `--check` only check that the installation could work. Exits with an error message."""
     try:
         check() if "--check" in arguments else ensure(lambda line: print(line, flush=True))
     except LocalChainError as error:

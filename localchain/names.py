@@ -21,12 +21,12 @@ ROOT = bytes(32)
 
 
 def label(text: str) -> bytes:
-    """The hash of one label."""
+    """Return the hash of one label."""
     return keccak(text.encode())
 
 
 def namehash(name: str) -> bytes:
-    """The node of a name (EIP-137)."""
+    """Return the node of a name (EIP-137)."""
     node = ROOT
     for each in reversed(name.split(".")):
         node = keccak(node + label(each))
@@ -57,11 +57,11 @@ class Names:
             self.point(name, owner, address)
 
     def point(self, name: str, owner: str, address: str) -> None:
-        """Let a name stand for an address."""
+        """Set the address of a name of an owner; the name must have the resolver."""
         self._send(owner, self.resolver, "setAddr(bytes32,address)", namehash(name), address)
 
-    def call(self, account: str, name: str) -> None:
-        """Let an account give itself a name, whether or not the name stands for it."""
+    def set_reverse(self, account: str, name: str) -> None:
+        """Set the reverse record of an account to any name."""
         self._send(account, self.reverse, "setName(string)", name)
 
     def _send(self, sender: str, to: str, function: str, *arguments: Any) -> None:
@@ -79,6 +79,7 @@ class _Deployer:
         self.folder = install.archives(MANIFEST, install.home() / "names") / "node_modules" / "@ensdomains"
 
     def names(self) -> Names:
+        """Deploy and connect the contracts, with the deployer as the controller of `.eth`."""
         node, give, account = self.node, "setSubnodeOwner(bytes32,bytes32,address)", self.account
         node.rpc("anvil_setCode", REGISTRY, self._published("ens", "ENSRegistry")["deployedBytecode"])
         owner_of_root = "0x" + keccak(ROOT + bytes(32)).hex()

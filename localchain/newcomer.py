@@ -28,23 +28,23 @@ class Newcomer:
     logs: Sequence[dict[str, Any]]
 
     def one_log_of(self, every: int = 500) -> frozenset[LogId]:
-        """One log of so many, among them one that names the wallet in the second half of the chain."""
+        """Return the ids of every `every`-th log; one names the wallet in the chain's second half."""
         indexes = self._log_indexes()
         start = next(at for at in indexes if at >= indexes[len(indexes) // 2]) % every
         return frozenset(log_id(log) for log in self.logs[start::every])
 
     def one_approval(self) -> frozenset[LogId]:
-        """The newest approval that the wallet gave."""
+        """Return the id of the newest log of an approval by the wallet, as a set."""
         approvals = [at for at in self._log_indexes() if self.logs[at]["topics"][:2] == [APPROVAL, _topic(self.wallet)]]
         return frozenset([log_id(self.logs[approvals[-1]])])
 
     def _log_indexes(self) -> list[int]:
-        """The numbers of the logs that name the wallet."""
+        """Return the indexes in `logs` of the logs that name the wallet."""
         return [at for at, log in enumerate(self.logs) if _topic(self.wallet) in log["topics"]]
 
 
 def newcomer(node: LocalNode, *, transactions: int = TRANSACTIONS, blocks: int = BLOCKS, seed: int = 11) -> Newcomer:
-    """Deploy everything on an empty node, then make `blocks` with `transactions` of one wallet."""
+    """Deploy everything on an empty node, then make `blocks` blocks with `transactions` of one wallet."""
     deployment = deploy(node)
     random, wallet = Random(seed), deployment.accounts["alice"]
     oracles = {symbol: Oracle.of(node, deployment, symbol) for symbol in MOODS}
@@ -78,13 +78,13 @@ def newcomer(node: LocalNode, *, transactions: int = TRANSACTIONS, blocks: int =
 
 
 def _mine_block(node: LocalNode, txs: Sequence[Tx]) -> None:
-    """One block with these transactions."""
+    """Mine a block of these transactions; Reverted if one ends unexpectedly."""
     txs_by_hash = {node.send(each): each for each in txs}
     failures(node, node.mine(), txs_by_hash)
 
 
 def _transaction_count(node: LocalNode, wallet: str) -> int:
-    """Transactions that the wallet has sent so far."""
+    """Return the number of transactions that the wallet has sent."""
     return int(node.rpc("eth_getTransactionCount", wallet, "latest"), 16)
 
 

@@ -91,7 +91,7 @@ class LocalNode:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self, timeout_s: float = 20) -> Self:
-        """Starts the node and returns when it answers."""
+        """Start the node and return when it answers; NodeFailed if it ends or takes too long."""
         assert self._process is None, "it is running"
         attempts = 1 if self._wanted_port else 5
         for attempt in range(attempts):
@@ -112,7 +112,7 @@ class LocalNode:
         self.rpc("anvil_setBlockTimestampInterval", self.seconds_per_block)
 
     def stop(self) -> None:
-        """Ends the node and removes its cache; does nothing when it is not running."""
+        """End the node and remove its cache; without effect if it is not running."""
         with self._turn:
             self._disconnect()
             process, self._process = self._process, None
@@ -123,6 +123,7 @@ class LocalNode:
         process.wait()
 
     def _launch(self) -> None:
+        """Start the process on the wanted or a free port, with a new cache; do not wait for it."""
         self.port = self._wanted_port or free_port()
         self._patience_s = 1.0  # until it has answered once: whatever else listens there may never do
         cache = tempfile.mkdtemp(prefix="localchain-")
@@ -137,7 +138,7 @@ class LocalNode:
             )
 
     def _command(self, cache: str) -> list[str]:
-        """The program and its arguments; it may leave what it likes in the folder `cache`."""
+        """Return the program with its arguments; it may write files in the folder `cache`."""
         options: dict[str, object] = {
             "--host": "127.0.0.1",
             "--port": self.port,
@@ -158,6 +159,7 @@ class LocalNode:
         return [str(program), *flags, *(str(part) for pair in options.items() for part in pair), *self.extra_args]
 
     def _wait_until_it_answers(self, timeout_s: float) -> None:
+        """Return when the node answers; NodeFailed if it ends or takes too long."""
         assert self._process is not None
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
@@ -176,12 +178,12 @@ class LocalNode:
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def rpc(self, method: str, *params: Any) -> Any:
-        """One JSON-RPC request."""
+        """Send one JSON-RPC request and return its result; RpcError if the node refuses it."""
         answer = self._post({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
         return _result(method, answer)
 
     def batch(self, requests: Iterable[tuple[str, Sequence[Any]]]) -> list[Any]:
-        """Many requests at once; the node serves them in any order, the results come in ours."""
+        """Send requests as one batch and return their results in order; RpcError if one is refused."""
         calls = list(requests)
         body = [{"jsonrpc": "2.0", "id": i, "method": m, "params": p} for i, (m, p) in enumerate(calls)]
         answers = {answer["id"]: answer for answer in self._post(body)} if body else {}
@@ -199,16 +201,16 @@ class LocalNode:
 
     @property
     def accounts(self) -> list[str]:
-        """The accounts that the node signs for, each with 10 000 ether at first."""
+        """Accounts that the node signs for, each with 10 000 ether at first."""
         return [checksummed(account) for account in self.rpc("eth_accounts")]
 
     @property
     def height(self) -> int:
-        """The newest block's number."""
+        """Number of the newest block."""
         return int(self.rpc("eth_blockNumber"), 16)
 
     def block(self, block: int | str = "latest") -> dict[str, Any]:
-        """A block with the hashes of its transactions."""
+        """Return a block with the hashes of its transactions; None if it does not exist."""
         header: dict[str, Any] = self.rpc(
             "eth_getBlockByNumber", hex(block) if isinstance(block, int) else block, False
         )
@@ -217,7 +219,7 @@ class LocalNode:
     # --- time and history -------------------------------------------------------------------------------------------
 
     def mine(self, n: int = 1, seconds: int | None = None) -> int:
-        """Makes n blocks, that many seconds of chain time apart, and returns the new height."""
+        """Make `n` blocks, `seconds` of chain time apart, and return the new height."""
         # anvil_mine has an argument for this, but does not heed it while an interval is set.
         odd = seconds is not None and seconds != self.seconds_per_block
         if odd:
@@ -228,7 +230,7 @@ class LocalNode:
         return self.height
 
     def settle(self, txs: Iterable[Tx]) -> int:
-        """Mines these transactions, in as few blocks as hold them; raises Reverted if one of them fails."""
+        """Mine transactions in as few blocks as possible and return the height; Reverted if one fails."""
         with self.by_hand():
             labels_by_hash: list[tuple[str, str]] = []
             room = GAS_LIMIT
@@ -249,7 +251,7 @@ class LocalNode:
 
     @contextmanager
     def by_hand(self) -> Iterator[None]:
-        """Within the context only `mine` makes blocks."""
+        """Stop automatic blocks within the context, which may be nested: only `mine` makes blocks."""
         if self._by_hand or self.no_mining:
             yield
             return
@@ -273,7 +275,7 @@ class LocalNode:
         return self.height
 
     def snapshot(self) -> str:
-        """Remembers the chain as it is; the id is good for one revert."""
+        """Store the chain's state and return its id, which is valid for one `revert`."""
         snapshot: str = self.rpc("evm_snapshot")
         return snapshot
 
@@ -285,6 +287,11 @@ class LocalNode:
     # --- the wire ---------------------------------------------------------------------------------------------------
 
     def _post(self, body: object) -> Any:
+        """Send a request on one shared connection, and return the JSON of the response.
+
+        Raises:
+            NodeFailed: The node is not running, or does not answer.
+        """
         text = json.dumps(body).encode()
         with self._turn:
             if self._process is None:

@@ -102,7 +102,7 @@ class RentedEndpoint:
         return True
 
     def answers(self, calls: Sequence[dict[str, Any]], lag: int, node: "Upstream") -> list[dict[str, Any]]:
-        """The answers to the calls of a request, in their order."""
+        """Return the responses to the calls of a request, in order, with the head `lag` blocks back."""
         head = int(node.post([_ask("eth_blockNumber")])[0]["result"], 16) - lag
         refusals = [self._refusal(call, head) for call in calls]
         passed = [_at_head(call, head) for call, refusal in zip(calls, refusals, strict=True) if refusal is None]
@@ -113,7 +113,7 @@ class RentedEndpoint:
         return [{**reply, "jsonrpc": "2.0", "id": call.get("id")} for call, reply in zip(calls, replies, strict=True)]
 
     def _refusal(self, call: Mapping[str, Any], head: int) -> dict[str, Any] | None:
-        """The answer to a call that does not reach the node; None for a call that does."""
+        """Return the response to a call that does not reach the node; None for other calls."""
         method, params = str(call.get("method")), call.get("params") or []
         if method.startswith(tuple(self.limits.refused)):
             return _error(-32601, f"the method {method} does not exist/is not available")
@@ -157,7 +157,7 @@ class RentedEndpoint:
                 thread.join()
 
     def wait(self, seconds: float | None) -> None:
-        """Return after so many seconds, or at the end of the endpoint's life."""
+        """Wait for some seconds, or until the endpoint is closed; without a limit for None."""
         self._closed.wait(seconds)
 
 
@@ -165,19 +165,19 @@ STATE = ("eth_call", "eth_getBalance", "eth_getTransactionCount", "eth_getCode")
 
 
 def log_id(log: Mapping[str, Any]) -> LogId:
-    """The place of a log in its chain."""
+    """Return the transaction hash and the index of a log."""
     return str(log["transactionHash"]), int(log["logIndex"], 16)
 
 
 class Upstream:
-    """A connection to the node behind."""
+    """Connection of a rented endpoint to its node."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
 
     def post(self, calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The node's replies, in the order of the calls, each with `result` or `error` alone."""
+        """Return the node's responses in the order of the calls, each with only `result` or `error`."""
         body = json.dumps([{**call, "id": number} for number, call in enumerate(calls)])
         self._connection.request("POST", "/", body, {"content-type": "application/json"})
         replies = {reply["id"]: reply for reply in json.loads(self._connection.getresponse().read())}
@@ -209,6 +209,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
 
     def do_POST(self) -> None:
+        """Answer a request by the endpoint's limits; a hanging one gets no response."""
         endpoint = self.endpoint
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         calls = body if isinstance(body, list) else [body]
@@ -250,12 +251,15 @@ def _error(code: int, message: str) -> dict[str, Any]:
 
 
 def _height(tag: Any) -> int:
-    """The height that a parameter names; -1 for a word or a hash."""
+    """Return the height that a parameter names; -1 for a word or a hash."""
     return int(tag, 16) if isinstance(tag, str) and tag.startswith("0x") and len(tag) < 20 else -1
 
 
 def _at_head(call: dict[str, Any], head: int) -> dict[str, Any]:
-    """A call with the endpoint's own head in the place of the word `latest`, and of heights above it."""
+    """Return a call with the endpoint's head for `latest` and `pending`, and as the end of log ranges.
+
+    Lower ends of log ranges are kept.
+    """
     params: list[Any] = [hex(head) if param in ("latest", "pending") else param for param in call.get("params") or []]
     if call["method"] == "eth_getLogs" and "blockHash" not in params[0]:
         wide = {"fromBlock": hex(head), "toBlock": hex(head), **params[0]}

@@ -94,7 +94,11 @@ class Traded:
 def trade(
     node: LocalNode, deployment: Deployment, blocks: int = 300, seed: int = 7, seconds_per_block: int | None = None
 ) -> Traded:
-    """Makes that many blocks in which the wallets go about their business."""
+    """Make blocks in which the wallets act at random, by a seed, and return a summary.
+
+    Raises:
+        Reverted: A transaction ended unexpectedly.
+    """
     random = Random(seed)
     wallets = {name: deployment.accounts[name] for name in HABITS}
     oracles = {symbol: Oracle.of(node, deployment, symbol) for symbol in MOODS}
@@ -127,7 +131,10 @@ def block_transactions(scene: Scene, decks: Mapping[str, list[Action]]) -> list[
 
 
 def next_action(scene: Scene, wallet: str, name: str, deck: list[Action]) -> list[Tx]:
-    """The next thing that makes sense; habits are dealt like cards, so that none of them is left out."""
+    """Return the transactions of the next action that is possible now.
+
+    Actions are taken from `deck`, which is refilled in random order, so that each action gets a turn.
+    """
     while True:
         if not deck:
             deck += scene.random.sample([*ANYBODY, *HABITS[name]], len(ANYBODY) + len(HABITS[name]))
@@ -136,7 +143,11 @@ def next_action(scene: Scene, wallet: str, name: str, deck: list[Action]) -> lis
 
 
 def failures(node: LocalNode, height: int, txs_by_hash: Mapping[str, Tx]) -> list[str]:
-    """Return the failed transactions of a block; Reverted if one failed unexpectedly or is missing."""
+    """Return the hashes of the failed transactions of a block.
+
+    Raises:
+        Reverted: A transaction of `txs_by_hash` ended unexpectedly, or is not in the block.
+    """
     receipts = node.rpc("eth_getBlockReceipts", hex(height))
     succeeded_by_hash = {receipt["transactionHash"]: receipt["status"] == "0x1" for receipt in receipts}
     for transaction, each in txs_by_hash.items():
@@ -159,19 +170,19 @@ class Oracle:
 
     @classmethod
     def of(cls, node: LocalNode, deployment: Deployment, symbol: str) -> "Oracle":
-        """The oracle of a symbol, from where its feed stands."""
+        """Return the oracle of a symbol with the newest round and price of its feed."""
         aggregator = deployment.contracts[f"{symbol} FluxAggregator"]
         last = node.call(aggregator, "latestRound()(uint256)")
         return cls(deployment.accounts["deployer"], aggregator, last, node.call(aggregator, "latestAnswer()(int256)"))
 
     def submit(self, price: int) -> Tx:
-        """The next round's answer."""
+        """Count up the round, and return the transaction that answers it with a price."""
         self.round, self.price = self.round + 1, price
         return tx(self.account, self.aggregator, "submit(uint256,int256)", self.round, price)
 
 
 def market_news(scene: Scene, oracles: Mapping[str, Oracle], at: int) -> Sequence[Tx]:
-    """The feeds that answer in this block."""
+    """Return the price updates of block number `at`, and set their prices in the scene."""
     txs = []
     for symbol, (every, max_move) in MOODS.items():
         if at % every == every - 1:

@@ -116,7 +116,10 @@ class Bucket:
 
     @contextmanager
     def create(self, directory: str, final_name: Callable[[], str]) -> Iterator[BinaryIO]:
-        """Yield a local temporary file, and upload it when the block ends: an object gets its name first."""
+        """Yield a local temporary file, and upload it when the block ends without an error.
+
+        The object gets its name then.
+        """
         with tempfile.TemporaryFile(prefix="chainfolio-") as file:
             yield file
             file.seek(0)

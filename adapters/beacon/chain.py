@@ -95,7 +95,10 @@ class BeaconChain(Slots):
         return self.nodes.requests
 
     async def announced(self, within_s: float) -> bool:
-        """Wait for an announcement of a node, at most `within_s` seconds. Return True if there was one."""
+        """Wait for an announcement of a node, at most `within_s` seconds. Return True if there was one.
+
+        A new or broken connection counts as well. The first call starts to listen.
+        """
         if self.announcements is None:
             spec = await self.spec()
             self.announcements = Announcements(self.nodes, spec.slot_us / SECOND_US)
@@ -145,7 +148,10 @@ class BeaconChain(Slots):
         return self.settings.stake_in_portfolios
 
     async def stakes(self, owners: Collection[str], candidates: Collection[str], block: Block) -> Sequence[Stake]:
-        """Return the stake of validators by withdrawal address, at a block of the execution chain."""
+        """Return the stakes of withdrawal addresses at a block of the execution chain.
+
+        Sorted by public key, with balances in gwei; pending deposits without a validator are included.
+        """
         return await stakes(Reader(self.nodes, await self.spec(), None), owners, candidates, block)
 
     async def slot_clock(self) -> SlotClock:
@@ -185,7 +191,10 @@ class BeaconChain(Slots):
         )
 
     async def validators_of(self, filters: Sequence[str]) -> tuple[int, ...]:
-        """Return the indexes of the validators that filters select now."""
+        """Return the ascending indexes for indexes, public keys and withdrawal addresses.
+
+        An index is returned unchecked; unknown keys and addresses give none.
+        """
         await self.spec()
         return await self._collector.selector.indexes(filters)
 

@@ -63,7 +63,9 @@ class ValidatorSelector:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def indexes(self, filters: Sequence[str], blocks: Iterable[BlockMessage] = ()) -> tuple[int, ...]:
-        """Return the indexes of selected validators that exist now, ascending.
+        """Return the ascending indexes for indexes, public keys and withdrawal addresses.
+
+        An index is returned unchecked; unknown keys and addresses give none.
 
         Args:
             filters: Indexes, public keys and withdrawal addresses.

@@ -74,7 +74,7 @@ def network_stake(spec: Spec, epoch: int, registry: ValidatorTable) -> NetworkSt
 
 
 def is_active(registry: ValidatorTable, epoch: int) -> Array:
-    """Return which validators are active in an epoch."""
+    """Return a mask of the validators that are active in an epoch."""
     active: Array = (registry.activation_epoch <= epoch) & (epoch < registry.exit_epoch)
     return active
 

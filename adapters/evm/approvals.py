@@ -56,7 +56,10 @@ class Approvals(ContractApprovals):
         return permit2.token_and_spender(row)
 
     def permissions(self, permissions: Sequence[IndirectApproval]) -> Plan[Sequence[PermissionState]]:
-        """Read the remaining amounts of permissions in one round, in their order; unreadable ones are None."""
+        """Read the remaining amounts of permissions in one round, in their order.
+
+        A field of a result is None if its read has no value.
+        """
         results = yield from self.distinct(call for item in permissions for call in _permission_calls(item))
         return [
             self._permission(*(results[call] for call in _permission_calls(permission))) for permission in permissions

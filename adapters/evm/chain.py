@@ -136,7 +136,7 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         return await self.node.agreed_hash(block)
 
     async def answer(self, reads: Sequence[Read[Value]], block: Block) -> list[Value]:
-        """Return the results of some reads, all at that block's hash; as `scan.answer`."""
+        """Return the results of reads, in order, at the block's hash; Reverted or Unknown without a value."""
         from chainfolio.adapters.evm import reads as evm_reads
         from chainfolio.adapters.evm import scan
 
@@ -232,13 +232,13 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         before: Block | None = None,
         events: Sequence[str] = (),
     ) -> SpanTables:
-        """Read and check a span, and return the tables of some datasets.
+        """Read and check a span, and return the tables of some datasets; keep its headers in `recent`.
 
         Args:
             span: The blocks to read.
             datasets: Names of the datasets.
             contracts: Read only logs of these; of all contracts if empty.
-            before: The block that the span must follow.
+            before: The block that the span must follow; Reorged is raised if it does not.
             events: Filters of the dataset `events`, whose logs stay raw in `logs`.
         """
         selected = [DATASETS[name] for name in datasets]

@@ -21,7 +21,10 @@ class Families:
     def account_reader(
         self, names: AssetNames, installed: InstalledProtocols, plain: Collection[str], trusted: Collection[str]
     ) -> EvmAccountReader:
-        """Return a reader of accounts with these protocols."""
+        """Return a reader of accounts with these protocols.
+
+        Contracts in `plain` are no shares; transfers of those in `trusted` need no check.
+        """
         non_shares = frozenset(plain)
         protocols = Protocols(
             installed.rows, non_shares, installed.issues, installed.unread, non_shares | frozenset(trusted)
@@ -35,7 +38,7 @@ class Families:
         return CoinBalance(read.account) if isinstance(read, NativeBalance) else None
 
     def decode(self, read: Read[object], returned: bytes) -> AbiValue:
-        """Return the value of a call's return data."""
+        """Return the value of a call's return data; Unknown if the data does not fit the signature."""
         assert isinstance(read, Call), "balances have no return data"
         return decode(read, returned)
 

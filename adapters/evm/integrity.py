@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from sha3 import keccak_256
 
-from chainfolio.adapters.evm.logs import Logs, alike
+from chainfolio.adapters.evm.logs import Logs, rows_by_address
 from chainfolio.adapters.evm.node import Header
 from chainfolio.blocks import Block
 from chainfolio.errors import BadAnswer, Reorged
@@ -173,7 +173,7 @@ def _check_blooms(source: str, logs: Logs, rows: npt.NDArray[np.uint8], first: i
     if len(logs) == 0:
         return
     index = logs.height - first
-    for contract, rows_of_contract in alike(logs.address):
+    for contract, rows_of_contract in rows_by_address(logs.address):
         if not may_hold(rows, contract)[index[rows_of_contract]].all():
             raise BadAnswer(source, f"a log of {contract} in a block whose bloom denies it")
     for topic in query.topics:
@@ -184,7 +184,7 @@ def _check_blooms(source: str, logs: Logs, rows: npt.NDArray[np.uint8], first: i
 def check_headers(source: str, logs: Logs, headers: Sequence[Header], *, final: bool, with_blooms: bool) -> None:
     """Check hash, time and bloom of each log against its header, and fill in missing times.
 
-    Blooms are checked if `with_blooms`.
+    Blooms are checked if `with_blooms`. A log of a block without a header in `headers` is not checked.
 
     Raises:
         Reorged: A log of a block that is not final has another block hash.

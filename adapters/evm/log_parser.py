@@ -139,7 +139,7 @@ def strict(source: str, content: bytes | memoryview) -> Logs:
 
 
 def _parse_record(content: bytes | memoryview) -> LogRecord | None:
-    """A single record, or None where what lies between two braces is none: a text can hold braces too."""
+    """Return a single record; None if the text between two braces is none: a string can hold braces too."""
     try:
         return msgspec.json.decode(content, type=LogRecord)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -156,7 +156,7 @@ def pick(column: Bytes, rows: Rows) -> Bytes:
 _MIX = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 1)
 
 
-def alike(addresses: Bytes) -> Iterator[tuple[str, Rows]]:
+def rows_by_address(addresses: Bytes) -> Iterator[tuple[str, Rows]]:
     """Yield each distinct address of a column, and the rows where it stands; nothing for no rows.
 
     Addresses come in no order, and one may come twice with different rows.

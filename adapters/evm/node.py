@@ -133,7 +133,13 @@ class Node(Pool[Endpoint]):
         return height <= self.finalized
 
     async def connect(self) -> Heads:
-        """Check the endpoints that answer and return the chain's heads: one request each."""
+        """Check the endpoints that answer and return the chain's heads: one request each.
+
+        The newest final height is stored in `finalized`, which never falls.
+
+        Raises:
+            SourceError: No endpoint answers, or fewer than the quorum.
+        """
         if self.quorum > 1:
             heads = await self._agreed_heads()
         else:
@@ -269,7 +275,11 @@ class Node(Pool[Endpoint]):
         return (await self.headers([height]))[0].block()
 
     async def blocks(self, heights: Sequence[int]) -> list[Block]:
-        """Return the blocks at some heights, in order, in as few requests as an endpoint allows."""
+        """Return the blocks at some heights, in order, in as few requests as an endpoint allows.
+
+        Raises:
+            SourceError: They could not be read, as for `headers`.
+        """
         return [header.block() for header in await self.headers(heights)]
 
     async def hashes(self, height: int) -> dict[Endpoint, str]:

@@ -120,7 +120,7 @@ def prove_bodies(facts: Facts, source: str, header: Header, block: bytes, receip
     """Check that complete bodies (JSON) are those that the roots of a header cover.
 
     The header may come from another endpoint: its hash covers its roots, but not the list of transaction hashes. That
-    list is replaced by the one of the bodies.
+    list is replaced by the one of the bodies. If the check of headers is off, nothing is checked.
 
     Raises:
         Contradiction: The roots do not cover them.

@@ -170,6 +170,9 @@ def header_hash(source: str, header: JsonObject) -> bytes:
     """Return the hash (32 bytes) of a header of any fork from Frontier to Prague.
 
     It may be sealed by work, by stake or by the authorities of Gnosis' first years.
+
+    Raises:
+        BadAnswer: A field is missing or malformed.
     """
     fields = _Fields(source, header)
     optional_fields = [(name, read) for name, read in _FORK_FIELDS if header.get(name) is not None]
@@ -208,7 +211,11 @@ def _authorization(fields: _Fields) -> list[bytes]:
 
 
 def receipt(source: str, json: JsonObject) -> bytes:
-    """Return a receipt as it is hashed: with a state root before Byzantium, with a status since."""
+    """Return a receipt as it is hashed: with a state root before Byzantium, with a status since.
+
+    Raises:
+        BadAnswer: A field is missing or malformed.
+    """
     fields = _Fields(source, json)
     tx_type = quantity(source, json.get("type") or "0x0", bits=8)
     outcome = fields.number("status") if json.get("status") is not None else fields.content("root")

@@ -225,7 +225,7 @@ def out_of_gas() -> Unknown:
 
 
 def shrink(endpoint: StateEndpoint, reads: list[PendingRead]) -> None:
-    """Reduce a call that the node could not begin: fewer reads, then less gas, then give up."""
+    """Reduce a call that the node could not begin: fewer reads (remembered), then less gas, then give up."""
     if len(reads) > 1:
         endpoint.learn("max_reads", max(1, len(reads) // 2))
     elif reads[0].gas > 50_000:

@@ -115,7 +115,12 @@ class LogReader:
         return await self._agreed(at, span, f"the logs of blocks {span.first}..{span.last}")
 
     async def read_headers(self, span: Span, before: Block | None = None) -> Chunk:
-        """Read the headers of one span, checked for parent links, without logs."""
+        """Read the headers of one span, checked for parent links, without logs.
+
+        Raises:
+            Reorged: The span does not follow `before`.
+            SourceError: No endpoint answers, or answers are wrong.
+        """
 
         async def at(endpoint: Endpoint) -> Chunk:
             span_headers = await self.node.headers_at(endpoint, _heights(span))

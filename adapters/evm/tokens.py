@@ -26,7 +26,10 @@ SIGNATURES = ("symbol()(*)", "name()(*)", "decimals()(*)")
 
 
 def describe(facts: Facts, contracts: Sequence[str]) -> Plan[dict[str, Token]]:
-    """Read the token of each contract in one round; unusable names become empty, unusable decimals None."""
+    """Read the token of each contract in one round, by contract.
+
+    Names that are unusable or unread become empty, such decimals None.
+    """
     answers = yield from read_all([Call(contract, signature) for contract in contracts for signature in SIGNATURES])
     tokens = {}
     for k, contract in enumerate(contracts):
@@ -51,7 +54,8 @@ def wallet_reads(holding: Holding) -> list[tuple[str, ReadResult]]:
 def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[list[AbiValue]]:
     """Read the balances that accounts have of assets, in one round.
 
-    A collectible with one owner counts 1 or 0; it is 0 if its contract refuses to name an owner (EIP-721).
+    A collectible with one owner counts 1 or 0; it is 0 if its contract refuses to name an owner (EIP-721). Otherwise a
+    read without a value is Reverted or Unknown.
     """
     results = yield from read_all([_balance_read(account, asset) for account, asset in pairs])
     return [_balance(account, asset, result) for (account, asset), result in zip(pairs, results, strict=True)]

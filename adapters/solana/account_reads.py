@@ -58,6 +58,9 @@ class AccountRead(ContractRead):
         Args:
             account: None if the account does not exist.
             content: Its bytes; empty if it does not exist.
+
+        Returns:
+            For the layout `lamports`, always a record: 0 lamports if the account does not exist.
         """
         if self.layout == LAMPORTS:
             return Lamports(account.lamports if account else 0)

@@ -279,7 +279,7 @@ def _token(asset: Asset, result: Mint | tuple[str, str] | Unknown) -> Token:
 def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[Sequence[int | Unknown]]:
     """Read the balances of accounts and assets in raw units, in one round and in the order of `pairs`.
 
-    Unknown for compressed NFTs, which have no balance.
+    Unknown for compressed NFTs, which have no balance. 0 for a token that the account lacks.
     """
     accounts = list(dict.fromkeys(account for account, _ in pairs))
     wallets = dict(zip(accounts, (yield from read_all(list(map(WalletRead, accounts)))), strict=True))

@@ -71,7 +71,19 @@ class SolanaChain(NodeBackedChain[Node]):
         before: Block | None = None,
         events: Sequence[str] = (),
     ) -> SpanTables:
-        """Read the rows of whole blocks in a span."""
+        """Read the rows of whole blocks in a span, as `spans.collect`.
+
+        Args:
+            span: The slots to read.
+            datasets: Names of the datasets.
+            contracts: Keep only transfers of these mints and of lamports; empty for all.
+            before: The block that the span must follow; None if it is not known.
+            events: Not used.
+
+        Raises:
+            Reorged: The span does not follow `before`.
+            BadAnswer: A block is missing.
+        """
         from chainfolio.adapters.solana.spans import collect
 
         return await collect(self.node, self.key, span, datasets, contracts, before)
@@ -98,7 +110,10 @@ class SolanaChain(NodeBackedChain[Node]):
     async def positions_at(
         self, accounts: Collection[str], block: Block
     ) -> Mapping[str, tuple[Sequence[OpenPosition], Sequence[Issue]]]:
-        """Read the stake accounts of accounts at a block, as positions and issues by account."""
+        """Read the stake accounts of accounts at a block, as positions and issues by account.
+
+        An account that could not be read has an issue and no positions; nothing is raised for it.
+        """
         from chainfolio.adapters.solana.past_stakes import PastStakes
 
         past = PastStakes(self, block)

@@ -76,7 +76,7 @@ class ConsistentRead:
         return [each for each in served if each not in self.responses or self.responses[each].last < newest]
 
     def add(self, source: str, request: Request, answer: Answer) -> None:
-        """Store an answer. An endpoint that is behind is asked again.
+        """Store an answer. For NodeBehind nothing is stored, so that the request is sent again.
 
         Raises:
             SourceError: The answer is another error, and no tolerated search.

@@ -19,7 +19,10 @@ from chainfolio.transport.wire import Request
 
 
 async def read_mints(node: Node, addresses: Sequence[str], min_slot: int) -> dict[str, Mint | Unknown]:
-    """Read mints and their metadata by address; Unknown for addresses without a mint."""
+    """Read mints and their metadata by address, not older than `min_slot`.
+
+    Unknown for addresses without a mint.
+    """
     return await node.with_any(lambda endpoint: _read_mints(node, endpoint, addresses, min_slot), kind="mints")
 
 

@@ -118,7 +118,7 @@ class Node(Pool[Endpoint]):
         return Heads(latest, min(slots[-1], latest.height))
 
     async def header_at(self, endpoint: Endpoint, slot: int) -> Block:
-        """Read the block at a slot from one endpoint."""
+        """Read the block at a slot from one endpoint; NoBlock if it was skipped, else as `absent`."""
         (answer,) = await endpoint.ask([Request("getBlock", (slot, HEADER))], height=slot)
         return self.header_of(endpoint.name, slot, answer)
 
@@ -147,6 +147,8 @@ class Node(Pool[Endpoint]):
 
         Raises:
             NoBlock: The slot was skipped.
+            NodeBehind: The slot is newer than the node's newest.
+            HistoryUnavailable: The node no longer has it, or does not know its time.
         """
         return await self.with_any(lambda endpoint: self.header_at(endpoint, slot), kind="headers")
 

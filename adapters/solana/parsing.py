@@ -76,6 +76,8 @@ def token_accounts(
 ) -> tuple[dict[str, MintBalance], list[Note]]:
     """Return the balances in all token accounts of one program by mint, and notes about them.
 
+    An account that cannot be decoded gives a note and no balance.
+
     Args:
         source: The endpoint.
         content: The JSON list of the accounts.
@@ -131,6 +133,8 @@ def stake_accounts(
     source: str, content: msgspec.Raw, account: str, epoch: int, history: StakeHistory
 ) -> tuple[list[WalletStake], list[Note]]:
     """Return the stake accounts of a withdrawer, sorted by address, and notes about them.
+
+    Accounts without lamports are left out. An account that cannot be decoded gives a note alone.
 
     Args:
         source: The endpoint.

@@ -194,6 +194,8 @@ def _wallet(
 async def stakes_of(node: Node, account: str, endpoint: Endpoint) -> dict[str, WalletStake]:
     """Read the stake accounts that an account may withdraw from now, by address.
 
+    How much of each is active is not computed: `active` and `state` must not be used.
+
     Raises:
         UnsupportedMethod: The endpoint does not list them.
         ResponseTooLarge: There are too many of them for one answer.
@@ -204,7 +206,7 @@ async def stakes_of(node: Node, account: str, endpoint: Endpoint) -> dict[str, W
 
 
 async def lamports_of(endpoint: Endpoint, accounts: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Read the lamports of accounts, each with the final slot at which it was read."""
+    """Read the lamports of accounts, each with the final slot at which it was read; 0 without an account."""
     lamports: dict[str, tuple[int, int]] = {}
     for page in pages(accounts):
         answer = await endpoint.ask_one(at_slot(lamports_request(page), "finalized", 0))
@@ -334,7 +336,11 @@ async def _read_stake_history(node: Node, endpoint: Endpoint, slot: int, epoch: 
 
 
 async def answer(node: Node, reads: Sequence[Read[Value]], block: Block, *, with_stakes: bool) -> list[Value]:
-    """Return the results of reads, in order. Reads of an unknown type have the result Unknown."""
+    """Return the results of reads, in order. Reads of an unknown type have the result Unknown.
+
+    Raises:
+        SourceError: Wallets, mints or rewards could not be read.
+    """
     accounts = [read.account for read in reads if isinstance(read, WalletRead)]
     mint_addresses = [read.mint for read in reads if isinstance(read, MintRead)]
     program_reads = [read for read in reads if isinstance(read, ProgramRead)]

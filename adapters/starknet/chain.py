@@ -97,7 +97,9 @@ class StarknetChain(NodeBackedChain[Node], Approvals):
         return await lookup.look_up(self.node, transactions)
 
     async def answer(self, reads: Sequence[Read[Value]], block: Block) -> list[Value]:
-        """Return the results of calls, all at the hash of a block.
+        """Return the results of calls, in order, all at the hash of a block.
+
+        A refused call is Reverted, one without a contract Unknown.
 
         Raises:
             SourceError: The results could not be read.

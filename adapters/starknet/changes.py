@@ -118,6 +118,8 @@ async def find_balance_changes(
 ) -> set[int]:
     """Return the heights in a span at which balances changed, searched between the known `heights`.
 
+    The known heights are not searched, and are not in the result.
+
     Raises:
         TooManyChanges: There are too many changes for one search.
         HistoryUnavailable: The node does not have the state of these blocks.

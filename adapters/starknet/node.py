@@ -132,12 +132,20 @@ class Node(Pool[Endpoint]):
         return typed(source, unwrap(answer), Header).block(source, height)
 
     async def block(self, height: int) -> Block:
-        """Return the block at a height."""
+        """Return the block at a height.
+
+        Raises:
+            SourceError: It could not be read; NodeBehind if no endpoint has it.
+        """
         (block,) = await self.blocks([height])
         return block
 
     async def blocks(self, heights: Sequence[int]) -> list[Block]:
-        """Return the blocks at some heights, in order and in one batch."""
+        """Return the blocks at some heights, in order and in one batch.
+
+        Raises:
+            SourceError: One could not be read; NodeBehind if no endpoint has it.
+        """
 
         async def read(endpoint: Endpoint) -> list[Block]:
             answers = await endpoint.ask([header_request(height) for height in heights], height=max(heights))

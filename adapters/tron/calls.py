@@ -92,6 +92,8 @@ def _decode_batch(count: int, source: str, content: bytes) -> list[bytes | RpcEr
 def decode_result(source: str, response: bytes | RpcError) -> CallResult:
     """Return the result of a call from its JSON value or error.
 
+    A call that returns no bytes counts as one without a contract.
+
     Raises:
         BadAnswer: The result is no hexadecimal.
         SourceError: The node failed, not the call.

@@ -197,7 +197,7 @@ def _decode_topic(source: str, topic: str) -> str | None:
 def decode_internal(source: str, call: InternalTransaction) -> Iterator[Movement]:
     """Yield the transfers of an internal call, one per token.
 
-    None if rejected or of a kind that moves no coins. Stakes go to ZERO, and payouts come from it.
+    Nothing is yielded if it was rejected or its kind moves no coins. Stakes go to ZERO, and payouts come from it.
 
     Raises:
         KeyError: The call moves coins, and its kind (the argument) is unknown.

@@ -124,12 +124,20 @@ class Node(Pool[TronNode]):
         return Heads(latest, solid.height)
 
     async def block(self, height: int) -> Block:
-        """Return the block at a height."""
+        """Return the block at a height.
+
+        Raises:
+            SourceError: It could not be read; NodeBehind if no endpoint has it.
+        """
         (block,) = await self.blocks([height])
         return block
 
     async def blocks(self, heights: Sequence[int]) -> list[Block]:
-        """Return the blocks at some heights, in order, from one endpoint."""
+        """Return the blocks at some heights, in order, from one endpoint.
+
+        Raises:
+            SourceError: One could not be read; NodeBehind if no endpoint has it.
+        """
 
         async def read(endpoint: TronNode) -> list[Block]:
             return list(await asyncio.gather(*(endpoint.header(HEADER, height) for height in heights)))

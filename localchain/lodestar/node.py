@@ -76,11 +76,12 @@ class Lodestar:
         self._end()
 
     def call(self, path: str) -> Any:
-        """The answer to a request, as it is."""
+        """Send a GET request and return the JSON of the response."""
         with urllib.request.urlopen(self.url + path, timeout=30) as answer:
             return json.load(answer)
 
     def _wait(self) -> None:
+        """Return when the node answers; NodeFailed if it ends or takes longer than START_S."""
         assert self._process is not None, "it was started"
         end_s = time.monotonic() + START_S
         while time.monotonic() < end_s and self._process.poll() is None:
@@ -93,6 +94,7 @@ class Lodestar:
         raise NodeFailed("the complete beacon node did not start")
 
     def _end(self) -> None:
+        """Kill the node and remove its data."""
         if self._process is not None:
             self._process.kill()  # it does not end by a gentler signal
             self._process.wait()
@@ -101,6 +103,7 @@ class Lodestar:
 
 
 def _free_ports(count: int) -> list[int]:
+    """Return different ports of this machine that nothing uses now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -109,7 +112,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _options(data: str, url: str, rest_port: int, peers: int) -> list[str]:
-    """No other peers, no execution client but its own mock, all forks up to Capella from the first slot."""
+    """Return options: no peers, a mocked execution client, all forks up to Capella from the first slot."""
     options = {
         "dataDir": data,
         "genesisValidators": VALIDATORS,
@@ -135,7 +138,7 @@ def _options(data: str, url: str, rest_port: int, peers: int) -> list[str]:
 
 
 def main() -> None:
-    """Install it."""
+    """Install the node and print its folder."""
     try:
         print(f"the complete beacon node is installed in {ensure()}")
     except LocalChainError as error:

@@ -1,8 +1,8 @@
 """A Solana node whose blocks and transactions say when they were.
 
 Surfpool writes a thousandth of the second into blocks and transactions, and the right one into `getBlockTime`; and its
-time can only go on from now. What stands before it here asks for the right time, lets everything be so many seconds
-longer ago, and changes nothing else. What no such node ever does, such as paying rewards, others may answer here.
+clock can only start from now. The proxy here takes the time from `getBlockTime`, subtracts a number of seconds from all
+times, and changes nothing else. Tests may answer some methods in its place, such as rewards, which it never pays.
 """
 
 import base64
@@ -61,7 +61,7 @@ def dated(
 def _answer(
     node: SolanaNode, request: Any, ago_s: int, overrides: Mapping[str, Callable[[Any], Any]]
 ) -> dict[str, Any]:
-    """The rest of an answer to one request; batches are refused, as the node does."""
+    """Return the response to one request without `jsonrpc`; batches are refused, as by the node."""
     if isinstance(request, list):
         return {"id": None, "error": {"code": -32600, "message": "Only method calls are supported"}}
     try:
@@ -80,7 +80,7 @@ def _answer(
 
 
 def _earlier(clock: str, ago_s: int) -> str:
-    """The clock of the chain, so many seconds before; in base64."""
+    """Return the clock account in base64, with its time reduced by `ago_s`."""
     content = bytearray(base64.b64decode(clock))
     (time_s,) = struct.unpack_from("<q", content, TIME_AT)
     struct.pack_into("<q", content, TIME_AT, time_s - ago_s)

@@ -42,7 +42,11 @@ class SolanaNode:
         self.stop()
 
     def start(self) -> Self:
-        """Start the node and return when it has a confirmed block of its own; NodeFailed if it ends instead."""
+        """Start the node, and return when it has a confirmed block after its first one.
+
+        Raises:
+            NodeFailed: It ends instead, or makes no block within 20 s.
+        """
         assert self._process is None, "it is running"
         folder = install.packages(HERE / "package.json", install.home() / "solana", PATIENCE_S)
         self._process = subprocess.Popen(
@@ -78,7 +82,7 @@ class SolanaNode:
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """Ends the node; does nothing when it is not running."""
+        """End the node; without effect if it is not running."""
         process, self._process = self._process, None
         if process is not None:
             process.communicate()  # closes its input, which ends it
@@ -118,6 +122,6 @@ class SolanaNode:
         return lamports
 
     def put(self, address: Pubkey, owner: str, content: bytes, lamports: int) -> None:
-        """Write an account, without any signature."""
+        """Write owner, content and balance of an account into the chain, without a signature."""
         account = {"lamports": lamports, "owner": owner, "data": content.hex()}
         self.rpc("surfnet_setAccount", str(address), account)

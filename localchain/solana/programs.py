@@ -30,18 +30,18 @@ STAKE_SIZE = 200
 POINTED = 234  # a mint that says where it says what it is called
 
 
-def coins(node: SolanaNode, to: Pubkey, lamports: int) -> str:
+def send_coins(node: SolanaNode, to: Pubkey, lamports: int) -> str:
     """Send coins of the payer; return the signature."""
     return node.send([pay(TransferParams(from_pubkey=node.payer.pubkey(), to_pubkey=to, lamports=lamports))])
 
 
-def paid(giver: Pubkey, taker: Pubkey, lamports: int) -> Instruction:
+def coin_transfer(giver: Pubkey, taker: Pubkey, lamports: int) -> Instruction:
     """Return the instruction that transfers coins."""
     return pay(TransferParams(from_pubkey=giver, to_pubkey=taker, lamports=lamports))
 
 
-def allocated(node: SolanaNode, new: Keypair, size: int, owner: Pubkey, lamports: int = 0) -> Instruction:
-    """A new account for a program."""
+def account_creation(node: SolanaNode, new: Keypair, size: int, owner: Pubkey, lamports: int = 0) -> Instruction:
+    """Return the instruction that creates an account of a program, with the minimum balance by default."""
     balance = lamports or node.rent(size)
     return create_account(
         CreateAccountParams(
@@ -72,12 +72,15 @@ def extension(node: SolanaNode, mint: Pubkey, size: int, hook: Pubkey = BUDGET) 
     return Instruction(TOKEN_2022, content, [AccountMeta(mint, False, True)])
 
 
-def mint(node: SolanaNode, decimals: int, size: int = MINT_LEN, hook: Pubkey = BUDGET) -> Pubkey:
-    """Create a plain mint, or one of Token-2022 with the extension of that size; the payer controls it."""
+def create_mint(node: SolanaNode, decimals: int, size: int = MINT_LEN, hook: Pubkey = BUDGET) -> Pubkey:
+    """Create a plain mint, or one of Token-2022 with the extension of that size; return its address.
+
+    The payer is its authority.
+    """
     new, program = Keypair(), TOKEN if size == MINT_LEN else TOKEN_2022
     extensions = [extension(node, new.pubkey(), size, hook)] if size != MINT_LEN else []
     begin = _initialize_mint(node, new.pubkey(), decimals, program)
-    node.send([allocated(node, new, size, program), *extensions, begin], new)
+    node.send([account_creation(node, new, size, program), *extensions, begin], new)
     return new.pubkey()
 
 
@@ -90,8 +93,8 @@ def _initialize_mint(node: SolanaNode, new: Pubkey, decimals: int, program: Pubk
     )
 
 
-def called(node: SolanaNode, name: str, symbol: str, link: str, decimals: int = 0) -> Pubkey:
-    """Create a mint of Token-2022 that stores its name, symbol and link itself."""
+def create_named_mint(node: SolanaNode, name: str, symbol: str, link: str, decimals: int = 0) -> Pubkey:
+    """Create a mint of Token-2022 that stores its name, symbol and link itself; return its address."""
     new, authority = Keypair(), node.payer.pubkey()
     at = AccountMeta(new.pubkey(), False, True)
     point = Instruction(TOKEN_2022, bytes([39, 0]) + bytes(authority) + bytes(new.pubkey()), [at])
@@ -100,37 +103,39 @@ def called(node: SolanaNode, name: str, symbol: str, link: str, decimals: int = 
     texts = b"".join(struct.pack("<I", len(each.encode())) + each.encode() for each in (name, symbol, link))
     signer = AccountMeta(authority, True, False)
     set_metadata = Instruction(TOKEN_2022, function + texts, [at, AccountMeta(authority, False, False), at, signer])
-    node.send([allocated(node, new, POINTED, TOKEN_2022, node.rent(POINTED + 512)), point, begin, set_metadata], new)
+    node.send(
+        [account_creation(node, new, POINTED, TOKEN_2022, node.rent(POINTED + 512)), point, begin, set_metadata], new
+    )
     return new.pubkey()
 
 
-def home(owner: Pubkey, of_mint: Pubkey, program: Pubkey = TOKEN) -> Pubkey:
-    """Return the address of the associated token account of an owner."""
+def associated_account(owner: Pubkey, of_mint: Pubkey, program: Pubkey = TOKEN) -> Pubkey:
+    """Return the address of the associated token account of an owner; it may not exist."""
     return token.get_associated_token_address(owner, of_mint, program)
 
 
-def opened(node: SolanaNode, owner: Pubkey, of_mint: Pubkey, program: Pubkey = TOKEN) -> Instruction:
-    """Return the instruction that opens that token account, if it is not open."""
+def account_opening(node: SolanaNode, owner: Pubkey, of_mint: Pubkey, program: Pubkey = TOKEN) -> Instruction:
+    """Return the instruction that opens the associated token account of an owner unless it is open."""
     return token.create_idempotent_associated_token_account(node.payer.pubkey(), owner, of_mint, program)
 
 
-def second(node: SolanaNode, owner: Pubkey, of_mint: Pubkey) -> tuple[Keypair, list[Instruction]]:
+def second_account(node: SolanaNode, owner: Pubkey, of_mint: Pubkey) -> tuple[Keypair, list[Instruction]]:
     """Return the key of another token account of an owner, and the instructions that open it."""
     new = Keypair()
     begin = token.initialize_account(
         models.InitializeAccountParams(program_id=TOKEN, account=new.pubkey(), mint=of_mint, owner=owner)
     )
-    return new, [allocated(node, new, ACCOUNT_LEN, TOKEN), begin]
+    return new, [account_creation(node, new, ACCOUNT_LEN, TOKEN), begin]
 
 
-def issued(node: SolanaNode, of_mint: Pubkey, to: Pubkey, raw: int, program: Pubkey = TOKEN) -> Instruction:
+def token_issue(node: SolanaNode, of_mint: Pubkey, to: Pubkey, raw: int, program: Pubkey = TOKEN) -> Instruction:
     """Return the instruction by which the payer issues tokens into a token account."""
     return token.mint_to(
         models.MintToParams(program_id=program, mint=of_mint, dest=to, mint_authority=node.payer.pubkey(), amount=raw)
     )
 
 
-def sent(
+def token_transfer(
     of_mint: Pubkey, source: Pubkey, to: Pubkey, owner: Pubkey, raw: int, decimals: int, program: Pubkey = TOKEN
 ) -> Instruction:
     """Return the instruction by which an owner sends tokens from one token account to another."""
@@ -141,35 +146,35 @@ def sent(
     )
 
 
-def thawed(node: SolanaNode, of_mint: Pubkey, account: Pubkey) -> Instruction:
+def thawing(node: SolanaNode, of_mint: Pubkey, account: Pubkey) -> Instruction:
     """Return the instruction by which the payer thaws a token account of Token-2022."""
     return token.thaw_account(
         models.ThawAccountParams(program_id=TOKEN_2022, account=account, mint=of_mint, authority=node.payer.pubkey())
     )
 
 
-def frozen(node: SolanaNode, of_mint: Pubkey, account: Pubkey) -> Instruction:
+def freezing(node: SolanaNode, of_mint: Pubkey, account: Pubkey) -> Instruction:
     """Return the instruction by which the payer freezes a token account."""
     return token.freeze_account(
         models.FreezeAccountParams(program_id=TOKEN, account=account, mint=of_mint, authority=node.payer.pubkey())
     )
 
 
-def closed(account: Pubkey, owner: Pubkey) -> Instruction:
+def account_closing(account: Pubkey, owner: Pubkey) -> Instruction:
     """Return the instruction by which an owner closes a token account and receives its rent."""
     return token.close_account(models.CloseAccountParams(program_id=TOKEN, account=account, dest=owner, owner=owner))
 
 
-def wrapped(node: SolanaNode, owner: Pubkey, lamports: int) -> str:
-    """Wrap coins of the payer into the wrapped-coin account of an owner."""
-    to = home(owner, WRAPPED)
+def wrap_coins(node: SolanaNode, owner: Pubkey, lamports: int) -> str:
+    """Wrap coins of the payer into the wrapped-coin account of an owner; return the signature."""
+    to = associated_account(owner, WRAPPED)
     payment = pay(TransferParams(from_pubkey=node.payer.pubkey(), to_pubkey=to, lamports=lamports))
     sync = token.sync_native(models.SyncNativeParams(program_id=TOKEN, account=to))
-    return node.send([opened(node, owner, WRAPPED), payment, sync])
+    return node.send([account_opening(node, owner, WRAPPED), payment, sync])
 
 
-def voter(node: SolanaNode) -> Pubkey:
-    """A new vote account."""
+def create_vote_account(node: SolanaNode) -> Pubkey:
+    """Create a vote account and return its address."""
     validator, vote = Keypair(), Keypair()
     authority = bytes(node.payer.pubkey())
     accounts = [
@@ -179,11 +184,11 @@ def voter(node: SolanaNode) -> Pubkey:
         AccountMeta(validator.pubkey(), True, False),
     ]
     begin = Instruction(VOTE, struct.pack("<I", 0) + bytes(validator.pubkey()) + authority * 2 + b"\5", accounts)
-    node.send([allocated(node, vote, 3762, VOTE), begin], vote, validator)
+    node.send([account_creation(node, vote, 3762, VOTE), begin], vote, validator)
     return vote.pubkey()
 
 
-def unstaked(stake: Pubkey, owner: Pubkey, lamports: int, to: Pubkey | None = None) -> Instruction:
+def stake_withdrawal(stake: Pubkey, owner: Pubkey, lamports: int, to: Pubkey | None = None) -> Instruction:
     """Return the instruction that withdraws coins from a stake account, by default to its owner."""
     accounts = [
         AccountMeta(stake, False, True),
@@ -195,7 +200,7 @@ def unstaked(stake: Pubkey, owner: Pubkey, lamports: int, to: Pubkey | None = No
     return Instruction(STAKE, struct.pack("<IQ", 4, lamports), accounts)
 
 
-def stake(
+def create_stake(
     node: SolanaNode,
     owner: Pubkey,
     lamports: int,
@@ -216,7 +221,7 @@ def stake(
     new, by = Keypair(), staker or node.payer
     begin = struct.pack("<I", 0) + bytes(by.pubkey()) + bytes(owner) + struct.pack("<qQ", unlock_s, 0)
     steps = [
-        allocated(node, new, STAKE_SIZE, STAKE, lamports),
+        account_creation(node, new, STAKE_SIZE, STAKE, lamports),
         Instruction(
             STAKE,
             begin + bytes(node.payer.pubkey()),
@@ -237,7 +242,7 @@ def stake(
     return new.pubkey()
 
 
-def split(node: SolanaNode, stake: Pubkey, staker: Keypair, lamports: int) -> Pubkey:
+def split_stake(node: SolanaNode, stake: Pubkey, staker: Keypair, lamports: int) -> Pubkey:
     """Split a part of a stake account into a new one; return its address."""
     new = Keypair()
     accounts = [
@@ -246,12 +251,12 @@ def split(node: SolanaNode, stake: Pubkey, staker: Keypair, lamports: int) -> Pu
         AccountMeta(staker.pubkey(), True, False),
     ]
     parted = Instruction(STAKE, struct.pack("<IQ", 3, lamports), accounts)
-    node.send([allocated(node, new, STAKE_SIZE, STAKE), parted], new, staker)
+    node.send([account_creation(node, new, STAKE_SIZE, STAKE), parted], new, staker)
     return new.pubkey()
 
 
-def merged(into: Pubkey, stake: Pubkey, staker: Pubkey) -> Instruction:
-    """A stake account becomes a part of another one, and ends."""
+def stake_merger(into: Pubkey, stake: Pubkey, staker: Pubkey) -> Instruction:
+    """Return the instruction that merges a stake account into another one, which closes it."""
     accounts = [
         AccountMeta(into, False, True),
         AccountMeta(stake, False, True),
@@ -262,13 +267,13 @@ def merged(into: Pubkey, stake: Pubkey, staker: Pubkey) -> Instruction:
     return Instruction(STAKE, struct.pack("<I", 7), accounts)
 
 
-def given_away(stake: Pubkey, owner: Pubkey, to: Pubkey) -> Instruction:
+def withdrawer_change(stake: Pubkey, owner: Pubkey, to: Pubkey) -> Instruction:
     """Return the instruction that transfers the right to withdraw from a stake account."""
     accounts = [AccountMeta(stake, False, True), AccountMeta(CLOCK, False, False), AccountMeta(owner, True, False)]
     return Instruction(STAKE, struct.pack("<I", 1) + bytes(to) + struct.pack("<I", 1), accounts)
 
 
-def given_up(stake: Pubkey, staker: Pubkey) -> Instruction:
-    """The delegation of a stake account ends."""
+def stake_deactivation(stake: Pubkey, staker: Pubkey) -> Instruction:
+    """Return the instruction that deactivates a stake account."""
     accounts = [AccountMeta(stake, False, True), AccountMeta(CLOCK, False, False), AccountMeta(staker, True, False)]
     return Instruction(STAKE, struct.pack("<I", 5), accounts)

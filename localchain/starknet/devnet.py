@@ -46,7 +46,7 @@ class Devnet:
         self._client: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        """Starts the node and returns when it answers."""
+        """Start the node, and return when it answers."""
         self._where = ensure()
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
@@ -103,7 +103,7 @@ class Devnet:
         return self._signed(number, {"calls": calls})
 
     def deploy(self, number: int, contract: str, *args: int) -> str:
-        """A new contract of CONTRACTS, made by an account. Returns its address."""
+        """Deploy a contract of CONTRACTS by an account of the devnet; return its address."""
         return self._signed(number, {"class": list(map(str, compiled(self._where, contract))), "args": args})
 
     def open_account(self, number: int, key: int, amount: int) -> str:
@@ -134,11 +134,11 @@ class Devnet:
         ]
 
     def dump(self, path: Path) -> None:
-        """Writes down all that the node knows."""
+        """Write the state of the node to a file."""
         self.http("/dump", {"path": str(path)})
 
     def load(self, path: Path) -> None:
-        """Becomes the node that was written down."""
+        """Replace the state of the node by that in a file of `dump`."""
         self.http("/load", {"path": str(path)})
 
     def _signed(self, number: int, request: dict[str, Any]) -> str:
@@ -166,16 +166,17 @@ class Devnet:
         return result
 
     def mine(self, blocks: int) -> None:
-        """Blocks with nothing in them."""
+        """Make blocks without transactions."""
         for _ in range(blocks):
             self.http("/create_block", {})
 
     def forget(self, height: int) -> None:
-        """Takes back every block from a height on, as a reorganisation does."""
+        """Remove all blocks from a height on, as a reorganisation does."""
         block = self.rpc("starknet_getBlockWithTxHashes", {"block_number": height})
         self.http("/abort_blocks", {"startingBlockHash": block["block_hash"]})
 
     def _wait(self) -> None:
+        """Return when the node answers; NodeFailed if it ends or takes longer than START_S."""
         assert self._process is not None
         deadline_s = time.monotonic() + START_S
         while time.monotonic() < deadline_s:
@@ -189,6 +190,7 @@ class Devnet:
         raise NodeFailed("the Starknet node does not answer")
 
     def _end(self) -> None:
+        """Kill the client and the node with its workers."""
         started = self._client, self._process
         self._client = self._process = None
         for process in started:
@@ -198,7 +200,7 @@ class Devnet:
 
 
 def ensure() -> Path:
-    """Installs the node and the client that signs, once. NoSuchNode where there is no Python 3.9."""
+    """Install the node and its client once and return their folder; NoSuchNode without Python 3.9."""
     python = _python()
     if python is None:
         raise NoSuchNode("the Starknet node needs Python 3.9")
@@ -207,7 +209,7 @@ def ensure() -> Path:
 
 
 def compiled(folder: Path, contract: str) -> list[Path]:
-    """Return the compiled class of a contract; for Cairo 2 also its CASM. Each is compiled once."""
+    """Compile a contract once; return its class file, for Cairo 2 also its CASM file."""
     packages = next((folder / "node" / "lib").glob("python3.9/site-packages"))
     source = packages / CONTRACTS[contract]
     key = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
@@ -243,6 +245,7 @@ def _compile(target: Path, *command: Path | str, packages: Path) -> None:
 
 
 def _fill(folder: Path, run: install.Run, python: str) -> None:
+    """Install the node, the client and the contracts into environments of Python 3.9."""
     manifest = tomllib.loads((HERE / "requirements.toml").read_text())
     tools = folder / "tools" / "bin"
     run("a place for uv, which finds the packages of that time", [sys.executable, "-m", "venv", str(tools.parent)])
@@ -271,7 +274,7 @@ def _fill(folder: Path, run: install.Run, python: str) -> None:
 
 
 def _python() -> str | None:
-    """A Python 3.9 that runs."""
+    """Return the path of a Python 3.9 that runs; None if there is none."""
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     for path in (shutil.which("python3.9"), *map(str, sorted(root.glob("versions/3.9.*/bin/python")))):
         if path and subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0:

@@ -31,7 +31,7 @@ class World:
 
 
 def world(devnet: Devnet) -> World:
-    """The tokens on a devnet that has just started."""
+    """Load the stored tokens into a devnet that has just started, or deploy and store them."""
     accounts, dump = [f"0x{int(each['address'], 16):064x}" for each in devnet.accounts], _dump_path()
     if dump.exists():
         devnet.load(dump)
@@ -46,7 +46,7 @@ def world(devnet: Devnet) -> World:
 
 
 def _arguments(symbol: str, owner: int) -> list[int]:
-    """The arguments of a constructor."""
+    """Return the arguments of a token's constructor."""
     name, long = DEPLOYED[symbol]
     texts = [int.from_bytes(each.encode(), "big") for each in (long, symbol)]
     match name:

@@ -22,12 +22,12 @@ def _pairs(amounts: Mapping[str, int]) -> list[Json]:
 
 
 def _typed(resource: str, **fields: Any) -> Json:
-    """The first resource is the default, and so is not named."""
+    """Return a record with its resource, which is left out if it is the first one."""
     return nonempty(type=resource if resource != KINDS[0] else "", **fields)
 
 
 def account_json(view: View, account: Account) -> Json:
-    """An account, in /wallet/getaccount's names."""
+    """Return an account as JSON of /wallet/getaccount."""
     legacy = {
         kind: {"frozen_balance": stake.sun, "expire_time": stake.expires_ms} for kind, stake in account.legacy.items()
     }
@@ -78,6 +78,7 @@ def _resources(account: Account, legacy: Mapping[str, Json]) -> Json:
 
 
 def _permissions(view: View, account: Account) -> Json:
+    """Return the stored permissions of an account, or its default ones; empty for a contract."""
     if account.kind == "Contract":
         return {}
     keys = [{"address": view.spelled(account.address), "weight": 1}]
@@ -190,6 +191,7 @@ def _unfreezes_left(view: View, body: Json) -> Json:
 
 
 def _delegated(view: View, body: Json) -> Json:
+    """Return the delegations between two accounts; a locked part is a separate record."""
     ends = inner(body.get("fromAddress"), view.visible), inner(body.get("toAddress"), view.visible)
     delegation_records: Json = {}
     for (source, to, resource), delegation in view.state.delegations.items():

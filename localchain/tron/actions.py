@@ -44,7 +44,7 @@ class Act:
 
     @property
     def account(self) -> Account:
-        """The owner's."""
+        """Account of the owner."""
         return self.state.accounts[self.owner]
 
     @property
@@ -52,19 +52,19 @@ class Act:
         """The resource of a stake, bandwidth by default."""
         return str(self.value.get("resource", KINDS[0]))
 
-    def need(self, holds: object, reason: str) -> None:
+    def require(self, holds: object, reason: str) -> None:
         """Raise InvalidTransaction with a reason unless a condition holds."""
         if not holds:
             raise InvalidTransaction(reason)
 
     def burn(self, sun: int) -> None:
-        """A fee of the action itself."""
-        self.need(self.account.balance >= sun, "Validate TransferContract error, balance is not sufficient.")
+        """Take a fee from the owner, destroy it, and count it; InvalidTransaction if it is not covered."""
+        self.require(self.account.balance >= sun, "Validate TransferContract error, balance is not sufficient.")
         self.state.burn(self.owner, sun)
         self.fee += sun
 
     def amount(self, name: str) -> int:
-        """An amount, which is positive."""
+        """Return a number of the transaction's value; 0 if it is missing."""
         return int(self.value.get(name, 0))
 
 
@@ -76,7 +76,7 @@ def creates_account(state: State, kind: str, value: dict[str, Any]) -> bool:
 
 
 def do(act: Act, kind: str) -> None:
-    """Does what a transaction says, or refuses."""
+    """Apply a transaction of a system contract to the state; InvalidTransaction if it is not valid."""
     ACTIONS[kind](act)
 
 
@@ -87,18 +87,19 @@ def _open(act: Act, address: str) -> None:
 
 def _create_account(act: Act) -> None:
     address = act.value["account_address"]
-    act.need(address not in act.state.accounts, "Account has existed")
+    act.require(address not in act.state.accounts, "Account has existed")
     _open(act, address)
 
 
 def _transfer(act: Act) -> None:
+    """Send coins; a new recipient costs a fee, and a contract is refused."""
     to, sun = act.value["to_address"], act.amount("amount")
-    act.need(to != act.owner, "Cannot transfer TRX to yourself.")
-    act.need(sun > 0, "Amount must be greater than 0.")
+    act.require(to != act.owner, "Cannot transfer TRX to yourself.")
+    act.require(sun > 0, "Amount must be greater than 0.")
     existing = act.state.accounts.get(to)
-    act.need(not existing or existing.kind != "Contract", "Cannot transfer TRX to a smartContract.")
+    act.require(not existing or existing.kind != "Contract", "Cannot transfer TRX to a smartContract.")
     fee = 0 if existing else NEW_ACCOUNT
-    act.need(act.account.balance >= sun + fee, "Validate TransferContract error, balance is not sufficient.")
+    act.require(act.account.balance >= sun + fee, "Validate TransferContract error, balance is not sufficient.")
     if not existing:
         _open(act, to)
     act.state.give(act.owner, -sun)
@@ -106,21 +107,23 @@ def _transfer(act: Act) -> None:
 
 
 def _transfer_asset(act: Act) -> None:
+    """Send a TRC-10 token; a new recipient costs a fee."""
     number, to = bytes.fromhex(act.value["asset_name"]).decode(errors="replace"), act.value["to_address"]
     raw = act.amount("amount")
-    act.need(raw > 0, "Amount must be greater than 0.")
-    act.need(to != act.owner, "Cannot transfer asset to yourself.")
-    act.need(number in act.state.assets, "No asset!")
-    act.need(act.account.assets.get(number, 0) >= raw, "assetBalance is not sufficient.")
+    act.require(raw > 0, "Amount must be greater than 0.")
+    act.require(to != act.owner, "Cannot transfer asset to yourself.")
+    act.require(number in act.state.assets, "No asset!")
+    act.require(act.account.assets.get(number, 0) >= raw, "assetBalance is not sufficient.")
     if to not in act.state.accounts:
         _open(act, to)
     act.state.move_asset(act.owner, to, number, raw)
 
 
 def _issue(act: Act) -> None:
+    """Issue a TRC-10 token to the owner for a fee, and record its number."""
     texts = {name: bytes.fromhex(act.value.get(name, "")).decode() for name in ("name", "abbr", "url", "description")}
     supply = act.amount("total_supply")
-    act.need(supply > 0, "TotalSupply must greater than 0!")
+    act.require(supply > 0, "TotalSupply must greater than 0!")
     act.burn(ISSUE)
     number = str(1_000_001 + len(act.state.assets))
     act.state.assets[number] = Asset(
@@ -144,9 +147,10 @@ def _rename(act: Act) -> None:
 
 
 def _freeze(act: Act) -> None:
+    """Stake coins of the owner for a resource."""
     sun = act.amount("frozen_balance")
-    act.need(sun >= TRX, "frozenBalance must be greater than or equal to 1 TRX")
-    act.need(act.account.balance >= sun, "frozenBalance must be less than or equal to accountBalance")
+    act.require(sun >= TRX, "frozenBalance must be greater than or equal to 1 TRX")
+    act.require(act.account.balance >= sun, "frozenBalance must be less than or equal to accountBalance")
     act.state.give(act.owner, -sun)
     frozen = dict(act.account.frozen)
     frozen[act.resource] = frozen.get(act.resource, 0) + sun
@@ -154,7 +158,7 @@ def _freeze(act: Act) -> None:
 
 
 def _withdraw_expired(act: Act) -> int:
-    """Pays what has waited long enough."""
+    """Pay expired unfreezings to the owner, and return their sum in sun."""
     ready = sum(each.sun for each in act.account.unfreezing if each.expires_ms <= act.now_ms)
     waiting = tuple(each for each in act.account.unfreezing if each.expires_ms > act.now_ms)
     act.state.give(act.owner, ready)
@@ -165,11 +169,12 @@ def _withdraw_expired(act: Act) -> int:
 
 
 def _unfreeze(act: Act) -> None:
+    """Start to unfreeze a stake, reduce votes, and pay what has expired."""
     sun, have = act.amount("unfreeze_balance"), act.account.frozen.get(act.resource, 0)
-    act.need(have > 0, f"no frozenBalance({act.resource})")
-    act.need(0 < sun <= have, f"Invalid unfreeze_balance, [{sun}] is error")
+    act.require(have > 0, f"no frozenBalance({act.resource})")
+    act.require(0 < sun <= have, f"Invalid unfreeze_balance, [{sun}] is error")
     waiting = sum(each.expires_ms > act.now_ms for each in act.account.unfreezing)
-    act.need(waiting < MOST_UNFREEZING, "Invalid unfreeze operation, unfreezing times is over limit")
+    act.require(waiting < MOST_UNFREEZING, "Invalid unfreeze operation, unfreezing times is over limit")
     _withdraw_expired(act)
     unfreezing = Unfreezing(act.resource, sun, act.now_ms + UNFREEZE_MS)
     frozen = {**act.account.frozen, act.resource: have - sun}
@@ -179,10 +184,11 @@ def _unfreeze(act: Act) -> None:
 
 
 def _unfreeze_legacy(act: Act) -> None:
+    """Return an expired stake of the first kind as a whole, and reduce votes."""
     stake = act.account.legacy.get(act.resource)
-    act.need(stake, f"no frozenBalance({act.resource})")
+    act.require(stake, f"no frozenBalance({act.resource})")
     assert stake is not None
-    act.need(stake.expires_ms <= act.now_ms, "It's not time to unfreeze.")
+    act.require(stake.expires_ms <= act.now_ms, "It's not time to unfreeze.")
     act.state.give(act.owner, stake.sun)
     act.state.change(act.owner, legacy={k: v for k, v in act.account.legacy.items() if k != act.resource})
     act.record["unfreeze_amount"] = stake.sun
@@ -190,18 +196,19 @@ def _unfreeze_legacy(act: Act) -> None:
 
 
 def _fit_votes(act: Act) -> None:
-    """Votes that no stake carries any more are taken back, each in proportion."""
+    """Reduce votes in proportion if they exceed the stake."""
     vote_count, power = sum(act.account.votes.values()), act.account.power
     if vote_count > power:
         _set_votes(act, {w: count * power // vote_count for w, count in act.account.votes.items()})
 
 
 def _withdraw_unfrozen(act: Act) -> None:
-    act.need(_withdraw_expired(act), "no unFreeze balance to withdraw ")
+    act.require(_withdraw_expired(act), "no unFreeze balance to withdraw ")
 
 
 def _cancel_unfreezing(act: Act) -> None:
-    act.need(act.account.unfreezing, "No unfreezeV2 list to cancel")
+    """Pay expired unfreezings, and stake the other ones again."""
+    act.require(act.account.unfreezing, "No unfreezeV2 list to cancel")
     _withdraw_expired(act)
     frozen, back = dict(act.account.frozen), dict.fromkeys(KINDS, 0)
     for each in act.account.unfreezing:
@@ -212,7 +219,7 @@ def _cancel_unfreezing(act: Act) -> None:
 
 
 def _set_votes(act: Act, votes: dict[str, int]) -> None:
-    """The old votes' reward is kept; new ones count from the next cycle on."""
+    """Settle the reward of the old votes, then store new ones, which count from the next cycle on."""
     state = act.state
     state.settle_reward(act.owner)
     if act.account.votes_since <= state.cycle:
@@ -224,15 +231,16 @@ def _set_votes(act: Act, votes: dict[str, int]) -> None:
 
 
 def _vote(act: Act) -> None:
+    """Replace all votes of the owner."""
     votes: dict[str, int] = {}
     for each in act.value.get("votes", ()):
         witness = each["vote_address"]
-        act.need(witness in act.state.witnesses, f"Witness[{witness}] not exists")
-        act.need(each.get("vote_count", 0) > 0, "vote count must be greater than 0")
+        act.require(witness in act.state.witnesses, f"Witness[{witness}] not exists")
+        act.require(each.get("vote_count", 0) > 0, "vote count must be greater than 0")
         votes[witness] = votes.get(witness, 0) + each["vote_count"]
-    act.need(votes, "VoteNumber must more than 0")
+    act.require(votes, "VoteNumber must more than 0")
     total = sum(votes.values())
-    act.need(
+    act.require(
         total <= act.account.power,
         f"The total number of votes[{total * TRX}] is greater than the tronPower[{act.account.power * TRX}]",
     )
@@ -240,10 +248,11 @@ def _vote(act: Act) -> None:
 
 
 def _withdraw_reward(act: Act) -> None:
-    act.need(act.now_ms - act.account.withdrawn_ms >= DAY_MS, "The last withdraw time is less than 24 hours")
+    """Pay the whole reward to the owner, at most once a day."""
+    act.require(act.now_ms - act.account.withdrawn_ms >= DAY_MS, "The last withdraw time is less than 24 hours")
     act.state.settle_reward(act.owner)
     sun = act.account.allowance
-    act.need(sun > 0, "witnessAccount does not have any reward")
+    act.require(sun > 0, "witnessAccount does not have any reward")
     act.state.give(act.owner, sun)
     act.state.change(act.owner, allowance=0, withdrawn_ms=act.now_ms)
     act.record["withdraw_amount"] = sun
@@ -254,11 +263,12 @@ def _shift(amounts: Any, resource: str, sun: int) -> dict[str, int]:
 
 
 def _delegate(act: Act) -> None:
+    """Give the resource of a stake to another account; a locked part stays for its period."""
     to, sun, state = act.value["receiver_address"], act.amount("balance"), act.state
-    act.need(act.resource in KINDS[:2], "ResourceCode error, valid ResourceCode[BANDWIDTH、ENERGY]")
-    act.need(sun >= TRX, "delegateBalance must be greater than or equal to 1 TRX")
-    act.need(to in state.accounts and to != act.owner, "receiverAddress must not be the same as ownerAddress")
-    act.need(
+    act.require(act.resource in KINDS[:2], "ResourceCode error, valid ResourceCode[BANDWIDTH、ENERGY]")
+    act.require(sun >= TRX, "delegateBalance must be greater than or equal to 1 TRX")
+    act.require(to in state.accounts and to != act.owner, "receiverAddress must not be the same as ownerAddress")
+    act.require(
         act.account.frozen.get(act.resource, 0) >= sun,
         "delegateBalance must be less than or equal to available FreezeV2 balance",
     )
@@ -278,11 +288,12 @@ def _delegate(act: Act) -> None:
 
 
 def _undelegate(act: Act) -> None:
+    """Take back a part of a delegation that is not locked."""
     to, sun, state = act.value["receiver_address"], act.amount("balance"), act.state
     key = (act.owner, to, act.resource)
     old = state.delegations.get(key, Delegation())
     locked = old.locked if old.until_ms > act.now_ms else 0
-    act.need(
+    act.require(
         0 < sun <= old.sun - locked,
         f"insufficient delegatedFrozenBalance({act.resource}), request={sun}, unlock_balance={old.sun - locked}",
     )
@@ -335,11 +346,12 @@ def _move(act: Act, token: str, raw: int) -> None:
 
 
 def _create_exchange(act: Act) -> None:
+    """Create an exchange of two tokens from the owner's balances, for a fee."""
     tokens = _token(act.value, "first_token_id"), _token(act.value, "second_token_id")
     balances = act.amount("first_token_balance"), act.amount("second_token_balance")
     act.burn(EXCHANGE)
     for token, raw in zip(tokens, balances, strict=True):
-        act.need(0 < raw <= _have(act, token), "balance is not enough")
+        act.require(0 < raw <= _have(act, token), "balance is not enough")
         _move(act, token, -raw)
     number = len(act.state.exchanges) + 1
     act.state.exchanges[number] = Exchange(act.owner, act.now_ms, tokens, balances)
@@ -347,17 +359,18 @@ def _create_exchange(act: Act) -> None:
 
 
 def _trade(act: Act) -> None:
+    """Sell a token to an exchange, whose balances set the price."""
     number, token, sold = act.amount("exchange_id"), _token(act.value, "token_id"), act.amount("quant")
-    act.need(number in act.state.exchanges, f"Exchange[{number}] not exists")
+    act.require(number in act.state.exchanges, f"Exchange[{number}] not exists")
     pair = act.state.exchanges[number]
-    act.need(token in pair.tokens, "token is not in exchange")
-    act.need(0 < sold <= _have(act, token), "token balance is not enough")
+    act.require(token in pair.tokens, "token is not in exchange")
+    act.require(0 < sold <= _have(act, token), "token balance is not enough")
     side = pair.tokens.index(token)
     # java-tron's curve (Bancor with a connector of 0.0005), in its floating point.
     filled = pair.balances[side] + sold
     supply = -POOL_SUPPLY * (1.0 - (1.0 + sold / filled) ** 0.0005)
     bought = int(pair.balances[1 - side] * ((1.0 + int(supply) / POOL_SUPPLY) ** 2000.0 - 1.0))
-    act.need(bought >= act.amount("expected"), "token required must greater than expected")
+    act.require(bought >= act.amount("expected"), "token required must greater than expected")
     _move(act, token, -sold)
     _move(act, pair.tokens[1 - side], bought)
     balances = {side: filled, 1 - side: pair.balances[1 - side] - bought}

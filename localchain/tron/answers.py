@@ -15,7 +15,7 @@ from chainfolio.localchain.tron.views import Json, View, nonempty
 
 
 def asset_json(view: View, number: str) -> Json:
-    """A TRC-10 token."""
+    """Return a TRC-10 token as JSON."""
     asset = view.state.assets[number]
     return nonempty(
         id=number,

@@ -5,7 +5,7 @@ from typing import Any
 
 from sha3 import keccak_256
 
-from chainfolio.localchain.tron.blocks import Rejected, read
+from chainfolio.localchain.tron.blocks import Rejected, read_transaction
 from chainfolio.localchain.tron.chain import Chain
 from chainfolio.localchain.tron.codec import TYPE_URL, decode, encode
 from chainfolio.localchain.tron.forms import base58check, inner, sha256
@@ -15,22 +15,22 @@ Json = dict[str, Any]
 NOBODY = "41" + "00" * 20
 
 
-def called(body: Json) -> str:
-    """The data of a call, from `data` or from a function's name and its encoded arguments."""
+def call_data(body: Json) -> str:
+    """Return the data of a call, from `data` or from a function's name and its encoded arguments."""
     if body.get("data"):
         return str(body["data"]).removeprefix("0x")
     selector = str(body.get("function_selector", ""))
     return (keccak_256(selector.encode()).hexdigest()[:8] if selector else "") + str(body.get("parameter") or "")
 
 
-def constant(view: View, body: Json) -> Json:
-    """triggerconstantcontract: a call that changes nothing."""
+def constant_call(view: View, body: Json) -> Json:
+    """Simulate a contract call for triggerconstantcontract; the state stays."""
     owner = inner(body.get("owner_address") or NOBODY, view.visible and bool(body.get("owner_address")))
-    contract, data = inner(body.get("contract_address"), view.visible), called(body)
+    contract, data = inner(body.get("contract_address"), view.visible), call_data(body)
     if contract not in view.state.contracts:
         message = "Smart contract is not exist."
         return {"result": {"code": "CONTRACT_VALIDATE_ERROR", "message": message.encode().hex()}}
-    outcome = view.node.machine.ask(owner, contract, data, int(body.get("call_value", 0)))
+    outcome = view.node.machine.simulate(owner, contract, data, int(body.get("call_value", 0)))
     failed = outcome.result != "SUCCESS"
     result: Json = {"result": True, **({"message": b"REVERT opcode executed".hex()} if failed else {})}
     transaction = trigger(view, owner, contract, data)
@@ -66,7 +66,7 @@ def _trigger(view: View, body: Json) -> Json:
         message = "Contract validate error : No contract or not a valid smart contract"
         return {"result": {"code": "CONTRACT_VALIDATE_ERROR", "message": message.encode().hex()}}
     transaction = trigger(
-        view, owner, contract, called(body), int(body.get("call_value", 0)), int(body.get("fee_limit", 0))
+        view, owner, contract, call_data(body), int(body.get("call_value", 0)), int(body.get("fee_limit", 0))
     )
     return {"result": {"result": True}, "transaction": transaction}
 
@@ -77,8 +77,9 @@ def _transfer(view: View, body: Json) -> Json:
 
 
 def _broadcast(node: Chain, signed: Json, visible: bool) -> Json:
+    """Queue a signed transaction, and return its id or java-tron's form of the error."""
     try:
-        transaction = read(signed, visible)
+        transaction = read_transaction(signed, visible)
     except Rejected as error:
         return {"Error": error.message}
     try:
@@ -89,6 +90,7 @@ def _broadcast(node: Chain, signed: Json, visible: bool) -> Json:
 
 
 def _broadcast_hex(view: View, body: Json) -> Json:
+    """Queue a serialized transaction like `_broadcast`; error messages are text."""
     transaction = decode("Transaction", bytes.fromhex(body["transaction"]))
     response = _broadcast(view.node, {**transaction, "raw_data_hex": transaction["raw_data"]}, False)
     if "code" in response:
@@ -97,7 +99,8 @@ def _broadcast_hex(view: View, body: Json) -> Json:
 
 
 def _sign_weight(view: View, body: Json) -> Json:
-    transaction = read(body, view.visible)
+    """Return a transaction with the default owner permission; the code is always NOT_ENOUGH_PERMISSION."""
+    transaction = read_transaction(body, view.visible)
     raw = {"txID": transaction.txid, "raw_data_hex": transaction.raw.hex()}
     account = view.state.accounts.get(transaction.owner)
     owner = base58check(transaction.owner) if view.visible else transaction.owner
@@ -110,6 +113,7 @@ def _sign_weight(view: View, body: Json) -> Json:
 
 
 def _validate(view: View, body: Json) -> Json:
+    """Return if an address is valid, and in which form."""
     address = str(body.get("address", ""))
     try:
         inner(address, address.startswith("T"))
@@ -119,7 +123,7 @@ def _validate(view: View, body: Json) -> Json:
 
 
 ASKS: dict[str, Callable[[View, Json], Any]] = {
-    "triggerconstantcontract": constant,
+    "triggerconstantcontract": constant_call,
     "triggersmartcontract": _trigger,
     "createtransaction": _transfer,
     "broadcasttransaction": lambda view, body: _broadcast(view.node, body, view.visible),

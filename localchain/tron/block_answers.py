@@ -12,7 +12,7 @@ FACTOR = 100  # blocks that one request may ask for
 
 
 def block_json(view: View, block: Block) -> Json:
-    """A block with its transactions."""
+    """Return a block with its transactions as JSON."""
     header = {**block.header, "witness_address": view.spelled(block.header["witness_address"])}
     document: Json = {
         "blockID": block.id,
@@ -25,7 +25,7 @@ def block_json(view: View, block: Block) -> Json:
 
 
 def transaction_json(view: View, transaction: Transaction, result: str) -> Json:
-    """A transaction of a block."""
+    """Return a transaction of a block as JSON."""
     return {
         **transaction.ends(result),
         "txID": transaction.txid,
@@ -35,7 +35,7 @@ def transaction_json(view: View, transaction: Transaction, result: str) -> Json:
 
 
 def info_json(view: View, info: Mapping[str, Any]) -> Json:
-    """The record of a transaction."""
+    """Return the record of a transaction, with addresses as the request wants them."""
     if not view.visible:
         return dict(info)
     document = dict(info)

@@ -51,7 +51,7 @@ class Transaction:
 
     @property
     def serialized(self) -> bytes:
-        """With its signatures, as it is handed in."""
+        """Serialized form with signatures."""
         return encode("Transaction", {"raw_data": self.raw.hex(), "signature": self.signatures, **self.unknown_fields})
 
     def ends(self, result: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Transaction:
         }
 
     def leaf(self, result: str) -> bytes:
-        """With how it ended, as it goes into a block."""
+        """Return the serialized form with its result, which a block hashes."""
         return encode("Transaction", {"raw_data": self.raw.hex(), **self.ends(result)})
 
 
@@ -85,8 +85,8 @@ class Block:
         return int(self.header["timestamp"])
 
 
-def read(signed: Mapping[str, Any], visible: bool = False) -> Transaction:
-    """A transaction of a client's JSON; Rejected where it is none."""
+def read_transaction(signed: Mapping[str, Any], visible: bool = False) -> Transaction:
+    """Return a transaction from a client's JSON; Rejected if it is malformed."""
     try:
         if "raw_data_hex" in signed:
             raw = bytes.fromhex(signed["raw_data_hex"])
@@ -110,7 +110,7 @@ def genesis_transfer(address: str, sun: int) -> Transaction:
     return Transaction(sha256(raw).hex(), raw, (), decode("raw", raw))
 
 
-def sealed(
+def seal(
     height: int,
     parent: str,
     time_ms: int,
@@ -118,7 +118,7 @@ def sealed(
     results: tuple[str, ...],
     infos: tuple[Mapping[str, Any], ...],
 ) -> Block:
-    """A block with its id and its witness's signature."""
+    """Return a block with its id and the signature of its witness."""
     key = WITNESSES[height % len(WITNESSES)]
     leaves = [sha256(each.leaf(result)) for each, result in zip(transactions, results, strict=True)]
     header = {
@@ -139,12 +139,12 @@ def sealed(
 
 @lru_cache(10_000)
 def _witnessed(key: PrivateKey, name: bytes) -> str:
-    """A witness's signature; the same script makes the same blocks, and signing takes long."""
+    """Return the signature of a witness; cached, because signing takes long."""
     return key.sign_msg_hash(name).to_bytes().hex()
 
 
 def _root(leaves: Sequence[bytes]) -> bytes:
-    """The root of java-tron's tree, in which what has no neighbour goes up alone."""
+    """Return the root of java-tron's tree, in which a node without a neighbour moves up unchanged."""
     if not leaves:
         return bytes(32)
     while len(leaves) > 1:

@@ -7,7 +7,15 @@ from typing import Any
 
 from chainfolio.localchain.node import GENESIS_TIME
 from chainfolio.localchain.tron.actions import ACTIONS, Act, InvalidTransaction, creates_account, do
-from chainfolio.localchain.tron.blocks import WITNESSES, Block, Rejected, Transaction, genesis_transfer, read, sealed
+from chainfolio.localchain.tron.blocks import (
+    WITNESSES,
+    Block,
+    Rejected,
+    Transaction,
+    genesis_transfer,
+    read_transaction,
+    seal,
+)
 from chainfolio.localchain.tron.codec import CONTRACTS
 from chainfolio.localchain.tron.fees import (
     MANY_SIGNERS,
@@ -66,7 +74,7 @@ class Chain:
         self._pending = State()
 
     def begin(self) -> None:
-        """Starts the machine behind, and makes the first block."""
+        """Start the EVM node, and make the first block."""
         self.machine.start()
         state = State()
         for number, key in enumerate(WITNESSES):
@@ -75,7 +83,7 @@ class Chain:
             state.witnesses[address] = Witness(address, f"http://witness{number}.test", 1_000_000_000)
         self.states.append(state)
         self._pending = state.copy()
-        self.blocks.append(sealed(0, "00" * 32, self._clock_ms, (), (), ()))
+        self.blocks.append(seal(0, "00" * 32, self._clock_ms, (), (), ()))
 
     # --- what it knows -----------------------------------------------------------------------------------------------
 
@@ -91,7 +99,7 @@ class Chain:
 
     @property
     def solid(self) -> int:
-        """The newest block that is final."""
+        """Height of the newest final block."""
         return max(0, self.head.height - self.lag)
 
     @property
@@ -112,31 +120,37 @@ class Chain:
     # --- control by tests -------------------------------------------------------------------------------------------
 
     def endow(self, address: str, sun: int, legacy: Mapping[str, Legacy] | None = None) -> None:
-        """Give an account coins in the first block, and stakes of the first kind, which are now impossible."""
+        """Give a new account coins and stakes of the first kind, in the first block.
+
+        AssertionError if there are later blocks.
+        """
         with self.turn:
             assert not self.head.height, "only the first block can create coins"
             self.state.accounts[address] = Account(address, self._clock_ms, balance=sun, legacy=legacy or {})
             self._pending = self.state.copy()
             transactions = (*self.head.transactions, genesis_transfer(address, sun))
-            self.blocks[0] = sealed(0, "00" * 32, self._clock_ms, transactions, ("SUCCESS",) * len(transactions), ())
+            self.blocks[0] = seal(0, "00" * 32, self._clock_ms, transactions, ("SUCCESS",) * len(transactions), ())
 
     def wait(self, seconds: int) -> None:
-        """Let time pass without blocks."""
+        """Let time pass without blocks, in whole slots of 3 seconds."""
         self._clock_ms += seconds * 1000 // SLOT_MS * SLOT_MS
 
     def advance(self, blocks: int = 1) -> Block:
-        """Makes blocks; the first takes what was handed in."""
+        """Make blocks and return the newest; the first one gets the queued transactions.
+
+        Transactions of a sender behind a contract call of the same sender wait for the next block.
+        """
         with self.turn:
             for _ in range(blocks):
                 self._make()
             return self.head
 
     def fork(self, height: int, *, final_too: bool = False) -> None:
-        """Remove all blocks from a height on, with their transactions; final ones only with `final_too`."""
+        """Remove all blocks from a height on and all queued transactions; final blocks need `final_too`."""
         with self.turn:
             assert 0 < height <= self.head.height
             assert final_too or height > self.solid, "solidified blocks stay"
-            self.machine.forget(self.head.height - height + 1, height - 1)
+            self.machine.remove_blocks(self.head.height - height + 1, height - 1)
             del self.blocks[height:], self.states[height:]
             self.heights = {txid: at for txid, at in self.heights.items() if at < height}
             self.pool.clear()
@@ -146,11 +160,11 @@ class Chain:
     # --- transactions -----------------------------------------------------------------------------------------------
 
     def send(self, signed: Mapping[str, Any], visible: bool = False) -> str:
-        """Takes a signed transaction as clients write it, and returns its id; Rejected says why it does not."""
-        return self.take(read(signed, visible))
+        """Queue a signed transaction of a client's JSON, and return its id; Rejected if it is not valid."""
+        return self.take(read_transaction(signed, visible))
 
     def take(self, transaction: Transaction) -> str:
-        """Check a transaction and queue it for the next block; Rejected if it is not valid."""
+        """Check a transaction, queue it for the next block, and return its id; Rejected if not valid."""
         with self.turn:
             self._check_form(transaction)
             self._check_signatures(transaction)
@@ -166,6 +180,7 @@ class Chain:
             return transaction.txid
 
     def _check_form(self, transaction: Transaction) -> None:
+        """Raise Rejected for a repeated, large or expired transaction, or a wrong block reference."""
         content = transaction.content
         if transaction.txid in self.heights or any(each.txid == transaction.txid for each in self.pool):
             raise Rejected("DUP_TRANSACTION_ERROR", "Dup transaction.")
@@ -180,6 +195,7 @@ class Chain:
             raise Rejected("TAPOS_ERROR", "Tapos check error.")
 
     def _check_signatures(self, transaction: Transaction) -> None:
+        """Raise Rejected unless enough keys of the permission have signed, each once."""
         account = self._pending.accounts.get(transaction.owner)
         if not transaction.signatures:
             raise Rejected("SIGERROR", "Validate signature error: miss sig or contract")
@@ -243,19 +259,23 @@ class Chain:
         else:
             contract, data = act.value["contract_address"], act.value.get("data", "")
             sun = act.value.get("call_value", 0)
-            act.need(contract in act.state.contracts, "No contract or not a valid smart contract")
-        act.need(act.account.balance >= sun >= 0, "Validate InternalTransfer error, balance is not sufficient.")
+            act.require(contract in act.state.contracts, "No contract or not a valid smart contract")
+        act.require(act.account.balance >= sun >= 0, "Validate InternalTransfer error, balance is not sufficient.")
         limit = transaction.content.get("fee_limit", 0)
         energy = energy_limit(act.state, act.owner, sun, limit, self.slot(act.now_ms))
         return Call(act.owner, contract, data, sun, energy, code=transaction.kind == "CreateSmartContract")
 
     def slot(self, now_ms: int) -> int:
-        """Which of the chain's slots a time is."""
+        """Return the number of the slot of a time, counted from the first block."""
         return (now_ms - self.genesis_s * 1000) // SLOT_MS
 
     # --- blocks -----------------------------------------------------------------------------------------------------
 
     def _make(self) -> None:
+        """Make a block of the queued transactions that are still valid; others are dropped.
+
+        Those of a sender with a contract call in the block stay queued.
+        """
         self._clock_ms += SLOT_MS
         height, state = self.head.height + 1, self.state.copy()
         opened: list[_Open] = []
@@ -271,8 +291,8 @@ class Chain:
             except (InvalidTransaction, Poor):
                 continue  # it is no longer valid, and no block takes it
             state = attempt
-            self._hand_in(opened[-1], state)
-        self.machine.make(self._clock_ms // 1000)
+            self._queue_call(opened[-1], state)
+        self.machine.mine(self._clock_ms // 1000)
         results = [self._apply_outcome(each, state, height) for each in opened]
         state.pay_voters(VOTERS_SUN)
         if height % self.maintenance == 0:
@@ -282,15 +302,15 @@ class Chain:
             self.heights[each.transaction.txid] = height
         transactions = tuple(each.transaction for each in opened)
         infos = tuple(_tidy(each.info) for each in opened)
-        self.blocks.append(sealed(height, self.head.id, self._clock_ms, transactions, tuple(results), infos))
+        self.blocks.append(seal(height, self.head.id, self._clock_ms, transactions, tuple(results), infos))
         self.states.append(state)
         self.pool[:] = later
         self._pending = state.copy()
 
-    def _hand_in(self, each: _Open, state: State) -> None:
+    def _queue_call(self, each: _Open, state: State) -> None:
         if each.call is not None:
-            self.machine.hold(each.call.owner, state.accounts[each.call.owner].balance)
-            each.handed = self.machine.hand_in(each.call)
+            self.machine.set_balance(each.call.owner, state.accounts[each.call.owner].balance)
+            each.handed = self.machine.queue(each.call)
 
     def _apply_outcome(self, each: _Open, state: State, height: int) -> str:
         """Apply the outcome of a contract call to the state and the record; return the result code."""
@@ -326,7 +346,7 @@ class Chain:
         return outcome.result
 
     def _flow(self, state: State, call: Call, outcome: CallOutcome) -> None:
-        """Moves the coins of a call and of the calls within it."""
+        """Move the coins of a call and of its successful internal calls; missing accounts are created."""
         flows = [(call.owner, call.contract, call.value, False), *outcome.internal]
         for source, to, sun, failed in flows:
             if to not in state.accounts and not failed:
@@ -337,7 +357,7 @@ class Chain:
 
 
 def _permission(account: Account | None, owner: str, number: int) -> Permission | None:
-    """Return a permission of an account, by default that of its key; None if there is none."""
+    """Return a permission of an account by number, by default that of its key; None if there is none."""
     if account is None or not account.permissions:
         return Permission(number, "owner", 1, {owner: 1}) if number in (0, 2) else None
     return next((each for each in account.permissions if each.number == number), None)
@@ -356,5 +376,5 @@ def _internal(txid: str, number: int, part: tuple[str, str, int, bool]) -> dict[
 
 
 def _tidy(info: Mapping[str, Any]) -> dict[str, Any]:
-    """A record as java-tron writes it: what is zero or empty is left out."""
+    """Return a record without zero and empty fields, as java-tron writes it."""
     return {name: value for name, value in info.items() if value or name in ("receipt", "contractResult")}

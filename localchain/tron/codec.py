@@ -144,7 +144,7 @@ class BadMessage(ValueError):
 
 
 def decode(message: str, content: bytes, visible: bool = False) -> dict[str, Any]:
-    """The JSON of a message's bytes."""
+    """Return the JSON of a message's bytes; BadMessage if they are malformed."""
     document: dict[str, Any] = {}
     for number, wire in _fields(content):
         if number not in FIELDS[message]:
@@ -166,7 +166,7 @@ def decode(message: str, content: bytes, visible: bool = False) -> dict[str, Any
 
 
 def encode(message: str, content: Mapping[str, Any], visible: bool = False) -> bytes:
-    """The bytes of a message's JSON, in the order of the fields' numbers."""
+    """Return the bytes of a message's JSON, in the order of the fields' numbers."""
     encoded = b""
     fields = {name: (number, kind, is_repeated) for number, (name, kind, is_repeated) in FIELDS[message].items()}
     if message == "Contract":
@@ -195,6 +195,7 @@ def _piece(number: int, wire: bytes) -> bytes:
 
 
 def _decode_value(kind: str, wire: int | bytes, visible: bool) -> Any:
+    """Return the JSON of a field's value; BadMessage if number and bytes are confused."""
     if isinstance(wire, int):
         if kind in ENUMS:
             return ENUMS[kind].get(wire, wire) if wire or kind == "contract" else 0
@@ -213,6 +214,7 @@ def _decode_value(kind: str, wire: int | bytes, visible: bool) -> Any:
 
 
 def _wire(kind: str, value: Any, visible: bool) -> int | bytes:
+    """Return the number or the bytes of a field's JSON."""
     if kind in FIELDS:
         return encode(kind, value, visible)
     if kind in ENUMS:
@@ -228,6 +230,7 @@ def _wire(kind: str, value: Any, visible: bool) -> int | bytes:
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield the number and the raw value of each field; BadMessage if the bytes are malformed."""
     position = 0
     while position < len(content):
         key, position = _read(content, position)
@@ -245,6 +248,7 @@ def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _read(content: bytes, position: int) -> tuple[int, int]:
+    """Return a number at a position and the position behind it; BadMessage if it does not end."""
     value = shift = 0
     while True:
         if position >= len(content) or shift > 63:

@@ -46,7 +46,7 @@ def pay_bandwidth(state: State, owner: str, size: int, new_account: bool, slot: 
 
 
 def energy_limit(state: State, owner: str, value: int, fee_limit: int, slot: int) -> int:
-    """Return the maximum energy of a call."""
+    """Return the maximum energy of a call, by stake, balance after `value`, and `fee_limit`."""
     account = state.accounts[owner]
     staked = max(0, account.limit("ENERGY") - account.energy.at(slot))
     affordable = staked + max(0, account.balance - value) // ENERGY_PRICE

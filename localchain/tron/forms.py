@@ -17,7 +17,7 @@ class BadAddress(ValueError):
 
 
 def base58check(address: str) -> str:
-    """An address as people see it, `T…`."""
+    """Return an address in base58, `T…`."""
     return base58.b58encode_check(bytes.fromhex(address)).decode()
 
 
@@ -38,7 +38,7 @@ def evm_address(address: str) -> str:
 
 
 def tron(address: str) -> str:
-    """An address of the virtual machine, as Tron's."""
+    """Return the internal form of an address of the virtual machine."""
     return "41" + address.removeprefix("0x").lower()
 
 

@@ -18,7 +18,7 @@ TRANSFER = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
 
 def grid(node: Chain, path: str, query: Json) -> tuple[int, Any]:
-    """The status and the answer to a request for a path under /v1."""
+    """Return the HTTP status and the response to a request for a path under /v1."""
     parts = path.split("/")
     try:
         if parts[0] == "assets" and len(parts) == 2:
@@ -37,6 +37,7 @@ def _asset(node: Chain, number: str) -> Json:
 
 
 def _account(node: Chain, address: str, resource: str, query: Json) -> Json:
+    """Return a page of one account, or of one of its histories; KeyError for another path."""
     view = View(node, node.solid if query.get("only_confirmed") == "true" else node.head.height)
     if not resource:
         account = view.state.accounts.get(address)
@@ -54,7 +55,7 @@ def _blocks(view: View, query: Json) -> list[Block]:
 
 
 def _page(node: Chain, items: list[Json], query: Json) -> Json:
-    """A page of a list, and where the next one begins."""
+    """Return a page of a list, with the fingerprint of the next one unless it is the last."""
     limit = min(MOST, int(query.get("limit") or 20))
     start = int(base64.b64decode(query["fingerprint"])) if query.get("fingerprint") else 0
     page = items[start : start + limit]
@@ -65,7 +66,10 @@ def _page(node: Chain, items: list[Json], query: Json) -> Json:
 
 
 def _transactions(view: View, block: Block, address: str, query: Json) -> Iterator[Json]:
-    """The transactions that an account signed, or that name it; not those of tokens that it only receives."""
+    """Yield the transactions of a block that an account signed, or that name it.
+
+    Calls of tokens that it only receives are left out.
+    """
     # The first block has no records.
     for transaction, result, info in zip(block.transactions, block.results, block.infos, strict=False):
         ends = {value for name, value in transaction.value.items() if name.endswith("address")}
@@ -87,7 +91,7 @@ def _transactions(view: View, block: Block, address: str, query: Json) -> Iterat
 
 
 def _tokens(view: View, block: Block, address: str, query: Json) -> Iterator[Json]:
-    """Transfers of TRC-20 tokens from or to an account."""
+    """Yield the transfers of TRC-20 tokens in a block from or to an account."""
     for info in block.infos:
         for log in info.get("log", ()):
             topics = log.get("topics", [])

@@ -23,7 +23,7 @@ class Invalid(Exception):
 
 
 def rpc(node: Chain, request: Any) -> Json:
-    """The answer to one request."""
+    """Return the response to one request; refusals are in its `error`."""
     response: Json = {"jsonrpc": "2.0", "id": request.get("id") if isinstance(request, dict) else None}
     try:
         return {**response, "result": _result(node, request["method"], request.get("params") or [])}
@@ -36,6 +36,7 @@ def rpc(node: Chain, request: Any) -> Json:
 
 
 def _result(node: Chain, method: str, params: list[Any]) -> Any:
+    """Return the result of a method; state is only known at the newest block."""
     machine = node.machine.node
     if method in ("eth_call", "eth_getBalance", "eth_getCode", "eth_getStorageAt"):
         _newest_only(params[-1])
@@ -71,6 +72,7 @@ def _result(node: Chain, method: str, params: list[Any]) -> Any:
 
 
 def _newest_only(tag: Any) -> None:
+    """Raise Invalid for any block but `latest`."""
     if tag in TAGS:
         raise Invalid("TAG [earliest | pending | finalized] not supported")
     if tag != "latest":
@@ -79,6 +81,7 @@ def _newest_only(tag: Any) -> None:
 
 
 def _numbered(node: Chain, tag: str) -> Block | None:
+    """Return the block of a height or word, None if it does not exist; Invalid for `pending`."""
     if tag == "pending":
         raise Invalid("TAG pending not supported")
     heights = {"latest": node.head.height, "earliest": 0, "finalized": node.solid}
@@ -91,7 +94,7 @@ def _block_by_hash(node: Chain, name: str) -> Block | None:
 
 
 def block(node: Chain, source: Block, is_full: bool) -> Json:
-    """A block in Ethereum's names."""
+    """Return a block in Ethereum's format, with transactions instead of hashes if `is_full`."""
     names: list[Any] = [f"0x{each.txid}" for each in source.transactions]
     if is_full:
         names = [_transaction(node, name, receipt=False) for name in names]
@@ -121,6 +124,7 @@ def block(node: Chain, source: Block, is_full: bool) -> Json:
 
 
 def _transaction(node: Chain, name: str, receipt: bool) -> Json | None:
+    """Return a transaction or its receipt in Ethereum's format; None if it is not in a block."""
     txid = name.removeprefix("0x")
     if txid not in node.heights:
         return None
@@ -166,7 +170,7 @@ def _transaction(node: Chain, name: str, receipt: bool) -> Json | None:
 
 
 def _all(source: Block) -> list[Json]:
-    """Every log of a block."""
+    """Return every log of a block."""
     logs: list[Json] = []
     for number, info in enumerate(source.infos):
         for log in info.get("log", ()):
@@ -203,6 +207,7 @@ def logs(node: Chain, query: Json) -> list[Json]:
 
 
 def _matches(log: Json, query: Json) -> bool:
+    """Return True if a log has the addresses and topics of a query."""
     addresses = query.get("address") or []
     addresses = [addresses] if isinstance(addresses, str) else addresses
     if addresses and log["address"] not in {address.lower() for address in addresses}:

@@ -7,13 +7,13 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from chainfolio.localchain.tron.answers import READS
-from chainfolio.localchain.tron.asks import ASKS, constant
+from chainfolio.localchain.tron.asks import ASKS, constant_call
 from chainfolio.localchain.tron.chain import Chain
 from chainfolio.localchain.tron.grid import grid
 from chainfolio.localchain.tron.jsonrpc import rpc
 from chainfolio.localchain.tron.views import View
 
-SOLID = {**READS, "triggerconstantcontract": constant}
+SOLID = {**READS, "triggerconstantcontract": constant_call}
 
 
 class Server:
@@ -30,7 +30,7 @@ class Server:
         return f"http://127.0.0.1:{self._http.server_port}"
 
     def start(self) -> None:
-        """Begins to answer."""
+        """Start to answer, in threads."""
         node = self._node
 
         class Handler(_Handler):
@@ -41,7 +41,7 @@ class Server:
         Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
 
     def stop(self) -> None:
-        """Ends; does nothing where it is not running."""
+        """Stop; without effect if it is not running."""
         http, self._http = self._http, None
         if http is not None:
             http.shutdown()
@@ -53,14 +53,14 @@ class _Handler(BaseHTTPRequestHandler):
     served: Chain
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
-        """A question in the address."""
+        """Answer a request with its parameters in the URL."""
         self._answer(dict(parse_qsl(urlsplit(self.path).query)))
 
     def do_POST(self) -> None:
-        """A question in the body."""
+        """Answer a request with its parameters in the body."""
         content = self.rfile.read(int(self.headers.get("content-length", 0)))
         try:
             self._answer(json.loads(content) if content else {})
@@ -68,10 +68,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(200, {"Error": f"class com.alibaba.fastjson.JSONException : {error}"})
 
     def _answer(self, body: Any) -> None:
+        """Answer a request under the chain's lock; exceptions become a response with status 200."""
         path = urlsplit(self.path).path
         with self.served.turn:
             try:
-                status, document = answered(self.served, path, body)
+                status, document = answer(self.served, path, body)
             except (KeyError, TypeError, ValueError) as error:  # java-tron says its exceptions, with status 200
                 status, document = 200, {"Error": f"class java.lang.IllegalArgumentException : {error}"}
         self._reply(status, document)
@@ -85,8 +86,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 
-def answered(node: Chain, path: str, body: Any) -> tuple[int, Any]:
-    """The status and the answer to a request."""
+def answer(node: Chain, path: str, body: Any) -> tuple[int, Any]:
+    """Return the HTTP status and the response to a request; 404 for an unknown path."""
     if path == "/jsonrpc":
         return 200, [rpc(node, each) for each in body] if isinstance(body, list) else rpc(node, body)
     part, _, name = path.strip("/").partition("/")

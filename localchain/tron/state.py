@@ -29,7 +29,7 @@ class Usage:
         return self.amount * remaining_slots // DAY_SLOTS if remaining_slots > 0 else 0
 
     def add(self, amount: int, slot: int) -> "Usage":
-        """With so much more."""
+        """Return the usage at a later slot with an amount added."""
         return Usage(self.at(slot) + amount, slot)
 
 
@@ -95,8 +95,8 @@ class Account:
         legacy = self.legacy.get(resource)
         return self.frozen.get(resource, 0) + self.delegated.get(resource, 0) + (legacy.sun if legacy else 0)
 
-    def working(self, resource: Resource) -> int:
-        """The stake that works for it, in sun, others' included."""
+    def effective_stake(self, resource: Resource) -> int:
+        """Return the stake in sun that works for the account: own and acquired, without delegated stake."""
         return self.staked(resource) - self.delegated.get(resource, 0) + self.acquired.get(resource, 0)
 
     @property
@@ -107,7 +107,7 @@ class Account:
     def limit(self, resource: Resource) -> int:
         """Return the bandwidth or energy per day that its stake gives."""
         total, weight = (NET_LIMIT, NET_WEIGHT) if resource == KINDS[0] else (ENERGY_LIMIT, ENERGY_WEIGHT)
-        return self.working(resource) // TRX * total // weight
+        return self.effective_stake(resource) // TRX * total // weight
 
 
 @dataclass(frozen=True)
@@ -179,23 +179,23 @@ class State:
         return replace(self, **copied)  # type: ignore[arg-type]
 
     def change(self, address: str, **fields: object) -> Account:
-        """Replaces fields of an account."""
+        """Replace fields of an account, and return it."""
         self.accounts[address] = changed = replace(self.accounts[address], **fields)  # type: ignore[arg-type]
         return changed
 
     def give(self, address: str, sun: int) -> None:
-        """Adds to a balance, or takes from it."""
+        """Add to a balance, or take from it if `sun` is negative; AssertionError if it is too low."""
         balance = self.accounts[address].balance + sun
         assert balance >= 0, f"{address} would have {balance} sun"
         self.change(address, balance=balance)
 
     def burn(self, address: str, sun: int) -> None:
-        """Take a fee and destroy it."""
+        """Take a fee from an account and destroy it."""
         self.give(address, -sun)
         self.burnt += sun
 
     def move_asset(self, owner: str, to: str, number: str, raw: int) -> None:
-        """Moves a TRC-10 token."""
+        """Move a TRC-10 token; AssertionError if the balance is too low."""
         for address, signed in ((owner, -raw), (to, raw)):
             assets = dict(self.accounts[address].assets)
             assets[number] = assets.get(number, 0) + signed
@@ -214,14 +214,14 @@ class State:
         )
 
     def settle_reward(self, address: str) -> None:
-        """Puts the reward into the allowance, from which it is withdrawn."""
+        """Add the pending reward to the allowance, from which it is withdrawn."""
         reward = self.pending_reward(address)
         self.minted += reward
         account = self.accounts[address]
         self.change(address, allowance=account.allowance + reward, votes_since=max(self.cycle, account.votes_since))
 
     def pay_voters(self, sun: int) -> None:
-        """A block's reward for voters, by votes."""
+        """Share the voters' reward of a block between the witnesses, by votes, after brokerage."""
         total = sum(witness.votes for witness in self.witnesses.values())
         for address, witness in self.witnesses.items():
             share = sun * witness.votes // total
@@ -229,7 +229,7 @@ class State:
             self.witnesses[address] = replace(witness, voter_rewards=voter_rewards)
 
     def maintain(self) -> None:
-        """Ends a cycle: what voters earned becomes a rate, and votes given in it count from now on."""
+        """End a cycle: turn the voters' rewards into rates, and count the votes that were cast in it."""
         for address, witness in self.witnesses.items():
             rate = witness.rates[-1] + (witness.voter_rewards * REWARD_UNIT // witness.votes if witness.votes else 0)
             votes = witness.votes + sum(

@@ -34,19 +34,22 @@ class View:
         return self.node.blocks[self.height].time_ms
 
     def spelled(self, address: str) -> str:
-        """An address as the request wants it."""
+        """Return an address in the request's form: base58 if `visible`, else hex."""
         return base58check(address) if self.visible else address
 
     def text(self, content: str) -> str:
-        """A name as the request wants it."""
+        """Return a name in the request's form: text if `visible`, else hex."""
         return content if self.visible else content.encode().hex()
 
     def account(self, body: Mapping[str, Any], name: str = "address") -> Account | None:
-        """The account that a request names."""
+        """Return the account that a request names; None if it does not exist."""
         return self.state.accounts.get(inner(body.get(name), self.visible))
 
     def locate(self, body: Mapping[str, Any]) -> tuple[Block, int] | None:
-        """The block and number of the transaction that a request names."""
+        """Return the block and the index of the transaction that a request names; None if not found.
+
+        Later blocks are not searched.
+        """
         height = self.node.heights.get(str(body.get("value", "")).lower())
         if height is None or height > self.height:
             return None
@@ -56,5 +59,5 @@ class View:
 
 
 def nonempty(**fields: Any) -> Json:
-    """A message as java-tron writes it: without what is zero or empty."""
+    """Return the fields that are not zero or empty, as java-tron writes a message."""
     return {name: value for name, value in fields.items() if value}

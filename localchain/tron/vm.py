@@ -15,7 +15,7 @@ FAR = 10**18  # sun that the sender of a question has
 
 @dataclass(frozen=True)
 class Call:
-    """A transaction of a smart contract; `code` where it brings the contract into being."""
+    """A transaction of a smart contract; `code` if it creates the contract."""
 
     owner: str
     contract: str
@@ -44,7 +44,7 @@ class CallOutcome:
 
 
 class Machine:
-    """The EVM node behind."""
+    """The EVM node that runs the contracts."""
 
     def __init__(self, genesis_s: int) -> None:
         self.node = LocalNode(
@@ -56,20 +56,20 @@ class Machine:
         self.code: dict[str, tuple[int, str]] = {}  # contract -> since which block, its code
 
     def start(self) -> None:
-        """Starts it, at block 0."""
+        """Start the node, at block 0."""
         self.node.start()
         self.node.rpc("anvil_setBlockGasLimit", hex(BLOCK_GAS))
 
     def stop(self) -> None:
-        """Ends it."""
+        """End the node."""
         self.node.stop()
 
-    def hold(self, address: str, sun: int) -> None:
-        """Says what an account has before a block is made."""
+    def set_balance(self, address: str, sun: int) -> None:
+        """Set the balance of an account in the node."""
         self.node.rpc("anvil_setBalance", evm_address(address), hex(sun))
 
-    def hand_in(self, call: Call) -> str:
-        """Puts a call into the next block; its hash there."""
+    def queue(self, call: Call) -> str:
+        """Queue a call for the next block, and return its hash in the node."""
         gas = min(call.energy, MOST_ENERGY) + call.intrinsic
         if call.code:
             self.node.rpc("anvil_setCode", evm_address(call.contract), "0x" + call.data)
@@ -83,13 +83,13 @@ class Machine:
         handed: str = self.node.rpc("eth_sendTransaction", {**request, "gas": hex(gas), "gasPrice": "0x0"})
         return handed
 
-    def make(self, time_s: int) -> None:
-        """Makes a block of what was handed in."""
+    def mine(self, time_s: int) -> None:
+        """Make a block of the queued calls."""
         self.node.rpc("evm_setNextBlockTimestamp", time_s)
         self.node.rpc("evm_mine")
 
     def outcome(self, call: Call, handed: str, height: int) -> CallOutcome:
-        """Return the outcome of a call in the newest block."""
+        """Return the outcome of a call in the newest block; store the code of a created contract."""
         receipt = self.node.rpc("eth_getTransactionReceipt", handed)
         trace = self.node.rpc("debug_traceTransaction", handed, {"tracer": "callTracer"})
         energy = max(0, int(receipt["gasUsed"], 16) - call.intrinsic)
@@ -114,7 +114,7 @@ class Machine:
         if code:
             self.code[call.contract] = (height, code)
 
-    def ask(self, owner: str, contract: str, data: str, value: int = 0) -> CallOutcome:
+    def simulate(self, owner: str, contract: str, data: str, value: int = 0) -> CallOutcome:
         """Simulate a call at the newest block and return its outcome."""
         request = {
             "from": evm_address(owner),
@@ -131,8 +131,8 @@ class Machine:
             return CallOutcome("REVERT", 0, revert_data[2:])
         return CallOutcome("SUCCESS", len(data) // 2 * 16, output[2:])
 
-    def forget(self, depth: int, height: int) -> None:
-        """Takes back blocks."""
+    def remove_blocks(self, depth: int, height: int) -> None:
+        """Remove the newest `depth` blocks, and restore the code of contracts up to `height`."""
         self.node.rpc("anvil_rollback", depth)
         for contract, (created_at, code) in list(self.code.items()):
             if created_at > height:
@@ -142,12 +142,12 @@ class Machine:
 
 
 def _bare(log: dict[str, Any]) -> dict[str, Any]:
-    """Without what java-tron leaves out."""
+    """Return a log without the empty fields, which java-tron leaves out."""
     return {name: value for name, value in log.items() if value}
 
 
 def _created_contracts(frame: dict[str, Any]) -> list[str]:
-    """The contracts that a call within a call brought into being, those that were undone left out."""
+    """Return the contracts that a frame and its inner calls created, without undone ones."""
     if "error" in frame:
         return []
     contracts = [tron(frame["to"])] if frame["type"] in ("CREATE", "CREATE2") else []
@@ -155,7 +155,7 @@ def _created_contracts(frame: dict[str, Any]) -> list[str]:
 
 
 def _flows(frame: dict[str, Any], failed: bool) -> list[tuple[str, str, int, bool]]:
-    """The calls within a call, as Tron's internal transactions."""
+    """Return a frame and its inner calls as internal transactions: sender, recipient, sun, failed."""
     failed = failed or "error" in frame
     flows = []
     if frame["type"] in ("CALL", "CREATE", "CREATE2"):

@@ -46,7 +46,7 @@ class TronWeb:
             process.communicate()  # closes its input, which ends it
 
     def do(self, command: str, **request: Any) -> Any:
-        """One request to the process; NodeFailed with the client's words where it refuses."""
+        """Send one request to the process and return its result; NodeFailed if it is refused."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -90,7 +90,7 @@ class Person:
         expires_ms: int = 60_000,
         **options: Any,
     ) -> dict[str, Any]:
-        """A signed transaction of one of the client's builders, such as `sendTrx`."""
+        """Return a signed transaction of one of the client's builders, such as `sendTrx`."""
         signed: dict[str, Any] = self.web.do(
             "build",
             key=self.key,
@@ -105,11 +105,11 @@ class Person:
         return signed
 
     def send(self, method: str, *args: Any, **options: Any) -> str:
-        """Signs and hands in; the transaction's id."""
+        """Sign and queue a transaction, and return its id; Rejected if it is not valid."""
         return self.node.send(self.sign(method, *args, **options))
 
     def pay(self, to: str, sun: int, **options: Any) -> str:
-        """Sends coins."""
+        """Send coins, and return the transaction's id."""
         return self.send("sendTrx", to, sun, self.hex, **options)
 
     def call(self, contract: str, function: str, *args: tuple[str, Any], sun: int = 0, limit: int = FEE_LIMIT) -> str:
@@ -118,7 +118,7 @@ class Person:
         return self.send("triggerSmartContract", contract, function, parameters, feeLimit=limit, callValue=sun)
 
     def deploy(self, name: str, *args: Any, libraries: dict[str, str] | None = None) -> str:
-        """Brings a published contract into being and returns where it will lie, in hex."""
+        """Queue the creation of a published contract, and return its future address in hex."""
         contract = artifact(name)
         options = {
             "abi": contract.abi,

@@ -31,7 +31,15 @@ from chainfolio.capabilities import Capability
 from chainfolio.environment import Environment
 from chainfolio.localchain.errors import InstallFailed, NodeJsMissing, RpcError
 from chainfolio.localchain.solana.node import SolanaNode
-from chainfolio.localchain.solana.programs import coins, home, issued, mint, opened, paid, sent
+from chainfolio.localchain.solana.programs import (
+    account_opening,
+    associated_account,
+    coin_transfer,
+    create_mint,
+    send_coins,
+    token_issue,
+    token_transfer,
+)
 from tests.chains.subject import FINALITY, Asked, Row
 from tests.json_rpc import JsonRpcNode
 
@@ -126,14 +134,17 @@ class SolanaSubject(JsonRpcNode):
     def __init__(self, node: SolanaNode, folder: Path, blocks: int) -> None:
         self.node, self.asked, self._folder = node, Asked(), folder
         self.wallets = [Keypair() for _ in range(WALLETS)]
-        self.mints = [mint(self.node, decimals) for decimals in (6, 9, 0)]
+        self.mints = [create_mint(self.node, decimals) for decimals in (6, 9, 0)]
         for each in self.wallets:
-            self.node.send([opened(self.node, each.pubkey(), token) for token in self.mints])
+            self.node.send([account_opening(self.node, each.pubkey(), token) for token in self.mints])
         self.ledger, self._branch = Ledger(), 0
         self._spare: Ledger | None = None
         self.ledger.add([], "genesis")
-        self.ledger.add([self._told(coins(self.node, each.pubkey(), 10**9)) for each in self.wallets], "genesis")
-        gifts = [issued(self.node, token, home(self.wallets[0].pubkey(), token), 10**9) for token in self.mints]
+        self.ledger.add([self._told(send_coins(self.node, each.pubkey(), 10**9)) for each in self.wallets], "genesis")
+        gifts = [
+            token_issue(self.node, token, associated_account(self.wallets[0].pubkey(), token), 10**9)
+            for token in self.mints
+        ]
         self.ledger.add([self._told(self.node.send(gifts))], "genesis")
         self.birth = self.ledger.head
         for _ in range(blocks - self.birth if blocks else 0):
@@ -274,10 +285,10 @@ class SolanaSubject(JsonRpcNode):
     def _deed(self, chance: Random) -> None:
         giver, taker = self.wallets[0], chance.choice(self.wallets[1:])
         raws = [chance.randrange(1, 1_000) for _ in range(1 + TOKENS)]
-        steps = [paid(giver.pubkey(), taker.pubkey(), raws[0])]
+        steps = [coin_transfer(giver.pubkey(), taker.pubkey(), raws[0])]
         for token, decimals, raw in zip(self.mints, (6, 9, 0), raws[1:], strict=True):
-            places = home(giver.pubkey(), token), home(taker.pubkey(), token)
-            steps.append(sent(token, *places, giver.pubkey(), raw, decimals))
+            places = associated_account(giver.pubkey(), token), associated_account(taker.pubkey(), token)
+            steps.append(token_transfer(token, *places, giver.pubkey(), raw, decimals))
         self.ledger.add([self._told(self.node.send(steps, giver))], str(self._branch))
 
     def _told(self, signature: str) -> Mapping[str, Any]:
@@ -380,7 +391,11 @@ class SolanaSubject(JsonRpcNode):
     @cached_property
     def _owners(self) -> Mapping[str, str]:
         """The wallet of each token account."""
-        return {str(home(each.pubkey(), token)): str(each.pubkey()) for each in self.wallets for token in self.mints}
+        return {
+            str(associated_account(each.pubkey(), token)): str(each.pubkey())
+            for each in self.wallets
+            for token in self.mints
+        }
 
     def _move(self, step: tuple[str, bytes, list[str]]) -> tuple[str | None, str, str, int]:
         """What an instruction moves: a transfer of coins, a checked transfer of tokens, or new tokens."""

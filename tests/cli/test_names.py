@@ -37,10 +37,10 @@ def named() -> Iterator[Named]:
         alice, bob, carol = (account.lower() for account in node.accounts[1:4])
         names.register("alice.eth", alice, alice)
         names.register("pay.alice.eth", alice, bob)
-        names.call(alice, "alice.eth")
+        names.set_reverse(alice, "alice.eth")
         names.register("silent.eth", bob)
         names.register("ghost.eth", carol, carol, seconds=YEAR_S // 2)
-        names.call(carol, "alice.eth")
+        names.set_reverse(carol, "alice.eth")
         names.register("boss.eth", alice, carol)
         yield Named(node, names, alice, bob, carol)
 

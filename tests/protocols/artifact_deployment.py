@@ -12,7 +12,7 @@ from eth_abi.exceptions import DecodingError
 
 from chainfolio.adapters.evm.positions.interactions import ContractInteractions
 from chainfolio.adapters.evm.positions.matching import Protocols
-from chainfolio.adapters.evm.positions.outcomes import Outcome, unwrapping
+from chainfolio.adapters.evm.positions.outcomes import Outcome, read_underlying
 from chainfolio.adapters.evm.positions.shares import Shares
 from chainfolio.adapters.evm.reads import Call, NativeBalance
 from chainfolio.indexer.families import families
@@ -139,7 +139,7 @@ class PublishedChain:
         shares = Shares(Protocols([_row(family, contracts, options, is_fork)]))
         self.run(shares.read_answers([token]), overrides)
         share = shares.share(self.alice, token, {})
-        return None if share is None else self.run(unwrapping(share, raw), overrides)
+        return None if share is None else self.run(read_underlying(share, raw), overrides)
 
     def run(self, plan: Plan[Output], overrides: Overrides | None = None) -> Output:
         """Run a plan on the newest block."""

@@ -9,7 +9,7 @@ import pytest
 
 from chainfolio.adapters.evm.positions.interactions import ContractInteractions
 from chainfolio.adapters.evm.positions.matching import Protocols
-from chainfolio.adapters.evm.positions.outcomes import Outcome, unwrapping
+from chainfolio.adapters.evm.positions.outcomes import Outcome, read_underlying
 from chainfolio.adapters.evm.positions.shares import Shares
 from chainfolio.indexer.families import families
 from chainfolio.plans import Reverted, run_offline
@@ -112,5 +112,5 @@ def test_a_received_market_token_is_its_base_token() -> None:
     row = InstalledProtocol("published", families()["compound_v3_base"], {"market": (comet,)}, {})
     share = Shares(Protocols([row])).share(moment.roles["carol"], comet, {})
     assert share is not None
-    parts = run_offline(unwrapping(share, 7), lambda read: moment.value("comet", read.signature))
+    parts = run_offline(read_underlying(share, 7), lambda read: moment.value("comet", read.signature))
     assert parts == (TokenAmount(moment.roles["USDC"], 7),)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chainfolio.adapters.evm.positions.matching import Protocols
-from chainfolio.adapters.evm.positions.outcomes import unwrapping
+from chainfolio.adapters.evm.positions.outcomes import read_underlying
 from chainfolio.adapters.evm.positions.shares import Shares
 from chainfolio.indexer.families import families
 from chainfolio.plans import Reverted
@@ -27,7 +27,7 @@ def unwrapped(index: int, token: str, raw: int, overrides: Overrides | None = No
     shares = Shares(Protocols([InstalledProtocol("published", families()["curve_pool"], contracts, {}, is_fork)]))
     moment.run(shares.read_answers([moment.roles[token]]), overrides)
     share = shares.share(moment.roles["alice"], moment.roles[token], {})
-    return None if share is None else moment.run(unwrapping(share, raw), overrides)
+    return None if share is None else moment.run(read_underlying(share, raw), overrides)
 
 
 @pytest.mark.parametrize("index", [OPENED, TRADED, TAKEN], ids=["opened", "traded", "taken"])

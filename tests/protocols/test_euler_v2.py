@@ -9,7 +9,7 @@ import pytest
 
 from chainfolio.adapters.evm.positions.interactions import ContractInteractions, NamedEvent
 from chainfolio.adapters.evm.positions.matching import Protocols
-from chainfolio.adapters.evm.positions.outcomes import Outcome, unwrapping
+from chainfolio.adapters.evm.positions.outcomes import Outcome, read_underlying
 from chainfolio.adapters.evm.positions.shares import Shares
 from chainfolio.indexer.families import families
 from chainfolio.localchain.evm import topic_of, words
@@ -127,7 +127,7 @@ def unwrapped(moment: Moment, vault: str, raw: int, sent: Any, overrides: Overri
     moment.run(shares.read_answers([vault]), overrides)
     share = shares.share(moment.roles["bob"], vault, sent)
     assert share is not None
-    return moment.run(unwrapping(share, raw), overrides)
+    return moment.run(read_underlying(share, raw), overrides)
 
 
 def test_a_debt_is_shown_although_its_vault_refuses_the_shares() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from chainfolio.adapters.evm.positions.interactions import ContractInteractions
 from chainfolio.adapters.evm.positions.matching import Protocols
-from chainfolio.adapters.evm.positions.outcomes import Outcome, unwrapping
+from chainfolio.adapters.evm.positions.outcomes import Outcome, read_underlying
 from chainfolio.adapters.evm.positions.shares import Shares
 from chainfolio.indexer.families import families
 from chainfolio.plans import Reverted
@@ -64,7 +64,7 @@ def unwrapped(index: int, pool: str, raw: int, overrides: Overrides | None = Non
     moment.run(shares.read_answers([moment.roles[pool]]), overrides)
     share = shares.share(moment.roles["alice"], moment.roles[pool], {})
     answers = {NOT_SOLIDLY: Reverted(), **(overrides or {})}
-    return None if share is None else moment.run(unwrapping(share, raw), answers)
+    return None if share is None else moment.run(read_underlying(share, raw), answers)
 
 
 @pytest.mark.parametrize("pool", [VOLATILE, STABLE], ids=["volatile", "stable"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chainfolio.adapters.evm.positions.matching import Protocols
-from chainfolio.adapters.evm.positions.outcomes import UNPROVEN, unwrapping
+from chainfolio.adapters.evm.positions.outcomes import UNPROVEN, read_underlying
 from chainfolio.adapters.evm.positions.shares import Shares
 from chainfolio.indexer.families import families
 from chainfolio.indexer.wiring import System
@@ -44,8 +44,8 @@ def test_an_unproven_share_stays_a_token_and_no_share_is_nothing() -> None:
     moment.run(shares.read_answers([pool]))
     share = shares.share(moment.roles["alice"], pool, {})
     assert share is not None
-    assert moment.run(unwrapping(share, 10**18)) == UnverifiedShare(UNPROVEN)
-    assert moment.run(unwrapping(share, 10**18), {("factory", "get_n_coins"): 0}) is None
+    assert moment.run(read_underlying(share, 10**18)) == UnverifiedShare(UNPROVEN)
+    assert moment.run(read_underlying(share, 10**18), {("factory", "get_n_coins"): 0}) is None
 
 
 def test_the_setting_names_the_families_that_a_user_has_checked(tmp_path: Path) -> None:

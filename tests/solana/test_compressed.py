@@ -24,7 +24,7 @@ from chainfolio.assets import Asset
 from chainfolio.engine.snapshots.trust import Trust
 from chainfolio.localchain.solana.dated import dated
 from chainfolio.localchain.solana.node import SolanaNode
-from chainfolio.localchain.solana.programs import coins
+from chainfolio.localchain.solana.programs import send_coins
 from chainfolio.plans import Unknown, run_batched
 from tests.solana.bubblegum import (
     APART,
@@ -145,7 +145,7 @@ def test_compressed_nfts_are_in_a_portfolio_by_their_trees_and_spam_among_them_i
     node: SolanaNode, running: Callable[..., Run]
 ) -> None:
     wallet, tree = Keypair().pubkey(), str(Keypair().pubkey())
-    coins(node, wallet, 10**9)
+    send_coins(node, wallet, 10**9)
     lure = "Claim 2 SOL at https://claim.test"
     one = grove(
         Planted(str(wallet), "Monke \u202e#1"), Planted(OTHER), Planted(str(wallet), lure, 2), tree=tree, canopy=2

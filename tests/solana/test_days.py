@@ -24,7 +24,14 @@ from chainfolio.engine.history.joint_reads import JointChain
 from chainfolio.engine.snapshots.mixed_reads import with_mixed_reads
 from chainfolio.localchain.solana.dated import dated
 from chainfolio.localchain.solana.node import SolanaNode
-from chainfolio.localchain.solana.programs import coins, home, issued, mint, opened, sent
+from chainfolio.localchain.solana.programs import (
+    account_opening,
+    associated_account,
+    create_mint,
+    send_coins,
+    token_issue,
+    token_transfer,
+)
 from chainfolio.pricing.http_reads import Http
 from chainfolio.settings_file import load
 from tests.api.sessions import client_session
@@ -55,14 +62,20 @@ def lived() -> Iterator[Lived]:
     begun_s = int(time.time())
     ago_s = LONG * DAY_S + begun_s % DAY_S - DAY_S // 2
     with started() as node, dated(node, ago_s) as url:
-        wallet, other, token = Keypair(), Keypair().pubkey(), mint(node, 6)
+        wallet, other, token = Keypair(), Keypair().pubkey(), create_mint(node, 6)
         owner = wallet.pubkey()
-        coins(node, owner, 3 * 10**9)
-        mine, theirs = home(owner, token), home(other, token)
-        node.send([opened(node, owner, token), opened(node, other, token), issued(node, token, mine, 10_000_000)])
+        send_coins(node, owner, 3 * 10**9)
+        mine, theirs = associated_account(owner, token), associated_account(other, token)
+        node.send(
+            [
+                account_opening(node, owner, token),
+                account_opening(node, other, token),
+                token_issue(node, token, mine, 10_000_000),
+            ]
+        )
         node.rpc("surfnet_timeTravel", {"absoluteTimestamp": (begun_s + 2 * DAY_S) * 1000})
-        node.send([sent(token, mine, theirs, owner, 2_500_000, 6)], wallet)
-        coins(node, owner, 10**9)
+        node.send([token_transfer(token, mine, theirs, owner, 2_500_000, 6)], wallet)
+        send_coins(node, owner, 10**9)
         node.rpc("surfnet_timeTravel", {"absoluteTimestamp": (begun_s + 4 * DAY_S) * 1000})
         first = datetime.fromtimestamp(begun_s - ago_s, UTC).date()
         yield Lived(str(owner), str(token), first, url, node)
@@ -98,7 +111,7 @@ def test_a_day_is_the_same_whatever_moved_after_it_was_first_read(run: Run, live
     day = str(lived.first + timedelta(days=2))
     run("watch", lived.owner)
     [before] = run("history", lived.owner, "--from", day, "--to", day)
-    coins(lived.node, Pubkey.from_string(lived.owner), 10**9)
+    send_coins(lived.node, Pubkey.from_string(lived.owner), 10**9)
     lived.node.rpc("surfnet_timeTravel", {"absoluteSlot": lived.node.rpc("getSlot") + 1000})
     shutil.rmtree(tmp_path / "data")
     run("watch", lived.owner)

@@ -25,13 +25,13 @@ from chainfolio.localchain.solana.programs import (
     FEE,
     TOKEN,
     TOKEN_2022,
-    coins,
-    home,
-    issued,
-    mint,
-    opened,
-    stake,
-    voter,
+    account_opening,
+    associated_account,
+    create_mint,
+    create_stake,
+    create_vote_account,
+    send_coins,
+    token_issue,
 )
 from chainfolio.portfolio.compose import portfolio
 from chainfolio.portfolio.facts import ChainFacts
@@ -77,10 +77,15 @@ class Ending:
 def owner(node: SolanaNode) -> Pubkey:
     """A wallet with coins, tokens of both programs and stake."""
     new = Keypair().pubkey()
-    coins(node, new, 10**9)
-    for token, program in ((mint(node, 6), TOKEN), (mint(node, 2, FEE), TOKEN_2022)):
-        node.send([opened(node, new, token, program), issued(node, token, home(new, token, program), 777, program)])
-    stake(node, new, 10**10, voter(node))
+    send_coins(node, new, 10**9)
+    for token, program in ((create_mint(node, 6), TOKEN), (create_mint(node, 2, FEE), TOKEN_2022)):
+        node.send(
+            [
+                account_opening(node, new, token, program),
+                token_issue(node, token, associated_account(new, token, program), 777, program),
+            ]
+        )
+    create_stake(node, new, 10**10, create_vote_account(node))
     later(node)
     return new
 

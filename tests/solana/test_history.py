@@ -18,14 +18,14 @@ from chainfolio.localchain.solana.programs import (
     FEE,
     TOKEN,
     TOKEN_2022,
-    closed,
-    coins,
-    home,
-    issued,
-    mint,
-    opened,
-    second,
-    sent,
+    account_closing,
+    account_opening,
+    associated_account,
+    create_mint,
+    second_account,
+    send_coins,
+    token_issue,
+    token_transfer,
 )
 
 pytestmark = pytest.mark.node
@@ -63,18 +63,21 @@ def net(pieces: list[SpanTables], owner: str, token: str | None) -> int:
 
 
 async def test_the_rows_of_an_account_add_up_to_what_it_has(node: SolanaNode, chain: SolanaChain) -> None:
-    wallet, friend, token, taxed = Keypair(), Keypair(), mint(node, 6), mint(node, 2, FEE)
+    wallet, friend, token, taxed = Keypair(), Keypair(), create_mint(node, 6), create_mint(node, 2, FEE)
     owner, other = wallet.pubkey(), friend.pubkey()
-    coins(node, owner, 3 * 10**9)
-    extra, steps = second(node, owner, token)  # nothing but a token account's address shows whose it is
-    node.send([*steps, issued(node, token, extra.pubkey(), 77)], extra)
+    send_coins(node, owner, 3 * 10**9)
+    extra, steps = second_account(node, owner, token)  # nothing but a token account's address shows whose it is
+    node.send([*steps, token_issue(node, token, extra.pubkey(), 77)], extra)
     for each, program in ((token, TOKEN), (taxed, TOKEN_2022)):
-        places = [home(who, each, program) for who in (owner, other)]
-        opening = [opened(node, who, each, program) for who in (owner, other)]
-        node.send([*opening, issued(node, each, places[0], 10_000, program)])
+        places = [associated_account(who, each, program) for who in (owner, other)]
+        opening = [account_opening(node, who, each, program) for who in (owner, other)]
+        node.send([*opening, token_issue(node, each, places[0], 10_000, program)])
         decimals = 6 if each == token else 2
-        node.send([sent(each, places[0], places[1], owner, 2_500, decimals, program)], wallet)
-    node.send([sent(token, home(other, token), home(owner, token), other, 500, 6)], friend)
+        node.send([token_transfer(each, places[0], places[1], owner, 2_500, decimals, program)], wallet)
+    node.send(
+        [token_transfer(token, associated_account(other, token), associated_account(owner, token), other, 500, 6)],
+        friend,
+    )
     pieces = await history(node, chain, owner)
     [found] = await chain.answer([WalletRead(str(owner))], (await chain.heads()).latest)
     assert isinstance(found, Wallet)
@@ -86,13 +89,13 @@ async def test_the_rows_of_an_account_add_up_to_what_it_has(node: SolanaNode, ch
 
 
 async def test_closed_token_accounts_are_found_through_transactions(node: SolanaNode, chain: SolanaChain) -> None:
-    wallet, token = Keypair(), mint(node, 0)
+    wallet, token = Keypair(), create_mint(node, 0)
     owner, taker = wallet.pubkey(), Keypair().pubkey()
-    coins(node, owner, 10**9)
-    mine, theirs = home(owner, token), home(taker, token)
-    node.send([opened(node, owner, token), opened(node, taker, token)])
-    node.send([issued(node, token, mine, 9)])  # does not name the owner
-    node.send([sent(token, mine, theirs, owner, 9, 0), closed(mine, owner)], wallet)
+    send_coins(node, owner, 10**9)
+    mine, theirs = associated_account(owner, token), associated_account(taker, token)
+    node.send([account_opening(node, owner, token), account_opening(node, taker, token)])
+    node.send([token_issue(node, token, mine, 9)])  # does not name the owner
+    node.send([token_transfer(token, mine, theirs, owner, 9, 0), account_closing(mine, owner)], wallet)
     pieces = await history(node, chain, owner)
     assert net(pieces, str(owner), str(token)) == 0
     moved = pa.concat_tables([each.tables["transfers"] for each in pieces]).to_pylist()
@@ -106,7 +109,7 @@ async def test_closed_token_accounts_are_found_through_transactions(node: Solana
 async def test_a_transaction_that_failed_costs_its_fee_and_moves_nothing(node: SolanaNode, chain: SolanaChain) -> None:
     before = node.rpc("getSlot")
     nowhere, nobody = Keypair().pubkey(), Keypair().pubkey()
-    impossible = sent(mint(node, 0), nowhere, nobody, node.payer.pubkey(), 1, 0)
+    impossible = token_transfer(create_mint(node, 0), nowhere, nobody, node.payer.pubkey(), 1, 0)
     signature = node.send([impossible], fails=True)
     last = await head(node, chain)
     piece = await chain.collect_accounts(Span(max(0, before - 1), last), [str(node.payer.pubkey())], DATASETS)
@@ -120,7 +123,7 @@ async def test_a_history_costs_about_a_request_a_transaction_and_ends_with_its_b
 ) -> None:
     owner = Keypair().pubkey()
     for number in range(40):
-        coins(node, owner, 10**6 + number)
+        send_coins(node, owner, 10**6 + number)
     last, before = await head(node, chain), chain.requests
     piece = await chain.collect_accounts(Span(0, last), [str(owner)], DATASETS)
     assert len(piece.tables["transactions"]) == 0  # it sent and was called by none: whose fee it was is another's

@@ -13,7 +13,14 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
 from chainfolio.localchain.solana.node import SolanaNode
-from chainfolio.localchain.solana.programs import coins, home, issued, mint, opened, sent
+from chainfolio.localchain.solana.programs import (
+    account_opening,
+    associated_account,
+    create_mint,
+    send_coins,
+    token_issue,
+    token_transfer,
+)
 from chainfolio.settings_file import load
 from tests.api.asking import asking
 from tests.solana.conftest import Run
@@ -50,14 +57,20 @@ def held(portfolio: dict[str, Any]) -> dict[str, str]:
 @pytest.fixture
 def traded(node: SolanaNode, run: Run) -> tuple[Keypair, Pubkey, int]:
     """A wallet that had 3 coins and 10 tokens at a slot, and gave 2.5 tokens away and got a coin later."""
-    wallet, other, token = Keypair(), Keypair().pubkey(), mint(node, 6)
+    wallet, other, token = Keypair(), Keypair().pubkey(), create_mint(node, 6)
     owner = wallet.pubkey()
-    coins(node, owner, 3 * 10**9)
-    mine, theirs = home(owner, token), home(other, token)
-    node.send([opened(node, owner, token), opened(node, other, token), issued(node, token, mine, 10_000_000)])
+    send_coins(node, owner, 3 * 10**9)
+    mine, theirs = associated_account(owner, token), associated_account(other, token)
+    node.send(
+        [
+            account_opening(node, owner, token),
+            account_opening(node, other, token),
+            token_issue(node, token, mine, 10_000_000),
+        ]
+    )
     then = later(node)
-    node.send([sent(token, mine, theirs, owner, 2_500_000, 6)], wallet)
-    coins(node, owner, 10**9)
+    node.send([token_transfer(token, mine, theirs, owner, 2_500_000, 6)], wallet)
+    send_coins(node, owner, 10**9)
     later(node)
     return wallet, token, then
 
@@ -73,7 +86,7 @@ def test_a_past_balance_is_that_of_now_without_what_moved_since(
     assert (before["blockNumber"], before["completeness"]) == (str(then), "complete")
     now = held(run("portfolio", owner)[0])
     assert now == held(run("portfolio", owner, "--chain", "solana")[0]) == {NATIVE: "4", str(token): "7.5"}
-    coins(node, wallet.pubkey(), 5)  # newer than the index
+    send_coins(node, wallet.pubkey(), 5)  # newer than the index
     later(node)
     assert held(run("portfolio", owner)[0])[NATIVE] == "4.000000005"
     assert held(run("portfolio", owner, "--chain", "solana", "--block", str(then))[0]) == held(before)

@@ -17,7 +17,7 @@ from chainfolio.adapters.solana.positions import Claim, Unreadable
 from chainfolio.adapters.solana.protocols import marinade_pool, marinade_ticket
 from chainfolio.interactions import Interactions
 from chainfolio.localchain.solana.node import SolanaNode
-from chainfolio.localchain.solana.programs import coins, home
+from chainfolio.localchain.solana.programs import associated_account, send_coins
 from chainfolio.plans import Unknown, run_batched, run_offline
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols, TokenAmount
 from tests.solana.ledger import Ledger, mint, token_account
@@ -153,7 +153,7 @@ async def test_a_real_node_finds_tickets_by_their_owner_and_shares_by_their_mint
     node: SolanaNode, chain: SolanaChain, state: bytes
 ) -> None:
     owner = Keypair().pubkey()
-    coins(node, owner, 10**9)
+    send_coins(node, owner, 10**9)
     for content in (ticket_bytes(str(owner), 11, 0), ticket_bytes(str(owner), 22, 0), ticket_bytes(NOBODY, 33, 0)):
         node.put(Keypair().pubkey(), MARINADE, content, 10**7)
     node.put(Pubkey.from_string(MARINADE_STATE), MARINADE, state, 10**8)
@@ -161,7 +161,7 @@ async def test_a_real_node_finds_tickets_by_their_owner_and_shares_by_their_mint
     node.put(Pubkey.from_string(POOL_MINT), TOKEN, mint(1_000, 9, issuer), 10**7)
     node.put(Pubkey.from_string(VAULT), TOKEN, token_account(MSOL_MINT, NOBODY, 5_001), 10**7)
     node.put(Pubkey.from_string(SOL_LEG), SYSTEM, b"", RENT + 77_777)
-    at = home(owner, Pubkey.from_string(POOL_MINT), Pubkey.from_string(TOKEN))
+    at = associated_account(owner, Pubkey.from_string(POOL_MINT), Pubkey.from_string(TOKEN))
     node.put(at, TOKEN, token_account(POOL_MINT, str(owner), 10), 10**7)
     head = (await chain.heads()).latest
     reader = chain.account_reader(INSTALLED).at(head)

@@ -15,7 +15,15 @@ from chainfolio.adapters.solana.mints import metadata_address
 from chainfolio.adapters.solana.reads import WalletRead
 from chainfolio.contracts import Token
 from chainfolio.localchain.solana.node import SolanaNode
-from chainfolio.localchain.solana.programs import TOKEN_2022, called, coins, home, issued, mint, opened
+from chainfolio.localchain.solana.programs import (
+    TOKEN_2022,
+    account_opening,
+    associated_account,
+    create_mint,
+    create_named_mint,
+    send_coins,
+    token_issue,
+)
 from chainfolio.plans import run_batched
 from tests.solana.conftest import Run
 from tests.solana.test_interfaces import later, run
@@ -38,8 +46,8 @@ def metaplex(of_mint: Pubkey, name: str, symbol: str, key: int = 4) -> bytes:
 
 def given(node: SolanaNode, owner: Pubkey, of_mint: Pubkey, program: Pubkey) -> None:
     """The only one of a mint comes to an owner, who is not asked."""
-    to = home(owner, of_mint, program)
-    node.send([opened(node, owner, of_mint, program), issued(node, of_mint, to, 1, program)])
+    to = associated_account(owner, of_mint, program)
+    node.send([account_opening(node, owner, of_mint, program), token_issue(node, of_mint, to, 1, program)])
 
 
 def named(node: SolanaNode, of_mint: Pubkey, content: bytes, owner: str = METADATA) -> None:
@@ -59,7 +67,7 @@ async def told(chain: SolanaChain, of_mint: Pubkey) -> Token:
 async def test_a_collectible_is_called_what_its_metadata_say_without_what_is_not_seen(
     node: SolanaNode, chain: SolanaChain
 ) -> None:
-    one = mint(node, 0)
+    one = create_mint(node, 0)
     named(node, one, metaplex(one, HIDDEN, "MNK"))
     token = await told(chain, one)
     assert (token.symbol, token.decimals) == ("MNK", 0)
@@ -70,7 +78,7 @@ async def test_a_collectible_is_called_what_its_metadata_say_without_what_is_not
 async def test_metadata_of_another_mint_of_another_program_or_cut_off_are_no_name(
     node: SolanaNode, chain: SolanaChain
 ) -> None:
-    other = mint(node, 0)
+    other = create_mint(node, 0)
     for content, owner in (
         (metaplex(other, "Monke", "MNK"), METADATA),
         (b"", METADATA),
@@ -78,14 +86,14 @@ async def test_metadata_of_another_mint_of_another_program_or_cut_off_are_no_nam
         (metaplex(other, "Monke", "MNK", key=1), METADATA),
         (metaplex(other, "Monke", "MNK"), str(TOKEN_2022)),
     ):
-        one = mint(node, 0)
+        one = create_mint(node, 0)
         named(node, one, content, owner)
         token = await told(chain, one)
         assert (token.symbol, token.name, token.decimals) == ("", "", 0)
 
 
 async def test_a_mint_of_token_2022_says_itself_what_it_is_called(node: SolanaNode, chain: SolanaChain) -> None:
-    owner, one = Keypair().pubkey(), called(node, "Monke #8", "MNK", "https://one.test/8.json")
+    owner, one = Keypair().pubkey(), create_named_mint(node, "Monke #8", "MNK", "https://one.test/8.json")
     given(node, owner, one, TOKEN_2022)
     token = await told(chain, one)
     assert (token.symbol, token.name, token.decimals) == ("MNK", "Monke #8", 0)
@@ -96,8 +104,11 @@ async def test_a_mint_of_token_2022_says_itself_what_it_is_called(node: SolanaNo
 def test_what_nobody_asked_for_and_has_a_link_in_its_name_is_spam(node: SolanaNode, run: Run) -> None:
     wallet = Keypair()
     owner = wallet.pubkey()
-    coins(node, owner, 10**9)
-    lure, plain = called(node, "Claim 2 SOL at https://claim.test", "GIFT", ""), called(node, "Monke #9", "MNK", "")
+    send_coins(node, owner, 10**9)
+    lure, plain = (
+        create_named_mint(node, "Claim 2 SOL at https://claim.test", "GIFT", ""),
+        create_named_mint(node, "Monke #9", "MNK", ""),
+    )
     for each in (lure, plain):
         given(node, owner, each, TOKEN_2022)
     later(node)

@@ -15,7 +15,16 @@ from solders.pubkey import Pubkey
 from chainfolio.adapters.solana.layouts import STAKE
 from chainfolio.localchain.solana.dated import dated
 from chainfolio.localchain.solana.node import SolanaNode
-from chainfolio.localchain.solana.programs import coins, given_away, given_up, merged, split, stake, unstaked, voter
+from chainfolio.localchain.solana.programs import (
+    create_stake,
+    create_vote_account,
+    send_coins,
+    split_stake,
+    stake_deactivation,
+    stake_merger,
+    stake_withdrawal,
+    withdrawer_change,
+)
 from tests.solana.conftest import Run, started
 from tests.solana.test_rewards import paid
 
@@ -43,7 +52,7 @@ class World:
         """Remember what the node says now; the slot."""
         slot: int = self.node.rpc("getSlot", {"commitment": "confirmed"})
         self.then[slot] = {str(each): self.listed(each) for each in (self.owner, self.heir.pubkey())}
-        coins(self.node, Keypair().pubkey(), SOL)  # the next step is of another slot
+        send_coins(self.node, Keypair().pubkey(), SOL)  # the next step is of another slot
         return slot
 
     def listed(self, owner: Pubkey) -> dict[str, int]:
@@ -55,7 +64,7 @@ class World:
     def reward(self, epoch: int, *stakes: tuple[Pubkey, int]) -> None:
         """An epoch ends, and pays."""
         self.node.rpc("surfnet_timeTravel", {"absoluteEpoch": epoch + 1})
-        coins(self.node, Keypair().pubkey(), SOL)
+        send_coins(self.node, Keypair().pubkey(), SOL)
         first = (epoch + 1) * SLOTS
         slot = next(each for each in self.node.rpc("getBlocks", first, first + 1000) if each >= first)
         for address, lamports in stakes:
@@ -86,30 +95,30 @@ def play(world: World) -> None:
     """The life of the wallet."""
     node, wallet, owner = world.node, world.wallet, world.owner
     node.rpc("surfnet_timeTravel", {"absoluteSlot": node.rpc("getSlot") + 100})  # it has no blocks before
-    coins(node, owner, 5 * SOL)
-    coins(node, world.heir.pubkey(), SOL)
+    send_coins(node, owner, 5 * SOL)
+    send_coins(node, world.heir.pubkey(), SOL)
     world.note()
-    large = stake(node, owner, 20 * SOL, voter(node), staker=wallet)
+    large = create_stake(node, owner, 20 * SOL, create_vote_account(node), staker=wallet)
     world.note()
-    part = split(node, large, wallet, 6 * SOL)
-    other = split(node, large, wallet, 3 * SOL)
+    part = split_stake(node, large, wallet, 6 * SOL)
+    other = split_stake(node, large, wallet, 3 * SOL)
     world.note()
-    node.send([merged(part, other, owner)], wallet)
+    node.send([stake_merger(part, other, owner)], wallet)
     world.note()
     world.reward(0, (large, 7_000_000), (part, 11))
     world.note()
-    node.send([given_away(part, owner, world.heir.pubkey())], wallet)
+    node.send([withdrawer_change(part, owner, world.heir.pubkey())], wallet)
     world.note()
     world.reward(1, (large, 300_000_000), (part, 5))
     world.note()
-    foreign = stake(node, owner, 2 * SOL, None)  # by somebody else: no transaction names the wallet
+    foreign = create_stake(node, owner, 2 * SOL, None)  # by somebody else: no transaction names the wallet
     world.note()
-    node.send([unstaked(foreign, owner, 2 * SOL, Keypair().pubkey())], wallet)  # to somebody else
+    node.send([stake_withdrawal(foreign, owner, 2 * SOL, Keypair().pubkey())], wallet)  # to somebody else
     world.note()
-    node.send([given_up(large, owner)], wallet)
+    node.send([stake_deactivation(large, owner)], wallet)
     world.note()
     world.reward(2, (large, 9))
-    node.send([unstaked(large, owner, node.rpc("getBalance", str(large))["value"])], wallet)
+    node.send([stake_withdrawal(large, owner, node.rpc("getBalance", str(large))["value"])], wallet)
     world.note()
     node.rpc("surfnet_timeTravel", {"absoluteSlot": node.rpc("getSlot") + 200})
 

@@ -14,7 +14,7 @@ from chainfolio.configs.generate import kinds
 from chainfolio.indexer.families import families
 from chainfolio.indexer.protocol_files import load
 from chainfolio.localchain.solana.node import SolanaNode
-from chainfolio.localchain.solana.programs import coins, home
+from chainfolio.localchain.solana.programs import associated_account, send_coins
 from chainfolio.protocols import InstalledProtocols
 from tests.solana import damm, jupiter, raydium_amm
 from tests.solana.changes import key
@@ -44,10 +44,10 @@ async def test_shares_and_positions_of_all_protocols_are_read_at_once_to_the_uni
     ledger.accounts |= jupiter.stored(jupiter.written(PRICE * 3 // 2, 10**12, 10**12, borrowed=0)).accounts
     ledger.put(position.mint, TOKEN, mint(1, 0))
     owner = Keypair().pubkey()
-    coins(node, owner, 10**9)
+    send_coins(node, owner, 10**9)
     held = {first.share: 10, position.mint: 1, jupiter.SHARE: 1_001}
     for share, raw in held.items():
-        at = home(owner, Pubkey.from_string(share), Pubkey.from_string(TOKEN))
+        at = associated_account(owner, Pubkey.from_string(share), Pubkey.from_string(TOKEN))
         ledger.put(str(at), TOKEN, token_account(share, str(owner), raw))
     rows = load([PROTOCOLS], kinds()).rows("solana", "solana", families())
     found = await read_of(node, chain, ledger, str(owner), InstalledProtocols(rows))

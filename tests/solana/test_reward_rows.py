@@ -27,7 +27,7 @@ from chainfolio.errors import BadAnswer, BadRequest, Unavailable
 from chainfolio.indexer.wiring import System, check_datasets
 from chainfolio.localchain.solana.dated import dated
 from chainfolio.localchain.solana.node import SolanaNode
-from chainfolio.localchain.solana.programs import coins, stake, unstaked, voter
+from chainfolio.localchain.solana.programs import create_stake, create_vote_account, send_coins, stake_withdrawal
 from chainfolio.settings_file import load
 from tests.chains.account_rows import flows_of
 from tests.evm.fakes import FakeClock
@@ -73,16 +73,16 @@ def earned() -> Iterator[Earned]:
     with started() as node, dated(node, 0, {"getInflationReward": told}) as url:
         wallet = Keypair()
         owner = wallet.pubkey()
-        coins(node, owner, 5 * 10**9)
-        address = stake(node, owner, 10**10, voter(node))
+        send_coins(node, owner, 5 * 10**9)
+        address = create_stake(node, owner, 10**10, create_vote_account(node))
         for epoch in (0, 1):
             node.rpc("surfnet_timeTravel", {"absoluteEpoch": epoch + 1})
-            coins(node, Keypair().pubkey(), 10**9)  # somebody does something: the first block of the epoch
+            send_coins(node, Keypair().pubkey(), 10**9)  # somebody does something: the first block of the epoch
             first = (epoch + 1) * SLOTS
             slots[epoch] = next(slot for slot in node.rpc("getBlocks", first, first + 1000) if slot >= first)
             found = node.rpc("getAccountInfo", str(address), {"encoding": "base64"})["value"]
             node.put(address, STAKE, base64.b64decode(found["data"][0]), found["lamports"] + REWARDS[epoch])
-        node.send([unstaked(address, owner, REWARDS[0])], wallet)
+        node.send([stake_withdrawal(address, owner, REWARDS[0])], wallet)
         node.rpc("surfnet_timeTravel", {"absoluteSlot": node.rpc("getSlot") + 100})
         yield Earned(str(owner), str(address), slots, url, node)
 
@@ -138,7 +138,7 @@ def test_a_wallet_that_is_read_on_and_on_has_each_reward_once(run: Run, earned: 
     idle = str(Keypair().pubkey())
     run("watch", earned.owner, idle)
     earned.node.rpc("surfnet_timeTravel", {"absoluteEpoch": 3})
-    coins(earned.node, Keypair().pubkey(), 10**9)
+    send_coins(earned.node, Keypair().pubkey(), 10**9)
     earned.slots[2] = next(each for each in earned.node.rpc("getBlocks", 3 * SLOTS, 3 * SLOTS + 1000))
     earned.node.rpc("surfnet_timeTravel", {"absoluteSlot": earned.node.rpc("getSlot") + 100})
 

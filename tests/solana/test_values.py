@@ -18,7 +18,7 @@ from solders.pubkey import Pubkey
 from chainfolio.adapters.solana.account_reads import derived
 from chainfolio.adapters.solana.ticks import orca_root
 from chainfolio.localchain.solana.node import SolanaNode
-from chainfolio.localchain.solana.programs import TOKEN, coins, home
+from chainfolio.localchain.solana.programs import TOKEN, associated_account, send_coins
 from chainfolio.pricing.relatives import rounded
 from chainfolio.settings_file import load
 from tests.api.asking import asking
@@ -77,7 +77,7 @@ def give(node: SolanaNode, owner: Pubkey, mint: str, raw: int, decimals: int = 9
     """Some tokens of a mint that is there."""
     put(node, mint, str(TOKEN), ledger.mint(10**18, decimals))
     content = ledger.token_account(mint, str(owner), raw)
-    node.put(home(owner, Pubkey.from_string(mint)), str(TOKEN), content, RENT)
+    node.put(associated_account(owner, Pubkey.from_string(mint)), str(TOKEN), content, RENT)
 
 
 def now(node: SolanaNode) -> int:
@@ -91,7 +91,7 @@ def now(node: SolanaNode) -> int:
 @pytest.fixture
 def priced(node: SolanaNode) -> None:
     """SOL at 150.25 USD and USDC at 1 USD by Pyth, now; JitoSOL at 1.25 SOL by its pool."""
-    coins(node, Keypair().pubkey(), RENT)  # a new node has no block yet
+    send_coins(node, Keypair().pubkey(), RENT)  # a new node has no block yet
     now_s = now(node)
     put(node, SOL_FEED_AT, RECEIVER, pyth_bytes(now_s))
     dollar = pyth_bytes(now_s, feedId=USDC_FEED, price=100_000_000, conf=50_000)
@@ -114,7 +114,7 @@ def test_coins_and_staked_coins_are_worth_what_accounts_of_the_node_say(
     node: SolanaNode, run: Run, priced: None
 ) -> None:
     wallet = Keypair().pubkey()
-    coins(node, wallet, 2 * 10**9)
+    send_coins(node, wallet, 2 * 10**9)
     give(node, wallet, JITO_MINT, 4 * 10**9)
     [found] = run("portfolio", str(wallet), "--sources")
     assert values(found) == {
@@ -129,7 +129,7 @@ def test_a_token_that_only_a_pool_knows_is_worth_what_the_pool_says_and_could_pa
     node: SolanaNode, run: Run, priced: None
 ) -> None:
     wallet, mint = Keypair().pubkey(), str(Keypair().pubkey())
-    coins(node, wallet, 10**9)
+    send_coins(node, wallet, 10**9)
     give(node, wallet, mint, 4 * 10**6, 6)
     mints = tuple(sorted((mint, USDC), key=lambda each: bytes(Pubkey.from_string(each))))
     tick = 1_000 if mints[1] == USDC else -1_000  # 1.105 USDC
@@ -168,7 +168,7 @@ async def test_a_position_of_orca_is_worth_its_sides_and_fees_to_the_unit_for_th
     node: SolanaNode, run: Run, priced: None, tmp_path: Path
 ) -> None:
     wallet = Keypair().pubkey()
-    await asyncio.to_thread(coins, node, wallet, 2 * 10**9)
+    await asyncio.to_thread(send_coins, node, wallet, 2 * 10**9)
     await asyncio.to_thread(give, node, wallet, JITO_MINT, 4 * 10**9)
     position = await asyncio.to_thread(provided, node, wallet)
     closing, fees, _ = await asyncio.to_thread(done, position.said(0))
@@ -229,7 +229,7 @@ def lent(node: SolanaNode, wallet: Pubkey) -> None:
 
 def test_what_was_borrowed_counts_against_what_is_there(node: SolanaNode, run: Run, priced: None) -> None:
     wallet = Keypair().pubkey()
-    coins(node, wallet, 2 * 10**9)
+    send_coins(node, wallet, 2 * 10**9)
     put(node, WSOL, str(TOKEN), ledger.mint(0, 9))
     put(node, USDC, str(TOKEN), ledger.mint(10**15, 6))
     lent(node, wallet)

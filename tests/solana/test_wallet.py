@@ -36,20 +36,20 @@ from chainfolio.localchain.solana.programs import (
     TAKEN,
     TOKEN_2022,
     WRAPPED,
-    allocated,
-    closed,
-    coins,
-    frozen,
-    home,
-    issued,
-    mint,
-    opened,
-    second,
-    sent,
-    stake,
-    thawed,
-    voter,
-    wrapped,
+    account_closing,
+    account_creation,
+    account_opening,
+    associated_account,
+    create_mint,
+    create_stake,
+    create_vote_account,
+    freezing,
+    second_account,
+    send_coins,
+    thawing,
+    token_issue,
+    token_transfer,
+    wrap_coins,
 )
 from chainfolio.plans import Unknown, run_batched
 from chainfolio.positions import AccountState
@@ -63,14 +63,14 @@ pytestmark = pytest.mark.node
 def wallet(node: SolanaNode) -> Keypair:
     """A new account with two coins."""
     new = Keypair()
-    coins(node, new.pubkey(), 2 * 10**9)
+    send_coins(node, new.pubkey(), 2 * 10**9)
     return new
 
 
 def given(node: SolanaNode, owner: Pubkey, of_mint: Pubkey, raw: int, program: Pubkey) -> None:
     """Tokens come to an owner who had none."""
-    to = home(owner, of_mint, program)
-    node.send([opened(node, owner, of_mint, program), issued(node, of_mint, to, raw, program)])
+    to = associated_account(owner, of_mint, program)
+    node.send([account_opening(node, owner, of_mint, program), token_issue(node, of_mint, to, raw, program)])
 
 
 async def read(chain: SolanaChain, owner: Pubkey) -> Wallet:
@@ -83,10 +83,10 @@ async def read(chain: SolanaChain, owner: Pubkey) -> Wallet:
 async def test_coins_and_all_token_accounts_of_a_mint_are_summed_to_the_unit(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
-    owner, token = wallet.pubkey(), mint(node, 6)
+    owner, token = wallet.pubkey(), create_mint(node, 6)
     given(node, owner, token, 1_000, Pubkey.from_string(TOKEN))
-    other, steps = second(node, owner, token)
-    node.send([*steps, issued(node, token, other.pubkey(), 2**63)], other)
+    other, steps = second_account(node, owner, token)
+    node.send([*steps, token_issue(node, token, other.pubkey(), 2**63)], other)
     found = await read(chain, owner)
     assert found.lamports == node.rpc("getBalance", str(owner))["value"] == 2 * 10**9
     assert found.tokens == {str(token): MintBalance(2**63 + 1_000, 6, TOKEN)}
@@ -100,7 +100,7 @@ async def test_an_account_that_was_never_used_has_nothing(chain: SolanaChain) ->
 
 
 async def test_wrapped_coins_are_a_token_and_no_coins(node: SolanaNode, chain: SolanaChain, wallet: Keypair) -> None:
-    wrapped(node, wallet.pubkey(), 12_345)
+    wrap_coins(node, wallet.pubkey(), 12_345)
     found = await read(chain, wallet.pubkey())
     assert found.tokens == {str(WRAPPED): MintBalance(12_345, 9, TOKEN)}
     assert found.lamports == 2 * 10**9
@@ -109,11 +109,14 @@ async def test_wrapped_coins_are_a_token_and_no_coins(node: SolanaNode, chain: S
 async def test_a_fee_that_a_transfer_withholds_belongs_to_nobody_who_got_it(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
-    token, to = mint(node, 6, FEE), Keypair().pubkey()
+    token, to = create_mint(node, 6, FEE), Keypair().pubkey()
     given(node, wallet.pubkey(), token, 1_000_000, TOKEN_2022)
-    source, place = (home(each, token, TOKEN_2022) for each in (wallet.pubkey(), to))
+    source, place = (associated_account(each, token, TOKEN_2022) for each in (wallet.pubkey(), to))
     node.send(
-        [opened(node, to, token, TOKEN_2022), sent(token, source, place, wallet.pubkey(), 250_000, 6, TOKEN_2022)],
+        [
+            account_opening(node, to, token, TOKEN_2022),
+            token_transfer(token, source, place, wallet.pubkey(), 250_000, 6, TOKEN_2022),
+        ],
         wallet,
     )
     assert (await read(chain, wallet.pubkey())).tokens == {str(token): MintBalance(750_000, 6, NEW)}
@@ -124,9 +127,9 @@ async def test_a_fee_that_a_transfer_withholds_belongs_to_nobody_who_got_it(
 
 
 async def test_frozen_tokens_are_counted_and_said(node: SolanaNode, chain: SolanaChain, wallet: Keypair) -> None:
-    owner, token = wallet.pubkey(), mint(node, 0)
+    owner, token = wallet.pubkey(), create_mint(node, 0)
     given(node, owner, token, 7, Pubkey.from_string(TOKEN))
-    node.send([frozen(node, token, home(owner, token))])
+    node.send([freezing(node, token, associated_account(owner, token))])
     found = await read(chain, owner)
     assert found.tokens == {str(token): MintBalance(7, 0, TOKEN)}
     assert [each.reason for each in found.notes] == ["7 of it are frozen: its issuer does not allow transfers of them"]
@@ -135,7 +138,7 @@ async def test_frozen_tokens_are_counted_and_said(node: SolanaNode, chain: Solan
 async def test_tokens_that_cannot_be_moved_are_counted_and_said(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
-    token = mint(node, 2, STILL)
+    token = create_mint(node, 2, STILL)
     given(node, wallet.pubkey(), token, 7, TOKEN_2022)
     found = await read(chain, wallet.pubkey())
     assert found.tokens == {str(token): MintBalance(7, 2, NEW)}
@@ -158,7 +161,7 @@ async def test_tokens_that_cannot_be_moved_are_counted_and_said(
 async def test_what_a_mint_does_to_amounts_is_said_to_who_holds_some(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair, size: int, number: int
 ) -> None:
-    token, owner = mint(node, 3, size), str(wallet.pubkey())
+    token, owner = create_mint(node, 3, size), str(wallet.pubkey())
     given(node, wallet.pubkey(), token, 1_234, TOKEN_2022)
     assert await said(chain, owner, token) == ({chain.facts.token_asset(str(token)): 1_234}, [EXTENSION_NOTES[number]])
 
@@ -178,14 +181,14 @@ async def said(chain: SolanaChain, owner: str, token: Pubkey) -> tuple[Any, list
 async def test_accounts_that_are_frozen_from_the_start_get_nothing_until_they_are_thawed(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
-    owner, token = str(wallet.pubkey()), mint(node, 2, STILLBORN)
-    place, asset = home(wallet.pubkey(), token, TOKEN_2022), chain.facts.token_asset(str(token))
-    node.send([opened(node, wallet.pubkey(), token, TOKEN_2022)])
+    owner, token = str(wallet.pubkey()), create_mint(node, 2, STILLBORN)
+    place, asset = associated_account(wallet.pubkey(), token, TOKEN_2022), chain.facts.token_asset(str(token))
+    node.send([account_opening(node, wallet.pubkey(), token, TOKEN_2022)])
     with pytest.raises(RpcError, match="Account is frozen"):
-        node.send([issued(node, token, place, 5, TOKEN_2022)])
+        node.send([token_issue(node, token, place, 5, TOKEN_2022)])
     balances, reasons = await said(chain, owner, token)
     assert (balances, reasons) == ({}, ["0 of it are frozen: its issuer does not allow transfers of them"])
-    node.send([thawed(node, token, place), issued(node, token, place, 5, TOKEN_2022)])
+    node.send([thawing(node, token, place), token_issue(node, token, place, 5, TOKEN_2022)])
     assert await said(chain, owner, token) == ({asset: 5}, [EXTENSION_NOTES[6]])
 
 
@@ -195,13 +198,13 @@ async def test_a_program_that_a_mint_names_decides_on_transfers(
     owner, to = wallet.pubkey(), Keypair().pubkey()
     left = {}
     for hook in (BUDGET, MEMO):  # one agrees to all that it is asked, the other to nothing that is no text
-        token = mint(node, 2, HOOKED, hook)
+        token = create_mint(node, 2, HOOKED, hook)
         given(node, owner, token, 9, TOKEN_2022)
-        places = (home(owner, token, TOKEN_2022), home(to, token, TOKEN_2022))
-        plain = sent(token, *places, owner, 4, 2, TOKEN_2022)
+        places = (associated_account(owner, token, TOKEN_2022), associated_account(to, token, TOKEN_2022))
+        plain = token_transfer(token, *places, owner, 4, 2, TOKEN_2022)
         asked = Instruction(plain.program_id, plain.data, [*plain.accounts, AccountMeta(hook, False, False)])
         with nullcontext() if hook == BUDGET else pytest.raises(RpcError, match="missing required signature"):
-            node.send([opened(node, to, token, TOKEN_2022), asked], wallet)
+            node.send([account_opening(node, to, token, TOKEN_2022), asked], wallet)
         left[hook] = (await said(chain, str(owner), token))[0][chain.facts.token_asset(str(token))]
     assert left == {BUDGET: 5, MEMO: 9}
 
@@ -216,8 +219,8 @@ def sealed(available: bytes) -> bytes:
 async def test_a_confidential_balance_is_not_known_and_an_empty_one_is_nothing(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
-    owner, token = wallet.pubkey(), mint(node, 2, SEALED)
-    place, plain = home(owner, token, TOKEN_2022), token_account(str(token), str(owner), 7)
+    owner, token = wallet.pubkey(), create_mint(node, 2, SEALED)
+    place, plain = associated_account(owner, token, TOKEN_2022), token_account(str(token), str(owner), 7)
     node.put(place, NEW, plain + sealed(b""), 10**7)
     found = await read(chain, owner)
     assert (found.tokens, found.notes) == ({str(token): MintBalance(7, 2, NEW)}, ())
@@ -243,9 +246,9 @@ async def test_a_confidential_balance_is_not_known_and_an_empty_one_is_nothing(
 async def test_what_is_no_token_account_holds_nothing_and_spoils_nothing(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair, spoilt: Callable[[bytes], bytes]
 ) -> None:
-    owner, token, other = wallet.pubkey(), mint(node, 2), mint(node, 3)
+    owner, token, other = wallet.pubkey(), create_mint(node, 2), create_mint(node, 3)
     given(node, owner, other, 9, Pubkey.from_string(TOKEN))
-    node.put(home(owner, token), TOKEN, spoilt(token_account(str(token), str(owner), 7)), 10**7)
+    node.put(associated_account(owner, token), TOKEN, spoilt(token_account(str(token), str(owner), 7)), 10**7)
     found = await read(chain, owner)
     assert found.tokens == {str(other): MintBalance(9, 3, TOKEN)}
 
@@ -253,10 +256,10 @@ async def test_what_is_no_token_account_holds_nothing_and_spoils_nothing(
 async def test_a_closed_token_account_is_gone_and_one_opened_again_counts_anew(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
-    owner, token = wallet.pubkey(), mint(node, 6)
-    node.send([opened(node, owner, token)])
+    owner, token = wallet.pubkey(), create_mint(node, 6)
+    node.send([account_opening(node, owner, token)])
     assert (await read(chain, owner)).tokens == {str(token): MintBalance(0, 6, TOKEN)}
-    node.send([closed(home(owner, token), owner)], wallet)
+    node.send([account_closing(associated_account(owner, token), owner)], wallet)
     assert (await read(chain, owner)).tokens == {}
     given(node, owner, token, 5, Pubkey.from_string(TOKEN))
     assert (await read(chain, owner)).tokens == {str(token): MintBalance(5, 6, TOKEN)}
@@ -265,8 +268,8 @@ async def test_a_closed_token_account_is_gone_and_one_opened_again_counts_anew(
 async def test_stake_accounts_of_the_withdrawer_are_found_with_their_state(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
-    owner, vote = wallet.pubkey(), voter(node)
-    given_to, idle = stake(node, owner, 10**10, vote, 99), stake(node, owner, 3 * 10**9, None)
+    owner, vote = wallet.pubkey(), create_vote_account(node)
+    given_to, idle = create_stake(node, owner, 10**10, vote, 99), create_stake(node, owner, 3 * 10**9, None)
     found = await read(chain, owner)
     by_address = {each.address: each for each in found.stakes}
     assert by_address.keys() == {str(given_to), str(idle)}
@@ -280,11 +283,11 @@ async def test_stake_accounts_of_the_withdrawer_are_found_with_their_state(
 async def test_stake_is_active_as_far_as_the_history_of_the_cluster_says(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
-    owner, vote = wallet.pubkey(), voter(node)
-    address = stake(node, owner, 10**10, vote)
+    owner, vote = wallet.pubkey(), create_vote_account(node)
+    address = create_stake(node, owner, 10**10, vote)
     given, epoch = 10**10 - node.rent(200), node.rpc("getEpochInfo")["epoch"]
     node.rpc("surfnet_timeTravel", {"absoluteEpoch": epoch + 1})
-    coins(node, owner, 1)  # this node's clock account is that of its newest transaction
+    send_coins(node, owner, 1)  # this node's clock account is that of its newest transaction
     cluster = struct.pack("<5Q", 1, epoch, 10**15, 10**15, 0)  # as much was to come as was active
     lain = node.rpc("getAccountInfo", STAKE_HISTORY, {"encoding": "base64"})["value"]
     try:
@@ -304,7 +307,7 @@ async def test_stake_is_active_as_far_as_the_history_of_the_cluster_says(
 async def test_several_wallets_are_read_at_one_slot(node: SolanaNode, chain: SolanaChain) -> None:
     owners = [Keypair().pubkey() for _ in range(3)]
     for number, owner in enumerate(owners):
-        coins(node, owner, 10**9 + number)
+        send_coins(node, owner, 10**9 + number)
     found = await chain.answer([WalletRead(str(owner)) for owner in owners], (await chain.heads()).latest)
     assert [each.lamports for each in found] == [10**9, 10**9 + 1, 10**9 + 2]
     assert len({each.block for each in found}) == 1
@@ -312,10 +315,11 @@ async def test_several_wallets_are_read_at_one_slot(node: SolanaNode, chain: Sol
 
 async def test_what_is_no_mint_has_no_decimals(node: SolanaNode, chain: SolanaChain, wallet: Keypair) -> None:
     blank = Keypair()
-    node.send([allocated(node, blank, 82, Pubkey.from_string(TOKEN))], blank)
+    node.send([account_creation(node, blank, 82, Pubkey.from_string(TOKEN))], blank)
     head = (await chain.heads()).latest
     real, nothing, person, empty = await chain.answer(
-        [MintRead(str(each)) for each in (mint(node, 4), Keypair().pubkey(), wallet.pubkey(), blank.pubkey())], head
+        [MintRead(str(each)) for each in (create_mint(node, 4), Keypair().pubkey(), wallet.pubkey(), blank.pubkey())],
+        head,
     )
     assert real == Mint(0, 4, authority=str(node.payer.pubkey()))
     assert isinstance(nothing, Unknown)
@@ -330,8 +334,8 @@ async def test_what_is_no_mint_has_no_decimals(node: SolanaNode, chain: SolanaCh
 async def test_an_owner_that_no_key_has_is_read_like_any(node: SolanaNode, chain: SolanaChain) -> None:
     owner, _ = Pubkey.find_program_address([b"vault"], node.payer.pubkey())
     assert not owner.is_on_curve()
-    token = mint(node, 6)
-    coins(node, owner, 10**9)
+    token = create_mint(node, 6)
+    send_coins(node, owner, 10**9)
     given(node, owner, token, 5, Pubkey.from_string(TOKEN))
     found = await read(chain, owner)
     assert (found.lamports, found.tokens, found.notes) == (10**9, {str(token): MintBalance(5, 6, TOKEN)}, ())
@@ -340,7 +344,7 @@ async def test_an_owner_that_no_key_has_is_read_like_any(node: SolanaNode, chain
 async def test_a_mint_whose_decimals_changed_has_those_of_now(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
-    token = mint(node, 6)
+    token = create_mint(node, 6)
     given(node, wallet.pubkey(), token, 5, Pubkey.from_string(TOKEN))
     assert (await read(chain, wallet.pubkey())).tokens == {str(token): MintBalance(5, 6, TOKEN)}
     lain = node.rpc("getAccountInfo", str(token), {"encoding": "base64"})["value"]

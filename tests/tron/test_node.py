@@ -20,7 +20,7 @@ import pytest
 
 from bench.tron_blocks import generated
 from chainfolio.localchain import install
-from chainfolio.localchain.tron.blocks import Rejected, read
+from chainfolio.localchain.tron.blocks import Rejected, read_transaction
 from chainfolio.localchain.tron.codec import decode, encode
 from chainfolio.localchain.tron.forms import base58check, sha256, signer
 from chainfolio.localchain.tron.node import TronNode
@@ -606,6 +606,6 @@ def test_made_up_blocks_are_right_where_it_can_be_checked() -> None:
         assert header["parentHash"] == parent
         parent = said["blockID"]
         for transaction, record in zip(said["transactions"], infos, strict=True):
-            found = read(transaction)
+            found = read_transaction(transaction)
             assert found.txid == transaction["txID"] == record["id"]
             assert signer(found.txid, transaction["signature"][0]) == found.owner

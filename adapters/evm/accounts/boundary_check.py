@@ -28,7 +28,7 @@ class Boundaries:
     after: AccountState
 
     def missing_count(self, bodies: Mapping[int, Body]) -> int:
-        """Return how many transactions the account sent in addition to those in `bodies`."""
+        """Return how many more transactions the account sent than `bodies` have; negative if fewer."""
         transactions = [tx for body in bodies.values() for tx in body.transactions]
         own_count = sum(tx.transaction.sender.lower() == self.account for tx in transactions)
         return self.after.nonce - self.before.nonce - own_count

@@ -64,8 +64,8 @@ class LogAnswers:
         """Compare the logs of receipts with the newest answers about their blocks and accounts.
 
         Returns:
-            The logs that the answers lack, the endpoints to blame (only by receipts of their own), and the logs of
-            blocks
+            The logs that the answers lack, the endpoints to blame (only by receipts of their own), and
+                the logs of blocks
             without an answer.
         """
         heights = receipts.logs.height.tolist()

@@ -39,6 +39,8 @@ async def find_payments(
 ) -> list[Change[int]]:
     """Find the blocks in which accounts' coins changed by more, or less, than is explained.
 
+    `before` and `after` of a change are raw coins less those that are explained up to that height.
+
     Args:
         node: The chain's endpoints.
         span: The window to search.

@@ -128,7 +128,7 @@ async def replay_payments(
 ) -> Mapping[MissingPayment, list[CoinTransfer]]:
     """Return the transfers that make up each payment; payments whose sum does not match are absent.
 
-    All are absent if no endpoint can override code or has the state. Logs of failed runs are not raised.
+    All are absent if no endpoint can override code or has the state. A run that fails is ignored.
     """
 
     async def at(endpoint: Endpoint) -> dict[MissingPayment, list[CoinTransfer]]:

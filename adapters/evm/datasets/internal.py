@@ -87,7 +87,8 @@ class Trace(msgspec.Struct, gc=False):
 def of_traces(source: str, answer: bytes, block: TracedBlock, first: int = 0) -> list[CoinTransfer]:
     """Return the coin transfers in an answer of `trace_block`, without those of failed calls.
 
-    Rewards of blocks and the transactions' own values are left out.
+    Rewards of blocks and the transactions' own values are left out. `tx_index` of a transfer counts from `first`: it is
+    the index in `block.transactions`.
 
     Args:
         source: The endpoint that gave the answer.
@@ -208,7 +209,9 @@ EXPLORER_VALUE_CALLS: Final = frozenset({"call", "create", "create2", "suicide",
 
 
 def of_explorer(source: str, rows: Sequence[ExplorerTransfer], block: TracedBlock) -> list[CoinTransfer]:
-    """Return the coin transfers of one block from an explorer's rows.
+    """Return the coin transfers of one block from an explorer's rows, in the order of transactions.
+
+    Rows of failed calls, and of calls that move no coins, are left out.
 
     Raises:
         BadAnswer: A row is of a transaction that the block does not have.
@@ -265,7 +268,7 @@ def _check_count(source: str, block: TracedBlock, count: int) -> None:
 
 
 def rows(transfers_by_block: Mapping[TracedBlock, Sequence[CoinTransfer]], chain: str) -> pa.Table:
-    """Return rows of `transfers` in the order of the chain; `item` counts from 1 within each transaction."""
+    """Return rows of `transfers` in the order of the blocks; `item` counts from 1 within each transaction."""
     coins: list[CoinRow] = []
     for block, transfers in transfers_by_block.items():
         counts = Counter[int]()

@@ -111,11 +111,11 @@ class Protocols:
     _inner: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)
 
     def expected_tokens(self, account: str) -> frozenset[str]:
-        """The tokens that lay in the account's shares at the last reading, to be asked in the first round."""
+        """Return the tokens in the account's shares at the last reading; empty if there was none."""
         return self._inner.get(account, frozenset())
 
     def remember_tokens(self, account: str, inner: Iterable[str]) -> None:
-        """Store the tokens that lie in the account's shares, for at most `MAX_CACHED_ACCOUNTS` accounts."""
+        """Store the tokens in the account's shares, for the last MAX_CACHED_ACCOUNTS accounts."""
         self._inner[account] = frozenset(inner)
         self._inner.move_to_end(account)
         if len(self._inner) > MAX_CACHED_ACCOUNTS:
@@ -172,7 +172,7 @@ class Protocols:
 
     @cached_property
     def by_answer(self) -> dict[tuple[str, str], tuple[int, ...]]:
-        """The indexes of token rules, by question and a contract that the rule's role holds."""
+        """Indexes of token rules without a path, by question and contract of the rule's role."""
         indexes: dict[tuple[str, str], list[int]] = {}
         for index, (row, rule) in enumerate(self.rules(Token)):
             for contract in row.contracts.get(rule.role, ()) if not rule.through else ():

@@ -29,8 +29,11 @@ class Outcome:
 UNPROVEN = "no recording proves this decoder yet (chainfolio record, test-protocol, then the setting `proven`)"
 
 
-def unwrapping(matched: RuleMatch, raw: int) -> Plan[object]:
-    """Read what `raw` units of a matched share stand for; an `UnverifiedShare` if its decoder is unproven."""
+def read_underlying(matched: RuleMatch, raw: int) -> Plan[object]:
+    """Read the tokens that `raw` units of a matched share stand for, as its decoder returns them.
+
+    None if the token does not belong to the family; an `UnverifiedShare` if its decoder is unproven.
+    """
     result = yield from _decoder_plan(matched.family.unwrap, matched.match, raw)
     return result if matched.family.is_proven or result is None else UnverifiedShare(UNPROVEN)
 

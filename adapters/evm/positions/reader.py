@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 from chainfolio.abi import AssetNames
 from chainfolio.adapters.evm.positions.interactions import ContractInteractions
 from chainfolio.adapters.evm.positions.matching import Protocols, RuleMatch
-from chainfolio.adapters.evm.positions.outcomes import calls_of, makes_partial, outcome_of, unwrapping
+from chainfolio.adapters.evm.positions.outcomes import calls_of, makes_partial, outcome_of, read_underlying
 from chainfolio.adapters.evm.positions.shares import Shares
 from chainfolio.adapters.evm.positions.unfolded import AccountContents, Underlying, UnfoldedPosition, asset_of
 from chainfolio.adapters.evm.reads import AbiValue, NativeBalance, Read, balance_of
@@ -231,7 +231,7 @@ class SingleAccountReader:
             itself.issues.append(self._unknown(share, reason, share.is_trusted))
             return itself
         share = self._judged(share, is_inner, is_own_action)
-        plan = unwrapping(share, part.raw)
+        plan = read_underlying(share, part.raw)
         reports = yield from batched({"": plan}, record=True)
         report = reports[""]
         result = report.result

@@ -34,7 +34,7 @@ class Underlying:
         self.parts[part.token] = self.parts.get(part.token, 0) + part.raw
 
     def merge(self, addition: Underlying) -> None:
-        """Add all tokens, issues, reads and unlisted shares of `more`."""
+        """Add all tokens, issues, reads and unlisted shares of `addition` to this one."""
         for token, raw in addition.parts.items():
             self.add(TokenAmount(token, raw))
         self.issues += addition.issues

@@ -73,12 +73,15 @@ ROUND_RULES: Final[tuple[Rule, ...]] = (
 
 
 def round_fault(feed_round: FeedRound) -> str:
-    """Return the reason of the first rule that a round violates."""
+    """Return the reason of the first rule that a round violates; empty if it violates none."""
     return next((reason(feed_round) for is_violated, reason in ROUND_RULES if is_violated(feed_round)), "")
 
 
 def read_fault(subject: str, result: object) -> str:
-    """Return the reason why a read of a feed has no value; `subject` names what was read."""
+    """Return the reason why a read of a feed has no value; empty if it has one.
+
+    `subject` names what was read.
+    """
     if isinstance(result, Reverted):
         return f"the feed refused to tell its {subject}"
     if isinstance(result, Unknown):

@@ -76,7 +76,7 @@ class Market:
 
     @property
     def depth(self) -> int:
-        """The most that the pool could pay, without what was added in this block."""
+        """The most that the pool could pay, without what was added in this block; 0 without a parent."""
         return min(self.current.depth, self.parent.depth) if self.parent else 0
 
     @property

@@ -44,7 +44,10 @@ class UniswapPairs:
         return [Call(factory, uniswap_v2.GET_PAIR, tuple(tokens)), *_state_reads(token, uniswap_v2.RESERVES)]
 
     def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
-        """Return the reserves per share; None if the factory has another pair."""
+        """Return the reserves per share; None if the factory has another pair.
+
+        None too if reserves or supply are zero or unread.
+        """
         return _redemption(*results[1:]) if results[0] == token else None
 
 
@@ -60,7 +63,10 @@ class SolidlyPools(UniswapPairs):
         return [Call(results[Call(token, FACTORY)], IS_POOL, (token,)), *_state_reads(token, solidly.RESERVES)]
 
     def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
-        """Return the reserves per share; None if the factory does not list the pool."""
+        """Return the reserves per share; None if the factory does not list the pool.
+
+        None too if reserves or supply are zero or unread.
+        """
         current, parent = (reserves[:2] if isinstance(reserves, tuple) else reserves for reserves in results[1::2])
         return _redemption(current, results[2], parent, results[4]) if results[0] is True else None
 
@@ -83,7 +89,7 @@ class CurvePools:
         return [Call(factory, curve_ng.COINS, (token,)) for factory in self.factories]
 
     def underlying(self, token: str, results: Results) -> tuple[str, ...]:
-        """Return the coins from the first factory that knows the pool."""
+        """Return the coins from the first factory that knows the pool; empty if none does."""
         lists = (results[read] for read in self.identity_reads(token))
         valid = (coins for coins in lists if isinstance(coins, tuple) and coins and all(map(is_contract, coins)))
         return next(valid, ())
@@ -93,7 +99,7 @@ class CurvePools:
         return _state_reads(token, curve_ng.BALANCES)
 
     def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
-        """Return the balances per share."""
+        """Return the balances per share; None if a balance or the supply is zero or unread."""
         return _redemption(*results)
 
 
@@ -116,7 +122,7 @@ class BalancerPools:
         return [Call(self.vault, balancer_v2.POOL_TOKENS, (self.pool_ids[token],))] if token in self.pool_ids else []
 
     def underlying(self, token: str, results: Results) -> tuple[str, ...]:
-        """Return the pool's tokens without its own shares."""
+        """Return the pool's tokens without its own shares; empty for other tokens."""
         balances = [results[read] for read in self.identity_reads(token)]
         return tuple(asset for result in balances if isinstance(result, tuple) for asset in result[0] if asset != token)
 
@@ -126,7 +132,7 @@ class BalancerPools:
         return [*state, *map(AtParent, state)]
 
     def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
-        """Return the balances per share."""
+        """Return the balances per share; None if a balance or the supply is zero or unread."""
         current, parent = (_vault_amounts(token, *state) for state in (results[:3], results[3:]))
         return Redemption(current, parent) if current else None
 

@@ -79,7 +79,7 @@ class Vaults:
         return [Call(token, ASSET)] if token in self.addresses else []
 
     def underlying(self, token: str, results: Results) -> tuple[str, ...]:
-        """Return the asset of the vault."""
+        """Return the asset of the vault; empty for other tokens, or if the read has no address."""
         return tuple(results[read] for read in self.identity_reads(token) if is_contract(results[read]))
 
     def redemption_reads(self, token: str, results: Results) -> Sequence[ContractRead]:
@@ -110,7 +110,7 @@ class AaveTokens:
         return [Call(token, AAVE_UNDERLYING)]
 
     def underlying(self, token: str, results: Results) -> tuple[str, ...]:
-        """Return the asset that the token names."""
+        """Return the asset that the token names; empty if it names none."""
         (read,) = self.identity_reads(token)
         return (results[read],) if is_contract(results[read]) else ()
 
@@ -141,7 +141,10 @@ class CompoundTokens:
         return [Call(token, COMPTROLLER), Call(token, UNDERLYING)]
 
     def underlying(self, token: str, results: Results) -> tuple[str, ...]:
-        """Return the asset that the token names; native coins if it names none."""
+        """Return the asset that the token names; native coins if it names none.
+
+        Empty if its comptroller is not configured.
+        """
         comptroller, supplied = (results[read] for read in self.identity_reads(token))
         if comptroller not in self.comptrollers:
             return ()
@@ -153,7 +156,7 @@ class CompoundTokens:
         return [Call(results[Call(token, COMPTROLLER)], MARKET, (token,)), rate, AtParent(rate)]
 
     def redemption(self, token: str, results: Sequence[object]) -> Redemption | None:
-        """Return the exchange rate; None if the comptroller does not list the token."""
+        """Return the exchange rate; None if the comptroller does not list the token, or it is zero."""
         current, parent = (_ratio(rate, WAD) for rate in results[1:])
         return Redemption(current, parent) if current and results[0] is True else None
 

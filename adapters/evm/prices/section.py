@@ -55,7 +55,10 @@ class VenueSection:
         return tuple(dict.fromkeys(bytes.fromhex(text[2:]) for text in value))
 
     def number(self, key: str, default: int | None = None, maximum: int = 86_400) -> int:
-        """Return a whole number from 1 to `maximum`; raise BadSettings if it is none."""
+        """Return a whole number from 1 to `maximum`; raise BadSettings if it is none.
+
+        Without the key it is `default`; BadSettings if that is None.
+        """
         return self._whole_number(self._value(key, default), key, maximum)
 
     def numbers(self, key: str, maximum: int) -> tuple[int, ...]:

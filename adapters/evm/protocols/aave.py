@@ -181,7 +181,8 @@ def _health(raw: int) -> Decimal | None:
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """Return the supplied asset in the same amount as the interest-bearing token.
 
-    None if the pool does not list the token.
+    None if the pool does not list the token. In unreviewed code an UnlistedShare, or an UnverifiedShare if the token
+    has less than `raw` of the asset.
     """
     (asset,) = yield [Call(match.contract, UNDERLYING)]
     reserve, *cash = yield [

@@ -190,7 +190,10 @@ def _rewards(match: ProtocolMatch, lending: list[Market], borrowing: list[Market
 
 
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """Return the asset that redeeming `raw` of a market's tokens pays now; None if it is not listed."""
+    """Return the asset that redeeming `raw` of a market's tokens pays now; None if it is not listed.
+
+    In unreviewed code an UnlistedShare, or an UnverifiedShare if the market has less of the asset.
+    """
     (is_listed, _), asset, rate = yield [
         Call(match.answer, MARKET, (match.contract,)),
         MayRefuse(Call(match.contract, UNDERLYING)),

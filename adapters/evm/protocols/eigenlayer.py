@@ -30,7 +30,8 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     """Decode what an account has in one strategy, or in all strategies that the file does not name.
 
     A strategy matches by its token, the pod manager by the account's pod (restaked ether), and the delegation manager
-    by a delegation: it then decodes the other strategies. Amounts are withdrawable ones, so after slashing.
+    by a delegation: it then decodes the other strategies. Amounts are withdrawable ones, so after slashing. None if
+    nothing is staked or queued there.
     """
     (manager,), account = match.contracts["delegation"], match.account
     deposited, (withdrawals, queued_shares) = yield [

@@ -12,8 +12,8 @@ NOT_THERE = "the account deposited nothing into this vault, and what it holds co
 def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
     """Return the asset of `raw` shares; None if the factory did not create the vault.
 
-    Anybody may lend all assets of an own vault to an own collateral. So a share without a deposit of the account counts
-    only if the vault has the assets now, and only if it came by a transaction of the account.
+    Anybody may lend all assets of an own vault to an own collateral. So a share without a deposit of the account is an
+    UnlistedShare if the vault has the assets now, else an UnverifiedShare.
     """
     vault, (factory,) = match.contract, match.contracts["factory"]
     is_vault, asset, assets, cash = yield [

@@ -14,7 +14,10 @@ LAGS = "its LQTY is counted up to the last transaction of anybody with the pool:
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode what an account has in the contract of the match: a trove, a stability deposit, or a stake."""
+    """Decode what an account has in the contract of the match: a trove, a stability deposit, or a stake.
+
+    Stakes and deposits are returned also if they are zero.
+    """
     if match.is_listed("borrower_operations"):
         return (yield from _trove(match))
     (lusd,), (lqty,) = match.contracts["lusd"], match.contracts["lqty"]

@@ -8,7 +8,7 @@ from chainfolio.protocols import DecodedPosition, TokenAmount
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode the account's amount of the file's `staked_token`.
+    """Decode the account's amount of the file's `staked_token`, also if it is zero.
 
     Option `amount` is the signature of the call that returns the amount, `kind` the position's type. A contract that
     gives a token as a receipt is listed as `receipt`: the position then replaces that token.

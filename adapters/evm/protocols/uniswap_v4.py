@@ -90,7 +90,7 @@ def pool_id(key: PoolKey) -> bytes:
 
 
 def _tick(packed: int) -> int:
-    """The signed integer in the lowest 24 bits."""
+    """Return the signed integer in the lowest 24 bits."""
     return (packed + (1 << 23)) % (1 << 24) - (1 << 23)
 
 
