@@ -64,8 +64,9 @@ class App:
         return self.response_headers.unreadable()
 
     def drain(self) -> None:
-        """Close each connection after its next answer, from now on."""
+        """Close each connection after its next answer, from now on, and end streams of events."""
         self.response_headers.draining = True
+        self.parts.streams.end()
 
     async def answer(self, request: Request) -> Answer:
         """Return the answer of the route at the request's path; OPTIONS is answered for every known path.

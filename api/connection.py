@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from aiohttp import web
@@ -141,8 +141,10 @@ def rest_is_costly(http: web.BaseRequest) -> bool:
     )
 
 
-async def send(http: web.BaseRequest, response: web.Response) -> None:
-    """Send an answer and return once the system has taken every byte.
+async def send(http: web.BaseRequest, response: web.StreamResponse, parts: AsyncIterable[bytes] | None = None) -> None:
+    """Send an answer, or each of its parts as it comes, and return once the system has taken every byte.
+
+    The next part is asked for only then, so that a client that reads slowly makes nothing pile up.
 
     Raises:
         ConnectionResetError: The client disconnected before.
@@ -150,6 +152,10 @@ async def send(http: web.BaseRequest, response: web.Response) -> None:
     if http.transport is None:
         raise ConnectionResetError("the client has gone")
     await response.prepare(http)
+    if parts is not None and http.method != "HEAD":
+        async for part in parts:
+            await response.write(part)
+            await http.writer.drain()
     await response.write_eof()
     if http.transport is None:  # the connection ended while the rest was being written
         raise ConnectionResetError("the client has gone")

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from chainfolio.api.engine import Engine
+from chainfolio.api.event_streams import EventStream, EventStreams
 from chainfolio.api.export_slots import ExportSlots
 from chainfolio.api.keys import Keys, Principal
 from chainfolio.api.metrics import Traffic
@@ -48,6 +49,7 @@ class Parts:
         running: Number of running requests by account id.
         queries: Cache of parsed queries by type and query string.
         exports: Slots of exports.
+        streams: Open streams of events.
     """
 
     engine: Engine
@@ -61,16 +63,18 @@ class Parts:
     running: Counter[str] = field(default_factory=Counter)
     queries: dict[tuple[type, str], msgspec.Struct] = field(default_factory=dict)
     exports: ExportSlots = field(default_factory=ExportSlots)
+    streams: EventStreams = field(default_factory=EventStreams)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A complete answer. A `file` is sent instead of `body`, and closed."""
+    """A complete answer. A `file` or the parts of a `stream` are sent instead of `body`, and it is closed."""
 
     body: bytes
     status: int = 200
     content_type: str = JSON
     headers: Mapping[str, str] = {}
     file: BinaryIO | None = None
+    stream: EventStream | None = None
 
 
 @dataclass(slots=True)

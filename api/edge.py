@@ -65,8 +65,9 @@ def edge(parts: Parts, response_headers: ResponseHeaders, max_body: int, handler
             coding = worth_compressing(request, answer.body)
             body = await compressed(answer.body, coding) if coding else answer.body
             response = response_headers.response(request, answer, body, coding)
+            ready_s = clock.monotonic_s()
             with _closing(answer):
-                await send(http, response)
+                await send(http, response, answer.stream)
             if request.charge is not None:  # if the process is killed before this line, the request is free
                 _charge(request).post_soon()
         except BaseException as error:  # also cancellation by a disconnect: the answer was not sent, so it is free
@@ -79,7 +80,8 @@ def edge(parts: Parts, response_headers: ResponseHeaders, max_body: int, handler
             traffic.in_flight -= 1
             if request.counted:
                 _leave(parts.running, request.counted)
-        took_s = clock.monotonic_s() - began_s
+        # The life of a stream says nothing about how fast the server answers.
+        took_s = (clock.monotonic_s() if answer.stream is None else ready_s) - began_s
         traffic.note(request.operation, answer.status, took_s)
         if logs_info:
             _note(logger, request, answer.status, response.content_length or 0, took_s)
@@ -89,7 +91,9 @@ def edge(parts: Parts, response_headers: ResponseHeaders, max_body: int, handler
 
 
 def _closing(answer: Answer) -> contextlib.AbstractContextManager[object]:
-    """Return a context manager that closes the file of an answer, if it has one."""
+    """Return a context manager that closes the file or the stream of an answer, if it has one."""
+    if answer.stream is not None:
+        return contextlib.closing(answer.stream)
     return contextlib.nullcontext() if answer.file is None else answer.file
 
 

@@ -41,8 +41,11 @@ class ResponseHeaders:
         self._fixed = lru_cache(MAX_KINDS)(self._header_block)
         self.draining = False
 
-    def response(self, request: Request, answer: Answer, body: bytes, coding: str) -> web.Response:
-        """Return the answer as aiohttp sends it; `body` is already encoded in `coding`, which may be empty."""
+    def response(self, request: Request, answer: Answer, body: bytes, coding: str) -> web.StreamResponse:
+        """Return the answer as aiohttp sends it; `body` is already encoded in `coding`, which may be empty.
+
+        A streamed answer has no length.
+        """
         origin = self._origin(request)
         preflight = origin != "" and request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
         varies = len(body) >= MIN_COMPRESSED_BYTES or coding != ""
@@ -54,7 +57,10 @@ class ResponseHeaders:
         if last:
             headers["Connection"] = "close"
         content = body if answer.file is None else answer.file
-        response = web.Response(body=content, status=answer.status, headers=headers)
+        if answer.stream is None:
+            response: web.StreamResponse = web.Response(body=content, status=answer.status, headers=headers)
+        else:
+            response = web.StreamResponse(status=answer.status, headers=headers)
         if last:
             response.force_close()
         return response

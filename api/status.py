@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -9,9 +10,11 @@ import msgspec
 
 from chainfolio.api.addresses import Addresses
 from chainfolio.api.context import Context
+from chainfolio.api.engine import Engine
 from chainfolio.api.example_addresses import WALLET
 from chainfolio.api.failures import NO_CHAIN
 from chainfolio.api.router import get
+from chainfolio.assets import Account
 from chainfolio.engine.results import SyncStatus
 from chainfolio.portfolio.document import IssueDocument
 
@@ -59,7 +62,16 @@ class AddressStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 )
 async def status(request: Context, query: StatusQuery) -> list[AddressStatus]:
     """Returns one entry per address, in order. The request starts no reads."""
-    return [_answer(each) for each in await request.engine.status(query.addresses)]
+    return await statuses(request.engine, query.addresses)
+
+
+async def statuses(engine: Engine, accounts: Sequence[Account]) -> list[AddressStatus]:
+    """Return the freshness of each account's data, in their order; starts no reads.
+
+    Raises:
+        NotSupported: No chain of the kind of any account is configured.
+    """
+    return [_answer(each) for each in await engine.status(accounts)]
 
 
 def _answer(status: SyncStatus) -> AddressStatus:

@@ -173,6 +173,21 @@ function around(operation, box) {
   return { headers, body };
 }
 
+/** The text of an answer; of a stream of events, what comes up to the end of the first one. */
+async function textOf(answer) {
+  if (!(answer.headers.get("Content-Type") || "").includes("event-stream")) return answer.text();
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    text += value ?? "";
+    if (done || /^data: .*\n\n/m.test(text)) {
+      await reader.cancel();
+      return text;
+    }
+  }
+}
+
 async function send(path, method, operation, box, button) {
   const result = box.querySelector(".result");
   const url = address(path, box);
@@ -180,7 +195,7 @@ async function send(path, method, operation, box, button) {
   const began = performance.now();
   try {
     const answer = await fetch(url, { method: method.toUpperCase(), ...around(operation, box) });
-    const text = await answer.text();
+    const text = await textOf(answer);
     const json = (answer.headers.get("Content-Type") || "").includes("json");
     result.replaceChildren(
       el("div", { class: "note" },

@@ -47,4 +47,13 @@ export const logIn = (key) => ask("POST", "/dashboard/session", { key });
 export const logInByLink = (link) => ask("POST", "/dashboard/session", { link });
 export const logOut = () => ask("DELETE", "/dashboard/session");
 export const get = (path, fields = {}) => ask("GET", `${path}?${query(fields)}`);
+
+// The text of a stream of events, as it comes; `last` is the id of the last event that is here.
+export async function stream(path, fields, last, signal) {
+  const headers = { ...HEADERS, ...(last ? { "Last-Event-ID": last } : {}) };
+  const answer = await fetch(`${path}?${query(fields)}`, { headers, signal });
+  if (!answer.ok) throw new Refusal(answer.status, TEXTS.failed(answer.status));
+  return answer.body.pipeThrough(new TextDecoderStream());
+}
+
 export const post = (path, body) => ask("POST", path, body);

@@ -17,7 +17,7 @@ const PAGES = { portfolio, history: historyPage, transactions, gains, positions,
   status, operations };
 const KEPT = ["addresses", "to"]; // what other pages show too
 const top = document.getElementById("top"), page = document.getElementById("page");
-let turn = 0;
+let turn = 0, shown = new AbortController(); // aborted when another page is shown
 
 // Where the user is: `#/portfolio?addresses=…`.
 function place() {
@@ -79,6 +79,8 @@ const exchange = (link) => api.logInByLink(link).then(() => null, (error) => err
 
 async function render(_event, refused) {
   const here = place(), mine = ++turn, link = taken(here);
+  shown.abort();
+  const { signal } = (shown = new AbortController());
   let credits;
   try {
     credits = await api.get("/v1/credits");
@@ -95,7 +97,7 @@ async function render(_event, refused) {
   const inner = el("div", { class: "inner", "data-page": here.page });
   page.replaceChildren(el("h1", { class: "hidden" }, TEXTS.pages[here.page]), inner);
   document.title = `${TEXTS.pages[here.page]} · ${TEXTS.product}`;
-  await PAGES[here.page](inner, { fields: here.fields, go: (fields) => go(here.page, fields), render });
+  await PAGES[here.page](inner, { fields: here.fields, signal, go: (fields) => go(here.page, fields), render });
 }
 
 // Somebody else may have sent the link: it ends the session that there is only when its owner says so.

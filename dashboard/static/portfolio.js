@@ -5,6 +5,7 @@ import { add, compare, forPixels, isKnown, money, percent, subtract } from "./de
 import { badge, busy, button, el, failure, name } from "./dom.js";
 import { allocation, treeOf } from "./holdings.js";
 import { daysBefore, lastDay, needsSubscription } from "./days.js";
+import { live } from "./live.js";
 import { TEXTS } from "./texts.js";
 import { holdingsTable } from "./tree.js";
 import { explain } from "./why.js";
@@ -101,6 +102,17 @@ function outsideSums(nodes) {
     el("p", { class: "faint" }, TEXTS.noSumText), el("ul", { class: "parts" }, ...nodes.slice(0, 500).map(line)));
 }
 
+// A button above the page once more of the addresses is indexed than was when the page was made.
+function announce(page, view) {
+  let first = null;
+  live(chosen(view.fields).join(), view.signal, (statuses) => {
+    const times = statuses.map((each) => each.transactionsLastSync).join();
+    first ??= times;
+    if (times === first || page.querySelector("#newer")) return;
+    page.prepend(button(TEXTS.newer, view.render, { id: "newer", class: "chip" }));
+  });
+}
+
 export async function portfolio(page, view) {
   const addresses = chosen(view.fields), place = el("div", {});
   page.replaceChildren(await addressBar(view), place);
@@ -113,6 +125,7 @@ export async function portfolio(page, view) {
     place.replaceChildren(summary(documents, tree, changes), bars(tree.root),
       holdingsTable(tree.root, documents.length > 1), ...[outsideSums(tree.outside)].filter(Boolean));
     page.dataset.ready = "yes";
+    announce(page, view);
     await fillChanges(changes, view, tree.root.value);
   } catch (error) {
     place.replaceChildren(failure(error, () => portfolio(page, view)));

@@ -2,6 +2,7 @@
 import * as api from "./api.js";
 import { addressBar, chosen, labelOf } from "./addresses.js";
 import { badge, busy, button, el, failure, name } from "./dom.js";
+import { live } from "./live.js";
 import { readiness, verdict } from "./operations.js";
 import { TEXTS } from "./texts.js";
 
@@ -34,9 +35,10 @@ export async function status(page, view) {
   try {
     const [ready, wallets] = await Promise.all([readiness(),
       addresses ? api.get("/v1/status", { addresses }) : []]);
-    place.replaceChildren(...wallets.map(wallet), chainTable(ready.chains),
-      button(TEXTS.refresh, () => status(page, view)));
+    const cards = el("div", { id: "wallets" }, ...wallets.map(wallet));
+    place.replaceChildren(cards, chainTable(ready.chains), button(TEXTS.refresh, view.render));
     page.dataset.ready = "yes";
+    if (addresses) live(addresses, view.signal, (changed) => cards.replaceChildren(...changed.map(wallet)));
   } catch (error) {
     place.replaceChildren(failure(error, () => status(page, view)));
   }

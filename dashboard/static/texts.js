@@ -164,6 +164,7 @@ export const TEXTS = {
   chains: "Chains",
   healthy: "healthy",
   unhealthy: "not healthy",
+  newer: "New blocks are indexed: show them",
   refresh: "Refresh",
   chainColumns: {
     key: "Chain", health: "State", indexed: "Indexed block", head: "Newest block", lag: "Blocks behind",

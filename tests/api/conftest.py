@@ -11,6 +11,7 @@ import pytest
 from aiohttp import ClientResponse, ClientSession
 from yarl import URL
 
+from chainfolio.api import event_streams
 from chainfolio.api.serve import listening
 from chainfolio.settings import Server
 from tests.api.fakes import KEY, FakeEngine, FakeKeys, an_app
@@ -29,6 +30,12 @@ Ask = Callable[..., Awaitable[ClientResponse]]
 def state_url(request: pytest.FixtureRequest, stores: Stores) -> str:
     """A state store that nobody has used, of each kind; `tests/storage` compares the kinds in `make test`, too."""
     return stores.url(request.param)
+
+
+@pytest.fixture(autouse=True)
+def short_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """End each stream of events after its first one: tests over all routes read whole answers."""
+    monkeypatch.setattr(event_streams, "LIFE_S", 0.0)
 
 
 @pytest.fixture

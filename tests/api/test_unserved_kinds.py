@@ -55,7 +55,8 @@ def test_every_route_that_takes_addresses_is_tried() -> None:
         for segment in segments
         if "addresses" in getattr(route.arguments.get(segment), "__struct_fields__", ())
     }
-    assert takes == {*NAMES, *OF_ONE_CHAIN, *BOOK, "export_file"}  # files are tried in test_export
+    # Files are tried in test_export, and the stream of statuses in test_events.
+    assert takes == {*NAMES, *OF_ONE_CHAIN, *BOOK, "export_file", "events"}
 
 
 @pytest.mark.slow("other kinds are refused in the same words", fast=["*-solana", "portfolio-*"])

@@ -28,16 +28,30 @@ async def exchange(port: int, sent: bytes, wait_s: float = 5) -> bytes:
 
 
 def heard(data: bytes) -> list[Heard]:
-    """The answers in what came back on a connection; each has a length."""
+    """The answers in what came back on a connection; each has a length, or chunks."""
     found = []
     while data:
         head, _, data = data.partition(b"\r\n\r\n")
         status, *fields = head.decode().split("\r\n")
         headers = {name.lower(): value for name, value in (field.split(": ", 1) for field in fields)}
-        length = int(headers.get("content-length", 0))
-        found.append(Heard(int(status.split()[1]), headers, data[:length]))
-        data = data[length:]
+        if headers.get("transfer-encoding") == "chunked":
+            body, data = unchunked(data)
+        else:
+            length = int(headers.get("content-length", 0))
+            body, data = data[:length], data[length:]
+        found.append(Heard(int(status.split()[1]), headers, body))
     return found
+
+
+def unchunked(data: bytes) -> tuple[bytes, bytes]:
+    """A body that came in chunks, and what follows it."""
+    body = b""
+    while True:
+        length, _, data = data.partition(b"\r\n")
+        size = int(length, 16)
+        body, data = body + data[:size], data[size + 2 :]
+        if not size:
+            return body, data
 
 
 async def raw(port: int, path: str, lines: list[str], method: str = "GET", body: bytes | None = None) -> Heard:

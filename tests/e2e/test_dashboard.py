@@ -198,6 +198,27 @@ async def test_completeness_is_that_of_the_api(demo: Demo, tmp_path: Path) -> No
         await page.once("document.querySelector('[data-page=portfolio]')")
 
 
+async def test_new_blocks_are_offered_by_themselves(demo: Demo, tmp_path: Path) -> None:
+    """The first stream breaks off in the middle of its second event, which the next one repeats."""
+    script = """const real = fetch, seen = window.seen = []; window.fetch = async (path, options) => {
+      if (!path.startsWith('/v1/events')) return real(path, options);
+      seen.push(options.headers['Last-Event-ID'] ?? '');
+      const answer = await real(path.replace('events', 'status'), {...options, signal: undefined});
+      const statuses = await answer.json();
+      const event = (id) => `id: ${id}\\nevent: status\\ndata: ${JSON.stringify(statuses)}\\n\\n`;
+      const first = 'retry: 2000\\n\\n' + event('a');
+      statuses[0].transactionsLastSync = '2099-01-01T00:00:00.000Z';
+      const parts = seen.length === 1 ? [first.slice(0, 40), first.slice(40), event('b').slice(0, -9)] : [event('b')];
+      return new Response(new Blob(parts).stream());
+    };"""
+    async with opened(demo, tmp_path, f"portfolio?addresses={ALICE}", script=script) as page:
+        await page.once("document.getElementById('newer')")
+        assert await page.says("window.seen") == ["", "a"], "the second stream goes on after the first"
+        await page.says("document.getElementById('newer').click()")
+        await page.once("document.querySelector('[data-ready]') && !document.getElementById('newer')")
+        assert [each for each in page.complaints if "/v1/performance" not in each] == [], "there is no subscription"
+
+
 async def test_names_that_attack_stay_text(demo: Demo, tmp_path: Path) -> None:
     script = (
         """const real = fetch; window.fetch = async (path, ...more) => {
