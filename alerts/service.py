@@ -104,7 +104,11 @@ class AlertService:
         return await deliverer.run_once(self._deliveries.progressed)
 
     async def check(self, *, all_rules: bool = False) -> int:
-        """Check the conditions that were not checked for some time, or all; return the number of new events."""
+        """Check due conditions, or all; return the number of new events.
+
+        A condition is due `check_s` after its last check. At most MAX_CHECKS are checked, the oldest first, unless all
+        are.
+        """
         if (state := self.state()) is None:
             return 0
         every_us = self.engine.system.settings.alerts.check_s * 1_000_000

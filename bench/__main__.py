@@ -50,7 +50,7 @@ QUICK = {
 
 
 def run(names: Sequence[str], *, quick: bool) -> int:
-    """Run each benchmark in a separate process; return the number that failed."""
+    """Run each benchmark in a separate process, with few repeats if `quick`; return the number that failed."""
     failed = 0
     for name in names:
         print(f"\n=== {name}: {_summary(name)}", flush=True)
@@ -64,7 +64,10 @@ def _summary(name: str) -> str:
 
 
 def main() -> int:
-    """The command."""
+    """Run the benchmarks of the command line; return 1 if one failed, else 0.
+
+    Without --quick, the table of the README is written anew.
+    """
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(figures.ORDER)}; all, if none is named")
     parser.add_argument("--quick", action="store_true", help="few repeats: whether it works, not how fast")

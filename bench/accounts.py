@@ -42,7 +42,7 @@ class Node:
     has_explorer: bool = False
 
     def env(self, data: Path) -> dict[str, str]:
-        """The environment of a command that works on it."""
+        """Return the environment of a command that indexes accounts from this node into a data folder."""
         # Ganache runs contracts in JavaScript: patience is not what is measured.
         overrides = {"CHAINFOLIO_CHAINS__LOCAL__INDEX": "accounts", "CHAINFOLIO_CHAINS__LOCAL__TIMEOUT_S": "1800"}
         if self.has_explorer:
@@ -51,7 +51,10 @@ class Node:
 
 
 def watch(node: Node, data: Path, chain: Wallets, accounts: Sequence[str], *more: str) -> dict[str, Any]:
-    """`chainfolio watch` over the whole chain; what the node was asked."""
+    """Run `chainfolio watch` over the whole chain, and return the node's counters of it.
+
+    The counters are reset before.
+    """
     node.node.reset()
     span = ["--from", str(chain.first), "--to", str(chain.last)]
     command = [*product(), "watch", *accounts, "--chain", "local", *span, "--json", *more]
@@ -129,7 +132,7 @@ def _exact(name: str, node: Node, data: Path, chain: Wallets, expected_rows: dic
 
 
 def _narrow(node: Node, data: Path, chain: Wallets) -> list[Figure]:
-    """A node that serves logs of 10,000 blocks at once."""
+    """Compare the requests for logs with the spans of 10,000 blocks, the most that a node serves at once."""
     logs = watch(node, empty(data), chain, chain.wallets)["requests"]["eth_getLogs"]
     spans = -(-chain.blocks // SPAN)
     name = f"requests for logs, spans of {SPAN:,} blocks: per span"
@@ -137,7 +140,7 @@ def _narrow(node: Node, data: Path, chain: Wallets) -> list[Figure]:
 
 
 def _against_whole(node: Node, data: Path, chain: Wallets) -> list[Figure]:
-    """Bytes beside those of an index of everything, of the same datasets."""
+    """Compare the bytes of five wallets with those of an index of everything, of the same datasets."""
     scoped = watch(node, empty(data), chain, chain.wallets)["bytes"]
     node.node.reset()
     span = ["--from", str(chain.first), "--to", str(chain.last)]
@@ -183,7 +186,7 @@ def _many_wallets(node: Node, data: Path, chain: Wallets) -> list[Figure]:
 def _kills(
     node: Node, data: Path, chain: Wallets, expected_rows: dict[str, set[Row]], options: argparse.Namespace
 ) -> list[Figure]:
-    """Killed at random moments, again and again, until it is through; then compared."""
+    """Kill back-fills at random moments until each is complete, and compare their rows and requests."""
     chance, kills, bad, repeated = random.Random(options.seed), 0, 0, 0
     began_s = time.perf_counter()
     unbroken = watch(node, empty(data), chain, chain.wallets)["http"]
@@ -214,7 +217,7 @@ def _kills(
 
 
 def _killed(node: Node, data: Path, chain: Wallets, after_s: float) -> bool:
-    """Start a back-fill and kill it after some seconds; True where it was through."""
+    """Start a back-fill and kill it after some seconds; return True if it had completed."""
     span = ["--from", str(chain.first), "--to", str(chain.last)]
     command = [*product(), "watch", *chain.wallets, "--chain", "local", *span, "--json"]
     quiet = subprocess.DEVNULL
@@ -227,7 +230,7 @@ def _killed(node: Node, data: Path, chain: Wallets, after_s: float) -> bool:
 
 
 def _reconciled(node: Node, data: Path, chain: Wallets) -> list[Figure]:
-    """Every planted difference is found at its block and named, and there is no other one."""
+    """Check that `reconcile` finds each planted difference at its block with its cause, and no other one."""
     watch(node, empty(data), chain, chain.wallets)
     node.node.reset()
     command = [*product(), "reconcile", *chain.wallets, "--chain", "local", "--json"]
@@ -255,7 +258,7 @@ def _without_spans(stats: dict[str, Any]) -> dict[str, Any]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--wallets", help="the folder of the long chain (default: below PEERS_HOME)")
     parser.add_argument("--modules", help="where ganache is installed (default: below PEERS_HOME)")
     parser.add_argument("--parts", default="rows,bytes,many,kills,reconcile,spans", help="what is measured")

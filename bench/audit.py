@@ -202,7 +202,7 @@ def _posted(database: Database, record: Record, result: Audit) -> bytearray:
 
 
 def _reserved(database: Database) -> Iterator[tuple[int, str, str | None]]:
-    """Amount, memo and end of every reservation, a page at a time."""
+    """Yield amount, memo and end (None while open) of every reservation; a page is read at a time."""
     after, rows = _page(database, 0)
     while rows is not None:
         yield from rows
@@ -210,7 +210,7 @@ def _reserved(database: Database) -> Iterator[tuple[int, str, str | None]]:
 
 
 def _page(database: Database, after: int) -> tuple[int, list[tuple[Any, ...]] | None]:
-    """Up to where the page reaches, and its rows; None behind the last one."""
+    """Return the last id of a page after `after` and its rows; None for rows after the last page."""
 
     def read(tx: Transaction) -> tuple[int, list[tuple[Any, ...]] | None]:
         ((last,),) = tx.rows(_PAGE_END, after=after, most=PAGE)
@@ -243,7 +243,10 @@ def _changed(database: Database, record: Record, posted: bytearray, result: Audi
 def _unbilled(
     record: Record, posted: bytearray, killed: Sequence[tuple[float, int]], hold_s: int, result: Audit
 ) -> None:
-    """A 2xx that cost nothing; of a key that was answered with 2xx, one attempt is charged."""
+    """Count in `result` the calls with 2xx that cost nothing, and the calls in flight at each kill.
+
+    Of a key that was answered with 2xx, one attempt is charged. `worst` names a process with more of the former.
+    """
     moments = [at for at, _ in killed]
     last_s = {worker: at for at, worker in killed}
     in_flight, unbilled = Counter[int](), Counter[int]()

@@ -53,7 +53,7 @@ TRANSACTIONS: Final = json.dumps(["0x" + "ef" * 300] * 60)
 
 
 def root(slot: int) -> str:
-    """The root of a block."""
+    """Return the root of the block of a slot."""
     return f"0x{slot + 1:064x}"
 
 
@@ -94,7 +94,7 @@ class Network:
         return raw_balances
 
     def members(self, period: int) -> Any:
-        """The sync committee of a period, each a seat."""
+        """Return the validators of the sync committee of a period, one for each seat."""
         return (period * SEATS + np.arange(SEATS)) * SYNC_STRIDE % self.count
 
     def proposer(self, slot: int) -> int:
@@ -103,12 +103,12 @@ class Network:
 
 
 def data_json(data: str) -> bytes:
-    """An answer about a state."""
+    """Return the body of a response about a finalized state, with JSON text as its data."""
     return f'{{"version":"electra","execution_optimistic":false,"finalized":true,"data":{data}}}'.encode()
 
 
 def text(value: Any) -> str:
-    """JSON with all numbers as text, as the Beacon API has them."""
+    """Return JSON with all numbers as text, as the Beacon API has them."""
     if isinstance(value, dict):
         return "{" + ",".join(f'"{name}":{text(each)}' for name, each in value.items()) + "}"
     if isinstance(value, list):
@@ -147,7 +147,7 @@ class Answers:
         ]
 
     def answer(self, path: str, body: bytes) -> bytes | None:
-        """The body of an answer; None for 404."""
+        """Return the body of a response, and log the request; None for 404."""
         for pattern, respond in self._routes:
             if (match := pattern.match(path)) is not None:
                 if not path.startswith("/local/"):
@@ -156,7 +156,7 @@ class Answers:
         return None
 
     def state(self, path: str) -> list[bytes] | None:
-        """The parts of a state in SSZ; None for any other path, or where it has none."""
+        """Return the parts of a state in SSZ; None for another path, or if SSZ is not served."""
         match = STATE.match(path)
         if match is None or self._rows is None:
             return None
@@ -333,7 +333,7 @@ class Connection(asyncio.Protocol):
 
 
 async def serve(network: Network, *, ssz: bool) -> None:
-    """Until it is ended."""
+    """Serve the network on a free port until cancelled; print the URL first."""
     answers = Answers(network, ssz=ssz)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(answers), "127.0.0.1", 0)
@@ -342,7 +342,7 @@ async def serve(network: Network, *, ssz: bool) -> None:
 
 
 def main() -> None:
-    """The command."""
+    """Serve the network that the command line describes."""
     parser = argparse.ArgumentParser(prog="python -m bench.beacon_node", description=__doc__)
     parser.add_argument("--validators", type=int, required=True)
     parser.add_argument("--head", type=int, required=True, help="the newest slot")

@@ -16,7 +16,7 @@ OTHERS: Final = {"historical_roots": 758 * 32, "historical_summaries": 700 * 64,
 
 
 def encoded(values: Mapping[str, Any], genesis_root: str, slot: int, rows: Any, balances: Any) -> list[bytes]:
-    """The parts of a state after a slot: `rows` of `VALIDATOR`, balances in gwei."""
+    """Return the parts of a state after a slot in SSZ; `rows` are of `VALIDATOR`, balances in Gwei."""
     spec = Spec("bench", Genesis(0, genesis_root, "0x00000000"), values)
     layout = state_layout(spec, spec.epoch(slot))
     assert layout is not None, "the fork and the preset are known"

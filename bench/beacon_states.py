@@ -45,7 +45,7 @@ def from_ssz(layout: Layout, body: memoryview) -> ValidatorTable:
 
 
 def spent(work: Callable[[], object], repeat: int) -> float:
-    """Processor seconds, the median of some runs after one."""
+    """Return the median of the processor seconds of `repeat` runs, after one that does not count."""
     times = []
     for _ in range(repeat + 1):
         start_s = time.process_time()
@@ -55,7 +55,7 @@ def spent(work: Callable[[], object], repeat: int) -> float:
 
 
 def run(count: int, repeat: int) -> list[Figure]:
-    """Processor time and bytes of both, and of the blocks of an epoch."""
+    """Compare processor time and bytes of states in JSON and in SSZ, and return the figures."""
     answers = Answers(Network(count, REST_SLOT + SLOTS), ssz=True)
     path = f"/eth/v1/beacon/states/{REST_SLOT}/validators"
     pages = [[str(each) for each in range(at, min(at + PAGE_SIZE, count))] for at in range(0, count, PAGE_SIZE)]

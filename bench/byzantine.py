@@ -65,7 +65,7 @@ class ByzantineNode:
     _real: HttpTransport = field(default_factory=HttpTransport)
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
-        """One exchange with the real node, and what becomes of it."""
+        """Post to the real node; results of the byzantine URL are changed at random."""
         self.requests += 1
         posted = await self._real.post(source, self.url, body, timeout_s)
         if url != self.byzantine:
@@ -74,7 +74,7 @@ class ByzantineNode:
         return replace(posted, body=json.dumps(replies, separators=(",", ":")).encode())
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections to the real node."""
         await self._real.close()
 
     def _changed(self, method: str, params: list[Any], result: Any) -> Any:
@@ -90,7 +90,7 @@ def _number(chance: random.Random, result: str) -> str:
 
 
 def _returned(chance: random.Random, result: str) -> str:
-    """Another digit somewhere in return data: most often in an amount."""
+    """Change one digit of return data, most often in an amount; it may stay the same."""
     if len(result) < 3:
         return result
     at = chance.randrange(2, len(result))
@@ -204,7 +204,7 @@ class Trial:
     def chain(
         self, byzantine: str, chance: random.Random, *, quorum: int = 1, integrity: str = "roots"
     ) -> tuple[EvmChain, ByzantineNode]:
-        """The three endpoints in another order each time, none quarantined."""
+        """Return a new chain of the three endpoints in random order, none quarantined, and its transport."""
         path = self.folder / "liars.toml"
         path.write_text(
             'key = "byzantine"\nkind = "evm"\nchain_id = 31337\nname = "Liars"\nblock_time_ms = 200\n'
@@ -255,7 +255,7 @@ class Trial:
         return transport.requests
 
     async def run(self, reads: int, *, quorum: int = 2, integrity: str = "roots") -> Outcome:
-        """Rounds until there were so many reads."""
+        """Run rounds until at least `reads` values were read, and return their outcome."""
         outcome, chance, start_s = Outcome(), random.Random(self.seed), time.monotonic()
         while outcome.reads < reads:
             byzantine = chance.choice(URLS)
@@ -272,7 +272,7 @@ class Trial:
         return outcome
 
     async def _round(self, chain: EvmChain, outcome: Outcome, chance: random.Random) -> None:
-        """The head, a span of every dataset, some blocks, all balances at one of them: in any order."""
+        """Read the head, then rows, blocks and balances in random order; count wrong and refused reads."""
         parts = [self._rows, self._blocks, self._balances]
         chance.shuffle(parts)
         try:
@@ -329,7 +329,7 @@ async def judge(reads: int, seed: int) -> tuple[Outcome, int]:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     logging.getLogger("chainfolio.node").setLevel(logging.CRITICAL)
     outcome, plain = asyncio.run(judge(options.reads, options.seed))
     wrong, refusals, lies = (sum(counts.values()) for counts in (outcome.wrong, outcome.refused, outcome.lies))
@@ -353,7 +353,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--reads", type=int, default=100_000, help="values read: balances, rows, blocks")
     parser.add_argument("--seed", type=int, default=1, help="of every choice, the byzantine node's too")
 

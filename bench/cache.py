@@ -22,7 +22,7 @@ BAR = 200_000
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     with replay() as node, scratch() as folder:
         return [*_repeated_run(node, folder / "again", options.repeat), *_one_more(node, folder / "more")]
 
@@ -68,7 +68,7 @@ def _hash(rows: Sequence[object]) -> str:
 
 
 def _one_more(node: ReplayNode, data: Path) -> list[Figure]:
-    """Two contracts, then the same two and one more: what is asked must be what is missing."""
+    """Index two contracts, then the same and one more; compare requested with missing data."""
     chain = recorded()
     first, second, third = chain.tokens[:3]
     index(node.url, data, "--contracts", f"{first},{second}").done()
@@ -106,7 +106,7 @@ def _files(data: Path) -> dict[str, str]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--repeat", type=int, default=5, help="how often")
 
 

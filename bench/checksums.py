@@ -34,7 +34,7 @@ QUERY_BAR = 1.1
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     with scratch() as folder:
         lake = Lake(str(folder / "lake"))
         fill(lake, options.rows // 2)
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def _compared(lake: Lake, table: Table, subject: str, read: Read, repeat: int) -> Figure:
-    """Both ways in turns, the first turn not counted; every turn reads the same rows."""
+    """Compare both ways of reading in turns, without the first turn; fails if their rows differ."""
     files, ratios = lake.files(table, CHAIN), list[float]()
     for turn in range(repeat + 1):
         (checked_s, rows), (plain_s, plain_rows) = (
@@ -105,7 +105,7 @@ def _one_group(parquet: pq.ParquetFile) -> int:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--rows", type=int, default=1_000_000, help="of account_transfers; half as many transfers")
     parser.add_argument("--repeat", type=int, default=9)
 

@@ -30,7 +30,7 @@ Index = Callable[[list[str]], runs.Run]  # runs the index by a command
 
 @contextmanager
 def evm(folder: Path, datasets: str) -> Iterator[Index]:
-    """The recorded chain: a few dozen batches, with large responses."""
+    """Yield a function that indexes the recorded chain by a command: a few dozen batches, large responses."""
     chain = recorded()
     arguments = ["index", "local", "--from", str(chain.first), "--to", str(chain.last), "--datasets", datasets]
     with replay() as node:
@@ -39,7 +39,7 @@ def evm(folder: Path, datasets: str) -> Iterator[Index]:
 
 @contextmanager
 def beacon(folder: Path, epochs: int) -> Iterator[Index]:
-    """100 validators of an archive node: 37 responses for each epoch."""
+    """Yield a function that indexes 100 validators of an archive node: 37 responses for each epoch."""
     first, last = validators.BEGIN * SLOTS, (validators.BEGIN + epochs) * SLOTS - 1
     indexed = [str(each * 199) for each in range(validators.SOME)]
     with validators.network(validators.AMONG, last + 10 * SLOTS) as url:
@@ -64,7 +64,7 @@ def compare(name: str, index: Index, repeat: int) -> Figure:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     parts: dict[str, tuple[str, Callable[[Path], AbstractContextManager[Index]]]] = {
         "logs": ("logs of 2,000 EVM blocks", lambda folder: evm(folder, runs.EVENTS)),
         "usual": ("2,000 EVM blocks with the usual datasets", lambda folder: evm(folder, runs.USUAL)),
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--repeat", type=int, default=7, help="counted rounds")
     parser.add_argument("--epochs", type=int, default=300)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))

@@ -89,7 +89,7 @@ def _figure(package: str, alone: tuple[int, int], combined: tuple[int, int]) -> 
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The folders of tests to run."""
+    """Add the folders of tests to the options."""
     parser.add_argument("tests", nargs="*", help="folders of tests; all without any")
 
 

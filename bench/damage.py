@@ -117,7 +117,7 @@ def _blank(chance: random.Random, text: str) -> str:
 
 
 def _changed_word(chance: random.Random, text: str) -> str:
-    """One 32-byte word of some data taken away, doubled or zeroed."""
+    """Delete, double or zero one 32-byte word of some data."""
     at = 2 + 64 * chance.randrange(max(1, len(text) // 64))
     word = text[at : at + 64]
     return text[:at] + chance.choice(("", word * 2, "0" * len(word))) + text[at + 64 :]
@@ -172,7 +172,7 @@ def _dropped(chance: random.Random, holder: Any, key: Any) -> Any:
 
 
 def _doubled(chance: random.Random, holder: Any, key: Any) -> Any:
-    """A row twice, or a key twice in an object: the other value before or behind the true one."""
+    """Double a row of a list, or a key of an object with a value that may be another one."""
     if isinstance(holder, list):
         at = chance.randrange(len(holder) + 1)
         return [*holder[:at], holder[key], *holder[at:]]
@@ -189,7 +189,7 @@ def _renamed(chance: random.Random, holder: Any, key: Any) -> Any:
 
 
 def _exchanged(chance: random.Random, holder: Any, key: Any) -> Any:
-    """Two fields of an object, or two rows of a list, change places."""
+    """Exchange two fields of an object or two rows of a list; SAME if both are the same one."""
     target = chance.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
     if target == key:
         return SAME
@@ -199,7 +199,7 @@ def _exchanged(chance: random.Random, holder: Any, key: Any) -> Any:
 
 
 def _sibling(chance: random.Random, holder: Any, key: Any) -> Any:
-    """A field that was not there before."""
+    """Add or replace a field with an odd value; SAME for a list."""
     name = chance.choice(("removed", "type", "to", "status", "chainId", "x"))
     return {**holder, name: chance.choice(ODD)} if isinstance(holder, dict) else SAME
 
@@ -215,7 +215,7 @@ KINDS: Final = (*VALUES, *PLACES, "of elsewhere")
 
 
 def places(value: Any, at: Place = ()) -> Iterator[Place]:
-    """Every place in a JSON value; of a long list the first and the last few."""
+    """Yield every place in a JSON value; of a long list those of the first three and the last two rows."""
     yield at
     if isinstance(value, dict):
         for key in value:
@@ -226,7 +226,7 @@ def places(value: Any, at: Place = ()) -> Iterator[Place]:
 
 
 def pattern(method: str, at: Place) -> str:
-    """A place without its positions in lists: what a field is called."""
+    """Return the name of a field: its method and place, with `*` for positions in lists."""
     return f"{method} {'.'.join('*' if isinstance(step, int) else step for step in at)}"
 
 

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def figure(name: str, kind: Any, mix: dict[str, int], repeat: int, *, has_bar: bool) -> Figure:
-    """The ratio of one kind and mix: medians of reads in turns."""
+    """Return the ratio of the times of a read with a mix of assets and without: medians, in turns."""
     times: dict[bool, list[float]] = {False: [], True: []}
     with mock.patch.object(kind.node, "post", delayed(kind.node.post)):
         for turn in range(2 * (repeat + 1)):
@@ -78,7 +78,7 @@ def delayed(post: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--usual", type=int, default=50, help="tokens that answer as others do")
     parser.add_argument("--each", type=int, default=3, help="hostile assets of each behaviour")
     parser.add_argument("--repeat", type=int, default=7)

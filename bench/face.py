@@ -46,7 +46,7 @@ DRAW_ALL = """(async () => { for (;;) {
 
 
 async def paint_ms(demo: Demo, folder: Path) -> tuple[float, float]:
-    """Milliseconds until the first paint, and until the net worth is shown, with an empty cache."""
+    """Return the milliseconds until the first paint and until the net worth is shown; the cache is empty."""
     async with opened(demo, folder, PLACE, script=CLOCK) as page:
         await page.once("document.getElementById('networth')")
         await page.says("new Promise(requestAnimationFrame)")
@@ -55,7 +55,7 @@ async def paint_ms(demo: Demo, folder: Path) -> tuple[float, float]:
 
 
 async def scrolled(demo: Demo, folder: Path, tokens: int) -> tuple[float, float, int]:
-    """Frames per second while the page scrolls, megabytes of its heap, and the number of tokens that are drawn."""
+    """Return frames per second during a scroll, megabytes of heap, and the number of drawn tokens."""
     async with opened(demo, folder, PLACE, script=COPIES.replace("TOKENS", str(tokens))) as page:
         await page.once("document.querySelector('[data-ready]')")
         drawn = await page.says(DRAW_ALL)
@@ -74,7 +74,7 @@ async def scrolled(demo: Demo, folder: Path, tokens: int) -> tuple[float, float,
 
 
 async def frames_per_second(page: Page) -> float:
-    """The rate of the frames that were drawn during the trace."""
+    """Return the rate of the frames that were drawn during the trace; waits until the trace is complete."""
     while not (ended := [each for each in page.events if each["method"] == "Tracing.tracingComplete"]):
         await page.says("new Promise(done => setTimeout(done, 50))")
     text, stream = "", ended[-1]["params"]["stream"]
@@ -91,18 +91,18 @@ async def frames_per_second(page: Page) -> float:
 
 
 def trace_of(text: str) -> list[dict[str, Any]]:
-    """The events of a trace."""
+    """Return the events of a trace in JSON."""
     parsed: dict[str, list[dict[str, Any]]] = json.loads(text)
     return parsed["traceEvents"]
 
 
 def script_bytes() -> int:
-    """The size of all scripts of the page, each compressed by itself."""
+    """Return the size of all scripts of the page, each compressed alone."""
     return sum(len(gzip.compress(path.read_bytes())) for path in (ROOT / "dashboard" / "static").rglob("*.js"))
 
 
 async def measure(demo: Demo, options: argparse.Namespace) -> list[Figure]:
-    """All figures, in one browser after the other."""
+    """Measure paints, scrolling and scripts, each in a new browser, and return the figures."""
     paints = []
     for number in range(options.repeat):
         with tempfile.TemporaryDirectory(prefix=f"face{number}") as folder:
@@ -141,7 +141,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=5_000)
 

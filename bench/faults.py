@@ -47,7 +47,7 @@ class Outcome:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     chain = recorded()
     last = chain.first + options.blocks - 1
     expected = truth.digest(truth.recorded_events(chain.folder, chain.first, last))
@@ -132,7 +132,7 @@ def _figure(name: str, outcome: Outcome, clean: int) -> Figure:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--blocks", type=int, default=400, help="of the recorded chain")
     parser.add_argument("--peers", default="cryo,sqd", help="of cryo, sqd, envio, ponder; those that are installed")
 

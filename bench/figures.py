@@ -36,7 +36,7 @@ class Figure:
 
 
 def machine() -> dict[str, Any]:
-    """The facts of this machine that a figure depends on."""
+    """Return the facts of this machine on which a figure depends."""
     cpus = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     memory = [int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")]
     return {
@@ -51,7 +51,7 @@ def machine() -> dict[str, Any]:
 
 
 def _revision() -> str:
-    """The commit that was measured; a `+` behind it where files differ from it, empty outside a checkout."""
+    """Return the current commit, with `+` if files differ from it; empty outside a checkout."""
     command = ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--match="]
     try:
         return subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False).stdout.strip()
@@ -64,13 +64,13 @@ def _lines(path: str) -> list[str]:
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Median [least–most] (how many)."""
+    """Format the median, least and greatest value and the count: `2.00 [1.00–3.00] (n=3)`."""
     low, middle, high = min(values), statistics.median(values), max(values)
     return f"{middle:.{digits}f} [{low:.{digits}f}–{high:.{digits}f}] (n={len(values)})"
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Figures as a table for people."""
+    """Return figures as a table of text."""
     rows = [("bench", "what", "figure", "bar", "met")]
     rows += [(f.bench, f.name, f.value, f.bar, MARKS[f.met].strip("*")) for f in figures]
     widths = [max(len(row[k]) for row in rows) for k in range(5)]
@@ -79,7 +79,7 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def append(figures: Sequence[Figure], *, at: datetime | None = None) -> Path:
-    """One JSON line a figure, with the date and the machine."""
+    """Append one JSON line per figure, with date and machine, to the file of results; return its path."""
     path = results() / "figures.jsonl"
     timestamp = (at or datetime.now(UTC)).isoformat(timespec="seconds")
     with path.open("a") as file:
@@ -89,7 +89,7 @@ def append(figures: Sequence[Figure], *, at: datetime | None = None) -> Path:
 
 
 def parse(lines: Sequence[str]) -> list[tuple[str, dict[str, Any], Figure]]:
-    """JSON lines back as (date, machine, figure), in their order."""
+    """Return date, machine and figure of each JSON line, in order; blank lines are skipped."""
     names = Figure.__dataclass_fields__
     parsed = [json.loads(line) for line in lines if line.strip()]
     return [(row["date"], row["machine"], Figure(**{n: row[n] for n in names if n in row})) for row in parsed]
@@ -152,7 +152,7 @@ def _position(bench: str) -> int:
 
 
 def markdown(entries: Sequence[tuple[str, dict[str, Any], Figure]], old_rows: Sequence[str] = ()) -> str:
-    """The table of the README: what has a bar, with rows of other benchmarks that `kept` has."""
+    """Return the table of the README: figures with a bar, and `old_rows` of benchmarks not in `entries`."""
     dates = sorted({date[:10] for date, _, _ in entries})
     facts = entries[-1][1] if entries else {}
     machine = f"{facts.get('cores')} cores ({facts.get('cpu')}), {facts.get('ram_gb')} GB, Python {facts.get('python')}"
@@ -173,7 +173,7 @@ def _bench(row: str) -> str:
 
 
 def between(text: str, content: str) -> str:
-    """A text with what stands between its markers replaced; ValueError where it has no markers."""
+    """Return a text with the content between its markers replaced; ValueError without such markers."""
     start, stop = text.index(BEGIN) + len(BEGIN), text.index(END)
     if stop < start:
         raise ValueError("the markers stand the wrong way round")
@@ -194,14 +194,17 @@ Options = Callable[[argparse.ArgumentParser], None]
 
 
 def options(description: str | None, add: Options, arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of one benchmark."""
+    """Parse the options of one benchmark."""
     parser = argparse.ArgumentParser(description=description)
     add(parser)
     return parser.parse_args(arguments)
 
 
 def main(description: str | None, run: Bench, add: Options = lambda parser: None) -> None:
-    """One benchmark as a command: measure, print, keep."""
+    """Run one benchmark as a command: measure, print the figures and append them to the results.
+
+    A missing prerequisite ends the process with its message.
+    """
     try:
         measured = run(options(description, add, sys.argv[1:]))
     except MissingPrerequisite as error:

@@ -77,7 +77,7 @@ class Away:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     registry = TokenRegistry(CONFIGS / "tokens" / f"{CHAIN}.csv", load(CONFIGS / "chains" / "local.toml").info)
     tokens = [asset.reference for asset in registry.assets_on(2)]
     with LocalNode() as node, scratch() as folder:
@@ -146,13 +146,13 @@ async def _measure(
 
 
 def _ended_s() -> float:
-    """The processor time of all processes that this one started and that have ended."""
+    """Return the processor seconds of all ended child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def _check(documents: list[dict[str, Any]], balances: dict[str, int]) -> None:
-    """Every held token is there with its balance and a value, and no other one."""
+    """Fail unless the portfolio has exactly the held tokens, with their balances and price sources."""
     position = documents[0]["assetByProtocols"]["wallet"]["chains"][CHAIN]["protocolPositions"]["WALLET"]
     amounts = {each["contract"]: Decimal(each["balance"]).scaleb(int(each["decimal"])) for each in position["assets"]}
     assert amounts == balances, f"{len(amounts)} balances instead of {len(balances)}, or others"
@@ -174,7 +174,7 @@ def _loading() -> Figure:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--repeat", type=int, default=5, help="counted rounds")
     parser.add_argument("--latency", type=int, default=50, help="milliseconds that each request takes longer")
 

@@ -52,7 +52,7 @@ class Answers:
     big: bytes = b'{"padding":"' + b"x" * BIG_BYTES + b'"}'
 
     def kinds(self) -> set[str]:
-        """Snapshots of EVM addresses can be subscribed to."""
+        """Return the kinds of chains of which snapshots can be subscribed to: EVM."""
         return {"evm"}
 
     async def watch(self, owner: str, accounts: Sequence[Account]) -> None:
@@ -62,7 +62,7 @@ class Answers:
         """Do nothing."""
 
     async def encoded_portfolios(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
-        """Portfolios as JSON."""
+        """Return portfolios as JSON; the address decides about delay, size and failure."""
         return [await self._portfolio(account.address) for account in accounts]
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
@@ -99,7 +99,7 @@ def _empty_portfolio(name: str) -> Portfolio:
 
 
 def opened(url: str, hold_s: int) -> State:
-    """The store that the servers share."""
+    """Open the store that the servers share."""
     return State.open(url, PEPPER, SystemClock(), random.Random(), hold_s)
 
 
@@ -142,7 +142,7 @@ class Fleet:
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self) -> None:
-        """One more server."""
+        """Start one more server; it does not wait for it."""
         command = [sys.executable, "-m", "bench.fleet", str(self.port), self.url, "--hold", str(self.hold_s)]
         self._running.append(subprocess.Popen(command, cwd=ROOT, env=environment(), stderr=subprocess.DEVNULL))
 
@@ -151,7 +151,7 @@ class Fleet:
         return sum(each.pid not in answered for each in self._running)
 
     def kill_one(self, chance: random.Random) -> None:
-        """Kill one of them without notice, and start another one in its place."""
+        """Kill a random server and start another one in its place; the time and process id are recorded."""
         victim = self._running.pop(chance.randrange(len(self._running)))
         at = time.time()
         victim.kill()
@@ -169,7 +169,7 @@ class Fleet:
                 answering.add(_pid(self.port))
 
     def stop(self) -> None:
-        """End all, gently."""
+        """Terminate all servers; those that do not end within 30 s are killed."""
         for each in self._running:
             each.terminate()
         for each in self._running:
@@ -182,7 +182,7 @@ class Fleet:
 
 @contextlib.contextmanager
 def fleet(url: str, size: int, hold_s: int) -> Iterator[Fleet]:
-    """So many servers over the store at an address, all up."""
+    """Run `size` servers over a store within the context; all answer when it begins."""
     with socket.socket() as holder:  # keeps the port for those that come and go, and never listens on it
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         holder.bind(("127.0.0.1", 0))
@@ -208,7 +208,7 @@ def _pid(port: int) -> int:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """One server."""
+    """Run one server."""
     parser: Any = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("port", type=int)
     parser.add_argument("url")

@@ -150,7 +150,7 @@ def follow_for(folder: Path, hours: int, transfers: int) -> list[tuple[int, int,
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     found = []
     for transfers in options.transfers:
         with scratch() as folder:
@@ -184,7 +184,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--hours", type=int, default=24)
     parser.add_argument("--transfers", type=int, nargs="+", default=[6, 600])
 

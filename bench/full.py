@@ -19,7 +19,7 @@ BAR = 1 / 8
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     chosen = [
         framework for framework in peers.frameworks() if framework.name.split()[0].lower() in options.peers.split(",")
     ]
@@ -82,7 +82,7 @@ def _exact(data: Path, runs: list[Run]) -> list[Figure]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--repeat", type=int, default=3, help="counted rounds")
     parser.add_argument("--peers", default="sqd,envio", help="of sqd, envio, ponder; those that are installed")
 

@@ -61,7 +61,7 @@ class FullIndex:
 def full_index(
     folder: Path, chain: EvmChain, environment: Environment, span: Span, datasets: Sequence[str]
 ) -> Iterator[FullIndex]:
-    """An empty index in a folder."""
+    """Yield an empty index in a folder, and close its tail at the end."""
     tail = Tail(folder / "tail.db")
     try:
         yield FullIndex(chain, Lake(str(folder / "lake")), tail, environment, span, datasets)

@@ -97,7 +97,7 @@ def _figures(subject: str, count: int, first_s: float, again_s: float, requests:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The size of the chain."""
+    """Add the size of the chain to the options."""
     parser.add_argument("--blocks", type=int, default=3000, help="blocks with activity")
 
 

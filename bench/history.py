@@ -52,7 +52,7 @@ class Run:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     first_s = midnight_us(FIRST) // 1_000_000 - 86_400
     with LocalNode(timestamp=first_s) as node, scratch() as folder:
         deployment = deploy(node)
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def live(node: LocalNode, deployment: Deployment, days: int) -> None:
-    """A year of blocks: every day has new prices in its feeds, and a block right before its end."""
+    """Add the blocks of some days: each has new prices in its feeds, and a block right before its end."""
     chance = Random(7)
     for number in range(days):
         midnight_s = midnight_us(FIRST + timedelta(days=number)) // 1_000_000
@@ -173,7 +173,7 @@ async def _run(node: LocalNode, settings: Settings, wallets: list[str], days: in
 async def _killed(
     node: LocalNode, settings: Settings, wallets: list[str], options: argparse.Namespace
 ) -> tuple[int, Run]:
-    """Killed at random moments, then let run to its end: all requests together."""
+    """Kill the command at random moments, then run it to its end; return all requests and the last run."""
     chance, requests, kills = Random(options.seed), 0, 0
     for _ in range(options.kills):
         ran = await _run(node, settings, wallets, options.days, 1.5 + chance.random() * options.kill_within)
@@ -202,7 +202,7 @@ async def _recomputed(settings: Settings, ran: Run, wallets: list[str]) -> int:
 
 
 def _rows(settings: Settings) -> tuple[int, int]:
-    """Snapshots that are kept, and rows of the two tables that are there twice."""
+    """Return the number of stored snapshots, and that of duplicate rows of both tables."""
     system = System(settings)
     counts = []
     for table in (SNAPSHOTS, SNAPSHOT_HOLDINGS):
@@ -230,7 +230,7 @@ def _forget(settings: Settings) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--tokens", type=int, default=50)
     parser.add_argument("--positions", type=int, default=5)

@@ -39,7 +39,7 @@ class Tally:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -65,7 +65,7 @@ def _round(
     expected: list[truth.Event],
     unbroken: int,
 ) -> None:
-    """One data folder: killed until it is complete, then compared."""
+    """Kill runs over one data folder until one completes, then compare its rows; counts go to `tally`."""
     empty(data)
     node.reset()
     before, in_time = 0, 0
@@ -90,7 +90,7 @@ def _round(
 
 
 def _killed(node: ReplayNode, data: Path, after_s: float) -> bool:
-    """Start a run and kill it after some seconds, but not its children; True if it had completed."""
+    """Start a run and kill it, but not its children, after some seconds; return True if it had completed."""
     chain = recorded()
     span = ["--from", str(chain.first), "--to", str(chain.last)]
     command = [*product(), "index", "local", *span, "--datasets", EVENTS, "--json"]
@@ -140,7 +140,7 @@ def _figures(tally: Tally, seed: int) -> list[Figure]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--kills", type=int, default=50, help="at least so many inside the work")
     parser.add_argument("--seed", type=int, help="of the moments")
 

@@ -40,7 +40,7 @@ _HELD = Statement(sa.text("SELECT sum(held) FROM balances"))
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     with scratch() as folder:
@@ -78,7 +78,7 @@ def measured(url: str, trial: Trial) -> Audit:
 
 
 def _shared(state: State, clients: int, calls: int) -> Shared:
-    """Two clients an account, and one account for all that soon has nothing left."""
+    """Create an account for each two clients, and one for all, whose few credits soon run out."""
     keys = max(1, min(MAX_KEYS, calls // clients // CALLS_A_KEY))
     owners: list[tuple[list[str], str]] = []
     for number in range((clients + 1) // 2):
@@ -147,13 +147,13 @@ class _Run:
                 await asyncio.to_thread(self.servers.kill_one, self.chance)
 
     async def _watch(self) -> None:
-        """The lowest that any account ever had, anywhere; 0 where none was below it."""
+        """Store the lowest balance of any account in `lowest` (0 if none was negative) until the run is over."""
         while not await _is_set_within(self.seen, LOOK_S):
             (row,) = await self.state.read(lambda tx: tx.rows(_LOWEST))
             self.lowest = min(self.lowest, *row)
 
     async def _open_reservations(self) -> int:
-        """Wait for the servers to give back what the dead held; what they still hold after the longest time."""
+        """Return the number of open reservations: 0 as soon as none is, else that after the longest time."""
         last_s = time.monotonic() + self.servers.hold_s + 3 * SWEEP_S
         while True:
             ((reservations,),) = await self.state.read(lambda tx: tx.rows(_HELD))
@@ -230,7 +230,7 @@ def _figures(result: Audit, subject: str) -> list[Figure]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--calls", type=int, default=1_000_000)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--every", type=float, default=10.0, help="seconds between kills, on average")

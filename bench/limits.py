@@ -50,8 +50,8 @@ class Flow:
     workers: set[bytes] = field(default_factory=set)
     moments: Counter[int] = field(default_factory=Counter)  # when the servers let requests in: how many of them
 
-    def see(self, packed: bytes) -> None:
-        """Take over what a bucket keeps: what it has of a moment only grows, until all of it leaves."""
+    def merge(self, packed: bytes) -> None:
+        """Merge the times that a bucket holds; the greatest count of each time is kept."""
         for time_us, times in Counter(array("q", packed)).items():
             self.moments[time_us] = max(self.moments[time_us], times)
 
@@ -61,13 +61,13 @@ class Flow:
         return self.statuses.total() - self.statuses[429]
 
     def fullest(self) -> int:
-        """The most that lie in any minute."""
+        """Return the greatest number of accepted requests within any minute."""
         every = sorted(self.moments.elements())
         return max((at + 1 - bisect_right(every, time_us - WINDOW_US) for at, time_us in enumerate(every)), default=0)
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     with scratch() as folder:
         url = options.postgres or f"sqlite:///{folder}/state.db"
         state = opened(url, 60)
@@ -112,11 +112,11 @@ async def _watch(state: State, flows: Sequence[Flow]) -> None:
 async def _look(state: State, flows: Sequence[Flow]) -> None:
     stored = {(key_id, name): moments for key_id, name, moments in await state.read(lambda tx: tx.rows(_MOMENTS))}
     for flow in flows:
-        flow.see(bytes(stored.get((flow.key_id, flow.bucket), b"")))
+        flow.merge(bytes(stored.get((flow.key_id, flow.bucket), b"")))
 
 
 async def _flood(flow: Flow, port: int, last_s: float) -> None:
-    """Ask and ask, now over this line and now over another, so that every process is asked."""
+    """Send requests without pause until `last_s`, over a new connection after each 50."""
     line = Line(port)
     while time.monotonic() < last_s:
         for _ in range(50):
@@ -178,7 +178,7 @@ def _kept_to(flow: Flow, seconds: float) -> Figure:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--seconds", type=float, default=75, help="more than the minute of a limit")
     parser.add_argument("--servers", type=int, default=8)
     parser.add_argument("--postgres", default="", metavar="URL", help="an empty database, instead of an SQLite file")

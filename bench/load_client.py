@@ -96,7 +96,7 @@ class LoadClient:
         self._tokens = tokens[self.number % 2 :: 2]
 
     async def until(self, over: asyncio.Event) -> None:
-        """Call and call, and at the end ask again for all that got lost."""
+        """Make calls until the event is set, then retry those without a response."""
         while not over.is_set():
             due = self._retries and self._retries[0][0] <= time.monotonic()
             await self._do(heapq.heappop(self._retries)[2] if due else self._chosen())
@@ -120,7 +120,7 @@ class LoadClient:
             headers["Idempotency-Key"] = f"key-{call.key}"
         answer = await self._answer(call, encode_request(call.method, call.path, headers, call.body))
         self.record.end(number, answer, time.time())
-        self._learn(call, answer)
+        self._follow_up(call, answer)
         if isinstance(answer, int):
             return
         if self._line.is_closed or self.chance.random() < (0.5 if call.kind == "big" else 0.02):
@@ -146,12 +146,12 @@ class LoadClient:
         except TimeoutError:
             return LEFT
         if _expected(call, answer.status) and b"idempotency-replayed" not in answer.headers:
-            tears.learn(call.kind, answer.size)
+            tears.add_response(call.kind, answer.size)
             if offset == answer.size:
                 tears.record(call.kind, offset)
         return answer
 
-    def _learn(self, call: Call, answer: Received | int) -> None:
+    def _follow_up(self, call: Call, answer: Received | int) -> None:
         """Schedule retries and store the ids of new bundles."""
         if isinstance(answer, int):
             if call.key:
@@ -169,7 +169,7 @@ class LoadClient:
     # --- what there is to ask ----------------------------------------------------------------------------------------
 
     def _chosen(self) -> Call:
-        """Anything; often enough what was not yet left at each byte of its answer."""
+        """Return a random call; often one of a kind whose response was not yet cut at every byte."""
         if (lacking := self.record.tears.most_lacking) and self.chance.random() < BEHIND:
             return replace(self._call(lacking), leaves=True)
         (kind,) = self.chance.choices(list(WEIGHTS), list(WEIGHTS.values()))

@@ -29,7 +29,7 @@ BAR = 1 / 50
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     with scratch() as folder:
         lake = Lake(str(folder / "lake"))
         fill(lake, options.rows // 2)
@@ -85,7 +85,7 @@ def _portion(
 
 
 def _usual(lake: Lake, repeat: int) -> list[str]:
-    """Accounts with some dozens of transfers: neither the busiest nor strangers."""
+    """Return accounts with 20 to 60 received transfers."""
     sizes = lake.scan(TRANSFERS, chain=CHAIN).group_by("recipient").len().filter(pl.col("len").is_between(20, 60))
     return sizes.sort("recipient").head(repeat + 1).collect()["recipient"].to_list()
 
@@ -131,7 +131,7 @@ def _timed(lake: Lake, account: str, ask: Callable[[Lake, str], pl.LazyFrame]) -
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--rows", type=int, default=10_000_000, help="of account_transfers")
     parser.add_argument("--repeat", type=int, default=15, help="accounts looked up")
 

@@ -42,7 +42,7 @@ class Durations:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     start_s = time.perf_counter()
     everything = load([ROOT / "configs" / "protocols"], kinds())
     load_ms = 1000 * (time.perf_counter() - start_s)
@@ -133,7 +133,7 @@ def _answer(call: Call, factories: dict[str, str]) -> str | Unknown:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--repeat", type=int, default=15)
 
 

@@ -69,15 +69,15 @@ class Hasty:
         self.now_s = 1_000.0
 
     def now_us(self) -> int:
-        """Microseconds since 1970-01-01 UTC."""
+        """Return the time in microseconds since 1970-01-01 UTC."""
         return int(self.now_s * 1_000_000)
 
     def monotonic_s(self) -> float:
-        """Seconds."""
+        """Return the time in seconds."""
         return self.now_s
 
     async def sleep(self, seconds: float) -> None:
-        """Time passes."""
+        """Advance the time, and let other tasks run."""
         self.now_s += seconds
         await asyncio.sleep(0)
 
@@ -86,7 +86,7 @@ class Inline(ThreadPoolExecutor):
     """An executor that runs work at once in the caller's thread, so that the order is reproducible."""
 
     def submit(self, work: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
-        """Do it."""
+        """Run the work now, and return a finished future with its result or error."""
         future: Future[Any] = Future()
         try:
             future.set_result(work(*arguments, **named))
@@ -162,7 +162,7 @@ class Attack:
     _clean: dict[tuple[Span, tuple[str, ...]], tuple[Tables, list[str]]] = field(default_factory=dict)
 
     async def until(self, mutants: int, rounds: Sequence[int]) -> Outcome:
-        """So many mutants, or all rounds."""
+        """Run the rounds until there were so many mutants, and return the outcome."""
         asyncio.get_running_loop().set_default_executor(Inline())
         began_s, next_report = time.monotonic(), TOLD_EVERY
         await self._learn()
@@ -183,7 +183,7 @@ class Attack:
         self._handshake = sorted(self.replay.met)
 
     async def _truth(self, span: Span, datasets: tuple[str, ...]) -> tuple[Tables, list[str]]:
-        """The clean rows of a span, and which fields are in the replies that they are made of."""
+        """Return the clean rows of a span, and the fields in the replies that they are made of; cached."""
         if (span, datasets) not in self._clean:
             chain = self._chain(random.Random(0), "roots")
             await chain.heads()
@@ -266,14 +266,14 @@ class Attack:
         return self._clean[span, WHOLE]
 
     def _plan(self, fields: Sequence[str]) -> Plan:
-        """The next mutant."""
+        """Choose the fields of the next mutant, and set them as the plan of the replay."""
         chance = self.replay.chance
         targets = chance.sample(fields, 2 if chance.random() < TWO else 1)
         self.replay.plan = Plan(frozenset(targets), chance.random() < ONCE)
         return self.replay.plan
 
     async def _read(self, now: Round, greets: bool) -> str:
-        """One span, and how its rows differ from those of a clean index."""
+        """Read one span, and return how its rows differ from those of a clean index."""
         if greets:
             await now.chain.heads()
         return _compared(await self._collected(now.chain, now.span, now.datasets), now)
@@ -291,7 +291,7 @@ class Attack:
             self.outcome.faults[f"an honest node afterwards: other rows, round {number}"] += 1
 
     async def _mutant(self, number: int, plan: Plan, read: Callable[[], Awaitable[str]]) -> None:
-        """One mutant, and what becomes of it; nothing where the field was not asked for."""
+        """Run a read with a mutant and count its outcome; nothing is counted if its field was not requested."""
         outcome, began_s = self.outcome, time.monotonic()
         try:
             async with asyncio.timeout(LIMIT_S):
@@ -317,7 +317,7 @@ class Attack:
 
 
 async def _filled(index: FullIndex, piece: Span) -> str:
-    """A piece of an index whose rows are compared when all of it is there."""
+    """Fill a piece of an index, and return `stored`; rows are compared at the end."""
     await index.fill(piece)
     return "stored"
 
@@ -336,7 +336,7 @@ def _compared(tables: Tables, now: Round) -> str:
 
 @contextlib.contextmanager
 def _quiet(*names: str) -> Iterator[None]:
-    """Loggers that say only what is critical, for as long as the block lasts."""
+    """Let loggers only write critical messages within the context."""
     before = {logger: logger.level for logger in map(logging.getLogger, names)}
     for logger in before:
         logger.setLevel(logging.CRITICAL)
@@ -372,7 +372,10 @@ def judge(mutants: int, seed: int, processes: int = 1, only: int | None = None) 
 
 
 def small_blocks(node: LocalNode, deployed: Deployment, blocks: int) -> Span:
-    """Final blocks of one deed each, or of a few: the less there is in a block, the less a mutant costs."""
+    """Add final blocks with one or a few transactions each, and return their span.
+
+    Small blocks make a mutant cheap.
+    """
     chance, wallets = random.Random(7), {name: deployed.accounts[name] for name in HABITS}
     context = Scene(node, deployed, chance, wallets, {name: Oracle.of(node, deployed, name).price for name in MOODS})
     decks: dict[str, list[Action]] = {name: [] for name in HABITS}
@@ -394,7 +397,7 @@ def _events(deployed: Deployment) -> list[str]:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     outcome = judge(options.mutants, options.seed, options.processes, options.round)
     detail = {
         "faults": dict(outcome.faults),
@@ -407,7 +410,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--mutants", type=int, default=1_000_000, help="how many replies are changed")
     parser.add_argument("--processes", type=int, default=1, help="that share the work")
     parser.add_argument("--seed", type=int, default=1, help="of every choice")

@@ -43,7 +43,7 @@ BARS = (
 
 
 def run_all(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     limits = replace(Limits(), latency_s=options.latency)
     with LocalNode() as node, scratch() as folder:
         chain = newcomer(node)
@@ -62,7 +62,7 @@ def run_all(options: argparse.Namespace) -> list[Figure]:
 def _figure(
     bar: Bar, endpoint: RentedEndpoint, chain: Newcomer, env: dict[str, str], outputs: dict[str, Any]
 ) -> Figure:
-    """One command, and what it took."""
+    """Run one command, store its JSON in `outputs`, and return its time, requests and refusals."""
     endpoint.reset()
     result = run(
         [*product(), bar.arguments[0], chain.wallet, *bar.arguments[1:], "--json"], env, limit_s=LIMIT_S
@@ -105,7 +105,7 @@ def _truth(chain: Newcomer, outputs: dict[str, Any]) -> list[Figure]:
 
 
 def _facts(chain: Newcomer, folder: Path) -> Path:
-    """The chain's file of facts, with its wrapped coin, and blocks that are final after 64 others."""
+    """Write the file of facts of the chain, whose blocks are final after 64 others; return its path."""
     weth = chain.deployment.tokens["WETH"].address.lower()
     path = folder / "local.toml"
     path.write_text(
@@ -117,7 +117,7 @@ def _facts(chain: Newcomer, folder: Path) -> Path:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--seed", type=int, default=1, help="of the faults")
     parser.add_argument("--latency", type=float, default=0.05, help="seconds before each answer")
 

@@ -30,13 +30,13 @@ class ReplayNode:
         return self._get("/stats")
 
     def reset(self) -> None:
-        """Set the counters to nothing."""
+        """Set all counters to 0."""
         self._get("/reset")
 
 
 @contextmanager
 def replay(*flags: str, folder: Path | None = None) -> Iterator[ReplayNode]:
-    """A replay node of the recorded chain, or of one in another folder, on a free port, with these flags."""
+    """Run a replay node of the recorded chain, or of one in another folder, on a free port; yield it."""
     data = ["--data", str(folder or recorded().folder)]
     script = ["--max-old-space-size=12000", str(HERE / "chain" / "replay_node.mjs")]
     with served(["node", *script, *data, "--port", "0", *flags]) as url:

@@ -108,7 +108,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def psql(database: str, query: str) -> str:
-    """One query to the peers' own Postgres."""
+    """Run one query on the peers' own Postgres and return its output; empty after an error."""
     port = os.environ.get("BENCH_PG_PORT", "18543")
     command = ["psql", "-h", "127.0.0.1", "-p", port, "-U", "postgres", "-d", database, "-Atqc", query]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
@@ -186,7 +186,7 @@ def _envio() -> Framework:
 
 
 def _ponder() -> Framework:
-    """With its own cache of requests kept from the run before: its better case."""
+    """Return Ponder, with its cache of requests kept from the run before: its better case."""
     folder = home() / "run_ponder"
     port = os.environ.get("BENCH_PG_PORT", "18543")
     url = f"postgres://postgres@127.0.0.1:{port}/ponder"

@@ -73,7 +73,10 @@ def recorded() -> Recorded:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder on the disk of the results (memory file systems would flatter), gone afterwards."""
+    """Yield a new folder on the disk of the results, and delete it at the end.
+
+    A file system in memory would be faster than a user's disk.
+    """
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=results()))
     try:
         yield folder

@@ -28,7 +28,7 @@ YEARS_US = 5 * 365 * 86_400_000_000
 
 
 def entries(count: int, assets: int) -> Iterator[Entry]:
-    """Five years of an account, in no order of assets, the same for the same numbers."""
+    """Yield five years of an account, in no order of assets; equal arguments give equal entries."""
     chance = random.Random(count)
     names = [f"chain:0x{number:040x}" for number in range(assets)]
     for number in range(count):
@@ -63,7 +63,7 @@ def measured(count: int, assets: int, method: str) -> dict[str, float]:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     figures, count = [], options.entries
     for method in options.methods:
         # A tenth of the entries in a tenth of the assets: the same number of entries for each asset.
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--assets", type=int, default=1000)
     parser.add_argument("--methods", nargs="+", choices=GAIN_METHODS, default=GAIN_METHODS)

@@ -65,7 +65,7 @@ class Market:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     with LocalNode() as node, scratch() as folder:
         market = opened(node)
         manager = market.deployer.create("PoolManager", "PoolManager", ("address",), market.deployer.account)
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def opened(node: LocalNode, by: int = 0) -> Market:
-    """Trusted tokens with feeds, and both factories, by an account of the node that sent nothing yet."""
+    """Deploy trusted tokens with feeds and both factories, by an account that sent nothing yet."""
     account = node.accounts[by]
     deployer = Deployer(node, account, 0)
     tokens = erc20_tokens(deployer, [account])
@@ -98,7 +98,7 @@ def opened(node: LocalNode, by: int = 0) -> Market:
 
 
 def fill(market: Market, count: int) -> None:
-    """New tokens with a pool each."""
+    """Create tokens with a pool each."""
     deployer = market.deployer
     stock(
         market,
@@ -153,7 +153,7 @@ def _on_v3(deployer: Deployer, amounts: dict[str, int]) -> None:
 
 
 def expected(market: Market, token: str, past: Block) -> Decimal:
-    """The price by single calls and plain arithmetic, which share no code with the product."""
+    """Return the price of a token by single calls and plain arithmetic, without code of the product."""
     pool, quote, version = market.pools[token]
     first = int(token, 16) < int(market.symbols[quote], 16)
     call = market.node.call
@@ -170,7 +170,7 @@ def expected(market: Market, token: str, past: Block) -> Decimal:
 async def priced(
     market: Market, folder: Path, past: Block, expected_prices: dict[str, Decimal], repeat: int
 ) -> tuple[list[int], list[float], int]:
-    """Requests and seconds of each time, by new processes' worth of memory, and how many prices differ."""
+    """Return the requests and seconds of each run with a new system, and the number of wrong prices."""
     requests, times, wrong = [], [], 0
     (folder / "prices.toml").write_text(prices(market, additional=_other_venues(market)))
     assets = [Asset(CHAIN, "erc20", token.lower()) for token in expected_prices]
@@ -217,7 +217,7 @@ def prices(market: Market, key: str = "local", additional: Sequence[str] = ()) -
 
 
 def _other_venues(market: Market) -> list[str]:
-    """Uniswap V4, which has no pools; and the other families, whose contracts are not on this chain."""
+    """Return settings of Uniswap V4, which has no pools here, and of families that are not on this chain."""
     weth, view = market.symbols["WETH"].lower(), market.deployer.contracts["StateView"].lower()
     fees = "fees = [100, 500, 3000, 10000], spacings = [1, 10, 60, 200]"
     here = [f'  {{family = "uniswap_v4", state_view = "{view}", wrapped = "{weth}", {fees}}},']
@@ -229,7 +229,7 @@ def _other_venues(market: Market) -> list[str]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--tokens", type=int, default=1000, help="tokens, each with a pool")
     parser.add_argument("--repeat", type=int, default=3, help="times")
 

@@ -51,7 +51,7 @@ class Runs:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     with LocalNode() as node, scratch() as folder:
         deployment = deploy(node)
         wallet = deployment.accounts["alice"]
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def hold(node: LocalNode, deployment: Deployment, wallet: str, count: int) -> None:
-    """More tokens for a wallet, minted to it, so that the index meets them: copies of one that has code."""
+    """Mint `count` more tokens to a wallet, so that the index finds them: copies of a token with code."""
     maker = deployment.accounts["deployer"]
     code = node.rpc("eth_getCode", deployment.tokens["DAI"].address, "latest")
     tokens = [f"0x{BASE + k:040x}" for k in range(1, count + 1)]
@@ -71,7 +71,7 @@ def hold(node: LocalNode, deployment: Deployment, wallet: str, count: int) -> No
 
 
 def open_positions(node: LocalNode, deployment: Deployment, wallet: str, count: int) -> None:
-    """Positions of every kind, the rest of them between ticks."""
+    """Open positions of every kind for a wallet; those beyond six are positions of Uniswap V3."""
     context = Scene(node, deployment, Random(5), {"alice": wallet}, dict(PRICES))
     pool, vault = deployment.contracts["Pool"], deployment.contracts["Vault"]
     dai, weth = deployment.tokens["DAI"], deployment.tokens["WETH"]
@@ -183,7 +183,7 @@ def _figures(runs: Runs) -> list[Figure]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--positions", type=int, default=10)
     parser.add_argument("--repeat", type=int, default=7, help="counted rounds")

@@ -39,7 +39,7 @@ class ProgressReport:
 
 
 def run(_: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     figures: list[Figure] = []
     for times, latency in RUNS:
         with replay("--latency", str(latency), "--times", str(times)) as node, scratch() as folder:

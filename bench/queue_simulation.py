@@ -264,7 +264,7 @@ def _worker(shared: Installation) -> SimulatedWorker:
 
 
 def _is_over(shared: Installation) -> bool:
-    """Whether nothing waits or runs, and all that is missing is parked."""
+    """Return True if no job waits or runs, and all missing ranges are of parked jobs."""
     if shared.dirty or any(row.status in ("todo", "doing") for row in shared.jobs.values()):
         return False
     missing = {
@@ -277,7 +277,7 @@ def _is_over(shared: Installation) -> bool:
 
 
 def _parked(shared: Installation) -> set[tuple[str, int]]:
-    """The ranges of parked jobs, by chain and number."""
+    """Return the ranges of parked jobs, by chain and number."""
     jobs = [row.job for row in shared.jobs.values() if row.status == "failed"]
     return {(str(job.task_kwargs["chain"]), int(str(job.task_kwargs.get("first", 0))) // RANGE_BLOCKS) for job in jobs}
 
@@ -305,7 +305,7 @@ async def _dispatch(shared: Installation) -> None:
 
 
 async def _look(shared: Installation) -> None:
-    """Let one living worker after the other look for due work and for dead workers, as all of them do by turns."""
+    """Let a random living worker look for due work and dead workers, again and again until cancelled."""
     while True:
         worker = shared.random.choice([each for each in shared.workers if each.silent_since_s == ALIVE])
         await worker.take_over()
@@ -378,7 +378,7 @@ def run(chosen: argparse.Namespace) -> list[Figure]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--chains", type=int, default=60)

@@ -72,11 +72,11 @@ class Installation:
 
     @property
     def now_s(self) -> float:
-        """The virtual time."""
+        """Virtual time in seconds."""
         return self.loop.time()
 
     def free_workers(self) -> list[Any]:
-        """The living workers that can take one more job."""
+        """Return the living workers that can take one more job."""
         return [each for each in self.workers if each.silent_since_s == ALIVE and each.running < each.concurrency]
 
     async def _heads(self, key: str) -> Any:
@@ -85,13 +85,13 @@ class Installation:
         return SimpleNamespace(finalized=self.last(key))
 
     def last(self, key: str) -> int:
-        """The newest final block of a chain: those that were there at first, and none after them."""
+        """Return the newest final block of a chain, which never changes."""
         return self.lengths[key] * RANGE_BLOCKS - 1
 
     # --- what procrastinate's SQL does -------------------------------------------------------------------------------
 
     def add(self, job: Job) -> int:
-        """Insert a job. Raises AlreadyEnqueued if the same one waits."""
+        """Insert a job and return its number; AlreadyEnqueued if the same job waits."""
         if any(row.status == "todo" and row.job.queueing_lock == job.queueing_lock for row in self._of(job.lock)):
             raise AlreadyEnqueued
         self.number += 1
@@ -103,7 +103,7 @@ class Installation:
         return [row for row in self.jobs.values() if row.job.lock == lock]
 
     def runnable(self) -> Iterator[tuple[int, Row]]:
-        """The jobs that may begin, by number: the first waiting one of each chain of which none runs."""
+        """Yield the jobs that may begin, by number: the first waiting job of each chain without a running one."""
         busy = {row.job.lock for row in self.jobs.values() if row.status == "doing"}
         for number in sorted(number for number, row in self.jobs.items() if row.status == "todo"):
             row = self.jobs[number]
@@ -143,12 +143,12 @@ class QueueDatabase:
 
     @property
     def connector(self) -> QueueDatabase:
-        """Itself: it answers statements."""
+        """This object, which answers statements."""
         return self
 
     @property
     def job_manager(self) -> QueueDatabase:
-        """Itself: it manages jobs."""
+        """This object, which manages jobs."""
         return self
 
     def task(self, *, name: str, queue: str, pass_context: bool, retry: Any) -> Callable[[Any], None]:

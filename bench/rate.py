@@ -20,7 +20,7 @@ DATASETS = {"cryo-erc20": "erc20_transfers", "cryo-logs": "logs"}
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     with scratch() as folder:
         with replay() as node:
             runs, theirs = _interleaved(node, folder, options.repeat)
@@ -154,7 +154,7 @@ def _memory(data: Path, times: int) -> list[Figure]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--repeat", type=int, default=7, help="counted rounds")
     parser.add_argument("--times", type=int, default=10, help="how much longer the chain of the memory test is")
 

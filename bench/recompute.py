@@ -139,7 +139,7 @@ def _figures(name: str, chosen: argparse.Namespace, turns: list[list[tuple[float
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--accounts", type=int, default=10_000)
     parser.add_argument("--days", type=int, default=100)
     parser.add_argument("--tokens", type=int, default=20)

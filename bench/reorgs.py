@@ -53,7 +53,7 @@ class Storm:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     seed = options.seed if options.seed is not None else random.randrange(10**6)
     figures = []
     if options.storms:
@@ -112,7 +112,7 @@ async def _storm(node: LocalNode, deployment: Deployment, folder: Path, storms: 
 
 
 async def _deep(node: LocalNode, deployment: Deployment, folder: Path, storms: int, chance: random.Random) -> Storm:
-    """Each storm takes away blocks that were final; some come before the last one is healed."""
+    """Remove final blocks by reorganisations; some begin before the last one is healed."""
     storm = Storm()
     live = System(_settings(folder / "live", node, deployment), Environment(clock=Hasty()))
     worker = Worker(live)
@@ -145,7 +145,7 @@ class Hasty(SystemClock):
 
 
 async def _caught_up(live: System, worker: Worker, node: LocalNode, task: asyncio.Task[None]) -> None:
-    """Wait until the newest block of the index is the node's; fails where the worker gives up."""
+    """Wait until the newest block of the index is the node's; fails if the worker ends."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             head, top = await asyncio.to_thread(node.block), live.tail.top(CHAIN)
@@ -156,7 +156,7 @@ async def _caught_up(live: System, worker: Worker, node: LocalNode, task: asynci
 
 
 async def _compare(storm: Storm, live: System, node: LocalNode, deployment: Deployment, folder: Path) -> None:
-    """Count the rows in which an index differs from one made now, of all tables."""
+    """Count, in `storm`, the rows of all tables that differ from those of a new index."""
     node.mine(2 * FINALITY)  # all of it is final now
     clean = await _start_system(_settings(folder / "clean", node, deployment))
     for system in (live, clean):
@@ -181,14 +181,14 @@ def _settings(folder: Path, node: LocalNode, deployment: Deployment) -> Settings
 
 
 async def _start_system(settings: Settings) -> System:
-    """A new index that has caught up."""
+    """Return a new index that has caught up."""
     system = await _back_filled(settings)
     await _follower(system).step()
     return system
 
 
 async def _back_filled(settings: Settings) -> System:
-    """A new index of what is final, which does not follow yet."""
+    """Return a new index of the final blocks, which does not follow yet."""
     system = System(settings)
     chain = system.chain(CHAIN)
     span = Span(0, (await chain.heads()).finalized)
@@ -212,7 +212,7 @@ def _trade(node: LocalNode, deployment: Deployment, chance: random.Random) -> No
 
 
 def _transactions(deployment: Deployment, chance: random.Random) -> list[Tx]:
-    """One of each kind of thing that leaves rows."""
+    """Return one transaction of each kind that leaves rows."""
     alice, bob, carol = chance.sample([*deployment.accounts.values()], 3)
     token, weth = (deployment.tokens[symbol].address for symbol in (chance.choice(["USDC", "DAI"]), "WETH"))
     raw = chance.randrange(1, 10**6)
@@ -226,7 +226,7 @@ def _transactions(deployment: Deployment, chance: random.Random) -> list[Tx]:
 
 
 def _all_rows(system: System) -> dict[str, Counter[str]]:
-    """Every row of every table, tail included, as often as it is there."""
+    """Return the count of every row of each table, with those of the tail."""
     from chainfolio.indexer import arrow_ipc
 
     tables = {}
@@ -239,7 +239,7 @@ def _all_rows(system: System) -> dict[str, Counter[str]]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--storms", type=int, default=1000)
     parser.add_argument("--deep", type=int, default=10, help=f"storms up to {MAX_DEPTH:,} deep; 0 for none")
     parser.add_argument("--seed", type=int, help="to have the same storms again")

@@ -72,7 +72,7 @@ class Replay:
     _decoded: dict[bytes, Reply] = field(default_factory=dict)
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
-        """One exchange, from memory where the same was asked before."""
+        """Return the response to a request, damaged by the plan; equal requests are sent to the node once."""
         exchange = self._exchanges.get(body)
         if exchange is None:
             exchange = self._exchanges[body] = await self._exchange_for(body)
@@ -86,7 +86,7 @@ class Replay:
         return response
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections to the node."""
         await self._real.close()
 
     async def _exchange_for(self, body: bytes) -> Exchange:
@@ -120,7 +120,7 @@ class Replay:
         return plan.given[body]
 
     def _damaged(self, target: str, exchange: Exchange) -> tuple[str, HttpResponse | Exception | None]:
-        """The kind of the damage, and what came of it; None where nothing applied."""
+        """Return the kind of the damage and the damaged response; None if no damage was possible."""
         group, _, method = target.partition(": ")
         for _ in range(TRIES):
             if group == "exchange":

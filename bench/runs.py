@@ -42,12 +42,12 @@ class Run:
     errors: str = ""
 
     def done(self) -> Self:
-        """This run, if it ended well; else what it complained of as an AssertionError."""
+        """Return this run; AssertionError with its output if its exit code is not 0."""
         assert self.code == 0, f"a run ended with {self.code}: {self.output[-300:]} {self.errors[-1500:]}"
         return self
 
     def json(self) -> dict[str, Any]:
-        """The JSON that it printed on its last line."""
+        """Return the JSON on the last line of its output."""
         read: dict[str, Any] = json.loads(self.output.strip().splitlines()[-1])
         return read
 
@@ -61,7 +61,7 @@ def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
 
 
 def run(command: Sequence[str], env: Mapping[str, str], *, limit_s: float = 600, watched: bool = False) -> Run:
-    """Run a command to its end, or kill it after `limit_s`. To be `watched` costs it a little time."""
+    """Run a command to its end, or kill it after `limit_s`. With `watched`, its peak memory is measured."""
     start_s = time.perf_counter()
     with (
         tempfile.TemporaryFile() as complaints,
@@ -96,14 +96,14 @@ class _Peak:
             self._peak_kb = max(self._peak_kb, sum(map(_memory_kb, tree(self._pid))))
 
     def close(self) -> float:
-        """Stop; the most that there was, in MB."""
+        """Stop watching, and return the peak in MB."""
         self._is_over.set()
         self._thread.join()
         return self._peak_kb / 1024
 
 
 def tree(pid: int) -> list[int]:
-    """A process and all below it."""
+    """Return the ids of a process and all its descendants."""
     processes, waiting = [], [pid]
     while waiting:
         processes.append(waiting.pop())
@@ -116,7 +116,7 @@ def tree(pid: int) -> list[int]:
 
 
 def _memory_kb(pid: int) -> int:
-    """A process' share of memory: what it shares with others is divided among them."""
+    """Return the memory of a process in kB, shared memory by its share; 0 if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:  # it has just ended
@@ -131,7 +131,7 @@ def product() -> list[str]:
 
 
 def ours(url: str, data: Path) -> dict[str, str]:
-    """The environment in which our command works on the replay node, with its data in `data`."""
+    """Return the environment in which our command works on the replay node, with its data in `data`."""
     settings = {"CHAINFOLIO_DATA": str(data), "CHAINFOLIO_CHAINS__LOCAL__RPC": url}
     return environment({**settings, "PYTHONPATH": str(ROOT)})
 
@@ -146,7 +146,7 @@ def index(
     limit_s: float = 600,
     watched: bool = False,
 ) -> Run:
-    """`chainfolio index` over the filled blocks of the recorded chain."""
+    """Run `chainfolio index` over the filled blocks of the recorded chain; the exit code is not checked."""
     chain = recorded()
     span = ["--from", str(chain.first if first is None else first), "--to", str(chain.last if last is None else last)]
     command = [*product(), "index", "local", *span, "--datasets", datasets, "--json", *more]
@@ -154,12 +154,12 @@ def index(
 
 
 def empty(folder: Path) -> Path:
-    """The folder, with nothing in it."""
+    """Delete a folder and create it again, empty; return it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
 
 
 def size(folder: Path) -> int:
-    """Bytes of all files below a folder."""
+    """Return the bytes of all files below a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

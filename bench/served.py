@@ -84,11 +84,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     requests = 0
 
     def do_GET(self) -> None:
-        """The number of requests."""
+        """Send the number of requests."""
         self._send(str(Handler.requests).encode())
 
     def do_POST(self) -> None:
-        """One request."""
+        """Answer one request, and count it."""
         Handler.requests += 1
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self._send(msgspec.json.encode(self.node.answer(self.path, body)))
@@ -172,7 +172,7 @@ def _count(url: str) -> int:
 
 
 def run(served: ServedChain, options: argparse.Namespace) -> list[Figure]:
-    """Everything."""
+    """Measure the rate of each variant and the requests of a wallet, on a node in a child process."""
     own_end, child_end = multiprocessing.Pipe()
     make = partial(served.node, options.blocks, options.transactions, options.tokens)
     server = multiprocessing.get_context("spawn").Process(target=serve, args=(make, child_end), daemon=True)
@@ -209,7 +209,7 @@ def rate(served: ServedChain, variant: Variant, url: str, folder: Path, options:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--blocks", type=int, default=1000)
     parser.add_argument("--transactions", type=int, default=20)
     parser.add_argument("--tokens", type=int, default=200)

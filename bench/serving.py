@@ -91,7 +91,7 @@ def _measured(url: str, workers: int, options: argparse.Namespace) -> list[Figur
 
 
 def _keys(url: str) -> list[str]:
-    """Keys of some accounts with credits enough."""
+    """Create accounts with plenty of credits, and return their keys."""
     state = State.open(url, PEPPER, SystemClock(), random.Random(time.time_ns()))
     tokens = []
     for number in range(8):
@@ -183,7 +183,7 @@ async def _clients(port: int) -> AsyncIterator[list[_Client]]:
 
 
 async def _saturated(port: int, requests: Sequence[bytes], seconds: int) -> float:
-    """Answers a second where each client asks again as soon as it is answered."""
+    """Return responses per second while each client asks again as soon as it is answered."""
     end_s, turn, count = time.monotonic() + seconds, cycle(requests), 0
 
     async def busy(client: _Client) -> None:
@@ -218,7 +218,7 @@ async def _offered(port: int, requests: Sequence[bytes], seconds: int) -> float:
 
 
 def _engine() -> Engine:
-    """The product's engine with one account's portfolio in its cache, for as long as this runs."""
+    """Return the product's engine with one account's portfolio in its cache for the whole run."""
     holdings, prices = [], []
     for number in range(TOKENS):
         asset = Asset("eip155:1", "erc20", f"0x{number:040x}")
@@ -234,7 +234,7 @@ def _engine() -> Engine:
 
 
 async def make(settings: Settings) -> App:
-    """The product's own application over that engine."""
+    """Return the product's own application over that engine."""
     engine = _engine()
     await engine.encoded_portfolios([account(ADDRESS)], Options(), wait=False)
     state = State.open(settings.state_url, PEPPER, SystemClock(), random.Random(time.time_ns()))

@@ -48,7 +48,7 @@ class Times:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     with LocalNode() as node, scratch() as folder:
         tokens = [f"0x{(0xC0DE << 140) + k:040x}" for k in range(1, options.tokens + 1)]
         balances = deploy(node, tokens, EVERY)
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def deploy(node: LocalNode, tokens: Sequence[str], every: int) -> dict[str, int]:
-    """Tokens with real code at these addresses; how much of every so many the wallet holds."""
+    """Put real token code at some addresses; return the wallet's balances, one in every `every` tokens."""
     constructor = words(["string", "string", "uint8"], "Candidate", "CAND", 18)
     maker = node.accounts[0]
     node.settle([Tx(maker, None, artifact("Token").creation(constructor), gas=5_000_000)])
@@ -168,7 +168,7 @@ def _figures(times: Times, count: int) -> list[Figure]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--tokens", type=int, default=5000, help="candidates")
     parser.add_argument("--repeat", type=int, default=5, help="counted rounds")
 

@@ -54,7 +54,7 @@ DATASETS = ("transactions", "native", "transfers")
 
 
 def listed_accounts(account: str, count: int) -> list[dict[str, Any]]:
-    """So many token accounts, as a node parses them."""
+    """Return `count` token accounts as a node parses them."""
     chance = random.Random(count)
 
     def key() -> str:
@@ -126,7 +126,7 @@ class Endpoint:
         }
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
-        """One question, or several: these are refused where no batches are served, as by some endpoints."""
+        """Answer one request, or a batch, which is refused without `batches`."""
         request = json.loads(body)
         if not isinstance(request, list):
             return HttpResponse(200, None, msgspec.json.encode(self._reply(request)))
@@ -145,7 +145,7 @@ class Endpoint:
 
 
 def chain_of(account: str, accounts: list[dict[str, Any]], *, batches: bool) -> SolanaChain:
-    """The chain of one endpoint."""
+    """Return a chain of one endpoint."""
     settings = SolanaSettings(adapter="solana", rpc=["http://one.test"])
     endpoint = Endpoint(account, accounts, batches=batches)
     return build("solana", settings, Environment(), configs=Path(HERE.parent, "configs"), transport=endpoint)
@@ -193,7 +193,7 @@ def turns(own: Callable[[], object], theirs: Callable[[], object], repeat: int) 
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Everything."""
+    """Measure requests and the parsing of accounts and blocks, and return the figures."""
     account, subject = str(Pubkey(random.Random(1).randbytes(32))), f"wallet of {options.accounts:,} token accounts"
     accounts = listed_accounts(account, options.accounts)
     request_counts = asyncio.run(requests(account, accounts))
@@ -268,13 +268,13 @@ class ParsedData(Header, kw_only=True):
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a recording."""
+    """Read the lines of a recording."""
     with gzip.open(path, "rt") as file:
         return [json.loads(line) for line in file]
 
 
 def traded() -> list[dict[str, Any]]:
-    """The recorded single transactions that changed a balance of a token, in the encoding of blocks."""
+    """Return the recorded single transactions that changed a token balance, in the encoding of blocks."""
     blocks = [line["result"] for line in lines(SINGLE) if line["params"][1]["encoding"] == "json"]
     return [each for each in blocks if each["meta"]["preTokenBalances"] != each["meta"]["postTokenBalances"]]
 
@@ -303,7 +303,7 @@ def of_blocks(repeat: int) -> list[Figure]:
 
 
 def of_block(subject: str, slot: int, content: bytes, repeat: int) -> Figure:
-    """The rows of a block, beside parsing the same bytes into declared structs."""
+    """Compare making the rows of a block with parsing the same bytes into declared structs."""
     parser = msgspec.json.Decoder(ParsedData)
 
     def rows() -> object:
@@ -323,7 +323,7 @@ def of_block(subject: str, slot: int, content: bytes, repeat: int) -> Figure:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--accounts", type=int, default=1000)
     parser.add_argument("--repeat", type=int, default=30)
 

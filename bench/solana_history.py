@@ -122,7 +122,7 @@ class Wallet:
 
 @contextmanager
 def serving(wallet: Wallet) -> Iterator[str]:
-    """The node at a free port, one request at a time."""
+    """Serve the wallet's node on a free port within the context, one request at a time; yield its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version, wbufsize = "HTTP/1.1", 2**16
@@ -172,7 +172,7 @@ class Watching:
 
     @property
     def settings(self) -> Path:
-        """The settings, written where there are none."""
+        """The settings file; it is written if it is missing."""
         path = self.folder / "chainfolio.toml"
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -181,13 +181,13 @@ class Watching:
         return path
 
     def run_once(self) -> int:
-        """Run it to its end; how many requests that took."""
+        """Run it to its end, and return the number of its requests."""
         before = self.wallet.asked.total()
         run(self.command, environment({"PYTHONPATH": str(ROOT)})).done()
         return self.wallet.asked.total() - before
 
     def killed(self, after: int) -> bool:
-        """Run it and kill it after so many requests; whether it was killed."""
+        """Run it and kill it after so many requests; return True if it was killed before its end."""
         with subprocess.Popen(
             self.command,
             env=environment({"PYTHONPATH": str(ROOT)}),
@@ -201,7 +201,7 @@ class Watching:
         return code < 0
 
     def rows(self) -> list[tuple[str, str, bytes]]:
-        """Every movement that is kept, in the order of the chain."""
+        """Return hash, recipient and raw amount of every stored movement, in the order of the chain."""
         lake = Lake(str(self.folder / "data" / "lake"))
         rows = lake.window(TRANSFERS, "solana", Span(0, 2**40)).to_pylist()
         assert lake.window(TRANSACTIONS, "solana", Span(0, 2**40)).num_rows == 0, "it neither paid nor was called"
@@ -209,7 +209,7 @@ class Watching:
 
 
 def expected(wallet: Wallet) -> list[tuple[str, str, bytes]]:
-    """The rows that there should be: the first payment is of nothing."""
+    """Return the rows that should be stored: the first payment has none, for it moves 0."""
     return [
         (signature, wallet.owner, number.to_bytes(32, "big"))
         for number, signature in enumerate(wallet.signatures)
@@ -218,7 +218,7 @@ def expected(wallet: Wallet) -> list[tuple[str, str, bytes]]:
 
 
 def measure(count: int, kills: int, seed: int = 7) -> list[Figure]:
-    """A whole back-fill, and one that is killed."""
+    """Compare a whole back-fill with one that is killed, and return the figures."""
     wallet, chance = Wallet(count), random.Random(seed)
     with serving(wallet) as url, scratch() as folder:
         unbroken = Watching(wallet, url, folder / "unbroken")
@@ -251,12 +251,12 @@ def measure(count: int, kills: int, seed: int = 7) -> list[Figure]:
 
 
 def run_all(options: argparse.Namespace) -> list[Figure]:
-    """Everything."""
+    """Measure, and return the figures."""
     return measure(options.transactions, options.kills)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--transactions", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=10)
 

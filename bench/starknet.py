@@ -33,7 +33,7 @@ WALLET = 0x7E00D496E324876BBC8531F2D9A82BF154D1A04A50218EE74CDD372F75A551A
 
 
 def token(number: int) -> str:
-    """The contract of a token."""
+    """Return the contract of a token."""
     return hex(0x5000000000000000000000000000 + number)
 
 
@@ -93,7 +93,7 @@ class Node:
         return msgspec.json.encode({**self.header(height), "transactions": receipts})
 
     def header(self, height: int) -> dict[str, Any]:
-        """A block without its transactions."""
+        """Return a block without its transactions."""
         return {
             "block_hash": hex(2**100 + height),
             "parent_hash": hex(2**100 + height - 1) if height else "0x0",
@@ -105,7 +105,7 @@ class Node:
         }
 
     def answer(self, path: str, body: Any) -> Any:
-        """One answer, or several at once."""
+        """Return the response to a request, or to a batch."""
         replies = [
             {"jsonrpc": "2.0", "id": each["id"], "result": self.result(each["method"], each["params"])}
             for each in (body if isinstance(body, list) else [body])
@@ -144,7 +144,7 @@ async def fetched(chain: StarknetChain, span: Span) -> None:
 
 
 def built(url: str, folder: Path) -> StarknetChain:
-    """The chain of the node."""
+    """Return the chain of the node."""
     settings = StarknetSettings(adapter="starknet", rpc=[url], concurrency=4)
     return build("starknet", settings, Environment(), configs=CONFIGS)
 

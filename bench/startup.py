@@ -48,7 +48,7 @@ def _figure(name: str, median_s: float, interpreter_s: float) -> Figure:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--repeat", type=int, default=10)
 
 

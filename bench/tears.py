@@ -18,8 +18,8 @@ class Tears:
     count: int = 0
     _turn: dict[str, int] = field(default_factory=dict)
 
-    def learn(self, kind: str, size: int) -> None:
-        """A whole answer had so many bytes."""
+    def add_response(self, kind: str, size: int) -> None:
+        """Note the size of a whole response of a kind, so that each of its offsets can be cut."""
         if kind in self.kinds:
             counts = self.times.setdefault(kind, bytearray())
             counts.extend(bytes(max(0, size + 1 - len(counts))))
@@ -49,12 +49,12 @@ class Tears:
 
     @property
     def most_lacking(self) -> str | None:
-        """The kind of call that has most of them; None where there is no such offset."""
+        """The kind of call with the most offsets without a cut; None if every offset was cut."""
         most, kind = max((count, kind) for kind, count in self.unmet.items())
         return kind if most else None
 
     @property
     def covered(self) -> tuple[int, int]:
-        """At how many offsets a call was left, and how many there are."""
+        """The number of offsets at which a call was cut, and that of all offsets."""
         every = sum(len(times) for times in self.times.values())
         return every - sum(times.count(0) for times in self.times.values()), every

@@ -76,7 +76,7 @@ class Node:
         return replies if isinstance(body, list) else replies[0]
 
     def header(self, height: int) -> Any:
-        """A block without its transactions."""
+        """Return a block without its transactions."""
         block = msgspec.json.decode(self.blocks[height])
         return {"blockID": block["blockID"], "block_header": block["block_header"]}
 

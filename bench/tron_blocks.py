@@ -38,7 +38,7 @@ KINDS = {
 
 
 def token(number: int) -> str:
-    """The contract of a token, in hex."""
+    """Return the contract of a token, in hex."""
     return f"41{0x5000000000000000000000000000 + number:040x}"
 
 

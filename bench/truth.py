@@ -35,7 +35,7 @@ class Event:
 
 
 def decoded(log: dict[str, Any]) -> Event | None:
-    """One log of a node as an event; None for any other log."""
+    """Return a log of a node as an event; None for a log that is no transfer or approval of ERC-20."""
     kind = {TRANSFER: "transfer", APPROVAL: "approval"}.get(log["topics"][0] if log["topics"] else "")
     if kind is None or len(log["topics"]) != 3:
         return None
@@ -72,7 +72,7 @@ def recorded_events(folder: Path, first: int, last: int) -> tuple[Event, ...]:
 
 
 def digest(all_events: Iterable[Event]) -> str:
-    """A hash of events in the order of the chain: equal where the rows are, and no other way."""
+    """Return a hash of events that does not depend on their order; duplicates count."""
     total = hashlib.sha256()
     for event in sorted(all_events):
         total.update(repr(event).encode())
@@ -92,7 +92,7 @@ def balances(all_events: Iterable[Event]) -> dict[tuple[str, str], int]:
 
 
 def allowances(all_events: Iterable[Event]) -> dict[tuple[str, str, str], int]:
-    """The last approval of each (owner, token, spender)."""
+    """Return the last approval of each (owner, token, spender)."""
     return {(e.party, e.token, e.counterparty): e.raw for e in sorted(all_events) if e.kind == "approval"}
 
 
@@ -100,7 +100,7 @@ def allowances(all_events: Iterable[Event]) -> dict[tuple[str, str, str], int]:
 
 
 def live_files(data: Path, table: str) -> list[str]:
-    """The files that a table's newest version names."""
+    """Return the files of a table's newest version; empty without the table."""
     from deltalake import DeltaTable
 
     folder = data / "lake" / table
@@ -108,7 +108,7 @@ def live_files(data: Path, table: str) -> list[str]:
 
 
 def rows(data: Path, table: str, columns: list[str]) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table as tuples of the named columns."""
+    """Yield the rows of a table as tuples of the named columns."""
     import pyarrow.parquet as pq
 
     for path in live_files(data, table):
@@ -125,7 +125,7 @@ def count(data: Path, table: str) -> int:
 
 
 def stored_events(data: Path) -> list[Event]:
-    """Everything in `transfers` and `approvals`."""
+    """Return all rows of `transfers` and `approvals` as events."""
     key_columns = ["height", "log_index", "tx_index", "time", "tx_hash", "token"]
     stored = []
     for table, kind, parties in (
@@ -143,7 +143,7 @@ def stored_events(data: Path) -> list[Event]:
 
 
 def stored_balances(data: Path) -> dict[tuple[str, str], int]:
-    """The table `balances`."""
+    """Return the table `balances` by account and token; negative balances too."""
     stored = rows(data, "balances", ["account", "token", "raw", "short"])
     return {
         (account, token): int.from_bytes(raw, "big") * (-1 if short else 1) for account, token, raw, short in stored
@@ -151,6 +151,6 @@ def stored_balances(data: Path) -> dict[tuple[str, str], int]:
 
 
 def stored_allowances(data: Path) -> dict[tuple[str, str, str], int]:
-    """The table `allowances`."""
+    """Return the table `allowances` by owner, token and spender."""
     stored = rows(data, "allowances", ["owner", "token", "spender", "raw"])
     return {(owner, token, spender): int.from_bytes(raw, "big") for owner, token, spender, raw in stored}

@@ -86,7 +86,7 @@ def index(
 
 
 def stored(folder: Path) -> pa.Table:
-    """The rewards that the index has."""
+    """Return the rewards in the index."""
     lake = Lake(str(folder / "data" / "lake"))
     rows: pa.Table = lake.scan(VALIDATOR_REWARDS, chain=CHAIN).select(VALIDATOR_REWARDS.names).collect().to_arrow()
     return rows
@@ -187,7 +187,7 @@ def whole_network(chosen: argparse.Namespace) -> list[Figure]:
 
 
 def _network_by(chosen: argparse.Namespace, form: str, *options: str) -> tuple[list[Figure], pa.Table]:
-    """Memory, processor time and bytes: of the first epoch, and of one more; the rows."""
+    """Measure memory, processor time and bytes of an epoch and one more; return also the first one's rows."""
     first = BEGIN * SLOTS
     with network(chosen.network, first + 10 * SLOTS, *options) as url:
         with scratch() as folder:
@@ -253,7 +253,7 @@ class ActiveChain:
     key, settings, settled_after = CHAIN, BeaconSettings(adapter="beacon"), 3
 
     async def heads(self) -> Heads:
-        """A year after the first slot."""
+        """Return a head one year after the first slot."""
         return Heads(HEAD, HEAD.height)
 
     async def slot_clock(self) -> SlotClock:
@@ -261,7 +261,7 @@ class ActiveChain:
         return SlotClock(GENESIS_S, 12, SLOTS)
 
     async def validator(self, index: int | str) -> ValidatorNow:
-        """Any."""
+        """Return an active validator with 32 ETH for any index."""
         return ValidatorNow(
             int(index),
             f"0x{int(index):096x}",
@@ -305,7 +305,7 @@ def year(chosen: argparse.Namespace) -> list[Figure]:
 
 
 def fill(lake: Lake, validators: int) -> int:
-    """A year of rewards, as the product stores them; how many rows."""
+    """Store a year of rewards as the product does, and return the number of rows."""
     chance, schema = np.random.default_rng(3), VALIDATOR_REWARDS.schema()
     indexes = np.arange(validators)
     for batch, begin in enumerate(range(0, YEAR, EPOCHS_AT_ONCE), 1):
@@ -337,7 +337,7 @@ def fill(lake: Lake, validators: int) -> int:
 
 
 async def year_by_day(system: System, validators: int, repeat: int) -> tuple[list[float], int]:
-    """Seconds for a year by day of several validators, and how many days the last one has."""
+    """Return the seconds of each read of a year by day, and the number of days of the last one."""
     chain = ActiveChain()
     records = ValidatorRecords(system, cast("Chain", chain), cast("HasValidators", chain))
     took, days = [], 0
@@ -350,7 +350,7 @@ async def year_by_day(system: System, validators: int, repeat: int) -> tuple[lis
 
 
 def run(chosen: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     parts: dict[str, Callable[[argparse.Namespace], list[Figure]]] = {
         "rate": rate,
         "network": whole_network,
@@ -361,7 +361,7 @@ def run(chosen: argparse.Namespace) -> list[Figure]:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--epochs", type=int, default=1_000)
     parser.add_argument("--network", type=int, default=1_000_000, help="validators of the whole network")
     parser.add_argument("--years-of", type=int, default=1_000, help="validators with a year of rows")

@@ -44,7 +44,7 @@ PEERS = ("duckdb", "pandas")
 
 
 def make(folder: Path, holdings: int, accounts: int, assets: int) -> None:
-    """The rows and the prices, the same for the same numbers."""
+    """Write holdings and prices to files; equal arguments give equal files."""
     import polars as pl
 
     chance = random.Random(7)
@@ -72,7 +72,7 @@ def _price(chance: random.Random) -> Decimal:
 
 
 def _raw(chance: random.Random, decimals: int) -> int:
-    """A tenth of a coin to a million, as many of each size."""
+    """Return a random raw amount, from a tenth of a coin to a million, as many of each size."""
     return chance.randrange(1, 10 ** (decimals + chance.randrange(7)))
 
 
@@ -80,7 +80,7 @@ Read = Callable[[Path], Callable[[], Mapping[str, Decimal]]]
 
 
 def in_columns(folder: Path) -> Callable[[], Mapping[str, Decimal]]:
-    """The path of `chainfolio nav --from`, from columns on."""
+    """Return a function that computes values by the path of `chainfolio nav --from`, without its reads."""
     import polars as pl
 
     holdings, prices = pl.read_parquet(folder / "holdings.parquet"), pl.read_parquet(folder / "prices.parquet").rows()
@@ -98,7 +98,7 @@ def _decimal(text: str | None) -> Decimal | None:
 
 
 def duckdb(folder: Path) -> Callable[[], Mapping[str, Decimal]]:
-    """One query."""
+    """Return a function that computes the values by one query in DuckDB."""
     import duckdb
     import polars as pl
 
@@ -197,7 +197,7 @@ def rows_and_columns(folder: Path) -> dict[str, float]:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     with scratch() as folder:
         make(folder, options.holdings, options.accounts, options.assets)
         turns = [{name: measured(name, folder) for name in ("ours", *PEERS)} for _ in range(options.repeat)]
@@ -243,7 +243,7 @@ def _ms(turns: Sequence[Mapping[str, Any]], name: str) -> str:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--holdings", type=int, default=1_000_000)
     parser.add_argument("--accounts", type=int, default=20_000)
     parser.add_argument("--assets", type=int, default=5_000)

@@ -145,7 +145,7 @@ def _int(raw: bytes | None) -> int | None:
 
 
 def compared(expected_rows: dict[str, set[Row]], stored_rows: dict[str, list[Row]]) -> dict[str, tuple[int, int, int]]:
-    """By table: rows that are missing, rows too many, rows that are there twice."""
+    """Return for each table the number of missing rows, of rows too many, and of duplicates."""
     return {
         name: (
             len(rows_ - set(stored_rows[name])),

@@ -55,7 +55,7 @@ class Measurements:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     count = options.wallets
     with LocalNode() as node, scratch() as folder:
         deployment = deploy(node)
@@ -108,7 +108,7 @@ def _mints(maker: str, tokens: Sequence[str], wallets: Sequence[str]) -> Iterato
 
 
 def _request(each: Tx, nonce: int) -> dict[str, str | None]:
-    """With its nonce: the node takes what is handed in together in any order."""
+    """Return a transaction with its nonce: the node may process a batch in any order."""
     to, data = each.to, each.data
     return {"from": each.sender, "to": to, "data": data, "gas": hex(each.gas), "nonce": hex(nonce), **FEES}
 
@@ -163,7 +163,7 @@ async def _pages(system: System, busy: Sequence[Account], repeat: int) -> dict[s
 
 
 def _command(folder: Path, wallets: Sequence[str]) -> runs.Run:
-    """The command, reading these wallets."""
+    """Run `portfolio` on these wallets; fails unless it prints each, in order."""
     (folder / "wallets.txt").write_text("\n".join(wallets))
     arguments = ["--config", str(folder / "data" / "chainfolio.toml"), "--json", "--from", str(folder / "wallets.txt")]
     env = runs.environment({"PYTHONPATH": str(ROOT)})
@@ -222,7 +222,7 @@ def _falls(values: Sequence[float]) -> bool:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--wallets", type=int, default=10_000)
     parser.add_argument("--repeat", type=int, default=3, help="counted rounds")
 

@@ -101,7 +101,7 @@ class Line:
 
 
 def encode_request(method: str, path: str, headers: dict[str, str], body: bytes = b"") -> bytes:
-    """A request as it goes over the wire."""
+    """Return a request as bytes of HTTP/1.1; with a JSON body for POST and PATCH."""
     lines = [f"{method} {path} HTTP/1.1", "Host: bench", *(f"{name}: {value}" for name, value in headers.items())]
     if method in ("POST", "PATCH"):
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
@@ -116,7 +116,7 @@ async def _answer(reader: asyncio.StreamReader) -> Received:
 
 
 def _parse(content: bytes) -> Received | None:
-    """The answer in the bytes; None where it is not all there."""
+    """Return the response in the bytes; None if it is not complete."""
     head, end, body = content.partition(b"\r\n\r\n")
     if not end:
         return None
@@ -125,7 +125,7 @@ def _parse(content: bytes) -> Received | None:
 
 
 def _read(head: bytes) -> tuple[int, dict[bytes, bytes], int]:
-    """Status, headers, and how long the body is."""
+    """Return status, headers (names in lower case) and the length of the body."""
     first, *rows = head.rstrip().split(b"\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (row.partition(b":") for row in rows)}
     return int(first.split(b" ")[1]), headers, int(headers.get(b"content-length", 0))

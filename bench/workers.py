@@ -36,7 +36,7 @@ TRADES = 300
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     from tests.storage.stores import own_server  # the benchmarks run without the tests, but for this one
 
     with LocalNode() as node, own_server() as server, scratch() as folder:
@@ -113,7 +113,7 @@ def _wait_until_ready(processes: list[subprocess.Popen[str]]) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options of this benchmark to a parser."""
     parser.add_argument("--blocks", type=int, default=6_000)
     parser.add_argument("--repeat", type=int, default=3)
 

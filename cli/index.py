@@ -15,7 +15,7 @@ from chainfolio.chain_settings import EVERYTHING
 from chainfolio.chains import errors_by_endpoint
 from chainfolio.cli.common import Commands, one_line, settings, with_system
 from chainfolio.cli.groups import GROUPS
-from chainfolio.cli.process import for_bulk
+from chainfolio.cli.process import keep_freed_memory
 from chainfolio.cli.progress_bar import clock, watch
 from chainfolio.errors import BadRequest, Unavailable
 from chainfolio.indexer import consistency, materialise
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.estimate and options.rewind is not None:
         raise BadRequest("rewind", "an estimate changes nothing, and --rewind forgets blocks", remedy="leave one out")
-    for_bulk()
+    keep_freed_memory()
     worker_processes = (
         [] if options.estimate else start_worker_processes(settings(options), options.chain)
     )  # before anything large is loaded
@@ -133,7 +133,10 @@ def is_whole(options: argparse.Namespace) -> bool:
 
 
 async def _follow(system: System, chain: Chain) -> None:
-    """Read the blocks that are not final yet, once, so that answers include the newest ones."""
+    """Read the blocks that are not final yet, once, so that answers include the newest ones.
+
+    If the chain cannot be read, the reason goes to standard error; the command does not fail.
+    """
     try:
         await system.follower(chain).step()
     except Unavailable as error:

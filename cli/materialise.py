@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from chainfolio.capabilities import Capability
 from chainfolio.cli.common import Commands, one_line, with_system
 from chainfolio.cli.groups import GROUPS
-from chainfolio.cli.process import for_bulk
+from chainfolio.cli.process import keep_freed_memory
 from chainfolio.indexer import consistency, materialise
 from chainfolio.indexer.reprocess import reprocess
 
@@ -27,7 +27,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Make derived tables, or all, from stored data without a node, and print the rows of each; returns 0."""
-    for_bulk()
+    keep_freed_memory()
 
     async def work(system: System) -> dict[str, int]:
 

@@ -53,7 +53,7 @@ def raise_file_limit() -> None:
         raise TooManyFiles("files")
 
 
-def for_bulk() -> None:
+def keep_freed_memory() -> None:
     """Keep freed memory in the process for the next answer; environment variables that are set stay.
 
     Answers and their columns are megabytes each. By default the C library returns such blocks at once, takes them again

@@ -19,7 +19,7 @@ class ProgressWatcher(Protocol):
         """Show the progress, if the last output is old enough."""
 
     def clear(self) -> None:
-        """Clear the line, so that the run can print a line of its own."""
+        """Clear the line, so that the run can print other lines."""
 
 
 def watch(name: str) -> ProgressWatcher:

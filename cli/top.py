@@ -182,7 +182,7 @@ def _endpoint(values: Samples) -> Any:
 
 
 def _rows(name: str, keys: Sequence[str], rates: Samples, more: Any) -> Iterator[dict[str, Any]]:
-    """Yield requests and errors a second by labels."""
+    """Yield requests and errors per second for each set of labels, sorted, with what `more` adds for them."""
     for labels, rate in sorted(rates.get(name, {}).items(), key=lambda item: sorted(item[0])):
         found = {key: dict(labels)[key] for key in keys}
         errors = _of(rates, "chainfolio_node_errors_total", **found)
@@ -231,7 +231,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _show(view: Mapping[str, Any], *, clear: bool) -> None:
-    """Print the parts of a view that have rows as tables."""
+    """Print the parts of a view that have rows as tables; with `clear`, clear the terminal first."""
     if clear:
         sys.stdout.write(CLEAR)
     for part in ("chains", "endpoints", "operations", "jobs"):

@@ -56,10 +56,10 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one page of transactions, or with `--all` every page.
+    """Print one page of transactions, or with `--all` every page; the exit code is 0.
 
     Raises:
-        BadRequest: for a limit, an offset or a day out of range, or `--limit` beside `--all`.
+        BadRequest: for a limit, an offset or a day out of range, `--limit` beside `--all`, or `--csv` beside `--json`.
     """
     question = _question(options)
 

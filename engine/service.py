@@ -410,7 +410,7 @@ class Engine:
         return sync_statuses(self.system, self._accounts, accounts)
 
     def bounds(self) -> list[Bound]:
-        """Return the bounds of what this process keeps."""
+        """Return use and maximum of each cache and resource of this process."""
         return bounds_of(self.system, self._gains, self._accounts, self._snapshotters)
 
     async def readiness(self) -> Readiness:

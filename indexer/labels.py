@@ -52,6 +52,8 @@ class AddressLabels:
     def find(self, address: str, chain: str, kind: str) -> AddressLabel | None:
         """Return the label of an address on a chain of some kind; None if no list names it.
 
+        Without a label for that EVM chain, the one for all EVM chains counts.
+
         Raises:
             BadSettings: The file has another first line.
         """

@@ -42,7 +42,7 @@ class Maintenance:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def materialise_due(self) -> None:
-        """Run `run_once` in a thread."""
+        """Run `run_once` in a thread, after other work of this object."""
         await self._run_alone(self.run_once)
 
     async def vacuum(self) -> None:

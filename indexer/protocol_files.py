@@ -253,7 +253,7 @@ class _Identical(Generic[Value]):
 
 
 def _files_of(packages: Sequence[Package]) -> Sequence[_Version]:
-    """Return the files of packages as they are now; none if a folder cannot be read."""
+    """Return the current files of packages; none if a folder cannot be read."""
     try:
         return tuple(_Version.of(path) for each in packages if each.folder for path in each.folder.glob("*.toml"))
     except OSError:

@@ -56,7 +56,7 @@ MAX_DELAY_S: Final = 600
 RANGE_BLOCKS: Final = 10_000  # of one job; ranges begin at its multiples
 MAX_WAITING: Final = 100  # jobs of a chain in the queue
 ACCOUNT_BUCKETS: Final = 64  # groups of the watched accounts of a chain; one job reads one group
-# Missing blocks are due if they took so long, because each job makes files of its own.
+# Missing blocks are due if they took so long, because each job makes separate files.
 RANGE_MS: Final = 60_000
 ACCOUNTS_MS: Final = 600_000
 LOOK_EVERY_S: Final = 10.0  # for due work, and for workers that died

@@ -153,7 +153,10 @@ def _whole_number(text: str) -> Decimal:
 
 
 def _build(section: Section, chain: str, location: str) -> Pyth:
-    """Build the source; raise BadSettings for a feed that is not 64 hex digits."""
+    """Build the source; raise BadSettings for a feed that is not 64 hex digits.
+
+    It is raised for an unknown key of the section, too.
+    """
     check_keys(section, location, ("base_url", "max_age_s", "chains", "coins"))
     feeds = {asset: feed.removeprefix("0x") for asset, feed in vendor_names(section, location).items()}
     for asset, feed in feeds.items():

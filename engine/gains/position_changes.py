@@ -98,7 +98,7 @@ def _changes(system: System, tx_hash: str, logs: Sequence[EventLog]) -> tuple[Po
         try:
             for change in family.changes(logs) if family.changes is not None else ():
                 changes.append(msgspec.convert(change, PositionChange, from_attributes=True))
-        except Exception:  # third-party code: any error is its fault, and leaves other transactions as they are
+        except Exception:  # third-party code: any error is its fault, and does not affect other transactions
             log.warning("protocol %s could not read the changes of positions in %s", name, tx_hash, exc_info=True)
             return None
     return tuple(changes)

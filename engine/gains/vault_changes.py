@@ -119,7 +119,7 @@ def _decoded(
         try:
             assert protocol.family.vault_changes is not None, "only such protocols are asked"
             changes += protocol.family.vault_changes(logs, protocol.contracts)
-        except Exception:  # third-party code: any error is its fault, and leaves other transactions as they are
+        except Exception:  # third-party code: any error is its fault, and does not affect other transactions
             log.warning("protocol %s could not read the vaults of %s", protocol.protocol, tx_hash, exc_info=True)
             return None
     return tuple(changes)

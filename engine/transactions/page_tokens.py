@@ -19,7 +19,7 @@ async def add_tokens(
     block: Block,
     balances: dict[tuple[str, Asset], Any],
 ) -> set[tuple[str, Asset]]:
-    """Add the tokens of activities to `tokens`: listed ones as listed, others as they are at `block`.
+    """Add the tokens of activities to `tokens`: listed ones by the list, others by their state at `block`.
 
     Args:
         balances: Caches balances at that block: known ones are used, and the ones that are read are added.

@@ -76,7 +76,7 @@ def _lowest(lot: Lot, number: int) -> Rank:
 
 
 def _unit_price(lot: Lot) -> int:
-    """Return the spot price per unit of a lot, for comparisons: in 2^-128 of a money unit."""
+    """Return the spot price per unit of a lot in 2^-128 of a money unit, for comparisons; 0 if unknown."""
     return ((lot.spot or 0) << 128) // lot.quantity
 
 

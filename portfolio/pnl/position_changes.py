@@ -59,7 +59,7 @@ class Position:
     def accepts(self, change: PositionChange) -> bool:
         """Return True for a change that the contract of the position's tokens logged.
 
-        A change without amounts names the collection itself, and anybody can log that.
+        A change without amounts names the collection itself, and anybody can log that: the first one sets `holder`.
         """
         if not change.has_amounts:
             self.holder = self.holder or change.pool

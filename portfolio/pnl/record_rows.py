@@ -123,7 +123,10 @@ class RecordRows:
         return without_minted or sides
 
     def gross(self, direction: str) -> dict[str, int]:
-        """Return what moved in one direction, by asset, in smallest units; unknown amounts count as 0."""
+        """Return what moved in one direction, by asset, in smallest units.
+
+        An unknown amount counts as 0, with an issue in the result.
+        """
         gross: dict[str, int] = {}
         for row in self.of(direction):
             key = self.asset_of(row)

@@ -36,7 +36,7 @@ def test_a_process_looks_for_no_rings_when_it_ends(monkeypatch: pytest.MonkeyPat
 @pytest.mark.skipif(sys.platform != "linux", reason="another C library is left as it is")
 def test_a_bulk_run_has_one_heap_for_arrow_and_everything_else() -> None:
     said = (
-        "import chainfolio.cli.process as it; it.for_bulk(); "
+        "import chainfolio.cli.process as it; it.keep_freed_memory(); "
         "import pyarrow as pa; print(pa.default_memory_pool().backend_name)"
     )
     ran = subprocess.run([sys.executable, "-c", said], cwd=ROOT, capture_output=True, text=True, check=True)

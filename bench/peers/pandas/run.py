@@ -24,7 +24,7 @@ prices["bound"] = pd.Series(bounds, dtype=object)
 
 
 def values() -> pd.Series:
-    """The value of each account."""
+    """Return the value of each account."""
     priced = holdings.merge(prices, on="asset")
     amounts = pd.Series([int.from_bytes(raw, "big") for raw in priced["raw"]], dtype=object) * priced["price"]
     bounded = priced["bound"].notna()
