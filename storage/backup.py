@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -148,7 +148,7 @@ def back_up(
     on_progress: Progress,
     link: bool = False,
 ) -> Manifest:
-    """Write a backup into a folder, and return its manifest. After an error the folder is empty again.
+    """Write a backup into a folder, and return its manifest. After an error nothing of the backup is left there.
 
     Args:
         documents: Texts to store, by their path in the backup.
@@ -166,8 +166,7 @@ def back_up(
         folder.mkdir(parents=True, exist_ok=True)
         return _written(places, _Writer(folder, link, on_progress), documents, release, now)
     except BaseException as error:  # also if it is interrupted: a part of a backup would look like one
-        for path in folder.iterdir() if folder.is_dir() else ():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        _delete_written(folder, documents)
         if isinstance(error, FileNotFoundError):
             remedy = "run it again; if it happens again, raise `lake.keep_replaced_h`"
             message = f"{error.filename} was deleted while it was copied"
@@ -175,6 +174,15 @@ def back_up(
         if isinstance(error, OSError):
             raise write_error("backup", folder, error) from error
         raise
+
+
+def _delete_written(folder: Path, documents: Iterable[str]) -> None:
+    """Delete what an unfinished backup has written; files that others put into the folder stay."""
+    databases = [f"{name}.db{suffix}" for name in DATABASES for suffix in ("", "-journal", "-wal", "-shm")]
+    written = {*(path.partition("/")[0] for path in documents), "lake", MANIFEST, f"{MANIFEST}.new", *databases}
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name in written:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _check_target(places: StorePaths, folder: Path) -> None:

@@ -8,6 +8,7 @@ import threading
 import tomllib
 from collections.abc import Callable
 from contextlib import chdir, closing
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from chainfolio.blocks import Span
 from chainfolio.cli.backup import without_secrets
 from chainfolio.cli.main import main
+from chainfolio.storage import backup
 from chainfolio.storage.backup import sha256_of
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
@@ -328,6 +330,19 @@ def test_a_file_that_disappears_is_named_and_the_folder_is_empty_again(run: Run,
         ran = run("backup", "../backup", "--json")
     assert (ran.code, "was deleted" in ran.error["message"]) == (5, True)
     assert list((installed.parent / "backup").iterdir()) == []
+
+
+def test_a_failed_backup_deletes_no_file_of_others(run: Run, installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    note = installed.parent / "backup" / "note.txt"
+
+    def full(name: str, connection: object, writer: object) -> None:
+        note.write_text("mine")
+        raise OSError(ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(backup, "_copy_database", full)
+    with chdir(installed):
+        assert run("backup", "../backup", "--json").error["kind"] == "StorageFull"
+    assert list(note.parent.iterdir()) == [note]
 
 
 def test_a_held_tail_ends_a_backup_with_an_error(run: Run, installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
