@@ -90,7 +90,7 @@ def checked_subject(name: str, subject: str) -> str:
 
 
 def checked_bound(name: str, over: str | None, under: str | None) -> str:
-    """Return the bound of a new rule as text, empty if its kind has none.
+    """Return the bound of a new rule as text (`over 5`), empty if its kind has none.
 
     Raises:
         BadRequest: The kind needs another bound, or the bound is no decimal.

@@ -113,7 +113,10 @@ def _seconds(text: str) -> float:
 
 
 async def _run(command: str, body: bytes) -> Outcome:
-    """Run a command without a shell, with the event on its standard input; kill its group if it is late."""
+    """Run a command without a shell, with the event on its standard input.
+
+    If the call is cancelled, for example by a timeout, the command's process group is killed.
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             *shlex.split(command),

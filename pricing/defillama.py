@@ -85,7 +85,10 @@ class CoinBatch:
         return self.host.get("/batchHistorical", ("coins", json.dumps(_times_by_coin(keys), separators=(",", ":"))))
 
     def parse(self, body: bytes, keys: Sequence[Key]) -> Mapping[Key, VendorQuote | Unknown]:
-        """Return the observation nearest to each time."""
+        """Return the observation nearest to each time; Unknown for malformed data of a coin.
+
+        Keys without an observation are left out.
+        """
         coins = {
             coin.lower() if coin.partition(":")[2].startswith("0x") else coin: raw
             for coin, raw in decode_json(body, _Response).coins.items()

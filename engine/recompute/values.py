@@ -104,9 +104,10 @@ def _holdings(lake: LakeReader, partition: Partition, snapshots: pl.DataFrame) -
 
 
 def _prices(lake: LakeReader, partition: Partition, snapshots: pl.DataFrame) -> pl.DataFrame:
-    """Return the stored prices above zero between the first snapshot's block and the last requested block.
+    """Return the stored prices above zero at the blocks of the snapshots.
 
-    The columns are `asset` (the contract as answers show it), `height`, `usd` and `depth`, by height.
+    If the task is about one block, they are all from the first snapshot's block up to it. The columns are `asset` (the
+    contract as answers show it), `height`, `usd` and `depth`, by height. Collectibles are left out.
     """
     import polars as pl
 
