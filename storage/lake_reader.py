@@ -243,7 +243,10 @@ class LakeReader:
 
 
 def storage_at(uri: str, store: ObjectStore | None) -> LakeStorage:
-    """Return the storage of a lake by its address."""
+    """Return the storage of a lake: a local folder, or an object store for an address with `://`.
+
+    Without `store`, one is made by the environment.
+    """
     address = uri.removeprefix("file://").rstrip("/")
     if "://" not in address:
         return LocalStorage(address)

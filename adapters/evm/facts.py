@@ -30,7 +30,7 @@ class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
     pays: tuple[str, ...] = ()
 
     def fault(self) -> str:
-        """The problem of a file, in words; empty if there is none."""
+        """Return the first invalid value as a sentence; empty if all are valid."""
         if isinstance(self.finality, str) and self.finality != "finalized":
             return "finality is `finalized` or a number of blocks"
         if not set(self.unproven) <= set(PARTS):

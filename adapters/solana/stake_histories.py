@@ -263,7 +263,12 @@ class StakeHistories:
 
 
 def _stake_transaction(listing: ListedTransaction, source: str, content: bytes | memoryview) -> StakeTransaction:
-    """Return the stake part of a transaction, or raise if it is not the listed one or is incomplete."""
+    """Return the stake part of a listed transaction.
+
+    Raises:
+        HistoryUnavailable: The node lacks the transaction, or its inner calls.
+        BadAnswer: It is another transaction, or of another slot.
+    """
     transaction = None if bytes(content) == b"null" else parse_stake_transaction(source, bytes(content))
     if transaction is None:
         raise HistoryUnavailable(source, listing.slot, "the node lists a transaction that it does not have")

@@ -31,7 +31,7 @@ def encode_address(account: bytes) -> str:
 
 @lru_cache(65_536)
 def decode_address(address: str) -> bytes:
-    """Return the 20 bytes behind the prefix of a base58 address."""
+    """Return the 20 bytes behind the prefix of a base58 address; ValueError for a wrong checksum."""
     return bytes(b58decode_check(address)[1:])
 
 

@@ -360,7 +360,7 @@ def build_tables(
 
 
 def _is_selected(row: TransferRow, datasets: Collection[str], contracts: Collection[str]) -> bool:
-    """Return True if one of the datasets has the transfer."""
+    """Return True if one of the datasets has the transfer; those of coins by system contracts always."""
     if row.token is None:
         return row.standard not in (NATIVE, INTERNAL) or row.standard in datasets
     return "transfers" in datasets and (not contracts or row.token in contracts)

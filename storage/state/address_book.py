@@ -152,6 +152,7 @@ def remove(tx: Transaction, account_id: str, address: str, now_us: int) -> None:
     Raises:
         Refusal: The plan is paid for, the wallet's owner authorised the entry, or a bundle would become empty or equal
             to another one (ADDRESSBOOK_ENTRY_NOT_DELETABLE).
+        Refusal: The book does not have it (ADDRESSBOOK_ENTRY_NOT_FOUND).
     """
     removed = entry(tx, account_id, address)
     if removed.is_paid(now_us):

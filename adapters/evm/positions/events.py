@@ -46,11 +46,11 @@ class EventSignature:
     parameters: tuple[Parameter, ...]
 
     def filter(self, contract: str) -> str:
-        """The key of this event of a contract in the dataset `events`: `0x…contract/0x…topic`."""
+        """Return the key of this event in the dataset `events`: `0x…contract/0x…topic`."""
         return f"{contract}/{self.topic}"
 
     def topic_number(self, position: int) -> int:
-        """The number of the topic, from 1, that holds an indexed parameter."""
+        """Return the number of the topic of an indexed parameter, from 1."""
         return sum(parameter.indexed for parameter in self.parameters[: position + 1])
 
     def values(self, positions: Sequence[int], topics: Sequence[str], data: bytes) -> tuple[AbiValue, ...] | None:

@@ -58,5 +58,5 @@ class ContractInteractions:
 
 
 def _contract(asset: Asset) -> str | None:
-    """The contract of an asset; None for the native coin."""
+    """Return the contract of an asset; None for the native coin."""
     return None if asset.is_native else asset.reference

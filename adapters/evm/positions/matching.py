@@ -310,7 +310,7 @@ class Protocols:
 
 
 def _priority(rule: Token | Collection | Event) -> tuple[bool, bool]:
-    """The sort key of rules: rules that accept any contract's claim come last."""
+    """Return the sort key of a rule: rules that accept any contract's claim come last."""
     return not rule.role, isinstance(rule, Token) and rule.everywhere
 
 

@@ -269,7 +269,7 @@ def run_decoder(decoder: Callable[..., Rounds[DecoderRead, AbiValue, Value]], *a
 
 
 def _chain_read(read: DecoderRead) -> ContractRead:
-    """The read that the chain answers for a decoder's read."""
+    """Return the read that the chain answers for a decoder's read."""
     return read.call if isinstance(read, MayRefuse) else read.read if isinstance(read, AtEarlierBlock) else read
 
 
