@@ -40,7 +40,7 @@ from chainfolio.transport.exchange import HttpResponse, RateLimited, Sink
 from chainfolio.transport.http import HttpTransport
 from tests.beacon.conftest import CONFIGS, started
 
-pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
+pytestmark = pytest.mark.node
 Alter = Callable[[str, int, Any], tuple[int, Any]]
 MISSED = 13
 
@@ -209,7 +209,7 @@ async def test_a_node_that_takes_no_posted_list_is_asked_by_the_address(node: Be
         return (404, {"message": "Route POST not found"}) if posted else (status, found)
 
     plain, other = wrong(node, same).chain, wrong(node, old).chain
-    one, two = [await chain.collect(Span(0, 40), chain.default_datasets) for chain in (plain, other)]
+    one, two = [await chain.collect(Span(0, 24), chain.default_datasets) for chain in (plain, other)]
     assert one.tables == two.tables
     assert (await other.validator(7)).index == 7
     await plain.close()

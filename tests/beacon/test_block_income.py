@@ -35,7 +35,7 @@ from tests.beacon.both import SLOT_S, Both, running
 from tests.beacon.conftest import CONFIGS
 from tests.evm.fakes import FakeClock
 
-pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
+pytestmark = pytest.mark.node
 PROPOSER, BUILDER, PAID, STRANGER = ("0x" + byte * 20 for byte in ("f1", "b1", "a1", "77"))
 TIP, ETHER = 3 * 10**9, 10**18
 BUSY = 24  # slots: three epochs

@@ -16,7 +16,7 @@ from tests.beacon.conftest import ETH
 from tests.beacon.test_bad_input import same, wrong
 from tests.beacon.test_forks import check_every_balance, running
 
-pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
+pytestmark = pytest.mark.node
 EARLIER = pytest.mark.slow("an earlier fork that follows the same rules")
 FORKS = [*(pytest.param(fork, marks=EARLIER) for fork in ("capella", "deneb", "electra")), "fulu"]
 ROUNDED = ("source", "target", "head")  # the node that is compared rounds each of them, and the balance corrects it

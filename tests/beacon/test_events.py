@@ -30,7 +30,7 @@ from chainfolio.transport.sse import OPEN, Event, events
 from tests.beacon.conftest import chain_at, started, stored
 from tests.speaking import speaking
 
-pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
+pytestmark = pytest.mark.node
 PATIENCE_S = 60.0
 
 

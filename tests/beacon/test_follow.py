@@ -13,7 +13,7 @@ from chainfolio.staking_tables import BEACON
 from chainfolio.tables import BLOCKS
 from tests.beacon.conftest import started, stored
 
-pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
+pytestmark = pytest.mark.node
 
 
 async def test_after_reorganisations_the_index_is_that_of_the_chain_as_it_is(tmp_path: Path) -> None:

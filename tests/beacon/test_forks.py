@@ -13,7 +13,7 @@ from chainfolio.blocks import Span
 from chainfolio.localchain.beacon import BeaconRuntime
 from tests.beacon.conftest import ETH, chain_at, started
 
-pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
+pytestmark = pytest.mark.node
 VOTES = ("source", "target", "head", "inactivity")
 Tables = dict[str, list[dict[str, Any]]]
 

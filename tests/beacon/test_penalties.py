@@ -177,7 +177,6 @@ def penalties(tables: Tables) -> dict[int, dict[int, int]]:
 
 
 @pytest.mark.node
-@pytest.mark.xdist_group("beacon")
 @pytest.mark.slow("a long history of a real node, for the rules above")
 @pytest.mark.parametrize(
     "fork", [pytest.param("deneb", marks=pytest.mark.slow("an earlier fork with other penalties")), "electra"]
@@ -202,7 +201,6 @@ async def test_several_slashed_validators_pay_by_how_many_they_are(fork: str) ->
 
 
 @pytest.mark.node
-@pytest.mark.xdist_group("beacon")
 @pytest.mark.slow("a long history in long epochs of a real node")
 @pytest.mark.parametrize(
     "fork", [pytest.param("deneb", marks=pytest.mark.slow("an earlier fork with other penalties")), "electra"]
@@ -229,7 +227,6 @@ async def test_the_preset_of_mainnet_takes_what_its_rules_say_of_who_stays_longe
 
 
 @pytest.mark.node
-@pytest.mark.xdist_group("beacon")
 @pytest.mark.slow("a long history of a real node")
 async def test_what_the_rules_do_not_take_stays_unexplained_and_without_old_states_it_is_the_difference() -> None:
     with running(fork="electra", validators=64) as node:

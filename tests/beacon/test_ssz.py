@@ -28,7 +28,7 @@ from chainfolio.localchain.beacon import BeaconRuntime
 from tests.beacon.conftest import CONFIGS, started
 from tests.beacon.test_bad_input import Altered, Patient, same
 
-pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
+pytestmark = pytest.mark.node
 EARLIER = pytest.mark.slow("an earlier fork with another layout of the state")
 STATE = "/eth/v2/debug/beacon/states/"
 SLOT = 20

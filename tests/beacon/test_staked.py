@@ -23,7 +23,7 @@ from tests.api.over_nodes import ask, served
 from tests.beacon.both import Both, owner, running
 from tests.beacon.conftest import chain_at
 
-pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
+pytestmark = pytest.mark.node
 ETH = 10**9  # gwei
 STAYS, TOPPED_UP, LEAVES, GONE, MERGED, FRESH = 7, 3, 21, 22, 23, 65
 NOWHERE = "0x" + "cd" * 20

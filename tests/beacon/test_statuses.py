@@ -23,7 +23,7 @@ from chainfolio.staking_tables import DEPOSITS, STAKE_CHANGES, STAKE_REQUESTS, V
 from tests.beacon.conftest import ETH, started, stored
 from tests.beacon.test_served import GWEI, served
 
-pytestmark = [pytest.mark.node, pytest.mark.xdist_group("beacon")]
+pytestmark = pytest.mark.node
 EXITED, SLASHED, COMPOUNDING, TOPPED_UP, LEFT = 9, 11, 20, 3, 21
 NEW, OF_BLS = 64, 65  # validators that are deposited
 BLS = "0x00" + "b1" * 31
@@ -124,6 +124,7 @@ async def test_credentials_of_every_prefix_say_to_whom_they_withdraw(grown: Beac
             }
 
 
+@pytest.mark.slow("a history of its own for each way to choose", fast=["address"])
 @pytest.mark.parametrize("chosen", ["", "index", "key", "address"])
 def test_a_deposit_that_somebody_else_makes_is_a_row_of_its_validator(
     grown: BeaconRuntime, tmp_path: Path, chosen: str
