@@ -43,6 +43,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
         yield trial
 
 
+@pytest.mark.slow("the whole benchmark; tests/evm/test_quorum.py outvotes one of three nodes")
 @pytest.mark.node
 async def test_of_three_one_may_lie_and_nothing_is_wrong(trial: Trial) -> None:
     outcome = await trial.run(4_000)

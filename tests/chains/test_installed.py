@@ -94,6 +94,7 @@ def coins(ledger: Ledger, account: str, height: int) -> str:
     return f"{amount(raw, 9).normalize():f}"
 
 
+@pytest.mark.slow("other tests of this folder index the same kind")
 def test_every_final_height_is_indexed_once_whether_or_not_it_has_a_block(
     operator: Operator, indexed: dict[str, Any], ledger: Ledger
 ) -> None:
@@ -147,6 +148,7 @@ def test_tokens_are_those_of_the_chain_and_two_have_prices_of_installed_sources(
     assert found[THIRD]["price"] == "N/A"
 
 
+@pytest.mark.slow("the next test asks the API for the same transactions")
 @pytest.mark.usefixtures("indexed")
 def test_transactions_are_all_that_the_account_took_part_in(operator: Operator, ledger: Ledger) -> None:
     told = operator.command("transactions", ALICE, "--limit", "250")["transactions"]

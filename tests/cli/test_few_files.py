@@ -21,6 +21,7 @@ def limited(here: Path, flags: str, *words: str) -> subprocess.CompletedProcess[
     return subprocess.run(shell, cwd=here, env=env, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow("other numbers below the same limit", fast=["8", "31"])
 @pytest.mark.parametrize("most", [8, 12, 16, 20, 28, 31])
 def test_a_process_that_may_open_next_to_nothing_says_so_and_how_to_allow_more(here: Path, most: int) -> None:
     ran = limited(here, f"-n {most}", *COMMAND, "status", "--json")

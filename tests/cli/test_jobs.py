@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from chainfolio.cli.daily import opened, recorder
 from chainfolio.errors import Unavailable
 from chainfolio.indexer.schedule import JobSchedule
@@ -75,6 +77,7 @@ def test_runs_of_another_process_are_shown_with_their_errors(run: Run, tmp_path:
     assert "failed; " in run("jobs", "--config", str(file)).out
 
 
+@pytest.mark.slow("two whole servers; the locks between processes have faster tests")
 def test_two_servers_on_one_state_run_their_jobs_and_alerts_and_end_in_order(run: Run, tmp_path: Path) -> None:
     file, events = tmp_path / "c.toml", tmp_path / "events.jsonl"
     file.write_text('data = "d"\n[server]\nport = 0\n[schedule]\nprices = "* * * * * *"\nplaces = "*/2 * * * * *"\n')

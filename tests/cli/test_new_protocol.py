@@ -121,6 +121,10 @@ def test_a_package_starts_with_the_shortest_decoder(run: Run, here: Path) -> Non
     assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == kept
 
 
+@pytest.mark.slow(
+    "other families are renamed in the same way",
+    fast=["aave_v3", "erc4626", "uniswap_v2", "uniswap_v4", "orca_whirlpool", "staking_rewards"],
+)
 @pytest.mark.parametrize("like", sorted(families.families()))
 def test_a_package_may_start_as_any_family_under_its_own_name(run: Run, here: Path, like: str) -> None:
     assert run("new-protocol", "mine", "--like", like, "--option", 'word=a "quoted" \\ text').code == 0

@@ -57,6 +57,9 @@ def printed_into(target: Any, environment: dict[str, str], words: list[str]) -> 
     return ran.returncode, ran.stderr
 
 
+@pytest.mark.slow(
+    "other commands end in the same way", fast=["--help", "sql select * from range(30000) t(number)", "status --json"]
+)
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
 def test_a_command_whose_reader_has_gone_ends_quietly(
     environment: dict[str, str], closed_pipe: int, words: list[str]

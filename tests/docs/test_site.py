@@ -71,6 +71,7 @@ def pages(site: Path) -> Iterator[tuple[Path, Html]]:
             yield path, Html(path.read_text())
 
 
+@pytest.mark.slow("reads each page of the built site; test_docs.py follows the links of its sources")
 def test_no_link_is_dead_and_no_anchor_is_missing(site: Path) -> None:
     found = dict(pages(site))
     assert len(found) > 100

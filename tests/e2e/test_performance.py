@@ -73,6 +73,7 @@ async def test_the_days_of_a_performance_are_those_of_the_past_and_what_was_paid
         assert await server.json(path) == found
 
 
+@pytest.mark.slow("a browser draws the days that the other test compares")
 @pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium here")
 async def test_the_page_draws_each_day_of_the_answer_and_a_day_that_is_not_known_is_a_gap(
     world: World, serving: Serving, tmp_path: Path

@@ -86,6 +86,7 @@ async def of_wallet(indexed: Index, wallet: Wallet) -> dict[str, TransactionDocu
     return {deed: found[tx_hash] for deed, tx_hash in wallet.deeds.items()}
 
 
+@pytest.mark.slow("the same rows in another place", only=["the lake"])
 @pytest.mark.parametrize("where", ["the tail", "the lake", "its history"])
 async def test_every_call_to_a_contract_wallet_is_in_its_list_wherever_the_rows_lie(
     wallet: Wallet, tmp_path: Path, where: str

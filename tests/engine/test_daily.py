@@ -169,6 +169,7 @@ def known(today: Today) -> tuple[str, str]:
     return f"{income.normalize():f}", f"{expense.normalize():f}"
 
 
+@pytest.mark.slow("the same rows in one place or the other", fast=["within"])
 @pytest.mark.node
 @pytest.mark.parametrize("sorted_to", ["nothing", "before", "within", "all"])
 async def test_a_day_is_what_came_and_what_left_with_the_fees_wherever_the_rows_lie(

@@ -115,6 +115,7 @@ def check(subject: EvmSubject, found: list[TransactionDocument]) -> set[str]:
     return ether
 
 
+@pytest.mark.slow("other heights of the same chain", only=["1"])
 @pytest.mark.parametrize("route", [OVERRIDE, CREATION, SINGLES])
 async def test_each_price_is_of_its_own_block_and_read_once(subject: EvmSubject, tmp_path: Path, route: int) -> None:
     account = subject.deployment.accounts["alice"].lower()

@@ -41,6 +41,7 @@ def paying() -> Iterator[Paying]:
         yield found
 
 
+@pytest.mark.slow("the same rows from another index", only=["everything"])
 @pytest.mark.parametrize("scope", ["everything", "account"])
 async def test_withdrawals_are_records_of_no_transaction_and_explain_the_balance(
     paying: Paying, scope: str, tmp_path: Path
