@@ -46,7 +46,9 @@ class VaultChange:
     """The changes of a vault or of savings in a transaction, as its protocol's contract logged them.
 
     Attributes:
-        kind: A loan against collateral, savings, or the gas that an operation of a contract wallet paid.
+        kind: A loan against collateral, savings, or the gas that an operation of a contract wallet paid. `balance` is
+            a token that was burnt for a balance in the core contract, or minted for one: a loan or savings, by what
+            the wallet did before.
         contract: The core contract, which a protocol file names.
         vault: The vault, the contract that holds the savings, or the wallet whose deposit paid.
         collateral: Collateral that went in, times 10^18; negative if it came out. None if the logs do not tell it: what
@@ -55,7 +57,7 @@ class VaultChange:
         raw: How much of it was created or lent in this transaction; negative if more was destroyed or repaid.
     """
 
-    kind: Literal["loan", "savings", "gas"]
+    kind: Literal["loan", "savings", "balance", "gas"]
     contract: str
     vault: str
     collateral: int | None

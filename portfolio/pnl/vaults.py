@@ -64,12 +64,14 @@ class _Vaults:
     Attributes:
         own: Vaults with collateral of the wallets: others may send their transactions, as for a contract wallet.
         unclear: Vaults that changed by other amounts than the wallets moved.
+        drawn: The balance that wallets drew out of core contracts by themselves; negative if they hold one there.
     """
 
     own_wallets: Collection[str]
     treatment: Treatment
     own: set[str] = field(default_factory=set)
     unclear: set[str] = field(default_factory=set)
+    drawn: int = 0
 
     def type_of(
         self, records: Sequence[TransactionDocument], changes: Sequence[VaultChange]
@@ -109,6 +111,10 @@ class _Vaults:
             return None if not is_other_way else "BORROW" if raw > 0 else "REPAYVAULT"
         if not _is_collateral([*others.values()], change.collateral):
             return None
+        if change.kind == "balance":
+            is_loan = self.drawn > 0 or (raw > 0 and self.drawn == 0)
+            self.drawn = max(self.drawn + raw, 0) if is_loan else min(self.drawn + raw, 0)
+            return ("BORROW" if raw > 0 else "REPAYVAULT") if is_loan else "DEPOSIT" if raw < 0 else "WITHDRAW"
         if change.kind == "savings":
             return "DEPOSIT" if raw < 0 else "WITHDRAW"
         if raw * change.collateral < 0:  # both came or both left: one type does not say what is what

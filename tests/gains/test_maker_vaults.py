@@ -116,6 +116,37 @@ def test_a_vault_is_opened_added_to_and_closed_without_a_sale(made: tuple[World,
     equal(me)
 
 
+def test_a_vault_without_a_proxy_closes_without_a_sale(made: tuple[World, Maker]) -> None:
+    world, maker = made
+    me = world.wallet(ETH=60 * WAD)
+    address, vat, dai_join = me.address, maker["MCD_VAT"], maker["MCD_JOIN_DAI"]
+    owner, ether, join = ProxyOwner(world, maker, me, ""), maker["ETH"], maker["MCD_JOIN_ETH_A"]
+    me.do(tx(address, ether, "deposit()", value=31 * WAD), tx(address, ether, "approve(address,uint256)", join, MAX))
+    me.do(tx(address, maker["MCD_DAI"], "approve(address,uint256)", dai_join, MAX))
+    me.do(tx(address, vat, "hope(address)", dai_join))
+    frob = "frob(bytes32,address,address,address,int256,int256)"
+    for raw in (20 * WAD, 10 * WAD):
+        me.do(tx(address, join, "join(address,uint256)", address, raw))
+    me.do(tx(address, vat, frob, ETHER, address, address, address, 30 * WAD, 900 * WAD))
+    drawn = world.node.call(vat, "dai(address)(uint256)", address) // 10**27
+    assert me.do(tx(address, dai_join, "exit(address,uint256)", address, drawn)) == {"MCD": drawn}
+    me.ledger.buy("MCD", drawn, me.worth("MCD", drawn))
+    set_price(world.node, world.deployment, "ETH", 2_900 * 10**8)
+    for raw in (300 * WAD, drawn - 300 * WAD):
+        assert me.do(tx(address, dai_join, "join(address,uint256)", address, raw)) == {"MCD": -raw}
+        owner.repay(raw, raw)
+    me.do(tx(address, vat, frob, ETHER, address, address, address, -30 * WAD, -(drawn * 10**27 // rate(world, vat))))
+    for raw in (12 * WAD, 18 * WAD):
+        me.do(tx(address, join, "exit(address,uint256)", address, raw))
+    equal(owner)
+
+
+def rate(world: World, vat: str) -> int:
+    """How much Dai a unit of debt is, times 10^27."""
+    answer = world.node.call(vat, "ilks(bytes32)(uint256,uint256,uint256,uint256,uint256)", ETHER)
+    return int(answer[1])
+
+
 def test_savings_of_a_proxy_come_back_with_interest(made: tuple[World, Maker]) -> None:
     me = ProxyOwner.new(*made)
     world, maker, wallet = me.world, me.maker, me.wallet

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from chainfolio.adapters.evm.protocols.maker import FROB, MANAGED, SAVINGS, TRANSFER, savings_changes, vault_changes
+from chainfolio.adapters.evm.protocols.maker import (
+    FROB,
+    MANAGED,
+    MOVE,
+    SAVINGS,
+    SLIP,
+    TRANSFER,
+    savings_changes,
+    vault_changes,
+)
 from chainfolio.portfolio.pnl.record_kinds import UNREAD_CHANGES
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
@@ -51,6 +60,16 @@ def test_a_module_that_exchanges_stable_currencies_has_no_owner() -> None:
     assert vault_changes(exchanged, CONTRACTS) == []
     managed = EventLog(MANAGER, (MANAGED, PROXY, ZERO, ZERO), b"")
     assert vault_changes([*exchanged, managed], CONTRACTS) == [loan(5, 5)]
+
+
+def test_a_join_without_a_change_of_a_vault_is_of_its_owner() -> None:
+    given = EventLog(VAT, (SLIP, ILK, URN, "0x" + "0" * 63 + "5"), b"")
+    assert vault_changes([given], CONTRACTS) == [loan(5, 0)]
+    moved = EventLog(VAT, (MOVE, PROXY, URN, ZERO), b"")
+    assert vault_changes([moved, created(9)], CONTRACTS) == [VaultChange("balance", VAT, PROXY, 0, DAI, 9)]
+    assert vault_changes([moved, destroyed(9)], CONTRACTS) == [VaultChange("balance", VAT, URN, 0, DAI, -9)]
+    saved = EventLog(POT, (sorted(SAVINGS)[0], PROXY, ZERO, ZERO), b"")
+    assert vault_changes([moved, saved, destroyed(9)], CONTRACTS) == []
 
 
 def test_savings_are_of_the_holder_that_the_pot_noted() -> None:

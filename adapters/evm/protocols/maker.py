@@ -27,6 +27,8 @@ FROB: Final = _note("frob(bytes32,address,address,address,int256,int256)()")
 MANAGED: Final = _note("frob(uint256,int256,int256)()")
 # The data of a note: where it begins, its length, and the call data, whose fifth argument is the collateral of a vault.
 COLLATERAL: Final = slice(64 + 4 + 4 * 32, 64 + 4 + 5 * 32)
+SLIP: Final = _note("slip(bytes32,address,int256)()")
+MOVE: Final = _note("move(address,address,uint256)()")
 SAVINGS: Final = frozenset({_note("join(uint256)()"), _note("exit(uint256)()")})
 
 
@@ -43,7 +45,8 @@ def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str
     """Return the changes of vaults that the core contract (`vat`) of a file logged, one for each vault.
 
     A vault that takes collateral of its own address has an owner only if the `cdp_manager` changed it. Others, such as
-    those of a module that exchanges stable currencies, are not of a wallet.
+    those of a module that exchanges stable currencies, are not of a wallet. Without such a change, collateral that a
+    join gave or took is of the vault's owner, and so is Dai that was created or destroyed for a balance.
     """
     notes = [log for log in logs if len(log.topics) == 4]
     is_managed = any(log.contract in contracts.get("cdp_manager", ()) and log.topics[0] == MANAGED for log in notes)
@@ -53,11 +56,33 @@ def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str
         if log.contract in contracts.get("vat", ()) and log.topics[0] == FROB and (is_managed or vault != source):
             change = int.from_bytes(log.data[COLLATERAL], "big", signed=True)
             collateral[log.contract, ilk + vault[2:]] = collateral.get((log.contract, ilk + vault[2:]), 0) + change
+    if not any(log.topics[0] in (FROB, *SAVINGS) for log in notes):
+        return _direct_changes(notes, logs, contracts)
     return [
         VaultChange("loan", vat, vault, change, dai, _created(logs, dai))
         for dai in contracts.get("dai", ())
         for (vat, vault), change in collateral.items()
     ]
+
+
+def _direct_changes(
+    notes: Sequence[EventLog], logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]
+) -> list[VaultChange]:
+    """Return what joins of collateral and of Dai did for a wallet that changes its vault by itself."""
+    changes = list[VaultChange]()
+    for log in notes:
+        if log.contract not in contracts.get("vat", ()):
+            continue
+        _, first, second, third = log.topics
+        for dai in contracts.get("dai", ()):
+            created = _created(logs, dai)
+            if log.topics[0] == SLIP:
+                change = int.from_bytes(bytes.fromhex(third[2:]), "big", signed=True)
+                changes.append(VaultChange("loan", log.contract, first + second[2:], change, dai, created))
+            elif log.topics[0] == MOVE and created:
+                owner = first if created > 0 else second
+                changes.append(VaultChange("balance", log.contract, owner, 0, dai, created))
+    return changes
 
 
 def savings_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
