@@ -166,6 +166,7 @@ def test_a_stake_that_nobody_indexed_or_can_read_is_an_issue_and_never_zero(
     assert (document["completeness"], staked(document)) == ("partial", {})
 
 
+@pytest.mark.slow("another test shows what cannot be read as an issue")
 async def test_a_beacon_chain_that_cannot_be_read_costs_stakes_alone(both: Both, tmp_path: Path) -> None:
     config = both.settings(tmp_path)
     for state, reason in (("not indexed", "own is not indexed"), ("down", "what validators have could not be read")):

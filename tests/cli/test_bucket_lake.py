@@ -41,6 +41,7 @@ def test_check_compares_the_objects_of_a_bucket(run: Run, lake: Lake, s3: S3) ->
         assert run("check").code == 5
 
 
+@pytest.mark.slow("another fault of the same bucket", only=["slow*"])
 @pytest.mark.parametrize(("how", "problem"), [("denied", "refuses these credentials"), ("slow", "fewer requests")])
 def test_doctor_names_what_is_wrong_with_a_bucket_and_shows_no_key(
     run: Run, lake: Lake, s3: S3, how: str, problem: str

@@ -69,6 +69,7 @@ def test_watch_survives_hung_requests_and_failures(
     assert reconciled["differences"] == []
 
 
+@pytest.mark.slow("tests/evm/test_account_places.py ends work by a limit")
 def test_watch_keeps_to_a_limit_that_counts_calls(run: Run, rent: Rent, newcomer_chain: Newcomer) -> None:
     endpoint = rent(hanging=0, rps=120, counts_calls=True)
     ran = run("watch", newcomer_chain.wallet, "--json")

@@ -86,6 +86,7 @@ def test_a_reader_that_has_had_enough_ends_a_long_answer(environment: dict[str, 
         assert long.wait(120) == BY_SHELL
 
 
+@pytest.mark.slow("longer answers fail in the same way", fast=["sql select 1"])
 @pytest.mark.skipif(not FULL.exists(), reason="the system has no device that is full")
 @pytest.mark.parametrize("words", WORDS[3:6], ids=" ".join)
 def test_an_answer_that_cannot_be_written_is_an_error(environment: dict[str, str], words: list[str]) -> None:
@@ -111,6 +112,7 @@ sys.exit(command.main())
 """
 
 
+@pytest.mark.slow("other settings of the same pipe", fast=["non-blocking-buffered", "blocking-PYTHONUNBUFFERED"])
 @pytest.mark.parametrize("unbuffered", [False, True], ids=["buffered", "PYTHONUNBUFFERED"])
 @pytest.mark.parametrize("blocking", [False, True], ids=["non-blocking", "blocking"])
 def test_an_answer_longer_than_a_pipe_is_written_whole(

@@ -115,7 +115,7 @@ def test_a_node_of_any_kind_is_recognised(run: Run, place: Place, here: Path) ->
 TWINS = ("evm", "tron")  # an address 0x… is one of Tron where the chain is
 
 
-@pytest.mark.slow("the slowest node to start; other kinds show the same", only=["starknet"])
+@pytest.mark.slow("slower nodes to start; other kinds show the same", only=["starknet", "beacon"])
 def test_an_address_of_another_kind_than_the_node_is_an_error(run: Run, place: Place, here: Path) -> None:
     (here / "chainfolio.toml").write_text(place.settings(here))
     others = [address for kind, address in ADDRESSES.items() if kind != place.kind and (kind, place.kind) != TWINS]
@@ -127,7 +127,7 @@ def test_an_address_of_another_kind_than_the_node_is_an_error(run: Run, place: P
             assert "no chain of its kind" in ran.error["message"]
 
 
-@pytest.mark.slow("the slowest node to start; other kinds show the same", only=["starknet"])
+@pytest.mark.slow("slower nodes to start; other kinds show the same", only=["starknet", "beacon"])
 @pytest.mark.parametrize("place", ["tron", "starknet", "beacon"], indirect=True)  # no file describes these nodes
 def test_an_unknown_chain_of_any_kind_is_refused_by_its_identity(run: Run, place: Place) -> None:
     ran = run("portfolio", ALICE, "--rpc", place.url, "--json")

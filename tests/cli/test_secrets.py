@@ -57,6 +57,7 @@ def traded() -> Iterator[tuple[LocalNode, str]]:
         yield node, deployment.accounts["alice"]
 
 
+@pytest.mark.slow("the same commands at a node that is dead", only=["node is dead"])
 @pytest.mark.node
 @pytest.mark.parametrize("alive", [True, False], ids=["node answers", "node is dead"])
 def test_no_command_shows_or_stores_a_configured_secret(  # noqa: PLR0913 - pytest passes fixtures as arguments

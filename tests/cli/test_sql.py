@@ -192,6 +192,10 @@ def test_the_views_that_are_printed_work_in_a_duckdb_of_ones_own(run: Run, lake:
         assert {name for (name,) in connection.execute("SHOW TABLES").fetchall()} == set(TABLES)
 
 
+@pytest.mark.slow(
+    "other tables are declared in the same way",
+    fast=["blocks", "transfers", "account_transfers", "balances", "prices", "validator_rewards"],
+)
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
 def test_a_table_has_the_same_columns_and_types_with_rows_and_without(tmp_path: Path, table: Table) -> None:
     lake = Lake(str(tmp_path))

@@ -105,6 +105,7 @@ DYNAMIC = {
 }
 
 
+@pytest.mark.slow("other ways to hide the same name", fast=["a query put together"])
 @pytest.mark.parametrize("query", DYNAMIC.values(), ids=DYNAMIC.keys())
 def test_a_table_that_the_query_does_not_name_is_not_read(run: Run, lake: Lake, query: str) -> None:
     ran = run("sql", query.format(lake=lake.uri), "--json")

@@ -108,6 +108,7 @@ async def test_what_happens_on_the_chain_is_seen_when_one_waits_for_it(world: Wo
         world.node.revert(snapshot)
 
 
+@pytest.mark.slow("tests/engine/test_transaction_reorgs.py takes back what a reorganisation undoes")
 async def test_a_reorg_takes_back_what_it_undoes(world: World, serving: Serving) -> None:
     snapshot = world.node.snapshot()
     try:

@@ -163,6 +163,7 @@ async def test_many_days_take_the_requests_of_one_and_what_is_kept_is_never_aske
     assert chain.requests == before
 
 
+@pytest.mark.slow("a day that fails is read again in another test too")
 async def test_a_day_that_was_read_with_an_unread_feed_is_read_again(
     world: World, fresh: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,7 @@ def test_lots_follow_over_two_chains_and_close_to_the_unit(sides: tuple[Side, Si
     assert abs(Fraction(report.closed_pnl) - (me.ledger.closed + mine.ledger.closed)) < CENT
 
 
+@pytest.mark.slow("tests/portfolio/test_own_transfers.py joins departures and arrivals without a chain")
 def test_a_strangers_payment_is_no_arrival_and_the_departure_is_listed(
     sides: tuple[Side, Side], tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ def test_a_connection_that_the_node_closed_while_it_was_idle_is_made_anew(monkey
         assert node._connection is not connection
 
 
+@pytest.mark.slow("a second history of the local chain")
 def test_another_seed_gives_another_history(node: LocalNode, traded: Traded) -> None:
     with LocalNode() as second:
         trade(second, deploy(second), BLOCKS, seed=8)
