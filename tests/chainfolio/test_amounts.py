@@ -142,6 +142,14 @@ def test_what_is_no_plain_number_is_refused_before_it_is_converted(written: str)
         amounts.parse(written)
 
 
+@pytest.mark.parametrize("written", ["9" * 120, "-" + "9" * 120, "0." + "1" * 118], ids=["whole", "minus", "point"])
+def test_a_number_has_up_to_120_characters_without_its_minus(written: str) -> None:
+    assert f"{amounts.parse(written):f}" == written
+    assert amounts.parse("-12.5", max_digits=4) == Decimal("-12.5")
+    with pytest.raises(ValueError, match=r"not a plain decimal number: '-12\.55'"):
+        amounts.parse("-12.55", max_digits=4)
+
+
 def test_a_refusal_quotes_only_the_beginning_of_what_was_written() -> None:
     with pytest.raises(ValueError, match="not a plain") as refused:
         amounts.parse("9" * 1_000_000)

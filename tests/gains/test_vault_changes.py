@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from chainfolio.adapters.evm.protocols.maker import (
     FROB,
     MANAGED,
@@ -120,6 +122,10 @@ def test_a_stranger_who_pays_with_a_loan_of_its_own_changes_nothing() -> None:
 def test_others_may_send_transactions_of_a_vault_with_own_collateral() -> None:
     drawn = record("TRANSFERIN", [asset("b", "4", other=NOBODY)], [], sender=OTHER, hash="0x2")
     assert typed((OPENED, change(5, 9)), (drawn, change(0, 4))) == (["BORROW", "BORROW"], set())
+    second = record("SWAP", OPENED.assets_in, OPENED.assets_out, hash="0x3")
+    other = [replace(change(5, 9)[0], vault=PROXY)]
+    cases = [(OPENED, change(5, 9)), (second, other), (drawn, change(0, 4))]
+    assert typed(*cases) == (["BORROW", "BORROW", "BORROW"], set())
 
 
 def test_other_amounts_than_the_wallet_moved_make_the_vault_unknown_from_then_on() -> None:

@@ -336,3 +336,4 @@ def test_venues_that_cannot_be_meant_are_refused(section: dict[str, Any], said: 
     with pytest.raises(BadSettings) as caught:
         build_sources({"solana_pools": {"solana": section}}, {}, "solana", "solana")
     assert said in str(caught.value)
+    assert ("one of " in caught.value.remedy) == ("family is" in said)

@@ -362,6 +362,13 @@ async def test_a_chain_without_a_priced_usdt_refuses_the_market_and_says_why() -
     assert str(USDT) in quotes.refused[0].reason
 
 
+def test_a_section_has_chains_as_those_of_other_vendors() -> None:
+    sources = market("http://localhost", chains={"eip155:1": "ethereum"})
+    assert knows(sources[1], ETHER) is True
+    with pytest.raises(BadSettings, match=r"unknown key chain\b"):
+        market("http://localhost", chain={})
+
+
 def test_moments_within_a_thousand_minutes_are_one_request() -> None:
     keys = [("ETHUSDT", NOW_S + 60 * minutes) for minutes in range(2000)]
     gets = list(binance.CandleBatch(VendorHost("http://vendor")).requests(keys, NOW_S))

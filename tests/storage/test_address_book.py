@@ -147,9 +147,13 @@ def test_plans_of_an_entry(state: State) -> None:
             state, id, lambda tx: address_book.set_plan(tx, id, A, plan, until, NOW_US, owner_authorized=authorized)
         )
 
-    for wrong in (("FREE", 5), ("PRO", None), ("GOLD", 5)):
-        with pytest.raises(BadRequest):
-            plan(*wrong)
+    for name, until, words in (
+        ("FREE", 5, "FREE has no end"),
+        ("PRO", None, "PRO needs a moment at which it lapses"),
+        ("GOLD", 5, "`GOLD` is no plan"),
+    ):
+        with pytest.raises(BadRequest, match=words):
+            plan(name, until)
     paid = plan("PRO", NOW_US + 1, True)
     assert (paid, paid.is_paid(NOW_US), paid.is_paid(NOW_US + 1)) == (
         address_book.Entry(A, "a", "PRO", NOW_US + 1, True),

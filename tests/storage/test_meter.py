@@ -319,6 +319,8 @@ def test_credits_are_given_and_taken_by_the_operator(state: State, account: Acco
     ]
     with pytest.raises(BadRequest, match="there is no account"):
         state.database.write(lambda tx: ledger.credit(tx, "acc_nobody", 1, 5, ""))
+    assert state.balance(account.id) == 1
+    assert state.balance("acc_nobody") == 0
 
 
 @given(data=st.data())
