@@ -220,7 +220,7 @@ class Statement:
     async def _all_records(self, keys: Sequence[Activity]) -> list[Record]:
         """Return the records of all keys, read piece by piece."""
         records: list[Record] = []
-        for piece in _pieces(keys):
+        for piece in _pieces(keys, MAX_PIECE):
             records += await self._records(piece)
             self.progress(len(records), len(keys))
         return records

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Context, Decimal
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from chainfolio import amounts
@@ -49,6 +50,7 @@ def decimal(units: int) -> Decimal:
     return amounts.EXACT.scaleb(Decimal(units), -MONEY_DIGITS)
 
 
+@lru_cache(maxsize=4096)  # a report shows the time of a transaction several times
 def iso_time(at_us: int | None) -> str:
     """Return a time in UTC as ISO 8601; empty for None."""
     return "" if at_us is None else f"{EPOCH + timedelta(microseconds=at_us):%Y-%m-%dT%H:%M:%S.%fZ}"
