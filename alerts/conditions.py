@@ -41,10 +41,12 @@ class Holding:
 
 
 async def holding(engine: Engine, state: State, rule: Rule) -> Holding:
-    """Return what the condition of a rule holds for now; empty if for nothing.
+    """Check the condition of a rule now, and return the facts of each thing for which it holds.
+
+    Empty if it holds for nothing. A portfolio that was read in part gives a result that is not complete, and no error.
 
     Raises:
-        ChainfolioError: It cannot be checked now.
+        ChainfolioError: The condition cannot be checked now.
     """
     if rule.kind == "health-factor":
         return await _health(engine, rule)

@@ -65,9 +65,13 @@ def _moved(source: Settings, target: Settings) -> Iterator[CopiedTable]:
 
 
 def _moved_tail(source: Settings, target: Settings) -> Iterator[CopiedTable]:
-    """Copy the tables of the tail under the locks of all chains, and yield each.
+    """Copy the tables of the tail under the locks of all chains; yield the result of each.
 
-    Raises Locked while a process indexes one of the chains.
+    The target's tables are created if missing. Tables that are equal already are yielded, but not copied.
+
+    Raises:
+        Locked: A process indexes one of the chains.
+        StoreError: The target has other rows, or the source changed; the latter is checked after the last table.
     """
     from chainfolio.storage.tail import Tail
     from chainfolio.storage.transfer import tail_tables

@@ -178,8 +178,8 @@ class Engine:
     ) -> list[Portfolio]:
         """Return portfolios at a block of `pinned`, in the order of the accounts; they are not cached.
 
-        `past`: the block was given by its height. Raises Reorged if the block has left the chain, HistoryUnavailable if
-        its state is gone.
+        `past`: given by its height, so that movements may be replayed if nodes answer about now only. Raises Reorged if
+        the block left the chain, HistoryUnavailable if its state or movements since are missing, other SourceErrors.
         """
         addresses = [each.address for each in accounts]
         snapshot = await self._snapshotter(self.system.chain(chain)).take(addresses, block, past=past)

@@ -229,7 +229,11 @@ class QueueWorker:
         return added
 
     async def _due(self, chain: Chain) -> list[tuple[str, dict[str, int]]]:
-        """Return kind and arguments of the jobs of a chain that its stores need."""
+        """Return kind and arguments of the jobs that the stores of a chain need, the most urgent first.
+
+        `materialise`, then groups of accounts, then ranges. Jobs that are in the queue already are included. An error
+        of the chain's nodes or stores is raised.
+        """
         due = [("accounts", {"bucket": bucket}) for bucket in await self._missing_buckets(chain)]
         due += [("index", {"first": span.first, "last": span.last}) for span in await self._missing_ranges(chain)]
         needs_histories = await asyncio.to_thread(self._maintenance(chain).due_histories)

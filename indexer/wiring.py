@@ -80,7 +80,11 @@ class System:
 
     @property
     def tail(self) -> Tail:
-        """The tail of the settings. Raises BadSettings for a URL that is of no database."""
+        """The tail that the settings name, or one in memory with `keeps_nothing`. Opened at the first access.
+
+        Raises:
+            BadSettings: `tail.url` is neither an SQLite path nor a PostgreSQL address.
+        """
         if self._tail is None:
             from chainfolio.storage.tail import IN_MEMORY, POSTGRES, Tail
 

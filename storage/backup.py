@@ -269,10 +269,13 @@ def _held_tail(path: Path) -> Iterator[None]:
 
 
 def _read_moment(places: StorePaths, moment: _OpenSnapshot) -> None:
-    """Begin the transactions between two equal readings of the versions.
+    """Begin a read transaction on each database of `moment`, and set its versions of the lake.
+
+    The versions are equal before and after all begin, else every transaction begins again.
 
     Raises:
-        Locked: The lake never stayed the same.
+        Locked: The lake changed during each of MAX_READINGS attempts, or a database is in use.
+        StoreError: A database cannot be read.
     """
     for _ in range(MAX_READINGS):
         before = _versions(places.lake)

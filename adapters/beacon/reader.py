@@ -305,7 +305,7 @@ class Reader:
                 self.memo.drop(kind, key)
 
     async def genesis_validators(self, later: BalanceTable) -> ValidatorTable:
-        """Return the validators of genesis, without those that `later` lacks."""
+        """Return those of genesis, of a selection only those that `later` has. The first result is cached."""
         if self.selection is None:
             return await self.memo.get("validators", -1, lambda: self._read_validators(0))
         return await self.memo.get("validators", -1, lambda: self.validators_at_slot(0, later.index.tolist()))

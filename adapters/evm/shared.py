@@ -48,7 +48,15 @@ class SharedEndpoint:
         self._endpoint.learn(name, value)
 
     async def ask(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
-        """Return an answer or a typed refusal for each request, sent with the other requests of this turn."""
+        """Return an answer or a typed refusal for each request, in order; sent with the other requests of this turn.
+
+        Args:
+            requests: The requests of this caller.
+            height: The block that they are about, for errors. The batch carries the lowest of all callers.
+
+        Raises:
+            SourceError: The batch failed. All tasks of this turn get the error.
+        """
         loop = asyncio.get_running_loop()
         if not self._waiting:  # the first request of this turn: later ones join it
             loop.call_soon(self._send)

@@ -89,13 +89,16 @@ _FORGOTTEN = re.compile(r"history is not available|cleaned up|pruned|not (?:foun
 
 
 def meaning(source: str, method: str, error: RpcError, height: int = 0) -> SourceError:
-    """Return the typed error for a refusal.
+    """Return the typed error for a refusal; the node's text is shortened and redacted.
+
+    RateLimited, HistoryUnavailable, NodeBehind, Unavailable or UnsupportedMethod by code or text, NoBlock for a
+    skipped slot (nodes send it for lost blocks too), else BadAnswer.
 
     Args:
         source: The endpoint.
         method: The method that was refused.
         error: The refusal.
-        height: The slot that the request was about.
+        height: The slot that the request was about, for the error; 0 if it was about none.
     """
     message = "".join(char if char.isprintable() else " " for char in error.message[:400])
     text = f"{method}: {redacted(message)}"

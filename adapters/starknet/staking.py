@@ -118,9 +118,10 @@ def _read_listed_pools(facts: Facts, validators: set[int]) -> Plan[Mapping[int, 
 
 
 def _decode_listed_pools(result: Result) -> ListedPools:
-    """Decode an optional commission, a count, and three felts per pool.
+    """Decode an optional commission, a count, and three felts per pool, into the set of (contract, token).
 
-    Return pairs of contract and token. Empty if the call reverted, Unknown if it was not read or has another form.
+    The commission and the third felt are dropped. Return an empty set if the call reverted or returned nothing, Unknown
+    if it was not read or has another form.
     """
     if isinstance(result, Unknown):
         return result

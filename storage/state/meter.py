@@ -119,7 +119,10 @@ class Meter:
             self.credit_totals[kind] += bill.amount
 
     async def close(self) -> None:
-        """Run all pending operations, and stop."""
+        """Run all pending operations, then stop the sweep of expired reservations.
+
+        Errors of operations go to those who wait for them. A later operation starts the meter again.
+        """
         if self._pending:
             self._start_draining()
         while self._running is not None:

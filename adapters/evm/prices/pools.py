@@ -100,7 +100,11 @@ class Pools:
         return Quotes(refused=tuple(refusals), relative=relative)
 
     def _deployed_venues(self, tokens: Sequence[Asset]) -> Plan[list[Venue]]:
-        """Return the venues whose contracts exist at the block, by one round of lookups for one pair."""
+        """Return the venues without those whose contracts are all absent at the block.
+
+        One round of lookups, for the first pair of a token and a different quote; there must be one. A venue stays if a
+        lookup failed for another reason, or if it has no lookups.
+        """
         pair = next(
             Pair(token.reference, quote.reference) for token in tokens for quote in self.quotes if quote != token
         )

@@ -116,7 +116,10 @@ class Shares:
         return [Call(token.reference, DECIMALS), *reads] if reads else []
 
     def _possible_shares(self, token: Asset, results: Results) -> list[_Share]:
-        """Return what a token may be a share of by its own claims; empty if it has no usable decimals."""
+        """Return an unconfirmed candidate for each share kind whose underlying asset the token's contract names.
+
+        Each has the reads that confirm and price it. Empty if the token has no usable decimals or names no underlying.
+        """
         address = token.reference
         unit = raw_unit(results.get(Call(address, DECIMALS)))
         if not unit:

@@ -60,10 +60,10 @@ def position(match: ProtocolMatch) -> DecoderPlan:
 
 
 def _positions(manager: str, parts: Sequence[StrategyShares]) -> DecoderPlan:
-    """Read the tokens that shares stand for, as one position for each part, in their order.
+    """Return a position for each part, in their order: STAKED, or LOCKED if its withdrawal is queued.
 
-    A strategy that refuses hides no other one: its position has an unknown part. Shares of ether are read without a
-    call.
+    One round of reads. If a strategy refuses, its position is unknown; the others are not affected. Ether needs no
+    call: its shares are wei.
     """
     values = yield [
         read

@@ -217,7 +217,13 @@ class PoolLiquidity:
     def of(
         cls, claim: PositionRecord, growth_inside: FeeGrowth, stored: tuple[int, int, int, int, int]
     ) -> PoolLiquidity:
-        """Return what the pool stores, from its result of `POOL_POSITION`."""
+        """Return liquidity and uncollected fees, including those accrued since the pool last updated its own record.
+
+        Args:
+            claim: Any record of the same range; its liquidity, fee growth and owed tokens are replaced.
+            growth_inside: The fee growth between its ticks now.
+            stored: Result of `POOL_POSITION`: liquidity, fee growth of token0 and token1, tokens owed of both.
+        """
         liquidity, fee_growth0, fee_growth1, tokens_owed0, tokens_owed1 = stored
         total = claim._replace(
             liquidity=liquidity,
