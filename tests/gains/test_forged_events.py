@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chainfolio.portfolio.pnl.moved_positions import moved_positions
 from chainfolio.portfolio.pnl.position_changes import SEVERAL_CHANGES
 from chainfolio.portfolio.pnl.record_kinds import UNREAD_CHANGES
 from chainfolio.portfolio.pnl.record_rows import Treatment
@@ -109,3 +110,12 @@ def test_liquidity_without_amounts_is_bought_and_sold_if_it_counts_as_a_disposal
         ("sell", "nft:7", 9, 60),
     }
     assert result.issues == []
+
+
+def test_a_bought_position_has_the_liquidity_that_was_removed_before_it_was_burnt() -> None:
+    came, left = (asset("nft", "1", other=other, nft=Nft(token_id="7")) for other in (OTHER, NOBODY))
+    bought = record("SWAP", [came], [asset("a", "5", "50")], hash="0x1")
+    burnt = record("SWAP", [asset("a", "6", "60", POOL)], [left], hash="0x2")
+    changes = {("chain", "0x2"): [change(-9, 6)]}
+    moved = moved_positions([bought, burnt], changes, [ME], Treatment(burn_addresses={NOBODY}))
+    assert moved.bought == {("chain:nft:7", 0): 9}

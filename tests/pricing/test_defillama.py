@@ -67,7 +67,7 @@ async def test_a_native_coin_is_asked_for_by_its_name_and_a_token_by_its_contrac
 
 async def test_what_was_seen_after_the_moment_is_asked_for_before_it() -> None:
     """The vendor gives the nearest, and a price from after the block would look ahead."""
-    seen = {"coingecko:ethereum": {NOW_S - 900: 1990, NOW_S - 290: 2000, NOW_S + 10: 2010}}
+    seen = {"coingecko:ethereum": {NOW_S - 900: 2990, NOW_S - 290: 2000, NOW_S + 10: 2010}}
     async with vendor(lambda request: answered(request, seen)) as found, sending() as http:
         source = build(found.url)
         (quotes,) = await priced(http, source, [ETHER])
