@@ -114,6 +114,8 @@ def test_answers_are_joined_in_the_order_given() -> None:
         ("a short topic", {"topics": ["0x22"]}),
         ("a short address", {"address": "0x11"}),
         ("a long address", {"address": "0x" + "11" * 21}),
+        ("a short transaction hash", {"transactionHash": "0x11"}),
+        ("a short block hash", {"blockHash": "0x11"}),
         ("half a byte of data", {"data": "0x123"}),
         ("no data", {"data": None}),
         ("data that is no hex", {"data": "0x" + "zz" * 32}),
@@ -136,8 +138,9 @@ def test_what_no_log_can_be_is_refused(what: str, change: dict[str, Any], beside
     good = [{**ONE, "logIndex": hex(2 + k)} for k in range(beside)]
     for content in (body({**ONE, **change}, *good), body(*good, {**ONE, **change})):
         for by in (parse, strict):
-            with pytest.raises(BadAnswer):
+            with pytest.raises(BadAnswer) as refused:
                 by("node", content)
+            assert refused.value.source == "node"
 
 
 @pytest.mark.parametrize("content", [b"", b"null", b'"0x"', b"{}", b"[1]", b"[{}]", b"[[]]", b"[{},]", b"\xff\xfe[]"])
