@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from chainfolio import amounts
-from chainfolio.portfolio.document import UNKNOWN
+from chainfolio.portfolio.document import UNKNOWN, IssueDocument
 from chainfolio.portfolio.pnl.containers import Containers
 from chainfolio.portfolio.pnl.entries import Kind, decimal, money
 from chainfolio.portfolio.pnl.record_rows import DIGITS, RecordRows, money_of
@@ -19,6 +19,7 @@ from chainfolio.portfolio.transactions import TransactionAssetDocument, Transact
 from chainfolio.position_changes import VaultChange
 
 GAS: Final = "gas"
+NO_PREPAID_GAS: Final = "no known deposit paid all gas of this operation: the rest counts as paid by the wallet itself"
 
 
 def with_operation_fees(
@@ -61,7 +62,10 @@ def _with_fee(record: TransactionDocument, changes: Sequence[VaultChange]) -> Tr
 
 
 def gas_movements(rows: RecordRows, containers: Containers) -> list[tuple[Kind, Side]]:
-    """Return what was deposited for the gas of operations, and what a deposit paid as the fee of this one."""
+    """Return what was deposited for the gas of operations, and what a deposit paid as the fee of this one.
+
+    A fee takes no more than was deposited; the result has an issue if that is less than the fee.
+    """
     record = rows.record
     fee = record.native_asset_fees
     paid: list[tuple[Kind, TransactionAssetDocument]] = [("deposit", row) for row in record.assets_out]
@@ -69,11 +73,13 @@ def gas_movements(rows: RecordRows, containers: Containers) -> list[tuple[Kind, 
     movements = list[tuple[Kind, Side]]()
     for kind, row in paid:
         quantity = rows.quantity(row) if rows.is_gas(row) else None
-        if quantity:
-            asset = rows.asset_of(row)
-            movements.append((kind, Side(asset, quantity, money_of(row.value))))
-            if kind == "deposit":
-                containers.stake(row.recipient, asset, quantity)
-            else:
-                containers.unstake([row.recipient], asset, quantity)
+        if not quantity:
+            continue
+        asset, moved = rows.asset_of(row), quantity
+        if kind == "deposit":
+            containers.stake(row.recipient, asset, quantity)
+        elif (moved := containers.unstake([row.recipient], asset, quantity)) < quantity:
+            rows.result.issues.append(IssueDocument("pnl", record.hash, NO_PREPAID_GAS))
+        if moved:
+            movements.append((kind, Side(asset, quantity, money_of(row.value)).part(moved)))
     return movements
