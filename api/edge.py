@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import logging
 import re
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -65,8 +64,8 @@ def edge(parts: Parts, response_headers: ResponseHeaders, max_body: int, handler
             coding = worth_compressing(request, answer.body)
             body = await compressed(answer.body, coding) if coding else answer.body
             response = response_headers.response(request, answer, body, coding)
-            ready_s = clock.monotonic_s()
             with _closing(answer):
+                _count_stream(parts, request, answer, clock.monotonic_s() - began_s)
                 await send(http, response, answer.stream)
             if request.charge is not None:  # if the process is killed before this line, the request is free
                 _charge(request).post_soon()
@@ -77,12 +76,10 @@ def edge(parts: Parts, response_headers: ResponseHeaders, max_body: int, handler
                 log.info("left", request_id=request.id, method=request.method, path=request.route)
             raise
         finally:
-            traffic.in_flight -= 1
-            if request.counted:
-                _leave(parts.running, request.counted)
-        # The life of a stream says nothing about how fast the server answers.
-        took_s = (clock.monotonic_s() if answer.stream is None else ready_s) - began_s
-        traffic.note(request.operation, answer.status, took_s)
+            _count_out(parts, request)
+        took_s = clock.monotonic_s() - began_s
+        if answer.stream is None:
+            traffic.note(request.operation, answer.status, took_s)
         if logs_info:
             _note(logger, request, answer.status, response.content_length or 0, took_s)
         return response
@@ -97,10 +94,25 @@ def _closing(answer: Answer) -> contextlib.AbstractContextManager[object]:
     return contextlib.nullcontext() if answer.file is None else answer.file
 
 
-def _leave(running: Counter[str], account: str) -> None:
-    running[account] -= 1
-    if not running[account]:
-        del running[account]
+def _count_stream(parts: Parts, request: Request, answer: Answer, took_s: float) -> None:
+    """Count a stream as answered when it begins, and no longer as running: it has bounds of its own.
+
+    Nothing happens for other answers.
+    """
+    if answer.stream is not None:
+        _count_out(parts, request)
+        parts.traffic.note(request.operation, answer.status, took_s)
+
+
+def _count_out(parts: Parts, request: Request) -> None:
+    """Count a request no longer among those that run; a second call does nothing."""
+    if request.is_running:
+        request.is_running = False
+        parts.traffic.in_flight -= 1
+        if account := request.counted:
+            parts.running[account] -= 1
+            if not parts.running[account]:
+                del parts.running[account]
 
 
 def _charge(request: Request) -> Charge:

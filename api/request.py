@@ -35,6 +35,7 @@ class Request:
         principal: The caller, None before authentication.
         charge: Reserved credits, None if there are none.
         counted: Account whose running requests include this one, empty if it was not counted.
+        is_running: True while it counts among the running requests; a stream does not, once its head is sent.
     """
 
     def __init__(self, http: web.BaseRequest, max_body: int = MAX_BODY) -> None:
@@ -52,6 +53,7 @@ class Request:
         self.principal: Principal | None = None
         self.charge: Charge | None = None
         self.counted = ""
+        self.is_running = True
 
     @property
     def version(self) -> HttpVersion:

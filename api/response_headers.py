@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from backports import zstd
 
 from chainfolio.api.context import JSON, Answer
@@ -24,7 +24,9 @@ MAX_KINDS: Final = 512
 
 _ALWAYS: Final = {"Server": "chainfolio", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 _PREFLIGHT: Final = {
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, Idempotency-Key, X-Delegate-For, X-Request-Id",
+    "Access-Control-Allow-Headers": (
+        "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Delegate-For, X-Request-Id"
+    ),
     "Access-Control-Max-Age": "86400",
 }
 _ZERO_QUALITY = re.compile(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*")
@@ -54,6 +56,8 @@ class ResponseHeaders:
         headers["X-Request-Id"] = request.id
         headers.update(request.extras)
         last = self.draining or not request.keep_alive or answer.status == 408
+        if answer.stream is not None and request.version < HttpVersion11:
+            last = True  # it has no length and no chunks: the end of the connection is its end
         if last:
             headers["Connection"] = "close"
         content = body if answer.file is None else answer.file

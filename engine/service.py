@@ -407,7 +407,7 @@ class Engine:
 
         Raises NotSupported if no chain of the kind of any account is configured.
         """
-        return sync_statuses(self.system, self._accounts, accounts)
+        return await asyncio.to_thread(sync_statuses, self.system, self._accounts, accounts)
 
     def bounds(self) -> list[Bound]:
         """Return use and maximum of each cache and resource of this process."""

@@ -25,9 +25,9 @@ def sync_statuses(system: System, cache: AccountCache, accounts: Sequence[Accoun
         NotSupported: No chain of the kind of any account is configured.
     """
     _, unsupported = split_supported(accounts, {chain.kind for chain in system.account_chains}, "the status")
-    result = []
+    watched, result = watching.watched_accounts(system), []
     for account in accounts:
-        running = cache.is_being_read(account) or watching.is_being_read(system, account)
+        running = cache.is_being_read(account) or watching.is_being_read(system, account, watched)
         read_us, indexed_us = cache.updated_us_of(account), watching.indexed_until_us(system, account)
         transactions_us = None if indexed_us is None else max(indexed_us, read_us or 0)
         issue = unsupported.get(account.address)

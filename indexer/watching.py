@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from chainfolio.addresses import burn_addresses
@@ -96,13 +96,23 @@ def indexed_until_us(system: System, account: Account) -> int | None:
     return min(indexed_times) if indexed_times and len(indexed_times) == len(times) else None
 
 
-def is_being_read(system: System, account: Account) -> bool:
-    """Return True if an account is watched on a chain, but not indexed up to the newest block yet."""
+def watched_accounts(system: System) -> dict[str, frozenset[str]]:
+    """Return the accounts that are watched without a last block, by the key of the chain."""
+    return {
+        chain.key: frozenset(each.account for each in system.scope(chain).watches if each.last is None)
+        for chain in system.chains
+    }
+
+
+def is_being_read(system: System, account: Account, watched: Mapping[str, Collection[str]]) -> bool:
+    """Return True if an account is watched on a chain, but not indexed up to the newest block yet.
+
+    `watched` is the result of `watched_accounts`, for all accounts of one question.
+    """
     return any(
         not _is_indexed(system, chain, account.address)
         for chain in system.chains
-        if chain.kind == account.kind
-        and account.address in {each.account for each in system.scope(chain).watches if each.last is None}
+        if chain.kind == account.kind and account.address in watched[chain.key]
     )
 
 

@@ -173,7 +173,7 @@ function around(operation, box) {
   return { headers, body };
 }
 
-/** The text of an answer; of a stream of events, what comes up to the end of the first one. */
+/** The text of an answer; of a stream of events, what comes up to the end of the first one or a sign of life. */
 async function textOf(answer) {
   if (!(answer.headers.get("Content-Type") || "").includes("event-stream")) return answer.text();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -181,7 +181,7 @@ async function textOf(answer) {
   for (;;) {
     const { done, value } = await reader.read();
     text += value ?? "";
-    if (done || /^data: .*\n\n/m.test(text)) {
+    if (done || /^(data: .*|:)\n\n/m.test(text)) {
       await reader.cancel();
       return text;
     }

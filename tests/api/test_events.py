@@ -17,7 +17,7 @@ from aiohttp import ClientResponse, ClientSession
 from chainfolio.api import event_streams
 from chainfolio.api.app import App
 from chainfolio.api.connection import send
-from chainfolio.api.event_streams import EventStreams
+from chainfolio.api.event_streams import EventStream, EventStreams
 from chainfolio.api.serve import listening
 from chainfolio.assets import Account
 from chainfolio.cli.serve import indexing
@@ -30,6 +30,7 @@ from tests.api.fakes import ALICE, BOB, KEY, FakeEngine, an_app
 from tests.api.furnished import GRANTS
 from tests.api.over_nodes import settings_of
 from tests.api.sessions import client_session
+from tests.api.wire import exchange
 
 PATH = f"/v1/events?addresses={ALICE}"
 HEADERS = {"Authorization": f"Bearer {KEY}"}
@@ -148,19 +149,54 @@ async def test_a_quiet_stream_shows_that_it_lives_and_ends_after_its_time(monkey
     await client.become(0)
 
 
-async def test_an_account_has_a_share_of_the_streams_and_gets_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_stream_takes_the_place_of_the_accounts_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_streams, "MAX_PER_ACCOUNT", 2)
     async with served(Changing()) as client:
-        async with client.stream() as one, client.stream() as two:
-            await asyncio.gather(event(one), event(two))
-            assert await client.status() == 503
-            assert await client.status(path=f"/v1/status?addresses={ALICE}") == 200
+        async with client.stream() as one, client.stream() as two, client.stream() as three:
+            assert await event(three)
+            assert await asyncio.wait_for(one.read(), SOON_S), "the oldest is ended, and whole"
+            assert await event(two)
+            assert len(client.app.parts.streams) == 2
         await client.become(0)
         for _ in range(3):
             assert await client.status("HEAD") == 200
         await client.become(0)
-        async with client.stream() as again:
-            assert await event(again)
+
+
+async def test_a_stream_is_no_running_request() -> None:
+    engine = Changing()
+    async with served(engine) as client:
+        traffic = client.app.parts.traffic
+        async with client.stream() as answer:
+            await event(answer)
+            assert (traffic.in_flight, dict(client.app.parts.running)) == (0, {})
+            assert traffic.answered["events", 200] == 1, "it is counted when it begins"
+        await client.become(0)
+        assert (traffic.in_flight, dict(client.app.parts.running), traffic.answered["events", 200]) == (0, {}, 1)
+
+
+async def test_reads_of_all_streams_take_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three streams whose reads take long, each waits three times as long as one alone would."""
+    monkeypatch.setattr(event_streams, "INTERVAL_S", 0.0)
+    waits: list[float] = []
+    real = EventStream._wait
+
+    async def noted(stream: EventStream, seconds: float) -> None:
+        waits.append(seconds)
+        stream.end()
+        await real(stream, 0)
+
+    async def state() -> bytes:
+        await asyncio.sleep(0.05)
+        return b"[]"
+
+    monkeypatch.setattr(EventStream, "_wait", noted)
+    streams = EventStreams()
+    for stream in [streams.open(str(number), state, "") for number in range(3)]:
+        parts = [part async for part in stream]
+        assert parts[0] == event_streams.RETRY
+    assert len(waits) == 3
+    assert all(wait >= 0.05 * 3 / event_streams.MAX_SHARE for wait in waits)
 
 
 def test_all_accounts_together_have_a_bound() -> None:
@@ -190,6 +226,14 @@ async def test_an_error_before_the_stream_is_an_answer_and_later_its_end() -> No
             engine.error = NotSupported("no chain any more")
             assert await asyncio.wait_for(answer.read(), SOON_S) == b""
         await client.become(0)
+
+
+async def test_an_answer_of_http_1_0_ends_with_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_streams, "LIFE_S", 0.0)
+    async with listening(an_app(Changing()), "127.0.0.1", 0, drain_s=SOON_S) as port:
+        head = f"GET {PATH} HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\nAuthorization: Bearer {KEY}\r\n\r\n"
+        text = await exchange(port, head.encode(), SOON_S)
+    assert text.endswith(b"]\n\n"), "no chunks, and the server closes"
 
 
 async def test_a_server_that_stops_ends_its_streams_whole(monkeypatch: pytest.MonkeyPatch) -> None:
