@@ -318,7 +318,7 @@ class _Record:
         outside: list[tuple[Kind, Side]] = [("sell", Side(asset, quantity, None)) for asset, quantity in bought.items()]
         paid = list[Side]()
         for kind, side in kinds:
-            for_bought = int(side.quantity * part) if kind == "withdraw" else 0
+            for_bought = int(side.quantity * part) if kind in ("withdraw", "income") else 0
             if for_bought:
                 outside.append(("buy", side.part(for_bought)))
                 side = side.without(for_bought)
@@ -418,13 +418,16 @@ class _Record:
         """Return `income` for an asset never deposited there if others in the withdrawal were; else `withdraw`.
 
         It is also income if its sender paid it as a reward before, and has none of it deposited. Removed liquidity is
-        always `withdraw`, because it may have been exchanged.
+        always `withdraw`, because it may have been exchanged. A minted asset is new only if another deposit returns.
         """
-        senders = self.rows.senders(side.asset)
-        returns = any(each.asset in self.containers.assets for each in gains)
-        paid_before = {(sender, side.asset) for sender in senders} <= self.containers.rewards
-        is_new = senders <= {*self.treatment.burn_addresses} or self.containers.never_took(senders, side.asset)
-        is_reward = returns and (side.asset not in self.containers.assets or is_new)
+        senders, containers = self.rows.senders(side.asset), self.containers
+        deposited = [each for each in gains if each.asset in containers.assets]
+        paid_before = {(sender, side.asset) for sender in senders} <= containers.rewards
+        if senders <= {*self.treatment.burn_addresses}:
+            is_new = any(each is not side for each in deposited) and not self._is_staked(side.asset)
+        else:
+            is_new = containers.never_took(senders, side.asset)
+        is_reward = bool(deposited) and (side.asset not in containers.assets or is_new)
         is_reward = is_reward or (paid_before and not self._is_staked(side.asset))
         return "income" if is_reward and self.record.type != "REMOVELIQUIDITY" else "withdraw"
 

@@ -1,0 +1,49 @@
+"""Assets that a contract creates or destroys: deposits that come back, payments for shares, rewards and loans."""
+
+from __future__ import annotations
+
+from chainfolio.portfolio.pnl.methods import gains_of
+from chainfolio.portfolio.transactions import TransactionDocument
+from tests.portfolio.test_pnl_records import NOBODY, asset, brief, read, record
+
+
+def bought(symbol: str, amount: str, value: str, number: int) -> TransactionDocument:
+    return record("SWAP", [asset(symbol, amount, value)], [asset("eur", "1", value)], hash=f"0xb{number}")
+
+
+def test_a_burnt_stake_that_is_minted_again_is_returned() -> None:
+    staked = record("STAKE", [], [asset("bnt", "100", "100", NOBODY)], hash="0x1")
+    unstaked = record("UNSTAKE", [asset("bnt", "105", "126", NOBODY)], [], hash="0x2")
+    entries = read(bought("bnt", "100", "100", 1), staked, unstaked)
+    assert brief(entries[2:]) == {
+        ("deposit", "bnt", 100, 100),
+        ("withdraw", "bnt", 100, 120),
+        ("income", "bnt", 5, 6),
+    }
+    assert [(each.kind, each.quantity) for each in gains_of(entries, "fifo").gains if each.asset == "chain:bnt"] == [
+        ("income", 5)
+    ]
+
+
+def test_a_bought_share_is_sold_for_the_minted_asset_although_some_of_it_is_staked() -> None:
+    staked = record("STAKE", [], [asset("bnt", "60", "60", "farm")], hash="0x1")
+    redeemed = record("WITHDRAW", [asset("bnt", "12", "12", NOBODY)], [asset("share", "10", "12", NOBODY)], hash="0x2")
+    entries = read(bought("bnt", "100", "100", 1), staked, bought("share", "10", "11", 2), redeemed)
+    assert brief(entries[-2:]) == {("sell", "share", 10, 12), ("buy", "bnt", 12, 12)}
+
+
+def test_all_that_a_bought_share_pays_is_its_price() -> None:
+    staked = record("STAKE", [], [asset("bnt", "60", "60", "farm")], hash="0x1")
+    paid = [asset("bnt", "12", "12"), asset("eth", "3", "9")]
+    redeemed = record("WITHDRAW", paid, [asset("share", "10", "20", NOBODY)], hash="0x2")
+    entries = read(bought("bnt", "100", "100", 1), staked, bought("share", "10", "11", 2), redeemed)
+    assert brief(entries[-3:]) == {("sell", "share", 10, 21), ("buy", "bnt", 12, 12), ("buy", "eth", 3, 9)}
+
+
+def test_what_is_minted_beside_a_returned_deposit_is_a_reward() -> None:
+    staked = [
+        record("STAKE", [], [asset(symbol, "60", "60", f"{symbol} farm")], hash=symbol) for symbol in ("lp", "cvx")
+    ]
+    paid = [asset("lp", "60", "60", "lp farm"), asset("cvx", "5", "5", NOBODY)]
+    entries = read(*staked, record("UNSTAKE", paid, hash="0x3"))
+    assert brief(entries[2:]) == {("withdraw", "lp", 60, 60), ("income", "cvx", 5, 5)}
