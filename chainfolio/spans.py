@@ -28,7 +28,7 @@ class Tracer(Protocol):
         """Return a context manager that lasts as long as the work."""
 
 
-class _Silent:
+class _NoSpan:
     """The span of a process without a tracer."""
 
     __slots__ = ()
@@ -37,7 +37,7 @@ class _Silent:
         """Do nothing."""
 
 
-_SILENT: Final = nullcontext(_Silent())
+_SILENT: Final = nullcontext(_NoSpan())
 _tracers: Final[list[Tracer]] = []  # at most one; a list, so that setting it needs no global statement
 
 
