@@ -62,6 +62,7 @@ class Containers:
         assets: Assets that were deposited.
         farms: What is deposited in contracts that give no shares, by contract and asset.
         rewards: Contracts among these, each with an asset that it paid as income.
+        loans: Contracts that lent an asset when they were called, each with the asset.
         lots: How much of each asset was acquired otherwise, and is still there.
         taken: Assets that contracts took in transactions of no known type.
         by_share: What went into positions, by the key of their share.
@@ -71,18 +72,20 @@ class Containers:
     assets: set[str] = field(default_factory=set)
     farms: dict[str, dict[str, int]] = field(default_factory=dict)
     rewards: set[tuple[str, str]] = field(default_factory=set)
+    loans: set[tuple[str, str]] = field(default_factory=set)
     lots: dict[str, int] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     by_share: dict[str, Container] = field(default_factory=dict)
     waiting: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def add(self, entries: Iterable[Entry], type_: str) -> None:
-        """Add the entries of one transaction.
+    def add(self, entries: Iterable[Entry], type_: str, contract: str) -> None:
+        """Add the entries of one transaction that called a contract, by the key it has as an asset.
 
-        They give the assets that contracts took, the deposited assets, and the quantities with lots.
+        They give the assets that contracts took and lent, the deposited assets, and the quantities with lots.
         """
         for entry in entries:
             asset = entry.asset
+            self.loans |= {(contract, asset)} if entry.kind == "borrow" else set()
             self.taken |= {asset} if entry.kind == "sent" and type_ == "INTERACTION" else set()
             if entry.kind == "deposit":
                 self.assets |= {asset} if entry.reason != EARNED else set()

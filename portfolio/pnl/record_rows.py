@@ -108,9 +108,29 @@ class RecordRows:
         """The key of the coin that pays fees."""
         return self.asset_of(self.record.native_asset_fees)
 
+    @property
+    def called(self) -> str:
+        """The key that the called contract has as an asset."""
+        return f"{self.record.chain.key}:{self.record.recipient}"
+
     def senders(self, asset: str) -> set[str]:
         """Return who sent an asset that came."""
         return {row.sender for row in self.record.assets_in if self.asset_of(row) == asset}
+
+    def lent(self, sides: Sequence[Side], direction: str, loans: Collection[tuple[str, str]]) -> set[str]:
+        """Return the assets that belong to a loan, if others moved the same way; else none.
+
+        They were minted or burnt in a call of a contract that lent them before.
+
+        Args:
+            sides: All net movements of the direction.
+            direction: "in" for what came, "out" for what left.
+            loans: Contracts that lent an asset when they were called, each with the asset.
+        """
+        rows = self.external(direction) if len(sides) > 1 and loans else []
+        others = {(self.asset_of(row), row.sender if direction == "in" else row.recipient) for row in rows}
+        moved = {asset for asset, address in others if address not in self.treatment.burn_addresses}
+        return {side.asset for side in sides if rows and side.asset not in moved and (self.called, side.asset) in loans}
 
     def without_debt(self, external: Sequence[TransactionAssetDocument], sides: dict[str, Side]) -> dict[str, Side]:
         """Return the net movements without tokens that were minted or burnt, unless that leaves none.

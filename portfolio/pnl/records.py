@@ -109,7 +109,7 @@ class _Record:
         elif returned_shares:
             kinds, settled = self._redeemed(kinds, returned_shares)
         else:
-            kinds, paid = self._claimed(kinds)
+            kinds, paid = claimed(kinds, self.containers, self.rows.called, self.treatment.trade_value)
             kinds, settled = self._opened(self._unstaked(kinds))
             settled = [*settled, *paid]
         kinds, settled = [*kinds, *in_positions.traded], [*settled, *in_positions.settled]
@@ -124,7 +124,7 @@ class _Record:
         for asset in (entry.asset for entry in entries if entry.kind == "income"):
             farms = self.rows.senders(asset) & self.containers.farms.keys()
             self.containers.rewards |= {(farm, asset) for farm in farms}
-        self.containers.add(entries, self.record.type)
+        self.containers.add(entries, record.type, self.rows.called)
         self.result.entries.extend(entries)
 
     def _open_positions(self) -> None:
@@ -334,11 +334,6 @@ class _Record:
             contents, paid, self.treatment.trade_value, self.rows.native, is_pool=self.record.type == "REMOVELIQUIDITY"
         )
 
-    def _claimed(self, kinds: Sequence[tuple[Kind, Side]]) -> tuple[list[tuple[Kind, Side]], list[tuple[Kind, Side]]]:
-        """Split the movements of a claim: others, and what burnt shares of the called contract pay."""
-        record = self.record
-        return claimed(kinds, self.containers, record.chain.key, record.recipient, self.treatment.trade_value)
-
     def _unstaked(self, kinds: Sequence[tuple[Kind, Side]]) -> Iterator[tuple[Kind, Side]]:
         """Split what comes back from contracts that gave no shares: first the deposit, then income."""
         for kind, side in kinds:
@@ -400,7 +395,9 @@ class _Record:
             incoming_kinds = [(self._of_untyped(side.asset), side) for side in gains]
         else:
             incoming_kinds = [(incoming, side) for side in gains]
-        return [*incoming_kinds, *((self.moved.kind_of(outgoing, side.asset, self.order), side) for side in losses)]
+        repaid = self.rows.lent(losses, "out", self.containers.loans) if type_ in DEPOSITS else ()
+        lost = [("repay" if side.asset in repaid else outgoing, side) for side in losses]
+        return [*incoming_kinds, *((self.moved.kind_of(kind, side.asset, self.order), side) for kind, side in lost)]
 
     def _of_untyped(self, asset: str) -> Kind:
         """Return `withdraw` for a returned deposit, `income` if its sender also returned a lent position."""
@@ -419,8 +416,11 @@ class _Record:
 
         It is also income if its sender paid it as a reward before, and has none of it deposited. Removed liquidity is
         always `withdraw`, because it may have been exchanged. A minted asset is new only if another deposit returns.
+        `borrow` if the called contract lent the minted asset before.
         """
         senders, containers = self.rows.senders(side.asset), self.containers
+        if side.asset in self.rows.lent(gains, "in", containers.loans):
+            return "borrow"
         deposited = [each for each in gains if each.asset in containers.assets]
         paid_before = {(sender, side.asset) for sender in senders} <= containers.rewards
         if senders <= {*self.treatment.burn_addresses}:

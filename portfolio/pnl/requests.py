@@ -61,20 +61,20 @@ def wait(shares: Mapping[str, int], containers: Containers) -> list[tuple[Kind, 
 
 
 def claimed(
-    kinds: Sequence[tuple[Kind, Side]], containers: Containers, chain: str, contract: str, trade_value: str
+    kinds: Sequence[tuple[Kind, Side]], containers: Containers, contract: str, trade_value: str
 ) -> tuple[list[tuple[Kind, Side]], list[tuple[Kind, Side]]]:
     """Split a withdrawal from a contract whose shares wait: other movements, and what the shares pay.
 
     A payment of less than what waits of its asset is a part of it. Shares that were acquired otherwise are sold.
     """
-    waiting = containers.waiting.get(f"{chain}:{contract}", {})
+    waiting = containers.waiting.get(contract, {})
     paid = [side for kind, side in kinds if kind in ("withdraw", "income")] if any(waiting.values()) else []
     if not paid:
         return list(kinds), []
     raws = {side.asset: side.quantity for side in paid}
     contents = dict[str, int]()
     for asset, quantity in waiting.items():
-        is_bought = asset == f"{chain}:{contract}"
+        is_bought = asset == contract
         contents[asset] = quantity if is_bought else min(quantity, raws.get(asset, 0))
         waiting[asset] = quantity - contents[asset]
     others = [(kind, side) for kind, side in kinds if kind not in ("withdraw", "income")]

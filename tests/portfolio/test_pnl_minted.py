@@ -47,3 +47,30 @@ def test_what_is_minted_beside_a_returned_deposit_is_a_reward() -> None:
     paid = [asset("lp", "60", "60", "lp farm"), asset("cvx", "5", "5", NOBODY)]
     entries = read(*staked, record("UNSTAKE", paid, hash="0x3"))
     assert brief(entries[2:]) == {("withdraw", "lp", 60, 60), ("income", "cvx", 5, 5)}
+
+
+OPENED = record("OPENVAULT", [asset("lusd", "2000", "2000", NOBODY)], [asset("coin", "10", "100", "trove")], hash="0x1")
+
+
+def test_minted_debt_beside_returned_collateral_is_a_loan() -> None:
+    adjusted = record("WITHDRAW", [asset("lusd", "500", "500", NOBODY), asset("coin", "1", "11", "trove")], hash="0x2")
+    entries = read(bought("coin", "50", "500", 1), OPENED, adjusted)
+    assert brief(entries[-2:]) == {("borrow", "lusd", 500, 500), ("withdraw", "coin", 1, 11)}
+    assert [gain.asset for gain in gains_of(entries, "fifo").gains] == ["chain:eur"]
+
+
+def test_burnt_debt_beside_more_collateral_is_a_repayment() -> None:
+    left = [asset("lusd", "500", "500", NOBODY), asset("coin", "1", "11", "trove")]
+    entries = read(bought("coin", "50", "500", 1), OPENED, record("DEPOSIT", [], left, hash="0x2"))
+    assert brief(entries[-2:]) == {("repay", "lusd", 500, 500), ("deposit", "coin", 1, 11)}
+    assert [(each.asset, each.quantity) for each in gains_of(entries, "fifo").remaining if each.quantity] == [
+        ("chain:coin", 50),
+        ("chain:lusd", 1500),
+    ]
+
+
+def test_a_contract_that_lent_nothing_before_mints_no_loan() -> None:
+    paid = [asset("lusd", "500", "500", NOBODY), asset("coin", "1", "11", "trove")]
+    other = record("WITHDRAW", paid, hash="0x2", recipient="another contract")
+    entries = read(bought("coin", "50", "500", 1), OPENED, other)
+    assert brief(entries[-2:]) == {("income", "lusd", 500, 500), ("withdraw", "coin", 1, 11)}
