@@ -11,12 +11,15 @@ import msgspec
 
 from chainfolio import amounts
 from chainfolio.portfolio.document import UNKNOWN
+from chainfolio.portfolio.pnl.debts import MAX_INTEREST
 from chainfolio.portfolio.pnl.record_rows import DIGITS, Treatment, asset_key
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument, TransactionType
 from chainfolio.position_changes import VaultChange
 
 COLLATERAL_DECIMALS: Final = 18
+ACCOUNT_DIGITS: Final = 64  # a vault of a core contract ends with the 32 bytes of its account
 Key = tuple[str, str]  # chain and hash of a transaction
+AccountKey = tuple[str, str, str]  # chain, core contract and account
 
 
 def typed_by_vaults(
@@ -45,11 +48,12 @@ def typed_by_vaults(
         if of_transaction is None:
             unread.add(key)
             continue
-        result = vaults.type_of(same, of_transaction)
+        own = [change for change in of_transaction if _may_be_own(change, own_wallets)]
+        result = vaults.type_of(same, own) if own else vaults.type_of_others(same, of_transaction)
         if result is None:
             unread.add(key)
         elif result != "":
-            types[key] = result, of_transaction[0]
+            types[key] = result, own[0]
     typed = [
         _typed(record, *types[key], treatment) if (key := (record.chain.key, record.hash)) in types else record
         for record in records
@@ -58,41 +62,101 @@ def typed_by_vaults(
 
 
 @dataclass(slots=True)
+class _Balance:
+    """What moved between wallets and the balance of an account in a core contract, in smallest units.
+
+    Attributes:
+        saved: What is there because it was sent before any loan.
+        borrowed: All that was borrowed.
+        repaid: All that was repaid.
+    """
+
+    saved: int = 0
+    borrowed: int = 0
+    repaid: int = 0
+
+    def type_of(self, raw: int) -> TransactionType | None:
+        """Return the type of a change of the balance alone: a payment if `raw` is negative. None if it is not known.
+
+        After a loan, payments repay it with its interest. Coins that could come from too large a payment have no type,
+        and neither has a withdrawal of more than was saved.
+        """
+        if raw < 0 and not self.borrowed and not self.repaid:
+            return "DEPOSIT"
+        if raw < 0:
+            return "REPAYVAULT" if self.repaid - raw <= self.borrowed + self.borrowed // MAX_INTEREST else None
+        if self.saved:
+            return "WITHDRAW" if raw <= self.saved else None
+        return "BORROW" if raw > self.repaid - self.borrowed else None
+
+    def add(self, type_: TransactionType, raw: int) -> None:
+        """Count a transaction of a known type."""
+        if type_ == "BORROW":
+            self.borrowed += raw
+        elif type_ == "REPAYVAULT":
+            self.repaid -= raw
+        else:
+            self.saved -= raw
+
+
+@dataclass(slots=True)
 class _Vaults:
-    """The vaults that wallets used so far.
+    """The vaults that wallets used so far, by chain, core contract and account.
 
     Attributes:
         own: Vaults with collateral of the wallets: others may send their transactions, as for a contract wallet.
         unclear: Vaults that changed by other amounts than the wallets moved.
-        drawn: The balance that wallets drew out of core contracts by themselves; negative if they hold one there.
+        balances: What moved between wallets and the balances of accounts.
     """
 
     own_wallets: Collection[str]
     treatment: Treatment
-    own: set[str] = field(default_factory=set)
-    unclear: set[str] = field(default_factory=set)
-    drawn: int = 0
+    own: set[AccountKey] = field(default_factory=set)
+    unclear: set[AccountKey] = field(default_factory=set)
+    balances: defaultdict[AccountKey, _Balance] = field(default_factory=lambda: defaultdict(_Balance))
 
     def type_of(
         self, records: Sequence[TransactionDocument], changes: Sequence[VaultChange]
     ) -> TransactionType | Literal[""] | None:
         """Return the type of a transaction: "" if no own vault changed, None if it is not known."""
         net, minted, has_given = self._net(records)
-        is_sent = records[0].sender in self.own_wallets
-        if not changes or not (is_sent or has_given or any(change.vault in self.own for change in changes)):
+        is_by_wallet = has_given or records[0].sender in self.own_wallets
+        chain = records[0].chain.key
+        keys = {_account_key(chain, change) for change in changes}
+        if not changes or not (is_by_wallet or not keys.isdisjoint(self.own)):
             return ""
         if not net and not any(change.raw or change.collateral for change in changes):
             return ""
         if not any(change.token for change in changes):
-            self.own |= {change.vault for change in changes} if has_given else set()
+            self.own |= keys if has_given else set()
             return ""
-        type_ = self._type(records[0].chain.key, net, minted, changes)
-        names = {change.vault for change in changes}
-        if type_ is None or not names.isdisjoint(self.unclear):
-            self.unclear |= names
+        type_ = self._type(chain, net, minted, changes)
+        if type_ is None or not keys.isdisjoint(self.unclear):
+            # Anyone may repay a loan of others or add collateral: that alone does not make their vaults unclear.
+            if is_by_wallet or any(change.raw > 0 or (change.collateral or 0) < 0 for change in changes):
+                self.unclear |= keys
             return None
-        self.own |= names if has_given and (changes[0].collateral or 0) > 0 else set()
+        self.own |= keys if has_given and (changes[0].collateral or 0) > 0 else set()
+        for key in keys:
+            self.balances[key].add(type_, changes[0].raw)
         return type_
+
+    def type_of_others(
+        self, records: Sequence[TransactionDocument], changes: Sequence[VaultChange]
+    ) -> Literal[""] | None:
+        """Return None if exactly the debt or balance of another account moved and nothing else, else "".
+
+        The account can be a proxy of the wallet, or a stranger's.
+        """
+        net, _, has_given = self._net(records)
+        chain = records[0].chain.key
+        moved = {token: raw for token, (raw, _) in net.items()}
+        if not has_given and records[0].sender not in self.own_wallets:
+            return ""
+        return None if any(moved == {self._token_key(chain, change): change.raw} for change in changes) else ""
+
+    def _token_key(self, chain: str, change: VaultChange) -> str:
+        return self.treatment.aliases.get(f"{chain}:{change.token}", f"{chain}:{change.token}")
 
     def _type(
         self, chain: str, net: Mapping[str, tuple[int, int]], minted: Collection[str], changes: Sequence[VaultChange]
@@ -101,7 +165,7 @@ class _Vaults:
         if len(changes) > 1:
             return None
         (change,) = changes
-        token = self.treatment.aliases.get(f"{chain}:{change.token}", f"{chain}:{change.token}")
+        token = self._token_key(chain, change)
         raw, _ = net.get(token, (0, 0))
         others = {asset: moved for asset, moved in net.items() if asset != token}
         if raw != change.raw:
@@ -112,9 +176,7 @@ class _Vaults:
         if not _is_collateral([*others.values()], change.collateral):
             return None
         if change.kind == "balance":
-            is_loan = self.drawn > 0 or (raw > 0 and self.drawn == 0)
-            self.drawn = max(self.drawn + raw, 0) if is_loan else min(self.drawn + raw, 0)
-            return ("BORROW" if raw > 0 else "REPAYVAULT") if is_loan else "DEPOSIT" if raw < 0 else "WITHDRAW"
+            return self.balances[_account_key(chain, change)].type_of(raw)
         if change.kind == "savings":
             return "DEPOSIT" if raw < 0 else "WITHDRAW"
         if raw * change.collateral < 0:  # both came or both left: one type does not say what is what
@@ -128,17 +190,34 @@ class _Vaults:
 
         Returns:
             What the wallets moved, with its decimals, by asset; the assets among these that were created or destroyed;
-            whether something left the wallets.
+            whether something left the wallets. If they did not send the transaction, trusted contracts alone count.
         """
         net, minted = dict[str, tuple[int, int]](), set[str]()
-        has_given = False
+        has_given, is_sent = False, records[0].sender in self.own_wallets
         for row, sign in _external(records, self.own_wallets):
             key, decimals = self.treatment.aliases.get(asset_key(row), asset_key(row)), int(row.decimal)
             raw = int(amounts.EXACT.scaleb(amounts.parse(row.balance, max_digits=DIGITS), decimals))
             net[key] = net.get(key, (0, 0))[0] + sign * raw, decimals
             minted |= {key} if {row.sender, row.recipient} & {*self.treatment.burn_addresses} else set()
-            has_given = has_given or sign < 0
+            has_given = has_given or (sign < 0 and (is_sent or self.treatment.is_trusted(row.chain_contract)))
         return {key: moved for key, moved in net.items() if moved[0]}, minted, has_given
+
+
+def _may_be_own(change: VaultChange, own_wallets: Collection[str]) -> bool:
+    """Return False if a change leaves a debt as it was, or if its account is known and is no own wallet.
+
+    A vault with collateral in its logs mostly belongs to a proxy, whose owner is not known.
+    """
+    if change.kind != "balance" and change.collateral is not None:
+        return True
+    if change.kind == "loan" and change.token and not change.raw:
+        return False
+    # The vault ends with the wallet, or is the part of the wallet that all its accounts have in common.
+    return any(change.vault.endswith(each.removeprefix("0x")) or each.startswith(change.vault) for each in own_wallets)
+
+
+def _account_key(chain: str, change: VaultChange) -> AccountKey:
+    return chain, change.contract, change.vault[-ACCOUNT_DIGITS:]
 
 
 def _external(

@@ -8,6 +8,7 @@ from chainfolio.adapters.evm.protocols.maker import (
     FROB,
     MANAGED,
     MOVE,
+    RAY,
     SAVINGS,
     SLIP,
     TRANSFER,
@@ -41,6 +42,10 @@ def destroyed(raw: int) -> EventLog:
     return EventLog(DAI, (TRANSFER, PROXY, ZERO), raw.to_bytes(32, "big"))
 
 
+def move(source: str, target: str, raw: int) -> EventLog:
+    return EventLog(VAT, (MOVE, source, target, f"0x{raw * RAY:064x}"), b"")
+
+
 def loan(collateral: int, raw: int) -> VaultChange:
     return VaultChange("loan", VAT, ILK + URN[2:], collateral, DAI, raw)
 
@@ -67,11 +72,20 @@ def test_a_module_that_exchanges_stable_currencies_has_no_owner() -> None:
 def test_a_join_without_a_change_of_a_vault_is_of_its_owner() -> None:
     given = EventLog(VAT, (SLIP, ILK, URN, "0x" + "0" * 63 + "5"), b"")
     assert vault_changes([given], CONTRACTS) == [loan(5, 0)]
-    moved = EventLog(VAT, (MOVE, PROXY, URN, ZERO), b"")
+    moved = move(PROXY, URN, 9)
     assert vault_changes([moved, created(9)], CONTRACTS) == [VaultChange("balance", VAT, PROXY, 0, DAI, 9)]
     assert vault_changes([moved, destroyed(9)], CONTRACTS) == [VaultChange("balance", VAT, URN, 0, DAI, -9)]
     saved = EventLog(POT, (sorted(SAVINGS)[0], PROXY, ZERO, ZERO), b"")
     assert vault_changes([moved, saved, destroyed(9)], CONTRACTS) == []
+
+
+def test_dai_that_passes_through_a_contract_is_no_balance_of_it() -> None:
+    usds_join, converter, dai_join = (f"0x{digit * 64}" for digit in "abc")
+    [change] = vault_changes([move(usds_join, converter, 9), move(converter, dai_join, 9), created(9)], CONTRACTS)
+    assert (change.vault, change.raw) == (usds_join, 9)
+    several = [move(PROXY, dai_join, 4), move(URN, dai_join, 5), created(9)]
+    assert [(each.vault, each.raw) for each in vault_changes(several, CONTRACTS)] == [(PROXY, 4), (URN, 5)]
+    assert vault_changes([move(PROXY, URN, 9)], CONTRACTS) == []
 
 
 def test_savings_are_of_the_holder_that_the_pot_noted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -29,6 +30,7 @@ MANAGED: Final = _note("frob(uint256,int256,int256)()")
 COLLATERAL: Final = slice(64 + 4 + 4 * 32, 64 + 4 + 5 * 32)
 SLIP: Final = _note("slip(bytes32,address,int256)()")
 MOVE: Final = _note("move(address,address,uint256)()")
+RAY: Final = 10**27  # the core contract counts Dai in this part of the smallest unit
 SAVINGS: Final = frozenset({_note("join(uint256)()"), _note("exit(uint256)()")})
 
 
@@ -68,21 +70,32 @@ def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str
 def _direct_changes(
     notes: Sequence[EventLog], logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]
 ) -> list[VaultChange]:
-    """Return what joins of collateral and of Dai did for a wallet that changes its vault by itself."""
+    """Return what joins of collateral and of Dai did for a wallet that changes its vault by itself.
+
+    Dai that only passes through the balance of a contract, as for an exchange with another currency, changes nothing
+    there.
+    """
     changes = list[VaultChange]()
+    net = defaultdict[tuple[str, str], int](int)
     for log in notes:
         if log.contract not in contracts.get("vat", ()):
             continue
-        _, first, second, third = log.topics
-        for dai in contracts.get("dai", ()):
-            created = _created(logs, dai)
-            if log.topics[0] == SLIP:
-                change = int.from_bytes(bytes.fromhex(third[2:]), "big", signed=True)
-                changes.append(VaultChange("loan", log.contract, first + second[2:], change, dai, created))
-            elif log.topics[0] == MOVE and created:
-                owner = first if created > 0 else second
-                changes.append(VaultChange("balance", log.contract, owner, 0, dai, created))
-    return changes
+        topic, first, second, third = log.topics
+        if topic == MOVE:
+            net[log.contract, first] += int(third, 16)
+            net[log.contract, second] -= int(third, 16)
+        elif topic == SLIP:
+            change = int.from_bytes(bytes.fromhex(third[2:]), "big", signed=True)
+            changes += [
+                VaultChange("loan", log.contract, first + second[2:], change, dai, _created(logs, dai))
+                for dai in contracts.get("dai", ())
+            ]
+    return changes + [
+        VaultChange("balance", vat, owner, 0, dai, raw // RAY)
+        for dai in contracts.get("dai", ())
+        for (vat, owner), raw in net.items()
+        if raw * _created(logs, dai) > 0
+    ]
 
 
 def savings_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
