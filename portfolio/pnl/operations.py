@@ -28,7 +28,7 @@ def with_operation_fees(
     """Return records in which the operations of a contract wallet cost it what its deposit paid for them.
 
     The bundler pays the fee of the transaction, and the deposit of the wallet pays the bundler. So the wallet is the
-    sender of such a record, and the recipient of its fee is the entry point.
+    sender of such a record, and its fee goes from the sender of the transaction to the entry point.
     """
     return [_with_fee(record, changes.get((record.chain.key, record.hash)) or ()) for record in records]
 
@@ -55,7 +55,7 @@ def _with_fee(record: TransactionDocument, changes: Sequence[VaultChange]) -> Tr
     if record.fees_fiat != UNKNOWN and paid:
         value = f"{decimal(int(Fraction(money(Decimal(record.fees_fiat)) * cost, paid))):f}"
     balance = f"{amounts.EXACT.scaleb(Decimal(cost), -int(fee.decimal)):f}"
-    row = msgspec.structs.replace(fee, balance=balance, value=value, recipient=own[0].contract)
+    row = msgspec.structs.replace(fee, balance=balance, value=value, sender=record.sender, recipient=own[0].contract)
     return msgspec.structs.replace(
         record, sender=record.user.address, fees=balance, fees_fiat=value, native_asset_fees=row
     )

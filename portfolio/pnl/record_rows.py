@@ -109,6 +109,12 @@ class RecordRows:
         return self.asset_of(self.record.native_asset_fees)
 
     @property
+    def sender(self) -> str:
+        """The account that sent the transaction: the bundler, also if the wallet paid for its operation."""
+        fee = self.record.native_asset_fees
+        return fee.sender if fee.recipient in self.treatment.gas_holders else self.record.sender
+
+    @property
     def called(self) -> str:
         """The key that the called contract has as an asset."""
         return f"{self.record.chain.key}:{self.record.recipient}"

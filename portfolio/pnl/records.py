@@ -208,7 +208,7 @@ class _Record:
 
         Their contracts can log any movement, and the creator of a market sets their price.
         """
-        if self.record.sender in self.own_wallets:
+        if self.rows.sender in self.own_wallets:
             return set()
         rows = (*self.record.assets_in, *self.record.assets_out)
         return {self.rows.asset_of(row) for row in rows if not self.treatment.is_trusted(row.chain_contract)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from chainfolio.portfolio.pnl.entries import Entry
@@ -69,3 +70,13 @@ def test_gas_beyond_the_deposit_is_paid_by_the_wallet() -> None:
 def test_gas_that_its_deposit_pays_has_no_issue() -> None:
     read = result(BOUGHT, operation(1, 4, prepaid=6, came=[asset("token", "1", "5", OTHER)]))
     assert (held(read.entries), read.issues) == (96, [])
+
+
+def test_tokens_of_strangers_beside_an_operation_are_not_trusted() -> None:
+    treatment = replace(TREATMENT, is_trusted=lambda contract: contract != "chain:bait")
+    bait = asset("bait", "1000", "900000")
+    entries = result(BOUGHT, operation(1, 4, [bait], prepaid=4), treatment=treatment).entries
+    assert ("unasked", "bait", 1000, None) in brief(entries)
+    own = operation(1, 4, [bait], prepaid=4, sender="own bundler")
+    entries = entries_of([BOUGHT, own], (ME, "own bundler"), treatment).entries
+    assert ("received", "bait", 1000, 900_000) in brief(entries)
