@@ -105,7 +105,7 @@ class _Record:
         if (requests := requested(self.rows, self.containers, self.treatment.burn_addresses)) is not None:
             kinds, settled = [], requests
         elif returned_shares and not incoming and not outgoing:
-            kinds, settled = [], wait(returned_shares, self.containers)
+            kinds, settled = [], wait(self.rows, returned_shares, self.containers)
         elif returned_shares:
             kinds, settled = self._redeemed(kinds, returned_shares)
         else:

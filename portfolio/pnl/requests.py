@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from msgspec import UNSET
 
+from chainfolio.portfolio.document import IssueDocument
 from chainfolio.portfolio.pnl.containers import Container, Containers, settle
 from chainfolio.portfolio.pnl.entries import Kind
 from chainfolio.portfolio.pnl.record_rows import RecordRows
 from chainfolio.portfolio.pnl.trade_value import Side
+
+NO_PAYMENT: Final = "shares were given back and no payment is indexed: a gain that was paid in the coin is not counted"
 
 
 def requested(
@@ -42,14 +46,17 @@ def requested(
     return movements
 
 
-def wait(shares: Mapping[str, int], containers: Containers) -> list[tuple[Kind, Side]]:
+def wait(rows: RecordRows, shares: Mapping[str, int], containers: Containers) -> list[tuple[Kind, Side]]:
     """Keep what shares stand for that were given back for nothing yet, and return the movements.
 
-    What went in stays deposited. Shares that were acquired otherwise are deposited now.
+    What went in stays deposited. Shares that were acquired otherwise are deposited now. The result has an issue if
+    the shares may have paid at once: the native coin went in for them, or nothing that is known.
     """
     movements = list[tuple[Kind, Side]]()
     for share, raw in shares.items():
         contents, bought, _ = containers.redeem({share: raw})
+        if rows.native in contents or not contents:
+            rows.result.issues.append(IssueDocument("pnl", rows.record.hash, NO_PAYMENT))
         for asset, quantity in bought.items():
             movements.append(("deposit", Side(asset, quantity, None)))
             containers.lots[asset] -= quantity
