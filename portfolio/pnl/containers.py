@@ -67,6 +67,7 @@ class Containers:
         taken: Assets that contracts took in transactions of no known type.
         by_share: What went into positions, by the key of their share.
         waiting: What burnt shares stood for that did not pay yet, by the key of the share's contract and asset.
+        waiting_units: How many burnt shares did not pay yet, by the same key.
     """
 
     assets: set[str] = field(default_factory=set)
@@ -77,6 +78,7 @@ class Containers:
     taken: set[str] = field(default_factory=set)
     by_share: dict[str, Container] = field(default_factory=dict)
     waiting: dict[str, dict[str, int]] = field(default_factory=dict)
+    waiting_units: dict[str, int] = field(default_factory=dict)
 
     def add(self, entries: Iterable[Entry], type_: str, contract: str) -> None:
         """Add the entries of one transaction that called a contract, by the key it has as an asset.

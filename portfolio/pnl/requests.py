@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from fractions import Fraction
+from math import ceil
 from typing import Final
 
 from msgspec import UNSET
@@ -61,6 +63,7 @@ def wait(rows: RecordRows, shares: Mapping[str, int], containers: Containers) ->
             movements.append(("deposit", Side(asset, quantity, None)))
             containers.lots[asset] -= quantity
             contents[asset] = contents.get(asset, 0) + quantity
+        containers.waiting_units[share] = containers.waiting_units.get(share, 0) + raw
         waiting = containers.waiting.setdefault(share, {})
         for asset, quantity in contents.items():
             waiting[asset] = waiting.get(asset, 0) + quantity
@@ -72,17 +75,30 @@ def claimed(
 ) -> tuple[list[tuple[Kind, Side]], list[tuple[Kind, Side]]]:
     """Split a withdrawal from a contract whose shares wait: other movements, and what the shares pay.
 
-    A payment of less than what waits of its asset is a part of it. Shares that were acquired otherwise are sold.
+    A payment of less than what waits of its asset is a part of it. Shares that were acquired otherwise are sold for
+    their part of the payment: as much of them as of what waits of its asset, or all if nothing else waits.
     """
     waiting = containers.waiting.get(contract, {})
     paid = [side for kind, side in kinds if kind in ("withdraw", "income")] if any(waiting.values()) else []
     if not paid:
         return list(kinds), []
-    raws = {side.asset: side.quantity for side in paid}
-    contents = dict[str, int]()
-    for asset, quantity in waiting.items():
-        is_bought = asset == contract
-        contents[asset] = quantity if is_bought else min(quantity, raws.get(asset, 0))
-        waiting[asset] = quantity - contents[asset]
     others = [(kind, side) for kind, side in kinds if kind not in ("withdraw", "income")]
-    return others, settle({asset: raw for asset, raw in contents.items() if raw}, paid, trade_value)
+    deposits = {asset: raw for asset, raw in waiting.items() if raw and asset != contract}
+    bought, units = waiting.get(contract, 0), containers.waiting_units.get(contract, 0)
+    is_payment = not deposits or any(side.asset in deposits for side in paid)
+    part = Fraction(bought, units) if bought and is_payment else Fraction(0)
+    prices = [side.part(int(side.quantity * part)) for side in paid]
+    paid = [side.without(price.quantity) for side, price in zip(paid, prices, strict=True)]
+    paid = [side for side in paid if side.quantity]
+    raws = {side.asset: side.quantity for side in paid}
+    contents = {asset: min(raw, raws.get(asset, 0)) for asset, raw in deposits.items()}
+    returned = max((Fraction(contents[asset], raw) for asset, raw in deposits.items()), default=Fraction(1))
+    sold = ceil(bought * returned) if part else 0
+    waiting.update({asset: raw - contents[asset] for asset, raw in deposits.items()}, **{contract: bought - sold})
+    containers.waiting_units[contract] = units - sold - int((units - bought) * returned)
+    settled = settle({asset: raw for asset, raw in contents.items() if raw}, paid, trade_value)
+    if sold:
+        containers.lots[contract] = containers.lots.get(contract, 0) + sold
+        settled.append(("withdraw", Side(contract, sold, None)))
+        others += [("sell", Side(contract, sold, None)), *(("buy", side) for side in prices if side.quantity)]
+    return others, settled

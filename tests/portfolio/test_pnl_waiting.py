@@ -27,3 +27,51 @@ def test_a_bought_share_that_seems_to_pay_nothing_has_an_issue() -> None:
     read = entries_of([bought, record("WITHDRAW", [], [asset("share", "5")], hash="0x2")], (ME,), TREATMENT)
     assert [gain.asset for gain in gains_of(read.entries, "fifo").gains] == ["chain:eur"]
     assert [(issue.subject, issue.reason) for issue in read.issues] == [("0x2", NO_PAYMENT)]
+
+
+def test_bought_shares_of_a_cooldown_are_sold_for_their_part_of_each_payment() -> None:
+    deposit = record(
+        "DEPOSIT", [asset("susde", "90", other=NOBODY)], [asset("usde", "100", "100", "susde")], hash="0x1"
+    )
+    bought = record("SWAP", [asset("susde", "10", "11")], [asset("eur", "1", "11")], hash="0x2")
+    cooldown = record("UNSTAKE", [], [asset("susde", "100", "120", NOBODY)], hash="0x3", recipient="susde")
+    payments = [
+        record("UNSTAKE", [asset("usde", raw, raw, "silo")], hash=f"0x{raw}", recipient="susde")
+        for raw in ("113", "50", "63")
+    ]
+    at_once = entries_of([deposit, bought, cooldown, payments[0]], (ME,), TREATMENT).entries
+    assert brief(at_once[4:]) == {
+        ("sell", "susde", 10, 11),
+        ("buy", "usde", 11, 11),
+        ("withdraw", "susde", 10, None),
+        ("withdraw", "usde", 100, 100),
+        ("income", "usde", 2, 2),
+    }
+    in_parts = entries_of([deposit, bought, cooldown, *payments[1:]], (ME,), TREATMENT).entries
+    assert brief(in_parts[4:]) == {
+        ("sell", "susde", 5, 5),
+        ("buy", "usde", 5, 5),
+        ("withdraw", "susde", 5, None),
+        ("withdraw", "usde", 45, 45),
+        ("buy", "usde", 5, 5),
+        ("withdraw", "usde", 55, 55),
+        ("income", "usde", 3, 3),
+    }
+    for entries in (at_once, in_parts):
+        gains = gains_of(entries, "fifo")
+        assert [(lots.asset, lots.deposited) for lots in gains.remaining if lots.quantity] == [("chain:usde", 0)]
+
+
+def test_bought_shares_alone_are_sold_for_the_whole_payment() -> None:
+    bought = record("SWAP", [asset("susde", "15", "15")], [asset("eur", "1", "15")], hash="0x2")
+    cooldown = record("UNSTAKE", [], [asset("susde", "10", "12", NOBODY)], hash="0x3", recipient="susde")
+    paid = record("UNSTAKE", [asset("usde", "12", "12", "silo")], hash="0x4", recipient="susde")
+    again = record("WITHDRAW", [asset("usde", "6", "6", "susde")], [asset("susde", "5", "6", NOBODY)], hash="0x5")
+    entries = entries_of([bought, cooldown, paid, again], (ME,), TREATMENT).entries
+    assert {each for each in brief(entries[2:]) if each[0] != "deposit"} == {
+        ("sell", "susde", 10, 12),
+        ("withdraw", "susde", 10, None),
+        ("buy", "usde", 12, 12),
+        ("sell", "susde", 5, 6),
+        ("buy", "usde", 6, 6),
+    }
