@@ -75,6 +75,21 @@ def test_well_known_functions_stand_for_types(selector: str, name: str, type_: s
     assert (SHIPPED[bytes.fromhex(selector)], FUNCTIONS.types[bytes.fromhex(selector)]) == (name, type_)
 
 
+@pytest.mark.parametrize(
+    ("function", "type_"),
+    [
+        ("repay(uint256,address,int256)", "REPAYVAULT"),
+        ("repay(uint256,address,int256,bool)", "REPAYVAULT"),
+        ("repay(uint256,address,int256,address,bytes)", "REPAYVAULT"),
+        ("borrow_more(uint256,uint256,address)", "BORROW"),
+        ("borrow_more(uint256,uint256,address,address,bytes)", "BORROW"),
+    ],
+)
+def test_overloads_of_loans_of_curve_have_types(function: str, type_: str) -> None:
+    selector = KIND.selector(function)
+    assert (SHIPPED[selector], FUNCTIONS.types[selector]) == (function.partition("(")[0], type_)
+
+
 def test_every_type_that_functions_stand_for_has_a_rule_and_every_such_rule_a_function() -> None:
     called = {sign.removeprefix("called ") for rule in RULES for sign in rule.needs if sign.startswith("called ")}
     assert called == set(FUNCTIONS.types.values())
