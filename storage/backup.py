@@ -12,7 +12,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -177,12 +177,13 @@ def back_up(
 
 
 def _delete_written(folder: Path, documents: Iterable[str]) -> None:
-    """Delete what an unfinished backup has written; files that others put into the folder stay."""
+    """Delete what an unfinished backup has written, as far as possible; files that others put into the folder stay."""
     databases = [f"{name}.db{suffix}" for name in DATABASES for suffix in ("", "-journal", "-wal", "-shm")]
     written = {*(path.partition("/")[0] for path in documents), "lake", MANIFEST, f"{MANIFEST}.new", *databases}
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.name in written:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            with suppress(OSError):
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def _check_target(places: StorePaths, folder: Path) -> None:

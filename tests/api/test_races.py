@@ -94,7 +94,6 @@ async def test_of_equal_names_asked_for_at_once_one_is_taken(world: World, ann: 
     assert names.count("same") == 1
 
 
-@pytest.mark.slow("the same race over a second store", only=["postgresql*"])
 async def test_a_subscription_asked_for_at_once_is_made_and_paid_once(world: World, ann: Tenant) -> None:
     before = await spent(world, ann)
     said = await at_once(*[(ann, "POST", SUBSCRIBE, {"addresses": [{"address": A}, {"address": B}]})] * AT_ONCE)
@@ -242,7 +241,6 @@ async def test_the_days_of_a_foreign_subscription_are_forbidden_as_if_there_were
     assert (await ann.ask("GET", path.format(f"{A},{B}"))).status == 403
 
 
-@pytest.mark.slow("the same race over a second store", only=["postgresql*"])
 async def test_a_delegation_that_ends_meanwhile_ends_at_once(world: World, ann: Tenant, eve: Tenant) -> None:
     def delegate() -> bool:
         return world.state.database.write(lambda tx: delegations.delegate(tx, ann.account, eve.account, 5))

@@ -34,7 +34,7 @@ async def assert_as_from_scratch(indexed: AnyIndex, chain: ChainUnderTest) -> No
         assert indexed.tail.indexed_ranges(indexed.key, dataset).covers(Span(0, chain.height))
 
 
-@pytest.mark.slow("on a chain of its own, whose node is slower", only=["beacon-*", "solana-*", "tron-1"])
+@pytest.mark.slow("on a chain of its own, whose node is slower", only=["beacon-*", "solana-60", "tron-1"])
 @pytest.mark.parametrize(
     "depth", [1, pytest.param(10, marks=pytest.mark.slow("a depth between the other two, on a chain of its own")), 60]
 )

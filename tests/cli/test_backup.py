@@ -8,7 +8,7 @@ import threading
 import tomllib
 from collections.abc import Callable
 from contextlib import chdir, closing
-from errno import ENOSPC
+from errno import EACCES, ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -343,6 +343,33 @@ def test_a_failed_backup_deletes_no_file_of_others(run: Run, installed: Path, mo
     with chdir(installed):
         assert run("backup", "../backup", "--json").error["kind"] == "StorageFull"
     assert list(note.parent.iterdir()) == [note]
+
+
+def test_a_clean_up_that_fails_hides_no_error_of_a_backup(
+    run: Run, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, elsewhere = installed.parent / "backup", installed.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "note.txt").write_text("mine")
+
+    def full(name: str, connection: object, writer: object) -> None:
+        shutil.rmtree(folder / "lake")
+        (folder / "lake").symlink_to(elsewhere)
+        (folder / "manifest.json").write_text("{}")
+        raise OSError(ENOSPC, "no space left on device")
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "manifest.json":
+            raise PermissionError(EACCES, "permission denied")
+        unlink(path, missing_ok)
+
+    unlink = Path.unlink
+    monkeypatch.setattr(backup, "_copy_database", full)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with chdir(installed):
+        assert run("backup", "../backup", "--json").error["kind"] == "StorageFull"
+    assert [path.name for path in folder.iterdir()] == ["manifest.json"], "the link is gone, and what failed stays"
+    assert [path.name for path in elsewhere.iterdir()] == ["note.txt"]
 
 
 def test_a_held_tail_ends_a_backup_with_an_error(run: Run, installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

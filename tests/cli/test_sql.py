@@ -376,7 +376,11 @@ ESCAPES = READS | WRITES | SETTINGS
 
 @pytest.mark.slow(
     "other words for what the same lock refuses",
-    fast=["text", "blob", "csv", "json", "parquet", "another database", "names of files", "all files of a folder"],
+    fast=[
+        *("text", "blob", "csv", "json", "parquet", "another database", "names of files", "all files of a folder"),
+        *("the network", "a variable of Python", "the environment", "copy under explain", "insert", "reset", "install"),
+        "two, the second hidden",
+    ],
 )
 @pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES.keys())
 def test_no_query_reaches_beyond_the_lake(query: Query, lake: Lake, tmp_path: Path, escape: str) -> None:

@@ -128,7 +128,6 @@ def test_what_is_stored_of_accounts_is_what_a_whole_index_has_of_them_whichever_
     assert events == [row for row in both[0]["logs"] if row not in of_whole[0]["logs"]]
 
 
-@pytest.mark.slow("the portfolio of another test names the same change")
 def test_a_change_of_a_balance_that_nobody_explained_makes_the_transactions_partial(
     run: Run, configured: Path, subject: EvmSubject
 ) -> None:

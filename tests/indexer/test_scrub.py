@@ -90,7 +90,7 @@ async def test_a_damaged_file_is_found_and_made_good(subject: EvmSubject, filled
         assert rows(indexed) == before, "nothing is missing from the indexed ranges, and nothing comes twice"
 
 
-@pytest.mark.slow("other moments of the same repair", fast=["*_write"])
+@pytest.mark.slow("another moment of the same repair", fast=["*_write", "*forget_batch"])
 @pytest.mark.parametrize(
     "step",
     [
