@@ -12,10 +12,15 @@ from threading import Thread
 from typing import Final
 
 import pytest
+from structlog.processors import format_exc_info
+from structlog.testing import capture_logs
 
+from chainfolio.api.routes import ROUTES
 from chainfolio.localchain.node import LocalNode
 from tests.api.fakes import ALICE, SOL, TRON
 from tests.api.over_nodes import READS, WRITES, ask, lived, served, settings_of
+from tests.api.targets import target
+from tests.api.tenants import Tenant
 
 pytestmark = pytest.mark.node
 PASSWORD, KEY, QUERY, EXPLORER, GRID, VENDOR, WEBHOOK = (
@@ -34,7 +39,8 @@ adapter = "tron"
 rpc = ["http://{host}/?apikey={query}"]
 api_key = "{grid}"
 """
-PAGES = ("/readyz", "/healthz", "/metrics", "/docs", "/v1/credits", f"/v1/approvals/base?addresses={ALICE}")
+GETS = [target(route).replace("ethereum", "base") for route in ROUTES if route.method == "GET"]
+PAGES = ("/metrics", "/docs", *GETS)
 
 
 class Echo(BaseHTTPRequestHandler):
@@ -74,8 +80,19 @@ def node() -> Iterator[LocalNode]:
 
 
 def stored(folder: Path) -> dict[str, str]:
-    """The content of every file in a folder, by its name."""
-    return {file.name: file.read_bytes().decode("latin-1") for file in folder.rglob("*") if file.is_file()}
+    """The content of every file in a folder, by its path there."""
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return {str(file.relative_to(folder)): file.read_bytes().decode("latin-1") for file in files}
+
+
+async def read(tenant: Tenant, path: str) -> str:
+    """Headers and body of an answer; of a stream, the first part."""
+    if not path.startswith("/v1/events"):
+        said = await tenant.ask("GET", path)
+        return f"{said.headers} {said.body.decode('latin-1')}"
+    headers = {"Authorization": f"Bearer {tenant.key}"}
+    async with tenant.session.get(f"{tenant.base}{path}", headers=headers) as answer:
+        return f"{answer.headers} {(await answer.content.readany()).decode()}"
 
 
 @pytest.mark.parametrize("is_dead", [False, True], ids=["node repeats the request", "node is dead"])
@@ -97,16 +114,17 @@ async def test_no_answer_shows_a_configured_secret(
     prices.write_text(f"{prices.read_text()}[coingecko]\nbase_url = 'http://{host}'\n")
     shown = dict[str, str]()
     async with served(config, tmp_path) as world:
-        for name in (*READS, *WRITES):
-            said, _ = await ask(world, name, ALICE, SOL, TRON)
-            shown[name] = f"{said.headers} {said.body.decode()}"
-        tenant = world.tenant(uuid.uuid4().hex, grants=("portfolio", "at-block", "enterprise"))
-        for path in PAGES:
-            said = await tenant.ask("GET", path)
-            shown[path] = f"{said.headers} {said.body.decode()}"
-        readiness = await world.engine.readiness()
+        with capture_logs([format_exc_info]) as lines:
+            for name in (*READS, *WRITES):
+                said, _ = await ask(world, name, ALICE, SOL, TRON)
+                shown[name] = f"{said.headers} {said.body.decode()}"
+            tenant = world.tenant(uuid.uuid4().hex, grants=("portfolio", "at-block", "enterprise"))
+            for path in PAGES:
+                shown[path] = await read(tenant, path)
+            readiness = await world.engine.readiness()
     assert "base" in shown["portfolio"], "the chains that fail are named"
     assert "partial" in shown["portfolio"]
-    shown |= {"log": caplog.text, "readiness": repr(readiness)} | stored(tmp_path)
+    assert {"/v1/portfolio", "/v1/portfolio/at-block"} <= {line.get("path") for line in lines}, "requests are logged"
+    shown |= {"log": caplog.text, "lines": repr(lines), "readiness": repr(readiness)} | stored(tmp_path)
     del shown[config.name]
     assert {name: secret for name, text in shown.items() for secret in SECRETS if secret in text} == {}
