@@ -48,13 +48,14 @@ def _with_fee(record: TransactionDocument, changes: Sequence[VaultChange]) -> Tr
     own = [change for change in changes if change.kind == GAS and change.vault == record.user.address]
     cost = -sum(change.raw for change in own)
     fee = record.native_asset_fees
-    if not own or record.sender == record.user.address or UNKNOWN in (fee.balance, fee.decimal):
+    if not own or record.sender == record.user.address:
         return record
-    paid = int(amounts.EXACT.scaleb(amounts.parse(fee.balance, max_digits=DIGITS), int(fee.decimal)))
-    value = UNKNOWN
-    if record.fees_fiat != UNKNOWN and paid:
-        value = f"{decimal(int(Fraction(money(Decimal(record.fees_fiat)) * cost, paid))):f}"
-    balance = f"{amounts.EXACT.scaleb(Decimal(cost), -int(fee.decimal)):f}"
+    balance = value = UNKNOWN
+    if fee.decimal != UNKNOWN:
+        balance = f"{amounts.EXACT.scaleb(Decimal(cost), -int(fee.decimal)):f}"
+    if UNKNOWN not in (fee.balance, fee.decimal, record.fees_fiat):
+        paid = int(amounts.EXACT.scaleb(amounts.parse(fee.balance, max_digits=DIGITS), int(fee.decimal)))
+        value = f"{decimal(int(Fraction(money(Decimal(record.fees_fiat)) * cost, paid))):f}" if paid else UNKNOWN
     row = msgspec.structs.replace(fee, balance=balance, value=value, sender=record.sender, recipient=own[0].contract)
     return msgspec.structs.replace(
         record, sender=record.user.address, fees=balance, fees_fiat=value, native_asset_fees=row

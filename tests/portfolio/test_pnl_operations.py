@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.entries import Entry
 from chainfolio.portfolio.pnl.methods import gains_of
 from chainfolio.portfolio.pnl.operations import NO_PREPAID_GAS, with_operation_fees
-from chainfolio.portfolio.pnl.record_rows import RecordEntries, Treatment
+from chainfolio.portfolio.pnl.record_rows import NO_AMOUNT, RecordEntries, Treatment
 from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 from chainfolio.position_changes import VaultChange
@@ -80,3 +81,16 @@ def test_tokens_of_strangers_beside_an_operation_are_not_trusted() -> None:
     own = operation(1, 4, [bait], prepaid=4, sender="own bundler")
     entries = entries_of([BOUGHT, own], (ME, "own bundler"), treatment).entries
     assert ("received", "bait", 1000, 900_000) in brief(entries)
+
+
+def test_gas_is_a_fee_also_if_the_fee_of_the_transaction_is_unknown() -> None:
+    read = result(BOUGHT, operation(1, 4, prepaid=4, fee=(UNKNOWN, UNKNOWN)))
+    assert ("fee", "coin", 4, None) in brief(read.entries)
+    assert (held(read.entries), read.issues) == (96, [])
+
+
+def test_gas_of_a_coin_without_known_decimals_has_an_issue() -> None:
+    coin = asset("coin", "7", "7", decimal=UNKNOWN)
+    read = result(BOUGHT, operation(1, 4, native_asset_fees=coin))
+    assert {entry.kind for entry in read.entries} == {"buy", "sell"}
+    assert [(issue.subject, issue.reason) for issue in read.issues] == [("chain:coin", NO_AMOUNT)]
