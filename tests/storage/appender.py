@@ -26,6 +26,7 @@ from chainfolio.tables import BLOCKS
 
 CHAIN = "a"
 PER_BATCH = 20
+FIRST, LAST = 1, 3  # batches of those that are not killed
 
 
 def rows(span: Span) -> pa.Table:
@@ -57,19 +58,26 @@ def write(folder: Path, place: str, batches: int) -> None:
 
 
 def main(folder: Path, place: str, kills: int, longest_s: float, seed: int) -> None:
-    """Start and kill; the last one comes to its end."""
+    """Start and kill; the first one, which makes the tables, and the last one come to their end."""
     chance = random.Random(seed)
     killed = 0
+    os.waitpid(forked(folder, place, FIRST), 0)
     for _ in range(kills):
-        child = os.fork()
-        if child == 0:
-            write(folder, place, batches=1_000)
-            os._exit(0)
+        child = forked(folder, place, 1_000)
         select.select([], [], [], chance.uniform(0.005, longest_s))
         os.kill(child, signal.SIGKILL)
         killed += os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    write(folder, place, batches=3)
+    write(folder, place, LAST)
     print(killed)
+
+
+def forked(folder: Path, place: str, batches: int) -> int:
+    """A child that writes some batches and ends."""
+    child = os.fork()
+    if child == 0:
+        write(folder, place, batches)
+        os._exit(0)
+    return child
 
 
 if __name__ == "__main__":
