@@ -8,7 +8,6 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-NODE_JOBS := $(or $(JOBS),4)
 JOBS ?= 2
 SEEDS ?= 1 2 3
 ARGS ?=
@@ -35,7 +34,7 @@ INSTALLED := $(VENV)/.installed
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' \
 		| while IFS=$$'\t' read -r name what; do printf '  make %-9s %s\n' "$$name" "$$what"; done
-	@printf '\n  PYTHON=python3.12 chooses the interpreter (3.11 to 3.13), JOBS=2 the test processes,\n'
+	@printf '\n  PYTHON=python3.12 chooses the interpreter (3.11 to 3.13), JOBS=4 the test processes,\n'
 	@printf '  ARGS="…" goes to the command behind test, bench, serve and demo.\n'
 
 .PHONY: demo
@@ -46,17 +45,16 @@ demo: install ## a real local chain with real contracts: indexed, priced and ser
 serve: $(INSTALLED) ## the API, with indexing, from your own settings
 	@$(BIN)/chainfolio serve $(ARGS)
 
-# Tests wait for nodes, databases and browsers half of their time, so that two cores have room for four processes.
 # The tables of tests are small: with one thread, queries of Polars take a fifth less of the processor.
 test test-all quick: export POLARS_MAX_THREADS ?= 1
 
 .PHONY: test
 test: install ## every behaviour, against a real local chain
-	@$(BIN)/python -m pytest -n $(NODE_JOBS) --dist loadgroup -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(ARGS)
 
 .PHONY: test-all
 test-all: install ## every test, those that are slow too
-	@$(BIN)/python -m pytest -n $(NODE_JOBS) --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 .PHONY: quick
 quick: $(INSTALLED) ## the tests of a minute: those in the files of tests/quick.txt that need no node
