@@ -47,4 +47,5 @@ FAMILY = Family(
     position=position,
     vault_changes=vault_changes,
     calls=(TypedCalls("DEPOSIT", "loss", ("depositTo",)), TypedCalls("WITHDRAW", "gain", ("withdrawTo",))),
+    is_proven=False,
 )
