@@ -34,7 +34,7 @@ class EventStreams:
     def __len__(self) -> int:
         return sum(map(len, self._open.values()))
 
-    def open(self, account_id: str, state: State, last_id: str) -> EventStream:
+    def open(self, account_id: str, state: State, first: bytes, last_id: str) -> EventStream:
         """Return a new stream of an account, which holds a place until it is closed.
 
         It takes the place of the account's oldest stream if the account has no place left: that client may be gone.
@@ -42,6 +42,7 @@ class EventStreams:
         Args:
             account_id: The account that the place counts for.
             state: Returns the current state as one line of JSON.
+            first: The state now.
             last_id: Id of the last event that the client has; empty for none.
 
         Raises:
@@ -53,7 +54,7 @@ class EventStreams:
             self.close(account_id, streams[0])
         elif len(self) >= MAX_STREAMS:
             raise Unavailable("events", "too many streams are open", retry_after_s=30)
-        stream = EventStream(self, account_id, state, last_id)
+        stream = EventStream(self, account_id, state, first, last_id)
         self._open.setdefault(account_id, []).append(stream)
         if self._is_ended:
             stream.end()
@@ -78,8 +79,9 @@ class EventStreams:
 class EventStream:
     """The events of one client: the state whenever it differs from the last one sent."""
 
-    def __init__(self, streams: EventStreams, account_id: str, state: State, last_id: str) -> None:
+    def __init__(self, streams: EventStreams, account_id: str, state: State, first: bytes, last_id: str) -> None:
         self._streams, self._account_id, self._state, self._last_id = streams, account_id, state, last_id
+        self._first = first
         self._ended = asyncio.Event()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -89,15 +91,9 @@ class EventStream:
         """
         loop = asyncio.get_running_loop()
         began_s = sent_s = loop.time()
+        state, took_s = self._first, 0.0
         yield RETRY
         while True:
-            asked_s = loop.time()
-            try:
-                state = await self._state()
-            except Exception as error:  # the head is sent, so that no answer can say it
-                log.warning("event stream failed", account=self._account_id, exc_info=error)
-                return
-            took_s = loop.time() - asked_s
             if (event_id := hashlib.sha256(state).hexdigest()[:16]) != self._last_id:
                 self._last_id = event_id
                 yield b"id: %s\nevent: status\ndata: %s\n\n" % (event_id.encode(), state)
@@ -108,6 +104,13 @@ class EventStream:
             if self._ended.is_set() or loop.time() - began_s >= LIFE_S:
                 return
             await self._wait(min(max(INTERVAL_S, took_s * len(self._streams) / MAX_SHARE), HEARTBEAT_S))
+            asked_s = loop.time()
+            try:
+                state = await self._state()
+            except Exception as error:  # the head is sent, so that no answer can say it
+                log.warning("event stream failed", account=self._account_id, exc_info=error)
+                return
+            took_s = loop.time() - asked_s
 
     async def _wait(self, seconds: float) -> None:
         """Return after some seconds, or once the stream is ended."""

@@ -43,7 +43,7 @@ async def events(request: Context, query: StatusQuery) -> Answer:
     async def state() -> bytes:
         return ENCODER.encode(await statuses(request.engine, query.addresses))
 
-    await state()  # an error becomes an answer before the stream begins
+    first = await state()  # an error becomes an answer before the stream begins
     last_id = request.http.headers.get("Last-Event-ID", "")
-    stream = request.parts.streams.open(request.principal.account_id, state, last_id)
+    stream = request.parts.streams.open(request.principal.account_id, state, first, last_id)
     return Answer(b"", content_type="text/event-stream", headers=HEADERS, stream=stream)

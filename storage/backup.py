@@ -148,7 +148,7 @@ def back_up(
     on_progress: Progress,
     link: bool = False,
 ) -> Manifest:
-    """Write a backup into a folder, and return its manifest. After an error nothing of the backup is left there.
+    """Write a backup into a folder, and return its manifest. After an error no file of it is left.
 
     Args:
         documents: Texts to store, by their path in the backup.
@@ -177,7 +177,7 @@ def back_up(
 
 
 def _delete_written(folder: Path, documents: Iterable[str]) -> None:
-    """Delete what an unfinished backup has written, as far as possible; files that others put into the folder stay."""
+    """Delete the files of an unfinished backup, as far as possible; files of others stay."""
     databases = [f"{name}.db{suffix}" for name in DATABASES for suffix in ("", "-journal", "-wal", "-shm")]
     written = {*(path.partition("/")[0] for path in documents), "lake", MANIFEST, f"{MANIFEST}.new", *databases}
     for path in folder.iterdir() if folder.is_dir() else ():

@@ -48,7 +48,9 @@ class SharedEndpoint:
         self._endpoint.learn(name, value)
 
     async def ask(self, requests: Sequence[Request], *, height: int = 0) -> list[Answer]:
-        """Return an answer or a typed refusal for each request, in order; sent with the other requests of this turn.
+        """Return an answer or a typed refusal for each request, in order.
+
+        They are sent with the other requests of this turn.
 
         Args:
             requests: The requests of this caller.

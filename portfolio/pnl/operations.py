@@ -1,4 +1,4 @@
-"""Gas of contract wallets: what the entry point of ERC-4337 takes is a deposit, and an operation's cost is a fee."""
+"""Gas of contract wallets (ERC-4337): payments to the entry point are deposits, costs of operations are fees."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def typed_by_vaults(
 
 @dataclass(slots=True)
 class _Balance:
-    """What moved between wallets and the balance of an account in a core contract, in smallest units.
+    """Movements between wallets and the balance of an account in a core contract, in smallest units.
 
     Attributes:
         saved: What is there because it was sent before any loan.

@@ -219,6 +219,36 @@ async def test_new_blocks_are_offered_by_themselves(demo: Demo, tmp_path: Path) 
         assert [each for each in page.complaints if "/v1/performance" not in each] == [], "there is no subscription"
 
 
+async def test_a_hidden_page_has_no_stream_and_a_refused_one_comes_back(demo: Demo, tmp_path: Path) -> None:
+    """A browser has six connections to a server, for all its pages together."""
+    script = """const real = fetch, count = (name, by) => {
+      const counts = document.documentElement.dataset;
+      counts[name] = Number(counts[name] ?? 0) + by;
+    };
+    window.fetch = async (path, options) => {
+      if (!path.startsWith('/v1/events')) return real(path, options);
+      count('asked', 1);
+      if (document.documentElement.dataset.asked === '1') return new Response('{}', {status: 429});
+      const answer = await real(path, options);
+      count('streams', 1);
+      options.signal.addEventListener('abort', () => count('streams', -1));
+      return answer;
+    };
+    let hidden = false;
+    Object.defineProperty(document, 'hidden', {get: () => hidden});
+    window.hide = (state) => { hidden = state; document.dispatchEvent(new Event('visibilitychange')); };"""
+    shown = "document.documentElement.dataset"
+    async with opened(demo, tmp_path, f"status?addresses={ALICE}", script=script) as page:
+        await page.once(f"{shown}.streams === '1'")
+        await page.says("window.hide(true)")
+        await page.once(f"{shown}.streams === '0'")
+        asked = int(await page.says(f"{shown}.asked"))
+        await page.says("window.hide(false)")
+        await page.once(f"{shown}.streams === '1' && {shown}.asked === '{asked + 1}'")
+        await page.says("location.hash = '#/approvals'")
+        await page.once(f"{shown}.streams === '0'")
+
+
 async def test_names_that_attack_stay_text(demo: Demo, tmp_path: Path) -> None:
     script = (
         """const real = fetch; window.fetch = async (path, ...more) => {

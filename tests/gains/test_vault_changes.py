@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from chainfolio.adapters.evm.events import TRANSFER
 from chainfolio.adapters.evm.protocols.maker import (
     FROB,
     MANAGED,
@@ -11,7 +12,6 @@ from chainfolio.adapters.evm.protocols.maker import (
     RAY,
     SAVINGS,
     SLIP,
-    TRANSFER,
     savings_changes,
     vault_changes,
 )

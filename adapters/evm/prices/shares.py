@@ -116,7 +116,7 @@ class Shares:
         return [Call(token.reference, DECIMALS), *reads] if reads else []
 
     def _possible_shares(self, token: Asset, results: Results) -> list[_Share]:
-        """Return an unconfirmed candidate for each share kind whose underlying asset the token's contract names.
+        """Return a candidate, unconfirmed, for each share kind whose asset the token's contract names.
 
         Each has the reads that confirm and price it. Empty if the token has no usable decimals or names no underlying.
         """

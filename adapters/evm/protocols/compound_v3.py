@@ -9,6 +9,7 @@ from typing import Final
 from chainfolio import amounts
 from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Event, Family, MayRefuse, ProtocolMatch
+from chainfolio.adapters.evm.positions.token_transfers import token_of_amount, token_transfers
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.position_changes import EventLog, VaultChange
@@ -28,8 +29,6 @@ WITHDRAWN: Final = parse_event("Withdraw(address indexed, address indexed, uint2
 COLLATERAL_SUPPLIED: Final = parse_event(
     "SupplyCollateral(address indexed, address indexed, address indexed, uint256)"
 ).topic
-TRANSFER: Final = parse_event("Transfer(address indexed, address indexed, uint256)").topic
-NOBODY: Final = "0x" + "0" * 64
 ROUNDED: Final = 10  # units by which the logged share may differ from the amount, because indexes are rounded
 
 
@@ -119,10 +118,8 @@ def _base(log: EventLog, logs: Sequence[EventLog]) -> str:
     """Return the token that moved by the amount of a market's event; empty if there is none."""
     if log.topics[0] not in (SUPPLIED, WITHDRAWN):
         return ""
-    market = "0x" + "0" * 24 + log.contract[2:]
-    side = 2 if log.topics[0] == SUPPLIED else 1
-    moved = (each for each in logs if each.topics[:1] == (TRANSFER,) and len(each.topics) == 3)
-    return next((each.contract for each in moved if each.topics[side] == market and each.data == log.data), "")
+    amount = int.from_bytes(log.data[:32], "big")
+    return token_of_amount(logs, log.contract, amount, is_paid=log.topics[0] == WITHDRAWN)
 
 
 def _borrowed(logs: Sequence[EventLog], account: str) -> int:
@@ -134,8 +131,9 @@ def _borrowed(logs: Sequence[EventLog], account: str) -> int:
             raw += amount
         elif log.topics[0] == SUPPLIED and log.topics[2] == account:
             raw -= amount
-        elif log.topics[0] == TRANSFER and len(log.topics) == 3 and NOBODY in log.topics:
-            raw += amount * ((log.topics[2] == account) - (log.topics[1] == account))
+    for share in token_transfers(logs):
+        if share.created:
+            raw += share.raw * ((share.recipient == account) - (share.sender == account))
     return raw
 
 

@@ -1,4 +1,4 @@
-"""ERC-4337: deposits of contract wallets in the entry point, and the gas that their operations paid from these."""
+"""ERC-4337: deposits of contract wallets in the entry point, and gas paid from these deposits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch
+from chainfolio.adapters.evm.positions.token_transfers import ZERO_TOPIC
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.position_changes import EventLog, VaultChange
@@ -15,12 +16,11 @@ from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 OPERATION: Final = parse_event(
     "UserOperationEvent(bytes32 indexed, address indexed, address indexed, uint256, bool, uint256, uint256)"
 ).topic
-NOBODY: Final = "0x" + "0" * 64
 COST: Final = slice(64, 96)  # of the data: nonce, success, actualGasCost, actualGasUsed
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
-    """Decode the ether that an account, or a paymaster, can withdraw or pay operations with. A stake is not in it."""
+    """Decode the ether that an account or a paymaster has deposited for gas, without its stake."""
     (raw,) = yield [Call(match.contract, "balanceOf(address)(uint256)", (match.account,))]
     return DecodedPosition(
         "DEPOSIT", supplied=(TokenAmount(ZERO_ADDRESS, raw),), name="Gas deposit", pool=match.contract
@@ -36,7 +36,7 @@ def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str
         VaultChange("gas", log.contract, "0x" + log.topics[2][-40:], None, "", -int.from_bytes(log.data[COST], "big"))
         for log in logs
         if log.contract in contracts.get("entry_point", ()) and len(log.topics) == 4
-        if log.topics[0] == OPERATION and log.topics[3] == NOBODY
+        if log.topics[0] == OPERATION and log.topics[3] == ZERO_TOPIC
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from chainfolio import amounts
 from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.positions.rules import DecoderPlan, Event, Family, MayRefuse, ProtocolMatch
+from chainfolio.adapters.evm.positions.token_transfers import token_of_amount
 from chainfolio.adapters.evm.reads import AbiValue, Call
 from chainfolio.position_changes import EventLog, VaultChange
 from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
@@ -20,7 +21,6 @@ CALLED: Final = parse_event("CallWithContext(address indexed, bytes19 indexed, a
 BORROWED: Final = parse_event("Borrow(address indexed, uint256)").topic
 REPAID: Final = parse_event("Repay(address indexed, uint256)").topic
 UNKNOWN_TOKEN: Final = "?"  # no token moved: a debt was repaid with shares
-TRANSFER: Final = parse_event("Transfer(address indexed, address indexed, uint256)").topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _position(account: str, holdings: Sequence[Holding], health: Decimal | None,
 
 
 def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
-    """Return the loans of owners in vaults that the connector of a file called, one for each owner and vault.
+    """Return one loan for each owner and vault among the calls of the file's connector.
 
     An owner's change without a token has collateral alone.
     """
@@ -131,8 +131,9 @@ def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str
             continue
         owner = "0x" + log.topics[1][-40:-2]
         token, raw = loans.get((owner, log.contract), ("", 0))
-        raw += int.from_bytes(log.data[:32], "big") * (1 if log.topics[0] == BORROWED else -1)
-        loans[owner, log.contract] = _moved_token(logs, log) or token or UNKNOWN_TOKEN, raw
+        amount, is_borrowed = int.from_bytes(log.data[:32], "big"), log.topics[0] == BORROWED
+        moved = token_of_amount(logs, log.contract, amount, is_paid=is_borrowed)
+        loans[owner, log.contract] = moved or token or UNKNOWN_TOKEN, raw + (amount if is_borrowed else -amount)
     changes = [
         VaultChange("loan", owners[owner], owner, None, token, raw)
         for (owner, _), (token, raw) in loans.items()
@@ -140,13 +141,6 @@ def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str
     ]
     without = owners.keys() - {owner for owner, _ in loans}
     return [*changes, *(VaultChange("loan", owners[owner], owner, None, "", 0) for owner in sorted(without))]
-
-
-def _moved_token(logs: Sequence[EventLog], change: EventLog) -> str:
-    """Return the token that moved from or to a vault by the amount of a loan; empty if none did."""
-    vault, side = "0x" + "0" * 24 + change.contract[2:], 1 if change.topics[0] == BORROWED else 2
-    moved = (log for log in logs if log.topics[:1] == (TRANSFER,) and len(log.topics) == 3 and log.data == change.data)
-    return next((log.contract for log in moved if log.topics[side] == vault), "")
 
 
 FAMILY = Family(

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from chainfolio.adapters.evm.call import signature
-from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.positions.rules import DecoderPlan, Event, ProtocolMatch
+from chainfolio.adapters.evm.positions.token_transfers import token_transfers
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.position_changes import EventLog, VaultChange
 
 PROXIES = Event(
     "proxy_factory", "Created(address indexed sender, address indexed owner, address proxy, address cache)", 1, (2,)
 )
-TRANSFER: Final = parse_event("Transfer(address indexed, address indexed, uint256)").topic
-NOBODY: Final = "0x" + "0" * 64
 
 
 def _note(function: str) -> str:
@@ -114,11 +112,4 @@ def savings_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[s
 
 def _created(logs: Sequence[EventLog], token: str) -> int:
     """Return how much of a token was created, less what was destroyed."""
-    return sum(_created_by(logs, token))
-
-
-def _created_by(logs: Sequence[EventLog], token: str) -> Iterator[int]:
-    for log in logs:
-        if log.contract == token and log.topics[:1] == (TRANSFER,) and len(log.topics) == 3 and len(log.data) == 32:
-            raw = int.from_bytes(log.data, "big")
-            yield raw * ((log.topics[1] == NOBODY) - (log.topics[2] == NOBODY))
+    return sum(transfer.created for transfer in token_transfers(logs) if transfer.token == token)

@@ -217,7 +217,7 @@ class PoolLiquidity:
     def of(
         cls, claim: PositionRecord, growth_inside: FeeGrowth, stored: tuple[int, int, int, int, int]
     ) -> PoolLiquidity:
-        """Return liquidity and uncollected fees, including those accrued since the pool last updated its own record.
+        """Return liquidity and uncollected fees, with those accrued since the pool updated its record.
 
         Args:
             claim: Any record of the same range; its liquidity, fee growth and owed tokens are replaced.
