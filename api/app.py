@@ -63,9 +63,14 @@ class App:
         """Return the answer to bytes that are not an HTTP request."""
         return self.response_headers.unreadable()
 
-    def drain(self) -> None:
-        """Close each connection after its next answer, from now on, and end streams of events."""
+    def announce_stop(self) -> None:
+        """Answer `/readyz` with 503, and close each connection after its next answer, from now on."""
+        self.parts.stopping.set()
         self.response_headers.draining = True
+
+    def drain(self) -> None:
+        """Announce the stop, and end streams of events."""
+        self.announce_stop()
         self.parts.streams.end()
 
     async def answer(self, request: Request) -> Answer:

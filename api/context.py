@@ -50,6 +50,7 @@ class Parts:
         queries: Cache of parsed queries by type and query string.
         exports: Slots of exports.
         streams: Open streams of events.
+        stopping: Set once the process was told to stop.
     """
 
     engine: Engine
@@ -64,6 +65,7 @@ class Parts:
     queries: dict[tuple[type, str], msgspec.Struct] = field(default_factory=dict)
     exports: ExportSlots = field(default_factory=ExportSlots)
     streams: EventStreams = field(default_factory=EventStreams)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Answer(msgspec.Struct, frozen=True):

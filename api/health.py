@@ -32,6 +32,7 @@ async def healthz(request: Context) -> Health:
     answers={200: Readiness, 503: Readiness},
     example={
         "ready": True,
+        "stopping": False,
         "chains": [
             {
                 "key": "ethereum",
@@ -59,7 +60,10 @@ async def readyz(request: Context) -> Answer:
     """Returns the state of each chain and of the background tasks.
 
     A chain has its head, its newest indexed block, the lag, the problem if any, and its endpoints. The status is 503
-    with the same body while the server is not ready. A task that failed is unhealthy until it makes progress.
+    with the same body while the server is not ready. A task that failed is unhealthy until it makes progress. A server
+    that was told to stop is not ready: `stopping` is true, and it answers requests until it closes its port.
     """
     readiness = await request.engine.readiness()
+    if request.parts.stopping.is_set():
+        readiness = msgspec.structs.replace(readiness, ready=False, stopping=True)
     return encoded(readiness, 200 if readiness.ready else 503)

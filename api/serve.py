@@ -28,7 +28,6 @@ from chainfolio.errors import BadSettings
 from chainfolio.loop import run_until_done
 from chainfolio.settings import Settings
 
-DRAIN_S: Final = 30.0
 KEEPALIVE_S: Final = 75.0
 MIN_WORKER_LIFE_S: Final = 5.0  # if a worker dies this early, the server stops instead of restarting it in a loop
 
@@ -38,11 +37,18 @@ log = structlog.stdlib.get_logger("chainfolio.api")
 
 @contextlib.asynccontextmanager
 async def listening(
-    app: App, host: str, port: int, *, reuse_port: bool = False, drain_s: float = DRAIN_S
+    app: App, host: str, port: int, *, reuse_port: bool = False, notice_s: float = 0, drain_s: float | None = None
 ) -> AsyncIterator[int]:
     """Run the app while the context is open, and yield its port; on exit, finish running requests.
 
-    `drain_s` is the maximum time for that.
+    Args:
+        app: The application.
+        host: Address to listen on.
+        port: Port to listen on; 0 for any free one.
+        reuse_port: Share the port with other processes.
+        notice_s: Time on a normal exit during which `/readyz` is 503 and requests are still accepted.
+        drain_s: Maximum time in which running requests are then finished; by default `limits.request_s`, within which
+            every request but an export has its answer.
 
     Raises:
         BadSettings: The address cannot be listened on.
@@ -63,13 +69,15 @@ async def listening(
                 max_line_size=2 * MAX_URL,
                 max_field_size=2 * MAX_HEADERS,
             ),
-            shutdown_timeout=drain_s,
+            shutdown_timeout=limits.request_s if drain_s is None else drain_s,
         )
         await runner.setup()
         try:
             with _address_errors(host, port):
                 await web.TCPSite(runner, host, port, reuse_port=reuse_port or None).start()
             yield runner.addresses[0][1]
+            app.announce_stop()
+            await asyncio.sleep(notice_s)
         finally:
             app.drain()
             await runner.cleanup()
@@ -125,8 +133,9 @@ async def _run_worker(make: Make, settings: Settings, port: int, reuse_port: boo
         loop.add_reader(parent.sentinel, orphaned, parent.sentinel)
     app = await make(settings)
     freeze_memory()
-    async with listening(app, settings.server.host, port, reuse_port=reuse_port) as bound:
-        log.info("listening", host=settings.server.host, port=bound)
+    server = settings.server
+    async with listening(app, server.host, port, reuse_port=reuse_port, notice_s=server.stop_notice_s) as bound:
+        log.info("listening", host=server.host, port=bound)
         await stop.wait()
     log.info("stopped")
 

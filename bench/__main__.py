@@ -21,6 +21,7 @@ QUICK = {
     "full": ("--repeat", "1"),
     "cache": ("--repeat", "2"),
     "kills": ("--kills", "3"),
+    "rolling": ("--rounds", "1"),
     "snapshot": ("--tokens", "500"),
     "first": ("--repeat", "1"),
     "lookup": ("--rows", "1000000", "--repeat", "5"),

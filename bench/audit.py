@@ -187,7 +187,7 @@ def audit(database: Database, record: Record, killed: Sequence[tuple[float, int]
 def _posted(database: Database, record: Record, result: Audit) -> bytearray:
     """Return the number of charges of each call; count unknown and double ones in `result`."""
     posted = bytearray(len(record))
-    for amount, memo, kind in _reserved(database):
+    for amount, memo, kind in reservations(database):
         name = memo.rpartition(" ")[2]
         number = int(name.removeprefix("call-")) if name.startswith("call-") else -1
         if not 0 <= number < len(record):
@@ -201,7 +201,7 @@ def _posted(database: Database, record: Record, result: Audit) -> bytearray:
     return posted
 
 
-def _reserved(database: Database) -> Iterator[tuple[int, str, str | None]]:
+def reservations(database: Database) -> Iterator[tuple[int, str, str | None]]:
     """Yield amount, memo and end (None while open) of every reservation; a page is read at a time."""
     after, rows = _page(database, 0)
     while rows is not None:

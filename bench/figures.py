@@ -122,6 +122,7 @@ ORDER = (
     "checksums",
     "progress",
     "serving",
+    "rolling",
     "ledger",
     "limits",
     "positions",

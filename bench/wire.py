@@ -31,15 +31,15 @@ class IncompleteResponse(Exception):
 
 
 class Line:
-    """One connection, which is made anew where it broke or was left."""
+    """One connection, which is made anew where it broke or was left; `waits` for a server that does not listen."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, *, waits: bool = True) -> None:
+        self.port, self.waits = port, waits
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
     async def ask(self, request: bytes, patience_s: float = 60) -> Received:
-        """Return the complete response; Lost if the connection broke, TimeoutError after `patience_s`."""
+        """Return the complete response; Lost if there is no connection, TimeoutError after `patience_s`."""
         reader, writer = await self._connected()
         try:
             async with asyncio.timeout(patience_s):
@@ -85,6 +85,11 @@ class Line:
         """True if no connection is open."""
         return self._writer is None
 
+    @property
+    def has_ended(self) -> bool:
+        """True if the server has closed the connection."""
+        return self._reader is not None and self._reader.at_eof()
+
     def leave(self) -> None:
         """Close the connection."""
         if self._writer is not None:
@@ -95,7 +100,9 @@ class Line:
         while self._reader is None or self._writer is None:
             try:
                 self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port)
-            except OSError:  # no request was sent yet: the server is not listening
+            except OSError as error:  # no request was sent yet: the server is not listening
+                if not self.waits:
+                    raise Lost from error
                 await asyncio.sleep(0.02)
         return self._reader, self._writer
 

@@ -10,12 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from chainfolio.chain_settings import (
-    ChainSettings,
-    doc,
-    is_http,
-    masked,
-)
+from chainfolio.chain_settings import ChainSettings, doc, is_http, masked
 from chainfolio.errors import BadRequest, BadSettings
 
 
@@ -26,6 +21,13 @@ class Server(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     port: Annotated[int, doc("port to listen on; 0: any free one")] = 8080
     workers: Annotated[int, doc("processes that answer on this port")] = 1
     metrics_port: Annotated[int, doc("port for Prometheus; 0: none. The second worker has the next one, and so on")] = 0
+    stop_notice_s: Annotated[
+        int,
+        doc(
+            "seconds after SIGTERM in which `/readyz` is 503 and requests are still accepted, so that balancers send "
+            "new ones elsewhere"
+        ),
+    ] = 0
     cors: Annotated[bool, doc("whether pages of other hosts may call the API")] = True
     cors_origins: Annotated[
         list[str], doc("the hosts whose pages may, for example `https://app.example.org`; none named: all")
@@ -309,8 +311,10 @@ def _check_server(server: Server) -> None:
         if not (is_http(origin) and re.fullmatch(r"https?://[^/?#@]+", origin)):
             remedy = "scheme and host alone, as `https://app.example.org`"
             raise BadSettings("server.cors_origins", f"`{origin}` is no origin of pages", remedy=remedy)
-    if min(server.workers, server.max_addresses, server.max_transactions) < 1 or server.cache_s < 0:
-        raise BadSettings("server", "workers, max_addresses and max_transactions are at least 1, cache_s at least 0")
+    if min(server.workers, server.max_addresses, server.max_transactions) < 1:
+        raise BadSettings("server", "workers, max_addresses and max_transactions are at least 1")
+    if min(server.cache_s, server.stop_notice_s) < 0:
+        raise BadSettings("server", "cache_s and stop_notice_s are at least 0")
 
 
 def _check_lake(lake: Lake) -> None:

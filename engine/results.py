@@ -98,10 +98,12 @@ class TaskHealth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """Readiness of the server and of each of its chains and background tasks.
 
-    A halted chain need not make the server unready; a task without a chain must be healthy.
+    A halted chain need not make the server unready; a task without a chain must be healthy. A server that is
+    `stopping` will soon close its port.
     """
 
     ready: bool
+    stopping: bool = False
     chains: list[ChainReadiness]
     tasks: list[TaskHealth] = []
 

@@ -1,6 +1,6 @@
-"""A server over fakes as a process of its own: `python -m tests.api.served WORKERS PORT SECONDS [YOUNG]`.
+"""A server over fakes as a process of its own: `python -m tests.api.served WORKERS PORT SECONDS NOTICE YOUNG`.
 
-A worker that dies is young until its age in seconds, where that is said; else as usual."""
+NOTICE is `server.stop_notice_s`. A worker that dies is young until YOUNG seconds; 0: as usual."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def make(settings: Settings) -> App:
 
 
 if __name__ == "__main__":
-    workers, port, seconds, *young = map(int, sys.argv[1:])
+    workers, port, seconds, notice_s, young = map(int, sys.argv[1:])
     if young:
-        serving.MIN_WORKER_LIFE_S = young[0]  # type: ignore[misc]
-    serve(make, Settings(server=Server(workers=workers, port=port, cache_s=seconds)))
+        serving.MIN_WORKER_LIFE_S = young  # type: ignore[misc]
+    serve(make, Settings(server=Server(workers=workers, port=port, cache_s=seconds, stop_notice_s=notice_s)))

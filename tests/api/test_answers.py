@@ -108,7 +108,10 @@ async def test_readiness_is_a_status_and_a_list(ask: Any, engine: FakeEngine) ->
         "endpoints": [],
     }
     ready = await ask("/readyz")
-    assert (ready.status, await ready.json()) == (200, {"ready": True, "chains": [chain], "tasks": []})
+    assert (ready.status, await ready.json()) == (
+        200,
+        {"ready": True, "stopping": False, "chains": [chain], "tasks": []},
+    )
     engine.ready = False
     assert (await ask("/readyz")).status == 503
     assert (await ask("/healthz")).status == 200

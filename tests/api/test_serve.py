@@ -60,8 +60,8 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def served(workers: int, seconds: int, *young: int) -> AsyncIterator[Served]:
-    arguments = ("-m", "tests.api.served", str(workers), "0", str(seconds), *map(str, young))
+async def served(workers: int, seconds: int, *, young: int = 0, notice_s: int = 0) -> AsyncIterator[Served]:
+    arguments = ("-m", "tests.api.served", str(workers), "0", str(seconds), str(notice_s), str(young))
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments, cwd=ROOT, stderr=asyncio.subprocess.PIPE)
     running = Served(process, [])
     try:
@@ -132,7 +132,7 @@ async def test_a_signal_to_the_whole_group_ends_workers_gently_too() -> None:
 
 @pytest.mark.slow("waits for workers of whole servers to die")
 async def test_a_worker_that_dies_young_ends_the_server() -> None:
-    async with served(2, 0, 3_600) as server:  # on a busy machine it may have taken long to begin
+    async with served(2, 0, young=3_600) as server:  # on a busy machine it may have taken long to begin
         _, child, *_ = [pid for pid in await asyncio.to_thread(group, server.process.pid) if await ours(pid)]
         os.kill(child, signal.SIGABRT)
         assert await server.ended() == 1

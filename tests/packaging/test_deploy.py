@@ -41,6 +41,7 @@ PODS = {name: each["spec"]["template"] for name, each in MANIFESTS.items() if ea
 DASHBOARD = json.loads((DEPLOY / "grafana" / "chainfolio.json").read_text())
 PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"] if panel["type"] != "row"}
 PINNED = re.compile(r"^([\w.-]+)==\S+", re.M)
+CLOSING_S = 10  # for the stores, after the last answer
 SECRETS = {
     "CHAINFOLIO_DATABASE": "postgresql://u:p@postgres/chainfolio",
     "ETHEREUM_RPC": "http://127.0.0.1:8545",
@@ -210,14 +211,20 @@ def test_kubernetes_accepts_a_manifest(name: str) -> None:
 
 
 def test_pods_and_services_run_commands_that_exist_and_finish_answers_before_they_are_killed() -> None:
+    given = load(DEPLOY / "chainfolio.toml", SECRETS)
+    needed_s = given.server.stop_notice_s + given.limits.request_s + CLOSING_S
+    grace_s = [int(service["stop_grace_period"].removesuffix("s")) for service in OURS.values()]
+    grace_s += [pod["spec"]["terminationGracePeriodSeconds"] for pod in PODS.values()]
+    for unit in (DEPLOY / "systemd").glob("*.service"):
+        grace_s += map(int, re.findall(r"^TimeoutStopSec=(\d+)$", unit.read_text(), re.M))
+    assert len(grace_s) == len(OURS) + len(PODS) + 3
+    assert min(grace_s) >= needed_s
     for service in OURS.values():
         assert parser().parse_args(service["command"]).run
-        assert service["stop_grace_period"] == "90s"
         assert service["read_only"]
     for pod in PODS.values():
         (container,) = pod["spec"]["containers"]
         assert parser().parse_args(container["args"]).run
-        assert pod["spec"]["terminationGracePeriodSeconds"] == 90
         assert f"{pod['spec']['securityContext']['runAsUser']}:10001" == IMAGE.one("USER")
         assert container["securityContext"]["readOnlyRootFilesystem"]
         mounted = {each["name"] for each in container["volumeMounts"]}
@@ -249,6 +256,7 @@ def test_settings_of_containers_are_settings_with_secrets_from_the_environment(t
         config = load(path, SECRETS)
         assert config.server.host == "0.0.0.0"
         assert config.server.metrics_port == 9464
+        assert config.server.stop_notice_s == 10
         assert config.state_url == config.tail_url == SECRETS["CHAINFOLIO_DATABASE"]
         assert config.lake.uri.startswith("s3://")
     for service in OURS.values():

@@ -1,0 +1,124 @@
+"""Processes of one installation: servers and workers with data folders of their own, on one PostgreSQL and one lake."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from bench.runs import environment, product
+from chainfolio.cli.state_store import open_state
+from chainfolio.indexer.wiring import CONFIGS
+from chainfolio.settings import Settings
+from chainfolio.settings_file import load
+from chainfolio.storage.state import State
+
+END_S: Final = 90.0  # what the units of systemd give a process to end
+HOLD_S: Final = 15
+GRANTS: Final = ("portfolio",)
+
+
+@dataclass
+class Process:
+    """One process: its command, its environment, and itself while it runs."""
+
+    words: Sequence[str]
+    variables: Mapping[str, str]
+    log: Path
+    running: subprocess.Popen[bytes] | None = None
+    began_s: float = 0.0
+
+    def start(self) -> None:
+        """Start it; what it prints is appended to its log."""
+        with self.log.open("ab") as log:
+            command = [*product(), *self.words]
+            self.running = subprocess.Popen(command, env=environment(self.variables), stdout=log, stderr=log)
+        self.began_s = time.monotonic()
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send it a signal, and return its exit code once it has ended; it is killed after `END_S`."""
+        assert self.running is not None, "started before"
+        running, self.running = self.running, None
+        running.send_signal(number)
+        try:
+            return running.wait(END_S)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            return running.wait()
+
+
+@dataclass
+class Installation:
+    """Processes by name.
+
+    Attributes:
+        folder: An empty folder for settings, data and logs.
+        chains: URL of the node and chain id by the key of each chain.
+        database: URL of an empty database.
+        lake: Address of an empty lake.
+        variables: Environment of all processes, such as credentials.
+    """
+
+    folder: Path
+    chains: Mapping[str, tuple[str, int]]
+    database: str
+    lake: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    processes: dict[str, Process] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> Settings:
+        """Settings with all chains and a data folder of their own."""
+        return load(self.config("first", self.chains), {})
+
+    def config(self, name: str, chains: Sequence[str] | Mapping[str, object]) -> Path:
+        """Write settings with some of the chains and a data folder of this name; return their file."""
+        store = f'url = "{self.database}"'
+        lines = [
+            f'data = "{self.folder}/{name}"',
+            "[server]\ncache_s = 1\nstop_notice_s = 1",
+            f"[limits]\nper_minute = 1000000\nhold_s = {HOLD_S}",
+            "[quotas]\naddressbook = 1000000\naddressbook_paid = 1000000",
+            f'[state]\n{store}\n[tail]\n{store}\n[lake]\nuri = "{self.lake}"',
+        ]
+        for key in chains:
+            url, chain_id = self.chains[key]
+            facts = (CONFIGS / "chains" / "local.toml").read_text().replace('key = "local"', f'key = "{key}"')
+            (self.folder / f"{key}.facts.toml").write_text(facts.replace("31337", str(chain_id)))
+            lines.append(f'[chains.{key}]\nrpc = ["{url}"]\nspan = 25\nfacts = "{self.folder}/{key}.facts.toml"')
+        path = self.folder / f"{name}.toml"
+        path.write_text("\n".join([*lines, ""]))
+        return path
+
+    def state(self) -> State:
+        """Open the state store; its secret is created if it is missing."""
+        return open_state(self.settings)
+
+    def key(self, state: State) -> str:
+        """Create an account with plenty of credits and return its key."""
+        return state.create_account(f"bench {random.getrandbits(32)}", "PRO", 10**9, GRANTS)[1]
+
+    def add(self, name: str, *words: str, port: int = 0, chains: Sequence[str] = ()) -> Process:
+        """Prepare a process with a data folder of its own and the secret of the state store; do not start it.
+
+        It has all chains if none are given.
+        """
+        config = self.config(name, chains or self.chains)
+        (self.folder / name).mkdir()
+        shutil.copy(self.folder / "first" / "pepper", self.folder / name / "pepper")
+        variables = {**self.variables, "CHAINFOLIO_SERVER_PORT": str(port)}
+        process = Process([*words, "--config", str(config)], variables, self.folder / f"{name}.log")
+        self.processes[name] = process
+        return process
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in self.processes.values():
+            if process.running is not None:
+                process.end()
