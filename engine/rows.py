@@ -189,5 +189,10 @@ def check_transaction_count(account: str, count: int, max_transactions: int) -> 
 
 def deduplicated(rows: pl.DataFrame, table: Table) -> pl.DataFrame:
     """Return each row once: by the key of its table if all its columns are there, else by all columns."""
-    key = [name for name in table.key if name != "chain"]
-    return rows.unique(key if set(key) <= set(rows.columns) else None)
+    key = key_of(table)
+    return rows.unique([*key] if key <= {*rows.columns} else None)
+
+
+def key_of(table: Table) -> frozenset[str]:
+    """Return the columns that identify a row of a table on its chain."""
+    return frozenset(table.key) - {"chain"}

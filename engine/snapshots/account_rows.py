@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.blocks import Span
-from chainfolio.engine.rows import ChainIndex, deduplicated, rows_of
+from chainfolio.engine.rows import ChainIndex, key_of, rows_of
 from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS
 
 if TYPE_CHECKING:
@@ -46,9 +46,11 @@ class AccountRows:
         """
         import polars as pl
 
-        rows = self._rows(history).lazy().filter(pl.col("account").is_in(accounts))
-        chosen = rows if where is None else rows.filter(where)
-        return deduplicated(chosen.select(columns).collect(), history)
+        rows = self._rows(history).lazy()
+        if not {*self.accounts} <= {*accounts}:
+            rows = rows.filter(pl.col("account").is_in(accounts))
+        chosen = (rows if where is None else rows.filter(where)).select(columns).collect()
+        return chosen if key_of(history) <= {*chosen.columns} else chosen.unique()
 
     def _rows(self, history: Table) -> pl.DataFrame:
         """Return all rows of a history; only the first call reads them."""

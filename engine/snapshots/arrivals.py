@@ -11,7 +11,7 @@ from chainfolio.engine.rows import rows_at
 from chainfolio.engine.snapshots.account_index import ZERO_RAW
 from chainfolio.engine.snapshots.account_rows import AccountRows
 from chainfolio.portfolio.spam import TokenArrival
-from chainfolio.tables import ACCOUNT_TRANSFERS, TRANSACTIONS, TRANSFERS
+from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, TRANSFERS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,8 +24,8 @@ ACCOUNT_TOKEN: Final = ("account", "token")
 ACCOUNT_TRANSACTION: Final = ("account", *TRANSACTION_KEY)
 KEY: Final = (*ACCOUNT_TRANSACTION, "log_index", "item", "direction")
 TOKEN_AMOUNT: Final = ("token", "raw")
-# How many transactions of an account are looked up in tables that do not lie by account, one row group each. The newest
-# go first.
+# How many transactions of an account are looked up in a table that does not lie by account, one row group each. The
+# newest go first.
 MAX_TRANSACTIONS: Final = 64
 
 
@@ -69,7 +69,10 @@ def arrivals_in(
         token_transfers.join(own_actions, on=ACCOUNT_TRANSACTION, how="semi"), on=ACCOUNT_TOKEN, how="anti"
     )
     candidates = undecided.sort(TRANSACTION_KEY).unique(ACCOUNT_TOKEN, keep="last").select(ACCOUNT_TRANSACTION).unique()
-    own_actions = pl.concat([own_actions, _sent_by_account(lake, tail, chain, _newest(candidates))])
+    sent = account_rows.of(
+        ACCOUNT_TRANSACTIONS, list(tokens), ACCOUNT_TRANSACTION, pl.col("sender") == pl.col("account")
+    )
+    own_actions = pl.concat([own_actions, candidates.join(sent, on=ACCOUNT_TRANSACTION, how="semi")])
     solicited = token_transfers.join(own_actions, on=ACCOUNT_TRANSACTION, how="semi").select(ACCOUNT_TOKEN).unique()
     unsolicited = token_transfers.join(solicited, on=ACCOUNT_TOKEN, how="anti").filter(pl.col("direction") == "in")
     nonzero_counts = _by_pair(token_transfers.filter(pl.col("raw") != ZERO_RAW).group_by(ACCOUNT_TOKEN).len())
@@ -100,23 +103,6 @@ def _pairs(tokens: Mapping[str, Collection[Asset]]) -> pl.DataFrame:
 
 def _by_pair(counts: pl.DataFrame) -> dict[tuple[str, str], int]:
     return {(account, token): count for account, token, count in counts.iter_rows()}
-
-
-def _sent_by_account(lake: Lake, tail: Tail, chain: str, transactions: pl.DataFrame) -> pl.DataFrame:
-    """Return those of the transactions that their accounts sent, as far as transactions are indexed.
-
-    Args:
-        transactions: Rows of account and transaction.
-    """
-    import polars as pl
-
-    rows = [
-        rows.select(pl.col("sender").alias("account"), *TRANSACTION_KEY).join(
-            transactions, on=ACCOUNT_TRANSACTION, how="semi"
-        )
-        for rows in rows_at(lake, tail, chain, TRANSACTIONS, transactions["height"], (*TRANSACTION_KEY, "sender"))
-    ]
-    return pl.concat(rows).unique() if rows else transactions.clear()
 
 
 def _recipients(lake: Lake, tail: Tail, chain: str, transfers: pl.DataFrame) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from chainfolio import amounts
 from chainfolio.addresses import AddressRules
@@ -46,6 +46,18 @@ TRANSFER_COLUMNS: Final = (
 )
 APPROVAL_COLUMNS: Final = (*KEY, "log_index", "token", "spender")
 DETAILS: Final = ("sender", "recipient", "created", "raw", "fee", "status", "selector")
+
+
+class MovedTokens(NamedTuple):
+    """The tokens and collections that activities moved, each with its account, and those that they approved."""
+
+    pairs: frozenset[tuple[str, Asset]]
+    approved: frozenset[Asset]
+
+    @property
+    def assets(self) -> frozenset[Asset]:
+        """All tokens and collections."""
+        return self.approved.union(asset for _, asset in self.pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,20 +128,27 @@ class Activities:
     def _permission(self, row: Mapping[str, Any]) -> Permission:
         return Permission(row["log_index"], self.info.token_asset(row["token"]), row["spender"])
 
+    def moved_tokens(self, keys: Sequence[Activity]) -> MovedTokens:
+        """Return the tokens of the rows of some keys; the native coin is left out."""
+        import polars as pl
+
+        chosen, columns = _positions(keys), ["account", "standard", "token"]
+        rows = self.transfers.filter(pl.col("token").is_not_null()).join(chosen, on=list(POSITION), how="semi")
+        kinds = rows.unique([*columns, pl.col("token_id").is_null()]).select(*columns, "token_id")
+        approved = self.approvals.join(chosen, on=list(POSITION), how="semi")["token"].unique()
+        return MovedTokens(
+            frozenset((account, self._asset(*asset).collection) for account, *asset in kinds.iter_rows()),
+            frozenset(self.info.token_asset(token) for token in approved),
+        )
+
     def with_rows(self, keys: Sequence[Activity]) -> list[Activity]:
         """Return the activities of some keys with their rows, in the same order.
 
         A key without rows keeps empty movements and permissions, and None as details.
         """
-        import polars as pl
-
         if not keys:
             return []
-        chosen = pl.DataFrame(
-            [(key.account, key.height, key.tx_index) for key in keys],
-            schema={"account": pl.String, "height": pl.Int64, "tx_index": pl.Int32},
-            orient="row",
-        )
+        chosen = _positions(keys)
         movements, permissions, details = (
             _by_position(rows.join(chosen, on=list(POSITION), how="semi"))
             for rows in (self.transfers, self.approvals, self.transactions)
@@ -257,6 +276,16 @@ def indexed_hashes(lake: Lake, chain: str, heights: Collection[int]) -> dict[int
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _positions(keys: Sequence[Activity]) -> pl.DataFrame:
+    import polars as pl
+
+    return pl.DataFrame(
+        [(key.account, key.height, key.tx_index) for key in keys],
+        schema={"account": pl.String, "height": pl.Int64, "tx_index": pl.Int32},
+        orient="row",
+    )
 
 
 def _by_position(rows: pl.DataFrame) -> dict[tuple[str, int, int], list[dict[str, Any]]]:

@@ -1,50 +1,62 @@
-"""Tokens of the activities of a page, and those that are spam."""
+"""Tokens of the activities of an answer, and those that are spam."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+import asyncio
+from collections.abc import Set
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.contracts import Token
+from chainfolio.contracts import Issue, Token
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
-from chainfolio.portfolio.activity import Activity
+from chainfolio.engine.transactions.activities import MovedTokens
+
+STORED: Final = (
+    "the node does not answer: names and decimals of tokens are those that were stored, and none is checked for spam"
+)
 
 
-async def add_tokens(
-    snapshotter: Snapshotter,
-    tokens: dict[Asset, Token],
-    activities: Collection[Activity],
-    block: Block,
-    balances: dict[tuple[str, Asset], Any],
-) -> set[tuple[str, Asset]]:
-    """Add the tokens of activities to `tokens`: listed ones by the list, others by their state at `block`.
+@dataclass(slots=True)
+class PageTokens:
+    """The tokens of one chain in an answer.
 
-    Args:
-        balances: Caches balances at that block: known ones are used, and the ones that are read are added.
-
-    Returns:
-        The moved tokens that are spam, each with its account, as a portfolio at that block would judge. Listed tokens
-        are never spam, and nothing is read if all tokens are listed.
-
-    Raises:
-        SourceError: The chain could not be read.
+    Attributes:
+        block: Tokens are judged as a portfolio at this block would judge them.
+        tokens: Names and decimals, by asset.
+        spam: Tokens that are spam, each with its account. Listed tokens never are.
     """
-    listed = snapshotter.book.listed
-    moves = [(each.account, move.asset.collection) for each in activities for move in each.movements]
-    transferred = {pair for pair in moves if not pair[1].is_native}
-    assets = moved_assets(activities)
-    tokens |= {asset: listed[asset] for asset in assets & listed.keys()}
-    if assets <= listed.keys():
-        return set()
-    described, spam = await snapshotter.judge(transferred, assets - listed.keys(), block, balances)
-    tokens |= described
-    return set(spam)
 
+    snapshotter: Snapshotter
+    block: Block
+    tokens: dict[Asset, Token] = field(default_factory=dict)
+    spam: set[tuple[str, Asset]] = field(default_factory=set)
+    _judged: set[tuple[str, Asset]] = field(default_factory=set)
+    _balances: dict[tuple[str, Asset], Any] = field(default_factory=dict)
 
-def moved_assets(activities: Collection[Activity]) -> set[Asset]:
-    """Return the tokens and collections that activities moved or approved."""
-    transferred = {move.asset.collection for each in activities for move in each.movements}
-    approved = {permission.asset for each in activities for permission in each.permissions}
-    return {asset for asset in transferred if not asset.is_native} | approved
+    async def add(self, moved: MovedTokens) -> None:
+        """Describe tokens, listed ones by the list and others by their state at `block`, and judge those that moved.
+
+        Nothing is read if all tokens are listed, or were added before.
+
+        Raises:
+            SourceError: The chain could not be read.
+        """
+        listed, assets = self.snapshotter.book.listed, moved.assets
+        self.tokens |= {asset: listed[asset] for asset in assets & listed.keys()}
+        if assets <= listed.keys() or (moved.pairs <= self._judged and assets <= self.tokens.keys()):
+            return
+        described, spam = await self.snapshotter.judge(moved.pairs, assets - listed.keys(), self.block, self._balances)
+        self.tokens |= described
+        self.spam |= spam.keys()
+        self._judged |= moved.pairs
+
+    async def add_stored(self, assets: Set[Asset]) -> Issue | None:
+        """Add the stored names and decimals of tokens; none of them is taken for spam.
+
+        Return an issue if some are not on a list.
+        """
+        new, book = assets - self.tokens.keys(), self.snapshotter.book
+        self.tokens |= await asyncio.to_thread(book.stored, new)
+        return None if new <= book.listed.keys() else Issue(self.snapshotter.chain.key, "tokens", STORED)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -30,7 +30,7 @@ from chainfolio.engine.transactions.activities import Activities, indexed_hashes
 from chainfolio.engine.transactions.index_gaps import IndexGap, bounds, end_times
 from chainfolio.engine.transactions.lookups import Lookups
 from chainfolio.engine.transactions.page_positions import ListPosition, position_after, remaining
-from chainfolio.engine.transactions.page_tokens import add_tokens, moved_assets
+from chainfolio.engine.transactions.page_tokens import PageTokens
 from chainfolio.engine.transactions.subjects import Subject
 from chainfolio.engine.validators.stakes import PROTOCOL
 from chainfolio.indexer.scopes import indexed_for_all
@@ -82,10 +82,7 @@ class Statement:
     _subjects: dict[str, Subject] = field(default_factory=dict)
     _histories: dict[str, Activities] = field(default_factory=dict)
     _gaps: list[IndexGap] = field(default_factory=list)
-    _balances: dict[tuple[str, Asset], Any] = field(default_factory=dict)  # at the blocks of `_judged_at`
-    _judged_at: dict[str, Block] = field(default_factory=dict)
-    _tokens: dict[str, dict[Asset, Token]] = field(default_factory=dict)
-    _spam: set[tuple[str, Asset]] = field(default_factory=set)
+    _tokens: dict[str, PageTokens] = field(default_factory=dict)
     _counterparties: dict[str, dict[str, Counterparties]] = field(default_factory=dict)
 
     async def page(self, subjects: Sequence[Subject]) -> tuple[list[TransactionDocument], ListPosition | None]:
@@ -148,7 +145,7 @@ class Statement:
         source, accounts = subject.snapshotter, subject.accounts
         latest = await self._head(source.chain)
         head = self.heads[subject.key] = latest.height
-        self._judged_at[subject.key] = source.indexed_block(latest)
+        self._tokens[subject.key] = PageTokens(source, source.indexed_block(latest))
         lag = source.chain.info.blocks_in(LIVE_LAG_S)
         indexed_ranges, gaps = await asyncio.to_thread(
             missing, source.tail, subject.key, accounts, subject.required_datasets, head, lag
@@ -218,8 +215,10 @@ class Statement:
         return records
 
     async def _all_records(self, keys: Sequence[Activity]) -> list[Record]:
-        """Return the records of all keys, read piece by piece."""
+        """Return the records of all keys, read piece by piece; their tokens are read together."""
         records: list[Record] = []
+        for chain in self._histories:
+            await self._add_tokens(chain, [key for key in keys if key.chain == chain])
         for piece in _pieces(keys, MAX_PIECE):
             records += await self._records(piece)
             self.progress(len(records), len(keys))
@@ -269,13 +268,8 @@ class Statement:
             subject = self._subjects[chain]
             activities = await asyncio.to_thread(history.with_rows, [key for key in keys if key.chain == chain])
             activities = [activity for activity in activities if may_match(activity)]
-            tokens = self._tokens.setdefault(chain, {})
-            if chain in self.silent:
-                await self._add_stored_tokens(subject, tokens, activities)
-            else:
-                self._spam |= await add_tokens(
-                    subject.snapshotter, tokens, activities, self._judged_at[chain], self._balances
-                )
+            await self._add_tokens(chain, activities)
+            tokens = self._tokens[chain].tokens
             if search := self.filters.search:
                 native = subject.snapshotter.native
                 activities = [activity for activity in activities if mentions(activity, tokens, native, search)]
@@ -288,17 +282,13 @@ class Statement:
             records |= {_row_id(each[0]): each for each in documents}
         return [records[row_id] for row_id in map(_row_id, keys) if row_id in records]
 
-    async def _add_stored_tokens(
-        self, subject: Subject, tokens: dict[Asset, Token], activities: Collection[Activity]
-    ) -> None:
-        """Add the stored tokens of the activities to `tokens`. None of them is taken for spam."""
-        assets = moved_assets(activities) - tokens.keys()
-        book = subject.snapshotter.book
-        tokens |= await asyncio.to_thread(book.stored, assets)
-        unlisted = len(assets - book.listed.keys())
-        if unlisted and not any(issue.subject == "tokens" and issue.adapter == subject.key for issue in self.issues):
-            reason = "names and decimals of tokens are those that were stored, and none is checked for spam"
-            self.issues.append(Issue(subject.key, "tokens", f"the node does not answer: {reason}"))
+    async def _add_tokens(self, chain: str, keys: Sequence[Activity]) -> None:
+        """Add the tokens of activities to those of the page; stored ones if no node of the chain answers."""
+        moved = await asyncio.to_thread(self._histories[chain].moved_tokens, keys)
+        if chain not in self.silent:
+            await self._tokens[chain].add(moved)
+        elif (issue := await self._tokens[chain].add_stored(moved.assets)) is not None and issue not in self.issues:
+            self.issues.append(issue)
 
     async def _priced(self, records: Sequence[Record]) -> list[TransactionDocument]:
         """Return the documents of a page with the prices at their blocks: one read per chain."""
@@ -377,7 +367,7 @@ class Statement:
             self.functions,
             self._counterparties.get(subject.key, {}),
             source.chain.info.also_at,
-            self._spam,
+            self._tokens[subject.key].spam,
             rules_of(source.chain.kind).burn_addresses,
             self.registry.facts.get(PROTOCOL),
             self._staking(source.chain),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from chainfolio.adapters.evm.kind import KIND
+from chainfolio.assets import Asset
 from chainfolio.engine.results import MAX_LOOKUPS, TransactionFilter
 from chainfolio.engine.snapshots.snapshotter import Snapshotter
 from chainfolio.engine.snapshots.token_book import TokenBook
@@ -374,6 +375,32 @@ async def test_what_an_account_did_is_found_without_reading_what_others_did(
         sent = {row["hash"]: row for row in indexed.stored("transactions").to_pylist() if row["sender"] == alice}
         assert {row["tx_hash"]: row["fee"] for row in mine} == {name: row["fee"] for name, row in sent.items()}
         assert all(row["selector"] == sent[row["tx_hash"]]["input"][:4] for row in mine)
+
+
+async def test_tokens_of_a_long_list_are_judged_once(
+    subject: EvmSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chainfolio.engine.transactions.pages.PIECE", 7)
+    monkeypatch.setattr("chainfolio.engine.transactions.pages.MAX_PIECE", 20)
+    judged: list[set[tuple[str, str]]] = []
+    judge = Snapshotter.judge
+
+    async def counted(source: Snapshotter, pairs: Collection[tuple[str, Asset]], *others: Any) -> Any:
+        judged.append({(account, asset.reference) for account, asset in pairs})
+        return await judge(source, pairs, *others)
+
+    monkeypatch.setattr(Snapshotter, "judge", counted)
+    async with index(subject, tmp_path) as indexed:
+        await filled(indexed)
+        whole = await ask(indexed, wallets(subject))
+    moved = {
+        (record.user.address, asset.contract)
+        for record in whole
+        for asset in (*record.assets_in, *record.assets_out)
+        if asset.contract != ZERO
+    }
+    assert len(whole) > 20
+    assert judged == [moved]
 
 
 @pytest.mark.slow("reads a history in pages of many sizes")
