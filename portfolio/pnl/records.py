@@ -25,6 +25,7 @@ from chainfolio.portfolio.pnl.record_kinds import (
     without_trust,
 )
 from chainfolio.portfolio.pnl.record_rows import RecordEntries, RecordRows, Treatment, asset_key, money_of
+from chainfolio.portfolio.pnl.record_shares import RecordShares
 from chainfolio.portfolio.pnl.requests import claimed, requested, wait
 from chainfolio.portfolio.pnl.trade_value import Side, equalise, net_off
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
@@ -57,8 +58,10 @@ def entries_of(
         of_record = unread.pop((record.chain.key, record.hash), ())  # once, if several wallets took part
         first = len(result.entries)
         rows = RecordRows(record, own_wallets, treatment, result)
+        borrowers = {row.sender for row in record.assets_in if (asset_key(row), order) in moved.lent}
+        shares = RecordShares(rows, containers, borrowers)
         _Record(
-            record, rows, order, own_wallets, treatment, result, containers, positions, of_record or (), moved
+            record, rows, order, own_wallets, treatment, result, containers, shares, positions, of_record or (), moved
         ).add()
         if of_record is None:
             result.issues.append(IssueDocument("pnl", record.hash, UNREAD_CHANGES))
@@ -80,6 +83,7 @@ class _Record:
     treatment: Treatment
     result: RecordEntries
     containers: Containers
+    shares: RecordShares
     positions: dict[str, Position]
     changes: Sequence[PositionChange]
     moved: MovedPositions
@@ -101,7 +105,7 @@ class _Record:
             side.value = None if side.asset in untrusted else side.value
         in_positions = self._position_movements(incoming, outgoing)
         kinds = self._kinds(list(incoming.values()), list(outgoing.values()))
-        received_shares, returned_shares = (self._shares(direction) for direction in ("in", "out"))
+        received_shares, returned_shares = (self.shares.moved(direction) for direction in ("in", "out"))
         if (requests := requested(self.rows, self.containers, self.treatment.burn_addresses)) is not None:
             kinds, settled = [], requests
         elif returned_shares and not incoming and not outgoing:
@@ -249,7 +253,7 @@ class _Record:
         sides: dict[str, Side] = {}
         for asset in external:
             key, quantity = self.rows.asset_of(asset), self.rows.quantity(asset)
-            if not quantity or self._is_share(key, direction) or self._is_position(asset):
+            if not quantity or self.shares.is_share(key, direction) or self._is_position(asset):
                 continue
             value, strength = money_of(asset.value), self.rows.strength(asset)
             quantity = (direction == "in" and self.moved.bought.get((key, self.order))) or quantity
@@ -258,54 +262,12 @@ class _Record:
             side.value = None if side.value is None or value is None else side.value + value
         return self.rows.without_debt(external, sides) if self.record.type in LOANS | REPAYMENTS else sides
 
-    def _shares(self, direction: str) -> dict[str, int]:
-        """Return the shares that a deposit brought, or that a withdrawal gave back, by asset."""
-        shares: dict[str, int] = {}
-        for asset in self.rows.external(direction):
-            key, quantity = self.rows.asset_of(asset), self.rows.quantity(asset)
-            if quantity and self._is_share(key, direction):
-                shares[key] = shares.get(key, 0) + quantity
-        return shares
-
-    def _is_share(self, asset: str, direction: str) -> bool:
-        """Return True if an asset stands for a deposit: it came with one, or left with a withdrawal.
-
-        False if the same asset also moved the other way: then the difference counts.
-        """
-        if self._is_disposal:
-            return False
-        is_interest = direction == "in" and self.record.type in WITHDRAWALS and self._is_issued(asset)
-        if not is_interest and self.record.type not in (DEPOSITS if direction == "in" else WITHDRAWALS):
-            return False
-        if direction == "in" and self._is_reward(asset):
-            return False
-        return not any(self.rows.asset_of(each) == asset for each in self.rows.of("out" if direction == "in" else "in"))
-
-    def _is_issued(self, asset: str) -> bool:
-        """Return True if a known share was issued, and did not only come back from where it was."""
-        senders = self.rows.senders(asset)
-        return asset in self.containers.by_share and senders <= {*self.treatment.burn_addresses}
-
-    @property
-    def _is_disposal(self) -> bool:
-        """True if what this transaction deposits is sold, and what it withdraws is bought."""
-        treatment = self.treatment
-        return treatment.deposits_are_disposals or (
-            treatment.liquidity_is_disposal and self.record.type in ("ADDLIQUIDITY", "REMOVELIQUIDITY")
-        )
-
     def _is_position(self, row: TransactionAssetDocument) -> bool:
         """Return True if a position was created, destroyed or lent: it is a container, and no asset."""
         burn_addresses = self.treatment.burn_addresses
         is_burnt_or_new = row.sender in burn_addresses or row.recipient in burn_addresses
         is_lent = (asset_key(row), self.order) in self.moved.lent
         return asset_key(row) in self.positions and (is_burnt_or_new or is_lent)
-
-    def _is_reward(self, asset: str) -> bool:
-        """Return True if an asset came with a deposit from a contract that gives no shares."""
-        senders = self.rows.senders(asset)
-        recipients = {row.recipient for row in self.record.assets_out}
-        return senders <= self.containers.farms.keys() & recipients
 
     def _redeemed(
         self, kinds: Sequence[tuple[Kind, Side]], shares: Mapping[str, int]
@@ -377,59 +339,30 @@ class _Record:
         """Return the kind of each net movement, by the type of the transaction."""
         type_ = self.record.type
         incoming, outgoing = default_kinds(bool(gains), bool(losses))
-        if not self._is_disposal and type_ in DEPOSITS:
+        if not self.shares.is_disposal and type_ in DEPOSITS:
             outgoing = "deposit"
         if type_ in LOANS:
             incoming, outgoing = "borrow", "deposit"
         elif type_ in REPAYMENTS:
             incoming, outgoing = "withdraw", "repay"
-        elif type_ in INCOME and not losses and not (type_ == "MINT" and self.containers.may_return(gains)):
-            incoming = "income"
+        elif type_ in INCOME and gains and {side.asset for side in losses} <= self.rows.burnt_collectibles():
+            is_new = type_ != "MINT" or not self.containers.may_return(gains)
+            incoming, outgoing = ("income" if is_new else "received"), "taken"
+            for side in losses:  # a grant that paid all
+                side.value = 0
         elif type_ == "DONATION" and not gains:
             outgoing = "donate"
-        if type_ in WITHDRAWALS and not self._is_disposal:
-            incoming_kinds = [(self._of_withdrawal(side, gains), side) for side in gains]
-        elif type_ in DEPOSITS and not self._is_disposal:
-            incoming_kinds = [("income" if self._is_reward(side.asset) else incoming, side) for side in gains]
+        if type_ in WITHDRAWALS and not self.shares.is_disposal:
+            incoming_kinds = [(self.shares.kind_of_withdrawn(side, gains), side) for side in gains]
+        elif type_ in DEPOSITS and not self.shares.is_disposal:
+            incoming_kinds = [("income" if self.shares.is_reward(side.asset) else incoming, side) for side in gains]
         elif incoming == "received" and type_ in UNTYPED:
-            incoming_kinds = [(self._of_untyped(side.asset), side) for side in gains]
+            incoming_kinds = [(self.shares.kind_of_untyped(side.asset), side) for side in gains]
         else:
             incoming_kinds = [(incoming, side) for side in gains]
         repaid = self.rows.lent(losses, "out", self.containers.loans) if type_ in DEPOSITS else ()
         lost = [("repay" if side.asset in repaid else outgoing, side) for side in losses]
         return [*incoming_kinds, *((self.moved.kind_of(kind, side.asset, self.order), side) for kind, side in lost)]
-
-    def _of_untyped(self, asset: str) -> Kind:
-        """Return `withdraw` for a returned deposit, `income` if its sender also returned a lent position."""
-        if self._is_staked(asset):
-            return "withdraw"
-        borrowers = {row.sender for row in self.record.assets_in if (asset_key(row), self.order) in self.moved.lent}
-        return "income" if self.rows.senders(asset) <= borrowers else "received"
-
-    def _is_staked(self, asset: str) -> bool:
-        """Return True if some of an asset that came is deposited at its sender, which gave no share for it."""
-        senders = self.rows.senders(asset)
-        return not self._is_disposal and any(self.containers.farms.get(each, {}).get(asset) for each in senders)
-
-    def _of_withdrawal(self, side: Side, gains: Sequence[Side]) -> Kind:
-        """Return `income` for an asset never deposited there if others in the withdrawal were; else `withdraw`.
-
-        It is also income if its sender paid it as a reward before, and has none of it deposited. Removed liquidity is
-        always `withdraw`, because it may have been exchanged. A minted asset is new only if another deposit returns.
-        `borrow` if the called contract lent the minted asset before.
-        """
-        senders, containers = self.rows.senders(side.asset), self.containers
-        if side.asset in self.rows.lent(gains, "in", containers.loans):
-            return "borrow"
-        deposited = [each for each in gains if each.asset in containers.assets]
-        paid_before = {(sender, side.asset) for sender in senders} <= containers.rewards
-        if senders <= {*self.treatment.burn_addresses}:
-            is_new = any(each is not side for each in deposited) and not self._is_staked(side.asset)
-        else:
-            is_new = containers.never_took(senders, side.asset)
-        is_reward = bool(deposited) and (side.asset not in containers.assets or is_new)
-        is_reward = is_reward or (paid_before and not self._is_staked(side.asset))
-        return "income" if is_reward and self.record.type != "REMOVELIQUIDITY" else "withdraw"
 
     def _with_fee(self, kinds: Sequence[tuple[Kind, Side]], fee: int | None) -> Iterator[Entry]:
         """Yield entries with the fee: in the costs of purchases, else in the proceeds of sales."""

@@ -21,7 +21,7 @@ from chainfolio.engine.service import Engine
 from chainfolio.indexer.wiring import System
 from chainfolio.localchain.artifacts import artifact
 from chainfolio.localchain.deploy import PRICES, WAD, Deployment, deploy
-from chainfolio.localchain.evm import Tx, created_address, words
+from chainfolio.localchain.evm import Tx, created_address, tx, words
 from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.trade import set_price
 from chainfolio.loop import run_until_done
@@ -184,6 +184,12 @@ def scripted_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         world = World(node, deployment, tmp_path_factory.mktemp("stage"))
         for symbol in ("COMP", "CRV", "CVX", "LQTY", "AERO"):
             deploy_token(world, symbol)
+        friend, owner = deployment.accounts["ivan"], deployment.accounts["deployer"]
+        node.rpc("anvil_setBalance", friend, hex(10_000 * WAD))
+        node.settle([tx(friend, deployment.contracts["WETH"], "deposit()", value=2_000 * WAD)])
+        mint = "mint(address,uint256)"
+        for symbol in ("DAI", "USDC", "WBTC"):
+            node.settle([tx(owner, deployment.tokens[symbol].address, mint, friend, 10**7 * WAD)])
         yield world
 
 

@@ -69,7 +69,7 @@ FAMILY = Family(
     position=position,
     calls=(
         TypedCalls("STAKE", "loss", ("deposit",)),
-        TypedCalls("CLAIM", "gain", ("claim",)),
+        TypedCalls("CLAIM", "gain", ("claim", "requestWithdrawal")),  # a request pays the rewards
         TypedCalls("UNSTAKE", "gain", ("executeWithdrawal",)),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch
 from chainfolio.adapters.evm.reads import Call
-from chainfolio.protocols import DecodedPosition, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 
 UINT = "(uint256)"
 
@@ -36,4 +36,10 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     return DecodedPosition("VESTING", supplied=(unclaimed,), unlock_s=unlock_s, pool=match.contract)
 
 
-FAMILY = Family("vesting_escrow", rules=(Counterparty("vesting_escrow"),), position=position, roles=("vested_token",))
+FAMILY = Family(
+    "vesting_escrow",
+    rules=(Counterparty("vesting_escrow"),),
+    position=position,
+    roles=("vested_token",),
+    calls=(TypedCalls("CLAIM", "gain", ("claim",)),),
+)

@@ -1,0 +1,120 @@
+"""Which assets of one record are shares of deposits, which are rewards, and which come back from contracts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from chainfolio.portfolio.pnl.containers import Containers
+from chainfolio.portfolio.pnl.entries import Kind
+from chainfolio.portfolio.pnl.record_kinds import DEPOSITS, WITHDRAWALS
+from chainfolio.portfolio.pnl.record_rows import RecordRows
+from chainfolio.portfolio.pnl.trade_value import Side
+
+
+@dataclass(frozen=True, slots=True)
+class RecordShares:
+    """The shares of one record.
+
+    Attributes:
+        rows: The rows of the record.
+        containers: What the account deposited before.
+        borrowers: Contracts that gave back a position in this record, which they had for nothing.
+    """
+
+    rows: RecordRows
+    containers: Containers
+    borrowers: Collection[str]
+
+    @property
+    def is_disposal(self) -> bool:
+        """True if what this transaction deposits is sold, and what it withdraws is bought."""
+        treatment = self.rows.treatment
+        return treatment.deposits_are_disposals or (
+            treatment.liquidity_is_disposal and self.rows.record.type in ("ADDLIQUIDITY", "REMOVELIQUIDITY")
+        )
+
+    def moved(self, direction: str) -> dict[str, int]:
+        """Return the shares that a deposit brought ("in"), or that a withdrawal gave back ("out"), by asset."""
+        shares: dict[str, int] = {}
+        for row in self.rows.external(direction):
+            key, quantity = self.rows.asset_of(row), self.rows.quantity(row)
+            if quantity and self.is_share(key, direction):
+                shares[key] = shares.get(key, 0) + quantity
+        return shares
+
+    def is_share(self, asset: str, direction: str) -> bool:
+        """Return True if an asset stands for a deposit: it came with one, or left with a withdrawal.
+
+        False if the same asset also moved the other way: then the difference counts.
+        """
+        if self.is_disposal:
+            return False
+        type_ = self.rows.record.type
+        is_interest = direction == "in" and type_ in WITHDRAWALS and self._is_issued(asset)
+        is_returned = direction == "out" and self._is_returned(asset)
+        if not (is_interest or is_returned) and type_ not in (DEPOSITS if direction == "in" else WITHDRAWALS):
+            return False
+        if direction == "in" and self.is_reward(asset):
+            return False
+        return not any(self.rows.asset_of(each) == asset for each in self.rows.of("out" if direction == "in" else "in"))
+
+    def _is_issued(self, asset: str) -> bool:
+        """Return True if a known share was issued, and did not only come back from where it was."""
+        senders = self.rows.senders(asset)
+        return asset in self.containers.by_share and senders <= {*self.rows.treatment.burn_addresses}
+
+    def _is_returned(self, asset: str) -> bool:
+        """Return True if a call of no known type burnt a known share of the called contract, and nothing else moved."""
+        record = self.rows.record
+        container = self.containers.by_share.get(asset)
+        is_alone = record.type == "INTERACTION" and not record.assets_in and asset == self.rows.called
+        recipients = {row.recipient for row in record.assets_out}
+        return bool(is_alone and container and container.units) and recipients <= {*self.rows.treatment.burn_addresses}
+
+    def is_reward(self, asset: str) -> bool:
+        """Return True if an asset came with a deposit from a contract that gives no shares.
+
+        That is one that took deposits without a share, or one that neither was called nor took anything.
+        """
+        record, senders = self.rows.record, self.rows.senders(asset)
+        recipients = {row.recipient for row in record.assets_out}
+        issuers = {*recipients, *self.rows.treatment.burn_addresses, record.recipient, asset.rpartition(":")[2]}
+        return senders <= self.containers.farms.keys() & recipients or senders.isdisjoint(issuers)
+
+    def is_staked(self, asset: str) -> bool:
+        """Return True if some of an asset that came is deposited at its sender, which gave no share for it."""
+        senders = self.rows.senders(asset)
+        return not self.is_disposal and any(self.containers.farms.get(each, {}).get(asset) for each in senders)
+
+    def kind_of_untyped(self, asset: str) -> Kind:
+        """Return the kind of what came in a call of no known type.
+
+        `withdraw` for a returned deposit; `income` if its sender took deposits and never this asset, or also returned a
+        lent position; else `received`.
+        """
+        senders = self.rows.senders(asset)
+        if self.is_staked(asset) or self.containers.waiting.get(self.rows.called, {}).get(asset):
+            return "withdraw"
+        is_reward = not self.is_disposal and self.containers.never_took(senders, asset)
+        return "income" if is_reward or senders <= {*self.borrowers} else "received"
+
+    def kind_of_withdrawn(self, side: Side, gains: Sequence[Side]) -> Kind:
+        """Return `income` for an asset never deposited there if others in the withdrawal were; else `withdraw`.
+
+        It is also income if its sender paid it as a reward before or gives back a lent position, and has none of it
+        deposited. Removed liquidity is always `withdraw`, because it may have been exchanged. A minted asset is new
+        only if another deposit returns. `borrow` if the called contract lent the minted asset before.
+        """
+        senders, containers, type_ = self.rows.senders(side.asset), self.containers, self.rows.record.type
+        if side.asset in self.rows.lent(gains, "in", containers.loans):
+            return "borrow"
+        deposited = [each for each in gains if each.asset in containers.assets]
+        paid_before = {(sender, side.asset) for sender in senders} <= containers.rewards
+        if senders <= {*self.rows.treatment.burn_addresses}:
+            is_new = any(each is not side for each in deposited) and not self.is_staked(side.asset)
+        else:
+            is_new = containers.never_took(senders, side.asset)
+        is_reward = bool(deposited) and (side.asset not in containers.assets or is_new)
+        is_reward = is_reward or ((paid_before or senders <= {*self.borrowers}) and not self.is_staked(side.asset))
+        return "income" if is_reward and type_ != "REMOVELIQUIDITY" else "withdraw"
