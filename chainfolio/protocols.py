@@ -123,7 +123,11 @@ class AnnotatedShare:
 
 @dataclass(frozen=True, slots=True)
 class TypedCalls:
-    """The transaction type of calls of some functions; `needs` is as in a protocol's file."""
+    """The transaction type of calls of some functions; `needs` is as in a protocol's file.
+
+    Without functions, it is the type of any call that moves an asset between the account and a contract of the file,
+    also of a call of a router or of a wallet contract.
+    """
 
     type: str
     needs: str

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -27,13 +27,16 @@ class TypedFunctions(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The transaction type of calls of some functions of a protocol.
 
     Attributes:
+        functions: The called functions. If there are none, any call counts that moves something between the account and
+            a contract of the protocol, also a call of a router or of a wallet contract.
         needs: The calls must give (`loss`) or bring (`gain`) something, burn all that they give (`burnt`), bring a new
-            collectible (`collectible minted`), or be sent by the account (`sent`).
+            collectible (`collectible minted`), create or destroy one share for something else (`issued`,
+            `redeemed`), or be sent by the account (`sent`).
     """
 
     type: TransactionType
-    functions: Annotated[list[str], msgspec.Meta(min_length=1)]
-    needs: Literal["gain", "loss", "sent", "burnt", "minted", "collectible minted"]
+    functions: list[str]
+    needs: Literal["gain", "loss", "sent", "burnt", "minted", "collectible minted", "issued", "redeemed"]
 
     @property
     def rule(self) -> Rule:
@@ -217,7 +220,7 @@ def typed_calls(family: ProtocolFamily) -> list[TypedFunctions]:
     """Return what calls of a family's functions mean.
 
     Raises:
-        BadSettings: One of its `calls` has an unknown type or need, or no functions.
+        BadSettings: One of its `calls` has an unknown type or need.
     """
     try:
         return [

@@ -231,9 +231,10 @@ def _issuing(
 ) -> dict[str, bool]:
     """Return the signs of deposits in a contract that issues shares, whichever contract was called.
 
-    `into issuer`: one share was issued, and all that left went to its contract. `from issuer`: one share was burnt or
-    returned to its contract, and all that arrived came from it. `into pool` and `from pool`: the same with several
-    assets, and a router may have passed some on.
+    `issued`: something left, and all that came was one created share. `redeemed`: the reverse. `into issuer`: one share
+    was issued, and all that left went to its contract. `from issuer`: one share was burnt or returned to its contract,
+    and all that arrived came from it. `into pool` and `from pool`: the same with several assets, and a router may have
+    passed some on.
     """
     incoming = [move for move in movements if move.direction == "in" and move.asset in gains]
     outgoing = [move for move in movements if move.direction == "out" and move.asset in losses]
@@ -242,6 +243,8 @@ def _issuing(
     is_issued = len(gains) == 1 and _are_shares(incoming, burn_addresses)
     is_redeemed = len(losses) == 1 and _are_shares(outgoing, burn_addresses)
     return {
+        "issued": is_issued and bool(losses),
+        "redeemed": is_redeemed and bool(gains),
         "into issuer": is_issued and recipients == issuers,
         "from issuer": is_redeemed and senders == redeemers,
         "into pool": is_issued and len(losses) > 1 and issuers <= recipients,

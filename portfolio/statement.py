@@ -90,9 +90,12 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     spam = {asset for asset in tokens if _is_suspect(context, activity.account, asset)}
     poison = poisoning(activity, context.counterparties.get(activity.account), context.trusted)
     counterparty_protocol = _counterparty_protocol(activity, context)
-    of_recipient = (
-        counterparty_protocol.transactions if counterparty_protocol and function in TRANSFERS else ()
-    )  # a token is called, who gets it acts
+    # A token is called, who gets it acts. Routers and wallet contracts are called, and the assets show who acts.
+    of_counterparty = [
+        rule
+        for rule in (counterparty_protocol.transactions if counterparty_protocol else ())
+        if function in TRANSFERS or not rule.functions
+    ]
     activity_signs = signs(
         activity,
         function,
@@ -111,7 +114,7 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
         sender=details.sender,
         recipient=details.recipient or details.created or "",
         type=type_of(
-            activity_signs, function, [*(called_protocol.transactions if called_protocol else ()), *of_recipient]
+            activity_signs, function, [*(called_protocol.transactions if called_protocol else ()), *of_counterparty]
         ),
         value=_native(details.raw, context),
         value_fiat=UNKNOWN,

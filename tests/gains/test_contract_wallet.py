@@ -33,15 +33,23 @@ class ContractWallet(Wallet):
         )
 
 
-def contract_wallet(world: World) -> ContractWallet:
-    """A new contract wallet of alice's with tokens."""
+def contract_wallet(world: World, **got: int) -> ContractWallet:
+    """A new contract wallet of alice's, by default with wrapped ether and dollars."""
     alice = world.deployment.accounts["alice"]
     nonce = int(world.node.rpc("eth_getTransactionCount", alice, "latest"), 16)
     world.node.settle([Tx(alice, None, artifact("Wallet").creation(words(["address[]"], [alice])), gas=5_000_000)])
     wallet = ContractWallet(world.node, world.deployment, created_address(alice, nonce).lower(), world.wallet().assets)
-    wallet.get("WETH", 10 * 10**18)
-    wallet.get("USDC", 50_000 * 10**6)
+    for symbol, raw in (got or {"WETH": 10 * 10**18, "USDC": 50_000 * 10**6}).items():
+        wallet.get(symbol, raw)
     return wallet
+
+
+def any_wallet(world: World, kind: str, **got: int) -> Wallet:
+    """A new wallet with some assets: of a key, or ("a contract wallet") a contract that others call."""
+    return contract_wallet(world, **got) if kind == "a contract wallet" else world.wallet(**got)
+
+
+KINDS = ["a key", "a contract wallet"]
 
 
 def test_a_pool_share_of_a_contract_wallet_is_a_container(world: World) -> None:

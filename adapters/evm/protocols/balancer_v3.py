@@ -5,7 +5,7 @@ from __future__ import annotations
 from chainfolio.adapters.evm.positions.price_guard import Reserves, guard_reserves, reserves
 from chainfolio.adapters.evm.positions.rules import AtEarlierBlock, DecoderPlan, Family, MayRefuse, ProtocolMatch, Token
 from chainfolio.adapters.evm.reads import AbiValue, Call
-from chainfolio.protocols import AnnotatedShare, TokenAmount, UnlistedShare
+from chainfolio.protocols import AnnotatedShare, TokenAmount, TypedCalls, UnlistedShare
 
 POOL = "getPoolTokenInfo(address)(address[],(uint8,address,bool)[],uint256[],uint256[])"
 
@@ -37,5 +37,7 @@ FAMILY = Family(
     rules=(Token("vault", "getVault()(address)"),),
     unwrap=unwrap,
     position_type="LIQUIDITYPOOL",
+    # The vault takes and pays the tokens, the pool is its own share, and a router is called.
+    calls=(TypedCalls("ADDLIQUIDITY", "issued", ()), TypedCalls("REMOVELIQUIDITY", "redeemed", ())),
     is_proven=False,
 )

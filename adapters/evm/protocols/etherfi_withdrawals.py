@@ -35,6 +35,11 @@ FAMILY = Family(
     "etherfi_withdrawals",
     rules=(Collection("withdrawals"),),
     position=position,
-    calls=(TypedCalls("UNSTAKE", "loss", ("requestWithdraw",)), TypedCalls("UNSTAKE", "gain", ("claimWithdraw",))),
+    roles=("liquidity_pool",),
+    calls=(
+        TypedCalls("STAKE", "issued", ()),  # the pool takes the ether, and eETH is a contract of its own
+        TypedCalls("UNSTAKE", "loss", ("requestWithdraw", "requestWithdrawWithPermit")),
+        TypedCalls("UNSTAKE", "gain", ("claimWithdraw", "batchClaimWithdraw")),
+    ),
     is_proven=False,
 )
