@@ -55,6 +55,7 @@ class VaultChange:
             else the wallet moved counts.
         token: The token that is borrowed or saved; empty if only collateral changed.
         raw: How much of it was created or lent in this transaction; negative if more was destroyed or repaid.
+        holder: The contract for which other contracts hold the collateral; empty if it lies where it was sent.
     """
 
     kind: Literal["loan", "savings", "balance", "gas"]
@@ -63,3 +64,4 @@ class VaultChange:
     collateral: int | None
     token: str
     raw: int
+    holder: str = ""

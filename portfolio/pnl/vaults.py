@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import msgspec
+from msgspec import UNSET
 
 from chainfolio import amounts
 from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.debts import MAX_INTEREST
+from chainfolio.portfolio.pnl.record_kinds import DEPOSITS, WITHDRAWALS
 from chainfolio.portfolio.pnl.record_rows import DIGITS, Treatment, asset_key
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument, TransactionType
 from chainfolio.position_changes import VaultChange
@@ -129,7 +131,7 @@ class _Vaults:
             return ""
         if not any(change.token for change in changes):
             self.own |= keys if has_given else set()
-            return ""
+            return _type_of_collateral(records[0].type, net, minted)
         type_ = self._type(chain, net, minted, changes)
         if type_ is None or not keys.isdisjoint(self.unclear):
             # Anyone may repay a loan of others or add collateral: that alone does not make their vaults unclear.
@@ -203,6 +205,18 @@ class _Vaults:
         return {key: moved for key, moved in net.items() if moved[0]}, minted, has_given
 
 
+def _type_of_collateral(
+    type_: TransactionType, net: Mapping[str, tuple[int, int]], minted: Collection[str]
+) -> TransactionType | Literal[""]:
+    """Return the type of a change of collateral alone: that of its call if known, "" if both directions moved."""
+    is_in = {moved > 0 for asset, (moved, _) in net.items() if asset not in minted}
+    if type_ in DEPOSITS | WITHDRAWALS:
+        return type_
+    if len(is_in) != 1:
+        return ""
+    return "WITHDRAW" if True in is_in else "DEPOSIT"
+
+
 def _may_be_own(change: VaultChange, own_wallets: Collection[str]) -> bool:
     """Return False if a change leaves a debt as it was, or if its account is known and is no own wallet.
 
@@ -245,10 +259,16 @@ def _is_collateral(others: Sequence[tuple[int, int]], change: int) -> bool:
 def _typed(
     record: TransactionDocument, type_: TransactionType, change: VaultChange, treatment: Treatment
 ) -> TransactionDocument:
-    """Return the record with a type. Tokens that were created or destroyed moved from or to the vault."""
+    """Return the record with a type, without collectibles that were created: they stand for the vault.
+
+    Tokens that were created or destroyed moved from or to the vault. Collateral lies at the holder of the change.
+    """
+    burn_addresses = treatment.burn_addresses
 
     def side(row: TransactionAssetDocument) -> TransactionAssetDocument:
-        burn_addresses = treatment.burn_addresses
+        if row.contract != change.token and change.holder and row.nft is UNSET:
+            other = "sender" if row.is_asset_in else "recipient"
+            return msgspec.structs.replace(row, **{other: change.holder})
         if row.contract != change.token:
             return row
         return msgspec.structs.replace(
@@ -260,6 +280,6 @@ def _typed(
     return msgspec.structs.replace(
         record,
         type=type_,
-        assets_in=tuple(map(side, record.assets_in)),
+        assets_in=tuple(side(row) for row in record.assets_in if row.nft is UNSET or row.sender not in burn_addresses),
         assets_out=tuple(map(side, record.assets_out)),
     )

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch
+from chainfolio.adapters.evm.positions.token_transfers import token_transfers
 from chainfolio.adapters.evm.reads import Call
+from chainfolio.position_changes import EventLog, VaultChange
 from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 
 # Collateral, sold collateral (in the borrowed token), debt with interest, number of price bands.
 USER_STATE = "user_state(address)(uint256,uint256,uint256,uint256)"
+BORROWED: Final = parse_event("Borrow(address indexed,uint256,uint256)").topic
+REPAID: Final = parse_event("Repay(address indexed,uint256,uint256)").topic
+REMOVED: Final = parse_event("RemoveCollateral(address indexed,uint256)").topic
+SIZES: Final = {BORROWED: 64, REPAID: 64, REMOVED: 32}  # of the data
+UNKNOWN_TOKEN: Final = "unknown"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
@@ -31,11 +42,41 @@ def position(match: ProtocolMatch) -> DecoderPlan:
     )
 
 
+def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
+    """Return one loan for each account whose loan or collateral changed at a controller of a file.
+
+    The collateral lies in the controller's market maker. A change without a token has collateral alone.
+    """
+    changes = list[VaultChange]()
+    for controller in (*contracts.get("controller", ()), *contracts.get("lend_controller", ())):
+        loans = dict[str, int]()
+        for log in logs:
+            topic = log.topics[0] if len(log.topics) == 2 else ""
+            if log.contract != controller or len(log.data) != SIZES.get(topic):
+                continue
+            raw = int.from_bytes(log.data[32:64], "big")
+            loans[log.topics[1]] = loans.get(log.topics[1], 0) + (raw if topic == BORROWED else -raw)
+        for account, raw in loans.items():
+            token = _lent_token(logs, controller, contracts) if raw else ""
+            changes.append(VaultChange("loan", controller, controller + account[2:], None, token, raw, controller))
+    return changes
+
+
+def _lent_token(logs: Sequence[EventLog], controller: str, contracts: Mapping[str, Sequence[str]]) -> str:
+    """Return the token that a controller lends: the file's `stablecoin`, or the one that it paid or took here."""
+    if controller in contracts.get("controller", ()):
+        return contracts["stablecoin"][0]
+    topic = "0x" + "0" * 24 + controller[2:]
+    transfers = (each.token for each in token_transfers(logs) if topic in (each.sender, each.recipient))
+    return next(transfers, UNKNOWN_TOKEN)
+
+
 FAMILY = Family(
     "crvusd",
     rules=(Counterparty("controller"), Counterparty("lend_controller")),
     position=position,
     roles=("stablecoin",),
+    vault_changes=vault_changes,
     calls=(
         TypedCalls("OPENVAULT", "gain", ("create_loan", "create_loan_extended")),
         TypedCalls("BORROW", "gain", ("borrow_more",)),

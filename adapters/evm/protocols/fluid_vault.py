@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.positions.rules import (
     Collection,
     DecoderPlan,
@@ -12,6 +16,7 @@ from chainfolio.adapters.evm.positions.rules import (
 )
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.position_changes import EventLog, VaultChange
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 POSITIONS = "getPositionsForNftIds(uint256[])((uint256,address,uint256,uint256)[])"
@@ -20,6 +25,11 @@ POSITIONS = "getPositionsForNftIds(uint256[])((uint256,address,uint256,uint256)[
 CONSTANTS = f"constantsView()({','.join(['uint256'] * 12)})"
 MAX_DECIMALS = 255
 NATIVE = "0xeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee"
+OPERATED: Final = parse_event("LogOperate(address,uint256,int256,int256,address)").topic  # of a vault
+MOVED: Final = parse_event(  # of the liquidity layer, for a vault: token, supplied and borrowed amount
+    "LogOperate(address indexed,address indexed,int256,int256,address,address,uint256,uint256)"
+).topic
+TWO_TOKENS: Final = "a vault moved tokens that are no collateral and no debt of its own"
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
@@ -58,10 +68,41 @@ def _token(word: int) -> str:
     return ZERO_ADDRESS if address == NATIVE else address
 
 
+def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
+    """Return the changes of positions: who operated a vault, and what the file's liquidity layer lent to it.
+
+    A change without a token has collateral alone.
+
+    Raises:
+        ValueError: Collateral or debt of a vault is a share of a pool of two tokens.
+    """
+    layer, changes = contracts.get("liquidity", ()), list[VaultChange]()
+    moved = [log for log in logs if log.contract in layer and log.topics[:1] == (MOVED,) and len(log.topics) == 3]
+    for log in logs if moved else ():
+        if log.topics != (OPERATED,) or len(log.data) != 5 * 32:
+            continue
+        user, _, collateral, debt, _ = (_int(log.data, i) for i in range(5))
+        of_vault = [each for each in moved if each.topics[1][-40:] == log.contract[2:]]
+        supplied = [each for each in of_vault if _int(each.data, 0) == collateral]
+        lent = [each for each in of_vault if _int(each.data, 1) == debt]
+        if (collateral and not supplied) or (debt and not lent):
+            raise ValueError(TWO_TOKENS)
+        token = _token(int(lent[0].topics[2], 16)) if debt else ""
+        vault = f"{log.contract}{user % (1 << 160):040x}"
+        changes.append(VaultChange("loan", moved[0].contract, vault, None, token, debt, log.contract))
+    return changes
+
+
+def _int(data: bytes, word: int) -> int:
+    """Return a word of the data of a log, with its sign."""
+    return int.from_bytes(data[32 * word : 32 * word + 32], "big", signed=True)
+
+
 FAMILY = Family(
     "fluid_vault",
     rules=(Collection("vault_factory"),),
     position=position,
-    roles=("positions_resolver", "vault_resolver"),
+    roles=("positions_resolver", "vault_resolver", "liquidity"),
+    vault_changes=vault_changes,
     is_proven=False,
 )
