@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
     from chainfolio.portfolio.transactions import TransactionDocument
 
-STORED: Final = "/positions/2"  # after the hash, in the store of looked-up transactions
+STORED: Final = "/positions/3"  # after the hash, in the store of looked-up transactions
 Changes = dict[tuple[str, str], tuple[PositionChange, ...] | None]
 
 log = logging.getLogger(__name__)
@@ -72,10 +72,10 @@ def _creates_position(record: TransactionDocument) -> bool:
 def _uses(record: TransactionDocument, contracts: set[str]) -> bool:
     """Return True if a transaction may have changed a position.
 
-    A call of a wallet contract without movements may have removed liquidity that is collected later.
+    A call of a wallet contract or a farm without movements may have removed liquidity that is collected later.
     """
     rows = (*record.assets_in, *record.assets_out)
-    if not rows and record.type in ("INTERACTION", "UNDEFINED"):
+    if not rows and record.type in ("INTERACTION", "UNDEFINED", "REMOVELIQUIDITY"):
         return True
     return record.type != "FAILED" and not contracts.isdisjoint(
         {record.recipient, *(row.sender for row in rows), *(row.recipient for row in rows)}

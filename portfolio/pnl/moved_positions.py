@@ -21,8 +21,9 @@ class MovedPositions:
     """Positions that were lent or bought, as later transactions show.
 
     Attributes:
-        lent: Positions that went away and came back, both without a payment, with the orders of both records. Also
-            other assets that a contract took and returned, with the order of the record that took them.
+        lent: Positions that went away and came back, both without a payment, with the orders of both records; or that
+            went away and paid the wallet later. Also other assets that a contract took and returned, with the order of
+            the record that took them.
         bought: Positions that others created, with the order of the record that brought them, and their liquidity
             then; 0 if it is not known. It is known if they were burnt, because all of it was removed before.
     """
@@ -70,9 +71,11 @@ def _positions(
                 continue
             arrivals[key], removed[key] = order, 0
             moved.bought[key, order] = 0
-        for change in unread.pop((record.chain.key, record.hash), ()) or ():
+        of_record = unread.pop((record.chain.key, record.hash), ()) or ()
+        for change in of_record:
             key = change.key(record.chain.key)
             removed[key] = removed.get(key, 0) - change.units
+        moved.lent.update(_paid(record, of_record, borrowers))
         for row in record.assets_out:
             key = asset_key(row)
             if row.nft is UNSET or row.recipient in own_wallets:
@@ -82,3 +85,11 @@ def _positions(
             if row.recipient in burn_addresses and key in arrivals:
                 moved.bought[key, arrivals[key]] = max(removed[key], 0)
     return moved
+
+
+def _paid(
+    record: TransactionDocument, changes: Sequence[PositionChange], borrowers: Mapping[str, tuple[str, int]]
+) -> set[tuple[str, int]]:
+    """Return the positions that paid something while a contract had them, each with the record that sent it there."""
+    keys = {change.key(record.chain.key) for change in changes if not change.units} if record.assets_in else set()
+    return {(key, borrowers[key][1]) for key in keys & borrowers.keys()}

@@ -77,6 +77,6 @@ FAMILY = Family(
     "masterchef_v3",
     rules=(Counterparty("nft_farm"), Event("nft_farm", DEPOSIT, owner=0)),
     position=position,
-    calls=(TypedCalls("CLAIM", "gain", ("harvest",)),),
+    calls=(TypedCalls("CLAIM", "gain", ("harvest",)), TypedCalls("UNSTAKE", "gain", ("withdraw",))),
     is_proven=False,
 )

@@ -372,6 +372,10 @@ POOL_EVENTS = {
     ).topic,
 }
 SIGNS = dict(zip(POOL_EVENTS, (1, -1, 0), strict=True))  # of the liquidity
+# Algebra's manager logs the desired liquidity first, and the pool last. Its other events are those of Uniswap V3.
+ALGEBRA_INCREASE = parse_event("IncreaseLiquidity(uint256 indexed,uint128,uint128,uint256,uint256,address)").topic
+POOL_EVENTS[ALGEBRA_INCREASE] = next(iter(POOL_EVENTS.values()))
+SIGNS[ALGEBRA_INCREASE] = 1
 TRANSFER = parse_event("Transfer(address indexed,address indexed,uint256)").topic
 
 
@@ -383,11 +387,12 @@ def changes(logs: Sequence[EventLog]) -> list[PositionChange]:
     found = []
     for i, log in enumerate(logs):
         topic = log.topics[0] if log.topics else ""
-        if topic not in POOL_EVENTS or len(log.topics) != 2 or len(log.data) != 96:
+        start, size = (32, 160) if topic == ALGEBRA_INCREASE else (0, 96)
+        if topic not in POOL_EVENTS or len(log.topics) != 2 or len(log.data) != size:
             continue
         pools = (each.contract for each in reversed(logs[:i]) if each.topics[:1] == (POOL_EVENTS[topic],))
         pool = next(pools, "")
-        first, raw0, raw1 = (int.from_bytes(log.data[start : start + 32], "big") for start in (0, 32, 64))
+        first, raw0, raw1 = (int.from_bytes(log.data[start + at : start + at + 32], "big") for at in (0, 32, 64))
         tokens = _tokens(logs, pool, (raw0, raw1))
         units = SIGNS[topic] * first
         found.append(PositionChange(log.contract, int(log.topics[1], 16), units, tokens, (raw0, raw1), pool))
