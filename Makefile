@@ -88,6 +88,10 @@ bench: install ## the benchmarks; their results go where bench/README.md says
 	@if [ ! -d bench ]; then echo 'There is no bench/ here yet.' >&2; exit 1; fi
 	@$(BIN)/python -m bench $(ARGS)
 
+.PHONY: soak
+soak: $(INSTALLED) ## a month of virtual time: what is left behind; ARGS="--days 1" for a day
+	@$(BIN)/python -m bench.soak $(ARGS)
+
 .PHONY: mutation
 mutation: $(INSTALLED) ## the share of changes of the code that tests notice; ARGS="--sample 50" for some of them
 	@$(BIN)/python -m bench.mutation $(ARGS)

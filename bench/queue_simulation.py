@@ -13,10 +13,8 @@ import argparse
 import asyncio
 import logging
 import random
-import selectors
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +25,7 @@ from procrastinate.exceptions import ConnectorException
 
 from bench.figures import Figure, main
 from bench.queue_store import ALIVE, DATASET, Installation, QueueDatabase, Row
+from bench.virtual_time import virtual_loop
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import Locked
 from chainfolio.indexer.job_queue import JobQueue
@@ -41,26 +40,6 @@ FAULTY = 10  # one chain in so many has a range that always fails
 
 class Killed(BaseException):
     """The process ended: nothing of it runs any more."""
-
-
-class _Selector(selectors.SelectSelector):
-    """Advances the virtual time by each wait, and does not wait."""
-
-    now_s = 0.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        assert timeout is not None, "everything waits for something that never comes"
-        self.now_s += max(timeout, 0.0)
-        return super().select(0)
-
-
-class _Inline(ThreadPoolExecutor):
-    """Runs the work of threads at once, so that the virtual time stands still meanwhile."""
-
-    def submit(self, work: Callable[..., Any], /, *words: Any, **named: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        done.set_result(work(*words, **named))
-        return done
 
 
 class SimulatedWorker(QueueWorker):
@@ -194,10 +173,7 @@ class Outcome:
 
 def simulate(seed: int, *, workers: int = 1000, chains: int = 60, ranges: int = 20) -> Outcome:
     """Run a whole back-fill in virtual time, and return what it did. Equal arguments give the same run."""
-    selector = _Selector()
-    loop = asyncio.SelectorEventLoop(selector)
-    loop.time = lambda: selector.now_s  # type: ignore[method-assign]
-    loop.set_default_executor(_Inline())
+    loop = virtual_loop()
     log = logging.getLogger("chainfolio.jobs")
     level = log.level
     log.setLevel(logging.CRITICAL)

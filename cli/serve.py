@@ -34,6 +34,7 @@ from chainfolio.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from chainfolio.api.app import App
+    from chainfolio.storage.state import State
 
 # The task that asks the state store for a sign of life, so that `/readyz` knows of its absence without waiting for it.
 STATE_STORE, STATE_PROBE_S = "state store", 2.0
@@ -80,17 +81,21 @@ async def indexing(config: Settings) -> App:
 
 
 def _app(config: Settings, *, work: bool) -> App:
-    """Return the application; its lifespan starts the tasks of this process and closes all stores.
-
-    Stores are opened here, before the lifespan begins.
-
-    Args:
-        config: The settings.
-        work: Index the chains and take daily snapshots in this process too.
-    """
+    """Return the application of some settings, see `app_of`. Stores are opened here, before the lifespan begins."""
     system = System(config)
     system.log_problems()
-    state = open_state(config)
+    return app_of(system, open_state(config), work=work)
+
+
+def app_of(system: System, state: State, *, work: bool) -> App:
+    """Return the application over a system and a state store. Its lifespan starts the tasks and closes both.
+
+    Args:
+        system: Its settings are those of the application, and all tasks use its clock.
+        state: The state store.
+        work: Index the chains and take daily snapshots in this process too.
+    """
+    config = system.settings
     supervisor = state.meter.supervisor = Supervisor(system.environment.clock, system.environment.random)
     jobs = JobSchedule(config.schedule, system.environment.clock, supervisor)
     jobs.record = recorder(lambda: state.database)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -104,10 +103,10 @@ class Scrub:
         """
         damaged: list[FileCheck] = []
         for each in await asyncio.to_thread(list_files, self.lake, [self.chain]):
-            start_s = time.monotonic()
+            start_s = self.clock.monotonic_s()
             reading = asyncio.ensure_future(asyncio.to_thread(self._check_one, each))
             damaged += [check for check in await asyncio.shield(reading) if check.state == "damaged"]
-            await self.clock.sleep((time.monotonic() - start_s) * (1 / DUTY - 1))
+            await self.clock.sleep((self.clock.monotonic_s() - start_s) * (1 / DUTY - 1))
         for check in damaged:
             log.error("%s/%s is damaged: %s", check.table, check.file.path, check.problem)
         if damaged:

@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -177,7 +178,8 @@ class Lake(LakeReader):
     def delete_replaced(self, table: Table, retention_hours: int) -> int:
         """Delete files that no version has named for `retention_hours`, of all chains. Return their number.
 
-        Files that no version ever named are deleted only after ORPHAN_H hours or more.
+        Files that no version ever named are deleted only after ORPHAN_H hours or more. A table of an earlier release
+        gets the present properties.
         """
         with translate_errors(table):
             orphans = self._vacuum(table, max(retention_hours, ORPHAN_H))
@@ -238,6 +240,7 @@ class Lake(LakeReader):
             handle = self._writer(table)
             if handle is None:
                 return 0
+            _set_properties(handle)
             # Full: also files of killed writers that no commit names. Only their age distinguishes them from files
             # that are being written.
             deleted = handle.vacuum(
@@ -345,6 +348,18 @@ class Lake(LakeReader):
         handle = self._writer(table)
         assert handle is not None, f"table {table.name} was just created"
         return handle
+
+
+def _set_properties(handle: DeltaTable) -> None:
+    """Set the properties that a table of an earlier release lacks.
+
+    Nothing is set if another commit came first: the next call sets them.
+    """
+    configuration = handle.metadata().configuration
+    missing = {name: value for name, value in PROPERTIES.items() if configuration.get(name) != value}
+    if missing:
+        with suppress(CommitFailedError):
+            handle.alter.set_table_properties(missing)
 
 
 def _paths(handle: DeltaTable) -> set[str]:

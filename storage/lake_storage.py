@@ -1,4 +1,4 @@
-"""Where the tables of a lake are: in a local folder, or in an object store. The differences between the two."""
+"""The storage of a lake: a local folder or an object store, and the differences between the two."""
 
 from __future__ import annotations
 

@@ -1,0 +1,42 @@
+"""An event loop in virtual time: it waits for nothing, and its time advances by each wait."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+
+class _Selector(selectors.SelectSelector):
+    """Advances the virtual time by each wait, and does not wait."""
+
+    now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        assert timeout is not None, "everything waits for something that never comes"
+        self.now_s += max(timeout, 0.0)
+        return super().select(0)
+
+
+class InlineThreads(ThreadPoolExecutor):
+    """Runs the work of threads at once, so that the virtual time stands still meanwhile."""
+
+    def submit(self, work: Callable[..., Any], /, *words: Any, **named: Any) -> Future[Any]:
+        """Run the work, and return a future that has its result or its error."""
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*words, **named))
+        except BaseException as error:  # it belongs to whoever waits for the work
+            done.set_exception(error)
+        return done
+
+
+def virtual_loop() -> asyncio.SelectorEventLoop:
+    """Return a loop in virtual time. Work for threads runs inline. The caller closes it."""
+    selector = _Selector()
+    loop = asyncio.SelectorEventLoop(selector)
+    loop.time = lambda: selector.now_s  # type: ignore[method-assign]
+    loop.set_default_executor(InlineThreads())
+    return loop
