@@ -22,9 +22,16 @@ def test_a_fork_has_the_calls_of_its_family_after_its_own() -> None:
 
 @pytest.mark.parametrize(
     "calls",
-    [TypedCalls("NOTYPE", "gain", ("a",)), TypedCalls("STAKE", "luck", ("a",)), TypedCalls("STAKE", "loss", ()), "x"],
-    ids=["type", "needs", "functions", "text"],
+    [TypedCalls("NOTYPE", "gain", ("a",)), TypedCalls("STAKE", "luck", ("a",)), "x"],
+    ids=["type", "needs", "text"],
 )
 def test_calls_with_a_wrong_word_are_refused(calls: TypedCalls) -> None:
     with pytest.raises(BadSettings):
         typed_calls(ProtocolFamily("farm", kind="evm", calls=(calls,)))
+
+
+def test_calls_without_functions_are_calls_of_any_function() -> None:
+    family = ProtocolFamily("pool", kind="evm", calls=(TypedCalls("ADDLIQUIDITY", "issued", ()),))
+    (rule,) = Registry([Protocol("fork", "Fork", {}, families=["pool"])], {"pool": family}).facts["fork"].transactions
+    assert rule.fits(frozenset({"issued", "loss"}), "multicall")
+    assert not rule.fits(frozenset({"loss"}), "multicall")
