@@ -33,7 +33,7 @@ class Server(web.Server):
     def __init__(self, app: Application, guard: Guard, **options: Any) -> None:
         super().__init__(self._answer, handler_cancellation=True)  # no work and no charge after a client disconnects
         self.app, self.guard = app, guard
-        self.options = {"logger": logging.getLogger("chainfolio.http"), **options}
+        self.options = {"logger": logging.getLogger("chainfolio.http"), "lingering_time": LINGER_S, **options}
 
     async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
         """Answer a request, and mark the connection as busy meanwhile.
