@@ -206,11 +206,11 @@ def test_the_journal_has_what_every_source_said_and_the_choice() -> None:
     journal: list[SourceOutcome] = []
     chained = [told("silent"), told("feed", Refusal(ETH, "feed", "stale")), told("vendor", price(ETH, "7"))]
     run_offline(query_sources(chained, [ETH], BLOCK, journal=journal), lambda _: 1)
-    assert [(each.source, type(each.outcome).__name__) for each in journal] == [
-        ("silent", "NoneType"),
-        ("feed", "Refusal"),
-        ("vendor", "Price"),
-        ("", "Price"),
+    assert [(each.asset, each.source, type(each.outcome).__name__) for each in journal] == [
+        (ETH, "silent", "NoneType"),
+        (ETH, "feed", "Refusal"),
+        (ETH, "vendor", "Price"),
+        (ETH, "", "Price"),
     ]
 
 

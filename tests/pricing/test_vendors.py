@@ -232,6 +232,8 @@ async def test_the_interval_of_pyth_is_its_confidence_and_a_wide_one_is_no_price
     async with vendor(lambda _: update("200000000000", conf)) as found, sending() as http:
         section = {"base_url": found.url, "coins": {str(ETHER): f"0x{FEED}"}}
         (quotes,) = await priced(http, pyth.SECTION.build(section, "ethereum", "pyth"), [ETHER])
+    (request,) = found.asked
+    assert request.query_string == f"ids[]={FEED}&parsed=true&ignore_invalid_price_ids=true"
     assert [(price.usd, price.confidence) for price in quotes.prices] == (
         [(Decimal(2000), Decimal(confidence))] if confidence else []
     )

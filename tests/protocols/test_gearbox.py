@@ -55,6 +55,17 @@ def test_gear_on_its_way_out_is_shown_apart_and_pays_what_was_shown(gearbox: Gea
     chain.node.rpc("evm_revert", snapshot)
 
 
+def test_gear_of_which_all_is_on_its_way_out_has_no_stake_left(gearbox: Gearbox) -> None:
+    chain, alice = gearbox.chain, gearbox.chain.alice
+    snapshot = chain.node.rpc("evm_snapshot")
+    withdraw = "withdraw(uint96,address,(address,uint96,bool,bytes)[])"
+    chain.do(alice, gearbox.staking, withdraw, 70 * ETH, alice, [])
+    staked, *leaving = gearbox.positions()
+    assert [each.raw for each in staked.supplied] == [0]
+    assert sum(each.supplied[0].raw for each in leaving) == 100 * ETH
+    chain.node.rpc("evm_revert", snapshot)
+
+
 def test_gear_that_has_voted_stays_staked(gearbox: Gearbox) -> None:
     chain, staking = gearbox.chain, gearbox.staking
     snapshot = chain.node.rpc("evm_snapshot")
