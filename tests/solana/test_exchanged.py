@@ -40,6 +40,7 @@ from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
 from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http import HttpTransport
+from tests.clocks import FastClock
 from tests.solana.conftest import ROOT, facts_of
 from tests.solana.test_interfaces import later
 
@@ -114,7 +115,9 @@ async def test_endpoints_that_are_exchanged_in_the_middle_of_a_read_give_the_sam
         answers, both = set(), 0
         for after in (1, 3, 5, 1_000):
             transport = Ending(after)
-            chain = build("solana", settings, Environment(), configs=ROOT / "configs", transport=transport)
+            chain = build(
+                "solana", settings, Environment(clock=FastClock()), configs=ROOT / "configs", transport=transport
+            )
             answers.add(await answered(chain, owner, tmp_path / str(after)))
             both += len(transport.used) == 2
     assert len(answers) == 1

@@ -119,6 +119,7 @@ def test_a_wallet_in_every_spelling_now_and_then(node: tuple[StarknetSubject, st
     assert shown(past)[NATIVE] == coins(subject, 10)
 
 
+@pytest.mark.slow("fees without an event are explained so too", only=["way1"])
 @pytest.mark.parametrize("way", [("index", "starknet"), ("watch", StarknetSubject.accounts[0], "--chain", "starknet")])
 def test_rows_explain_every_balance(node: tuple[StarknetSubject, str], run: Run, way: tuple[str, ...]) -> None:
     subject, _ = node

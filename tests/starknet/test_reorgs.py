@@ -58,6 +58,7 @@ async def test_a_thousand_blocks_that_are_taken_back_leave_no_trace(tmp_path: Pa
     await chain.close()
 
 
+@pytest.mark.slow("a fake node takes back a thousand blocks above")
 @pytest.mark.node
 async def test_blocks_that_a_real_node_takes_back_leave_no_trace(tmp_path: Path) -> None:
     """Each has a transfer: an empty one has its number for a hash there, whatever the branch."""
