@@ -22,6 +22,7 @@ QUICK = {
     "cache": ("--repeat", "2"),
     "kills": ("--kills", "3"),
     "rolling": ("--rounds", "1"),
+    "outages": ("--kills", "6", "--away", "2"),
     "snapshot": ("--tokens", "500"),
     "first": ("--repeat", "1"),
     "lookup": ("--rows", "1000000", "--repeat", "5"),

@@ -123,6 +123,7 @@ ORDER = (
     "progress",
     "serving",
     "rolling",
+    "outages",
     "ledger",
     "limits",
     "positions",

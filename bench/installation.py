@@ -6,7 +6,6 @@ import random
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,14 +31,24 @@ class Process:
     variables: Mapping[str, str]
     log: Path
     running: subprocess.Popen[bytes] | None = None
-    began_s: float = 0.0
+    _printed: int = 0  # bytes of the log when it was started
 
     def start(self) -> None:
         """Start it; what it prints is appended to its log."""
         with self.log.open("ab") as log:
             command = [*product(), *self.words]
+            self._printed = log.tell()
             self.running = subprocess.Popen(command, env=environment(self.variables), stdout=log, stderr=log)
-        self.began_s = time.monotonic()
+
+    @property
+    def has_begun(self) -> bool:
+        """True if it has printed something: servers print their port, and workers what they wait for or index."""
+        return self.log.stat().st_size > self._printed
+
+    @property
+    def printed(self) -> str:
+        """What it has printed since it was started last."""
+        return self.log.read_bytes()[self._printed :].decode(errors="replace")
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send it a signal, and return its exit code once it has ended; it is killed after `END_S`."""
@@ -116,6 +125,15 @@ class Installation:
         process = Process([*words, "--config", str(config)], variables, self.folder / f"{name}.log")
         self.processes[name] = process
         return process
+
+    def restart_ended(self) -> list[str]:
+        """Start the processes again that ended by themselves, as systemd does; return what each printed last."""
+        reasons = []
+        for name, process in self.processes.items():
+            if process.running is not None and (code := process.running.poll()) is not None:
+                reasons.append(f"{name} ended with {code}: {process.printed[-1000:]}")
+                process.start()
+        return reasons
 
     def close(self) -> None:
         """End all processes."""

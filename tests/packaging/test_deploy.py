@@ -325,6 +325,7 @@ def test_units_of_workers_are_confined_as_the_unit_of_the_server_is() -> None:
     texts = {path.stem: path.read_text() for path in (DEPLOY / "systemd").glob("*.service")}
     assert set(texts) == {"chainfolio", "chainfolio-worker", "chainfolio-jobs@"}
     kept = {name: [line for line in text.splitlines() if not line.startswith(changing)] for name, text in texts.items()}
+    assert "RestartSec=5" in kept["chainfolio"], "systemd gives up after five starts within ten seconds"
     for name, text in texts.items():
         assert kept[name] == kept["chainfolio"]
         (command,) = re.findall(r"^ExecStart=/opt/chainfolio/bin/chainfolio (.*)$", text, re.M)
