@@ -35,7 +35,7 @@ def digest(hours: list[Hour]) -> str:
 def figures_of(plan: Plan, result: Result) -> list[Figure]:
     """Return the figures of a run with their bars."""
     hours, counted = result.hours, [each.counted for each in result.hours]
-    what = f"{plan.days:g} days, a block each {plan.block_ms} ms with {plan.transfers} transfers, seed {plan.seed}"
+    what = f"{plan.days * 24:g} h, a block each {plan.block_ms} ms with {plan.transfers} transfers, seed {plan.seed}"
     last = counted[-1]
     day = min(24, len(hours) // 2) or 1
     first_cpu, last_cpu = (sum(each.machine.cpu_s for each in part) for part in (hours[:day], hours[-day:]))
@@ -60,7 +60,8 @@ def figures_of(plan: Plan, result: Result) -> list[Figure]:
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Run the soak and return its figures; write the hours into a file if one is named."""
-    plan = Plan(options.seed, options.days, options.block_ms, options.transfers, options.accounts, options.requests)
+    names = ("seed", "days", "block_ms", "transfers", "accounts", "requests", "keep_h")
+    plan = Plan(**{name: getattr(options, name) for name in names})
     with scratch() as folder:
         result = soak(plan, folder, show=lambda hour: print(shown(hour), flush=True))
     if options.hours_file:
@@ -87,6 +88,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--transfers", type=int, default=6)
     parser.add_argument("--accounts", type=int, default=50_000)
     parser.add_argument("--requests", type=int, default=24, help="requests an hour")
+    parser.add_argument("--keep-h", type=int, default=1, help="hours for which replaced files stay")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hours-file", default="", help="gets a line of JSON for each hour")
 

@@ -32,6 +32,7 @@ from chainfolio.cli.serve import app_of
 from chainfolio.environment import Environment
 from chainfolio.indexer import materialise
 from chainfolio.indexer.wiring import System
+from chainfolio.settings import Lake as LakeSettings
 from chainfolio.settings import Settings
 from chainfolio.storage.state import State
 from chainfolio.storage.state.accounts import GRANTS
@@ -55,6 +56,7 @@ class Plan:
     transfers: int = 6
     accounts: int = 50_000
     requests: int = 24  # in an hour
+    keep_h: int = 1  # replaced files stay for so long; enough for our own readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,10 @@ class _Run:
         prices.write_text(f'[fixed]\n"{CAIP2}/slip44:60" = "2000"\n')
         self.chain_settings = EvmSettings(adapter="evm", rpc=["http://generated.test"])
         self.settings = Settings(
-            data=str(self.folder / "data"), prices_file=str(prices), chains={KEY: self.chain_settings}
+            data=str(self.folder / "data"),
+            prices_file=str(prices),
+            chains={KEY: self.chain_settings},
+            lake=LakeSettings(keep_replaced_h=plan.keep_h),
         )
         self.key = ""
         self.cpu_s = time.process_time()

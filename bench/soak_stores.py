@@ -98,6 +98,7 @@ class SimulatedLake(Lake):
     def __init__(self, uri: str, files: StoredFiles) -> None:
         super().__init__(uri)
         self.storage, self.stored = _CountedStorage(uri, files), files
+        self.is_local = False  # no thread reads footers ahead, which would make two runs differ
 
     def _commit(
         self,

@@ -15,13 +15,14 @@ import msgspec
 from chainfolio.alerts.service import AlertService
 from chainfolio.api.app import make_app
 from chainfolio.api.serve import serve
+from chainfolio.api.state_bounds import state_bounds
 from chainfolio.cli.common import Commands, settings
 from chainfolio.cli.daily import PLACES, keep_places, recorder, schedule
 from chainfolio.cli.dashboard_link import is_own_machine, new_link, owner_account, url_of
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.state_store import open_state, opened_state
 from chainfolio.cli.telemetry import telemetry
-from chainfolio.engine.bounds import BoundMetrics
+from chainfolio.engine.bounds import Bound, BoundMetrics
 from chainfolio.engine.history.schedule import DailySnapshots
 from chainfolio.engine.service import Engine
 from chainfolio.indexer.disk_trend import LakeMetrics, disk_trend
@@ -81,14 +82,16 @@ async def indexing(config: Settings) -> App:
 
 
 def _app(config: Settings, *, work: bool) -> App:
-    """Return the application of some settings, see `app_of`. Stores are opened here, before the lifespan begins."""
+    """Open the stores of the settings, and return the application as of `app_of`."""
     system = System(config)
     system.log_problems()
     return app_of(system, open_state(config), work=work)
 
 
 def app_of(system: System, state: State, *, work: bool) -> App:
-    """Return the application over a system and a state store. Its lifespan starts the tasks and closes both.
+    """Return the application over a system and a state store.
+
+    Its lifespan starts the tasks, and closes both at the end.
 
     Args:
         system: Its settings are those of the application, and all tasks use its clock.
@@ -108,6 +111,9 @@ def app_of(system: System, state: State, *, work: bool) -> App:
 
         add_mcp(app, engine, state)
 
+    def bounds() -> list[Bound]:
+        return [*engine.bounds(), *state_bounds(state, len(app.parts.streams), config.alerts.keep_days)]
+
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         supervisor.every(STATE_STORE, STATE_PROBE_S, state.ping)
@@ -125,7 +131,7 @@ def app_of(system: System, state: State, *, work: bool) -> App:
                     listed = System(config).lake  # separate lake: reads do not wait while a scrape lists the tables
                     lake_metrics = LakeMetrics(lambda: disk_trend(listed, system.chains))
                     of_work = [WorkerMetrics(worker), DailySnapshots(daily), lake_metrics] if work else []
-                    of_process = [TaskMetrics(supervisor), JobMetrics(jobs), BoundMetrics(engine.bounds)]
+                    of_process = [TaskMetrics(supervisor), JobMetrics(jobs), BoundMetrics(bounds)]
                     read = [app.parts.traffic, *of_process, *of_work]
                     stack.enter_context(serve_metrics(read, config.server.host, port))
                 yield

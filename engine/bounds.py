@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from chainfolio.engine.snapshots.snapshotter import Snapshotter
     from chainfolio.indexer.wiring import System
 
+MAX_JOURNAL_BYTES = 128 * 2**20  # of SQLite; each journal is shortened long before
+MAX_THREADS = 128
 DESCRIPTORS = Path("/proc/self/fd")  # Linux
 
 
@@ -39,7 +42,7 @@ class Bound:
 def bounds_of(
     system: System, gains: GainsCache, accounts: AccountCache, snapshotters: Mapping[str, Snapshotter]
 ) -> list[Bound]:
-    """Return the bounds of a process: of its caches, and of its open files on Linux.
+    """Return the bounds of a process: caches, threads, the journal of the tail, and open files on Linux.
 
     Each says how much is used now and what the maximum is. `token_contracts` is given for each chain of `snapshotters`.
     """
@@ -55,8 +58,20 @@ def bounds_of(
             Bound("token_contracts", each.book.seen_count, token_book.MAX_SEEN, key)
             for key, each in snapshotters.items()
         ),
+        Bound("threads", threading.active_count(), MAX_THREADS),
+        *_tail_journal(system),
         *_open_files(),
     ]
+
+
+def _tail_journal(system: System) -> Iterator[Bound]:
+    """Yield the bound of the tail's journal; nothing if the tail is in memory or in PostgreSQL."""
+    from chainfolio.storage.sqlite import journal_bytes
+    from chainfolio.storage.tail import IN_MEMORY, POSTGRES  # loaded with the tail only
+
+    place = str(system.tail.place)
+    if place != IN_MEMORY and not place.startswith(POSTGRES):
+        yield Bound("tail_journal_bytes", journal_bytes(Path(place)), MAX_JOURNAL_BYTES)
 
 
 def _open_files() -> Iterator[Bound]:

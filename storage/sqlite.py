@@ -19,6 +19,7 @@ from chainfolio.errors import Locked, StorageFull, StoreError, TooManyFiles
 
 Rows: TypeAlias = list[Any]  # tuples of SQL values
 BUSY_MS: Final = 5000
+MAX_JOURNAL_BYTES: Final = 64 * 2**20  # a longer journal is shortened to this once it begins anew
 _BACKUP: Final = {"tail": "restore it and the lake from one backup", "state": "restore it from a backup"}
 
 
@@ -33,10 +34,19 @@ def connect(path: Path, *, synchronous: str = "FULL", reader: bool = False) -> a
     connection.set_busy_timeout(BUSY_MS)
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
     connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute(f"PRAGMA journal_size_limit = {MAX_JOURNAL_BYTES}").fetchall()
     connection.execute("PRAGMA foreign_keys = ON")
     if reader:
         connection.execute("PRAGMA query_only = ON")
     return connection
+
+
+def journal_bytes(path: Path) -> int:
+    """Return the size of the journal beside a file; 0 if there is none."""
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 @contextmanager

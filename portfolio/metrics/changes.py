@@ -135,7 +135,7 @@ class DayState:
         return debt_fault(self.holding(asset).owed, self.debts.get(asset, Debt()))
 
     def deposits(self, asset: str) -> tuple[int, int, bool]:
-        """Return the deposited quantity, the quantity in protocols, and True if protocols show all that was deposited.
+        """Return deposited quantity, quantity in protocols, and True if protocols show all that was deposited.
 
         Without a check nothing was deposited.
         """

@@ -131,6 +131,7 @@ _DROP_MANY = Statement(
         "AND seq <= (SELECT seq FROM alert_deliveries WHERE account_id = :owner ORDER BY seq DESC LIMIT 1 OFFSET :most)"
     )
 )
+_OLDEST = Statement(sa.text("SELECT created_us FROM alert_deliveries WHERE state <> 'pending' ORDER BY seq LIMIT 1"))
 
 
 def add(tx: Transaction, events: Sequence[Event], now_us: int) -> int:
@@ -221,6 +222,12 @@ def within(tx: Transaction, chain: str, span: Span) -> list[Delivery]:
 def mark_corrected(tx: Transaction, event_id: str) -> None:
     """Note that a correction of an event is stored."""
     tx.run(_CORRECTED, event=event_id)
+
+
+def oldest_age_us(tx: Transaction, now_us: int) -> int:
+    """Return the age of the first stored event that is not pending; 0 if there is none."""
+    rows = tx.rows(_OLDEST)
+    return max(0, now_us - int(rows[0][0])) if rows else 0
 
 
 def purge(tx: Transaction, now_us: int, keep_us: int, max_rows: int) -> int:

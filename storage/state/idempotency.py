@@ -51,6 +51,7 @@ _OLDEST = Statement(
     .order_by(_TABLE.c.claimed_us)
     .suffix_with(sa.text("LIMIT :most"))
 )
+_FIRST = Statement(sa.select(sa.func.min(_TABLE.c.claimed_us)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,12 @@ def store_response(tx: Transaction, request: KeyedRequest, answer: StoredRespons
         new_digest=answer.digest,
     )
     assert changed == 1, "claimed before, in the same transaction"
+
+
+def oldest_age_us(tx: Transaction) -> int:
+    """Return the age of the oldest stored response; 0 if none is stored."""
+    ((claimed_us,),) = tx.rows(_FIRST)
+    return 0 if claimed_us is None else max(0, tx.now_us() - int(claimed_us))
 
 
 def drop_expired(tx: Transaction) -> bool:

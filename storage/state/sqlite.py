@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 import apsw
 
-from chainfolio.storage.sqlite import BUSY_MS, Rows, connect, translate_error, translate_errors, writing
+from chainfolio.storage.sqlite import BUSY_MS, Rows, connect, journal_bytes, translate_error, translate_errors, writing
 from chainfolio.storage.state.database import Row, Statement, Time, UniqueViolation, Value, Work
 from chainfolio.storage.state.migrations import migrate_sqlite
 from chainfolio.storage.state.schema import HEAD
@@ -26,6 +26,9 @@ from chainfolio.storage.state.sweep import EPOCH_US, PROCESS_BITS
 
 T = TypeVar("T")
 CHECKPOINT_S: Final = 1.0
+# While some process writes all the time, a checkpoint that does not block it never ends, and the journal grows. From
+# this size on, writers wait for the end of a checkpoint.
+LONG_JOURNAL_BYTES: Final = 32 * 2**20
 NEAR_US: Final = 60_000_000
 _NEWEST: Final = "SELECT call_id FROM ledger WHERE call_id IS NOT NULL ORDER BY id DESC LIMIT 1"
 HOT_CACHE_KB: Final = 32_000  # the buckets of ten thousand keys
@@ -114,10 +117,16 @@ class SqliteDatabase:
             connection = connect(self.path, synchronous="NORMAL")
         while not self._closing.wait(CHECKPOINT_S):
             try:
-                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._checkpoint(connection)
             except apsw.Error:  # busy, or no space: it is tried again, and writers get the error
                 continue
         connection.close()
+
+    def _checkpoint(self, connection: apsw.Connection) -> None:
+        """Move committed data from the journal into the file; writers wait while a long journal is emptied."""
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        if journal_bytes(self.path) > LONG_JOURNAL_BYTES:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
 
 class _Transaction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from chainfolio.adapters.solana import stake_histories
 from chainfolio.adapters.solana.stake_histories import StakeHistories
+from chainfolio.api.state_bounds import state_bounds
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
 from chainfolio.contracts import Token
@@ -20,10 +22,12 @@ from chainfolio.engine.gains.account_gains import MAX_ROWS
 from chainfolio.engine.service import Engine
 from chainfolio.engine.snapshots import token_book
 from chainfolio.engine.snapshots.token_book import TokenBook
+from chainfolio.environment import SystemClock
 from chainfolio.indexer.wiring import System
 from chainfolio.kinds import EndpointMemory
 from chainfolio.settings import Settings
 from chainfolio.storage.lake import Lake
+from chainfolio.storage.state import State
 from chainfolio.tables import TOKENS
 
 OPERATE = Path(__file__).parents[2] / "docs" / "how-to" / "operate.md"
@@ -69,9 +73,15 @@ def test_stake_histories_keep_a_bounded_number_of_accounts_and_load_others_again
 
 def bounds_in(folder: Path) -> list[Bound]:
     """The bounds of a process with one chain."""
-    system = System(Settings(data=str(folder)), keeps_nothing=True)
+    system = System(Settings(data=str(folder)))
     quoting = cast("Any", SimpleNamespace(book=TokenBook("ethereum", None, {})))
-    return Engine(system, _snapshotters={"ethereum": quoting}).bounds()
+    state = State.open(f"sqlite:///{folder / 'state.db'}", bytes(32), SystemClock(), random.Random(1))
+    try:
+        of_state = state_bounds(state, 3, system.settings.alerts.keep_days)
+        return [*Engine(system, _snapshotters={"ethereum": quoting}).bounds(), *of_state]
+    finally:
+        state.close()
+        system.tail.close()
 
 
 def test_each_bound_has_a_metric_and_a_row_in_the_table(tmp_path: Path) -> None:
@@ -85,7 +95,7 @@ def test_each_bound_has_a_metric_and_a_row_in_the_table(tmp_path: Path) -> None:
         assert f'chainfolio_bound_used{{bound="{each.name}",chain="{each.chain}"}}' in metrics
         assert 0 <= each.used <= each.maximum
         unit = 2**20 if each.name.endswith("bytes") else 1
-        assert each.name == "open_files" or table[each.name] * unit == each.maximum
+        assert each.name in ("open_files", "state_bytes") or table[each.name] * unit == each.maximum
     assert set(table) <= {each.name for each in bounds}
-    assert {"kept_rows", "gains_rows", "token_contracts"} <= set(table)
+    assert {"kept_rows", "gains_rows", "token_contracts", "state_journal_bytes", "threads"} <= set(table)
     assert table["gains_rows"] == MAX_ROWS
