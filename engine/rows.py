@@ -74,8 +74,9 @@ def rows_of(
         parts.append(part.select(expressions).collect())
     if max_transactions is not None:
         for account in accounts:
-            count = lake.count_transactions(history, chain, account, max_transactions)
-            check_transaction_count(account, count, max_transactions)
+            if lake.max_rows(history, chain, account) > max_transactions:
+                count = lake.count_transactions(history, chain, account, max_transactions)
+                check_transaction_count(account, count, max_transactions)
     stored = lake.of_accounts(history, chain, accounts, [name for name in history.names if name in used_columns])
     parts.append(stored.filter(condition).select(expressions).collect())
     return deduplicated(pl.concat(parts), history)

@@ -148,6 +148,15 @@ def _kept_rows(
     return [each for each in rows.values() if each is not None and each.num_rows]
 
 
+def max_rows(files: Iterable[LakeFile], account: str, folder: Folder | Bucket, footers: Footers) -> int:
+    """Return how many rows an account has at most: those of all row groups that may have some of its rows."""
+    rows = 0
+    for file in files:
+        footer = footers.of(file.path, folder)
+        rows += sum(footer.row_group(group).num_rows for group in _groups(footer, account))
+    return rows
+
+
 def count_transactions(
     table: Table,
     files: Iterable[LakeFile],

@@ -24,7 +24,7 @@ from chainfolio.storage.deltalog import (
     total_rows,
 )
 from chainfolio.storage.frames import frame
-from chainfolio.storage.history import AccountKey, Footers, count_transactions, read_history
+from chainfolio.storage.history import AccountKey, Footers, count_transactions, max_rows, read_history
 from chainfolio.storage.kept_rows import KeptRows
 from chainfolio.storage.lake_storage import LakeStorage, LocalStorage, ObjectStorage
 from chainfolio.storage.parquet import LakeFile, compare_file, read
@@ -182,6 +182,12 @@ class LakeReader:
             files = self._files(table, chain, bucket(account))
             folder = self.storage.folder(table.name)
             return count_transactions(table, files, account, max_count, folder, self._footers, self.kept)
+
+    def max_rows(self, table: Table, chain: str, account: str) -> int:
+        """Return how many rows an account has at most in a table by account. Only footers of files are read."""
+        with translate_errors(table):
+            files = self._files(table, chain, bucket(account))
+            return max_rows(files, account, self.storage.folder(table.name), self._footers)
 
     def window(self, table: Table, chain: str, span: Span) -> pa.Table:
         """Return a chain's rows at some heights in the table's order; an empty table if there are none.

@@ -6,9 +6,10 @@ lake (`prices`); the others wait until their block is final, or are deleted with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -21,6 +22,8 @@ from chainfolio.reads import Read, ReadResult
 from chainfolio.tables import BLOCKS, PRICES
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from chainfolio.storage.lake import Lake
     from chainfolio.storage.tail import Tail
 
@@ -62,6 +65,11 @@ class StoredRead(Read[object]):
     """A read that was made earlier, reduced to the fields that answers show."""
 
     label: tuple[str, str | None, str | None, tuple[str, ...]]
+
+
+_PRICE: Final = msgspec.json.Decoder(StoredPrice)
+_ALTERNATIVES: Final = msgspec.json.Decoder(tuple[StoredPrice, ...])
+_CALLS: Final = msgspec.json.Decoder(tuple[CallFields, ...])
 
 
 def stored_price(price: Price) -> StoredPrice:
@@ -169,9 +177,8 @@ class PriceStore:
                 .filter((pl.col("height") < heights[-1]) & (pl.col("observed") >= _timestamp(since_us)))
                 .sort("height")
                 .unique([turn.alias("turn"), "asset"], keep="last")
-                .collect()
             )
-            prices += [(row["height"], _of_row(row)) for row in rows.to_dicts()]
+            prices += _prices_of(rows)
         return sorted((each for each in prices if each[1].time_us >= since_us), key=lambda each: each[0])
 
     def _last_before(self, block: Block, since_us: int) -> dict[Asset, Price]:
@@ -188,9 +195,8 @@ class PriceStore:
                 .filter((pl.col("height") < block.height) & (pl.col("observed") >= _timestamp(since_us)))
                 .sort("height")
                 .unique("asset", keep="last")
-                .collect()
             )
-            prices = {asset(row["asset"]): _of_row(row) for row in rows.to_dicts()}
+            prices = {price.asset: price for _, price in _prices_of(rows)}
         waiting = self.tail.pending_prices(self.chain, block.height - 1)
         for _, _, _, _, of, blob in sorted(waiting, key=lambda row: row[1]):
             price = _decoded(blob).price(asset(of))
@@ -292,8 +298,8 @@ class PriceStore:
         if prices and self.lake.exists(PRICES):
             spans = [Span(height, height) for height in prices]
             rows = self.lake.scan(PRICES, chain=self.chain, heights=spans).filter(pl.col("height").is_in(list(prices)))
-            for row in rows.collect().to_dicts():
-                prices[row["height"]][asset(row["asset"])] = _of_row(row)
+            for height, price in _prices_of(rows):
+                prices[height][price.asset] = price
         return prices
 
     def _hashes(self, heights: set[int]) -> dict[int, str]:
@@ -318,15 +324,18 @@ def _timestamp(time_us: int) -> Any:
 
 
 def _decoded(blob: bytes | str) -> StoredPrice:
-    return msgspec.json.decode(blob, type=StoredPrice)
+    return _PRICE.decode(blob)
 
 
-def _of_row(row: Mapping[str, Any]) -> Price:
-    """Return the price of a row of the lake, with its alternatives and calls."""
-    observed_us = int(row["observed"].timestamp()) * 1_000_000 + row["observed"].microsecond
-    alternatives = msgspec.json.decode(row["others"], type=tuple[StoredPrice, ...])
-    calls = msgspec.json.decode(row["calls"], type=tuple[CallFields, ...])
-    price = StoredPrice(
-        row["usd"], row["source"], observed_us, row["confidence"], row["depth_usd"], row["detail"], alternatives, calls
-    )
-    return price.price(asset(row["asset"]))
+def _prices_of(rows: pl.LazyFrame) -> Iterator[tuple[int, Price]]:
+    """Yield height and price of each row of the lake, with its alternatives and calls."""
+    import polars as pl
+
+    asset_of = cache(asset)
+    observed_us = pl.col("observed").dt.epoch("us")
+    fields = ("usd", "source", observed_us, "confidence", "depth_usd", "detail", "others", "calls")
+    for height, name, *values in rows.select("height", "asset", *fields).collect().iter_rows():
+        usd, source, time_us, confidence, depth_usd, detail, others, calls = values
+        alternatives, reads = _ALTERNATIVES.decode(others), _CALLS.decode(calls)
+        price = StoredPrice(usd, source, time_us, confidence, depth_usd, detail, alternatives, reads)
+        yield height, price.price(asset_of(name))

@@ -5,10 +5,12 @@ Keys (account, height, index in the block) are made for all activities; details 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from chainfolio import amounts
 from chainfolio.addresses import AddressRules
@@ -46,6 +48,10 @@ TRANSFER_COLUMNS: Final = (
 )
 APPROVAL_COLUMNS: Final = (*KEY, "log_index", "token", "spender")
 DETAILS: Final = ("sender", "recipient", "created", "raw", "fee", "status", "selector")
+
+
+Row = TypeVar("Row")
+Rows = defaultdict[tuple[str, int, int], list[Row]]  # by account, height and index in the block
 
 
 class MovedTokens(NamedTuple):
@@ -112,21 +118,28 @@ class Activities:
         """Return the asset that a row of transfers moved."""
         return self.info.asset(standard, token, None if number is None else amounts.raw_from_bytes(number))
 
-    def _movement(self, row: Mapping[str, Any]) -> Movement:
-        """Return the movement of a row of transfers."""
-        asset = self._asset(row["standard"], row["token"], row["token_id"])
-        return Movement(
-            row["log_index"],
-            row["item"],
-            row["direction"],
-            row["standard"],
-            asset,
-            amounts.raw_from_bytes(row["raw"]),
-            row["counterparty"],
-        )
+    def _movements(self, chosen: pl.DataFrame) -> Rows[Movement]:
+        """Return the movements of some activities, by position."""
+        columns = ("standard", "token", "token_id", "log_index", "item", "direction", "raw", "counterparty")
+        asset_of, movements = cache(self._asset), Rows[Movement](list)
+        rows = self.transfers.join(chosen, on=list(POSITION), how="semi").select(*POSITION, *columns)
+        for account, height, tx_index, *values in rows.iter_rows():
+            standard, token, token_id, log_index, item, direction, raw, counterparty = values
+            asset, amount = asset_of(standard, token, token_id), amounts.raw_from_bytes(raw)
+            movement = Movement(log_index, item, direction, standard, asset, amount, counterparty)
+            movements[account, height, tx_index].append(movement)
+        return movements
 
-    def _permission(self, row: Mapping[str, Any]) -> Permission:
-        return Permission(row["log_index"], self.info.token_asset(row["token"]), row["spender"])
+    def _permissions(self, chosen: pl.DataFrame) -> Rows[Permission]:
+        """Return the approvals of some activities, by position."""
+        permissions = Rows[Permission](list)
+        rows = self.approvals.join(chosen, on=list(POSITION), how="semi")
+        for account, height, tx_index, log_index, token, spender in rows.select(
+            *POSITION, "log_index", "token", "spender"
+        ).iter_rows():
+            permission = Permission(log_index, self.info.token_asset(token), spender)
+            permissions[account, height, tx_index].append(permission)
+        return permissions
 
     def moved_tokens(self, keys: Sequence[Activity]) -> MovedTokens:
         """Return the tokens of the rows of some keys; the native coin is left out."""
@@ -149,22 +162,24 @@ class Activities:
         if not keys:
             return []
         chosen = _positions(keys)
-        movements, permissions, details = (
-            _by_position(rows.join(chosen, on=list(POSITION), how="semi"))
-            for rows in (self.transfers, self.approvals, self.transactions)
-        )
-        activities = []
-        for key in keys:
-            position = (key.account, key.height, key.tx_index)
-            activities.append(
-                replace(
-                    key,
-                    movements=tuple(self._movement(row) for row in movements.get(position, ())),
-                    permissions=tuple(self._permission(row) for row in permissions.get(position, ())),
-                    details=next((_details(row) for row in details.get(position, ())), None),
-                )
+        movements, permissions = self._movements(chosen), self._permissions(chosen)
+        transactions = self.transactions.join(chosen, on=list(POSITION), how="semi").select(*POSITION, *DETAILS)
+        details = {tuple(row[:3]): _details(*row[3:]) for row in transactions.iter_rows()}
+        return [
+            Activity(
+                key.chain,
+                key.account,
+                key.height,
+                key.time_us,
+                key.tx_index,
+                key.tx_hash,
+                tuple(movements.get(position, ())),
+                tuple(permissions.get(position, ())),
+                details.get(position),
             )
-        return activities
+            for key in keys
+            for position in [(key.account, key.height, key.tx_index)]
+        ]
 
 
 def read_activities(
@@ -244,9 +259,9 @@ def indexed_transactions(
     has_hash = pl.col("hash").is_in(sorted({key.tx_hash for key in keys}))
     heights = {key.height for key in keys}
     return {
-        row["tx_hash"]: _details(row)
+        tx_hash: _details(*details)
         for rows in rows_at(lake, tail, chain, TRANSACTIONS, heights, transaction_columns(), has_hash)
-        for row in rows.iter_rows(named=True)
+        for tx_hash, *details in rows.select("tx_hash", *DETAILS).iter_rows()
     }
 
 
@@ -288,28 +303,22 @@ def _positions(keys: Sequence[Activity]) -> pl.DataFrame:
     )
 
 
-def _by_position(rows: pl.DataFrame) -> dict[tuple[str, int, int], list[dict[str, Any]]]:
-    rows_by_position: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
-    for row in rows.iter_rows(named=True):
-        rows_by_position.setdefault((row["account"], row["height"], row["tx_index"]), []).append(row)
-    return rows_by_position
-
-
 def _key(chain: str, account: str, height: int, tx_index: int, time: datetime, tx_hash: str) -> Activity:
     return Activity(chain, account, height, (time - EPOCH) // timedelta(microseconds=1), tx_index, tx_hash)
 
 
-def _details(row: Mapping[str, Any]) -> TransactionDetails:
-    """Return the details in a row; status 0 means that the transaction failed."""
-    return TransactionDetails(
-        row["sender"],
-        row["recipient"],
-        row["created"],
-        amounts.raw_from_bytes(row["raw"]),
-        amounts.raw_from_bytes(row["fee"]),
-        row["status"] == 0,
-        row["selector"],
-    )
+def _details(
+    sender: str,
+    recipient: str | None,
+    created: str | None,
+    raw: bytes,
+    fee: bytes,
+    status: int | None,
+    selector: bytes | None,
+) -> TransactionDetails:
+    """Return the details in the columns `DETAILS` of a row; status 0 means that the transaction failed."""
+    value, paid = amounts.raw_from_bytes(raw), amounts.raw_from_bytes(fee)
+    return TransactionDetails(sender, recipient, created, value, paid, status == 0, selector)
 
 
 def missing(

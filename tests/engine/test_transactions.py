@@ -623,6 +623,7 @@ async def test_an_address_with_more_than_is_served_is_not_found(
         assert indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, alice, 10**6) == len(places) > 4
         assert 3 < indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, alice, 3) <= len(places)
         assert indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, "0x" + "12" * 20, 3) == 0
+        assert indexed.lake.max_rows(ACCOUNT_TRANSFERS, indexed.key, alice) >= len(places)
 
 
 async def test_what_is_not_indexed_is_said_and_never_shown_as_nothing(
