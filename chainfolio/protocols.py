@@ -126,12 +126,13 @@ class TypedCalls:
     """The transaction type of calls of some functions; `needs` is as in a protocol's file.
 
     Without functions, it is the type of any call that moves an asset between the account and a contract of the file,
-    also of a call of a router or of a wallet contract.
+    also of a call of a router or of a wallet contract. `roles`: then only contracts in these roles count, or all.
     """
 
     type: str
     needs: str
     functions: tuple[str, ...]
+    roles: tuple[str, ...] = ()
 
 
 VaultChangesReader = Callable[[Sequence[EventLog], Mapping[str, Sequence[str]]], list[VaultChange]]

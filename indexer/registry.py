@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal
 
@@ -212,8 +212,20 @@ class Registry:
     def _rules(self, protocol: Protocol) -> tuple[Rule, ...]:
         """Return the rules of a protocol's file, then those of its families."""
         families = [self._families[name] for name in protocol.families if name in self._families]
+        roles = [each.roles for family in families for each in family.calls]
         calls = [typed for family in families for typed in typed_calls(family)]
-        return tuple(typed.rule for typed in (*protocol.transactions, *calls))
+        return tuple(
+            _rule(protocol, typed, of_roles)
+            for typed, of_roles in (*((each, ()) for each in protocol.transactions), *zip(calls, roles, strict=True))
+        )
+
+
+def _rule(protocol: Protocol, typed: TypedFunctions, roles: Sequence[str]) -> Rule:
+    """Return a rule; without functions, it is about the protocol's contracts in some roles, or about all."""
+    if typed.functions:
+        return typed.rule
+    addresses = (address for _, role, address in protocol.deployments if not roles or role in roles)
+    return replace(typed.rule, counterparties=frozenset(addresses))
 
 
 def typed_calls(family: ProtocolFamily) -> list[TypedFunctions]:

@@ -280,6 +280,9 @@ def _is_share(move: Movement) -> bool:
     return not (move.asset.is_native or move.asset.is_collectible or move.standard in WRAPPING)
 
 
+LEAVES: Final = frozenset({"loss", "burnt", "issued"})  # signs of rules by whose movements a contract took something
+
+
 # --- rules -----------------------------------------------------------------------------------------------------------
 
 
@@ -287,18 +290,34 @@ def _is_share(move: Movement) -> bool:
 class Rule:
     """A transaction type with its conditions: all signs of `needs`, and none of `bars`.
 
-    `functions`: the called function must be one of these; empty allows any.
+    `functions`: the called function must be one of these; empty allows any. `counterparties`: without functions, one of
+    these contracts of the protocol must take what the rule needs to leave, or give what it needs to come.
     """
 
     type: TransactionType
     needs: frozenset[str]
     bars: frozenset[str] = frozenset()
     functions: frozenset[str] = frozenset()
+    counterparties: frozenset[str] = frozenset()
 
     def fits(self, activity_signs: frozenset[str], function: str) -> bool:
         """Return True if an activity fulfils the conditions."""
         called = not self.functions or function in self.functions
         return called and self.needs <= activity_signs and not self.bars & activity_signs
+
+    def is_of_movements(self, movements: Sequence[Movement], others: Collection[str]) -> bool:
+        """Return True if a rule without functions is about these movements: its contracts made or took one.
+
+        False if something left for an address that is neither such a contract nor one of `others`. Anybody can deploy a
+        token that logs a transfer of any contract, but what really left shows what the transaction was.
+        """
+        net: dict[Asset, int] = defaultdict(int)
+        for move in movements:
+            net[move.asset] += move.raw if move.direction == "in" else -move.raw
+        recipients = {move.counterparty for move in movements if move.direction == "out" and net[move.asset] < 0}
+        direction = "out" if self.needs & LEAVES else "in"
+        parties = {move.counterparty for move in movements if move.direction == direction}
+        return recipients <= {*self.counterparties, *others} and not parties.isdisjoint(self.counterparties)
 
 
 def _rule(type_: TransactionType, needs: str = "", bars: str = "") -> Rule:

@@ -13,7 +13,16 @@ from msgspec import UNSET
 from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.contracts import Price, Token, TransactionDetails
-from chainfolio.portfolio.activity import TRANSFERS, Activity, AddressFacts, Functions, Movement, signs, type_of
+from chainfolio.portfolio.activity import (
+    TRANSFERS,
+    Activity,
+    AddressFacts,
+    Functions,
+    Movement,
+    Rule,
+    signs,
+    type_of,
+)
 from chainfolio.portfolio.collector import collector_paused
 from chainfolio.portfolio.compose import clean
 from chainfolio.portfolio.document import UNKNOWN
@@ -90,12 +99,6 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     spam = {asset for asset in tokens if _is_suspect(context, activity.account, asset)}
     poison = poisoning(activity, context.counterparties.get(activity.account), context.trusted)
     counterparty_protocol = _counterparty_protocol(activity, context)
-    # A token is called, who gets it acts. Routers and wallet contracts are called, and the assets show who acts.
-    of_counterparty = [
-        rule
-        for rule in (counterparty_protocol.transactions if counterparty_protocol else ())
-        if function in TRANSFERS or not rule.functions
-    ]
     activity_signs = signs(
         activity,
         function,
@@ -103,6 +106,7 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
         called=context.functions.types.get(selector, ""),
         imitated=poison.only,
     )
+    others = {*context.burn_addresses, *context.fee_collectors}
     assets = [(move.direction, _asset(activity, move, context)) for move in activity.movements]
     link = context.chain.explorer.get("transaction", "")
     small, large = shown_pictures(context.chain.images, context.options)
@@ -114,7 +118,9 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
         sender=details.sender,
         recipient=details.recipient or details.created or "",
         type=type_of(
-            activity_signs, function, [*(called_protocol.transactions if called_protocol else ()), *of_counterparty]
+            activity_signs,
+            function,
+            _protocol_rules(activity, function, called_protocol, counterparty_protocol, others),
         ),
         value=_native(details.raw, context),
         value_fiat=UNKNOWN,
@@ -131,6 +137,28 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
         flags=flags(activity, poison, activity_signs, spam),
         explorer_url=link.replace("{hash}", activity.tx_hash) if link and not activity.is_of_protocol else UNSET,
     )
+
+
+def _protocol_rules(
+    activity: Activity,
+    function: str,
+    called: ProtocolFacts | None,
+    counterparty: ProtocolFacts | None,
+    others: Collection[str],
+) -> list[Rule]:
+    """Return the rules of the called protocol that can apply, then those of the counterparties' protocol.
+
+    If a token is called, who gets it acts. If a router or a wallet contract is called, the assets show who acts.
+    `others`: addresses that may take something in addition to the protocol.
+    """
+    of_called = called.transactions if called else ()
+    of_others = counterparty.transactions if counterparty and counterparty is not called else ()
+    of_counterparty = [rule for rule in of_others if function in TRANSFERS or not rule.functions]
+    return [
+        rule
+        for rule in (*of_called, *of_counterparty)
+        if rule.functions or rule.is_of_movements(activity.movements, others)
+    ]
 
 
 def _without_duplicates(movements: tuple[Movement, ...], also_at: Asset) -> tuple[Movement, ...]:

@@ -65,12 +65,19 @@ class RecordShares:
         return asset in self.containers.by_share and senders <= {*self.rows.treatment.burn_addresses}
 
     def _is_returned(self, asset: str) -> bool:
-        """Return True if a call of no known type burnt a known share of the called contract, and nothing else moved."""
+        """Return True if a call of no known type burnt a known share, and nothing else moved."""
         record = self.rows.record
         container = self.containers.by_share.get(asset)
-        is_alone = record.type == "INTERACTION" and not record.assets_in and asset == self.rows.called
+        is_alone = record.type in ("INTERACTION", "TRANSFEROUT") and not record.assets_in
         recipients = {row.recipient for row in record.assets_out}
         return bool(is_alone and container and container.units) and recipients <= {*self.rows.treatment.burn_addresses}
+
+    @property
+    def waiting_contract(self) -> str:
+        """The key of the called contract, or of one that paid something, whose burnt shares wait for a payment."""
+        chain = self.rows.record.chain.key
+        payers = sorted(f"{chain}:{row.sender}" for row in self.rows.external("in"))
+        return next((each for each in (self.rows.called, *payers) if each in self.containers.waiting), self.rows.called)
 
     def is_reward(self, asset: str) -> bool:
         """Return True if an asset came with a deposit from a contract that gives no shares.
@@ -90,17 +97,26 @@ class RecordShares:
     def kind_of_untyped(self, asset: str) -> Kind:
         """Return the kind of what came in a call of no known type.
 
-        `withdraw` for a returned deposit; `income` if its sender took deposits and never this asset, or also returned a
-        lent position; else `received`.
+        `withdraw` for a returned deposit; `income` if anything came from a contract as a reward; else `received`.
         """
-        senders = self.rows.senders(asset)
-        if self.is_staked(asset) or self.containers.waiting.get(self.rows.called, {}).get(asset):
+        if self.is_staked(asset) or self.containers.waiting.get(self.waiting_contract, {}).get(asset):
             return "withdraw"
-        is_reward = not self.is_disposal and self.containers.never_took(senders, asset)
-        return "income" if is_reward or senders <= {*self.borrowers} else "received"
+        assets = {self.rows.asset_of(row) for row in self.rows.external("in")}
+        return "income" if not self.is_disposal and any(map(self._is_earned, assets)) else "received"
+
+    def _is_earned(self, asset: str) -> bool:
+        """Return True if all senders of an asset earn for the account.
+
+        They took deposits and never this asset, gave back a lent position, or are the contracts of shares that the
+        account has.
+        """
+        senders, chain = self.rows.senders(asset), self.rows.record.chain.key
+        shares = (self.containers.by_share.get(f"{chain}:{each}") for each in senders)
+        is_of_shares = all(each is not None and each.units and asset not in each.inside for each in shares)
+        return self.containers.never_took(senders, asset) or senders <= {*self.borrowers} or is_of_shares
 
     def kind_of_withdrawn(self, side: Side, gains: Sequence[Side]) -> Kind:
-        """Return `income` for an asset never deposited there if others in the withdrawal were; else `withdraw`.
+        """Return `income` for an asset never deposited there if others were, or if all are of a stake; else `withdraw`.
 
         It is also income if its sender paid it as a reward before or gives back a lent position, and has none of it
         deposited. Removed liquidity is always `withdraw`, because it may have been exchanged. A minted asset is new
@@ -115,6 +131,7 @@ class RecordShares:
             is_new = any(each is not side for each in deposited) and not self.is_staked(side.asset)
         else:
             is_new = containers.never_took(senders, side.asset)
-        is_reward = bool(deposited) and (side.asset not in containers.assets or is_new)
+        are_rewards = bool(deposited) or (type_ == "UNSTAKE" and any(self._is_earned(each.asset) for each in gains))
+        is_reward = are_rewards and (side.asset not in containers.assets or is_new)
         is_reward = is_reward or ((paid_before or senders <= {*self.borrowers}) and not self.is_staked(side.asset))
         return "income" if is_reward and type_ != "REMOVELIQUIDITY" else "withdraw"

@@ -113,7 +113,7 @@ class _Record:
         elif returned_shares:
             kinds, settled = self._redeemed(kinds, returned_shares)
         else:
-            kinds, paid = claimed(kinds, self.containers, self.rows.called, self.treatment.trade_value)
+            kinds, paid = claimed(kinds, self.containers, self.shares.waiting_contract, self.treatment.trade_value)
             kinds, settled = self._opened(self._unstaked(kinds))
             settled = [*settled, *paid]
         kinds, settled = [*kinds, *in_positions.traded], [*settled, *in_positions.settled]
@@ -132,7 +132,7 @@ class _Record:
         self.result.entries.extend(entries)
 
     def _open_positions(self) -> None:
-        """Add the positions that this transaction brought, and keep the changes of own ones."""
+        """Add the positions that this transaction brought or lent, and keep the changes of own ones."""
         chain = self.record.chain.key
         changed = {change.key(chain) for change in self.changes}
         for row in self.record.assets_in:
@@ -141,6 +141,9 @@ class _Record:
                 self.positions.setdefault(key, Position())
             elif (liquidity := self.moved.bought.get((key, self.order))) is not None:
                 self.positions[key] = Position.bought(liquidity)
+        for row in self.record.assets_out:
+            if asset_key(row) in self.positions and (asset_key(row), self.order) in self.moved.lent:
+                self.containers.stake(row.recipient, asset_key(row), 1)
         own = [change for change in self.changes if change.key(chain) in self.positions]
         self.changes = [change for change in own if self.positions[change.key(chain)].accepts(change)]
 

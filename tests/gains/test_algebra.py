@@ -12,6 +12,7 @@ from chainfolio.localchain.trade import set_price
 from tests.gains.conftest import World, assert_equal
 from tests.gains.ledger import ETH
 from tests.gains.scripted import Log, Step, approve, hex_word
+from tests.gains.test_contract_wallet import KINDS, any_wallet
 from tests.gains.test_slipstream import LIQUIDITY, LONG, NUMBER, TICKS, Pool
 from tests.gains.test_uniswap_v3 import ALL, COLLECT, DECREASE
 
@@ -39,13 +40,13 @@ class AlgebraPool(Pool):
         return [self.pool.note(minted), self.manager.event(INCREASED, hex_word(NUMBER), data=data)]
 
 
-@pytest.mark.parametrize("is_listed", [True, False], ids=["in a file", "of no file"])
-def test_a_position_keeps_its_lots_and_its_fees_are_income(stage: World, is_listed: bool) -> None:
+@pytest.mark.parametrize(("is_listed", "kind"), [(True, KINDS[0]), (False, KINDS[1])])
+def test_a_position_keeps_its_lots_and_its_fees_are_income(stage: World, is_listed: bool, kind: str) -> None:
     made = AlgebraPool(stage)
     manager, pool = made.manager, made.pool
     if is_listed:
         stage.files["quickswap"] = FILE.format(manager.address)
-    me = stage.wallet(WETH=10 * WAD, DAI=20_000 * WAD)
+    me = any_wallet(stage, kind, WETH=10 * WAD, DAI=20_000 * WAD)
     address = me.address
     approve(me, manager, "WETH", "DAI")
     tokens = [me.assets[symbol] for symbol in made.symbols]

@@ -9,14 +9,17 @@ from chainfolio.localchain.evm import topic_of
 from tests.gains.conftest import World, assert_equal
 from tests.gains.ledger import Wallet
 from tests.gains.scripted import Contract, Step, approve, contract, minted, minted_by
+from tests.gains.test_contract_wallet import KINDS, any_wallet
 
 pytestmark = pytest.mark.node
 FILE = """key = "aura"
 name = "Aura"
 families = ["aura"]
+labels = ["voter_proxy"]
 [contracts.local]
 booster = ["{}"]
 locker = ["{}"]
+voter_proxy = ["{}"]
 """
 BAL, AURA = "CRV", "CVX"  # two tokens of the stage
 
@@ -36,10 +39,11 @@ def earn(me: Wallet, bal: int) -> None:
         me.ledger.earn(symbol, raw, me.worth(symbol, raw))
 
 
-def test_staked_shares_and_locked_aura_come_back_and_rewards_are_income(stage: World) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_staked_shares_and_locked_aura_come_back_and_rewards_are_income(stage: World, kind: str) -> None:
     booster, voter, pool, locker = contract(stage), contract(stage), contract(stage, "auraBPT-vault"), contract(stage)
-    stage.files["aura"] = FILE.format(booster.address, locker.address)
-    me = stage.wallet(DAI=1_500 * WAD)
+    stage.files["aura"] = FILE.format(booster.address, locker.address, voter.address)
+    me = any_wallet(stage, kind, DAI=1_500 * WAD)
     address = me.address
     stage.node.settle([minted_by(stage, AURA, address, 500 * WAD)])
     me.ledger.buy(AURA, 500 * WAD, me.worth(AURA, 500 * WAD))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,20 +14,23 @@ from chainfolio.localchain.trade import set_price
 from tests.gains.conftest import World, assert_equal
 from tests.gains.ledger import ETH, Wallet
 from tests.gains.scripted import Contract, Step, approve, contract
+from tests.gains.test_contract_wallet import KINDS, any_wallet
 
 pytestmark = pytest.mark.node
 COIN = 10**8 // 20  # a twentieth of a bitcoin, worth 2,000 dollars
 
 
-@pytest.mark.parametrize("family", ["curve_pool", "curve_crypto_pool"])
-def test_liquidity_is_a_container_and_what_the_pool_exchanged_counts_at_the_end(stage: World, family: str) -> None:
+@pytest.mark.parametrize(("family", "kind"), [("curve_pool", KINDS[0]), ("curve_crypto_pool", KINDS[1])])
+def test_liquidity_is_a_container_and_what_the_pool_exchanged_counts_at_the_end(
+    stage: World, family: str, kind: str
+) -> None:
     pool, factory = contract(stage, "LP"), contract(stage)
     role = "pool_factory" if family == "curve_pool" else "crypto_factory"
     stage.files["curve"] = (
         f'key = "curve"\nname = "Curve"\nfamilies = ["{family}"]\n[contracts.local]\n{role} = ["{factory.address}"]\n'
     )
     count, index = ("uint256[]", "int128") if family == "curve_pool" else ("uint256[2]", "uint256")
-    me = stage.wallet(WBTC=10 * COIN, DAI=30_000 * WAD)
+    me = any_wallet(stage, kind, WBTC=10 * COIN, DAI=30_000 * WAD)
     approve(me, pool, "WBTC", "DAI")
     inside, units = {"WBTC": 0, "DAI": 0}, 0
     for coins, stable, shares in (
@@ -96,9 +100,13 @@ class Loan:
             me.ledger.buy("DAI", debt, me.worth("DAI", debt))
 
 
-@pytest.mark.parametrize("role", ["controller", "lend_controller", ""], ids=["mints", "lends", "of no file"])
-def test_a_loan_keeps_its_collateral_and_its_interest_is_a_fee(stage: World, role: str) -> None:
-    me = stage.wallet(WETH=10 * WAD, DAI=2_000 * WAD)
+@pytest.mark.parametrize(
+    ("role", "kind"),
+    [*product(("controller", "lend_controller"), KINDS), ("", KINDS[0])],
+    ids=["mints", "mints, wallet", "lends", "lends, wallet", "of no file"],
+)
+def test_a_loan_keeps_its_collateral_and_its_interest_is_a_fee(stage: World, role: str, kind: str) -> None:
+    me = any_wallet(stage, kind, WETH=10 * WAD, DAI=2_000 * WAD)
     loan = Loan(me, contract(stage), contract(stage))
     if role:
         stage.files["curve"] = LOANS.format(role, loan.controller.address, me.assets["DAI"].lower())

@@ -9,6 +9,7 @@ from chainfolio.localchain.evm import ZERO
 from tests.gains.conftest import World, assert_equal
 from tests.gains.ledger import ETH
 from tests.gains.scripted import Step, contract
+from tests.gains.test_contract_wallet import KINDS, any_wallet
 
 pytestmark = pytest.mark.node
 FILE = """key = "etherfi"
@@ -20,10 +21,11 @@ liquidity_pool = ["{}"]
 """
 
 
-def test_staked_ether_comes_back_by_requests_and_what_it_grew_is_income(stage: World) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_staked_ether_comes_back_by_requests_and_what_it_grew_is_income(stage: World, kind: str) -> None:
     pool, eeth, weeth, queue = contract(stage), contract(stage, "eETH"), contract(stage, "weETH"), contract(stage)
     stage.files["etherfi"] = FILE.format(queue.address, pool.address)
-    me = stage.wallet(ETH=40 * WAD)
+    me = any_wallet(stage, kind, ETH=40 * WAD)
     for function, raw in (("deposit()", 20 * WAD), ("deposit(address)", 10 * WAD)):
         args = [ZERO] if "address" in function else []
         moved = pool.act(me, function, *args, value=raw, steps=[eeth.note(eeth.issue(me, raw))])

@@ -11,6 +11,7 @@ from chainfolio.localchain.evm import ZERO, topic_of
 from tests.gains.conftest import World, assert_equal
 from tests.gains.ledger import ETH, Wallet
 from tests.gains.scripted import Contract, Log, Step, approve, contract
+from tests.gains.test_contract_wallet import KINDS, any_wallet
 
 pytestmark = pytest.mark.node
 FILE = """key = "fluid"
@@ -39,11 +40,11 @@ class Vault:
     collateral: str = "WETH"
 
     @classmethod
-    def new(cls, world: World, collateral: str = "WETH") -> Vault:
+    def new(cls, world: World, kind: str, collateral: str = "WETH") -> Vault:
         """A vault of a protocol file, and a wallet that approved it."""
         vault, layer, factory, resolver = (contract(world) for _ in range(4))
         world.files["fluid"] = FILE.format(factory.address, resolver.address, resolver.address, layer.address)
-        me = world.wallet(ETH=10 * WAD, WETH=10 * WAD, DAI=2_000 * WAD)
+        me = any_wallet(world, kind, ETH=10 * WAD, WETH=10 * WAD, DAI=2_000 * WAD)
         approve(me, vault, "WETH", "DAI")
         return cls(me, vault, layer, factory, collateral)
 
@@ -91,12 +92,13 @@ class Vault:
             self.me.ledger.sell("DAI", interest, self.me.worth("DAI", interest))
 
 
-@pytest.mark.parametrize("collateral", ["WETH", ETH])
-@pytest.mark.parametrize("opens_with_debt", [True, False], ids=["with a loan", "without a loan"])
+@pytest.mark.parametrize(
+    ("kind", "collateral", "opens_with_debt"), [(KINDS[0], "WETH", True), (KINDS[0], ETH, False), (KINDS[1], ETH, True)]
+)
 def test_collateral_keeps_its_lots_and_its_interest_is_income(
-    stage: World, collateral: str, opens_with_debt: bool
+    stage: World, kind: str, collateral: str, opens_with_debt: bool
 ) -> None:
-    vault = Vault.new(stage, collateral)
+    vault = Vault.new(stage, kind, collateral)
     me, interest = vault.me, 123 * WAD
     if opens_with_debt:
         vault.operate(5 * WAD, 4_000 * WAD, is_new=True)

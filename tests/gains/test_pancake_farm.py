@@ -10,6 +10,7 @@ from chainfolio.localchain.trade import set_price
 from tests.gains.conftest import World, assert_equal
 from tests.gains.ledger import ETH
 from tests.gains.scripted import Step, approve, contract
+from tests.gains.test_contract_wallet import KINDS, any_wallet
 from tests.gains.test_farms import earn
 from tests.gains.test_slipstream import LIQUIDITY, MINT, NUMBER, Pool
 from tests.gains.test_uniswap_v3 import ALL, DECREASE
@@ -24,12 +25,14 @@ nft_farm = ["{}"]
 COLLECT = "collectTo((uint256,address,uint128,uint128),address)"
 
 
-@pytest.mark.parametrize("is_closed_inside", [False, True], ids=["taken out first", "closed inside"])
-def test_a_position_in_the_farm_keeps_its_lots_and_cake_is_income(stage: World, is_closed_inside: bool) -> None:
+@pytest.mark.parametrize(("is_closed_inside", "kind"), [(False, KINDS[0]), (True, KINDS[1])])
+def test_a_position_in_the_farm_keeps_its_lots_and_cake_is_income(
+    stage: World, is_closed_inside: bool, kind: str
+) -> None:
     made, farm = Pool(stage), contract(stage)
     manager, pool = made.manager, made.pool
     stage.files["pancake"] = FILE.format(farm.address)
-    me = stage.wallet(WETH=10 * WAD, DAI=20_000 * WAD)
+    me = any_wallet(stage, kind, WETH=10 * WAD, DAI=20_000 * WAD)
     address = me.address
     approve(me, manager, "WETH", "DAI")
     tokens = [me.assets[symbol] for symbol in made.symbols]

@@ -7,6 +7,7 @@ import pytest
 from chainfolio.localchain.deploy import WAD
 from tests.gains.conftest import World, assert_equal
 from tests.gains.scripted import Contract, approve, contract
+from tests.gains.test_contract_wallet import KINDS, any_wallet
 
 pytestmark = pytest.mark.node
 FILE = """key = "yearn"
@@ -23,11 +24,11 @@ def vault(stage: World) -> Contract:
     return contract(stage, "yvDAI")
 
 
-@pytest.mark.parametrize("is_listed", [True, False], ids=["in a file", "of no file"])
-def test_a_share_grows_and_its_yield_is_income(stage: World, vault: Contract, is_listed: bool) -> None:
+@pytest.mark.parametrize(("is_listed", "kind"), [(True, KINDS[0]), (False, KINDS[1])])
+def test_a_share_grows_and_its_yield_is_income(stage: World, vault: Contract, is_listed: bool, kind: str) -> None:
     if is_listed:
         stage.files["yearn"] = FILE.format(vault.address)
-    me = stage.wallet(DAI=12_000 * WAD)
+    me = any_wallet(stage, kind, DAI=12_000 * WAD)
     approve(me, vault, "DAI")
     for function, raw, shares in (
         ("deposit()", 9_000 * WAD, 9_000 * WAD),

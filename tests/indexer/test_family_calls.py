@@ -35,3 +35,12 @@ def test_calls_without_functions_are_calls_of_any_function() -> None:
     (rule,) = Registry([Protocol("fork", "Fork", {}, families=["pool"])], {"pool": family}).facts["fork"].transactions
     assert rule.fits(frozenset({"issued", "loss"}), "multicall")
     assert not rule.fits(frozenset({"loss"}), "multicall")
+
+
+def test_calls_without_functions_are_about_contracts_in_their_roles() -> None:
+    calls = (TypedCalls("STAKE", "loss", (), ("chef",)), TypedCalls("CLAIM", "gain", ()))
+    file = Protocol("fork", "Fork", {"chain": {"chef": ["0xc"], "router": ["0xr"]}}, families=["farm"])
+    stake, claim = (
+        Registry([file], {"farm": ProtocolFamily("farm", kind="evm", calls=calls)}).facts["fork"].transactions
+    )
+    assert (stake.counterparties, claim.counterparties) == (frozenset({"0xc"}), frozenset({"0xc", "0xr"}))

@@ -426,3 +426,21 @@ def test_the_order_is_total_so_pages_join_to_the_whole(
     assert [each for page in pages for each in page] == whole
     assert [each.time_us for each in whole] == sorted((each.time_us for each in some), reverse=newest)
     assert sort_activities(some, not newest) == whole[::-1]
+
+
+@pytest.mark.parametrize(
+    ("movements", "is_stake"),
+    [
+        ([left(USDC, POOL)], True),
+        ([left(USDC, POOL), came(SHARE, ZERO_ADDRESS)], True),
+        ([came(USDC, POOL)], False),
+        ([left(USDC), came(WETH), left(SPAM, POOL)], False),
+        ([came(SHARE), left(SHARE), left(USDC, POOL)], True),
+    ],
+    ids=["stake", "share", "comes", "sale beside a forged transfer", "passes through"],
+)
+def test_rules_without_functions_are_about_what_left_for_their_contracts(
+    movements: list[Movement], is_stake: bool
+) -> None:
+    rule = Rule("STAKE", frozenset({"loss"}), counterparties=frozenset({POOL}))
+    assert rule.is_of_movements(movements, [ZERO_ADDRESS]) == is_stake

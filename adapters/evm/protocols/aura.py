@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Event, Family, ProtocolMatch
 from chainfolio.adapters.evm.protocols import convex
-from chainfolio.protocols import DecodedPosition
+from chainfolio.protocols import DecodedPosition, TypedCalls
 
 MINTED = "the AURA that a claim mints"
 
@@ -29,6 +29,7 @@ FAMILY = Family(
         Counterparty("locker"),
     ),
     position=position,
-    calls=convex.FAMILY.calls,
+    # The shares of a reward pool are of a pool that no file names; the booster and its staker move what is staked.
+    calls=(*convex.FAMILY.calls, TypedCalls("DEPOSIT", "issued", ()), TypedCalls("WITHDRAW", "redeemed", ())),
     is_proven=False,
 )

@@ -38,6 +38,9 @@ FAMILY = Family(
     unwrap=unwrap,
     position_type="LIQUIDITYPOOL",
     # The vault takes and pays the tokens, the pool is its own share, and a router is called.
-    calls=(TypedCalls("ADDLIQUIDITY", "issued", ()), TypedCalls("REMOVELIQUIDITY", "redeemed", ())),
+    calls=(
+        TypedCalls("ADDLIQUIDITY", "issued", (), ("vault",)),
+        TypedCalls("REMOVELIQUIDITY", "redeemed", (), ("vault",)),
+    ),
     is_proven=False,
 )

@@ -37,7 +37,9 @@ FAMILY = Family(
     position=position,
     roles=("liquidity_pool",),
     calls=(
-        TypedCalls("STAKE", "issued", ()),  # the pool takes the ether, and eETH is a contract of its own
+        TypedCalls(
+            "STAKE", "issued", (), ("liquidity_pool",)
+        ),  # the pool takes the ether, and eETH is a contract of its own
         TypedCalls("UNSTAKE", "loss", ("requestWithdraw", "requestWithdrawWithPermit")),
         TypedCalls("UNSTAKE", "gain", ("claimWithdraw", "batchClaimWithdraw")),
     ),

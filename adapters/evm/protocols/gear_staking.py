@@ -48,5 +48,7 @@ FAMILY = Family(
     calls=(
         TypedCalls("STAKE", "loss", ("deposit", "depositWithPermit")),
         TypedCalls("UNSTAKE", "gain", ("claimWithdrawals",)),
+        TypedCalls("STAKE", "loss", (), ("gear_staking",)),
+        TypedCalls("UNSTAKE", "gain", (), ("gear_staking",)),
     ),
 )

@@ -46,6 +46,8 @@ FAMILY = Family(
         TypedCalls("STAKE", "loss", ("stakeGmx", "stakeEsGmx")),
         TypedCalls("CLAIM", "gain", ("handleRewards", "claim", "claimFees", "claimEsGmx")),
         TypedCalls("UNSTAKE", "gain", ("unstakeGmx", "unstakeEsGmx")),
+        TypedCalls("STAKE", "issued", (), ("staked_gmx",)),
+        TypedCalls("UNSTAKE", "redeemed", (), ("staked_gmx",)),
     ),
     is_proven=False,
 )

@@ -61,5 +61,7 @@ FAMILY = Family(
         TypedCalls("STAKE", "loss", ("deposit",)),
         TypedCalls("CLAIM", "gain", ("deposit",)),  # a deposit of nothing pays the rewards
         TypedCalls("UNSTAKE", "gain", ("withdraw", "emergencyWithdraw")),
+        TypedCalls("STAKE", "loss", (), ("chef",)),
+        TypedCalls("UNSTAKE", "gain", (), ("chef",)),
     ),
 )

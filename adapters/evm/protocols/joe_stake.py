@@ -37,5 +37,7 @@ FAMILY = Family(
         TypedCalls("STAKE", "loss", ("deposit",)),
         TypedCalls("CLAIM", "gain", ("deposit",)),
         TypedCalls("UNSTAKE", "gain", ("withdraw", "emergencyWithdraw")),
+        TypedCalls("STAKE", "loss", (), ("fee_stake",)),
+        TypedCalls("UNSTAKE", "gain", (), ("fee_stake",)),
     ),
 )

@@ -36,10 +36,12 @@ FAMILY = Family(
     "staked_aave",
     rules=(Token("stake_token"),),
     position=position,
+    roles=("rewards_vault",),
     calls=(
         TypedCalls("STAKE", "loss", ("stake", "stakeWithPermit")),
         TypedCalls("CLAIM", "gain", ("claimRewards",)),
         TypedCalls("UNSTAKE", "gain", ("redeem",)),
+        TypedCalls("CLAIM", "gain", (), ("rewards_vault",)),
     ),
     is_proven=False,
 )

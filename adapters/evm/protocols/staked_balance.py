@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch, Token
 from chainfolio.adapters.evm.reads import Call
-from chainfolio.protocols import DecodedPosition, TokenAmount
+from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 
 
 def position(match: ProtocolMatch) -> DecoderPlan:
@@ -26,4 +26,9 @@ FAMILY = Family(
     position=position,
     roles=("staked_token",),
     options=("amount", "kind"),
+    calls=(
+        TypedCalls("STAKE", "loss", (), ("stake", "receipt")),
+        TypedCalls("CLAIM", "gain", ("claim", "getReward")),
+        TypedCalls("UNSTAKE", "gain", (), ("stake", "receipt")),
+    ),
 )

@@ -24,5 +24,7 @@ FAMILY = Family(
     calls=(
         TypedCalls("ADDLIQUIDITY", "loss", ("deposit",)),
         TypedCalls("REMOVELIQUIDITY", "gain", ("redeem",)),
+        TypedCalls("ADDLIQUIDITY", "issued", (), ("pool",)),
+        TypedCalls("REMOVELIQUIDITY", "redeemed", (), ("pool",)),
     ),
 )

@@ -52,9 +52,13 @@ FAMILY = Family(
         ),
     ),
     position=position,
+    roles=("rewarder",),
     calls=(
         TypedCalls("STAKE", "loss", ("deposit", "depositTo")),
         TypedCalls("CLAIM", "gain", ("claim",)),
         TypedCalls("UNSTAKE", "gain", ("withdraw", "emergencyWithdraw")),
+        TypedCalls("STAKE", "loss", (), ("staking",)),
+        TypedCalls("UNSTAKE", "gain", (), ("staking",)),
+        TypedCalls("CLAIM", "gain", (), ("rewarder",)),
     ),
 )

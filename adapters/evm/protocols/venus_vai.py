@@ -38,5 +38,7 @@ FAMILY = Family(
         TypedCalls("STAKE", "loss", ("deposit",)),
         TypedCalls("CLAIM", "gain", ("claim",)),
         TypedCalls("UNSTAKE", "gain", ("withdraw",)),
+        TypedCalls("STAKE", "loss", (), ("vai_vault",)),
+        TypedCalls("UNSTAKE", "gain", (), ("vai_vault",)),
     ),
 )

@@ -67,9 +67,13 @@ FAMILY = Family(
         ),
     ),
     position=position,
+    roles=("xvs_store",),
     calls=(
         TypedCalls("STAKE", "loss", ("deposit",)),
         TypedCalls("CLAIM", "gain", ("claim", "requestWithdrawal")),  # a request pays the rewards
         TypedCalls("UNSTAKE", "gain", ("executeWithdrawal",)),
+        TypedCalls("STAKE", "loss", (), ("xvs_vault",)),
+        TypedCalls("UNSTAKE", "gain", (), ("xvs_vault",)),
+        TypedCalls("CLAIM", "gain", (), ("xvs_store",)),
     ),
 )

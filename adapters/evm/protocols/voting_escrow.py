@@ -53,5 +53,7 @@ FAMILY = Family(
     calls=(
         TypedCalls("STAKE", "loss", ("create_lock", "increase_amount", "deposit_for", "increaseLockPosition")),
         TypedCalls("UNSTAKE", "gain", ("withdraw",)),
+        TypedCalls("STAKE", "loss", (), ("voting_escrow",)),
+        TypedCalls("UNSTAKE", "gain", (), ("voting_escrow",)),
     ),
 )
