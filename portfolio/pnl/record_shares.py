@@ -82,12 +82,14 @@ class RecordShares:
     def is_reward(self, asset: str) -> bool:
         """Return True if an asset came with a deposit from a contract that gives no shares.
 
-        That is one that took deposits without a share, or one that neither was called nor took anything.
+        That is one that took such deposits before, or another contract that pays when one takes more: it neither was
+        called nor took anything.
         """
         record, senders = self.rows.record, self.rows.senders(asset)
         recipients = {row.recipient for row in record.assets_out}
+        farms = self.containers.farms.keys() & recipients
         issuers = {*recipients, *self.rows.treatment.burn_addresses, record.recipient, asset.rpartition(":")[2]}
-        return senders <= self.containers.farms.keys() & recipients or senders.isdisjoint(issuers)
+        return senders <= farms or (bool(farms) and senders.isdisjoint(issuers))
 
     def is_staked(self, asset: str) -> bool:
         """Return True if some of an asset that came is deposited at its sender, which gave no share for it."""

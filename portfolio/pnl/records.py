@@ -348,7 +348,7 @@ class _Record:
             incoming, outgoing = "borrow", "deposit"
         elif type_ in REPAYMENTS:
             incoming, outgoing = "withdraw", "repay"
-        elif type_ in INCOME and gains and {side.asset for side in losses} <= self.rows.burnt_collectibles():
+        elif type_ in INCOME and gains and self._are_grants({side.asset for side in losses}):
             is_new = type_ != "MINT" or not self.containers.may_return(gains)
             incoming, outgoing = ("income" if is_new else "received"), "taken"
             for side in losses:  # a grant that paid all
@@ -366,6 +366,10 @@ class _Record:
         repaid = self.rows.lent(losses, "out", self.containers.loans) if type_ in DEPOSITS else ()
         lost = [("repay" if side.asset in repaid else outgoing, side) for side in losses]
         return [*incoming_kinds, *((self.moved.kind_of(kind, side.asset, self.order), side) for kind, side in lost)]
+
+    def _are_grants(self, assets: set[str]) -> bool:
+        """Return True if all assets are destroyed collectibles for which nothing went in."""
+        return assets <= self.rows.burnt_collectibles() - self.containers.by_share.keys() - self.positions.keys()
 
     def _with_fee(self, kinds: Sequence[tuple[Kind, Side]], fee: int | None) -> Iterator[Entry]:
         """Yield entries with the fee: in the costs of purchases, else in the proceeds of sales."""

@@ -1,0 +1,79 @@
+"""Rewards beside deposits and claims: what is a share, what is income, and what others sent."""
+
+from __future__ import annotations
+
+from chainfolio.portfolio.transactions import Nft, TransactionAssetDocument, TransactionDocument
+from tests.portfolio.test_pnl_records import NOBODY, OTHER, POOL, asset, brief, read, record
+
+
+def staked(hash: str = "0x1", *came: TransactionAssetDocument) -> TransactionDocument:
+    return record("STAKE", came, [asset("lp", "50", "50", "farm")], hash=hash)
+
+
+def grant(other: str, number: str = "7") -> TransactionAssetDocument:
+    return asset("grant", "1", other=other, nft=Nft(token_id=number))
+
+
+def test_what_a_rewarder_pays_beside_a_second_deposit_is_income() -> None:
+    entries = read(staked(), staked("0x2", asset("joe", "3", "6", "rewarder")))
+    assert brief(entries[1:]) == {("deposit", "lp", 50, 50), ("income", "joe", 3, 6)}
+
+
+def test_a_share_that_comes_from_another_contract_than_the_helper_is_a_share() -> None:
+    opened = record("STAKE", [asset("sohm", "50", "50", "staking")], [asset("ohm", "50", "50", "helper")], hash="0x1")
+    closed = record(
+        "UNSTAKE", [asset("ohm", "60", "90", "staking")], [asset("sohm", "50", "50", "staking")], hash="0x2"
+    )
+    assert brief(read(opened)) == {("deposit", "ohm", 50, 50)}
+    assert brief(read(opened, closed)[1:]) == {("withdraw", "ohm", 50, 75), ("income", "ohm", 10, 15)}
+
+
+def test_the_last_payment_of_a_grant_is_income_and_its_collectible_is_worth_nothing() -> None:
+    got = record("TRANSFERIN", [grant(NOBODY)], hash="0x1", sender=OTHER)
+    claimed = record("CLAIM", [asset("gear", "5", "10", POOL)], [grant(NOBODY)], hash="0x2")
+    assert brief(read(got, claimed)[1:]) == {("income", "gear", 5, 10), ("taken", "grant:7", 1, 0)}
+
+
+def test_a_claim_that_burns_a_request_returns_what_went_in() -> None:
+    bought = record("STAKE", [asset("steth", "50", "50", NOBODY)], [asset("coin", "50", "50", "steth")], hash="0x1")
+    asked = record("INTERACTION", [grant(NOBODY)], [asset("steth", "20", "20", "grant")], hash="0x2")
+    claimed = record("CLAIM", [asset("coin", "21", "42", "grant")], [grant(NOBODY)], hash="0x3")
+    entries = [each for each in read(bought, asked, claimed) if each.order == 2]
+    assert {(kind, symbol, raw) for kind, symbol, raw, _ in brief(entries)} == {
+        ("withdraw", "coin", 20),
+        ("income", "coin", 1),
+    }
+
+
+def test_what_a_farm_pays_in_an_untyped_call_is_income_with_all_beside_it() -> None:
+    paid = record(
+        "TRANSFERIN", [asset("joe", "3", "6", "farm"), asset("op", "1", "2", "other")], hash="0x2", sender=OTHER
+    )
+    assert brief(read(staked(), paid)[1:]) == {("income", "joe", 3, 6), ("income", "op", 1, 2)}
+    strange = record("TRANSFERIN", [asset("joe", "3", "6", "stranger")], hash="0x2", sender=OTHER)
+    assert brief(read(staked(), strange)[1:]) == {("received", "joe", 3, 6)}
+
+
+def test_the_staked_asset_from_its_farm_is_no_reward() -> None:
+    paid = record("TRANSFERIN", [asset("lp", "50", "60", "farm")], hash="0x2", sender=OTHER)
+    assert brief(read(staked(), paid)[1:]) == {("withdraw", "lp", 50, 60)}
+
+
+def test_a_token_of_strangers_beside_a_claim_is_in_no_sum() -> None:
+    paid = record(
+        "TRANSFERIN", [asset("joe", "3", "6", "farm"), asset("bait", "9", "900", "farm")], hash="0x2", sender=OTHER
+    )
+    entries = read(staked(), paid, is_trusted=lambda contract: contract != "chain:bait")[1:]
+    assert brief(entries) == {("income", "joe", 3, 6), ("unasked", "bait", 9, None)}
+
+
+def test_a_share_that_is_burnt_in_an_untyped_call_pays_later() -> None:
+    opened = record("DEPOSIT", [asset("share", "50", other=NOBODY)], [asset("eth", "50", "50", "share")], hash="0x1")
+    burnt = record("INTERACTION", [], [asset("share", "20", other=NOBODY)], hash="0x2", recipient="share")
+    paid = record("INTERACTION", [asset("eth", "22", "44", "share")], hash="0x3", recipient="share")
+    entries = read(opened, burnt, paid)
+    assert brief([each for each in entries if each.order == 1]) == set()
+    assert {each[:3] for each in brief([each for each in entries if each.order == 2])} == {
+        ("withdraw", "eth", 20),
+        ("income", "eth", 2),
+    }
