@@ -92,12 +92,21 @@ class Traded:
 
 
 def trade(
-    node: LocalNode, deployment: Deployment, blocks: int = 300, seed: int = 7, seconds_per_block: int | None = None
+    node: LocalNode,
+    deployment: Deployment,
+    blocks: int = 300,
+    seed: int = 7,
+    seconds_per_block: int | None = None,
+    *,
+    may_fail: bool = False,
 ) -> Traded:
     """Make blocks in which the wallets act at random, by a seed, and return a summary.
 
+    Args:
+        may_fail: Go on if a transaction ends unexpectedly. After thousands of blocks pools may have nothing to lend.
+
     Raises:
-        Reverted: A transaction ended unexpectedly.
+        Reverted: A transaction ended unexpectedly, and `may_fail` is False.
     """
     random = Random(seed)
     wallets = {name: deployment.accounts[name] for name in HABITS}
@@ -115,7 +124,7 @@ def trade(
             txs_by_hash = {node.send(each): each for each in txs}
             missed = random.random() < 0.03  # a slot without a block
             height = node.mine(1, 2 * slot if missed else slot)
-            failed += failures(node, height, txs_by_hash)
+            failed += failures(node, height, txs_by_hash, may_fail=may_fail)
             labels.update(each.label for each in txs)
     return Traded(first, node.height, dict(labels), tuple(failed), dict(scene.prices))
 
@@ -142,16 +151,16 @@ def next_action(scene: Scene, wallet: str, name: str, deck: list[Action]) -> lis
             return txs
 
 
-def failures(node: LocalNode, height: int, txs_by_hash: Mapping[str, Tx]) -> list[str]:
+def failures(node: LocalNode, height: int, txs_by_hash: Mapping[str, Tx], *, may_fail: bool = False) -> list[str]:
     """Return the hashes of the failed transactions of a block.
 
     Raises:
-        Reverted: A transaction of `txs_by_hash` ended unexpectedly, or is not in the block.
+        Reverted: A transaction of `txs_by_hash` ended unexpectedly, or is not in the block, and `may_fail` is False.
     """
     receipts = node.rpc("eth_getBlockReceipts", hex(height))
     succeeded_by_hash = {receipt["transactionHash"]: receipt["status"] == "0x1" for receipt in receipts}
     for transaction, each in txs_by_hash.items():
-        if succeeded_by_hash.get(transaction) is not (not each.label.startswith(DOOMED)):
+        if not may_fail and succeeded_by_hash.get(transaction) is not (not each.label.startswith(DOOMED)):
             raise Reverted(transaction, each.label)
     return [transaction for transaction, succeeded in succeeded_by_hash.items() if not succeeded]
 

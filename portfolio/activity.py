@@ -146,7 +146,10 @@ def signs(
     for move in movements:
         net[move.asset] += move.raw if move.direction == "in" else -move.raw
     gains, losses = ({asset for asset, raw in net.items() if raw * sign > 0} for sign in (1, -1))
-    is_sender = details.sender == activity.account
+    incoming = [move for move in movements if move.direction == "in" and move.asset in gains]
+    outgoing = [move for move in movements if move.direction == "out" and move.asset in losses]
+    is_sender, is_of_protocol = details.sender == activity.account, activity.is_of_protocol
+    standards = {move.standard for move in movements}
     holds_by_sign = {
         "failed": details.failed,
         "sent": is_sender,
@@ -157,10 +160,9 @@ def signs(
         "known gain": bool(gains) and all(asset.is_native or asset.collection in facts.trusted for asset in gains),
         "loss": bool(losses),
         "plain": not details.selector,
-        "withdrawn": activity.is_of_protocol,
-        "stake": activity.is_of_protocol
-        and any(move.standard == WITHDRAWAL and move.raw >= STAKE for move in movements),
-        "bridged": any(move.standard == "mint" for move in movements),
+        "withdrawn": is_of_protocol,
+        "stake": is_of_protocol and any(move.standard == WITHDRAWAL and move.raw >= STAKE for move in movements),
+        "bridged": "mint" in standards,
         "transfer": function in TRANSFERS and all(_is_of(move.asset, details.recipient) for move in movements),
         "poison": not is_sender and bool(movements) and not any(move.raw for move in movements),
         "imitated": imitated,
@@ -168,10 +170,12 @@ def signs(
         "spam": not is_sender
         and bool(gains | losses)
         and all(move.asset.collection in facts.spam for move in movements),
-        **_wrapping(movements, gains | losses),
-        **_minting(movements, gains, losses, burn_addresses),
-        **_issuing(movements, gains, losses, burn_addresses),
-        **_returning(movements, losses, burn_addresses, details.recipient),
+        "wrap": "wrap" in standards,
+        "unwrap": "unwrap" in standards,
+        "other": _is_other_token(movements, gains | losses),
+        **_minting(incoming, gains, losses, burn_addresses),
+        **_issuing(incoming, outgoing, gains, losses, burn_addresses),
+        **_returning(outgoing, burn_addresses, details.recipient),
     }
     return frozenset(sign for sign, holds in holds_by_sign.items() if holds)
 
@@ -196,24 +200,22 @@ def _is_of(asset: Asset, contract: str | None) -> bool:
     return not asset.is_native and asset.reference == contract
 
 
-def _wrapping(movements: Sequence[Movement], changed: set[Asset]) -> dict[str, bool]:
-    """Return whether coins were wrapped or unwrapped, and whether tokens beside these changed."""
+def _is_other_token(movements: Sequence[Movement], changed: set[Asset]) -> bool:
+    """Return True if tokens changed besides wrapped and unwrapped coins."""
     wrapped = {move.asset for move in movements if move.standard in WRAPPING}
-    return {
-        "wrap": any(move.standard == "wrap" for move in movements),
-        "unwrap": any(move.standard == "unwrap" for move in movements),
-        "other": any(not asset.is_native for asset in changed - wrapped),
-    }
+    return any(not asset.is_native for asset in changed - wrapped)
 
 
 def _minting(
-    movements: Sequence[Movement], gains: set[Asset], losses: set[Asset], burn_addresses: Collection[str]
+    incoming: Sequence[Movement], gains: set[Asset], losses: set[Asset], burn_addresses: Collection[str]
 ) -> dict[str, bool]:
     """Return the facts about minting by name: where gained assets came from, and their kinds.
 
     `into position`: one collectible was created, and nothing else was gained for several assets.
+
+    Args:
+        incoming: The movements that brought the gained assets.
     """
-    incoming = [move for move in movements if move.direction == "in" and move.asset in gains]
     minted = {move.asset for move in incoming if move.counterparty in burn_addresses}
     collectible = {move.asset for move in incoming if move.asset.is_collectible}
     return {
@@ -227,7 +229,11 @@ def _minting(
 
 
 def _issuing(
-    movements: Sequence[Movement], gains: set[Asset], losses: set[Asset], burn_addresses: Collection[str]
+    incoming: Sequence[Movement],
+    outgoing: Sequence[Movement],
+    gains: set[Asset],
+    losses: set[Asset],
+    burn_addresses: Collection[str],
 ) -> dict[str, bool]:
     """Return the signs of deposits in a contract that issues shares, whichever contract was called.
 
@@ -236,8 +242,6 @@ def _issuing(
     and all that arrived came from it. `into pool` and `from pool`: the same with several assets, and a router may have
     passed some on.
     """
-    incoming = [move for move in movements if move.direction == "in" and move.asset in gains]
-    outgoing = [move for move in movements if move.direction == "out" and move.asset in losses]
     recipients, senders = ({move.counterparty for move in moves} for moves in (outgoing, incoming))
     issuers, redeemers = {share.reference for share in gains}, {share.reference for share in losses}
     is_issued = len(gains) == 1 and _are_shares(incoming, burn_addresses)
@@ -257,15 +261,12 @@ def _are_shares(moves: Sequence[Movement], burn_addresses: Collection[str]) -> b
     return all(_is_share(move) and move.counterparty in {*burn_addresses, move.asset.reference} for move in moves)
 
 
-def _returning(
-    movements: Sequence[Movement], losses: set[Asset], burn_addresses: Collection[str], contract: str | None
-) -> dict[str, bool]:
+def _returning(outgoing: Sequence[Movement], burn_addresses: Collection[str], contract: str | None) -> dict[str, bool]:
     """Return two signs; both are False if nothing left.
 
     `burnt`: all that left were tokens, and they were burnt. `returned`: all tokens that left are of the called
     contract, which took or burnt them.
     """
-    outgoing = [move for move in movements if move.direction == "out" and move.asset in losses]
     tokens = [move for move in outgoing if not move.asset.is_native]
     return {
         "burnt": bool(outgoing)
