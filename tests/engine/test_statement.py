@@ -44,6 +44,9 @@ class Told(Statement):
     async def _read(self, subject: Subject) -> None:
         raise AssertionError("there is nothing to read")
 
+    async def _add_tokens(self, chain: str, keys: Sequence[Activity]) -> None:
+        """Nothing moved: the records are the keys."""
+
     async def _records(self, keys: Sequence[Activity], may_fit: Callable[[Activity], bool] = bool) -> Any:
         return [(key, key.tx_hash) for key in keys]
 
