@@ -15,7 +15,7 @@ from chainfolio.api.fields import one_of, quoted
 from chainfolio.api.router import get
 from chainfolio.errors import NotFound
 from chainfolio.indexer.registry import Protocol
-from chainfolio.portfolio.facts import PLACEHOLDER, pictures
+from chainfolio.portfolio.pictures import pictures
 
 _IMAGE: Final = "https://images.example/aave3.svg"
 
@@ -107,7 +107,7 @@ def _chains(request: Context) -> set[str]:
 
 
 def _protocol_answer(protocol: Protocol) -> ListedProtocol:
-    small, large = pictures(protocol.images, PLACEHOLDER)
+    small, large = pictures(protocol.images, protocol.key, protocol.name)
     return ListedProtocol(uuid=protocol.uuid, name=protocol.name, key=protocol.key, img_small=small, img_large=large)
 
 
@@ -181,5 +181,5 @@ def check_chain(request: Context, query: ContractQuery) -> None:
 
 
 def _short(protocol: Protocol, chain: str | UnsetType = UNSET) -> ContractProtocol:
-    small, large = pictures(protocol.images, PLACEHOLDER)
+    small, large = pictures(protocol.images, protocol.key, protocol.name)
     return ContractProtocol(name=protocol.name, key=protocol.key, img_small=small, img_large=large, chain_key=chain)

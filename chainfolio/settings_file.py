@@ -23,7 +23,8 @@ from chainfolio.chain_settings import (
 )
 from chainfolio.errors import BadSettings
 from chainfolio.kinds import ChainKind, kind_of
-from chainfolio.settings import SECTIONS, Accounts, Server, Settings, Snapshots, Store, check
+from chainfolio.settings import SECTIONS, Accounts, Server, Settings, Snapshots, Store
+from chainfolio.settings_checks import check
 
 # Our variables that are no settings: the path of the file, the key of a client, the options of tests.
 NOT_SETTINGS = ("CHAINFOLIO_CONFIG", "CHAINFOLIO_KEY", "CHAINFOLIO_LOCALCHAIN_HOME", "CHAINFOLIO_TESTS")

@@ -30,7 +30,8 @@ from chainfolio.indexer.metrics import JobMetrics, TaskMetrics, WorkerMetrics, s
 from chainfolio.indexer.schedule import JobSchedule
 from chainfolio.indexer.wiring import System
 from chainfolio.indexer.worker import Worker
-from chainfolio.settings import Settings, check
+from chainfolio.settings import Settings
+from chainfolio.settings_checks import check
 from chainfolio.supervisor import Supervisor
 
 if TYPE_CHECKING:

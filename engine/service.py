@@ -400,7 +400,8 @@ class Engine:
 
     def chains(self) -> list[ChainFact]:
         """Return every configured chain, by name."""
-        return sorted((chain_fact(chain) for chain in self.system.account_chains), key=lambda fact: fact.name)
+        facts = [chain_fact(chain, self.facts()[chain.key]) for chain in self.system.account_chains]
+        return sorted(facts, key=lambda fact: fact.name)
 
     async def status(self, accounts: Sequence[Account]) -> list[SyncStatus]:
         """Return the freshness of each account's data, in their order; starts no work.

@@ -20,7 +20,8 @@ from chainfolio.engine.snapshots.token_registry import TokenRegistry
 from chainfolio.engine.validators.stakes import WITHDRAWALS_DATASET, Stakes
 from chainfolio.errors import BadSettings
 from chainfolio.kinds import SelectsFunctions, kind_of
-from chainfolio.portfolio.facts import PLACEHOLDER, ChainFacts
+from chainfolio.portfolio.facts import ChainFacts
+from chainfolio.portfolio.pictures import named_images, pictures
 from chainfolio.pricing import ecb
 from chainfolio.pricing.registry import build_sources
 from chainfolio.pricing.vendors import add_vendor_names
@@ -94,23 +95,34 @@ def rates_of(system: System, read_prices: PriceReader) -> Rates:
 def shown_facts(system: System, chain: Chain) -> ChainFacts:
     """Return what documents show of a chain."""
     info, tokens = chain.info, token_images(_tokens(system, chain), chain.info)
-    return ChainFacts(chain.key, info.name, info.chain_id, info.explorer, info.images, tokens, chain.wallet_reads)
+    settings = system.settings.images
+    return ChainFacts(
+        chain.key,
+        info.name,
+        info.chain_id,
+        info.explorer,
+        info.images or named_images(settings.chain, chain.key),
+        tokens,
+        settings.token,
+        chain.wallet_reads,
+    )
 
 
-def chain_fact(chain: Chain) -> ChainFact:
+def chain_fact(chain: Chain, shown: ChainFacts) -> ChainFact:
     """Return what clients see of a chain.
 
     Missing colours and images are replaced, missing explorer links are None.
     """
     info = chain.info
+    small, large = pictures(shown.images, shown.key, shown.name)
     return ChainFact(
         chain_id=info.chain_id,
         key=chain.key,
         name=info.name,
         symbol=info.native.symbol,
         color=info.color or GREY,
-        img_small=info.images.get("small", PLACEHOLDER),
-        img_large=info.images.get("large", PLACEHOLDER),
+        img_small=small,
+        img_large=large,
         explorer_token_url=info.explorer.get("token"),
         explorer_transaction_url=info.explorer.get("transaction"),
         explorer_address_url=info.explorer.get("address"),

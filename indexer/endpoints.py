@@ -14,7 +14,8 @@ from chainfolio.chain_settings import ACCOUNTS, DEFAULT_KIND, ChainSettings, is_
 from chainfolio.environment import Environment
 from chainfolio.errors import BadRequest, BadSettings
 from chainfolio.kinds import IdentifiesChains, builtin_kinds, kind_of, readable_kinds
-from chainfolio.settings import Settings, check
+from chainfolio.settings import Settings
+from chainfolio.settings_checks import check
 from chainfolio.transport.http import HttpTransport
 from chainfolio.transport.probe import Probe, unrecognised
 

@@ -15,6 +15,7 @@ from chainfolio.errors import BadSettings
 from chainfolio.kinds import readable_kinds
 from chainfolio.portfolio.activity import Rule
 from chainfolio.portfolio.facts import ProtocolFacts
+from chainfolio.portfolio.pictures import named_images
 from chainfolio.portfolio.transactions import TransactionType
 from chainfolio.protocols import InstalledProtocol, ProtocolFamily, UnreadProtocol
 
@@ -128,6 +129,16 @@ class Registry:
                 if owner is not protocol:
                     key_path = f"contracts.{chain}.{role}"
                     raise BadSettings(file_name(protocol.key), f"{key_path}: {address} belongs to {owner.key} already")
+
+    def with_image_urls(self, template: str) -> Registry:
+        """Return a registry in which protocols without images have the ones of a template of the settings."""
+        if not template:
+            return self
+        changed = [
+            each if each.images else msgspec.structs.replace(each, images=named_images(template, each.key))
+            for each in self.protocols
+        ]
+        return Registry(changed, self._families)
 
     def with_protocols(self, protocols: Sequence[Protocol]) -> Registry:
         """Return a registry with more protocols.

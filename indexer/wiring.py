@@ -187,7 +187,8 @@ class System:
             operator_keys = {path.stem for folder in folders for path in folder.glob("*.toml")}
             kinds = self.chain_kinds
             base = load([self.configs / "protocols", *folders], kinds)
-            self._loaded = add_packages(base, installed(self.kinds), kinds, operator_keys)
+            registry, packages = add_packages(base, installed(self.kinds), kinds, operator_keys)
+            self._loaded = registry.with_image_urls(self.settings.images.protocol), packages
         return self._loaded
 
     @property

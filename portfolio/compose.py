@@ -35,7 +35,7 @@ from chainfolio.portfolio.document import (
     SpamDocument,
     percentages,
 )
-from chainfolio.portfolio.facts import ChainFacts, Options, ProtocolFacts, asset_page, shown_pictures
+from chainfolio.portfolio.facts import ChainFacts, Options, ProtocolFacts, asset_page, named_pictures, token_pictures
 from chainfolio.portfolio.valuation import Valuation, ValuedHolding, ValuedPosition
 from chainfolio.reads import ReadResult
 
@@ -64,9 +64,6 @@ class _Style:
     account: str
     protocol: ProtocolFacts
     options: Options
-
-    def pictures(self, images: Mapping[str, str]) -> tuple[str | UnsetType, str | UnsetType]:
-        return shown_pictures(images, self.options)
 
     def link(self, facts: ChainFacts, address: str) -> str | UnsetType:
         """Return the explorer's page of an address; UNSET if there is none, or links are not requested."""
@@ -230,7 +227,7 @@ def _protocol(
     """Return the document of a protocol; chains on which it has nothing are left out."""
     by_type = {chain: kinds for chain, kinds in by_chain.items() if kinds}
     value_usd = amounts.total([bucket.value_usd for kinds in by_type.values() for bucket in kinds.values()])
-    small, large = style.pictures(protocol.images)
+    small, large = named_pictures(protocol, style.options)
     return ProtocolDocument(
         name=protocol.name,
         key=protocol.key,
@@ -243,7 +240,7 @@ def _protocol(
 
 def _protocol_chain(facts: ChainFacts, kinds: Mapping[str, _Bucket], style: _Style) -> ProtocolChainDocument:
     """Return the document of a protocol's positions on one chain, by type."""
-    small, large = style.pictures(facts.images)
+    small, large = named_pictures(facts, style.options)
     return ProtocolChainDocument(
         name=facts.name,
         key=facts.key,
@@ -257,7 +254,7 @@ def _protocol_chain(facts: ChainFacts, kinds: Mapping[str, _Bucket], style: _Sty
 def _positions(kind: str, bucket: _Bucket, facts: ChainFacts, style: _Style) -> PositionsDocument:
     """Return the document of one type: loose assets, then positions by falling value; no sums are changed."""
     nested = sorted(bucket.nested, key=_position_key)
-    small, large = style.pictures(style.protocol.images)
+    small, large = named_pictures(style.protocol, style.options)
     return PositionsDocument(
         name=NAMES.get(kind, kind.capitalize()),
         total_value=amounts.text(bucket.value_usd),
@@ -271,7 +268,7 @@ def _positions(kind: str, bucket: _Bucket, facts: ChainFacts, style: _Style) -> 
 
 def _position(position: ValuedPosition, facts: ChainFacts, style: _Style) -> PositionDocument:
     """Return the document of a position; with sources only if the options want them."""
-    small, large = style.pictures(style.protocol.images)
+    small, large = named_pictures(style.protocol, style.options)
     options = style.options
     return PositionDocument(
         name=clean(position.name),
@@ -341,7 +338,7 @@ def _asset(valued: ValuedHolding, facts: ChainFacts, options: Options) -> AssetD
     """Return the document of a holding; amount, price and value are `N/A` if unknown."""
     token, price = valued.holding.token, valued.price
     contract = clean(token.asset.shown_contract)
-    small, large = shown_pictures(facts.tokens.get(token.asset, {}), options)
+    small, large = token_pictures(facts, token.asset, token.symbol, options)
     return AssetDocument(
         symbol=clean(token.symbol).lower(),
         name=clean(token.name).lower(),
@@ -410,7 +407,7 @@ def _chain(
     facts: ChainFacts, value_usd: Decimal, share: str, options: Options, heights: tuple[int, int | None] | None
 ) -> ChainDocument:
     """Return the document of a chain; without heights if `heights` is None."""
-    small, large = shown_pictures(facts.images, options)
+    small, large = named_pictures(facts, options)
     height, head = heights or (None, None)
     return ChainDocument(
         name=facts.name,

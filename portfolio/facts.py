@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chainfolio.portfolio.activity import Rule
@@ -13,21 +13,17 @@ from msgspec import UNSET, UnsetType
 
 from chainfolio.assets import Asset
 from chainfolio.contracts import Holding
+from chainfolio.portfolio.pictures import pictures, token_images
 from chainfolio.reads import ReadResult
-
-# A grey disc. Clients insist on an absolute URL; a data URL reveals no reader to a third party.
-PLACEHOLDER: Final = (
-    "data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewBox='0%200%202%202'%3E"
-    "%3Ccircle%20cx='1'%20cy='1'%20r='1'%20fill='gray'/%3E%3C/svg%3E"
-)
 
 
 @dataclass(frozen=True, slots=True)
 class ChainFacts:
     """One chain as answers show it; `explorer` and `images` are as in `configs/chains`.
 
-    `tokens` are pictures of tokens, as in `configs/tokens`. `wallet_reads` returns the reads behind a wallet balance,
-    each with the name of its number; None if the chain has no such reads.
+    `tokens` are pictures of tokens, as in `configs/tokens`; `token_url` is the template of the others' pictures, or
+    empty. `wallet_reads` returns the reads behind a wallet balance, each with the name of its number; None if the chain
+    has no such reads.
     """
 
     key: str
@@ -36,6 +32,7 @@ class ChainFacts:
     explorer: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, str] = field(default_factory=dict)
     tokens: Mapping[Asset, Mapping[str, str]] = field(default_factory=dict)
+    token_url: str = ""
     wallet_reads: Callable[[Holding], Sequence[tuple[str, ReadResult]]] | None = None
 
 
@@ -61,7 +58,6 @@ class Options:
         zero: Write unknown numbers as 0.
         nfts: List collectibles.
         rates: Add the rates of other currencies.
-        placeholder: The picture of an asset that has none.
     """
 
     images: bool = False
@@ -71,18 +67,22 @@ class Options:
     zero: bool = False
     nfts: bool = False
     rates: bool = False
-    placeholder: str = PLACEHOLDER
 
 
-def pictures(images: Mapping[str, str], placeholder: str) -> tuple[str, str]:
-    """Return the small and the large picture: a missing one is replaced by the other, or the placeholder."""
-    small = images.get("small") or images.get("large") or placeholder
-    return small, images.get("large") or small
+def named_pictures(facts: ChainFacts | ProtocolFacts, options: Options) -> tuple[str | UnsetType, str | UnsetType]:
+    """Return the small and the large picture of a chain or a protocol; UNSET if pictures are not requested."""
+    return pictures(facts.images, facts.key, facts.name) if options.images else (UNSET, UNSET)
 
 
-def shown_pictures(images: Mapping[str, str], options: Options) -> tuple[str | UnsetType, str | UnsetType]:
-    """Return the small and the large picture; UNSET if pictures are not requested."""
-    return pictures(images, options.placeholder) if options.images else (UNSET, UNSET)
+def token_pictures(
+    chain: ChainFacts, asset: Asset, symbol: str, options: Options
+) -> tuple[str | UnsetType, str | UnsetType]:
+    """Return the small and the large picture of a token; UNSET if pictures are not requested."""
+    if not options.images:
+        return UNSET, UNSET
+    contract = asset.shown_contract
+    images = chain.tokens.get(asset) or token_images(chain.token_url, chain.key, contract)
+    return pictures(images, f"{chain.key}:{contract}", symbol)
 
 
 def asset_page(chain: ChainFacts, contract: str, account: str, options: Options) -> str | UnsetType:

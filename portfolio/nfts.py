@@ -11,7 +11,7 @@ from msgspec import UNSET
 from chainfolio.contracts import Holding
 from chainfolio.portfolio.compose import clean
 from chainfolio.portfolio.document import CollectionDocument, NftChainDocument, NftDocument, Portfolio
-from chainfolio.portfolio.facts import ChainFacts, Options, pictures
+from chainfolio.portfolio.facts import ChainFacts, Options, token_pictures
 from chainfolio.portfolio.spam import is_phishing
 
 Things = Sequence[tuple[str, Holding]]  # chain, collectible
@@ -51,7 +51,7 @@ def _by_collection(things: Things, chains: Mapping[str, ChainFacts], options: Op
     for (chain, collection), group in groupby(order, key=lambda item: (item[0], item[1].token.asset.collection)):
         facts, holdings = chains[chain], [holding for _, holding in group]
         token, contract = holdings[0].token, clean(collection.shown_contract)
-        small, large = pictures({}, options.placeholder)
+        small, large = token_pictures(facts, collection, token.symbol, options)
         link = facts.explorer.get("token", "")
         collections[f"{facts.key}:{contract}"] = CollectionDocument(
             name=clean(token.name),
@@ -62,8 +62,8 @@ def _by_collection(things: Things, chains: Mapping[str, ChainFacts], options: Op
             count=str(sum(item.raw for item in holdings)),
             items=tuple(NftDocument(item.token.asset.token_id, str(item.raw)) for item in holdings),
             spam=is_phishing(collection, token.symbol, token.name),
-            img_small=small if options.images else UNSET,
-            img_large=large if options.images else UNSET,
+            img_small=small,
+            img_large=large,
             explorer_url=link.replace("{address}", contract) if link and options.explorer_urls else UNSET,
         )
     return collections

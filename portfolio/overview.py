@@ -26,7 +26,8 @@ from chainfolio.portfolio.document import (
     percentages,
     rounded,
 )
-from chainfolio.portfolio.facts import PLACEHOLDER, ChainFacts, ProtocolFacts, pictures
+from chainfolio.portfolio.facts import ChainFacts, ProtocolFacts
+from chainfolio.portfolio.pictures import drawn, pictures, token_images
 
 PLACES: Final = 18
 
@@ -74,24 +75,36 @@ class _SignedAsset:
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """Small pictures of tokens by `chain:contract`, and of protocols by key."""
+    """Small pictures of tokens by `chain:contract`, and of protocols by key.
+
+    `token_urls` are the templates of the other tokens' pictures by chain.
+    """
 
     tokens: Mapping[str, str] = field(default_factory=dict)
     protocols: Mapping[str, str] = field(default_factory=dict)
+    token_urls: Mapping[str, str] = field(default_factory=dict)
+
+    def of_token(self, asset: AssetDocument) -> str | None:
+        """Return the picture of a token; None if neither `configs/` nor the settings have one."""
+        images = token_images(self.token_urls.get(asset.chain_key, ""), asset.chain_key, asset.contract)
+        return self.tokens.get(asset.chain_contract) or images.get("small")
 
 
 NO_PICTURES: Final = Pictures()
 
 
 def pictures_of(chains: Iterable[ChainFacts], protocols: Iterable[ProtocolFacts]) -> Pictures:
-    """Return each token's and protocol's picture: the small one, else the large one or a placeholder."""
+    """Return the picture of each token and protocol that has one: the small one, else the large one."""
+    all_chains = list(chains)
     return Pictures(
         {
-            f"{chain.key}:{token.shown_contract}": pictures(images, PLACEHOLDER)[0]
-            for chain in chains
+            f"{chain.key}:{token.shown_contract}": pictures(images, "", "")[0]
+            for chain in all_chains
             for token, images in chain.tokens.items()
+            if images
         },
-        {protocol.key: pictures(protocol.images, PLACEHOLDER)[0] for protocol in protocols},
+        {protocol.key: pictures(protocol.images, "", "")[0] for protocol in protocols if protocol.images},
+        {chain.key: chain.token_url for chain in all_chains},
     )
 
 
@@ -145,8 +158,9 @@ def _token_row(parts: Sequence[_SignedAsset], share: str, pictures: Pictures) ->
         by_protocol[part.protocol.key].append(part)
     shares = [_share(each, pictures) for each in by_protocol.values()]
     first = parts[0].asset
+    images = [image for part in parts if (image := pictures.of_token(part.asset))]
     return TokenRow(
-        image=_image(pictures.tokens.get(part.asset.chain_contract) for part in parts),
+        image=min(images, default="") or drawn(min(part.asset.chain_contract for part in parts), first.symbol),
         symbol=first.symbol.upper(),
         name=first.name,
         price=_price(parts),
@@ -159,12 +173,13 @@ def _token_row(parts: Sequence[_SignedAsset], share: str, pictures: Pictures) ->
 
 def _share(parts: Sequence[_SignedAsset], pictures: Pictures) -> TokenShare:
     """Return a token's value and balance in one protocol."""
+    key, name = parts[0].protocol.key, min(part.protocol.name for part in parts)
     return TokenShare(
-        key=parts[0].protocol.key,
-        name=min(part.protocol.name for part in parts),
+        key=key,
+        name=name,
         value=_text(_value(parts)),
         balance=_text(_balance(parts)),
-        image=_image([pictures.protocols.get(parts[0].protocol.key)]),
+        image=pictures.protocols.get(key) or drawn(key, name),
     )
 
 
@@ -207,8 +222,3 @@ def _or_zero(text: str) -> Decimal:
 
 def _text(value: Decimal | None) -> str:
     return UNKNOWN if value is None else amounts.text(value)
-
-
-def _image(links: Iterable[str | None]) -> str:
-    images = {link for link in links if link is not None} - {PLACEHOLDER}
-    return min(images, default=PLACEHOLDER)

@@ -26,7 +26,7 @@ from chainfolio.portfolio.activity import (
 from chainfolio.portfolio.collector import collector_paused
 from chainfolio.portfolio.compose import clean
 from chainfolio.portfolio.document import UNKNOWN
-from chainfolio.portfolio.facts import ChainFacts, Options, ProtocolFacts, asset_page, shown_pictures
+from chainfolio.portfolio.facts import ChainFacts, Options, ProtocolFacts, asset_page, named_pictures, token_pictures
 from chainfolio.portfolio.poisoning import Counterparties, flags, poisoning
 from chainfolio.portfolio.spam import is_phishing
 from chainfolio.portfolio.transactions import (
@@ -109,7 +109,7 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
     others = {*context.burn_addresses, *context.fee_collectors}
     assets = [(move.direction, _asset(activity, move, context)) for move in activity.movements]
     link = context.chain.explorer.get("transaction", "")
-    small, large = shown_pictures(context.chain.images, context.options)
+    small, large = named_pictures(context.chain, context.options)
     return TransactionDocument(
         hash=activity.tx_hash,
         timestamp=str(activity.time_us // 1_000_000),
@@ -190,7 +190,7 @@ def _counterparty_protocol(activity: Activity, context: RenderContext) -> Protoc
 
 
 def _protocol(facts: ProtocolFacts | None, options: Options) -> NamedEntity:
-    small, large = shown_pictures(facts.images if facts else {}, options)
+    small, large = named_pictures(facts or ProtocolFacts(UNKNOWN_PROTOCOL.key, UNKNOWN_PROTOCOL.name), options)
     document = NamedEntity(key=facts.key, name=facts.name) if facts else UNKNOWN_PROTOCOL
     return msgspec.structs.replace(document, img_small=small, img_large=large)
 
@@ -214,7 +214,7 @@ def _asset(activity: Activity, move: Movement, context: RenderContext) -> Transa
     # Collectibles are counted one by one: their contracts give no decimals, and need none.
     decimals = 0 if move.asset.is_collectible else token.decimals if token else None
     contract = move.asset.shown_contract
-    small, large = shown_pictures(context.chain.tokens.get(move.asset.collection, {}), context.options)
+    small, large = token_pictures(context.chain, move.asset.collection, token.symbol if token else "", context.options)
     page = "" if move.asset.is_native else contract
     return TransactionAssetDocument(
         symbol=clean(token.symbol).lower() if token else "",
@@ -241,7 +241,7 @@ def _asset(activity: Activity, move: Movement, context: RenderContext) -> Transa
 def _fee(details: TransactionDetails, context: RenderContext) -> TransactionAssetDocument:
     """Return the sender's fee as an asset without a recipient."""
     contract = context.native.asset.shown_contract
-    small, large = shown_pictures(context.chain.tokens.get(context.native.asset, {}), context.options)
+    small, large = token_pictures(context.chain, context.native.asset, context.native.symbol, context.options)
     return TransactionAssetDocument(
         symbol=clean(context.native.symbol).lower(),
         name=clean(context.native.name).lower(),

@@ -43,3 +43,7 @@ export const busy = () => el("p", { class: "busy", role: "status" }, TEXTS.readi
 export function badge(text, kind = "") {
   return el("span", { class: `badge ${kind}` }, text);
 }
+
+// A picture of an asset, a protocol or a chain. The page loads nothing from other hosts: only drawn ones are shown.
+export const logo = (url) =>
+  url?.startsWith("data:") ? el("img", { class: "logo", src: url, alt: "", width: "16", height: "16" }) : null;

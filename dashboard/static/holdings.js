@@ -14,7 +14,8 @@ export const symbolOf = (asset) => asset.symbol?.toUpperCase() || TEXTS.unnamed;
 function leaf(asset, side, owner) {
   const value = side === "borrowed" ? negate(asset.value) : asset.value;
   const id = `${asset.chainContract}:${side}`;
-  return { kind: "asset", id, label: symbolOf(asset), full: asset.name, value, side, asset, owner };
+  const picture = asset.imgSmall;
+  return { kind: "asset", id, label: symbolOf(asset), full: asset.name, value, side, asset, owner, picture };
 }
 
 function reasonOf(asset) {
@@ -22,9 +23,9 @@ function reasonOf(asset) {
   return isKnown(asset.balance) ? TEXTS.noPrice : TEXTS.noDecimals;
 }
 
-function child(parent, kind, id, label) {
+function child(parent, kind, id, label, picture) {
   let node = parent.children.find((each) => each.id === id);
-  if (!node) parent.children.push((node = { kind, id, label, value: "0", children: [] }));
+  if (!node) parent.children.push((node = { kind, id, label, picture, value: "0", children: [] }));
   return node;
 }
 
@@ -60,13 +61,14 @@ export function treeOf(documents) {
   const outside = [];
   for (const document of documents) {
     for (const [key, chain] of Object.entries(document.chains)) {
-      const node = child(root, "chain", key, chain.name);
+      const node = child(root, "chain", key, chain.name, chain.imgSmall);
       node.value = add(node.value, chain.value);
       (node.read ??= []).push({ ...chain, owner: document.address });
     }
     for (const protocol of Object.values(document.assetByProtocols)) {
       for (const [key, part] of Object.entries(protocol.chains)) {
-        const node = child(child(root, "chain", key, part.name), "protocol", protocol.key, protocol.name);
+        const chain = child(root, "chain", key, part.name, part.imgSmall);
+        const node = child(chain, "protocol", protocol.key, protocol.name, protocol.imgSmall);
         node.value = add(node.value, part.value);
         addPositions(node, part.protocolPositions, document.address, outside);
       }

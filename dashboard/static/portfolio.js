@@ -120,7 +120,8 @@ export async function portfolio(page, view) {
   place.replaceChildren(busy());
   try {
     const documents = await api.get("/v1/portfolio",
-      { addresses: addresses.join(), includeSources: "true", includeExplorerUrls: "true" });
+      { addresses: addresses.join(), includeSources: "true", includeExplorerUrls: "true",
+        includeImages: "true" });
     const tree = treeOf(documents), changes = el("div", { class: "changes" });
     place.replaceChildren(summary(documents, tree, changes), bars(tree.root),
       holdingsTable(tree.root, documents.length > 1), ...[outsideSums(tree.outside)].filter(Boolean));

@@ -1,6 +1,6 @@
 // The table of holdings: sorted, searched, opened and closed; only what is open is drawn.
 import { amount, compare, money } from "./decimal.js";
-import { badge, button, el, name } from "./dom.js";
+import { badge, button, el, logo, name } from "./dom.js";
 import { labelOf } from "./addresses.js";
 import { TEXTS } from "./texts.js";
 import { explain } from "./why.js";
@@ -52,7 +52,7 @@ export function holdingsTable(root, many) {
       ? button(opened ? "▾" : "▸", turn, { class: "turn", "aria-expanded": String(opened), "data-id": id,
         "aria-label": node.label })
       : el("span", { class: "turn" });
-    const label = el("span", { class: "label" }, name(node.label),
+    const label = el("span", { class: "label" }, logo(node.picture), name(node.label),
       node.full && node.full !== node.label.toLowerCase() ? el("span", { class: "faint full" }, name(node.full)) : null,
       node.side ? badge(TEXTS[node.side], node.side) : null,
       many && node.owner ? el("span", { class: "faint" }, name(labelOf(node.owner))) : null);

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from chainfolio.api.protocols import chain_protocols, contract_protocol
-from chainfolio.portfolio.facts import PLACEHOLDER
+from chainfolio.portfolio.pictures import drawn
 from tests.api.fakes import POOL, PROTOCOLS, FakeEngine
 
 LIDO = "0x" + "5e" * 20
 PATH = "/v1/chains/optimism/protocols"
-SPARE = {"imgSmall": PLACEHOLDER, "imgLarge": PLACEHOLDER}
+SPARE = dict.fromkeys(("imgSmall", "imgLarge"), drawn("aave3", "Aave V3"))
 
 
 def test_what_they_cost_and_need() -> None:

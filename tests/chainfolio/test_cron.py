@@ -9,7 +9,8 @@ import pytest
 
 from chainfolio.cron import Cron, CronError, parse_cron
 from chainfolio.errors import BadSettings
-from chainfolio.settings import JOBS, Schedule, Settings, check
+from chainfolio.settings import JOBS, Schedule, Settings
+from chainfolio.settings_checks import check
 from chainfolio.settings_file import load
 
 ALL_MONTHS, ALL_DAYS, ALL_WEEKDAYS = tuple(range(1, 13)), tuple(range(1, 32)), tuple(range(7))

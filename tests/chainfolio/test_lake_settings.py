@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chainfolio.errors import BadSettings
-from chainfolio.settings import Lake, Settings, check
+from chainfolio.settings import Lake, Settings
+from chainfolio.settings_checks import check
 
 
 @pytest.mark.parametrize(

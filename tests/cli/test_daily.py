@@ -16,7 +16,8 @@ from chainfolio.environment import Environment
 from chainfolio.errors import BadSettings
 from chainfolio.indexer.schedule import JobSchedule
 from chainfolio.indexer.wiring import System
-from chainfolio.settings import Settings, Snapshots, check
+from chainfolio.settings import Settings, Snapshots
+from chainfolio.settings_checks import check
 from chainfolio.settings_file import load
 from chainfolio.storage.state import State, subscriptions
 from tests.cli.conftest import ALICE

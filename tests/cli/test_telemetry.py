@@ -26,7 +26,8 @@ from chainfolio.environment import SystemClock
 from chainfolio.errors import BadSettings, Unavailable
 from chainfolio.indexer.schedule import JobSchedule
 from chainfolio.localchain.node import LocalNode
-from chainfolio.settings import Schedule, Settings, Telemetry, check
+from chainfolio.settings import Schedule, Settings, Telemetry
+from chainfolio.settings_checks import check
 from chainfolio.supervisor import Supervisor
 from tests.api.fakes import ALICE, KEY, an_app
 from tests.api.sessions import client_session

@@ -62,6 +62,10 @@ async def test_the_numbers_of_the_portfolio_are_those_of_the_api(demo: Demo, tmp
         assert {text for exact, text in shown if abs(Decimal(exact)) >= Decimal("0.01")} == {
             dollars(text) for text in expected if abs(Decimal(text)) >= Decimal("0.01")
         }
+        pictures = "[...document.querySelectorAll('img.logo')].map(i => i.complete && i.naturalWidth > 0)"
+        assert await page.says(pictures) == [True] * await page.says(
+            "document.querySelectorAll('tr.chain, tr.protocol, tr.asset').length"
+        )
         spam = {asset["contract"] for document in documents for asset in spam_of(document)}
         assert spam
         assert await page.says("document.querySelectorAll('#outside li').length") >= len(spam)
@@ -264,7 +268,7 @@ async def test_names_that_attack_stay_text(demo: Demo, tmp_path: Path) -> None:
     async with opened(demo, tmp_path, f"portfolio?addresses={ALICE}", 390, script=script) as page:
         await page.once("document.querySelector('[data-ready]')")
         await page.says("document.querySelector('tr.asset button.number').click()")
-        assert await page.says("document.querySelector('img') === null && document.body.id === ''")
+        assert await page.says("document.querySelector('img:not(.logo)') === null && document.body.id === ''")
         assert await page.says(WIDE) == []
         text = await page.says("document.querySelector('.holdings').textContent")
         assert not {"\u202e", "\u200b"} & set(text)

@@ -15,7 +15,8 @@ from chainfolio.engine.prices.rates import Rate, Rates
 from chainfolio.errors import BadSettings, NotSupported, Unavailable
 from chainfolio.portfolio.valuation import Valuation, valuate
 from chainfolio.pricing.ecb import FiatRate
-from chainfolio.settings import Settings, check
+from chainfolio.settings import Settings
+from chainfolio.settings_checks import check
 from tests.portfolio.examples import ALICE, BOB, native, price, snapshot
 
 SOL = asset("solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp/slip44:501")

@@ -19,7 +19,8 @@ from chainfolio.environment import Environment
 from chainfolio.errors import BadSettings, NodeBehind, NoQuorum, Unavailable
 from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Unknown
-from chainfolio.settings import Settings, check
+from chainfolio.settings import Settings
+from chainfolio.settings_checks import check
 from chainfolio.storage.tail import Tail
 from chainfolio.transport.http_endpoint import identity
 from chainfolio.transport.quorum import count_votes

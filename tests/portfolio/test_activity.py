@@ -30,6 +30,7 @@ from chainfolio.portfolio.activity import (
     type_of,
 )
 from chainfolio.portfolio.facts import ChainFacts, Options, ProtocolFacts
+from chainfolio.portfolio.pictures import drawn
 from chainfolio.portfolio.spam import is_phishing
 from chainfolio.portfolio.statement import RenderContext, mentions, protocol_key, record
 
@@ -348,15 +349,18 @@ def test_a_record_has_pictures_and_links_if_asked_for() -> None:
     chain = replace(
         SCENE.chain, explorer=explorer, images={"large": "https://pictures.example/local.png"}, tokens=images
     )
-    there = replace(SCENE, chain=chain, options=Options(images=True, explorer_urls=True, placeholder="data:none"))
+    there = replace(SCENE, chain=chain, options=Options(images=True, explorer_urls=True))
     activity = did(left(USDC, OTHER), came(None, OTHER), came(NFT, **COLLECTIBLE))
     found = record(activity, there)
     (usdc,), (coin, cat) = found.assets_out, found.assets_in
     assert found.chain.img_small == found.chain.img_large == "https://pictures.example/local.png"
-    assert (found.protocol.key, found.protocol.img_small) == ("aave3", "data:none")
+    assert (found.protocol.key, found.protocol.img_small) == ("aave3", drawn("aave3", "Aave V3"))
     assert usdc.img_small == usdc.img_large == "https://pictures.example/usdc.png"
     assert usdc.explorer_url == f"https://scan.example/token/{USDC.reference}"
-    assert (coin.img_small, coin.explorer_url) == ("data:none", f"https://scan.example/address/{ME}")
+    assert (coin.img_small, coin.explorer_url) == (
+        drawn(coin.chain_contract, "ETH"),
+        f"https://scan.example/address/{ME}",
+    )
     assert cat.explorer_url == f"https://scan.example/token/{NFT.reference}"
     assert found.native_asset_fees.explorer_url == f"https://scan.example/address/{found.sender}"
     bare = record(activity, replace(there, options=Options()))

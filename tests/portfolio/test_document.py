@@ -22,8 +22,9 @@ from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.contracts import DayFlows, Holding, Issue, Snapshot, Spam
 from chainfolio.portfolio.compose import clean, iso, portfolio
 from chainfolio.portfolio.document import Sources, encode_one, percentages, wallet_only
-from chainfolio.portfolio.facts import PLACEHOLDER, Options, ProtocolFacts
+from chainfolio.portfolio.facts import Options, ProtocolFacts
 from chainfolio.portfolio.finished import finish
+from chainfolio.portfolio.pictures import drawn
 from chainfolio.portfolio.valuation import Valuation, ValuedPosition, valuate, value_holding
 from chainfolio.reads import ReadResult
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, IDS, USDC, erc20, native, price, snapshot
@@ -349,7 +350,7 @@ def test_images_explorer_links_and_sources_are_there_when_asked() -> None:
         f"https://etherscan.io/token/{USDC}",
     )
     assert (eth["imgSmall"], answer["chains"]["ethereum"]["imgLarge"]) == (
-        PLACEHOLDER,
+        drawn("ethereum:0x0000000000000000000000000000000000000000", "ETH"),
         "https://images.example/ethereum.svg",
     )
     assert eth["sources"] == {
@@ -468,7 +469,7 @@ def test_pictures_and_links_are_on_every_level_when_asked_for_and_on_none_otherw
         "https://etherscan.io/address/0x" + "90" * 20,
     )
     assert {asset["symbol"]: asset["imgLarge"] for asset in wallet_} == {
-        "eth": PLACEHOLDER,
+        "eth": drawn("ethereum:0x0000000000000000000000000000000000000000", "ETH"),
         "usdc": "https://images.example/u.png",
     }
 

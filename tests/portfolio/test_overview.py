@@ -12,8 +12,9 @@ from chainfolio import amounts
 from chainfolio.contracts import Holding
 from chainfolio.portfolio.compose import portfolio
 from chainfolio.portfolio.document import Portfolio
-from chainfolio.portfolio.facts import PLACEHOLDER, ProtocolFacts
+from chainfolio.portfolio.facts import ProtocolFacts
 from chainfolio.portfolio.overview import overview, pictures_of
+from chainfolio.portfolio.pictures import drawn
 from chainfolio.portfolio.valuation import ValuedHolding, ValuedPosition, valuate, value_holding
 from tests.portfolio.examples import ALICE, BLOCK, CHAINS, erc20, native, price, snapshot
 from tests.portfolio.test_merge import exact, some
@@ -47,7 +48,7 @@ def test_a_token_is_one_row_over_chains_and_protocols() -> None:
     rows = overview([mine, held(("base", ETHER, "2000"))], pictures_of(CHAINS.values(), AAVE.values()))
     assert msgspec.json.decode(msgspec.json.encode(rows)) == [
         {
-            "image": PLACEHOLDER,
+            "image": drawn("base:0x0000000000000000000000000000000000000000", "ETH"),
             "symbol": "ETH",
             "name": "ethereum",
             "price": "2000",
@@ -62,7 +63,13 @@ def test_a_token_is_one_row_over_chains_and_protocols() -> None:
                     "balance": "2",
                     "image": "https://images.example/a.svg",
                 },
-                {"key": "wallet", "name": "Wallet", "value": "4000", "balance": "2", "image": PLACEHOLDER},
+                {
+                    "key": "wallet",
+                    "name": "Wallet",
+                    "value": "4000",
+                    "balance": "2",
+                    "image": drawn("wallet", "Wallet"),
+                },
             ],
         }
     ]
