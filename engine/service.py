@@ -46,7 +46,7 @@ from chainfolio.engine.time_limit import time_limit
 from chainfolio.engine.validators.records import records
 from chainfolio.engine.validators.results import Validators
 from chainfolio.engine.virtual_users import read_group
-from chainfolio.engine.wiring import chain_fact, functions, shown_facts, snapshotter_of
+from chainfolio.engine.wiring import chain_facts, functions, shown_facts, snapshotter_of
 from chainfolio.errors import MissingCapability, SourceError, Unavailable
 from chainfolio.indexer import watching
 from chainfolio.indexer.follow import Status
@@ -400,8 +400,7 @@ class Engine:
 
     def chains(self) -> list[ChainFact]:
         """Return every configured chain, by name."""
-        facts = [chain_fact(chain, self.facts()[chain.key]) for chain in self.system.account_chains]
-        return sorted(facts, key=lambda fact: fact.name)
+        return chain_facts(self.system.account_chains, self.facts())
 
     async def status(self, accounts: Sequence[Account]) -> list[SyncStatus]:
         """Return the freshness of each account's data, in their order; starts no work.

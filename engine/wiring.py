@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +109,12 @@ def shown_facts(system: System, chain: Chain) -> ChainFacts:
     )
 
 
-def chain_fact(chain: Chain, shown: ChainFacts) -> ChainFact:
+def chain_facts(chains: Iterable[Chain], shown: Mapping[str, ChainFacts]) -> list[ChainFact]:
+    """Return what clients see of chains, by name."""
+    return sorted((_chain_fact(chain, shown[chain.key]) for chain in chains), key=lambda fact: fact.name)
+
+
+def _chain_fact(chain: Chain, shown: ChainFacts) -> ChainFact:
     """Return what clients see of a chain.
 
     Missing colours and images are replaced, missing explorer links are None.
