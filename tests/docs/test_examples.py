@@ -52,6 +52,10 @@ NOT_RUN = {
         'make demo ARGS="--blocks 600"',
     ): "the demo of the other tests, with fewer blocks",
     ("docs/how-to/use-the-api.md", "URL=http://127.0.0.1:8080/v1"): "variables that the tests of the curl lines set",
+    (
+        "docs/explanation/unattended.md",
+        'make soak ARGS="--days 1 --block-ms 2000"       # about five minutes of processor time',
+    ): "takes minutes; tests/bench/test_soak.py runs a shorter one",
     ("docs/runbook.md", "rule_files: [prometheus-rules.yml]"): "Prometheus reads it; test_alerts reads the rules",
     (
         "docs/how-to/operate.md",
