@@ -123,10 +123,10 @@ class RecordRows:
         """Return who sent an asset that came."""
         return {row.sender for row in self.record.assets_in if self.asset_of(row) == asset}
 
-    def burnt_collectibles(self) -> set[str]:
-        """Return the collectibles that left to be destroyed, such as a grant that paid all."""
+    def burnt(self, *, is_collectible: bool = False) -> set[str]:
+        """Return the tokens, or the collectibles, that left to be destroyed."""
         rows = (row for row in self.record.assets_out if row.recipient in self.treatment.burn_addresses)
-        return {self.asset_of(row) for row in rows if row.nft is not UNSET}
+        return {self.asset_of(row) for row in rows if (row.nft is not UNSET) == is_collectible}
 
     def lent(self, sides: Sequence[Side], direction: str, loans: Collection[tuple[str, str]]) -> set[str]:
         """Return the assets that belong to a loan, if others moved the same way; else none.

@@ -99,12 +99,24 @@ class RecordShares:
     def kind_of_untyped(self, asset: str) -> Kind:
         """Return the kind of what came in a call of no known type.
 
-        `withdraw` for a returned deposit; `income` if anything came from a contract as a reward; else `received`.
+        `borrow` for a created asset that the called contract lent before; `withdraw` for a returned deposit; `income`
+        if anything came from a contract as a reward; else `received`.
         """
+        is_created = self.rows.senders(asset) <= {*self.rows.treatment.burn_addresses}
+        if is_created and (self.rows.called, asset) in self.containers.loans:
+            return "borrow"
         if self.is_staked(asset) or self.containers.waiting.get(self.waiting_contract, {}).get(asset):
             return "withdraw"
         assets = {self.rows.asset_of(row) for row in self.rows.external("in")}
         return "income" if not self.is_disposal and any(map(self._is_earned, assets)) else "received"
+
+    def repaid(self, losses: Sequence[Side]) -> set[str]:
+        """Return the assets that left to repay a loan of the called contract, which lent them before."""
+        loans, type_ = self.containers.loans, self.rows.record.type
+        if type_ in DEPOSITS:
+            return self.rows.lent(losses, "out", loans)
+        burnt = self.rows.burnt() if type_ in ("INTERACTION", "TRANSFEROUT") else set()
+        return {asset for asset in burnt if (self.rows.called, asset) in loans}
 
     def _is_earned(self, asset: str) -> bool:
         """Return True if all senders of an asset earn for the account.

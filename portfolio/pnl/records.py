@@ -363,13 +363,14 @@ class _Record:
             incoming_kinds = [(self.shares.kind_of_untyped(side.asset), side) for side in gains]
         else:
             incoming_kinds = [(incoming, side) for side in gains]
-        repaid = self.rows.lent(losses, "out", self.containers.loans) if type_ in DEPOSITS else ()
+        repaid = self.shares.repaid(losses)
         lost = [("repay" if side.asset in repaid else outgoing, side) for side in losses]
         return [*incoming_kinds, *((self.moved.kind_of(kind, side.asset, self.order), side) for kind, side in lost)]
 
     def _are_grants(self, assets: set[str]) -> bool:
         """Return True if all assets are destroyed collectibles for which nothing went in."""
-        return assets <= self.rows.burnt_collectibles() - self.containers.by_share.keys() - self.positions.keys()
+        burnt = self.rows.burnt(is_collectible=True)
+        return assets <= burnt - self.containers.by_share.keys() - self.positions.keys()
 
     def _with_fee(self, kinds: Sequence[tuple[Kind, Side]], fee: int | None) -> Iterator[Entry]:
         """Yield entries with the fee: in the costs of purchases, else in the proceeds of sales."""

@@ -11,6 +11,7 @@ from chainfolio.localchain.evm import topic_of
 from tests.gains.conftest import World, assert_equal
 from tests.gains.ledger import ETH, Wallet
 from tests.gains.scripted import Contract, Log, approve, contract
+from tests.gains.test_contract_wallet import KINDS, any_wallet
 from tests.gains.test_farms import earn
 
 pytestmark = pytest.mark.node
@@ -62,8 +63,9 @@ def comet(stage: World) -> Comet:
     return found
 
 
-def test_interest_and_comp_are_income(stage: World, comet: Comet) -> None:
-    me = stage.wallet(USDC=50_000 * USDC)
+@pytest.mark.parametrize("kind", KINDS)
+def test_interest_and_comp_are_income(stage: World, kind: str, comet: Comet) -> None:
+    me = any_wallet(stage, kind, USDC=50_000 * USDC)
     approve(me, comet.market, "USDC")
     for raw in (20_000 * USDC, 5_000 * USDC):
         assert comet.supply(me, raw, raw) == {"USDC": -raw}
@@ -75,11 +77,13 @@ def test_interest_and_comp_are_income(stage: World, comet: Comet) -> None:
     me.ledger.earn("USDC", interest, me.worth("USDC", interest))
     report, records = stage.read(me)
     assert_equal(report, me)
-    assert [each.type for each in records][-5:] == ["LEND", "LEND", "WITHDRAW", "CLAIM", "WITHDRAW"]
+    lent = "LEND" if kind == KINDS[0] else "DEPOSIT"
+    assert [each.type for each in records][-5:] == [lent, lent, "WITHDRAW", "CLAIM", "WITHDRAW"]
 
 
-def test_collateral_keeps_its_lots_and_what_is_borrowed_is_a_loan(stage: World, comet: Comet) -> None:
-    me = stage.wallet(WETH=10 * WAD, USDC=2_000 * USDC)
+@pytest.mark.parametrize("kind", KINDS)
+def test_collateral_keeps_its_lots_and_what_is_borrowed_is_a_loan(stage: World, kind: str, comet: Comet) -> None:
+    me = any_wallet(stage, kind, WETH=10 * WAD, USDC=2_000 * USDC)
     market, weth = comet.market, me.assets["WETH"]
     approve(me, market, "USDC", "WETH")
     steps = [market.take(me, "WETH", 8 * WAD), comet.of_collateral("SupplyCollateral", me, 8 * WAD)]

@@ -9,6 +9,7 @@ from chainfolio.localchain.evm import ZERO
 from tests.gains.conftest import World, assert_equal
 from tests.gains.ledger import ETH
 from tests.gains.scripted import approve, contract
+from tests.gains.test_contract_wallet import KINDS, any_wallet
 
 pytestmark = pytest.mark.node
 FILE = """key = "liquity_v1"
@@ -27,13 +28,14 @@ lqty = ["{}"]
 ADJUST = "adjustTrove(uint256,uint256,uint256,bool,address,address)"
 
 
-def test_a_trove_is_opened_changed_and_closed_without_a_sale(stage: World) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trove_is_opened_changed_and_closed_without_a_sale(stage: World, kind: str) -> None:
     troves, pool, staking, other = (contract(stage) for _ in range(4))
     lusd, lqty = contract(stage, "LUSD"), stage.rewards["LQTY"].lower()
     stage.rewards["LUSD"] = lusd.address
     contracts = (troves.address, pool.address, staking.address, *[other.address] * 3, lusd.address, lqty)
     stage.files["liquity_v1"] = FILE.format(*contracts)
-    me = stage.wallet(ETH=40 * WAD)
+    me = any_wallet(stage, kind, ETH=40 * WAD)
 
     def lent(raw: int) -> None:
         me.ledger.buy("LUSD", raw, me.worth("LUSD", raw))

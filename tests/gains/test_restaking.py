@@ -9,6 +9,7 @@ import pytest
 from chainfolio.localchain.deploy import WAD
 from tests.gains.conftest import World, assert_equal
 from tests.gains.scripted import approve, contract
+from tests.gains.test_contract_wallet import KINDS, any_wallet
 
 pytestmark = pytest.mark.node
 FILE = """key = "eigenlayer"
@@ -26,11 +27,12 @@ WITHDRAWAL = "(address,address,address,uint256,uint32,address[],uint256[])"
 CLAIM = "(uint32,uint32,bytes,(address,bytes32),uint32[],bytes[],(address,uint256)[])"
 
 
-def test_a_queued_withdrawal_gives_the_stake_back(stage: World) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_queued_withdrawal_gives_the_stake_back(stage: World, kind: str) -> None:
     manager, delegation, strategy, rewards = (contract(stage) for _ in range(4))
     addresses = (manager.address, delegation.address, strategy.address, rewards.address)
     stage.files["eigenlayer"] = FILE.format(*addresses)
-    me = stage.wallet(DAI=1_000 * WAD)
+    me = any_wallet(stage, kind, DAI=1_000 * WAD)
     address, dai = me.address, me.assets["DAI"]
     approve(me, manager, "DAI")
     for raw in (600 * WAD, 300 * WAD):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Event, Family, ProtocolMatch
 from chainfolio.adapters.evm.protocols import convex
-from chainfolio.protocols import DecodedPosition, TypedCalls
+from chainfolio.protocols import DecodedPosition
 
 MINTED = "the AURA that a claim mints"
 
@@ -29,7 +29,6 @@ FAMILY = Family(
         Counterparty("locker"),
     ),
     position=position,
-    # The shares of a reward pool are of a pool that no file names; the booster and its staker move what is staked.
-    calls=(*convex.FAMILY.calls, TypedCalls("DEPOSIT", "issued", ()), TypedCalls("WITHDRAW", "redeemed", ())),
+    calls=convex.FAMILY.calls,
     is_proven=False,
 )

@@ -160,5 +160,6 @@ FAMILY = Family(
         TypedCalls("LEND", "loss", ("supply", "supplyTo", "supplyFrom")),
         TypedCalls("WITHDRAW", "gain", ("withdraw", "withdrawTo", "withdrawFrom")),
         TypedCalls("CLAIM", "gain", ("claim", "claimTo")),
+        TypedCalls("CLAIM", "gain", (), ("rewards",)),
     ),
 )

@@ -153,5 +153,8 @@ FAMILY = Family(
         TypedCalls("STAKE", "loss", ("deposit", "depositAll", "stake", "stakeAll", "lock")),
         TypedCalls("CLAIM", "gain", ("getReward",)),
         TypedCalls("UNSTAKE", "gain", ("withdraw", "withdrawAndUnwrap", "withdrawAllAndUnwrap", "processExpiredLocks")),
+        # The booster's staker takes pool shares, and the booster pays them back.
+        TypedCalls("STAKE", "loss", (), ("voter_proxy", "locker", "reward_pool")),
+        TypedCalls("UNSTAKE", "gain", (), ("booster", "locker", "reward_pool")),
     ),
 )

@@ -105,5 +105,8 @@ FAMILY = Family(
         TypedCalls("STAKE", "loss", ("depositIntoStrategy", "depositIntoStrategyWithSignature")),
         TypedCalls("UNSTAKE", "gain", ("completeQueuedWithdrawal", "completeQueuedWithdrawals")),
         TypedCalls("CLAIM", "gain", ("processClaim", "processClaims")),
+        TypedCalls("STAKE", "loss", (), ("strategy",)),
+        TypedCalls("UNSTAKE", "gain", (), ("strategy",)),
+        TypedCalls("CLAIM", "gain", (), ("rewards_coordinator",)),
     ),
 )

@@ -69,6 +69,10 @@ def _trove(match: ProtocolMatch) -> DecoderPlan:
     return [trove, claimable]
 
 
+POOLS = ("stability_pool", "lqty_staking")
+TROVES = ("borrower_operations", "active_pool", "surplus_pool")  # they pay the ether of troves
+
+
 FAMILY = Family(
     "liquity",
     rules=(
@@ -83,7 +87,7 @@ FAMILY = Family(
         Counterparty("lqty_staking"),
     ),
     position=position,
-    roles=("trove_manager", "surplus_pool", "price_feed", "lusd", "lqty"),
+    roles=("trove_manager", "active_pool", "surplus_pool", "price_feed", "lusd", "lqty"),
     calls=(
         TypedCalls("OPENVAULT", "sent", ("openTrove",)),
         TypedCalls("CLOSEVAULT", "loss", ("closeTrove",)),
@@ -94,5 +98,11 @@ FAMILY = Family(
         TypedCalls("STAKE", "loss", ("provideToSP", "stake")),
         TypedCalls("UNSTAKE", "gain", ("withdrawFromSP", "unstake")),
         TypedCalls("WITHDRAW", "gain", ("withdrawColl", "claimCollateral", "adjustTrove")),
+        TypedCalls("STAKE", "loss", (), POOLS),
+        TypedCalls("UNSTAKE", "gain", (), POOLS),
+        TypedCalls("OPENVAULT", "issued", (), ("borrower_operations",)),
+        TypedCalls("REPAYVAULT", "redeemed", (), TROVES),
+        TypedCalls("DEPOSIT", "loss", (), ("borrower_operations",)),
+        TypedCalls("WITHDRAW", "gain", (), TROVES),
     ),
 )

@@ -149,5 +149,7 @@ FAMILY = Family(
         TypedCalls("DEPOSIT", "loss", ("deposit", "enterStaking")),
         TypedCalls("CLAIM", "gain", ("deposit", "enterStaking", "harvest")),  # a deposit of nothing pays the rewards
         TypedCalls("WITHDRAW", "gain", ("withdraw", "leaveStaking", "emergencyWithdraw", "withdrawAndHarvest")),
+        TypedCalls("STAKE", "loss", (), ("chef", "farm")),
+        TypedCalls("UNSTAKE", "gain", (), ("chef", "farm")),
     ),
 )

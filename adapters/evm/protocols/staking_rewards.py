@@ -59,5 +59,7 @@ FAMILY = Family(
         TypedCalls("STAKE", "loss", ("stake", "stakeFor", "stakeWithPermit", "deposit")),
         TypedCalls("CLAIM", "gain", ("getReward", "claim")),
         TypedCalls("UNSTAKE", "gain", ("withdraw", "exit", "unstake")),
+        TypedCalls("STAKE", "loss", (), ("staking_rewards", "staking")),
+        TypedCalls("UNSTAKE", "gain", (), ("staking_rewards", "staking")),
     ),
 )

@@ -55,5 +55,7 @@ FAMILY = Family(
     calls=(
         TypedCalls("STAKE", "loss", ("createLock", "createLockFor", "increaseAmount", "depositFor")),
         TypedCalls("UNSTAKE", "gain", ("withdraw",)),
+        TypedCalls("STAKE", "loss", (), ("voting_escrow",)),
+        TypedCalls("UNSTAKE", "gain", (), ("voting_escrow",)),
     ),
 )
