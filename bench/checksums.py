@@ -66,7 +66,10 @@ def _open_unchecked(folder: Folder, path: str) -> pq.ParquetFile:
 
 
 def _later_query(folder: Path, repeat: int) -> Figure:
-    """Compare a query whose files were compared by an earlier one with the same query unchecked, in turns."""
+    """Return the wall time of a query of files that were verified before, relative to `--unchecked`.
+
+    Both run in turns, `repeat` times, in separate processes, and give the same rows.
+    """
     environment = runs.environment({"CHAINFOLIO_DATA": str(folder), "PYTHONPATH": str(ROOT)})
     query = [*runs.product(), "sql", QUERY, "--json"]
     first, ratios = runs.run(query, environment).done(), list[float]()

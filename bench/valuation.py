@@ -144,8 +144,11 @@ def _limbs(units: int, count: int) -> list[int]:
     return [units >> (BITS * at) & (2**BITS - 1) for at in range(count)]
 
 
-def child(read: Read, folder: Path) -> dict[str, Any]:
-    """Measure one method in this child process: the second of two runs."""
+def measure_in_child(read: Read, folder: Path) -> dict[str, Any]:
+    """Run one method twice in this process; return the figures of the second run.
+
+    Keys: `wall_s`, `cpu_s`, `digest` (SHA-256 of the values by account), `accounts` (their number).
+    """
     values = read(folder)
     values()
     before_s, began_s = time.process_time(), time.perf_counter()
@@ -157,7 +160,7 @@ def child(read: Read, folder: Path) -> dict[str, Any]:
 
 
 def measured(name: str, folder: Path) -> dict[str, Any]:
-    """Run `child`, or pandas, in a separate process; MissingPrerequisite if pandas is not installed."""
+    """Run `measure_in_child`, or pandas, in a separate process; MissingPrerequisite if pandas is not installed."""
     if name == "pandas":
         python = home() / "pandas" / "bin" / "python"
         if not python.exists():
@@ -255,6 +258,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 if __name__ == "__main__":
     if "--child" in sys.argv:
         chosen = options(__doc__, add, sys.argv[1:])
-        print(json.dumps(child({"ours": in_columns, "duckdb": duckdb}[chosen.child], chosen.folder)))
+        print(json.dumps(measure_in_child({"ours": in_columns, "duckdb": duckdb}[chosen.child], chosen.folder)))
     else:
         main(__doc__, run, add)

@@ -67,14 +67,14 @@ def _add(options: argparse.Namespace) -> int:
         existing(state, options.account)
         now_us, quotas = state.clock.now_us(), settings(options).quotas
 
-        def change(tx: Transaction) -> list[Entry]:
+        def add_wallets(tx: Transaction) -> list[Entry]:
             accounts.lock(tx, options.account)
             address_book.add(tx, options.account, labels, quotas, now_us)
             detail = {"addresses": list(labels)}
             audit.record(tx, now_us, audit.OPERATOR, options.account, "addresses added", detail)
             return [address_book.entry(tx, options.account, address) for address in labels]
 
-        entries = state.database.write(change)
+        entries = state.database.write(add_wallets)
     if options.json:
         show_json([_document(entry, now_us) for entry in entries])
     for entry in () if options.json else entries:
@@ -92,14 +92,14 @@ def _plan(options: argparse.Namespace) -> int:
     with opened_state(options) as state:
         now_us = state.clock.now_us()
 
-        def change(tx: Transaction) -> Entry:
+        def set_plan(tx: Transaction) -> Entry:
             accounts.lock(tx, options.account)
             authorized = options.owner_authorized
             return address_book.set_plan(
                 tx, options.account, address, options.plan, until_us, now_us, owner_authorized=authorized
             )
 
-        entry = state.database.write(change)
+        entry = state.database.write(set_plan)
     document = _document(entry, now_us)
     one_line(document) if options.json else print(f"{entry.address} is on {entry.plan}")
     return 0

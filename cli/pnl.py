@@ -97,13 +97,13 @@ def run(options: argparse.Namespace) -> int:
         BadRequest: for --jurisdiction or --currency without --year.
     """
     if options.year is not None:
-        return tax_year.run(options, _request(options))
+        return tax_year.run(options, _pnl_request(options))
     if options.jurisdiction != "none" or options.currency or options.income:
         reason = "--jurisdiction, --currency and --income are of a tax year"
         raise BadRequest("year", reason, remedy="add --year, as --year 2025")
 
     async def read(system: System) -> PnlDocument:
-        pnl_request = _request(options)
+        pnl_request = _pnl_request(options)
         pnl_request.check()
         engine, accounts = await engine_of(system, options)
         return await pnl(engine, accounts, pnl_request)
@@ -113,8 +113,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _request(options: argparse.Namespace) -> PnlRequest:
-    """Return the options of the calculation, by the options of the command."""
+def _pnl_request(options: argparse.Namespace) -> PnlRequest:
+    """Return the options of the gains from those of the command; the method is FIFO by default.
+
+    Raises:
+        BadRequest: There is no time zone of that name, or no default one of the method.
+    """
     method = options.method or "fifo"
     return PnlRequest(
         method,

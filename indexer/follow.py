@@ -341,7 +341,10 @@ class Follower:
         return self.datasets if "blocks" in self.datasets else ("blocks", *self.datasets)
 
     def _put(self, chunk: SpanTables, ranges: Sequence[tuple[str, str]]) -> None:
-        """Write a chunk's blocks, rows and indexed ranges to the tail, without tables that are not indexed."""
+        """Write a chunk to the tail, and mark its span as indexed for the follower's filters and for `ranges`.
+
+        Tables of other datasets are left out, except logs. Each of `ranges` is a dataset and a filter.
+        """
         names = {self.chain.datasets[name].table.name for name in self.datasets} | {LOGS.name}
         names |= {self.chain.datasets[name].table.name for name, _ in ranges if name in self.chain.datasets}
         split = {name: _by_height(rows) for name, rows in chunk.tables.items() if name in names}

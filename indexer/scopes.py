@@ -55,7 +55,10 @@ def indexed_for(tail: Tail, chain: str, dataset: str, account: str) -> Spans:
 
 
 def indexed_for_all(tail: Tail, chain: str, dataset: str, accounts: Iterable[str]) -> Spans:
-    """Return the heights that are indexed for each account; those of all rows without accounts."""
+    """Return the heights at which every account is indexed: by its own ranges or by those of all rows.
+
+    Without accounts, return the heights at which all rows are indexed.
+    """
     all_rows = tail.indexed_ranges(chain, dataset)
     indexed = [all_rows | tail.indexed_ranges(chain, dataset, account_filter(each)) for each in accounts]
     return reduce(Spans.__and__, indexed) if indexed else all_rows

@@ -64,7 +64,7 @@ def values_by_account(holdings: pl.DataFrame, quotes: Mapping[Key, AssetQuote]) 
     unit_places, units = _units(quotes)
     names = [f"price{i}" for i in range(_limbs(units))]
     bounds = {asset: _max_raw(quotes[asset], unit, unit_places) for asset, unit in units.items()}
-    prices = _frame(holdings["asset"].dtype, units, bounds, names)
+    prices = _price_frame(holdings["asset"].dtype, units, bounds, names)
     capped, wide = (pl.col("raw") > pl.col("most")).fill_null(value=False), (pl.col("raw2") | pl.col("raw3")) > 0
     priced = holdings.lazy().join(prices.lazy(), on="asset").with_columns(_raw_limbs())
     rows = priced.with_columns(capped=capped, wide=wide).drop("raw", "most").collect()
@@ -115,12 +115,16 @@ def _limbs(units: Mapping[Key, int]) -> int:
     return max(2, -(-max(units.values(), default=0).bit_length() // BITS))
 
 
-def _frame(
+def _price_frame(
     key: pl.DataType, units: Mapping[Key, int], bounds: Mapping[Key, bytes | None], names: Sequence[str]
 ) -> pl.DataFrame:
-    """Return a row per asset: the limbs of its unit price, lowest first, and the column `most`.
+    """Return a row per asset of `units`: `asset`, the 32-bit limbs of its price, the lowest first, and `most`.
 
-    `most` is the largest raw amount within the asset's bound, null without a bound.
+    Args:
+        key: Type of the column `asset`.
+        units: Price of a raw unit by asset.
+        bounds: Largest raw amount of each asset, big-endian, for the column `most`; None without a bound.
+        names: Columns of the limbs, enough for the largest price.
     """
     import numpy as np
     import polars as pl
@@ -128,8 +132,8 @@ def _frame(
     packed = b"".join(unit.to_bytes(MAX_BITS // 8, "little") for unit in units.values())
     limbs = np.frombuffer(packed, "<u4").reshape(-1, MAX_BITS // BITS)
     columns = {name: pl.Series(name, limbs[:, i].copy(), pl.UInt32) for i, name in enumerate(names)}
-    assets, max_raws = pl.Series("asset", list(units), key), pl.Series("most", list(bounds.values()), pl.Binary)
-    return pl.DataFrame({"asset": assets, **columns, "most": max_raws})
+    max_raws = pl.Series("most", [bounds[each] for each in units], pl.Binary)
+    return pl.DataFrame({"asset": pl.Series("asset", list(units), key), **columns, "most": max_raws})
 
 
 def _raw_limbs() -> list[pl.Expr]:

@@ -147,7 +147,10 @@ def _chains(
 
 
 def _issues(valuation: Valuation, address: str) -> tuple[IssueDocument, ...]:
-    """Return the issues of one account, those that concern all accounts, and unknown sums of today."""
+    """Return the issues of one account and those of all accounts, for its document.
+
+    Each chain whose `dailyIncome` and `dailyExpense` are unknown has one more.
+    """
     return issue_documents(
         (
             *valuation.unread[address],

@@ -130,14 +130,21 @@ def _seccomp(libc: ctypes.CDLL) -> None:
     """
     if platform.machine() not in MACHINES or sys.maxsize < 2**32:
         return
-    program = b"".join(_filter(*MACHINES[platform.machine()]))
+    program = b"".join(_seccomp_program(*MACHINES[platform.machine()]))
     code = ctypes.create_string_buffer(program, len(program))
     head = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
     libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.create_string_buffer(head, len(head)), 0, 0)
 
 
-def _filter(architecture: int, column: int) -> Iterator[bytes]:
-    """Yield the program in the kernel's packet filter language: code, two jumps and a value per step."""
+def _seccomp_program(architecture: int, column: int) -> Iterator[bytes]:
+    """Yield the parts of a seccomp program that refuses calls which change files, with EROFS.
+
+    Each step has a code, two jumps and a value.
+
+    Args:
+        architecture: The kernel's number of it; programs of others are refused.
+        column: Its place in the tables of call numbers.
+    """
     load, is_equal, is_least, has_any, give = 0x20, 0x15, 0x35, 0x45, 0x06
 
     def step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:

@@ -91,9 +91,10 @@ class Collector:
             return await self._collect(span, datasets, contracts, before)
 
     def _is_large(self, contracts: Sequence[str]) -> bool:
-        """Return True if spans need a whole network or nearly: for its rows, or to compute rewards.
+        """Return True if spans may need all validators or nearly, so that few are to be collected at once.
 
-        The first span, which is collected alone, shows this for selected validators.
+        So it is without `contracts`, if a selection in the cache has more than LARGE_SELECTION validators, or if
+        rewards were computed before. The first span, which is collected alone, shows the latter two.
         """
         sizes = [len(indexes) for indexes in self._memos if indexes is not None]
         is_computed = any(each.is_used for each in self._computed.values())

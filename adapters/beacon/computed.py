@@ -67,8 +67,14 @@ class ComputedRewards:
             reward += share * sum(each.bit_count() for each in bits)
         return reward + await self._slashing_rewards(block, epoch)
 
-    async def sync(self, block: BlockMessage, seats: Sequence[Seat]) -> dict[int, int]:
-        """Return the sync committee rewards of a block for some seats, by validator."""
+    async def sync_rewards(self, block: BlockMessage, seats: Sequence[Seat]) -> dict[int, int]:
+        """Return the sync committee rewards of a block for some seats, in gwei by validator.
+
+        A seat that did not sign counts negative.
+
+        Raises:
+            UnsupportedMethod: The block is from before Altair.
+        """
         epoch = self.network.spec.epoch(block.slot)
         self._use(epoch)
         return voting.sync_rewards(block, seats, (await self._network_stake(epoch)).seat_reward(self.network.spec))

@@ -194,7 +194,7 @@ class Reader:
         try:
             rewards = await self.read(block.slot, path, list[SyncReward], ids)
         except NOT_SERVED:
-            return await self.computed_rewards().sync(block, seats.seats)
+            return await self.computed_rewards().sync_rewards(block, seats.seats)
         sync: dict[int, int] = {}
         for each in rewards:
             if each.validator_index in seats.validators:
@@ -373,7 +373,7 @@ class Reader:
         return await self.memo.get("duties", epoch, lambda: self._read_duties(epoch))
 
     async def _read_duties(self, epoch: int) -> dict[int, int] | None:
-        """Return the proposers of an epoch by slot, None if the node refuses; BadAnswer for other slots."""
+        """Return the proposers of an epoch by slot, None without a usable answer; BadAnswer for other slots."""
         try:
             duties = await self.nodes.read(f"/eth/v1/validator/duties/proposer/{epoch}", list[ProposerDuty])
         except (ResourceNotFound, BadAnswer):  # a refusal, which many nodes give for the past

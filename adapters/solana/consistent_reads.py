@@ -167,6 +167,7 @@ async def send(
 
 
 async def _send_alone(endpoint: Endpoint, request: Request, height: int) -> Answer:
+    """Send one request by itself; return its answer, or its SourceError in place of one."""
     try:
         return await endpoint.ask_one(request, height=height)
     except SourceError as error:

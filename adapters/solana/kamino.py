@@ -135,7 +135,15 @@ def _yearly_rate(reserve: KaminoReserve, supply_sf: int) -> int:
 
 
 def _compounded(rate: int, periods: int, year: int) -> int:
-    """Return the growth of a debt times 2^60: exact for a few periods, else by three terms of the series."""
+    """Return the factor by which a debt grows in some periods, times 2^60.
+
+    It is exact, but for rounding down, up to MAX_EXACT_PERIODS, else computed by three terms of the series.
+
+    Args:
+        rate: Interest of a year, times 2^60.
+        periods: Number of slots or seconds.
+        year: Number of them in a year.
+    """
     period_rate = rate // year
     if periods <= MAX_EXACT_PERIODS:
         factor = ONE + period_rate

@@ -219,12 +219,12 @@ def _main_program(
 
 
 def base58_prefix(source: str, text: str) -> bytes:
-    """Return the first `PREFIX_SIZE` bytes that a base58 text stands for, or all if there are fewer.
+    """Return the first `PREFIX_SIZE` bytes of a base58 text, or all if there are fewer.
 
-    The first digits determine them, unless the other digits could carry over into them.
+    The first PREFIX_DIGITS digits are read and checked; the others only if they could change the result.
 
     Raises:
-        BadAnswer: The text is not base58; `source` is the endpoint that sent it.
+        BadAnswer: A digit that was read is not base58; `source` is the endpoint that sent it.
     """
     digits = text.lstrip("1")
     rest_count = len(digits) - PREFIX_DIGITS

@@ -116,9 +116,9 @@ async def find_balance_changes(
     heights: Iterable[int],
     block_hashes: BlockHashes,
 ) -> set[int]:
-    """Return the heights in a span at which balances changed, searched between the known `heights`.
+    """Return the heights in a span, other than the known `heights`, at which balances are seen to change.
 
-    The known heights are not searched, and are not in the result.
+    Changes that cancel out between two known heights are missed.
 
     Raises:
         TooManyChanges: There are too many changes for one search.

@@ -42,7 +42,10 @@ class SignatureCheck:
     random: Random
 
     def selects(self, tx_hash: str, watched: Container[str]) -> bool:
-        """Return True if the signers of a transaction are recovered.
+        """Return True if the signers of a transaction are to be recovered.
+
+        Always in the mode `all`, never in `off`. In the mode `sample`: if it is watched, else by chance, so that the
+        result may differ from call to call.
 
         Args:
             tx_hash: The transaction.

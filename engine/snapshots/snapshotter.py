@@ -201,7 +201,7 @@ class Snapshotter:
         is_replayed: bool,
         with_stakes: bool,
     ) -> Reading:
-        """Read the accounts, then names and prices of the tokens in their positions; errors as of `take`."""
+        """Read accounts at a block (the state of now if `is_replayed`) and tokens of positions; raises like `take`."""
         tokens = index.tokens(extra)
         candidates = self._registry_candidates() if index.may_lack_tokens else frozenset()
         requested = {

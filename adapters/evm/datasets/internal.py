@@ -211,10 +211,10 @@ EXPLORER_VALUE_CALLS: Final = frozenset({"call", "create", "create2", "suicide",
 def of_explorer(source: str, rows: Sequence[ExplorerTransfer], block: TracedBlock) -> list[CoinTransfer]:
     """Return the coin transfers of one block from an explorer's rows, in the order of transactions.
 
-    Rows of failed calls, and of calls that move no coins, are left out.
+    Rows of failed calls, without coins, or from an account to itself are left out.
 
     Raises:
-        BadAnswer: A row is of a transaction that the block does not have.
+        BadAnswer: The block does not have a row's transaction, a party is missing, or an amount exceeds 256 bits.
     """
     positions = {tx_hash: index for index, tx_hash in enumerate(block.transactions)}
     transfers = []
