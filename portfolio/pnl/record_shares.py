@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from chainfolio.portfolio.pnl.containers import Containers
 from chainfolio.portfolio.pnl.entries import Kind
-from chainfolio.portfolio.pnl.record_kinds import DEPOSITS, WITHDRAWALS
+from chainfolio.portfolio.pnl.record_kinds import DEPOSITS, INCOME, WITHDRAWALS
 from chainfolio.portfolio.pnl.record_rows import RecordRows
 from chainfolio.portfolio.pnl.trade_value import Side
 
@@ -51,7 +51,7 @@ class RecordShares:
         if self.is_disposal:
             return False
         type_ = self.rows.record.type
-        is_interest = direction == "in" and type_ in WITHDRAWALS and self._is_issued(asset)
+        is_interest = direction == "in" and self._is_interest(asset)
         is_returned = direction == "out" and self._is_returned(asset)
         if not (is_interest or is_returned) and type_ not in (DEPOSITS if direction == "in" else WITHDRAWALS):
             return False
@@ -59,10 +59,15 @@ class RecordShares:
             return False
         return not any(self.rows.asset_of(each) == asset for each in self.rows.of("out" if direction == "in" else "in"))
 
-    def _is_issued(self, asset: str) -> bool:
-        """Return True if a known share was issued, and did not only come back from where it was."""
-        senders = self.rows.senders(asset)
-        return asset in self.containers.by_share and senders <= {*self.rows.treatment.burn_addresses}
+    def _is_interest(self, asset: str) -> bool:
+        """Return True if a known share was issued with a withdrawal, or with a claim and has no price.
+
+        False if it only came back from where it was. Claims at GMX stake points, which have no price.
+        """
+        type_, senders = self.rows.record.type, self.rows.senders(asset)
+        is_issued = asset in self.containers.by_share and senders <= {*self.rows.treatment.burn_addresses}
+        is_priced = self.rows.prices().get(asset) is not None
+        return is_issued and (type_ in WITHDRAWALS or (type_ in INCOME and not is_priced))
 
     def _is_returned(self, asset: str) -> bool:
         """Return True if a call of no known type burnt a known share, and nothing else moved."""

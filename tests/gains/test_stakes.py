@@ -262,7 +262,8 @@ def test_staked_gmx_comes_back_whatever_receipts_its_trackers_made(stage: World,
     trackers = [contract(stage, symbol) for symbol in ("sGMX", "sbGMX", "sbfGMX")]
     router, (staked, bonus, fees) = contract(stage), trackers
     text = 'key = "gmx"\nname = "GMX"\nfamilies = ["gmx_stake"]\n[contracts.local]\n'
-    stage.files["gmx"] = text + f'reward_router = ["{router.address}"]\nstaked_gmx = ["{staked.address}"]\n'
+    roles = {"reward_router": router, "staked_gmx": staked, "fee_gmx": fees}
+    stage.files["gmx"] = text + "\n".join(f'{role} = ["{each.address}"]' for role, each in roles.items())
     me = any_wallet(stage, kind, DAI=1_000 * WAD)
     approve(me, router, STAKED)
     for raw in (500 * WAD, 300 * WAD):
@@ -273,13 +274,14 @@ def test_staked_gmx_comes_back_whatever_receipts_its_trackers_made(stage: World,
             fees.note(fees.issue(me, raw)),
         ]
         assert router.act(me, "stakeGmx(uint256)", raw, steps=steps) == {STAKED: -raw}
-    steps = [fees.note(fees.pay(me, "WETH", WAD // 10))]
+    points = 100 * WAD  # which are staked, and have no price
+    steps = [fees.note(fees.pay(me, "WETH", WAD // 10), fees.issue(me, points))]
     handle = "handleRewards(bool,bool,bool,bool,bool,bool,bool)"
     for symbol, raw in router.act(me, handle, *[False] * 7, steps=steps).items():
         me.ledger.earn(symbol, raw, me.worth(symbol, raw))
     for raw in (200 * WAD, 600 * WAD):
         steps = [
-            fees.note(fees.burn(me, raw)),
+            fees.note(fees.burn(me, raw + points * raw // (800 * WAD))),
             bonus.note(bonus.give(me, fees, raw), bonus.burn(me, raw)),
             staked.note(staked.give(me, bonus, raw), staked.burn(me, raw), staked.pay(me, STAKED, raw)),
         ]

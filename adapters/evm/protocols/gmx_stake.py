@@ -41,13 +41,14 @@ FAMILY = Family(
     "gmx_stake",
     rules=(Counterparty("staked_gmx"),),
     position=position,
-    roles=("reward_router",),
+    roles=("reward_router", "fee_gmx"),
     calls=(
         TypedCalls("STAKE", "loss", ("stakeGmx", "stakeEsGmx")),
         TypedCalls("CLAIM", "gain", ("handleRewards", "claim", "claimFees", "claimEsGmx")),
         TypedCalls("UNSTAKE", "gain", ("unstakeGmx", "unstakeEsGmx")),
         TypedCalls("STAKE", "issued", (), ("staked_gmx",)),
         TypedCalls("UNSTAKE", "redeemed", (), ("staked_gmx",)),
+        TypedCalls("CLAIM", "gain", (), ("staked_gmx", "fee_gmx")),
     ),
     is_proven=False,
 )
