@@ -92,9 +92,15 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What an hour left behind that depends on the machine too."""
+    """What an hour left behind that depends on the machine too.
+
+    Attributes:
+        memory_mb: The least resident memory after a request of the hour: what is always in use.
+        peak_mb: The most of it.
+    """
 
     memory_mb: float
+    peak_mb: float
     threads: int
     descriptors: int
     tail_bytes: int
@@ -183,6 +189,7 @@ class _Run:
     hours: list[Hour] = field(default_factory=list)
     answers: Counter[int] = field(default_factory=Counter)
     steps: list[int] = field(default_factory=list)
+    memory_mb: list[float] = field(default_factory=list)
     restarts: int = 0
     reorgs: int = 0
 
@@ -309,6 +316,7 @@ class _Run:
         response = await self.app.serve(http)
         self.answers[response.status] += 1
         self.steps.append(self._step_count() - before)
+        self.memory_mb.append(resident_mb())
 
     def _step_count(self) -> int:
         tail: Any = self.system.tail
@@ -382,11 +390,12 @@ class _Run:
 
     def _machine(self) -> Machine:
         data, cpu_s = self.settings.data_dir, time.process_time()
-        resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        memory_mb, self.memory_mb = [*self.memory_mb, resident_mb()], []
         sizes = {path.name: path.stat().st_size for path in data.glob("*.db*")}
         self.cpu_s, passed_s = cpu_s, cpu_s - self.cpu_s
         return Machine(
-            memory_mb=round(resident / 1e6, 1),
+            memory_mb=min(memory_mb),
+            peak_mb=max(memory_mb),
             threads=threading.active_count(),
             descriptors=len(os.listdir("/proc/self/fd")),
             tail_bytes=sizes.get("tail.db", 0),
@@ -408,6 +417,12 @@ class _Run:
             return Result(self.hours, rows, different, lake.total_bytes() / once.total_bytes())
         finally:
             tail.close()
+
+
+def resident_mb() -> float:
+    """Return the resident memory of this process in MB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 1e6, 1)
 
 
 def _most_files(lake: Any) -> int:

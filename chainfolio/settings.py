@@ -87,7 +87,7 @@ class Lake(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ] = ""
     region: Annotated[str, doc("region of the bucket; empty: `AWS_REGION`, else `us-east-1`")] = ""
     keep_replaced_h: Annotated[
-        int, doc("hours for which replaced files stay, for queries of other engines that still read them")
+        int, doc("hours for which replaced files and entries of logs stay, for queries of other engines")
     ] = 24
 
 

@@ -16,10 +16,12 @@ from chainfolio.storage.parquet import LakeFile
 from chainfolio.table import Table
 
 REVISION = "chainfolio.revision"
+# Entries of a log that are older than this are deleted at a checkpoint, every 100 commits. By default they stay for 30
+# days: 52,000 entries of a chain with four blocks a second.
+LOG_RETENTION = "delta.logRetentionDuration"
 # Some readers of Delta take a column without statistics for null in every row, and filters on it find nothing, unless
-# the table names the columns that have statistics. Entries of a log that are older than the duration are deleted at a
-# checkpoint, every 100 commits. By default they stay for 30 days: 52,000 entries of a chain with four blocks a second.
-PROPERTIES = {"delta.dataSkippingStatsColumns": "height", "delta.logRetentionDuration": "interval 2 hours"}
+# the table names the columns that have statistics.
+PROPERTIES = {"delta.dataSkippingStatsColumns": "height", LOG_RETENTION: "interval 24 hours"}
 # Files below this are merged with their neighbours.
 SMALL_BYTES = 64 * 2**20
 MUCH_LARGER = 4  # a file that is so many times larger than the newer ones together is not merged with them

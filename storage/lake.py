@@ -24,6 +24,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from chainfolio.blocks import Span
 from chainfolio.errors import Locked
 from chainfolio.storage.deltalog import (
+    LOG_RETENTION,
     PROPERTIES,
     SMALL_BYTES,
     batch_mark,
@@ -178,10 +179,11 @@ class Lake(LakeReader):
     def delete_replaced(self, table: Table, retention_hours: int) -> int:
         """Delete files that no version has named for `retention_hours`, of all chains. Return their number.
 
-        Files that no version ever named are deleted only after ORPHAN_H hours or more. A table of an earlier release
-        gets the present properties.
+        Files that no version ever named are deleted only after ORPHAN_H hours or more. Entries of the log stay as long
+        from now on, and are deleted at a checkpoint.
         """
         with translate_errors(table):
+            self._limit_log(table, retention_hours)
             orphans = self._vacuum(table, max(retention_hours, ORPHAN_H))
             return orphans + (self._vacuum(table, retention_hours) if retention_hours < ORPHAN_H else 0)
 
@@ -234,13 +236,23 @@ class Lake(LakeReader):
         else:
             yield pa.Table.from_batches(rows, table.schema())
 
+    def _limit_log(self, table: Table, hours: int) -> None:
+        """Store how long the Delta library keeps entries of a table's log.
+
+        Nothing is stored if another commit comes first: the next call does it.
+        """
+        value = f"interval {hours} hours"
+        with self._writing[table.name], suppress(CommitFailedError):
+            handle = self._writer(table)
+            if handle is not None and handle.metadata().configuration.get(LOG_RETENTION) != value:
+                handle.alter.set_table_properties({LOG_RETENTION: value})
+
     def _vacuum(self, table: Table, retention_hours: int) -> int:
         """Delete files that no commit names any longer and that are old enough; return their number."""
         with self._writing[table.name]:
             handle = self._writer(table)
             if handle is None:
                 return 0
-            _set_properties(handle)
             # Full: also files of killed writers that no commit names. Only their age distinguishes them from files
             # that are being written.
             deleted = handle.vacuum(
@@ -348,18 +360,6 @@ class Lake(LakeReader):
         handle = self._writer(table)
         assert handle is not None, f"table {table.name} was just created"
         return handle
-
-
-def _set_properties(handle: DeltaTable) -> None:
-    """Set the properties that a table of an earlier release lacks.
-
-    Nothing is set if another commit came first: the next call sets them.
-    """
-    configuration = handle.metadata().configuration
-    missing = {name: value for name, value in PROPERTIES.items() if configuration.get(name) != value}
-    if missing:
-        with suppress(CommitFailedError):
-            handle.alter.set_table_properties(missing)
 
 
 def _paths(handle: DeltaTable) -> set[str]:

@@ -14,12 +14,12 @@ from chainfolio.storage.lake import Lake
 from chainfolio.tables import BLOCKS
 from tests.storage.conftest import make
 
-RETENTION = "delta.logRetentionDuration"
-OLD_S = 3 * 3600
+RETENTION = deltalog.LOG_RETENTION
+OLD_S = 25 * 3600
 
 
 def add(lake: Lake, first: int, last: int, *, is_old: bool = True) -> None:
-    """Commit a block at each height; the log's entries get the age of three hours if `is_old`."""
+    """Commit a block at each height; the log's entries get the age of 25 hours if `is_old`."""
     log = Path(lake.uri) / BLOCKS.name / "_delta_log"
     for height in range(first, last + 1):
         if is_old and log.exists() and height % 10 == 9:
@@ -33,7 +33,7 @@ def entries(lake: Lake) -> int:
     return len(list((Path(lake.uri) / BLOCKS.name / "_delta_log").iterdir()))
 
 
-def test_entries_before_a_checkpoint_go_after_two_hours(tmp_path: Path) -> None:
+def test_entries_before_a_checkpoint_go_after_a_day(tmp_path: Path) -> None:
     lake, reader, other = (Lake(str(tmp_path)) for _ in range(3))
     add(lake, 1, 20)
     assert (reader.count(BLOCKS), other.last(BLOCKS, "a")) == (20, 20)
@@ -51,18 +51,21 @@ def test_young_entries_stay_for_readers_of_their_versions(tmp_path: Path) -> Non
     assert DeltaTable(str(tmp_path / BLOCKS.name), version=5).version() == 5
 
 
-def test_a_table_of_an_earlier_release_gets_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_stay_as_long_as_replaced_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = Lake(str(tmp_path))
-    with monkeypatch.context() as before:
+
+    def retention() -> str | None:
+        return DeltaTable(str(tmp_path / BLOCKS.name)).metadata().configuration.get(RETENTION)
+
+    with monkeypatch.context() as before:  # a table of an earlier release
         before.delitem(deltalog.PROPERTIES, RETENTION)
         add(lake, 1, 3)
-    table = DeltaTable(str(tmp_path / BLOCKS.name))
-    assert RETENTION not in table.metadata().configuration
-    lake.delete_replaced(BLOCKS, 24)
-    version = DeltaTable(str(tmp_path / BLOCKS.name)).version()
-    assert DeltaTable(str(tmp_path / BLOCKS.name)).metadata().configuration[RETENTION] == "interval 2 hours"
-    lake.delete_replaced(BLOCKS, 24)
+    assert retention() is None
+    for hours in (24, 24, 2):
+        version = DeltaTable(str(tmp_path / BLOCKS.name)).version()
+        is_new = retention() != f"interval {hours} hours"
+        lake.delete_replaced(BLOCKS, hours)
+        assert retention() == f"interval {hours} hours"
+        assert DeltaTable(str(tmp_path / BLOCKS.name)).version() == version + is_new, "it is stored once"
     add(lake, 4, 5)
-    table = DeltaTable(str(tmp_path / BLOCKS.name))
-    assert table.metadata().configuration[RETENTION] == "interval 2 hours"
-    assert (lake.count(BLOCKS), table.version()) == (5, version + 2), "the properties are set once"
+    assert (lake.count(BLOCKS), retention()) == (5, "interval 2 hours")
