@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import signal
@@ -72,6 +73,7 @@ class Installation:
         database: URL of an empty database.
         lake: Address of an empty lake.
         variables: Environment of all processes, such as credentials.
+        watch: Accounts whose histories are indexed.
     """
 
     folder: Path
@@ -79,6 +81,7 @@ class Installation:
     database: str
     lake: str
     variables: Mapping[str, str] = field(default_factory=dict)
+    watch: Sequence[str] = ()
     processes: dict[str, Process] = field(default_factory=dict)
 
     @property
@@ -94,6 +97,7 @@ class Installation:
             "[server]\ncache_s = 1\nstop_notice_s = 1",
             f"[limits]\nper_minute = 1000000\nhold_s = {HOLD_S}",
             "[quotas]\naddressbook = 1000000\naddressbook_paid = 1000000",
+            f"[accounts]\nwatch = {json.dumps(list(self.watch))}",
             f'[state]\n{store}\n[tail]\n{store}\n[lake]\nuri = "{self.lake}"',
         ]
         for key in chains:

@@ -18,7 +18,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -84,6 +84,7 @@ class Outcome:
     charges: Charges = field(default_factory=Charges)
     lost: Counter[str] = field(default_factory=Counter)
     doubled: Counter[str] = field(default_factory=Counter)
+    wrong: Counter[str] = field(default_factory=Counter)  # rows that nothing but the killed index has
     rows: int = 0
     ended: int = 0  # processes that ended by themselves, and were started again
     took_s: float = 0.0
@@ -108,9 +109,9 @@ def run_all(options: argparse.Namespace) -> list[Figure]:
 
 async def measured(services: Services, folder: Path, trial: Trial) -> Outcome:
     """Kill until there were enough kills; then compare calls with the ledger, and rows with an undisturbed index."""
-    installation, ports = _installation(services, folder / "killed"), [free_port(), free_port()]
     deployments = {key: deploy(node) for key, node in services.nodes.items()}
     addresses = [each.lower() for each in deployments[FOLLOWED].accounts.values()]
+    installation, ports = _installation(services, folder / "killed", addresses), [free_port(), free_port()]
     state, outcome, over = installation.state(), Outcome(Record()), asyncio.Event()
     chance, began_s = random.Random(trial.seed), time.monotonic()
     for port in ports:
@@ -140,16 +141,16 @@ async def measured(services: Services, folder: Path, trial: Trial) -> Outcome:
         await asyncio.to_thread(installation.close)
         state.close()
     (folder / "clean").mkdir()
-    await compare(installation, Installation(folder / "clean", installation.chains, "", ""), outcome)
+    await compare(installation, Installation(folder / "clean", installation.chains, "", "", watch=addresses), outcome)
     return outcome
 
 
-def _installation(services: Services, folder: Path) -> Installation:
+def _installation(services: Services, folder: Path, watch: Sequence[str]) -> Installation:
     folder.mkdir()
     os.environ.update(services.s3.environment())  # of this process too, which compares
     chains = {key: (node.url, node.chain_id) for key, node in services.nodes.items()}
     database = services.postgres.new_database("matrix")
-    return Installation(folder, chains, database, services.s3.bucket(), services.s3.environment())
+    return Installation(folder, chains, database, services.s3.bucket(), services.s3.environment(), watch)
 
 
 @asynccontextmanager
@@ -237,8 +238,10 @@ async def compare(installation: Installation, clean: Installation, outcome: Outc
         for key in clean.chains:
             for table in TABLES_READ:
                 stored, expected = (_rows(system, key, table) for system in systems)
+                more = stored - expected
                 outcome.lost[f"{key} {table}"] += (expected - stored).total()
-                outcome.doubled[f"{key} {table}"] += (stored - expected).total()
+                outcome.doubled[f"{key} {table}"] += sum(count for row, count in more.items() if row in expected)
+                outcome.wrong[f"{key} {table}"] += sum(count for row, count in more.items() if row not in expected)
                 outcome.rows += expected.total()
     finally:
         for system in systems:
@@ -254,12 +257,13 @@ def _rows(system: System, chain: str, table: str) -> Counter[str]:
 
 def _figures(outcome: Outcome, trial: Trial) -> list[Figure]:
     record, found, kills = outcome.record, outcome.charges, outcome.kills
-    lost, doubled = outcome.lost.total(), outcome.doubled.total()
+    lost, doubled, wrong = outcome.lost.total(), outcome.doubled.total(), outcome.wrong.total()
     times = ", ".join(f"{name.partition(' ')[0]} {count}" for name, count in sorted(_by_kind(kills).items()))
     of_stores = kills[POSTGRES] + sum(count for name, count in kills.items() if name.startswith("server"))
     detail = {
         "lost": dict(outcome.lost),
         "doubled": dict(outcome.doubled),
+        "wrong": dict(outcome.wrong),
         "charges": asdict(found),
         "failed": dict(record.failed),
         "ended": outcome.ended,
@@ -268,10 +272,10 @@ def _figures(outcome: Outcome, trial: Trial) -> list[Figure]:
         Figure(
             "outages",
             f"{kills.total()} kills ({times}; S3 refused {trial.away_s:g} s each time) during indexing and serving, "
-            f"seed {trial.seed}: rows lost, doubled",
-            f"{lost}, {doubled} of {outcome.rows:,}",
-            "0, 0",
-            lost == doubled == 0,
+            f"seed {trial.seed}: rows lost, doubled, wrong",
+            f"{lost}, {doubled}, {wrong} of {outcome.rows:,}",
+            "0, 0, 0",
+            lost == doubled == wrong == 0,
             detail,
         ),
         Figure(

@@ -8,7 +8,7 @@ Rows never change. `balances` holds their sums, changed in the transaction that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,11 +32,12 @@ MAX_CREDITS: Final = 2**53 - 1  # the API gives credits as a JSON number
 _LEDGER, _BALANCES = schema.ledger, schema.balances
 COLUMNS: Final = ("account_id", "at_us", "kind", "amount", "debit", "credit", "call_id", "memo")
 ADD = Statement(_LEDGER.insert(), COLUMNS)
-# Reservations that are settled already are skipped. As text, because SQLAlchemy's dialects build it differently.
-SETTLE = Statement(
+# Skipped are reservations that are settled already, and those that a crash of PostgreSQL lost: their commit does not
+# wait for the disk. As text, because SQLAlchemy's dialects build it differently.
+_SETTLE = Statement(
     sa.text(
-        f"INSERT INTO ledger ({', '.join(COLUMNS)}) VALUES ({', '.join(f':{name}' for name in COLUMNS)}) "
-        "ON CONFLICT DO NOTHING"
+        f"INSERT INTO ledger ({', '.join(COLUMNS)}) SELECT {', '.join(f':{name}' for name in COLUMNS[:-2])}, "
+        "call_id, '' FROM ledger reserved WHERE kind = 'reserve' AND call_id = :call_id ON CONFLICT DO NOTHING"
     )
 )
 BALANCE = Statement(
@@ -149,6 +150,11 @@ def entry(account_id: str, at_us: int, kind: str, amount: int, call_id: int | No
     assert amount > 0, f"{kind} of {amount}"
     debit, credit = MOVES[kind]
     return (account_id, at_us, kind, amount, debit, credit, call_id, memo)
+
+
+def settle(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> int:
+    """Add rows of `entry` without memo that end reservations; return how many of these were open."""
+    return tx.run_many(_SETTLE, [row[:-1] for row in rows])
 
 
 def balances(tx: Transaction, account_ids: Iterable[str]) -> dict[str, Balance]:

@@ -98,7 +98,10 @@ SETTLED: Final = Admission(True, 0, 0, 0, 0)  # the result of settling has no co
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """Post or void a reservation (`kind`). Has no effect if it is settled or expired."""
+    """Post or void a reservation (`kind`).
+
+    Has no effect if it is settled, expired or lost in a crash of the store.
+    """
 
     reservation: Reservation
     kind: str
@@ -118,7 +121,10 @@ def _memo(key_id: str, request_id: str) -> str:
 
 
 class AlreadySettled(Exception):
-    """A reservation of the batch was settled before. The batch is repeated one operation at a time."""
+    """A reservation of the batch was settled before, or is lost.
+
+    The batch is repeated one operation at a time.
+    """
 
 
 class MeterTransaction:
@@ -197,7 +203,11 @@ class MeterTransaction:
     def _reserve(self, account_id: str, amount: int, memo: str) -> Reservation:
         reservation = Reservation(account_id, self.ids.pop(), amount, memo)
         self.balances[account_id].move("reserve", amount)
-        self.reserved.append(ledger.entry(account_id, self.at_us, "reserve", amount, reservation.call_id, memo))
+        row = ledger.entry(account_id, self.at_us, "reserve", amount, reservation.call_id, memo)
+        if self.one_by_one:  # a settlement of the same batch looks for it
+            self.tx.run_many(ledger.ADD, [row])
+        else:
+            self.reserved.append(row)
         return reservation
 
     def renew(self, renewal: Renewal) -> Admission:
@@ -213,7 +223,7 @@ class MeterTransaction:
         return Admission(True, 0, 0, 0, 0, reservation)
 
     def settle_once(self, settlement: Settlement) -> Admission:
-        """Settle a reservation. Has no effect if it is settled or expired."""
+        """Settle a reservation. Has no effect if it is settled, expired or lost."""
         self._add_settlement(
             settlement.reservation,
             settlement.kind,
@@ -222,14 +232,14 @@ class MeterTransaction:
         return SETTLED
 
     def _add_settlement(self, reservation: Reservation, kind: str, call_id: int) -> bool:
-        """Settle a reservation and move its credits; False if it was settled before.
+        """Settle a reservation and move its credits; False if it was settled before, or lost.
 
         In a batch the row is only collected: whether it was settled shows when the batch is stored.
         """
         row = ledger.entry(reservation.account_id, self.at_us, kind, reservation.amount, call_id, "")
         if not self.one_by_one:
             self.settled.append(row)
-        elif not self.tx.run_many(ledger.SETTLE, [row]):
+        elif not ledger.settle(self.tx, [row]):
             return False
         self.balances[reservation.account_id].move(kind, reservation.amount)
         return True
@@ -238,7 +248,7 @@ class MeterTransaction:
         """Write all changes.
 
         Raises:
-            AlreadySettled: A reservation was settled by another transaction; this one must be rolled back.
+            AlreadySettled: A reservation was settled by another transaction or is lost; this one must be rolled back.
         """
         changed = [(*key, moments.tobytes()) for key, moments in self.buckets.items() if key in self.changed_buckets]
         self.tx.run_many(_ADD_BUCKET, [row for row in changed if row[:2] not in self.stored_buckets])
@@ -246,6 +256,6 @@ class MeterTransaction:
             _SET_BUCKET, [(moments, *key) for *key, moments in changed if tuple(key) in self.stored_buckets]
         )
         self.tx.run_many(ledger.ADD, self.reserved)
-        if self.tx.run_many(ledger.SETTLE, self.settled) < len(self.settled):
+        if ledger.settle(self.tx, self.settled) < len(self.settled):
             raise AlreadySettled
         ledger.store_balances(self.tx, self.balances)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 # The newest revision in migrations/versions: a database with it needs no Alembic.
-HEAD = "0003"
+HEAD = "0004"
 
 # SQLite's strict tables have only INTEGER, of 64 bits.
 Long = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -61,6 +61,7 @@ def _owner(*, key: bool = False) -> sa.Column[str]:
 # --- credits ---------------------------------------------------------------------------------------------------------
 
 SETTLED = sa.text("kind IN ('post', 'void', 'expire')")
+RESERVED = sa.text("kind = 'reserve'")
 
 # Every row moves `amount` credits of one account from one place to another: `operator`, `available`, `held`, `earned`.
 ledger = sa.Table(
@@ -78,6 +79,7 @@ ledger = sa.Table(
     sa.CheckConstraint("amount > 0", name="amount"),
     # A reservation is posted, voided or expired once.
     sa.Index("uq_ledger_settled", "call_id", unique=True, sqlite_where=SETTLED, postgresql_where=SETTLED),
+    sa.Index("ix_ledger_reserved", "call_id", sqlite_where=RESERVED, postgresql_where=RESERVED),
     sqlite_strict=True,
 )
 

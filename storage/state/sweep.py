@@ -84,7 +84,7 @@ def _release(tx: Transaction, calls: list[tuple[str, int, int]], at_us: int) -> 
     expired = 0
     for account_id, call, amount in calls:
         # One at a time: another transaction may have settled it meanwhile.
-        if tx.run_many(ledger.SETTLE, [ledger.entry(account_id, at_us, "expire", amount, call, "")]):
+        if ledger.settle(tx, [ledger.entry(account_id, at_us, "expire", amount, call, "")]):
             balances[account_id].move("expire", amount)
             expired += 1
     ledger.store_balances(tx, balances)

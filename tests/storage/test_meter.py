@@ -11,17 +11,19 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from chainfolio.environment import SystemClock
 from chainfolio.errors import BadRequest
 from chainfolio.storage.state import State, ledger
 from chainfolio.storage.state.accounts import Account
 from chainfolio.storage.state.database import Time, Transaction
 from chainfolio.storage.state.meter_transaction import WINDOW_US, Admission, AdmissionRequest, Reservation
 from chainfolio.storage.state.sweep import EPOCH_US, SLICE, expire, sweep_slice
-from tests.storage.stores import KINDS, Stores
+from tests.storage.stores import KINDS, NO_POSTGRES, Stores, own_server
 from tests.storage.test_state import PEPPER, Hands
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +64,10 @@ async def reserve(state: State, account: Account, cost: int = 1) -> Reservation:
     admitted = await state.meter.admit(call(account, cost=cost))
     assert admitted.reservation is not None
     return admitted.reservation
+
+
+def balance(state: State, account: Account) -> ledger.Balance:
+    return state.database.write(lambda tx: ledger.balances(tx, [account.id])[account.id])
 
 
 # --- rates -----------------------------------------------------------------------------------------------------------
@@ -199,6 +205,43 @@ async def test_a_call_is_settled_once_whatever_comes_after(state: State, account
     assert state.balance(account.id) == 7
     assert state.database.read(ledger.totals)["post"] == (3, 1)
     assert state.database.read(ledger.totals)["void"] == (0, 0)
+
+
+async def test_a_reservation_that_the_store_lost_moves_no_credits_when_it_is_settled(
+    state: State, account: Account
+) -> None:
+    held = await reserve(state, account, 3)
+    lost = replace(held, call_id=held.call_id - 1)
+    for kind in ("post", "void"):
+        await state.meter.settle_reservation(lost, kind)
+    assert balance(state, account) == ledger.Balance(7, 3, 0)
+    assert state.database.read(ledger.check) == []
+    await state.meter.settle_reservation(held, "post")
+    assert balance(state, account) == ledger.Balance(7, 0, 3)
+
+
+async def test_a_crash_of_postgresql_between_a_reservation_and_its_end_leaves_the_ledger_sound() -> None:
+    """The commit of a reservation does not wait for the disk: PostgreSQL may forget it as it crashes."""
+    with own_server() as server:
+        if server is None:
+            pytest.skip(NO_POSTGRES)
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+            connection.execute("SELECT pg_reload_conf()")
+        state = State.open(server.url, PEPPER, SystemClock(), random.Random(1), hold_s=60)
+        account = state.create_account("ann", credits=10)[0]
+        lost = await reserve(state, account, 3)
+        server.stop()
+        server.start()
+        assert state.database.read(ledger.totals)["reserve"] == (0, 0), "it was lost"
+        held = await reserve(state, account, 5)
+        await state.meter.settle_reservation(lost, "post")
+        assert state.database.read(ledger.check) == []
+        await state.meter.settle_reservation(held, "post")
+        assert balance(state, account) == ledger.Balance(5, 0, 5)
+        assert state.database.read(ledger.check) == []
+        await state.meter.close()
+        state.close()
 
 
 async def test_nobody_spends_what_is_not_there(state: State, account: Account) -> None:

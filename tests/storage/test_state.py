@@ -301,10 +301,10 @@ def test_an_upgrade_keeps_accounts_credits_and_a_copy(tmp_path: Path, monkeypatc
     path = tmp_path / "state.db"
     with closing(State.open(f"sqlite:///{path}", PEPPER, SystemClock(), random.Random(1))) as state:
         account, _ = state.create_account("ann", credits=42)
-    steps = "ALTER TABLE accounts ADD COLUMN note TEXT; UPDATE alembic_version SET version_num = '0004'"
+    steps = "ALTER TABLE accounts ADD COLUMN note TEXT; UPDATE alembic_version SET version_num = '0005'"
     monkeypatch.setattr(migrations, "script", lambda dialect, revision: steps)
-    migrations.migrate_sqlite(path, "0004")
-    for name, columns in (("state.db", 6), ("state.db.before-0004", 5)):
+    migrations.migrate_sqlite(path, "0005")
+    for name, columns in (("state.db", 6), ("state.db.before-0005", 5)):
         with closing(apsw.Connection(str(tmp_path / name))) as connection:
             assert [len(row) for row in connection.execute("SELECT * FROM accounts")] == [columns]
             assert connection.execute("SELECT available FROM balances").fetchall() == [(42,)]
