@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
 from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Family, ProtocolMatch
 from chainfolio.adapters.evm.reads import Call
+from chainfolio.position_changes import EventLog, VaultChange
 from chainfolio.protocols import DecodedPosition, TokenAmount
 
 # The first fields of the vault's struct: gauge, pair, both tokens.
@@ -47,4 +51,26 @@ def _decoded(contract: str, state: tuple[int, ...], vault: tuple[str, ...]) -> D
     )
 
 
-FAMILY = Family("extrafi", rules=(Counterparty("position_manager"),), position=position, options=("positions",))
+UNREAD: Final = "liquidity that is farmed with borrowed tokens returns others than it took"
+
+
+def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
+    """Return no changes: those of a position cannot be read, so that gains of what it moved are unknown.
+
+    A position buys one token with the other one and with loans, and no event says at which value.
+
+    Raises:
+        ValueError: A position manager of the file changed a position.
+    """
+    if any(log.contract in contracts.get("position_manager", ()) for log in logs):
+        raise ValueError(UNREAD)
+    return []
+
+
+FAMILY = Family(
+    "extrafi",
+    rules=(Counterparty("position_manager"),),
+    position=position,
+    options=("positions",),
+    vault_changes=vault_changes,
+)
