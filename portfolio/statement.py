@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from chainfolio import amounts
 from chainfolio.assets import Asset
@@ -44,6 +44,22 @@ DIGITS: Final = amounts.MAX_DECIMALS + 80  # of the longest amount there can be
 _ALIAS: Final = re.compile(r"[ _-]?v(?=\d+\Z)")
 
 
+class ShownToken(NamedTuple):
+    """How records show a token, a collection or the native coin. `page` is its contract, empty for the native coin.
+
+    Texts are empty, and decimals None, if it was not described.
+    """
+
+    symbol: str
+    name: str
+    decimals: int | None
+    contract: str
+    chain_contract: str
+    page: str
+    img_small: str | UnsetType
+    img_large: str | UnsetType
+
+
 @dataclass(frozen=True, slots=True)
 class RenderContext:
     """The facts about one chain that its transaction records need.
@@ -75,6 +91,24 @@ class RenderContext:
     stakes: ProtocolFacts | None = None
     fee_collectors: Collection[str] = frozenset()
     options: Options = field(default_factory=Options)
+    _shown: dict[Asset, ShownToken] = field(default_factory=dict, compare=False)
+
+    def shown(self, asset: Asset) -> ShownToken:
+        """Return how a token, a collection or the native coin is shown; its texts are made once."""
+        if (shown := self._shown.get(asset)) is None:
+            token = self.native if asset.is_native else self.tokens.get(asset)
+            symbol, name, decimals = (token.symbol, token.name, token.decimals) if token else ("", "", None)
+            contract = asset.shown_contract
+            shown = self._shown[asset] = ShownToken(
+                clean(symbol).lower(),
+                clean(name).lower(),
+                decimals,
+                contract,
+                f"{self.chain.key}:{contract}",
+                "" if asset.is_native else contract,
+                *token_pictures(self.chain, asset, symbol, self.options),
+            )
+        return shown
 
 
 @collector_paused()
@@ -209,22 +243,18 @@ def _is_suspect(context: RenderContext, account: str, asset: Asset) -> bool:
 
 def _asset(activity: Activity, move: Movement, context: RenderContext) -> TransactionAssetDocument:
     """Return the document of a moved asset; its balance is unknown if its decimals are."""
-    is_incoming = move.direction == "in"
-    token = context.native if move.asset.is_native else context.tokens.get(move.asset.collection)
+    is_incoming, shown = move.direction == "in", context.shown(move.asset.collection)
     # Collectibles are counted one by one: their contracts give no decimals, and need none.
-    decimals = 0 if move.asset.is_collectible else token.decimals if token else None
-    contract = move.asset.shown_contract
-    small, large = token_pictures(context.chain, move.asset.collection, token.symbol if token else "", context.options)
-    page = "" if move.asset.is_native else contract
+    decimals = 0 if move.asset.is_collectible else shown.decimals
     return TransactionAssetDocument(
-        symbol=clean(token.symbol).lower() if token else "",
-        name=clean(token.name).lower() if token else "",
+        symbol=shown.symbol,
+        name=shown.name,
         balance=UNKNOWN if decimals is None else amounts.text(amounts.amount(move.raw, decimals)),
         price=UNKNOWN,
         value=UNKNOWN,
-        contract=contract,
-        address=contract,
-        chain_contract=f"{context.chain.key}:{contract}",
+        contract=shown.contract,
+        address=shown.contract,
+        chain_contract=shown.chain_contract,
         chain_key=context.chain.key,
         decimal=UNKNOWN if decimals is None else str(decimals),
         sender=move.counterparty if is_incoming else activity.account,
@@ -232,33 +262,32 @@ def _asset(activity: Activity, move: Movement, context: RenderContext) -> Transa
         is_asset_in=is_incoming,
         stays_staked=True if move.standard == REWARD else UNSET,
         nft=Nft(token_id=move.asset.token_id) if move.asset.is_collectible else UNSET,
-        img_small=small,
-        img_large=large,
-        explorer_url=asset_page(context.chain, page, activity.account, context.options),
+        img_small=shown.img_small,
+        img_large=shown.img_large,
+        explorer_url=asset_page(context.chain, shown.page, activity.account, context.options),
     )
 
 
 def _fee(details: TransactionDetails, context: RenderContext) -> TransactionAssetDocument:
     """Return the sender's fee as an asset without a recipient."""
-    contract = context.native.asset.shown_contract
-    small, large = token_pictures(context.chain, context.native.asset, context.native.symbol, context.options)
+    shown = context.shown(context.native.asset)
     return TransactionAssetDocument(
-        symbol=clean(context.native.symbol).lower(),
-        name=clean(context.native.name).lower(),
+        symbol=shown.symbol,
+        name=shown.name,
         balance=_native(details.fee, context),
         price=UNKNOWN,
         value=UNKNOWN,
-        contract=contract,
-        address=contract,
-        chain_contract=f"{context.chain.key}:{contract}",
+        contract=shown.contract,
+        address=shown.contract,
+        chain_contract=shown.chain_contract,
         chain_key=context.chain.key,
-        decimal=str(context.native.decimals),
+        decimal=str(shown.decimals),
         sender=details.sender,
         recipient="",
         is_asset_in=False,
         is_native_asset_fees=True,
-        img_small=small,
-        img_large=large,
+        img_small=shown.img_small,
+        img_large=shown.img_large,
         explorer_url=asset_page(context.chain, "", details.sender, context.options),
     )
 
