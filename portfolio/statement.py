@@ -45,7 +45,9 @@ _ALIAS: Final = re.compile(r"[ _-]?v(?=\d+\Z)")
 
 
 class ShownToken(NamedTuple):
-    """How records show a token, a collection or the native coin. `page` is its contract, empty for the native coin.
+    """Texts and pictures of a token, a collection or the native coin.
+
+    `page` is its contract, empty for the native coin.
 
     Texts are empty, and decimals None, if it was not described.
     """

@@ -55,14 +55,19 @@ Rows = defaultdict[tuple[str, int, int], list[Row]]  # by account, height and in
 
 
 class MovedTokens(NamedTuple):
-    """The tokens and collections that activities moved, each with its account, and those that they approved."""
+    """The tokens of activities.
+
+    Attributes:
+        pairs: Accounts, each with a token or collection that moved.
+        approved: Tokens that were approved.
+    """
 
     pairs: frozenset[tuple[str, Asset]]
     approved: frozenset[Asset]
 
     @property
     def assets(self) -> frozenset[Asset]:
-        """All tokens and collections."""
+        """Return the distinct tokens and collections."""
         return self.approved.union(asset for _, asset in self.pairs)
 
 

@@ -36,7 +36,9 @@ class PageTokens:
     _balances: dict[tuple[str, Asset], Any] = field(default_factory=dict)
 
     async def add(self, moved: MovedTokens) -> None:
-        """Describe tokens, listed ones by the list and others by their state at `block`, and judge those that moved.
+        """Describe tokens, and judge those that moved.
+
+        Listed tokens are described by the list, others by their state at `block`.
 
         Nothing is read if all tokens are listed, or were added before.
 
