@@ -24,11 +24,13 @@ class MovedPositions:
         lent: Positions that went away and came back, both without a payment, with the orders of both records; or that
             went away and paid the wallet later. Also other assets that a contract took and returned, with the order of
             the record that took them.
+        given: All assets that left at any time, each with the address that got it.
         bought: Positions that others created, with the order of the record that brought them, and their liquidity
             then; 0 if it is not known. It is known if they were burnt, because all of it was removed before.
     """
 
     lent: set[tuple[str, int]] = field(default_factory=set)
+    given: set[tuple[str, str]] = field(default_factory=set)
     bought: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def kind_of(self, kind: Kind, asset: str, order: int) -> Kind:
@@ -42,6 +44,8 @@ def moved_positions(
     """Return which assets were lent and which positions bought, by all records, the oldest first."""
     moved = _positions(records, changes, own_wallets, treatment.burn_addresses)
     moved.lent.update(returned_assets(records, own_wallets, treatment))
+    for row in (row for record in records for row in record.assets_out):
+        moved.given.add((treatment.aliases.get(asset_key(row), asset_key(row)), row.recipient))
     return moved
 
 

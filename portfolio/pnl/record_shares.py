@@ -20,11 +20,13 @@ class RecordShares:
         rows: The rows of the record.
         containers: What the account deposited before.
         borrowers: Contracts that gave back a position in this record, which they had for nothing.
+        given: All assets that left at any time, each with the address that got it.
     """
 
     rows: RecordRows
     containers: Containers
     borrowers: Collection[str]
+    given: Collection[tuple[str, str]] = ()
 
     @property
     def is_disposal(self) -> bool:
@@ -105,15 +107,17 @@ class RecordShares:
         """Return the kind of what came in a call of no known type.
 
         `borrow` for a created asset that the called contract lent before; `withdraw` for a returned deposit; `income`
-        if anything came from a contract as a reward; else `received`.
+        if others called, as for a contract wallet, and anything came from a contract as a reward; else `received`.
         """
         is_created = self.rows.senders(asset) <= {*self.rows.treatment.burn_addresses}
         if is_created and (self.rows.called, asset) in self.containers.loans:
             return "borrow"
         if self.is_staked(asset) or self.containers.waiting.get(self.waiting_contract, {}).get(asset):
             return "withdraw"
-        assets = {self.rows.asset_of(row) for row in self.rows.external("in")}
-        return "income" if not self.is_disposal and any(map(self._is_earned, assets)) else "received"
+        is_own_call = self.rows.sender in self.rows.own_wallets
+        assets = {self.rows.asset_of(row) for row in self.rows.external("in")} if not is_own_call else ()
+        is_reward = any(map(self._is_earned, assets)) or self.rows.senders(asset) <= {*self.borrowers}
+        return "income" if is_reward and not self.is_disposal else "received"
 
     def repaid(self, losses: Sequence[Side]) -> set[str]:
         """Return the assets that left to repay a loan of the called contract, which lent them before."""
@@ -126,10 +130,12 @@ class RecordShares:
     def _is_earned(self, asset: str) -> bool:
         """Return True if all senders of an asset earn for the account.
 
-        They took deposits and never this asset, gave back a lent position, or are the contracts of shares that the
-        account has.
+        They took deposits, gave back a lent position, or are the contracts of shares that the account has; and they
+        never took this asset, which would repay a loan.
         """
         senders, chain = self.rows.senders(asset), self.rows.record.chain.key
+        if any((asset, each) in self.given for each in senders):
+            return False
         shares = (self.containers.by_share.get(f"{chain}:{each}") for each in senders)
         is_of_shares = all(each is not None and each.units and asset not in each.inside for each in shares)
         return self.containers.never_took(senders, asset) or senders <= {*self.borrowers} or is_of_shares

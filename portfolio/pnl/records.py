@@ -59,7 +59,7 @@ def entries_of(
         first = len(result.entries)
         rows = RecordRows(record, own_wallets, treatment, result)
         borrowers = {row.sender for row in record.assets_in if (asset_key(row), order) in moved.lent}
-        shares = RecordShares(rows, containers, borrowers)
+        shares = RecordShares(rows, containers, borrowers, moved.given)
         _Record(
             record, rows, order, own_wallets, treatment, result, containers, shares, positions, of_record or (), moved
         ).add()

@@ -77,3 +77,14 @@ def test_a_share_that_is_burnt_in_an_untyped_call_pays_later() -> None:
         ("withdraw", "eth", 20),
         ("income", "eth", 2),
     }
+
+
+def test_what_a_farm_lends_and_takes_back_is_no_income() -> None:
+    lent = record("TRANSFERIN", [asset("dai", "30", "30", "farm")], hash="0x2", sender=OTHER)
+    repaid = record("TRANSFEROUT", [], [asset("dai", "31", "31", "farm")], hash="0x3", sender=OTHER)
+    assert brief([each for each in read(staked(), lent, repaid) if each.order == 1]) == {("received", "dai", 30, 30)}
+
+
+def test_what_a_farm_pays_in_an_own_call_of_no_known_type_may_be_a_loan() -> None:
+    lent = record("INTERACTION", [asset("dai", "30", "30", "farm")], hash="0x2")
+    assert brief(read(staked(), lent)[1:]) == {("received", "dai", 30, 30)}
