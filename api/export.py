@@ -46,13 +46,16 @@ if TYPE_CHECKING:
 CHUNK: Final = 1 << 20
 DAY_READER: Final[Reader] = next(each for each in get_args(Day) if isinstance(each, Reader))
 Kind = Literal["holdings", "transactions", "gains", "income", "history", "approvals"]
-Format = Literal["csv", "json", "parquet", "xlsx", "pdf", "beancount", "koinly", "cointracking", "coinledger", "rotki"]
+Format = Literal[
+    "csv", "json", "parquet", "xlsx", "pdf", "beancount", "hledger", "koinly", "cointracking", "coinledger", "rotki"
+]
 TYPES: Final[dict[str, tuple[str, str]]] = {
     "json": ("application/json", "json"),
     "parquet": ("application/vnd.apache.parquet", "parquet"),
     "xlsx": ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", "xlsx"),
     "pdf": ("application/pdf", "pdf"),
     "beancount": ("text/plain", "beancount"),
+    "hledger": ("text/plain", "hledger"),
 }
 CSV: Final = ("text/csv", "csv")
 

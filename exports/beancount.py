@@ -1,300 +1,77 @@
-"""Write a beancount ledger: lots, prices and fees, and the holdings of now as balance assertions."""
+"""Ledgers of beancount: lots with their cost, disposals whose lots the program chooses by a method."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
-from fractions import Fraction
-from typing import TYPE_CHECKING, Final, TextIO
-
-from msgspec import UNSET
+from typing import TYPE_CHECKING, Final
 
 from chainfolio import amounts
-from chainfolio.exports.commodities import AssetKey, commodity_names
-from chainfolio.exports.dataset import Writer
-from chainfolio.exports.gone_assets import GoneAssets
-from chainfolio.portfolio.document import UNKNOWN, WALLET, Portfolio, every_asset, rounded
-from chainfolio.portfolio.transactions import UNKNOWN_PROTOCOL
+from chainfolio.exports.ledger import MAX_TEXT, remarks
 from chainfolio.printable import clean
 
 if TYPE_CHECKING:
-    from chainfolio.exports.dataset import Page, Summary
-    from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
+    from chainfolio.exports.dataset import Summary
 
-GAINS, RECEIVED = "Income:Gains", "Income:Received"
-SENT, FEES, UNEXPLAINED = "Expenses:Sent", "Expenses:Fees", "Equity:Unexplained"
-STAKED: Final = "Assets:Staked"
-NO_COST: Final = "the cost is not known and counts as 0"
 BOOKING: Final = {"fifo": "FIFO", "lifo": "LIFO", "hifo": "HIFO"}
-USD_PLACES: Final = 12
 MAX_DIGITS: Final = 28  # of a number that beancount sums exactly
-MAX_TEXT: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Movement:
-    """A change of one asset in one transaction: `price` is in USD for one unit, None if it is not known."""
+class Beancount:
+    """The syntax of beancount. `method` says which lot is sold first: fifo, lifo or hifo."""
 
-    account: str
-    asset: AssetKey
-    quantity: Decimal
-    price: Decimal | None
+    method: str = "fifo"
 
+    def header(self, summary: Summary) -> Iterator[str]:
+        """Yield the options of the ledger, then the remarks as comments."""
+        yield 'option "title" "Chainfolio"'
+        yield 'option "operating_currency" "USD"'
+        yield f'option "booking_method" "{BOOKING[self.method]}"'
+        yield from (f"; {remark}" for remark in remarks(summary))
 
-@dataclass(slots=True)
-class _Books:
-    """Units by account and asset, and the accounts that were used."""
+    def account(self, first: date, account: str) -> str:
+        """Return the line that opens an account."""
+        return f"{first} open {account}"
 
-    units: defaultdict[tuple[str, AssetKey], Decimal] = field(default_factory=lambda: defaultdict(Decimal))
-    symbols: dict[AssetKey, str] = field(default_factory=dict)
+    def commodity(self, first: date, name: str, facts: Mapping[str, str]) -> Iterator[str]:
+        """Yield the lines that declare a commodity, with its facts."""
+        yield f"{first} commodity {name}"
+        yield from _metadata(facts)
 
-    def add(self, account: str, asset: AssetKey, quantity: Decimal) -> None:
-        """Add units to an account."""
-        self.units[account, asset] = amounts.EXACT.add(self.units[account, asset], quantity)
+    def entry(self, day: date, narration: str, facts: Mapping[str, str], *, is_known: bool) -> Iterator[str]:
+        """Yield the head of a transaction with its facts."""
+        yield f'{day} {"*" if is_known else "!"} "{_quoted(narration)}"'
+        yield from _metadata(facts)
 
-
-class BeancountWriter(Writer):
-    """Writes the whole ledger at the end.
-
-    Its first transaction is the oldest, and pages begin with the newest.
-    """
-
-    def __init__(self, file: TextIO, portfolios: Sequence[Portfolio], *, method: str = "fifo") -> None:
-        """Prepare a ledger.
-
-        Args:
-            file: Gets the whole text at the end.
-            portfolios: What is held now; the ledger ends with it. Empty: nothing is asserted.
-            method: Which lot is sold first: fifo, lifo or hifo.
-        """
-        self._file = file
-        self._portfolios = portfolios
-        self._booking = BOOKING[method]
-        self._transactions: list[TransactionDocument] = []
-
-    def write(self, page: Page) -> None:
-        """Keep the transactions of a page."""
-        self._transactions += page.transactions
-
-    def close(self, summary: Summary) -> None:
-        """Write the whole ledger."""
-        owners = frozenset(summary.addresses)
-        ledger = _Ledger(self._transactions[::-1], self._portfolios, owners)
-        for line in _header(summary, self._booking):
-            self._file.write(f"{line}\n")
-        for line in ledger.lines():
-            self._file.write(f"{line}\n")
-
-
-def _header(summary: Summary, booking: str) -> Iterator[str]:
-    """Yield the options of the ledger, then comments: completeness, facts, issues and digest."""
-    yield 'option "title" "Chainfolio"'
-    yield 'option "operating_currency" "USD"'
-    yield f'option "booking_method" "{booking}"'
-    yield f"; completeness: {summary.completeness}"
-    for name, text in summary.facts.items():
-        yield f"; {name}: {_comment(text)}"
-    for issue in summary.issues:
-        yield f"; issue: {_comment(issue)}"
-    yield f"; SHA-256 of the data: {summary.digest}"
-
-
-class _Ledger:
-    """The directives of transactions, the oldest first."""
-
-    def __init__(
-        self, transactions: Sequence[TransactionDocument], portfolios: Sequence[Portfolio], owners: frozenset[str]
-    ) -> None:
-        """Prepare the directives.
-
-        Args:
-            transactions: The oldest first.
-            portfolios: What is held now, empty if it is not known.
-            owners: Addresses of the owner; movements between two of them change nothing.
-        """
-        self._transactions = transactions
-        self._owners = owners
-        self._books = _Books()
-        self._held = _held(portfolios, self._books)
-        self._gone = GoneAssets(portfolios) if portfolios else None
-        for each in transactions:
-            for asset in (*each.assets_in, *each.assets_out, each.native_asset_fees):
-                self._books.symbols.setdefault(_key(asset), asset.symbol)
-        self._names = commodity_names(self._books.symbols)
-
-    def lines(self) -> Iterator[str]:
-        """Yield the ledger: transactions, then what does not close, then balances. Accounts stand before them."""
-        body: list[str] = []
-        for each in self._transactions:
-            body += self._transaction(each)
-        last = _day(self._transactions[-1]) if self._transactions else date(1970, 1, 1)
-        body += self._closing(last)
-        first = _day(self._transactions[0]) if self._transactions else last
-        yield from self._opening(first)
-        yield from body
-
-    def _opening(self, first: date) -> Iterator[str]:
-        """Yield the accounts that the ledger uses, opened on its first day, and the names of its commodities."""
-        accounts = {account for account, _ in self._books.units} | {GAINS, RECEIVED, SENT, FEES, UNEXPLAINED}
-        for account in sorted(accounts):
-            yield f"{first} open {account}"
-        for key, name in sorted(self._names.items()):
-            yield f"{first} commodity {name}"
-            yield f'  name: "{_quoted(self._books.symbols[key])}"'
-            yield f'  chain: "{_quoted(key.chain)}"'
-            yield f'  contract: "{_quoted(key.contract)}"'
-            if key.number:
-                yield f'  number: "{_quoted(key.number)}"'
-
-    def _transaction(self, each: TransactionDocument) -> Iterator[str]:
-        """Yield the movements of a transaction, then its fee as another transaction.
-
-        Movements of one asset are netted, as lots that come and go in one transaction have no order.
-        """
-        protocol = "" if each.protocol == UNKNOWN_PROTOCOL else f" {each.protocol.name}"
-        narration = f"{each.type.lower()}{protocol}"
-        yield from self._entry(each, narration, self._netted(each), FEES if each.type == "FAILED" else SENT)
-        fee = Decimal(each.fees) if each.fees != UNKNOWN else Decimal()
-        if each.sender == each.user.address and fee:
-            key = _key(each.native_asset_fees)
-            price = None if each.fees_fiat == UNKNOWN else rounded(Fraction(each.fees_fiat) / Fraction(fee), USD_PLACES)
-            paid = Movement(_account(each.chain.key), key, amounts.EXACT.minus(fee), price)
-            yield from self._entry(each, "fee", [paid], FEES)
-
-    def _netted(self, each: TransactionDocument) -> list[Movement]:
-        """Return one movement per account and asset of a transaction, without those that net to zero.
-
-        Unknown amounts and movements between own wallets are left out. Received and sent amounts have opposite signs.
-        """
-        quantities: defaultdict[tuple[str, AssetKey], Decimal] = defaultdict(Decimal)
-        prices: dict[AssetKey, Decimal | None] = {}
-        for asset in (*each.assets_in, *each.assets_out):
-            if asset.balance == UNKNOWN or (asset.sender in self._owners and asset.recipient in self._owners):
-                continue  # of own wallets together nothing changes
-            key, account = _key(asset), _account(each.chain.key)
-            account = STAKED if asset.stays_staked is True else account
-            sign = 1 if asset.is_asset_in else -1
-            change = amounts.EXACT.multiply(Decimal(asset.balance), Decimal(sign))
-            quantities[account, key] = amounts.EXACT.add(quantities[account, key], change)
-            prices[key] = None if asset.price == UNKNOWN else Decimal(asset.price)
-        return [
-            Movement(account, key, quantity, prices[key]) for (account, key), quantity in quantities.items() if quantity
-        ]
-
-    def _entry(
-        self, each: TransactionDocument, narration: str, movements: Sequence[Movement], spent: str
-    ) -> Iterator[str]:
-        """Yield one transaction, before it one for units that no earlier transaction brought."""
-        if not movements:
-            return
-        for move in movements:
-            missing = amounts.EXACT.minus(amounts.EXACT.add(self._books.units[move.account, move.asset], move.quantity))
-            if missing > 0:
-                yield from self._unexplained(_day(each), move.account, move.asset, missing)
-        is_known = all(move.price is not None for move in movements)
-        yield f'{_day(each)} {"*" if is_known else "!"} "{_quoted(narration)}"'
-        yield f'  hash: "{_quoted(each.hash)}"'
-        if not is_known:
-            yield f'  note: "{NO_COST}"'
-        for move in movements:
-            self._books.add(move.account, move.asset, move.quantity)
-            yield f"  {move.account}  {self._posting(move)}"
-        directions = {move.quantity > 0 for move in movements}
-        if len(directions) == 1 and is_known:
-            worth = amounts.EXACT.minus(amounts.total([_worth(move) for move in movements]))
-            yield f"  {RECEIVED if directions == {True} else spent}  {amounts.text(worth)} USD"
-        yield f"  {GAINS}"
-        yield ""
-
-    def _posting(self, move: Movement) -> str:
-        """Return a movement as a posting: units that arrive with their cost in USD, others at their price.
+    def posting(self, account: str, quantity: Decimal, name: str, price: Decimal | None) -> str:
+        """Return a posting: units that arrive with their cost in USD, others at their price.
 
         An unknown price is a cost of 0, or no price.
         """
-        name = self._names[move.asset]
-        quantity = f"{amounts.text(move.quantity)} {name}"
-        if move.quantity > 0:
-            return f"{quantity} {{{amounts.text(move.price or Decimal())} USD}}"
-        return f"{quantity} {{}}" if move.price is None else f"{quantity} {{}} @ {amounts.text(move.price)} USD"
+        units = f"  {account}  {amounts.text(quantity)} {name}"
+        if quantity > 0:
+            return f"{units} {{{amounts.text(price or Decimal())} USD}}"
+        return f"{units} {{}}" if price is None else f"{units} {{}} @ {amounts.text(price)} USD"
 
-    def _unexplained(self, day: date, account: str, asset: AssetKey, quantity: Decimal) -> Iterator[str]:
-        """Yield a transaction for units that the transactions do not explain: received, or gone if negative."""
-        self._books.add(account, asset, quantity)
-        cost = "{0 USD}" if quantity > 0 else "{}"
-        yield f'{day} ! "not explained by the transactions of this file"'
-        yield f"  {account}  {amounts.text(quantity)} {self._names[asset]} {cost}"
-        yield f"  {UNEXPLAINED}"
-        yield ""
+    def money(self, account: str, usd: Decimal) -> str:
+        """Return a posting of USD."""
+        return f"  {account}  {amounts.text(usd)} USD"
 
-    def _closing(self, last: date) -> Iterator[str]:
-        """Yield what makes the ledger equal to what wallets hold now, then the assertions that it is equal.
-
-        Units of an asset that is gone are flagged. A comment names units that wallets may still hold, but do not show.
-        """
-        for (account, asset), units in sorted(self._books.units.items()):
-            if not units or account == STAKED or (account, asset) in self._held or self._gone is None:
-                continue
-            if doubt := self._gone.doubt(asset):
-                yield f"; {account} {amounts.text(units)} {self._names[asset]}: {doubt}"
-            else:
-                self._held[account, asset] = Decimal()
-        for (account, asset), held in sorted(self._held.items()):
-            difference = amounts.EXACT.subtract(held, self._books.units[account, asset])
-            if difference:
-                yield from self._unexplained(last, account, asset, difference)
-        for (account, asset), held in sorted(self._held.items()):
-            text = amounts.text(held)
-            if len(text.replace(".", "").lstrip("0")) > MAX_DIGITS:
-                yield f"; {account} {text} {self._names[asset]}: has more digits than beancount adds"
-            else:
-                yield f"{last + timedelta(days=1)} balance {account}  {text} ~ 0 {self._names[asset]}"
+    def assertion(self, day: date, account: str, held: Decimal, name: str) -> Iterator[str]:
+        """Yield the assertion of a balance, or a comment for a number that beancount would round."""
+        text = amounts.text(held)
+        if len(text.replace(".", "").lstrip("0")) > MAX_DIGITS:
+            yield f"; {account} {text} {name}: has more digits than beancount adds"
+        else:
+            yield f"{day} balance {account}  {text} ~ 0 {name}"
 
 
-def _held(portfolios: Sequence[Portfolio], books: _Books) -> dict[tuple[str, AssetKey], Decimal]:
-    """Return what wallets hold by account and asset, without assets whose decimals are unknown."""
-    held: defaultdict[tuple[str, AssetKey], Decimal] = defaultdict(Decimal)
-    for portfolio in portfolios:
-        for chain in portfolio.asset_by_protocols[WALLET].chains.values():
-            for asset in every_asset(chain):
-                if asset.balance != UNKNOWN:
-                    key = AssetKey(chain.key, asset.contract)
-                    books.symbols.setdefault(key, asset.symbol)
-                    account = _account(chain.key)
-                    held[account, key] = amounts.EXACT.add(held[account, key], Decimal(asset.balance))
-        collections = {} if portfolio.nfts_by_collection is UNSET else portfolio.nfts_by_collection
-        for collection in collections.values():
-            for item in collection.items:
-                key = AssetKey(collection.chain_key, collection.contract_address, item.token_id)
-                books.symbols.setdefault(key, collection.symbol)
-                account = _account(collection.chain_key)
-                held[account, key] = amounts.EXACT.add(held[account, key], Decimal(item.balance))
-    return dict(held)
-
-
-def _key(asset: TransactionAssetDocument) -> AssetKey:
-    return AssetKey(asset.chain_key, asset.contract, "" if asset.nft is UNSET else asset.nft.token_id)
-
-
-def _account(chain: str) -> str:
-    """Return the account of a chain, which all wallets of the owner share."""
-    name = "".join(char for char in chain if char.isascii() and (char.isalnum() or char == "-"))
-    return f"Assets:{name[:1].upper()}{name[1:]}" if name[:1].isalnum() else f"Assets:X{name}"
-
-
-def _worth(move: Movement) -> Decimal:
-    return rounded(Fraction(move.quantity) * Fraction(move.price or 0), USD_PLACES)
-
-
-def _day(transaction: TransactionDocument) -> date:
-    return datetime.fromtimestamp(int(transaction.timestamp), UTC).date()
+def _metadata(facts: Mapping[str, str]) -> Iterator[str]:
+    yield from (f'  {key}: "{_quoted(value)}"' for key, value in facts.items())
 
 
 def _quoted(text: str) -> str:
     return clean(text, MAX_TEXT).replace("\\", "\\\\").replace('"', '\\"')
-
-
-def _comment(text: str) -> str:
-    return clean(text, MAX_TEXT)

@@ -41,7 +41,8 @@ TAX_TOOLS: Final = {
     "rotki": TaxTool(rotki.COLUMNS, rotki.rows),
 }
 BINARY: Final = ("parquet", "xlsx", "pdf")
-FORMATS: Final = ("csv", "json", *BINARY, "beancount", *TAX_TOOLS)
+LEDGERS: Final = ("beancount", "hledger")
+FORMATS: Final = ("csv", "json", *BINARY, *LEDGERS, *TAX_TOOLS)
 
 
 async def export(
@@ -68,7 +69,7 @@ async def export(
         tool = TAX_TOOLS[format_name]
         data = transactions(engine, accounts, request, columns=tool.columns, rows_of=tool.rows_of, gaps_of=missing_rows)
     else:
-        is_ledger = format_name == "beancount"
+        is_ledger = format_name in LEDGERS
         of_data = ExportRequest(chain=request.chain) if is_ledger else request
         data = await dataset(engine, kind, accounts, of_data, proves_holdings=is_ledger)
     if path is None:
@@ -103,7 +104,7 @@ def check_target(format_name: str, kind: str, path: Path | None, request: Export
         BadRequest: the format does not fit the kind or the options, or needs a file, or the file cannot be written.
         MissingDependency: the extra `exports` is not installed.
     """
-    if kind != "transactions" and (format_name in TAX_TOOLS or format_name == "beancount"):
+    if kind != "transactions" and format_name in (*TAX_TOOLS, *LEDGERS):
         raise BadRequest("format", f"{format_name} has no {kind}", remedy=f"export transactions --format {format_name}")
     if format_name in BINARY and path is None:
         raise BadRequest("output", f"{format_name} is no text", remedy=f"name a file, as -o {kind}.{format_name}")
@@ -113,6 +114,8 @@ def check_target(format_name: str, kind: str, path: Path | None, request: Export
         importlib.import_module("chainfolio.exports.xlsx_file")
     if format_name == "pdf":
         importlib.import_module("chainfolio.exports.pdf_file")
+    if format_name == "hledger":
+        request.refuse("a journal without lots")
     if format_name == "beancount":
         request.refuse("a ledger", "method")
         if request.method not in ("", "fifo", "lifo", "hifo"):
@@ -134,13 +137,16 @@ def _check_path(path: Path, example: str) -> None:
 
 
 def text_writer(stream: TextIO, format_name: str, data: Dataset, method: str = "") -> Writer:
-    """Return a writer of a format that is text: json, beancount, else CSV with the columns of the data."""
+    """Return a writer of a format that is text: json, a ledger, else CSV with the columns of the data."""
     if format_name == "json":
         return JsonWriter(stream, data.columns)
-    if format_name == "beancount":
-        from chainfolio.exports.beancount import BeancountWriter
+    if format_name in LEDGERS:
+        from chainfolio.exports.beancount import Beancount
+        from chainfolio.exports.hledger import Hledger
+        from chainfolio.exports.ledger import LedgerWriter
 
-        return BeancountWriter(stream, data.portfolios, method=method or "fifo")
+        syntax = Beancount(method or "fifo") if format_name == "beancount" else Hledger()
+        return LedgerWriter(stream, data.portfolios, syntax)
     return CsvWriter(stream, data.columns)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
+import subprocess
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -69,11 +71,21 @@ def test_tax_tools_get_one_row_or_more_for_what_moved(run: Run, wallets: dict[st
         assert len(table) > 20
 
 
+def test_hledger_accepts_the_journal_of_each_wallet(run: Run, wallets: dict[str, str]) -> None:
+    for name in ("alice", "bob"):
+        ran = run("export", "transactions", wallets[name], "--format", "hledger")
+        assert '"ETH" = ' in ran.out
+        if shutil.which("hledger"):
+            subprocess.run(["hledger", "-f", "-", "check", "--strict"], input=ran.out, text=True, check=True)
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
         (("holdings", "--format", "koinly"), "koinly has no holdings"),
         (("gains", "--format", "beancount"), "beancount has no gains"),
+        (("holdings", "--format", "hledger"), "hledger has no holdings"),
+        (("transactions", "--format", "hledger", "--from", "2024-01-01"), "a journal without lots has no --from"),
         (("holdings", "--format", "xlsx"), "xlsx is no text"),
         (("holdings", "--from", "2024-01-01"), "an export of holdings has no --from"),
         (("transactions", "--year", "2024"), "an export of transactions has no --year"),

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from chainfolio.amounts import EXACT, text
-from chainfolio.exports.beancount import UNEXPLAINED, BeancountWriter
+from chainfolio.exports.beancount import Beancount
 from chainfolio.exports.commodities import AssetKey, commodity_names
 from chainfolio.exports.dataset import Page, Summary
 from chainfolio.exports.gone_assets import IN_POSITION, NOT_KNOWN
+from chainfolio.exports.ledger import UNEXPLAINED, LedgerWriter
 from chainfolio.portfolio.document import (
     CallDocument,
     ChainDocument,
@@ -52,7 +53,7 @@ def ledger(
     held: Sequence[Portfolio] = (),
 ) -> str:
     file = io.StringIO()
-    writer = BeancountWriter(file, held, method=method)
+    writer = LedgerWriter(file, held, Beancount(method))
     writer.write(Page([], transactions=tuple(transactions[::-1])))
     writer.close(summary)
     return file.getvalue()
