@@ -52,6 +52,7 @@ def bounds_of(
         Bound("kept_row_bytes", kept.byte_count, kept_rows.MAX_BYTES),
         Bound("recent_reads", kept.recent_count, kept_rows.MAX_RECENT),
         Bound("decoded_tail_bytes", decoded.byte_count, decoded_rows.MAX_BYTES),
+        Bound("footer_bytes", *system.lake.footer_bytes),
         Bound("portfolios", accounts.size, account_cache.MAX_ACCOUNTS),
         Bound("gains_rows", gains.row_count, account_gains.MAX_ROWS),
         *(

@@ -19,12 +19,20 @@ REVISION = "chainfolio.revision"
 # Entries of a log that are older than this are deleted at a checkpoint, every 100 commits. By default they stay for 30
 # days: 52,000 entries of a chain with four blocks a second.
 LOG_RETENTION = "delta.logRetentionDuration"
+# So long, checkpoints name files that were replaced; by default for a week, in which such a chain replaces 150,000.
+REMOVE_RETENTION = "delta.deletedFileRetentionDuration"
 # Some readers of Delta take a column without statistics for null in every row, and filters on it find nothing, unless
 # the table names the columns that have statistics.
-PROPERTIES = {"delta.dataSkippingStatsColumns": "height", LOG_RETENTION: "interval 24 hours"}
+PROPERTIES = {"delta.dataSkippingStatsColumns": "height"}
+DEFAULT_RETENTION_H = 24
 # Files below this are merged with their neighbours.
 SMALL_BYTES = 64 * 2**20
 MUCH_LARGER = 4  # a file that is so many times larger than the newer ones together is not merged with them
+
+
+def retention_properties(hours: int) -> dict[str, str]:
+    """Return the properties that limit a log: entries and names of replaced files stay for some hours."""
+    return dict.fromkeys((LOG_RETENTION, REMOVE_RETENTION), f"interval {hours} hours")
 
 
 def files_of(handle: DeltaTable | None) -> list[LakeFile]:

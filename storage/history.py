@@ -35,7 +35,7 @@ class Footers:
     def __init__(self, limit: int = FOOTER_BYTES) -> None:
         """Begin empty; `limit` is in bytes."""
         self.size = 0
-        self._limit = limit
+        self.limit = limit
         self._footers: OrderedDict[str, pq.FileMetaData] = OrderedDict()
         self._lock = threading.Lock()
         self._call_count = 0
@@ -53,7 +53,7 @@ class Footers:
         footer = read_file_footer(folder, path)
         with self._lock:
             self._add(path, footer)
-            while self.size > self._limit:
+            while self.size > self.limit:
                 _, oldest = self._footers.popitem(last=False)
                 self.size -= oldest.serialized_size
         return footer
@@ -76,7 +76,7 @@ class Footers:
             for file in files:
                 footer = read_file_footer(folder, file.path)
                 with self._lock:
-                    if self.size + footer.serialized_size > self._limit:
+                    if self.size + footer.serialized_size > self.limit:
                         return
                     self._add(file.path, footer)
 

@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from chainfolio.blocks import Span
 from chainfolio.errors import Locked
 from chainfolio.storage.deltalog import (
-    LOG_RETENTION,
+    DEFAULT_RETENTION_H,
     PROPERTIES,
     SMALL_BYTES,
     batch_mark,
@@ -36,6 +36,7 @@ from chainfolio.storage.deltalog import (
     last_batch,
     mergeable,
     partition_of,
+    retention_properties,
     schema_of,
     select_files,
     total_rows,
@@ -237,15 +238,15 @@ class Lake(LakeReader):
             yield pa.Table.from_batches(rows, table.schema())
 
     def _limit_log(self, table: Table, hours: int) -> None:
-        """Store how long the Delta library keeps entries of a table's log.
+        """Store how long the Delta library keeps entries of a table's log, and names of replaced files.
 
         Nothing is stored if another commit comes first: the next call does it.
         """
-        value = f"interval {hours} hours"
+        properties = retention_properties(hours)
         with self._writing[table.name], suppress(CommitFailedError):
             handle = self._writer(table)
-            if handle is not None and handle.metadata().configuration.get(LOG_RETENTION) != value:
-                handle.alter.set_table_properties({LOG_RETENTION: value})
+            if handle is not None and not properties.items() <= handle.metadata().configuration.items():
+                handle.alter.set_table_properties(properties)
 
     def _vacuum(self, table: Table, retention_hours: int) -> int:
         """Delete files that no commit names any longer and that are old enough; return their number."""
@@ -351,7 +352,7 @@ class Lake(LakeReader):
                 partition_by=list(table.partitions),
                 name=table.name,
                 description=table.description,
-                configuration=PROPERTIES,
+                configuration=PROPERTIES | retention_properties(DEFAULT_RETENTION_H),
                 storage_options=self.storage.delta_options,
             )
         except DeltaError:

@@ -58,6 +58,11 @@ class LakeReader:
         self.kept = KeptRows()
         self._reading = threading.Lock()
 
+    @property
+    def footer_bytes(self) -> tuple[int, int]:
+        """Bytes of cached footers, as they are in the files, and the limit."""
+        return self._footers.size, self._footers.limit
+
     def exists(self, table: Table) -> bool:
         """Return True if the table was written before."""
         with translate_errors(table), self._reading:

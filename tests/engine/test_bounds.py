@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
+import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from urllib.request import urlopen
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,6 +20,7 @@ from chainfolio.adapters.solana.stake_histories import StakeHistories
 from chainfolio.api.state_bounds import state_bounds
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block, Span
+from chainfolio.cli.serve import answering
 from chainfolio.contracts import Token
 from chainfolio.engine.bounds import Bound, BoundMetrics
 from chainfolio.engine.gains.account_gains import MAX_ROWS
@@ -25,7 +30,7 @@ from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.environment import SystemClock
 from chainfolio.indexer.wiring import System
 from chainfolio.kinds import EndpointMemory
-from chainfolio.settings import Settings
+from chainfolio.settings import Server, Settings
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.state import State
 from chainfolio.tables import TOKENS
@@ -99,3 +104,19 @@ def test_each_bound_has_a_metric_and_a_row_in_the_table(tmp_path: Path) -> None:
     assert set(table) <= {each.name for each in bounds}
     assert {"kept_rows", "gains_rows", "token_contracts", "state_journal_bytes", "threads"} <= set(table)
     assert table["gains_rows"] == MAX_ROWS
+
+
+async def test_a_process_that_serves_shows_its_bounds(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    app = await answering(Settings(data=str(tmp_path), server=Server(metrics_port=port)))
+    async with AsyncExitStack() as stack:
+        for lifespan in app.lifespan:
+            await stack.enter_async_context(lifespan())
+        url = f"http://127.0.0.1:{port}/metrics"
+        metrics = (await asyncio.to_thread(lambda: urlopen(url).read())).decode()
+    used = dict(re.findall(r'^chainfolio_bound_used{bound="(\w+)",chain=""} (\S+)', metrics, re.MULTILINE))
+    assert {"tail_journal_bytes", "state_journal_bytes", "threads", "event_streams", "idempotent_answer_s"} <= set(used)
+    assert float(used["threads"]) > 0
+    assert float(used["state_bytes"]) > 4096

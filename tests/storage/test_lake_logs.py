@@ -6,10 +6,12 @@ import os
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from chainfolio.storage import deltalog
+from chainfolio.storage import lake as lake_module
 from chainfolio.storage.lake import Lake
 from chainfolio.tables import BLOCKS
 from tests.storage.conftest import make
@@ -58,7 +60,7 @@ def test_entries_stay_as_long_as_replaced_files(tmp_path: Path, monkeypatch: pyt
         return DeltaTable(str(tmp_path / BLOCKS.name)).metadata().configuration.get(RETENTION)
 
     with monkeypatch.context() as before:  # a table of an earlier release
-        before.delitem(deltalog.PROPERTIES, RETENTION)
+        before.setattr(lake_module, "retention_properties", lambda hours: {})
         add(lake, 1, 3)
     assert retention() is None
     for hours in (24, 24, 2):
@@ -69,3 +71,17 @@ def test_entries_stay_as_long_as_replaced_files(tmp_path: Path, monkeypatch: pyt
         assert DeltaTable(str(tmp_path / BLOCKS.name)).version() == version + is_new, "it is stored once"
     add(lake, 4, 5)
     assert (lake.count(BLOCKS), retention()) == (5, "interval 2 hours")
+
+
+def test_checkpoints_forget_files_that_were_replaced_long_ago(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, real = Lake(str(tmp_path)), time.time_ns
+    add(lake, 1, 20)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(time, "time_ns", lambda: real() - OLD_S * 10**9)
+        lake.compact(BLOCKS, "a")
+    add(lake, 21, 60)
+    lake.compact(BLOCKS, "a")
+    add(lake, 61, 110)
+    (checkpoint,) = (tmp_path / BLOCKS.name / "_delta_log").glob("*.checkpoint.parquet")
+    removed = [row["path"] for row in pq.read_table(checkpoint)["remove"].to_pylist() if row]
+    assert len(removed) == 41, "those of the second merge, and not the 20 of the first"
