@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from chainfolio.capabilities import Capability
 from chainfolio.contracts import Snapshot
 from chainfolio.engine.account_support import unsupported_issue
 from chainfolio.engine.history.past_days import unreadable
@@ -113,7 +114,7 @@ class AccountCache:
         self.refresh(stale)
         missing = [account for account in accounts if account.address not in entries]
         new = [account for account in dict.fromkeys(missing) if account.address not in self._reads]
-        groups = {each.address: group for group in _groups_of(new) for each in group}
+        groups = {each.address: group for group in self._groups_of(new) for each in group}
         read = await self._reads.results(
             (account.address, partial(self._read_with, account, groups.get(account.address, [account])))
             for account in missing
@@ -172,6 +173,17 @@ class AccountCache:
         heights = _heights(snapshots) if chains and not failed else None
         return {each: (CachedAccount(valuations[each], now_us, error=error), heights) for each in addresses}
 
+    def _groups_of(self, accounts: Sequence[Account]) -> Iterator[list[Account]]:
+        """Yield groups of accounts that are read together: of one kind, and at most MAX_NAMED.
+
+        Accounts are read alone if nodes answer about now only: many busy accounts may never agree on one block.
+        """
+        for kind in dict.fromkeys(account.kind for account in accounts):
+            of_kind = [account for account in accounts if account.kind == kind]
+            chains = [chain for chain in self.system.account_chains if chain.kind == kind]
+            size = MAX_NAMED if all(Capability.PAST_BALANCES in chain.capabilities for chain in chains) else 1
+            yield from (of_kind[start : start + size] for start in range(0, len(of_kind), size))
+
     def _store(self, address: str, entry: CachedAccount) -> None:
         """Store an entry as the newest, and drop those that are too old or too many."""
         self._entries.pop(address, None)  # so that the oldest come first
@@ -187,13 +199,6 @@ class AccountCache:
                 return await self.snapshotter(chain).take(addresses, live=live)
         except SourceError as error:
             return error
-
-
-def _groups_of(accounts: Sequence[Account]) -> Iterator[list[Account]]:
-    """Yield groups of accounts of one kind, with at most MAX_NAMED accounts."""
-    for kind in dict.fromkeys(account.kind for account in accounts):
-        of_kind = [account for account in accounts if account.kind == kind]
-        yield from (of_kind[start : start + MAX_NAMED] for start in range(0, len(of_kind), MAX_NAMED))
 
 
 def _unsupported(account: Account) -> Valuation:

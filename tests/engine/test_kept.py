@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.assets import Asset, account
 from chainfolio.blocks import Block
+from chainfolio.capabilities import Capability
 from chainfolio.chain_results import EndpointHealth
 from chainfolio.contracts import Holding, Snapshot, Token
 from chainfolio.engine.service import Engine
@@ -107,6 +108,16 @@ async def test_accounts_of_one_request_share_a_snapshot(nodes: tuple[Engine, Nod
     assert [replace(each, last_updated="") for each in both] == [
         replace(each, last_updated="") for each in (*alone, alone[0])
     ]
+
+
+async def test_accounts_are_read_alone_if_nodes_answer_about_now_only(
+    nodes: tuple[Engine, Node, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, first, _ = nodes
+    chain = engine.system.chain("base")
+    monkeypatch.setattr(type(chain), "capabilities", chain.capabilities - {Capability.PAST_BALANCES})
+    await engine.portfolios([ALICE, BOB], Options(), wait=False, wallet_only=False)
+    assert first.asked == [[ALICE.address], [BOB.address]]
 
 
 async def test_an_account_that_is_being_read_is_not_read_again_with_others(nodes: tuple[Engine, Node, Node]) -> None:
