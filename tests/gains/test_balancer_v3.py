@@ -1,4 +1,4 @@
-"""Balancer V3: tokens lie in a vault, and the pool is its own share, whichever router and wallet is used."""
+"""Balancer: tokens lie in a vault, and the pool is its own share, whichever router and wallet is used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.node
 COIN = 10**8 // 20  # a twentieth of a bitcoin, worth 2,000 dollars
 FILE = """key = "balancer3"
 name = "Balancer V3"
-families = ["balancer_v3"]
+families = ["{}"]
 [contracts.local]
 vault = ["{}"]
 """
@@ -30,10 +30,12 @@ MANY = (
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_liquidity_is_a_container_and_what_the_pool_exchanged_counts_at_the_end(stage: World, kind: str) -> None:
+@pytest.mark.parametrize(("family", "kind"), [*(("balancer_v3", kind) for kind in KINDS), ("balancer_v2", KINDS[1])])
+def test_liquidity_is_a_container_and_what_the_pool_exchanged_counts_at_the_end(
+    stage: World, family: str, kind: str
+) -> None:
     vault, router, pool = contract(stage), contract(stage), contract(stage, "BPT")
-    stage.files["balancer3"] = FILE.format(vault.address)
+    stage.files["balancer3"] = FILE.format(family, vault.address)
     me = any_wallet(stage, kind, WBTC=10 * COIN, DAI=30_000 * WAD)
     approve(me, router, "WBTC", "DAI")
     inside, units = {"WBTC": 0, "DAI": 0}, 0

@@ -21,7 +21,7 @@ from chainfolio.adapters.evm.positions.rules import (
     is_backed,
 )
 from chainfolio.adapters.evm.reads import Call, balance_of
-from chainfolio.protocols import AnnotatedShare, TokenAmount, UnlistedShare, UnverifiedShare
+from chainfolio.protocols import AnnotatedShare, TokenAmount, TypedCalls, UnlistedShare, UnverifiedShare
 
 # The kind of exit that pays a part of each token: in most pools, and in those whose own shares are among the tokens.
 TOKENS_OUT, ALL_TOKENS_OUT = 1, 2
@@ -150,4 +150,9 @@ FAMILY = Family(
     rules=(Token(role="vault", question="getVault()(address)"),),
     unwrap=unwrap,
     position_type="LIQUIDITYPOOL",
+    # The vault takes and pays the tokens, and the pool is its own share.
+    calls=(
+        TypedCalls("ADDLIQUIDITY", "issued", (), ("vault",)),
+        TypedCalls("REMOVELIQUIDITY", "redeemed", (), ("vault",)),
+    ),
 )
