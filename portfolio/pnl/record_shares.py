@@ -114,7 +114,7 @@ class RecordShares:
             return "borrow"
         if self.is_staked(asset) or self.containers.waiting.get(self.waiting_contract, {}).get(asset):
             return "withdraw"
-        is_own_call = self.rows.sender in self.rows.own_wallets
+        is_own_call = self.rows.sender == self.rows.record.user.address
         assets = {self.rows.asset_of(row) for row in self.rows.external("in")} if not is_own_call else ()
         is_reward = any(map(self._is_earned, assets)) or self.rows.senders(asset) <= {*self.borrowers}
         return "income" if is_reward and not self.is_disposal else "received"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chainfolio.portfolio.transactions import Nft, TransactionAssetDocument, TransactionDocument
-from tests.portfolio.test_pnl_records import NOBODY, OTHER, POOL, asset, brief, read, record
+from tests.portfolio.test_pnl_records import MINE, NOBODY, OTHER, POOL, asset, brief, read, record
 
 
 def staked(hash: str = "0x1", *came: TransactionAssetDocument) -> TransactionDocument:
@@ -88,3 +88,8 @@ def test_what_a_farm_lends_and_takes_back_is_no_income() -> None:
 def test_what_a_farm_pays_in_an_own_call_of_no_known_type_may_be_a_loan() -> None:
     lent = record("INTERACTION", [asset("dai", "30", "30", "farm")], hash="0x2")
     assert brief(read(staked(), lent)[1:]) == {("received", "dai", 30, 30)}
+
+
+def test_a_farm_pays_income_to_a_contract_wallet_whose_owner_is_an_own_wallet() -> None:
+    paid = record("TRANSFERIN", [asset("joe", "3", "6", "farm")], hash="0x2", sender=MINE)
+    assert brief(read(staked(), paid)[1:]) == {("income", "joe", 3, 6)}
