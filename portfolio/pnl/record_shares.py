@@ -66,18 +66,20 @@ class RecordShares:
 
         False if it only came back from where it was. Claims at GMX stake points, which have no price.
         """
-        type_, senders = self.rows.record.type, self.rows.senders(asset)
-        is_issued = asset in self.containers.by_share and senders <= {*self.rows.treatment.burn_addresses}
-        is_priced = self.rows.prices().get(asset) is not None
-        return is_issued and (type_ in WITHDRAWALS or (type_ in INCOME and not is_priced))
+        type_ = self.rows.record.type
+        if asset not in self.containers.by_share or type_ not in WITHDRAWALS | INCOME:
+            return False
+        is_issued = self.rows.senders(asset) <= {*self.rows.treatment.burn_addresses}
+        return is_issued and (type_ in WITHDRAWALS or asset not in self.rows.prices())
 
     def _is_returned(self, asset: str) -> bool:
         """Return True if a call of no known type burnt a known share, and nothing else moved."""
-        record = self.rows.record
-        container = self.containers.by_share.get(asset)
-        is_alone = record.type in ("INTERACTION", "TRANSFEROUT") and not record.assets_in
+        record, container = self.rows.record, self.containers.by_share.get(asset)
+        if container is None or not container.units or record.assets_in:
+            return False
         recipients = {row.recipient for row in record.assets_out}
-        return bool(is_alone and container and container.units) and recipients <= {*self.rows.treatment.burn_addresses}
+        is_untyped = record.type in ("INTERACTION", "TRANSFEROUT")
+        return is_untyped and recipients <= {*self.rows.treatment.burn_addresses}
 
     @property
     def waiting_contract(self) -> str:
