@@ -93,7 +93,7 @@ class RenderContext:
     stakes: ProtocolFacts | None = None
     fee_collectors: Collection[str] = frozenset()
     options: Options = field(default_factory=Options)
-    _shown: dict[Asset, ShownToken] = field(default_factory=dict, compare=False)
+    _shown: dict[Asset, ShownToken] = field(init=False, default_factory=dict, compare=False)
 
     def shown(self, asset: Asset) -> ShownToken:
         """Return how a token, a collection or the native coin is shown; its texts are made once."""
