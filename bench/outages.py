@@ -53,6 +53,7 @@ TABLES_READ: Final = ("blocks", "transactions", "transfers", "approvals", "logs"
 MINED: Final = 40  # blocks of the queued chain at a time, so that ranges are due
 INDEX_S: Final = 600.0
 REPORT_EVERY: Final = 20  # kills
+STEADY_S: Final = 5.0  # of requests at the end: a server releases what dead ones reserved after its first request
 RESTART_S: Final = 1.0  # after which a process that ended is started again
 
 
@@ -132,6 +133,7 @@ async def measured(services: Services, folder: Path, trial: Trial) -> Outcome:
                 group.create_task(client.until(over))
             await _kill(installation, services, trial, chance, outcome)
             await balancer.until_ready(ports)
+            await asyncio.sleep(STEADY_S)
             over.set()
             for task in (following, restarting):
                 task.cancel()
