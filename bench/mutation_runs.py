@@ -94,11 +94,13 @@ def _imported(path: Path) -> Iterator[str]:
 def test_files(module: str, graph: Mapping[str, set[str]]) -> tuple[list[str], list[str]]:
     """Return the test files that can notice a mutation of a module.
 
-    First those that import it or have its name, then up to MAX_FILES that import it through one other module; the
-    smallest come first.
+    First those that import it, have its name or, for a decoder of a protocol, write its name; then up to MAX_FILES that
+    import it through one other module. The smallest come first.
     """
     importers = {name for name, imported in graph.items() if module in imported}
     near = {name for name in graph if _is_test(name) and (name in importers or _has_name_of(module, name))}
+    if ".protocols." in module:
+        near |= {name for name in graph if _is_test(name) and _writes_name_of(module, name)}
     far = {name for name, imported in graph.items() if _is_test(name) and imported & importers} - near
     return _by_size(near), _by_size(far)[:MAX_FILES]
 
@@ -112,6 +114,12 @@ def _has_name_of(module: str, test: str) -> bool:
     """Return True for `test_aave` and `test_aave_v3_risks` of the module `aave_v3`."""
     subject, name = module.rpartition(".")[2], test.rpartition(".")[2].removeprefix("test_")
     return f"{name}_".startswith(f"{subject}_") or f"{subject}_".startswith(f"{name}_")
+
+
+def _writes_name_of(module: str, test: str) -> bool:
+    """Return True if a test file has the name of a module in quotes, as tests of protocols name a family."""
+    path = (ROOT / Path(*test.split("."))).with_suffix(".py")
+    return path.exists() and f'"{module.rpartition(".")[2]}"' in path.read_text()
 
 
 def _by_size(modules: Iterable[str]) -> list[str]:

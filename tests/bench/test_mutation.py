@@ -114,6 +114,8 @@ def test_the_imports_of_the_project_are_known() -> None:
     assert "chainfolio.amounts" in graph["chainfolio.pricing.registry"] | graph["chainfolio.portfolio.document"]
     near, _ = mutation_runs.test_files("chainfolio.storage.state.ledger", graph)
     assert "tests/storage/test_meter.py" in near
+    near, _ = mutation_runs.test_files("chainfolio.adapters.evm.protocols.venus_vai", graph)
+    assert "tests/protocols/test_venus_vaults.py" in near, "it names the family"
 
 
 TESTS = """import os, time

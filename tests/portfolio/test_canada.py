@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chainfolio.portfolio.pnl.canada import PERHAPS_SUPERFICIAL, SUPERFICIAL
 from chainfolio.portfolio.pnl.entries import MONEY_DIGITS, Entry, Kind
-from chainfolio.portfolio.pnl.gains import Gains
+from chainfolio.portfolio.pnl.gains import SHORT, Gains
 from chainfolio.portfolio.pnl.methods import gains_of
 from tests.portfolio.test_tax_year import report
 
@@ -131,6 +131,16 @@ def test_one_asset_on_two_chains_has_one_average() -> None:
         ("one:eth", 6, 900 * MONEY),
         ("two:eth", 0, 0),
     ]
+
+
+def test_more_than_came_that_departs_is_in_the_pool_at_an_unknown_cost() -> None:
+    gains = canadian(
+        entry("2020-02-01", "depart", 4, None, "one:eth", "transfer"),
+        entry("2020-02-02", "arrive", 4, None, "two:eth", "transfer"),
+    )
+    assert {(each.asset, each.quantity, each.cost, each.reason) for each in gains.remaining if each.quantity} == {
+        ("two:eth", 4, None, SHORT)
+    }
 
 
 def test_a_year_in_canada_leaves_denied_losses_out() -> None:

@@ -412,3 +412,9 @@ async def test_many_blocks_at_once_share_their_rounds() -> None:
 )
 def test_a_path_of_too_many_assets_or_markets_is_refused_with_the_reason(path: PricePath, fault: str) -> None:
     assert path_fault(path) == (f"it rests on {fault}, one upon the other" if fault else "")
+
+
+@pytest.mark.parametrize("is_unread", [True, False])
+def test_a_share_of_what_could_not_be_read_is_unread_and_of_what_has_no_price_is_not(is_unread: bool) -> None:
+    sources = [told("feed", Refusal(ETH, "feed", "no answer", is_unread)), told("share", share(A, (ETH, Fraction(1))))]
+    assert [each.is_unread for each in quoted(sources, A).refused if each.asset == A] == [is_unread]

@@ -267,8 +267,12 @@ def test_a_delisted_token_is_without_price_and_keeps_those_of_its_past() -> None
     ],
 )
 def test_rules_that_cannot_be_meant_are_a_settings_error_that_says_where(tree: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadSettings, match=message):
-        parse_rules({"peg": {}, **tree}, ["peg"], "prices.toml")
+    with pytest.raises(BadSettings, match=message) as caught:
+        parse_rules({"peg": {}, **tree}, ["peg", "pool"], "prices.toml")
+    (section,) = tree
+    assert caught.value.field.startswith(f"prices.toml: {section}")
+    if "section" in message or "twice" in message:
+        assert caught.value.remedy in ("sections are peg, pool", "")
 
 
 def test_the_shipped_file_has_an_order_and_guards_that_hold_for_every_chain() -> None:

@@ -313,8 +313,11 @@ def test_the_shipped_prices_can_be_read_for_every_chain(chain: str) -> None:
     ],
 )
 def test_a_prices_file_that_is_wrong_says_where(tree: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadSettings, match=message):
+    with pytest.raises(BadSettings, match=message) as caught:
         build_sources(tree, {}, "ethereum", "evm")
+    (section,) = tree
+    assert (caught.value.field + str(caught.value)).startswith("prices.toml")
+    assert section in str(caught.value)
 
 
 def test_sources_of_ours_are_the_modules_that_have_a_section_and_no_others() -> None:

@@ -48,6 +48,7 @@ async def test_a_key_begins_sessions_and_stays_valid(state: State) -> None:
     principal = state.authenticate(session)
     assert principal is not None
     assert (principal.account_id, state.authenticate(key) is not None) == (account.id, True)
+    assert [each.id.partition("_")[0] for each in state.keys(account.id)] == ["key", "key"]
     assert await state.open_session(session) is None, "a session that was stolen cannot be prolonged"
 
 
