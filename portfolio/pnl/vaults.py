@@ -48,7 +48,7 @@ def typed_by_vaults(
     for key, same in by_transaction.items():
         of_transaction = changes[key]
         if of_transaction is None:
-            unread.add(key)
+            unread |= {key} if vaults.is_by_wallet(same) else set()
             continue
         own = [change for change in of_transaction if _may_be_own(change, own_wallets)]
         result = vaults.type_of(same, own) if own else vaults.type_of_others(same, of_transaction)
@@ -116,6 +116,13 @@ class _Vaults:
     own: set[AccountKey] = field(default_factory=set)
     unclear: set[AccountKey] = field(default_factory=set)
     balances: defaultdict[AccountKey, _Balance] = field(default_factory=lambda: defaultdict(_Balance))
+
+    def is_by_wallet(self, records: Sequence[TransactionDocument]) -> bool:
+        """Return True if something left the wallets, or if one of them sent the transaction or was called.
+
+        Anyone can send tokens to a wallet in a transaction that also changes a vault.
+        """
+        return self._net(records)[2] or not {records[0].sender, records[0].recipient}.isdisjoint(self.own_wallets)
 
     def type_of(
         self, records: Sequence[TransactionDocument], changes: Sequence[VaultChange]
@@ -201,7 +208,8 @@ class _Vaults:
             raw = int(amounts.EXACT.scaleb(amounts.parse(row.balance, max_digits=DIGITS), decimals))
             net[key] = net.get(key, (0, 0))[0] + sign * raw, decimals
             minted |= {key} if {row.sender, row.recipient} & {*self.treatment.burn_addresses} else set()
-            has_given = has_given or (sign < 0 and (is_sent or self.treatment.is_trusted(row.chain_contract)))
+            is_given = sign < 0 and raw > 0
+            has_given = has_given or (is_given and (is_sent or self.treatment.is_trusted(row.chain_contract)))
         return {key: moved for key, moved in net.items() if moved[0]}, minted, has_given
 
 

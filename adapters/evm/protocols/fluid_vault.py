@@ -71,7 +71,8 @@ def _token(word: int) -> str:
 def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
     """Return the changes of positions: who operated a vault, and what the file's liquidity layer lent to it.
 
-    A change without a token has collateral alone.
+    A change without a token has collateral alone. Vaults that the layer did not name in the transaction do not count:
+    anyone can deploy a contract with the same event.
 
     Raises:
         ValueError: Collateral or debt of a vault is a share of a pool of two tokens.
@@ -83,6 +84,8 @@ def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str
             continue
         user, _, collateral, debt, _ = (_int(log.data, i) for i in range(5))
         of_vault = [each for each in moved if each.topics[1][-40:] == log.contract[2:]]
+        if not of_vault or not (collateral or debt):
+            continue
         supplied = [each for each in of_vault if _int(each.data, 0) == collateral]
         lent = [each for each in of_vault if _int(each.data, 1) == debt]
         if (collateral and not supplied) or (debt and not lent):

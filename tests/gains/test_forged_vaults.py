@@ -1,0 +1,88 @@
+"""Strangers can log what a vault logs, or change a vault of their own: neither changes the gains of a wallet."""
+
+from __future__ import annotations
+
+import pytest
+
+from chainfolio.adapters.evm.protocols import extrafi, fluid_vault
+from chainfolio.portfolio.pnl.record_rows import Treatment
+from chainfolio.portfolio.pnl.vaults import typed_by_vaults
+from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument, TransactionUser
+from chainfolio.position_changes import EventLog, VaultChange
+from tests.portfolio.test_pnl_records import NOBODY, asset, record
+
+ME, STRANGER, LAYER, VAULT, FORGED, TOKEN, MANAGER = ("0x" + digit * 40 for digit in "abcdef1")
+TREATMENT = Treatment(burn_addresses={NOBODY}, is_trusted=lambda contract: contract != "chain:scam")
+
+
+def topic(address: str) -> str:
+    return "0x" + "0" * 24 + address[2:]
+
+
+def words(*numbers: int) -> bytes:
+    return b"".join((number % 2**256).to_bytes(32, "big") for number in numbers)
+
+
+def operated(contract: str, collateral: int, debt: int) -> EventLog:
+    """The event of a vault of Fluid, for a position of ME."""
+    me = int(ME, 16)
+    return EventLog(contract, (fluid_vault.OPERATED,), words(me, 9, collateral, debt, me))
+
+
+def moved(vault: str, supplied: int, borrowed: int) -> EventLog:
+    """The event of the liquidity layer."""
+    return EventLog(LAYER, (fluid_vault.MOVED, topic(vault), topic(TOKEN)), words(supplied, borrowed, 0, 0, 0, 0))
+
+
+@pytest.mark.parametrize(("collateral", "debt"), [(0, 0), (5, 0), (0, 5)])
+def test_a_vault_that_the_layer_does_not_name_changes_nothing(collateral: int, debt: int) -> None:
+    logs = [moved(VAULT, 5, 5), operated(FORGED, collateral, debt)]
+    assert fluid_vault.vault_changes(logs, {"liquidity": (LAYER,)}) == []
+
+
+def test_only_a_vault_that_moved_something_has_a_change() -> None:
+    logs = [moved(VAULT, 5, 0), operated(VAULT, 5, 0)]
+    assert [(each.token, each.raw) for each in fluid_vault.vault_changes(logs, {"liquidity": (LAYER,)})] == [("", 0)]
+    assert fluid_vault.vault_changes([moved(VAULT, 5, 0), operated(VAULT, 0, 0)], {"liquidity": (LAYER,)}) == []
+
+
+def typed(
+    changes: list[VaultChange] | None,
+    came: list[TransactionAssetDocument],
+    left: list[TransactionAssetDocument],
+    *,
+    sender: str = STRANGER,
+    called: str = FORGED,
+) -> tuple[str, bool]:
+    """Return the type of a transfer to ME, and whether its gains are not known."""
+    moves: TransactionDocument = record(
+        "TRANSFERIN", came, left, sender=sender, recipient=called, user=TransactionUser(address=ME)
+    )
+    [result], unread = typed_by_vaults([moves], {("chain", "0x1"): changes}, [ME], TREATMENT)
+    return result.type, bool(unread)
+
+
+def test_nothing_that_left_makes_no_change_of_a_vault_own() -> None:
+    change = VaultChange("loan", LAYER, VAULT + ME[2:], None, "", 0)
+    paid = [asset("usdc", "1000", other=STRANGER)]
+    assert typed([change], paid, [asset("usdc", "0", other=LAYER)]) == ("TRANSFERIN", False)
+
+
+def test_strangers_cannot_make_the_cost_of_a_token_unknown() -> None:
+    with pytest.raises(ValueError, match=extrafi.UNREAD):
+        extrafi.vault_changes([EventLog(MANAGER, (topic(STRANGER),), b"")], {"position_manager": (MANAGER,)})
+    dust = [asset("usdc", "1", other=STRANGER)]
+    for forged in ([], [asset("usdc", "0", other=MANAGER)], [asset("scam", "1", other=MANAGER)]):
+        assert typed(None, dust, forged) == ("TRANSFERIN", False)
+
+
+@pytest.mark.parametrize(
+    ("sender", "called", "left"),
+    [(ME, MANAGER, []), (STRANGER, ME, []), (STRANGER, FORGED, [asset("weth", "5", other=MANAGER)])],
+    ids=["own transaction", "call of an own contract wallet", "something left"],
+)
+def test_changes_of_a_wallet_that_no_protocol_could_read_are_not_known(
+    sender: str, called: str, left: list[TransactionAssetDocument]
+) -> None:
+    paid = [asset("usdc", "70", other=MANAGER)]
+    assert typed(None, paid, left, sender=sender, called=called)[1]
