@@ -7,18 +7,16 @@ a chain is missing is returned and not cached.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from chainfolio.capabilities import Capability
 from chainfolio.contracts import Snapshot
 from chainfolio.engine.account_support import unsupported_issue
 from chainfolio.engine.history.past_days import unreadable
 from chainfolio.engine.shared_work import SharedWork
-from chainfolio.engine.snapshots.account_index import MAX_NAMED
 from chainfolio.errors import SourceError
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.pnl.in_portfolio import AccountGains
@@ -29,6 +27,15 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.engine.snapshots.snapshotter import Snapshotter
     from chainfolio.indexer.wiring import System
+
+from typing import TYPE_CHECKING
+
+from chainfolio.assets import Account
+from chainfolio.indexer.wiring import System
+
+if TYPE_CHECKING:
+    from chainfolio.chains import Chain
+    from chainfolio.engine.snapshots.snapshotter import Snapshotter
 
 KEEP_S: Final = 3600.0
 MAX_ACCOUNTS: Final = 20_000  # accounts
@@ -53,9 +60,6 @@ class CachedAccount:
     encoded: dict[Options, bytes] = field(default_factory=dict)
 
 
-GroupEntry = tuple[CachedAccount, Mapping[str, int] | None]  # heights of the chains; None if one was not read
-
-
 @dataclass(slots=True)
 class AccountCache:
     """The cached accounts of one server.
@@ -74,11 +78,9 @@ class AccountCache:
     on_failure: Callable[[BaseException], None]
     _entries: dict[str, CachedAccount] = field(default_factory=dict)
     _reads: SharedWork[CachedAccount] = field(init=False)
-    _groups: SharedWork[dict[str, GroupEntry]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._reads = SharedWork(self.on_failure)
-        self._groups = SharedWork(self.on_failure)
 
     @property
     def size(self) -> int:
@@ -113,12 +115,7 @@ class AccountCache:
                     stale.append(account)
         self.refresh(stale)
         missing = [account for account in accounts if account.address not in entries]
-        new = [account for account in dict.fromkeys(missing) if account.address not in self._reads]
-        groups = {each.address: group for group in self._groups_of(new) for each in group}
-        read = await self._reads.results(
-            (account.address, partial(self._read_with, account, groups.get(account.address, [account])))
-            for account in missing
-        )
+        read = await self._reads.results((account.address, partial(self.read, account)) for account in missing)
         entries |= {account.address: entry for account, entry in zip(missing, read, strict=True)}
         return [entries[account.address] for account in accounts]
 
@@ -137,52 +134,26 @@ class AccountCache:
         fail, the entry has the error of the first. With `live`, only the wallet is read, at the newest blocks and
         without validators, and nothing is cached.
         """
-        if live:
-            return (await self._read_group([account], live=True))[account.address][0]
-        return await self._read_with(account, [account])
-
-    async def _read_with(self, account: Account, group: Sequence[Account]) -> CachedAccount:
-        """Read one account together with a group that it belongs to, as of `read`. A group is read once."""
-        key = " ".join(each.address for each in group)
-        (entries,) = await self._groups.results([(key, partial(self._read_group, group, live=False))])
-        entry, heights = entries[account.address]
-        if entry.error is not None:
-            self.on_failure(entry.error)
-        if heights is not None:
-            entry.gains = await self.gains(account, heights)
-            self._store(account.address, entry)
-        return entry
-
-    async def _read_group(self, group: Sequence[Account], *, live: bool) -> dict[str, GroupEntry]:
-        """Read accounts of one kind, with one snapshot for each chain.
-
-        Returns:
-            By account, its entry without gains, and the heights of its chains; None if not all chains were read.
-        """
-        addresses = [each.address for each in group]
-        chains = [chain for chain in self.system.account_chains if chain.kind == group[0].kind]
-        results = await asyncio.gather(*(self._snapshot(chain, addresses, live) for chain in chains))
+        chains = [chain for chain in self.system.account_chains if chain.kind == account.kind]
+        results = await asyncio.gather(*(self._snapshot(chain, account, live) for chain in chains))
         failed = [item for item in results if isinstance(item, SourceError)]
         now_us = self.system.environment.clock.now_us()
         snapshots = [
-            unreadable(chain, addresses, item, now_us) if isinstance(item, SourceError) else item
+            unreadable(chain, [account.address], item, now_us) if isinstance(item, SourceError) else item
             for chain, item in zip(chains, results, strict=True)
         ]
-        valuations = valuate(snapshots).by_account() if chains else {each.address: _unsupported(each) for each in group}
-        error = failed[0] if failed and len(failed) == len(chains) else None
-        heights = _heights(snapshots) if chains and not failed else None
-        return {each: (CachedAccount(valuations[each], now_us, error=error), heights) for each in addresses}
-
-    def _groups_of(self, accounts: Sequence[Account]) -> Iterator[list[Account]]:
-        """Yield groups of accounts that are read together: of one kind, and at most MAX_NAMED.
-
-        Accounts are read alone if nodes answer about now only: many busy accounts may never agree on one block.
-        """
-        for kind in dict.fromkeys(account.kind for account in accounts):
-            of_kind = [account for account in accounts if account.kind == kind]
-            chains = [chain for chain in self.system.account_chains if chain.kind == kind]
-            size = MAX_NAMED if all(Capability.PAST_BALANCES in chain.capabilities for chain in chains) else 1
-            yield from (of_kind[start : start + size] for start in range(0, len(of_kind), size))
+        valuation = valuate(snapshots)
+        if not chains:
+            valuation = Valuation(
+                (), scope={account.address: ()}, unread={account.address: (unsupported_issue(account),)}
+            )
+        entry = CachedAccount(valuation, now_us, error=failed[0] if failed and len(failed) == len(chains) else None)
+        if entry.error is not None and not live:
+            self.on_failure(entry.error)
+        if chains and not failed and not live:
+            entry.gains = await self.gains(account, _heights(snapshots))
+            self._store(account.address, entry)
+        return entry
 
     def _store(self, address: str, entry: CachedAccount) -> None:
         """Store an entry as the newest, and drop those that are too old or too many."""
@@ -192,18 +163,13 @@ class AccountCache:
         while len(self._entries) > MAX_ACCOUNTS or next(iter(self._entries.values())).updated_us < oldest_us:
             del self._entries[next(iter(self._entries))]
 
-    async def _snapshot(self, chain: Chain, addresses: Sequence[str], live: bool) -> Snapshot | SourceError:
-        """Take a snapshot of accounts within the budget; return its SourceError in place of raising it."""
+    async def _snapshot(self, chain: Chain, account: Account, live: bool) -> Snapshot | SourceError:
+        """Take a snapshot of one account within the budget; return its SourceError in place of raising it."""
         try:
             async with self.budget(chain):
-                return await self.snapshotter(chain).take(addresses, live=live)
+                return await self.snapshotter(chain).take([account.address], live=live)
         except SourceError as error:
             return error
-
-
-def _unsupported(account: Account) -> Valuation:
-    """Return the valuation of an account without a chain of its kind: it has an issue alone."""
-    return Valuation((), scope={account.address: ()}, unread={account.address: (unsupported_issue(account),)})
 
 
 def _heights(snapshots: Sequence[Snapshot]) -> dict[str, int]:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 ADAPTER = "index"
 EVENTS, TRANSFERS = "events", "transfers"
 ZERO_RAW = bytes(32)
-MAX_NAMED = 64  # accounts of a snapshot that are read together for their owner; more are a job over many
 TRANSFER_COLUMNS = ("account", "direction", "counterparty", "standard", "token", "token_id")
 EVENT_COLUMNS = ("account", "address", "topic0", "place", "topic1", "topic2", "topic3", "data")
 
@@ -173,22 +172,26 @@ def gap_issues(
 ) -> list[Issue]:
     """Return issues about unindexed blocks, without an account if they concern all accounts alike.
 
-    The remedy names the account, unless there are more than MAX_NAMED of them.
-
     Args:
       missing_transfers: By account, the heights without transfers.
       missing_events: By account and event filter, the heights without events.
       candidates: Number of listed tokens that were read because transfers are missing.
     """
-    issues_by_account: dict[str, tuple[Issue, ...]] = {}
+    accounts_by_issues: dict[tuple[Issue, ...], list[str]] = {}
+    address = next(iter(missing_transfers)) if len(missing_transfers) == 1 else "ADDRESS"
+    remedy = f"; chainfolio watch {address} --chain {chain} reads it"
     for account, events in missing_events.items():
-        address = account if len(missing_events) <= MAX_NAMED else "ADDRESS"
-        remedy = f"; chainfolio watch {address} --chain {chain} reads it"
-        gaps = _account_gaps(chain, missing_transfers[account], events, candidates, remedy)
-        issues_by_account[account] = tuple(gaps)
-    if len(set(issues_by_account.values())) == 1:  # the same for all requested accounts
-        return list(next(iter(issues_by_account.values())))
-    return [replace(issue, account=account) for account, issues in issues_by_account.items() for issue in issues]
+        issues = tuple(_account_gaps(chain, missing_transfers[account], events, candidates, remedy))
+        accounts_by_issues.setdefault(issues, []).append(account)
+    if len(accounts_by_issues) == 1:  # the same for all requested accounts
+        return list(next(iter(accounts_by_issues)))
+    issue_accounts = [
+        (issue, account)
+        for issues, same_accounts in accounts_by_issues.items()
+        for issue in issues
+        for account in same_accounts
+    ]
+    return [replace(issue, account=account) for issue, account in issue_accounts]
 
 
 def unexplained_issues(tail: Tail, chain: Chain, accounts: Collection[str]) -> Iterator[Issue]:

@@ -9,12 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.assets import Asset, account
 from chainfolio.blocks import Block
-from chainfolio.capabilities import Capability
 from chainfolio.chain_results import EndpointHealth
 from chainfolio.contracts import Holding, Snapshot, Token
 from chainfolio.engine.service import Engine
@@ -27,7 +25,7 @@ from chainfolio.portfolio.document import Portfolio
 from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Limits, Settings
 
-ALICE, BOB = account("0x" + "a1" * 20), account("0x" + "b0" * 20)
+ALICE = account("0x" + "a1" * 20)
 IDS = {"ethereum": "eip155:1", "base": "eip155:8453"}
 
 
@@ -93,39 +91,6 @@ async def test_a_whole_answer_is_kept_and_a_failure_after_it_is_told_only_to_who
     engine._accounts._entries[ALICE.address].updated_us = 0
     assert (await ask(engine, wait=True)).completeness == "partial"
     assert (await ask(engine)).networth == whole.networth
-
-
-async def test_accounts_of_one_request_share_a_snapshot(nodes: tuple[Engine, Node, Node]) -> None:
-    engine, first, second = nodes
-    both = await engine.portfolios([ALICE, BOB, ALICE], Options(), wait=False, wallet_only=False)
-    assert first.asked == second.asked == [[ALICE.address, BOB.address]]
-    engine._accounts._entries.clear()
-    alone = [
-        *await engine.portfolios([ALICE], Options(), wait=False, wallet_only=False),
-        *await engine.portfolios([BOB], Options(), wait=False, wallet_only=False),
-    ]
-    assert first.asked[1:] == [[ALICE.address], [BOB.address]]
-    assert [replace(each, last_updated="") for each in both] == [
-        replace(each, last_updated="") for each in (*alone, alone[0])
-    ]
-
-
-async def test_accounts_are_read_alone_if_nodes_answer_about_now_only(
-    nodes: tuple[Engine, Node, Node], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine, first, _ = nodes
-    chain = engine.system.chain("base")
-    monkeypatch.setattr(type(chain), "capabilities", chain.capabilities - {Capability.PAST_BALANCES})
-    await engine.portfolios([ALICE, BOB], Options(), wait=False, wallet_only=False)
-    assert first.asked == [[ALICE.address], [BOB.address]]
-
-
-async def test_an_account_that_is_being_read_is_not_read_again_with_others(nodes: tuple[Engine, Node, Node]) -> None:
-    engine, first, _ = nodes
-    both = engine.portfolios([ALICE, BOB], Options(), wait=False, wallet_only=False)
-    alone, (alice, _) = await asyncio.gather(ask(engine), both)
-    assert alice == alone
-    assert first.asked == [[ALICE.address], [BOB.address]]
 
 
 async def test_a_chain_that_never_answers_leaves_the_others_time_to(nodes: tuple[Engine, Node, Node]) -> None:

@@ -251,7 +251,7 @@ async def test_users_come_back_in_their_order_and_a_group_is_its_accounts(engine
     ]
     assert [each.balance for each in assets(found[0])] == ["2"]
     quoting = engine._snapshotters["ethereum"]
-    assert sorted(quoting.asked) == sorted([(ALICE, BOB), (str(DOLLAR.asset),)])
+    assert sorted(quoting.asked) == sorted([(ALICE,), (BOB,), (str(DOLLAR.asset),)])
 
 
 async def test_nobody_is_asked_for_users_without_chains(engine: Any) -> None:
