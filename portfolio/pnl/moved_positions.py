@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec import UNSET
 
+from chainfolio import amounts
+from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.entries import Kind
-from chainfolio.portfolio.pnl.record_rows import Treatment, asset_key
+from chainfolio.portfolio.pnl.record_rows import DIGITS, Treatment, asset_key
 from chainfolio.portfolio.pnl.returned_assets import returned_assets
 from chainfolio.portfolio.transactions import TransactionDocument
 from chainfolio.position_changes import PositionChange
 
+PAYMENTS: Final = frozenset({"INTERACTION", "UNDEFINED", "TRANSFEROUT"})
 Changes = Mapping[tuple[str, str], Sequence[PositionChange] | None]
 
 
@@ -24,13 +28,15 @@ class MovedPositions:
         lent: Positions that went away and came back, both without a payment, with the orders of both records; or that
             went away and paid the wallet later. Also other assets that a contract took and returned, with the order of
             the record that took them.
-        given: All assets that left at any time, each with the address that got it.
+        given: Assets that left, each with the address that took it, and the order from which on what it pays of the
+            asset is no reward: that of the first record that paid it; 0 if one of no known type did, which may have
+            repaid a loan.
         bought: Positions that others created, with the order of the record that brought them, and their liquidity
             then; 0 if it is not known. It is known if they were burnt, because all of it was removed before.
     """
 
     lent: set[tuple[str, int]] = field(default_factory=set)
-    given: set[tuple[str, str]] = field(default_factory=set)
+    given: dict[tuple[str, str], int] = field(default_factory=dict)
     bought: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def kind_of(self, kind: Kind, asset: str, order: int) -> Kind:
@@ -44,8 +50,13 @@ def moved_positions(
     """Return which assets were lent and which positions bought, by all records, the oldest first."""
     moved = _positions(records, changes, own_wallets, treatment.burn_addresses)
     moved.lent.update(returned_assets(records, own_wallets, treatment))
-    for row in (row for record in records for row in record.assets_out):
-        moved.given.add((treatment.aliases.get(asset_key(row), asset_key(row)), row.recipient))
+    for order, record in enumerate(records):
+        first = 0 if record.type in PAYMENTS else order
+        for row in record.assets_out if record.type != "SPAM" else ():
+            is_certain = record.sender in own_wallets or treatment.is_trusted(row.chain_contract)
+            if is_certain and row.balance != UNKNOWN and amounts.parse(row.balance, max_digits=DIGITS) > 0:
+                key = treatment.aliases.get(asset_key(row), asset_key(row)), row.recipient
+                moved.given[key] = min(first, moved.given.get(key, first))
     return moved
 
 

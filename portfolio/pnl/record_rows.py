@@ -119,6 +119,13 @@ class RecordRows:
         """The key that the called contract has as an asset."""
         return f"{self.record.chain.key}:{self.record.recipient}"
 
+    def is_doubtful(self, row: TransactionAssetDocument) -> bool:
+        """Return True for an untrusted asset if no own wallet sent the transaction.
+
+        Its contract can log any movement, and the creator of a market sets its price.
+        """
+        return self.sender not in self.own_wallets and not self.treatment.is_trusted(row.chain_contract)
+
     def senders(self, asset: str) -> set[str]:
         """Return who sent an asset that came."""
         return {row.sender for row in self.record.assets_in if self.asset_of(row) == asset}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from chainfolio.portfolio.pnl.containers import Containers
@@ -20,13 +20,15 @@ class RecordShares:
         rows: The rows of the record.
         containers: What the account deposited before.
         borrowers: Contracts that gave back a position in this record, which they had for nothing.
-        given: All assets that left at any time, each with the address that got it.
+        order: The place of the record among all records.
+        given: Assets that left, as in `MovedPositions`.
     """
 
     rows: RecordRows
     containers: Containers
     borrowers: Collection[str]
-    given: Collection[tuple[str, str]] = ()
+    order: int
+    given: Mapping[tuple[str, str], int]
 
     @property
     def is_disposal(self) -> bool:
@@ -83,9 +85,12 @@ class RecordShares:
 
     @property
     def waiting_contract(self) -> str:
-        """The key of the called contract, or of one that paid something, whose burnt shares wait for a payment."""
+        """The key of the called contract, or of one that paid something, whose burnt shares wait for a payment.
+
+        Payments that may be invented do not count.
+        """
         chain = self.rows.record.chain.key
-        payers = sorted(f"{chain}:{row.sender}" for row in self.rows.external("in"))
+        payers = sorted(f"{chain}:{row.sender}" for row in self.rows.external("in") if not self.rows.is_doubtful(row))
         return next((each for each in (self.rows.called, *payers) if each in self.containers.waiting), self.rows.called)
 
     def is_reward(self, asset: str) -> bool:
@@ -114,7 +119,8 @@ class RecordShares:
         is_created = self.rows.senders(asset) <= {*self.rows.treatment.burn_addresses}
         if is_created and (self.rows.called, asset) in self.containers.loans:
             return "borrow"
-        if self.is_staked(asset) or self.containers.waiting.get(self.waiting_contract, {}).get(asset):
+        share = self.waiting_contract
+        if self.is_staked(asset) or (asset != share and self.containers.waiting.get(share, {}).get(asset)):
             return "withdraw"
         is_own_call = self.rows.sender == self.rows.record.user.address
         assets = {self.rows.asset_of(row) for row in self.rows.external("in")} if not is_own_call else ()
@@ -133,10 +139,10 @@ class RecordShares:
         """Return True if all senders of an asset earn for the account.
 
         They took deposits, gave back a lent position, or are the contracts of shares that the account has; and they
-        never took this asset, which would repay a loan.
+        did not take this asset before, or later in a call of no known type, which would repay a loan.
         """
         senders, chain = self.rows.senders(asset), self.rows.record.chain.key
-        if any((asset, each) in self.given for each in senders):
+        if any(self.given.get((asset, each), self.order) < self.order for each in senders):
             return False
         shares = (self.containers.by_share.get(f"{chain}:{each}") for each in senders)
         is_of_shares = all(each is not None and each.units and asset not in each.inside for each in shares)

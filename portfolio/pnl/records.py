@@ -59,7 +59,7 @@ def entries_of(
         first = len(result.entries)
         rows = RecordRows(record, own_wallets, treatment, result)
         borrowers = {row.sender for row in record.assets_in if (asset_key(row), order) in moved.lent}
-        shares = RecordShares(rows, containers, borrowers, moved.given)
+        shares = RecordShares(rows, containers, borrowers, order, moved.given)
         _Record(
             record, rows, order, own_wallets, treatment, result, containers, shares, positions, of_record or (), moved
         ).add()
@@ -100,7 +100,9 @@ class _Record:
         incoming, outgoing = self._net("in"), self._net("out")
         for asset in incoming.keys() & outgoing.keys():
             net_off(incoming, outgoing, asset)
-        untrusted = self._doubtful()
+        untrusted = {
+            self.rows.asset_of(row) for row in (*record.assets_in, *record.assets_out) if self.rows.is_doubtful(row)
+        }
         for side in (*incoming.values(), *outgoing.values()):
             side.value = None if side.asset in untrusted else side.value
         in_positions = self._position_movements(incoming, outgoing)
@@ -113,7 +115,9 @@ class _Record:
         elif returned_shares:
             kinds, settled = self._redeemed(kinds, returned_shares)
         else:
-            kinds, paid = claimed(kinds, self.containers, self.shares.waiting_contract, self.treatment.trade_value)
+            kinds, paid = claimed(
+                kinds, self.containers, self.shares.waiting_contract, self.treatment.trade_value, untrusted
+            )
             kinds, settled = self._opened(self._unstaked(kinds))
             settled = [*settled, *paid]
         kinds, settled = [*kinds, *in_positions.traded], [*settled, *in_positions.settled]
@@ -209,16 +213,6 @@ class _Record:
             order=self.order,
             reason=reason,
         )
-
-    def _doubtful(self) -> set[str]:
-        """Return the untrusted assets of a transaction that no own wallet sent; none if one did.
-
-        Their contracts can log any movement, and the creator of a market sets their price.
-        """
-        if self.rows.sender in self.own_wallets:
-            return set()
-        rows = (*self.record.assets_in, *self.record.assets_out)
-        return {self.rows.asset_of(row) for row in rows if not self.treatment.is_trusted(row.chain_contract)}
 
     def _fee(self) -> tuple[list[Entry], int | None]:
         """Return the fee as an entry, if this wallet paid it, and its value in money; None if not known."""

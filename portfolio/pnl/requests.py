@@ -71,18 +71,27 @@ def wait(rows: RecordRows, shares: Mapping[str, int], containers: Containers) ->
 
 
 def claimed(
-    kinds: Sequence[tuple[Kind, Side]], containers: Containers, contract: str, trade_value: str
+    kinds: Sequence[tuple[Kind, Side]],
+    containers: Containers,
+    contract: str,
+    trade_value: str,
+    untrusted: Collection[str] = (),
 ) -> tuple[list[tuple[Kind, Side]], list[tuple[Kind, Side]]]:
     """Split a withdrawal from a contract whose shares wait: other movements, and what the shares pay.
 
     A payment of less than what waits of its asset is a part of it. Shares that were acquired otherwise are sold for
-    their part of the payment: as much of them as of what waits of its asset, or all if nothing else waits.
+    their part of the payment: as much of them as of what waits of its asset, or all if nothing else waits. The share
+    itself and untrusted assets pay nothing.
     """
     waiting = containers.waiting.get(contract, {})
-    paid = [side for kind, side in kinds if kind in ("withdraw", "income")] if any(waiting.values()) else []
-    if not paid:
+    payments = [
+        kind in ("withdraw", "income") and side.asset != contract and side.asset not in untrusted
+        for kind, side in kinds
+    ]
+    if not any(payments) or not any(waiting.values()):
         return list(kinds), []
-    others = [(kind, side) for kind, side in kinds if kind not in ("withdraw", "income")]
+    paid = [side for (_, side), is_payment in zip(kinds, payments, strict=True) if is_payment]
+    others = [each for each, is_payment in zip(kinds, payments, strict=True) if not is_payment]
     deposits = {asset: raw for asset, raw in waiting.items() if raw and asset != contract}
     bought, units = waiting.get(contract, 0), containers.waiting_units.get(contract, 0)
     is_payment = not deposits or any(side.asset in deposits for side in paid)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from chainfolio.portfolio.transactions import Nft, TransactionAssetDocument, TransactionDocument
 from tests.portfolio.test_pnl_records import MINE, NOBODY, OTHER, POOL, asset, brief, read, record
 
@@ -93,3 +95,23 @@ def test_what_a_farm_pays_in_an_own_call_of_no_known_type_may_be_a_loan() -> Non
 def test_a_farm_pays_income_to_a_contract_wallet_whose_owner_is_an_own_wallet() -> None:
     paid = record("TRANSFERIN", [asset("joe", "3", "6", "farm")], hash="0x2", sender=MINE)
     assert brief(read(staked(), paid)[1:]) == {("income", "joe", 3, 6)}
+
+
+@pytest.mark.parametrize("type_", ["SPAM", "TRANSFEROUT"])
+def test_a_transfer_of_nothing_by_strangers_leaves_rewards_income(type_: str) -> None:
+    paid = record("TRANSFERIN", [asset("crv", "3", "30", "farm")], hash="0x3", sender=OTHER)
+    forged = record(type_, [], [asset("crv", "0", "0", "farm")], hash="0x2", sender=OTHER)
+    entries = read(staked(), forged, paid, forged)
+    assert ("income", "crv", 3, 30) in brief(entries)
+
+
+def test_a_later_deposit_of_a_reward_leaves_earlier_rewards_income() -> None:
+    paid, again = (
+        record("TRANSFERIN", [asset("crv", "3", "30", "farm")], hash=hash, sender=OTHER) for hash in ("0x2", "0x4")
+    )
+    deposit = record("STAKE", [], [asset("crv", "2", "20", "farm")], hash="0x3")
+    assert [(each.kind, each.quantity) for each in read(staked(), paid, deposit, again) if each.order in (1, 3)] == [
+        ("income", 3),
+        ("withdraw", 2),
+        ("income", 1),
+    ]

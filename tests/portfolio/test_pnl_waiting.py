@@ -8,7 +8,7 @@ from chainfolio.portfolio.pnl.methods import gains_of
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.pnl.requests import NO_PAYMENT
-from tests.portfolio.test_pnl_records import ME, NOBODY, asset, brief, record
+from tests.portfolio.test_pnl_records import ME, NOBODY, OTHER, asset, brief, record
 
 TREATMENT = Treatment(burn_addresses={NOBODY})
 
@@ -75,3 +75,21 @@ def test_bought_shares_alone_are_sold_for_the_whole_payment() -> None:
         ("sell", "susde", 5, 6),
         ("buy", "usde", 6, 6),
     }
+
+
+@pytest.mark.parametrize("is_share", [False, True])
+@pytest.mark.parametrize("has_deposit", [False, True])
+def test_a_forged_payment_sells_no_waiting_shares(has_deposit: bool, is_share: bool) -> None:
+    deposit = record("DEPOSIT", [asset("susde", "5", other=NOBODY)], [asset("usde", "5", "5", "susde")], hash="0x1")
+    bought = record("SWAP", [asset("susde", "10", "10")], [asset("eur", "1", "10")], hash="0x2")
+    cooldown = record("WITHDRAW", [], [asset("susde", "10", "12", NOBODY)], hash="0x3", recipient="susde")
+    forged = record("TRANSFERIN", [asset("bait", "1", "1", "susde")], hash="0x4", sender=OTHER, recipient="evil")
+    if is_share:
+        forged = record("TRANSFERIN", [asset("susde", "1", "1")], hash="0x4", sender=OTHER, recipient="susde")
+    paid = record("UNSTAKE", [asset("usde", "12", "12", "silo")], hash="0x5", recipient="susde")
+    records = [bought, cooldown, *([deposit] if has_deposit else [])]
+    treatment = Treatment(burn_addresses={NOBODY}, is_trusted=lambda contract: contract != "chain:bait")
+    honest, hostile = (entries_of([*records, *more, paid], (ME,), treatment).entries for more in ([], [forged]))
+    added = ("received", "susde", 1, 1) if is_share else ("unasked", "bait", 1, None)
+    assert brief(hostile) == brief(honest) | {added}
+    assert "sell" in {kind for kind, symbol, _, _ in brief(honest) if symbol == "susde"}
