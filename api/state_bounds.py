@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.api.event_streams import MAX_STREAMS
 from chainfolio.engine.bounds import MAX_JOURNAL_BYTES, Bound
+from chainfolio.errors import StoreError
 from chainfolio.indexer.disk_trend import free_bytes_at
 from chainfolio.storage.sqlite import journal_bytes
 from chainfolio.storage.state import deliveries, idempotency
@@ -14,27 +16,32 @@ from chainfolio.storage.state.sqlite import SqliteDatabase
 if TYPE_CHECKING:
     from chainfolio.storage.state import State
 
+log = logging.getLogger("chainfolio.api")
 DAY_S: Final = 86_400
 SLACK_S: Final = 7_200  # rows are deleted some time after their end
 
 
 def state_bounds(state: State, streams: int, keep_days: int) -> list[Bound]:
-    """Return the bounds of a state store.
+    """Return the bounds of a state store: ages of rows that are deleted, and sizes of its files if it is in SQLite.
 
-    These are ages of rows that are deleted, and sizes of its files if it is in SQLite.
+    A store that does not answer has none: its health is a metric of its own.
 
     Args:
         state: The state store.
         streams: Number of open streams of events.
         keep_days: Days for which deliveries of alerts are listed.
     """
-    database = state.database
-    answer_us = database.read(idempotency.oldest_age_us)
-    delivery_us = database.read(lambda tx: deliveries.oldest_age_us(tx, state.clock.now_us()))
+    database, of_streams = state.database, Bound("event_streams", streams, MAX_STREAMS)
+    try:
+        answer_us = database.read(idempotency.oldest_age_us)
+        delivery_us = database.read(lambda tx: deliveries.oldest_age_us(tx, state.clock.now_us()))
+    except StoreError as error:
+        log.warning("the bounds of the state store are not known: %s", error)
+        return [of_streams]
     bounds = [
         Bound("idempotent_answer_s", answer_us // 1_000_000, DAY_S + SLACK_S),
         Bound("delivery_s", delivery_us // 1_000_000, keep_days * DAY_S + SLACK_S),
-        Bound("event_streams", streams, MAX_STREAMS),
+        of_streams,
     ]
     if isinstance(database, SqliteDatabase):
         size = database.path.stat().st_size

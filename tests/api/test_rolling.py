@@ -27,7 +27,7 @@ from tests.api.test_serve import ASKED, HEADERS, refused, served
 from tests.e2e.running import free_port
 from tests.storage.stores import NO_POSTGRES, Stores
 
-NOTICE_S = 0.4
+NOTICE_S = 1.0
 CALLS = 30  # before each restart
 SETTINGS = Settings(quotas=Quotas(addressbook_paid=100_000), limits=Limits(per_minute=100_000))
 
@@ -96,7 +96,7 @@ async def test_a_rolling_restart_loses_no_request_and_charges_each_once(stores: 
 
 
 async def test_a_server_told_to_stop_is_not_ready_and_answers_until_its_notice_is_over() -> None:
-    async with served(1, 0, notice_s=1) as running, client_session(f"http://127.0.0.1:{running.port}") as session:
+    async with served(1, 0, notice_s=3) as running, client_session(f"http://127.0.0.1:{running.port}") as session:
         async with session.get("/readyz") as answer:
             assert (answer.status, (await answer.json())["stopping"]) == (200, False)
         running.process.terminate()

@@ -28,6 +28,7 @@ from chainfolio.engine.service import Engine
 from chainfolio.engine.snapshots import token_book
 from chainfolio.engine.snapshots.token_book import TokenBook
 from chainfolio.environment import SystemClock
+from chainfolio.errors import StoreUnavailable
 from chainfolio.indexer.wiring import System
 from chainfolio.kinds import EndpointMemory
 from chainfolio.settings import Server, Settings
@@ -87,6 +88,20 @@ def bounds_in(folder: Path) -> list[Bound]:
     finally:
         state.close()
         system.tail.close()
+
+
+def test_a_store_that_does_not_answer_takes_no_other_metric_along(tmp_path: Path) -> None:
+    state = State.open(f"sqlite:///{tmp_path / 'state.db'}", bytes(32), SystemClock(), random.Random(1))
+
+    def away(_: object) -> None:
+        raise StoreUnavailable("state", "the database does not answer")
+
+    database = cast("Any", SimpleNamespace(read=away))
+    assert [each.name for each in state_bounds(cast("Any", SimpleNamespace(database=database)), 3, 30)] == [
+        "event_streams"
+    ]
+    assert len(state_bounds(state, 3, 30)) > 3
+    state.close()
 
 
 def test_each_bound_has_a_metric_and_a_row_in_the_table(tmp_path: Path) -> None:

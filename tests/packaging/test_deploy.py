@@ -218,6 +218,8 @@ def test_pods_and_services_run_commands_that_exist_and_finish_answers_before_the
     for unit in (DEPLOY / "systemd").glob("*.service"):
         grace_s += map(int, re.findall(r"^TimeoutStopSec=(\d+)$", unit.read_text(), re.M))
     assert len(grace_s) == len(OURS) + len(PODS) + 3
+    serving = (DEPLOY / "systemd/chainfolio.service").read_text()
+    assert "\nKillMode=mixed\n" in serving, "workers of the server are ended by it, once"
     assert min(grace_s) >= needed_s
     for service in OURS.values():
         assert parser().parse_args(service["command"]).run
