@@ -246,7 +246,9 @@ class Lake(LakeReader):
         with self._writing[table.name], suppress(CommitFailedError):
             handle = self._writer(table)
             if handle is not None and not properties.items() <= handle.metadata().configuration.items():
+                before = handle.version()
                 handle.alter.set_table_properties(properties)
+                self.storage.sync_commits(table.name, before)
 
     def _vacuum(self, table: Table, retention_hours: int) -> int:
         """Delete files that no commit names any longer and that are old enough; return their number."""
@@ -256,9 +258,11 @@ class Lake(LakeReader):
                 return 0
             # Full: also files of killed writers that no commit names. Only their age distinguishes them from files
             # that are being written.
+            before = handle.version()
             deleted = handle.vacuum(
                 retention_hours, dry_run=False, enforce_retention_duration=False, full=retention_hours >= ORPHAN_H
             )
+            self.storage.sync_commits(table.name, before)  # a vacuum has two commits, unless it finds nothing
         return len(deleted)
 
     def _has_batch(self, table: Table, stream: str, batch: int | None) -> bool:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from chainfolio.storage import deltalog
+from chainfolio.storage import deltalog, disk, lake_storage
 from chainfolio.storage import lake as lake_module
 from chainfolio.storage.lake import Lake
 from chainfolio.tables import BLOCKS
@@ -85,3 +85,22 @@ def test_checkpoints_forget_files_that_were_replaced_long_ago(tmp_path: Path, mo
     (checkpoint,) = (tmp_path / BLOCKS.name / "_delta_log").glob("*.checkpoint.parquet")
     removed = [row["path"] for row in pq.read_table(checkpoint)["remove"].to_pylist() if row]
     assert len(removed) == 41, "those of the second merge, and not the 20 of the first"
+
+
+def test_all_commits_are_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, synced = Lake(str(tmp_path)), set[str]()
+
+    def sync(path: Path) -> None:
+        synced.add(path.name)
+        disk.sync(path)
+
+    monkeypatch.setattr(lake_storage, "sync", sync)
+    add(lake, 1, 3)
+    lake.delete_replaced(BLOCKS, 2)
+    add(lake, 4, 5)
+    lake.compact(BLOCKS, "a", retention_hours=0)
+    add(lake, 6, 6)
+    log = tmp_path / BLOCKS.name / "_delta_log"
+    operations = [entry.read_text().count('"VACUUM ') for entry in sorted(log.glob("*.json"))]
+    assert sum(operations) == 2, "a vacuum that deletes files has two commits"
+    assert {entry.name for entry in log.glob("*.json")} <= synced
