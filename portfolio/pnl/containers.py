@@ -64,6 +64,7 @@ class Containers:
         rewards: Contracts among these, each with an asset that it paid as income.
         loans: Contracts that lent an asset when they were called, each with the asset.
         lots: How much of each asset was acquired otherwise, and is still there.
+        bought: Assets that were bought, or came with a value.
         taken: Assets that contracts took in transactions of no known type.
         by_share: What went into positions, by the key of their share.
         waiting: What burnt shares stood for that did not pay yet, by the key of the share's contract and asset.
@@ -75,6 +76,7 @@ class Containers:
     rewards: set[tuple[str, str]] = field(default_factory=set)
     loans: set[tuple[str, str]] = field(default_factory=set)
     lots: dict[str, int] = field(default_factory=dict)
+    bought: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
     by_share: dict[str, Container] = field(default_factory=dict)
     waiting: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -88,6 +90,7 @@ class Containers:
         for entry in entries:
             asset = entry.asset
             self.loans |= {(contract, asset)} if entry.kind == "borrow" else set()
+            self.bought |= {asset} if entry.kind == "buy" or (entry.kind in ARRIVED and entry.value) else set()
             self.taken |= {asset} if entry.kind == "sent" and type_ == "INTERACTION" else set()
             if entry.kind == "deposit":
                 self.assets |= {asset} if entry.reason != EARNED else set()

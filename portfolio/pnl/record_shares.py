@@ -153,7 +153,8 @@ class RecordShares:
 
         It is also income if its sender paid it as a reward before or gives back a lent position, and has none of it
         deposited. Removed liquidity is always `withdraw`, because it may have been exchanged. A minted asset is new
-        only if another deposit returns. `borrow` if the called contract lent the minted asset before.
+        only beside another deposit, or beside what contracts pay that took none of it. `borrow` if the called
+        contract lent the minted asset before.
         """
         senders, containers, type_ = self.rows.senders(side.asset), self.containers, self.rows.record.type
         if side.asset in self.rows.lent(gains, "in", containers.loans):
@@ -161,10 +162,22 @@ class RecordShares:
         deposited = [each for each in gains if each.asset in containers.assets]
         paid_before = {(sender, side.asset) for sender in senders} <= containers.rewards
         if senders <= {*self.rows.treatment.burn_addresses}:
-            is_new = any(each is not side for each in deposited) and not self.is_staked(side.asset)
+            is_new = any(each is not side for each in deposited) or self._is_beside_reward(side, gains)
+            is_new = is_new and not self.is_staked(side.asset)
         else:
             is_new = containers.never_took(senders, side.asset)
         are_rewards = bool(deposited) or (type_ == "UNSTAKE" and any(self._is_earned(each.asset) for each in gains))
         is_reward = are_rewards and (side.asset not in containers.assets or is_new)
         is_reward = is_reward or ((paid_before or senders <= {*self.borrowers}) and not self.is_staked(side.asset))
         return "income" if is_reward and type_ != "REMOVELIQUIDITY" else "withdraw"
+
+    def _is_beside_reward(self, side: Side, gains: Sequence[Side]) -> bool:
+        """Return True if contracts paid others of `gains`, and neither they nor the called one have the asset staked.
+
+        So a minted asset did not return from there.
+        """
+        record = self.rows.record
+        payers = {sender for each in gains if each is not side for sender in self.rows.senders(each.asset)}
+        payers -= {*self.rows.treatment.burn_addresses}
+        farms = (self.containers.farms.get(each, {}) for each in (*payers, record.recipient))
+        return record.type == "UNSTAKE" and bool(payers) and not any(each.get(side.asset) for each in farms)

@@ -362,9 +362,9 @@ class _Record:
         return [*incoming_kinds, *((self.moved.kind_of(kind, side.asset, self.order), side) for kind, side in lost)]
 
     def _are_grants(self, assets: set[str]) -> bool:
-        """Return True if all assets are destroyed collectibles for which nothing went in."""
-        burnt = self.rows.burnt(is_collectible=True)
-        return assets <= burnt - self.containers.by_share.keys() - self.positions.keys()
+        """Return True if all assets are destroyed collectibles for which nothing went in or was paid."""
+        grants = self.rows.burnt(is_collectible=True) - self.containers.by_share.keys() - self.positions.keys()
+        return assets <= grants - self.containers.bought
 
     def _with_fee(self, kinds: Sequence[tuple[Kind, Side]], fee: int | None) -> Iterator[Entry]:
         """Yield entries with the fee: in the costs of purchases, else in the proceeds of sales."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from chainfolio.portfolio.pnl.methods import gains_of
 from chainfolio.portfolio.transactions import TransactionDocument
-from tests.portfolio.test_pnl_records import NOBODY, asset, brief, read, record
+from tests.portfolio.test_pnl_records import ME, NOBODY, OTHER, asset, brief, read, record
 
 
 def bought(symbol: str, amount: str, value: str, number: int) -> TransactionDocument:
@@ -47,6 +49,22 @@ def test_what_is_minted_beside_a_returned_deposit_is_a_reward() -> None:
     paid = [asset("lp", "60", "60", "lp farm"), asset("cvx", "5", "5", NOBODY)]
     entries = read(*staked, record("UNSTAKE", paid, hash="0x3"))
     assert brief(entries[2:]) == {("withdraw", "lp", 60, 60), ("income", "cvx", 5, 5)}
+
+
+@pytest.mark.parametrize("taker", ["pool", "voter"])
+def test_what_is_minted_beside_a_reward_alone_is_a_reward_although_some_of_it_is_locked(taker: str) -> None:
+    locked = record("STAKE", [], [asset("cvx", "100", "100", "locker")], hash="0x1")
+    staked = record("STAKE", [], [asset("cvxcrv", "10", "10", taker)], hash="0x2", sender=OTHER, recipient=ME)
+    paid = [asset("crv", "3", "30", "pool"), asset("cvx", "5", "35", NOBODY)]
+    claimed = record("UNSTAKE", paid, hash="0x3", sender=OTHER, recipient=ME)
+    assert brief(read(locked, staked, claimed)[2:]) == {("income", "crv", 3, 30), ("income", "cvx", 5, 35)}
+
+
+def test_a_stake_that_its_contract_burnt_returns_beside_a_reward() -> None:
+    staked = record("STAKE", [], [asset("bnt", "100", "100", "farm")], hash="0x1")
+    paid = [asset("crv", "3", "30", "farm"), asset("bnt", "100", "120", NOBODY)]
+    entries = read(staked, record("UNSTAKE", paid, hash="0x2", recipient="farm"))
+    assert brief(entries[1:]) == {("income", "crv", 3, 30), ("withdraw", "bnt", 100, 120)}
 
 
 OPENED = record("OPENVAULT", [asset("lusd", "2000", "2000", NOBODY)], [asset("coin", "10", "100", "trove")], hash="0x1")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from chainfolio.portfolio.pnl.methods import gains_of
 from chainfolio.portfolio.transactions import Nft, TransactionAssetDocument, TransactionDocument
-from tests.portfolio.test_pnl_records import MINE, NOBODY, OTHER, POOL, asset, brief, read, record
+from tests.portfolio.test_pnl_records import MINE, NOBODY, OTHER, POOL, USD, asset, brief, read, record
 
 
 def staked(hash: str = "0x1", *came: TransactionAssetDocument) -> TransactionDocument:
@@ -34,6 +35,16 @@ def test_the_last_payment_of_a_grant_is_income_and_its_collectible_is_worth_noth
     got = record("TRANSFERIN", [grant(NOBODY)], hash="0x1", sender=OTHER)
     claimed = record("CLAIM", [asset("gear", "5", "10", POOL)], [grant(NOBODY)], hash="0x2")
     assert brief(read(got, claimed)[1:]) == {("income", "gear", 5, 10), ("taken", "grant:7", 1, 0)}
+
+
+@pytest.mark.parametrize(("type_", "paid"), [("CLAIM", "gear"), ("MINT", "other")])
+def test_a_bought_grant_is_sold_for_its_last_payment(type_: str, paid: str) -> None:
+    bought = record("SWAP", [grant("market")], [asset("usd", "1000", "1000", "market")], hash="0x1")
+    claimed = record(type_, [asset(paid, "5", "1200", POOL)], [grant(NOBODY)], hash="0x2")
+    entries = read(bought, claimed)
+    assert brief(entries[2:]) == {("buy", paid, 5, 1200), ("sell", "grant:7", 1, 1200)}
+    (gain,) = (each for each in gains_of(entries, "fifo").gains if each.asset == "chain:grant:7")
+    assert (gain.proceeds, gain.cost) == (1200 * USD, 1000 * USD)
 
 
 def test_a_claim_that_burns_a_request_returns_what_went_in() -> None:
