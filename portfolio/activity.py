@@ -7,7 +7,7 @@ its functions mean. Any other transaction is an INTERACTION, or UNDEFINED if ano
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Literal
@@ -306,19 +306,30 @@ class Rule:
         called = not self.functions or function in self.functions
         return called and self.needs <= activity_signs and not self.bars & activity_signs
 
-    def is_of_movements(self, movements: Sequence[Movement], others: Collection[str]) -> bool:
+    def is_of_movements(
+        self, movements: Sequence[Movement], others: Collection[str], is_trusted: Callable[[Asset], bool]
+    ) -> bool:
         """Return True if a rule without functions is about these movements: its contracts made or took one.
 
         False if something left for an address that is neither such a contract nor one of `others`. Anybody can deploy a
-        token that logs a transfer of any contract, but what really left shows what the transaction was.
+        token that logs a transfer of any contract, but what really left shows what the transaction was. Anybody can
+        also transfer nothing.
+
+        Args:
+            others: Addresses that may take something in addition to the contracts of the rule.
+            is_trusted: Returns False for assets whose movements the sender of the transaction may have invented.
         """
         net: dict[Asset, int] = defaultdict(int)
         for move in movements:
             net[move.asset] += move.raw if move.direction == "in" else -move.raw
         recipients = {move.counterparty for move in movements if move.direction == "out" and net[move.asset] < 0}
         direction = "out" if self.needs & LEAVES else "in"
-        parties = {move.counterparty for move in movements if move.direction == direction}
-        return recipients <= {*self.counterparties, *others} and not parties.isdisjoint(self.counterparties)
+        of_contracts = [
+            move for move in movements if move.direction == direction and move.counterparty in self.counterparties
+        ]
+        return recipients <= {*self.counterparties, *others} and any(
+            move.raw and (move.asset.is_native or is_trusted(move.asset.collection)) for move in of_contracts
+        )
 
 
 def _rule(type_: TransactionType, needs: str = "", bars: str = "") -> Rule:

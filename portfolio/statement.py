@@ -77,6 +77,8 @@ class RenderContext:
         stakes: The protocol that pays rewards of stake.
         fee_collectors: Addresses that take fees as token movements.
         options: The pictures and links to show.
+        is_trusted_contract: Returns True for contracts whose movements count also if others sent the transaction, in
+            addition to `trusted`.
     """
 
     chain: ChainFacts
@@ -93,6 +95,7 @@ class RenderContext:
     stakes: ProtocolFacts | None = None
     fee_collectors: Collection[str] = frozenset()
     options: Options = field(default_factory=Options)
+    is_trusted_contract: Callable[[str], bool] = field(default=lambda contract: False)
     _shown: dict[Asset, ShownToken] = field(init=False, default_factory=dict, compare=False)
 
     def shown(self, asset: Asset) -> ShownToken:
@@ -142,7 +145,6 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
         called=context.functions.types.get(selector, ""),
         imitated=poison.only,
     )
-    others = {*context.burn_addresses, *context.fee_collectors}
     assets = [(move.direction, _asset(activity, move, context)) for move in activity.movements]
     link = context.chain.explorer.get("transaction", "")
     small, large = named_pictures(context.chain, context.options)
@@ -156,7 +158,7 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
         type=type_of(
             activity_signs,
             function,
-            _protocol_rules(activity, function, called_protocol, counterparty_protocol, others),
+            _protocol_rules(activity, context, function, called_protocol, counterparty_protocol),
         ),
         value=_native(details.raw, context),
         value_fiat=UNKNOWN,
@@ -177,23 +179,30 @@ def record(activity: Activity, context: RenderContext) -> TransactionDocument:
 
 def _protocol_rules(
     activity: Activity,
+    context: RenderContext,
     function: str,
     called: ProtocolFacts | None,
     counterparty: ProtocolFacts | None,
-    others: Collection[str],
 ) -> list[Rule]:
     """Return the rules of the called protocol that can apply, then those of the counterparties' protocol.
 
-    If a token is called, who gets it acts. If a router or a wallet contract is called, the assets show who acts.
-    `others`: addresses that may take something in addition to the protocol.
+    If a token is called, who gets it acts. If a router or a wallet contract is called, the assets show who acts: only
+    trusted ones, if the account did not send the transaction.
     """
+    assert activity.details is not None, "the record looked them up"
+    others = {*context.burn_addresses, *context.fee_collectors}
+    is_sender = activity.details.sender == activity.account
+
+    def is_trusted(asset: Asset) -> bool:
+        return is_sender or asset in context.trusted or context.is_trusted_contract(asset.shown_contract)
+
     of_called = called.transactions if called else ()
     of_others = counterparty.transactions if counterparty and counterparty is not called else ()
     of_counterparty = [rule for rule in of_others if function in TRANSFERS or not rule.functions]
     return [
         rule
         for rule in (*of_called, *of_counterparty)
-        if rule.functions or rule.is_of_movements(activity.movements, others)
+        if rule.functions or rule.is_of_movements(activity.movements, others, is_trusted)
     ]
 
 

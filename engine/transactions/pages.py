@@ -373,6 +373,7 @@ class Statement:
             self._staking(source.chain),
             source.chain.info.fee_collectors,
             self.filters.options,
+            cache(source.is_trusted_contract),
         )
 
     def _staking(self, chain: Chain) -> ProtocolFacts | None:

@@ -440,11 +440,41 @@ def test_the_order_is_total_so_pages_join_to_the_whole(
         ([came(USDC, POOL)], False),
         ([left(USDC), came(WETH), left(SPAM, POOL)], False),
         ([came(SHARE), left(SHARE), left(USDC, POOL)], True),
+        ([left(USDC, POOL, 0)], False),
     ],
-    ids=["stake", "share", "comes", "sale beside a forged transfer", "passes through"],
+    ids=["stake", "share", "comes", "sale beside a forged transfer", "passes through", "nothing"],
 )
 def test_rules_without_functions_are_about_what_left_for_their_contracts(
     movements: list[Movement], is_stake: bool
 ) -> None:
     rule = Rule("STAKE", frozenset({"loss"}), counterparties=frozenset({POOL}))
-    assert rule.is_of_movements(movements, [ZERO_ADDRESS]) == is_stake
+    assert rule.is_of_movements(movements, [ZERO_ADDRESS], lambda asset: True) == is_stake
+
+
+@pytest.mark.parametrize(
+    ("forged", "type_"),
+    [(came(SPAM, POOL), "TRANSFERIN"), (came(WETH, POOL, 0), "TRANSFERIN"), (came(WETH, POOL), "CLAIM")],
+    ids=["token of the sender", "nothing", "reward"],
+)
+def test_only_trusted_tokens_of_a_protocol_type_what_others_sent(forged: Movement, type_: str) -> None:
+    claim = Rule("CLAIM", frozenset({"gain"}), counterparties=frozenset({POOL}))
+    facts = {POOL: ProtocolFacts("rewards", "Rewards", transactions=(claim,))}
+    there = replace(
+        SCENE,
+        protocol_of=facts.get,
+        trusted=frozenset({USDC}),
+        is_trusted_contract={WETH.reference}.__contains__,
+        tokens={**SCENE.tokens, SPAM: Token(SPAM, "BAIT", "Bait", 18)},
+    )
+    called = details(recipient=OTHER, selector=b"\0\0\0\0")
+    assert record(did(came(USDC), forged, by=replace(called, sender=OTHER)), there).type == type_
+    assert record(did(came(USDC), forged, by=called), there).type == ("CLAIM" if forged.raw else "INTERACTION")
+
+
+def test_a_forged_transfer_to_a_farm_is_no_stake() -> None:
+    stake = Rule("STAKE", frozenset({"loss"}), counterparties=frozenset({POOL}))
+    facts = {POOL: ProtocolFacts("farm", "Farm", transactions=(stake,))}
+    there = replace(SCENE, protocol_of=facts.get, trusted=frozenset({USDC}))
+    called = details(sender=OTHER, recipient=OTHER, selector=b"\0\0\0\0")
+    types = [record(did(left(token, POOL), by=called), there).type for token in (SHARE, USDC)]
+    assert types == ["TRANSFEROUT", "STAKE"]
