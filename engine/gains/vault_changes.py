@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
     from chainfolio.portfolio.transactions import TransactionDocument
 
-STORED: Final = "/vaults/2/"  # after the hash, before a digest of the contracts
+STORED: Final = "/vaults/3/"  # after the hash, before a digest of the contracts
 VaultChanges = dict[tuple[str, str], tuple[VaultChange, ...] | None]
 
 log = logging.getLogger(__name__)

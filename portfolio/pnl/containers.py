@@ -61,7 +61,8 @@ class Containers:
     Attributes:
         assets: Assets that were deposited.
         farms: What is deposited in contracts that give no shares, by contract and asset.
-        rewards: Contracts among these, each with an asset that it paid as income.
+        stakes: Contracts among these that took a deposit in a call of a known type, and shares of stakes, by their key.
+        rewards: Contracts of `farms`, each with an asset that it paid as income.
         loans: Contracts that lent an asset when they were called, each with the asset.
         lots: How much of each asset was acquired otherwise, and is still there.
         bought: Assets that were bought, or came with a value.
@@ -73,6 +74,7 @@ class Containers:
 
     assets: set[str] = field(default_factory=set)
     farms: dict[str, dict[str, int]] = field(default_factory=dict)
+    stakes: set[str] = field(default_factory=set)
     rewards: set[tuple[str, str]] = field(default_factory=set)
     loans: set[tuple[str, str]] = field(default_factory=set)
     lots: dict[str, int] = field(default_factory=dict)

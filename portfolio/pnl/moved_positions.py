@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from msgspec import UNSET
 
 from chainfolio import amounts
 from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.entries import Kind
+from chainfolio.portfolio.pnl.record_kinds import PAYMENTS
 from chainfolio.portfolio.pnl.record_rows import DIGITS, Treatment, asset_key
 from chainfolio.portfolio.pnl.returned_assets import returned_assets
 from chainfolio.portfolio.transactions import TransactionDocument
 from chainfolio.position_changes import PositionChange
 
-PAYMENTS: Final = frozenset({"INTERACTION", "UNDEFINED", "TRANSFEROUT"})
 Changes = Mapping[tuple[str, str], Sequence[PositionChange] | None]
 
 

@@ -11,6 +11,7 @@ WITHDRAWALS: Final = frozenset({"WITHDRAW", "UNSTAKE", "REMOVELIQUIDITY"})
 LOANS: Final = frozenset({"BORROW", "OPENVAULT"})  # what comes is a loan, and what leaves its collateral
 REPAYMENTS: Final = frozenset({"REPAYVAULT", "CLOSEVAULT"})
 INCOME: Final = frozenset({"CLAIM", "AIRDROP", "COLLECT", "MINT"})
+PAYMENTS: Final = frozenset({"INTERACTION", "UNDEFINED", "TRANSFEROUT"})  # of no known type
 UNTYPED: Final = frozenset({"INTERACTION", "UNDEFINED", "TRANSFERIN"})
 UNREAD_CHANGES: Final = "a protocol could not read how it changed positions: gains of what it moved are not known"
 

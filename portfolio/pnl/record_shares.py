@@ -138,15 +138,17 @@ class RecordShares:
     def _is_earned(self, asset: str) -> bool:
         """Return True if all senders of an asset earn for the account.
 
-        They took deposits, gave back a lent position, or are the contracts of shares that the account has; and they
-        did not take this asset before, or later in a call of no known type, which would repay a loan.
+        They took stakes, gave back a lent position, or are the contracts of shares of stakes that the account has; and
+        they did not take this asset before, or later in a call of no known type, which would repay a loan.
         """
-        senders, chain = self.rows.senders(asset), self.rows.record.chain.key
+        senders, containers = self.rows.senders(asset), self.containers
         if any(self.given.get((asset, each), self.order) < self.order for each in senders):
             return False
-        shares = (self.containers.by_share.get(f"{chain}:{each}") for each in senders)
-        is_of_shares = all(each is not None and each.units and asset not in each.inside for each in shares)
-        return self.containers.never_took(senders, asset) or senders <= {*self.borrowers} or is_of_shares
+        keys = {f"{self.rows.record.chain.key}:{each}" for each in senders} & containers.stakes
+        shares = [containers.by_share[each] for each in keys]
+        is_of_shares = len(shares) == len(senders) and all(each.units and asset not in each.inside for each in shares)
+        is_of_stakes = senders <= containers.stakes and containers.never_took(senders, asset)
+        return is_of_stakes or senders <= {*self.borrowers} or is_of_shares
 
     def kind_of_withdrawn(self, side: Side, gains: Sequence[Side]) -> Kind:
         """Return `income` for an asset never deposited there if others were, or if all are of a stake; else `withdraw`.

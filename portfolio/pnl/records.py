@@ -16,6 +16,7 @@ from chainfolio.portfolio.pnl.record_kinds import (
     DEPOSITS,
     INCOME,
     LOANS,
+    PAYMENTS,
     REPAYMENTS,
     UNREAD_CHANGES,
     UNTYPED,
@@ -194,10 +195,14 @@ class _Record:
         deposited = {entry.asset: entry.quantity for entry in entries if entry.kind == "deposit" and not entry.reason}
         if shares:
             self.containers.put(shares, deposited)
+            self.containers.stakes |= shares.keys() if self.record.type == "STAKE" else set()
             return
         for asset, quantity in deposited.items() if self.record.type != "BRIDGEOUT" else ():
             rows = [row for row in self.rows.external("out") if self.rows.asset_of(row) == asset]
-            self.containers.stake(max(rows, key=lambda row: self.rows.quantity(row) or 0).recipient, asset, quantity)
+            taker = max(rows, key=lambda row: self.rows.quantity(row) or 0).recipient
+            self.containers.stake(taker, asset, quantity)
+            if self.record.type not in PAYMENTS and taker not in self.treatment.burn_addresses:
+                self.containers.stakes.add(taker)
 
     def _entry(self, kind: Kind, asset: str, quantity: int, value: int | None, reason: str = "") -> Entry:
         """Return an entry of this transaction; `quantity` is raw, and `value` None if unknown."""

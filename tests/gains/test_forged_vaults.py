@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chainfolio.adapters.evm.protocols import extrafi, fluid_vault
+from chainfolio.adapters.evm.events import TRANSFER
+from chainfolio.adapters.evm.positions.token_transfers import ZERO_TOPIC
+from chainfolio.adapters.evm.protocols import euler_v2, extrafi, fluid_vault
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.vaults import typed_by_vaults
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument, TransactionUser
@@ -86,3 +88,48 @@ def test_changes_of_a_wallet_that_no_protocol_could_read_are_not_known(
 ) -> None:
     paid = [asset("usdc", "70", other=MANAGER)]
     assert typed(None, paid, left, sender=sender, called=called)[1]
+
+
+SECOND = ME[:-2] + "07"  # an account of the same owner
+
+
+def called(target: str) -> EventLog:
+    """The event of Euler's connector for a call by ME."""
+    prefix = ME[: euler_v2.PREFIX] + "0" * 26
+    return EventLog(MANAGER, (euler_v2.CALLED, topic(ME), prefix, topic(target)), b"")
+
+
+def transfer(token: str, sender: str, recipient: str, raw: int = 5) -> EventLog:
+    return EventLog(token, (TRANSFER, sender, recipient), words(raw))
+
+
+@pytest.mark.parametrize(
+    ("logs", "is_changed"),
+    [
+        ([transfer(TOKEN, topic(ME), topic(VAULT)), transfer(VAULT, ZERO_TOPIC, topic(ME))], True),
+        ([transfer(TOKEN, topic(ME), topic(VAULT)), transfer(VAULT, ZERO_TOPIC, topic(SECOND))], True),
+        ([transfer(VAULT, topic(ME), topic(SECOND))], True),
+        ([transfer(VAULT, topic(SECOND), ZERO_TOPIC), transfer(TOKEN, topic(VAULT), topic(ME))], True),
+        ([transfer(VAULT, topic(ME), topic(STRANGER))], False),
+        ([transfer(TOKEN, topic(ME), topic(STRANGER)), transfer(VAULT, ZERO_TOPIC, topic(ME))], False),
+        ([transfer(TOKEN, topic(ME), topic(VAULT)), transfer(VAULT, ZERO_TOPIC, topic(STRANGER))], False),
+        ([transfer(TOKEN, topic(ME), topic(VAULT))], False),
+        ([], False),
+    ],
+    ids=[
+        "deposit",
+        "deposit for another account",
+        "shares to another account",
+        "redemption",
+        "shares to somebody",
+        "payment beside a deposit",
+        "deposit for somebody",
+        "payment to the target",
+        "no token",
+    ],
+)
+def test_a_call_through_the_connector_of_euler_deposits_only_for_shares_of_the_owner(
+    logs: list[EventLog], is_changed: bool
+) -> None:
+    changes = euler_v2.vault_changes([called(VAULT), *logs], {"evc": (MANAGER,)})
+    assert [(each.vault, each.token) for each in changes] == ([(ME[: euler_v2.PREFIX], "")] if is_changed else [])

@@ -126,3 +126,27 @@ def test_a_later_deposit_of_a_reward_leaves_earlier_rewards_income() -> None:
         ("withdraw", 2),
         ("income", 1),
     ]
+
+
+def test_what_a_contract_of_orders_pays_is_no_income() -> None:
+    orders = [
+        record("INTERACTION", [], [asset("usd", "100", "100", "dca")], hash="0x1", recipient="dca"),
+        record("INTERACTION", [asset("usd", "100", "100", "dca")], [], hash="0x2", recipient="dca"),
+        record("INTERACTION", [], [asset("usd", "1000", "1000", "dca")], hash="0x3", recipient="dca"),
+    ]
+    paid = record("TRANSFERIN", [asset("weth", "1", "1000", "dca")], hash="0x4", sender=OTHER, recipient="dca")
+    entries = [each for each in read(*orders, paid) if each.order > 1]
+    assert brief(entries) == {("sent", "usd", 1000, 1000), ("received", "weth", 1, 1000)}
+
+
+@pytest.mark.parametrize(("type_", "kind"), [("DEPOSIT", "received"), ("STAKE", "income")])
+def test_only_contracts_of_staked_shares_pay_rewards(type_: str, kind: str) -> None:
+    opened = record(type_, [asset("pair", "5", other=NOBODY)], [asset("usd", "100", "100", "pair")], hash="0x1")
+    paid = record("TRANSFERIN", [asset("weth", "2", "2000", "pair")], hash="0x2", sender=OTHER, recipient="dca")
+    assert brief(read(opened, paid)[1:]) == {(kind, "weth", 2, 2000)}
+
+
+def test_what_is_minted_after_a_burnt_deposit_is_no_reward() -> None:
+    burnt = record("STAKE", [], [asset("bnt", "100", "100", NOBODY)], hash="0x1")
+    minted = record("TRANSFERIN", [asset("usd", "5", "5", NOBODY)], hash="0x2", sender=OTHER)
+    assert brief(read(burnt, minted)[1:]) == {("received", "usd", 5, 5)}
