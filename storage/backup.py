@@ -2,8 +2,8 @@
 
 While the write lock of the tail is held, no batch begins or ends. In this time the versions of the lake's tables are
 read twice until both readings are equal, and the databases are read in between. So the copies show one moment, and a
-process that had died at this moment would have left the same data. The lock is held for milliseconds. The files of
-these versions are copied afterwards.
+process that had died at this moment would have left the same data. The lock is held for milliseconds. Afterwards the
+logs of these versions are copied, then the databases, then the data files.
 """
 
 from __future__ import annotations
@@ -123,7 +123,14 @@ class _Writer:
     done: int = 0
     files: list[BackupFile] = field(default_factory=list)
 
-    def add(self, source: Path, path: str) -> None:
+    def copy(self, lake: Path, sources: Iterable[Path]) -> None:
+        """Link or copy files of the lake. Raises FileNotFoundError if one is gone."""
+        sources = list(sources)
+        self.total += sum(source.stat().st_size for source in sources)
+        for source in sources:
+            self._add(source, f"lake/{source.relative_to(lake)}")
+
+    def _add(self, source: Path, path: str) -> None:
         """Link or copy a file to `path` in the backup. Raises FileNotFoundError if it is gone."""
         target = self.folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -209,16 +216,13 @@ def _written(
         writer.note(path, hashlib.sha256(text.encode()).hexdigest())
     with _moment(places) as moment:
         made_at = now()
-        sources = [
-            (each, f"lake/{each.relative_to(places.lake)}") for each in _lake_files(places.lake, moment.versions)
-        ]
-        sizes = [source.stat().st_size for source, _ in sources]
-        writer.total = sum(sizes) + sum(places.database(name).stat().st_size for name in moment.databases)
-        # The files of the lake come first: a compaction and a vacuum might delete them.
-        for source, path in sources:
-            writer.add(source, path)
+        # The logs come first: the next commit may delete old entries. The databases come next, because their journals
+        # grow as long as the transactions are open. Data files that are replaced stay for hours.
+        writer.copy(places.lake, _log_entries(places.lake, moment.versions))
         for name, connection in moment.databases.items():
             _copy_database(name, connection, writer)
+            connection.execute("ROLLBACK")
+    writer.copy(places.lake, _data_files(places.lake, writer.folder / "lake", moment.versions))
     manifest = Manifest(FORMAT, release, made_at, VERSION, moment.versions, writer.files)
     for root in {(writer.folder / file.path).parent for file in writer.files} | {writer.folder}:
         sync(root)
@@ -302,24 +306,34 @@ def _versions(lake: Path) -> dict[str, int]:
     return newest
 
 
-def _lake_files(lake: Path, versions: dict[str, int]) -> Iterator[Path]:
-    """Yield the data files and the log entries of some versions.
+def _log_entries(lake: Path, versions: dict[str, int]) -> Iterator[Path]:
+    """Yield the files of the logs that some versions need: their last checkpoint, and all later entries.
 
     The pointer to the last checkpoint is left out, because it may name a newer version. Without it, the log is listed.
     """
     for name, version in versions.items():
-        table = lake / name
+        entries = [
+            (int(entry.name[:20]), entry)
+            for entry in sorted((lake / name / LOG).iterdir())
+            if entry.name.endswith((".json", ".parquet")) and entry.name[:20].isdigit()
+        ]
+        entries = [(number, entry) for number, entry in entries if number <= version]
+        first = max((number for number, entry in entries if ".checkpoint." in entry.name), default=0)
+        yield from (entry for number, entry in entries if number >= first)
+
+
+def _data_files(lake: Path, copied: Path, versions: dict[str, int]) -> Iterator[Path]:
+    """Yield the data files of some versions, by the copied logs: those of the lake go on.
+
+    Raises:
+        StoreError: A table cannot be read.
+    """
+    for name, version in versions.items():
         try:
-            files = files_of(DeltaTable(str(table), version=version))
+            files = files_of(DeltaTable(str(copied / name), version=version))
         except DeltaError as error:
             raise StoreError("lake", f"table {name} cannot be read: {error}", remedy="chainfolio doctor") from error
-        for file in files:
-            yield table / file.path
-        for entry in sorted((table / LOG).iterdir()):
-            number = entry.name[:20]
-            is_entry = entry.name.endswith((".json", ".parquet")) and number.isdigit() and len(number) == 20
-            if is_entry and int(number) <= version:
-                yield entry
+        yield from (lake / name / file.path for file in files)
 
 
 def _copy_database(name: str, source: apsw.Connection, writer: _Writer) -> None:

@@ -12,7 +12,9 @@ from deltalake import DeltaTable
 
 from chainfolio.storage import deltalog, disk, lake_storage
 from chainfolio.storage import lake as lake_module
+from chainfolio.storage.backup import StorePaths, back_up
 from chainfolio.storage.lake import Lake
+from chainfolio.storage.tail import Tail
 from chainfolio.tables import BLOCKS
 from tests.storage.conftest import make
 
@@ -104,3 +106,33 @@ def test_all_commits_are_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.
     operations = [entry.read_text().count('"VACUUM ') for entry in sorted(log.glob("*.json"))]
     assert sum(operations) == 2, "a vacuum that deletes files has two commits"
     assert {entry.name for entry in log.glob("*.json")} <= synced
+
+
+@pytest.mark.parametrize("last_old", [20, 28], ids=["before a checkpoint", "all"])
+def test_a_backup_has_all_rows_although_old_entries_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last_old: int
+) -> None:
+    often = deltalog.PROPERTIES | {"delta.checkpointInterval": "10"}
+    monkeypatch.setattr(lake_module, "PROPERTIES", often)
+    paths = StorePaths(tmp_path, tmp_path / "lake", tmp_path / "tail.db", tmp_path / "state.db")
+    Tail(paths.tail).close()
+    lake, out, counts = Lake(str(paths.lake)), tmp_path / "out", list[int]()
+    log = Path(BLOCKS.name, "_delta_log")
+    add(lake, 1, 28, is_old=False)
+    for entry in (paths.lake / log).glob("0*"):
+        if int(entry.name[:20]) <= last_old:
+            os.utime(entry, (time.time() - OLD_S,) * 2)
+
+    def write_on(done: int, total: int) -> None:
+        is_log_copied = (out / "lake" / log / f"{28:020}.json").exists()
+        if not counts and (is_log_copied or any(out.rglob("chain=*"))):
+            counts.append(entries(lake))
+            add(lake, 29, 29, is_old=False)
+
+    made = back_up(paths, out, {}, release="1", now=lambda: "now", on_progress=write_on)
+    assert made.tables == {BLOCKS.name: 28}
+    assert entries(lake) <= counts[0] + 2 - 19, "a commit deleted old entries"
+    copy = Lake(str(out / "lake"))
+    assert (copy.count(BLOCKS), lake.count(BLOCKS)) == (28, 29)
+    add(copy, 28, 42)
+    assert copy.count(BLOCKS) == 42, "batch 28 is not written again"
