@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -10,7 +10,12 @@ from typing import Final
 from chainfolio import amounts
 from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.positions.rules import DecoderPlan, Event, Family, MayRefuse, ProtocolMatch
-from chainfolio.adapters.evm.positions.token_transfers import token_of_amount
+from chainfolio.adapters.evm.positions.token_transfers import (
+    ZERO_TOPIC,
+    TokenTransfer,
+    token_of_amount,
+    token_transfers,
+)
 from chainfolio.adapters.evm.reads import AbiValue, Call
 from chainfolio.position_changes import EventLog, VaultChange
 from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
@@ -120,7 +125,7 @@ def _position(account: str, holdings: Sequence[Holding], health: Decimal | None,
 def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
     """Return one loan for each owner and vault among the calls of the file's connector.
 
-    An owner's change without a token has collateral alone.
+    An owner's change without a token has collateral alone: shares of a called vault.
     """
     calls = [log for log in logs if log.contract in contracts.get("evc", ()) and log.topics[:1] == (CALLED,)]
     owners = {log.topics[2][:PREFIX]: log.contract for log in calls if len(log.topics) == 4}
@@ -139,8 +144,30 @@ def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str
         for (owner, _), (token, raw) in loans.items()
         if owner in owners
     ]
-    without = owners.keys() - {owner for owner, _ in loans}
+    transfers = [each for each in token_transfers(logs) if each.raw]
+    without = {each for each in owners.keys() - {owner for owner, _ in loans} if _moves_shares(transfers, each, vaults)}
     return [*changes, *(VaultChange("loan", owners[owner], owner, None, "", 0) for owner in sorted(without))]
+
+
+def _moves_shares(transfers: Sequence[TokenTransfer], owner: str, vaults: Collection[str]) -> bool:
+    """Return True if called vaults changed shares of an owner, and no token left for others.
+
+    Any call can go through the connector, also one that pays somebody.
+    """
+
+    def is_own(topic: str) -> bool:
+        return "0x" + topic[-40:-2] == owner
+
+    def is_inside(topic: str) -> bool:
+        return is_own(topic) or topic == ZERO_TOPIC
+
+    if any(
+        is_own(each.sender) and not is_inside(each.recipient) and "0x" + each.recipient[-40:] not in vaults
+        for each in transfers
+    ):
+        return False
+    of_vaults = [each for each in transfers if each.token in vaults]
+    return any(is_inside(each.sender) and is_inside(each.recipient) for each in of_vaults)
 
 
 FAMILY = Family(

@@ -69,7 +69,7 @@ def _token(word: int) -> str:
 
 
 def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
-    """Return the changes of positions: who operated a vault, and what the file's liquidity layer lent to it.
+    """Return the changes of positions: the user of a vault, and what the liquidity layer lent to it.
 
     A change without a token has collateral alone. Vaults that the layer did not name in the transaction do not count:
     anyone can deploy a contract with the same event.
