@@ -61,7 +61,8 @@ class Containers:
     Attributes:
         assets: Assets that were deposited.
         farms: What is deposited in contracts that give no shares, by contract and asset.
-        stakes: Contracts among these that took a deposit in a call of a known type, and shares of stakes, by their key.
+        stakes: Contracts among these that took a position, or a deposit in a call of a known type. Also the keys of
+            shares that came for stakes.
         rewards: Contracts of `farms`, each with an asset that it paid as income.
         loans: Contracts that lent an asset when they were called, each with the asset.
         lots: How much of each asset was acquired otherwise, and is still there.

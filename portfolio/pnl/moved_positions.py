@@ -104,6 +104,6 @@ def _positions(
 def _paid(
     record: TransactionDocument, changes: Sequence[PositionChange], borrowers: Mapping[str, tuple[str, int]]
 ) -> set[tuple[str, int]]:
-    """Return the positions that paid something while a contract had them, each with the record that sent it there."""
+    """Return positions that paid something while a contract had them, with the order of the record that sent them."""
     keys = {change.key(record.chain.key) for change in changes if not change.units} if record.assets_in else set()
     return {(key, borrowers[key][1]) for key in keys & borrowers.keys()}

@@ -1,4 +1,4 @@
-"""Which assets of one record are shares of deposits, which are rewards, and which come back from contracts."""
+"""Find shares of deposits, rewards and returned deposits in one record."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class RecordShares:
 
     @property
     def waiting_contract(self) -> str:
-        """The key of the called contract, or of one that paid something, whose burnt shares wait for a payment.
+        """The key of the called or paying contract whose burnt shares wait for a payment.
 
         Payments that may be invented do not count.
         """
@@ -174,9 +174,9 @@ class RecordShares:
         return "income" if is_reward and type_ != "REMOVELIQUIDITY" else "withdraw"
 
     def _is_beside_reward(self, side: Side, gains: Sequence[Side]) -> bool:
-        """Return True if contracts paid others of `gains`, and neither they nor the called one have the asset staked.
+        """Return True if contracts without a stake of this asset paid others of `gains`.
 
-        So a minted asset did not return from there.
+        The called contract has no stake of it either: so a minted asset did not return from there.
         """
         record = self.rows.record
         payers = {sender for each in gains if each is not side for sender in self.rows.senders(each.asset)}

@@ -149,6 +149,7 @@ class _Record:
         for row in self.record.assets_out:
             if asset_key(row) in self.positions and (asset_key(row), self.order) in self.moved.lent:
                 self.containers.stake(row.recipient, asset_key(row), 1)
+                self.containers.stakes.add(row.recipient)
         own = [change for change in self.changes if change.key(chain) in self.positions]
         self.changes = [change for change in own if self.positions[change.key(chain)].accepts(change)]
 

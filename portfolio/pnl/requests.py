@@ -1,4 +1,4 @@
-"""Follow shares that pay later: in requests of withdrawals, which are collectibles, or after a time of waiting."""
+"""Follow shares that pay later: in requests of withdrawals (collectibles) or after a time of waiting."""
 
 from __future__ import annotations
 
