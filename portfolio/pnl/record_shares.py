@@ -75,13 +75,28 @@ class RecordShares:
         return is_issued and (type_ in WITHDRAWALS or asset not in self.rows.prices())
 
     def _is_returned(self, asset: str) -> bool:
-        """Return True if a call of no known type burnt a known share, and nothing else moved."""
+        """Return True if a known share's own contract burnt it in a call of no known type, and nothing else moved.
+
+        Other contracts may have bridged it, and a transfer to a burn address destroys it.
+        """
+        return self._is_burnt_alone(asset) and self.rows.record.type == "INTERACTION" and self.rows.called == asset
+
+    def has_unknown_burner(self, asset: str) -> bool:
+        """Return True if a contract wallet's call of no known type burnt a known share: it may pay later."""
+        is_untyped = self.rows.record.type in ("INTERACTION", "TRANSFEROUT")
+        return is_untyped and self._is_wallet_called and self._is_burnt_alone(asset)
+
+    def _is_burnt_alone(self, asset: str) -> bool:
+        """Return True if a share of a deposit left, and all that moved was burnt."""
         record, container = self.rows.record, self.containers.by_share.get(asset)
-        if container is None or not container.units or record.assets_in:
-            return False
         recipients = {row.recipient for row in record.assets_out}
-        is_untyped = record.type in ("INTERACTION", "TRANSFEROUT")
-        return is_untyped and recipients <= {*self.rows.treatment.burn_addresses}
+        is_burnt = recipients <= {*self.rows.treatment.burn_addresses} and not record.assets_in
+        return container is not None and container.units > 0 and is_burnt
+
+    @property
+    def _is_wallet_called(self) -> bool:
+        """True if the called contract is a wallet or an entry point: others that they called are not known."""
+        return self.rows.record.recipient in (*self.rows.own_wallets, *self.rows.treatment.gas_holders)
 
     @property
     def waiting_contract(self) -> str:
@@ -113,11 +128,12 @@ class RecordShares:
     def kind_of_untyped(self, asset: str) -> Kind:
         """Return the kind of what came in a call of no known type.
 
-        `borrow` for a created asset that the called contract lent before; `withdraw` for a returned deposit; `income`
-        if others called, as for a contract wallet, and anything came from a contract as a reward; else `received`.
+        `borrow` for a created asset that the called contract lent before, unless that is a wallet or an entry point;
+        `withdraw` for a returned deposit; `income` if others called, as for a contract wallet, and anything came from a
+        contract as a reward; else `received`.
         """
         is_created = self.rows.senders(asset) <= {*self.rows.treatment.burn_addresses}
-        if is_created and (self.rows.called, asset) in self.containers.loans:
+        if is_created and not self._is_wallet_called and (self.rows.called, asset) in self.containers.loans:
             return "borrow"
         share = self.waiting_contract
         if self.is_staked(asset) or (asset != share and self.containers.waiting.get(share, {}).get(asset)):
@@ -128,11 +144,15 @@ class RecordShares:
         return "income" if is_reward and not self.is_disposal else "received"
 
     def repaid(self, losses: Sequence[Side]) -> set[str]:
-        """Return the assets that left to repay a loan of the called contract, which lent them before."""
+        """Return the assets that left to repay a loan of the called contract, which lent them before.
+
+        If a contract wallet was called in a transaction of no known type, there are none.
+        """
         loans, type_ = self.containers.loans, self.rows.record.type
         if type_ in DEPOSITS:
             return self.rows.lent(losses, "out", loans)
-        burnt = self.rows.burnt() if type_ in ("INTERACTION", "TRANSFEROUT") else set()
+        is_untyped = type_ in ("INTERACTION", "TRANSFEROUT") and not self._is_wallet_called
+        burnt = self.rows.burnt() if is_untyped else set()
         return {asset for asset in burnt if (self.rows.called, asset) in loans}
 
     def _is_earned(self, asset: str) -> bool:

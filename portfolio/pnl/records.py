@@ -105,7 +105,7 @@ class _Record:
             self.rows.asset_of(row) for row in (*record.assets_in, *record.assets_out) if self.rows.is_doubtful(row)
         }
         for side in (*incoming.values(), *outgoing.values()):
-            side.value = None if side.asset in untrusted else side.value
+            side.value = None if side.asset in untrusted or self.shares.has_unknown_burner(side.asset) else side.value
         in_positions = self._position_movements(incoming, outgoing)
         kinds = self._kinds(list(incoming.values()), list(outgoing.values()))
         received_shares, returned_shares = (self.shares.moved(direction) for direction in ("in", "out"))

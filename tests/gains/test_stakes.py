@@ -193,6 +193,9 @@ def test_a_vault_of_symbiotic_with_a_token_pays_later_than_it_burns_shares(stage
     ):
         assert vault.act(me, function, me.address, epochs, steps=[vault.pay(me, STAKED, raw)]) == {STAKED: raw}
     report, _ = stage.read(me)
+    if kind == KINDS[1]:  # another contract that it called may have burnt them
+        assert (report.closed_pnl, len(report.unknown)) == ("N/A", 1)
+        return
     assert_equal(report, me)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from chainfolio.portfolio.pnl.methods import gains_of
 from chainfolio.portfolio.transactions import Nft, TransactionAssetDocument, TransactionDocument
-from tests.portfolio.test_pnl_records import MINE, NOBODY, OTHER, POOL, USD, asset, brief, read, record
+from tests.portfolio.test_pnl_records import ME, MINE, NOBODY, OTHER, POOL, USD, asset, brief, read, record
 
 
 def staked(hash: str = "0x1", *came: TransactionAssetDocument) -> TransactionDocument:
@@ -90,6 +90,17 @@ def test_a_share_that_is_burnt_in_an_untyped_call_pays_later() -> None:
         ("withdraw", "eth", 20),
         ("income", "eth", 2),
     }
+
+
+@pytest.mark.parametrize(
+    ("type_", "sender", "called"),
+    [("INTERACTION", ME, "bridge"), ("TRANSFEROUT", ME, "share"), ("TRANSFEROUT", OTHER, ME)],
+)
+def test_a_share_that_another_contract_burns_is_disposed_of(type_: str, sender: str, called: str) -> None:
+    opened = record("DEPOSIT", [asset("share", "50", other=NOBODY)], [asset("eth", "50", "50", "share")], hash="0x1")
+    burnt = record(type_, [], [asset("share", "20", "30", NOBODY)], hash="0x2", sender=sender, recipient=called)
+    entries = read(opened, burnt)[1:]
+    assert brief(entries) == {("withdraw", "eth", 20, None), ("sent", "eth", 20, None if called == ME else 30)}
 
 
 def test_what_a_farm_lends_and_takes_back_is_no_income() -> None:
