@@ -145,7 +145,8 @@ class _Vaults:
             if is_by_wallet or any(change.raw > 0 or (change.collateral or 0) < 0 for change in changes):
                 self.unclear |= keys
             return None
-        self.own |= keys if has_given and (changes[0].collateral or 0) > 0 else set()
+        is_deposit = changes[0].collateral is None or changes[0].collateral > 0
+        self.own |= keys if has_given and is_deposit else set()
         for key in keys:
             self.balances[key].add(type_, changes[0].raw)
         return type_

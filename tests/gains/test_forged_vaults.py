@@ -6,7 +6,7 @@ import pytest
 
 from chainfolio.adapters.evm.events import TRANSFER
 from chainfolio.adapters.evm.positions.token_transfers import ZERO_TOPIC
-from chainfolio.adapters.evm.protocols import euler_v2, extrafi, fluid_vault
+from chainfolio.adapters.evm.protocols import euler_v2, extrafi, fluid_vault, liquity
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.vaults import typed_by_vaults
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument, TransactionUser
@@ -133,3 +133,15 @@ def test_a_call_through_the_connector_of_euler_deposits_only_for_shares_of_the_o
 ) -> None:
     changes = euler_v2.vault_changes([called(VAULT), *logs], {"evc": (MANAGER,)})
     assert [(each.vault, each.token) for each in changes] == ([(ME[: euler_v2.PREFIX], "")] if is_changed else [])
+
+
+def test_a_redemption_beside_the_change_of_a_trove_is_not_known() -> None:
+    contracts = {"borrower_operations": (VAULT,), "lusd": (TOKEN,), "trove_manager": (MANAGER,)}
+    updated, redeemed = EventLog(VAULT, (liquity.UPDATED, topic(ME)), b""), EventLog(MANAGER, (liquity.REDEEMED,), b"")
+    burnt = transfer(TOKEN, topic(ME), ZERO_TOPIC)
+    (change,) = liquity.vault_changes([burnt, transfer(TOKEN, topic(STRANGER), ZERO_TOPIC), updated], contracts)
+    assert (change.vault, change.token, change.raw) == (VAULT + topic(ME)[2:], TOKEN, -5)
+    assert liquity.vault_changes([burnt, redeemed], contracts) == []
+    assert liquity.vault_changes([burnt, updated._replace(contract=FORGED)], contracts) == []
+    with pytest.raises(ValueError, match=liquity.ALSO_REDEEMED):
+        liquity.vault_changes([burnt, updated, redeemed], contracts)

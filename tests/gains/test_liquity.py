@@ -1,14 +1,16 @@
-"""Liquity: a trove's ether keeps its lots, its LUSD is a loan, and pools pay income."""
+"""Liquity: a trove's ether keeps its lots, its LUSD is a loan, pools pay income, and redeemed LUSD is sold."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pytest
 
 from chainfolio.localchain.deploy import WAD
-from chainfolio.localchain.evm import ZERO
+from chainfolio.localchain.evm import ZERO, topic_of
 from tests.gains.conftest import World, assert_equal
-from tests.gains.ledger import ETH
-from tests.gains.scripted import approve, contract
+from tests.gains.ledger import ETH, Wallet
+from tests.gains.scripted import Contract, Log, approve, contract
 from tests.gains.test_contract_wallet import KINDS, any_wallet
 
 pytestmark = pytest.mark.node
@@ -20,21 +22,35 @@ borrower_operations = ["{}"]
 stability_pool = ["{}"]
 lqty_staking = ["{}"]
 trove_manager = ["{}"]
+active_pool = ["{}"]
 surplus_pool = ["{}"]
 price_feed = ["{}"]
 lusd = ["{}"]
 lqty = ["{}"]
 """
 ADJUST = "adjustTrove(uint256,uint256,uint256,bool,address,address)"
+OPEN = "openTrove(uint256,uint256,address,address)"
+REDEEM = "redeemCollateral(uint256,address,address,address,uint256,uint256,uint256)"
+
+
+def updated(troves: Contract, me: Wallet) -> Log:
+    """The event of a trove's new collateral and debt, which are not read."""
+    return troves.event("TroveUpdated(address,uint256,uint256,uint256,uint8)", topic_of(me.address), data=[1, 2, 3, 2])
+
+
+def installed(stage: World, contracts: Sequence[Contract]) -> Contract:
+    """Write the protocol file with contracts in the order of its roles, and return its new LUSD."""
+    lusd = contract(stage, "LUSD")
+    stage.rewards["LUSD"] = lusd.address
+    addresses = [*(each.address for each in contracts), lusd.address, stage.rewards["LQTY"].lower()]
+    stage.files["liquity_v1"] = FILE.format(*addresses)
+    return lusd
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_trove_is_opened_changed_and_closed_without_a_sale(stage: World, kind: str) -> None:
-    troves, pool, staking, other = (contract(stage) for _ in range(4))
-    lusd, lqty = contract(stage, "LUSD"), stage.rewards["LQTY"].lower()
-    stage.rewards["LUSD"] = lusd.address
-    contracts = (troves.address, pool.address, staking.address, *[other.address] * 3, lusd.address, lqty)
-    stage.files["liquity_v1"] = FILE.format(*contracts)
+    troves, pool, staking, other, active = (contract(stage) for _ in range(5))
+    lusd = installed(stage, (troves, pool, staking, other, active, other, other))
     me = any_wallet(stage, kind, ETH=40 * WAD)
 
     def lent(raw: int) -> None:
@@ -46,15 +62,16 @@ def test_a_trove_is_opened_changed_and_closed_without_a_sale(stage: World, kind:
     other.act(me, "note()", steps=[lusd.note(lusd.give(me, other, 500 * WAD))])
     lent(500 * WAD)  # a gift costs its value, too
 
-    open_ = "openTrove(uint256,uint256,address,address)"
-    moved = troves.act(me, open_, 1, 1, ZERO, ZERO, value=10 * WAD, steps=[lusd.note(lusd.issue(me, 4_000 * WAD))])
+    steps = [lusd.note(lusd.issue(me, 4_000 * WAD)), updated(troves, me)]
+    moved = troves.act(me, OPEN, 1, 1, ZERO, ZERO, value=10 * WAD, steps=steps)
     assert moved == {ETH: -10 * WAD, "LUSD": 4_000 * WAD}
     lent(4_000 * WAD)
-    troves.act(me, "addColl(address,address)", ZERO, ZERO, value=5 * WAD, steps=[])
-    steps = [lusd.note(lusd.issue(me, 1_000 * WAD))]
+    troves.act(me, "addColl(address,address)", ZERO, ZERO, value=5 * WAD, steps=[updated(troves, me)])
+    steps = [lusd.note(lusd.issue(me, 1_000 * WAD)), updated(troves, me)]
     troves.act(me, "withdrawLUSD(uint256,uint256,address,address)", 1, 1, ZERO, ZERO, steps=steps)
     lent(1_000 * WAD)
-    troves.act(me, ADJUST, 1, 0, WAD, True, ZERO, ZERO, value=2 * WAD, steps=[lusd.note(lusd.issue(me, 800 * WAD))])
+    steps = [lusd.note(lusd.issue(me, 800 * WAD)), updated(troves, me)]
+    troves.act(me, ADJUST, 1, 0, WAD, True, ZERO, ZERO, value=2 * WAD, steps=steps)
     lent(800 * WAD)
     pool.act(me, "provideToSP(uint256,address)", 3_000 * WAD, ZERO, steps=[lusd.note(lusd.send(me, pool, 3_000 * WAD))])
     gains = [pool.pay(me, "LQTY", 3 * WAD), pool.pay(me, ETH, WAD // 10)]
@@ -71,12 +88,46 @@ def test_a_trove_is_opened_changed_and_closed_without_a_sale(stage: World, kind:
     me.ledger.earn("LUSD", 7 * WAD, me.worth("LUSD", 7 * WAD))
     me.ledger.earn(ETH, WAD // 20, me.worth(ETH, WAD // 20))
     staking.act(me, "unstake(uint256)", 5 * WAD, steps=[staking.pay(me, "LQTY", 5 * WAD)])
-    steps = [lusd.note(lusd.burn(me, 300 * WAD)), troves.pay(me, ETH, 3 * WAD)]
+    steps = [lusd.note(lusd.burn(me, 300 * WAD)), updated(troves, me), active.note(active.pay(me, ETH, 3 * WAD))]
     troves.act(me, ADJUST, 1, 3 * WAD, 300 * WAD, False, ZERO, ZERO, steps=steps)
     repaid(300 * WAD)
-    troves.act(me, "withdrawColl(uint256,address,address)", WAD, ZERO, ZERO, steps=[troves.pay(me, ETH, WAD)])
-    steps = [lusd.note(lusd.burn(me, 5_500 * WAD)), troves.pay(me, ETH, 13 * WAD)]
+    steps = [updated(troves, me), active.note(active.pay(me, ETH, WAD))]
+    troves.act(me, "withdrawColl(uint256,address,address)", WAD, ZERO, ZERO, steps=steps)
+    steps = [lusd.note(lusd.burn(me, 5_500 * WAD)), updated(troves, me), active.note(active.pay(me, ETH, 13 * WAD))]
     troves.act(me, "closeTrove()", steps=steps)
     repaid(5_500 * WAD)
+    report, _ = stage.read(me)
+    assert_equal(report, me)
+
+
+@pytest.mark.parametrize(("kind", "has_router"), [(KINDS[0], False), (KINDS[0], True), (KINDS[1], False)])
+def test_redeemed_lusd_is_sold_and_rewards_of_a_liquidation_are_income(
+    stage: World, kind: str, has_router: bool
+) -> None:
+    troves, other, manager, active = (contract(stage) for _ in range(4))
+    lusd = installed(stage, (troves, other, other, manager, active, other, other))
+    me = any_wallet(stage, kind, ETH=40 * WAD)
+    debt, redeemed = 4_000 * WAD, 1_000 * WAD
+    steps = [lusd.note(lusd.issue(me, debt)), updated(troves, me)]
+    troves.act(me, OPEN, 1, 1, ZERO, ZERO, value=10 * WAD, steps=steps)
+    me.ledger.buy("LUSD", debt, me.worth("LUSD", debt))
+    paid = int(me.worth("LUSD", redeemed) / me.price(ETH))
+    steps = [
+        lusd.note(lusd.burn(me, redeemed)),
+        manager.event("Redemption(uint256,uint256,uint256,uint256)", data=[1, 1, 1, 1]),
+        active.note(active.pay(me, ETH, paid)),
+    ]
+    called = contract(stage) if has_router else manager
+    called.act(me, REDEEM, 1, ZERO, ZERO, ZERO, 0, 0, 0, steps=steps)
+    me.ledger.sell("LUSD", redeemed, me.worth("LUSD", redeemed))
+    me.ledger.buy(ETH, paid, me.worth("LUSD", redeemed) + me.fee)
+    if kind == KINDS[0]:  # a call of a wallet contract does not show that it liquidated
+        steps = [active.note(active.pay(me, ETH, WAD // 10)), lusd.note(lusd.give(me, lusd, 200 * WAD))]
+        manager.act(me, "liquidate(address)", ZERO, steps=steps)
+        me.ledger.earn(ETH, WAD // 10, me.worth(ETH, WAD // 10))
+        me.ledger.earn("LUSD", 200 * WAD, me.worth("LUSD", 200 * WAD))
+    steps = [lusd.note(lusd.burn(me, 3_000 * WAD)), updated(troves, me), active.note(active.pay(me, ETH, 10 * WAD))]
+    troves.act(me, "closeTrove()", steps=steps)
+    me.ledger.sell("LUSD", 3_000 * WAD, me.ledger.cost_of("LUSD", 3_000 * WAD))
     report, _ = stage.read(me)
     assert_equal(report, me)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
 from chainfolio import amounts
+from chainfolio.adapters.evm.positions.events import parse_event
 from chainfolio.adapters.evm.positions.rules import Counterparty, DecoderPlan, Event, Family, MayRefuse, ProtocolMatch
+from chainfolio.adapters.evm.positions.token_transfers import token_transfers
 from chainfolio.adapters.evm.reads import Call
 from chainfolio.assets import ZERO_ADDRESS
+from chainfolio.position_changes import EventLog, VaultChange
 from chainfolio.protocols import DecodedPosition, TokenAmount, TypedCalls
 
 TROVE = "getEntireDebtAndColl(address)(uint256,uint256,uint256,uint256)"
@@ -70,7 +76,34 @@ def _trove(match: ProtocolMatch) -> DecoderPlan:
 
 
 POOLS = ("stability_pool", "lqty_staking")
-TROVES = ("borrower_operations", "active_pool", "surplus_pool")  # they pay the ether of troves
+TROVE_UPDATED: Final = (
+    "TroveUpdated(address indexed borrower, uint256 debt, uint256 coll, uint256 stake, uint8 operation)"
+)
+UPDATED: Final = parse_event(TROVE_UPDATED).topic
+REDEEMED: Final = parse_event("Redemption(uint256,uint256,uint256,uint256)").topic
+ALSO_REDEEMED: Final = "LUSD was redeemed in the transaction that changed a trove"
+
+
+def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
+    """Return the changes of troves by their borrowers: the LUSD that was created for them or that they destroyed.
+
+    A change without a token has collateral alone. Redemptions and liquidations destroy LUSD and pay ether, too, but
+    change troves of others.
+
+    Raises:
+        ValueError: The transaction redeemed LUSD, too: the parts of both are unknown.
+    """
+    operations, tokens, troves = (contracts.get(role, ()) for role in ("borrower_operations", "lusd", "trove_manager"))
+    updated = [log for log in logs if log.contract in operations and log.topics[:1] == (UPDATED,)]
+    borrowers = {log.topics[1]: log.contract for log in updated if len(log.topics) == 2}
+    if borrowers and any(log.contract in troves and log.topics[:1] == (REDEEMED,) for log in logs):
+        raise ValueError(ALSO_REDEEMED)
+    transfers = [each for each in token_transfers(logs) if each.token in tokens and each.created]
+    changes = list[VaultChange]()
+    for borrower, contract in borrowers.items():
+        raw = sum(each.created for each in transfers if borrower in (each.sender, each.recipient))
+        changes.append(VaultChange("loan", contract, contract + borrower[2:], None, tokens[0] if raw else "", raw))
+    return changes
 
 
 FAMILY = Family(
@@ -80,7 +113,7 @@ FAMILY = Family(
         # Ether that a contract sends may not be indexed.
         Event(
             "borrower_operations",
-            "TroveUpdated(address indexed borrower, uint256 debt, uint256 coll, uint256 stake, uint8 operation)",
+            TROVE_UPDATED,
             owner=0,
         ),
         Counterparty("stability_pool"),
@@ -98,11 +131,13 @@ FAMILY = Family(
         TypedCalls("STAKE", "loss", ("provideToSP", "stake")),
         TypedCalls("UNSTAKE", "gain", ("withdrawFromSP", "unstake")),
         TypedCalls("WITHDRAW", "gain", ("withdrawColl", "claimCollateral", "adjustTrove")),
+        # Ether of the active pool shows no own trove: it pays redemptions, which are swaps, and liquidations, too.
+        TypedCalls("CLAIM", "gain", ("liquidate", "liquidateTroves", "batchLiquidateTroves")),
         TypedCalls("STAKE", "loss", (), POOLS),
         TypedCalls("UNSTAKE", "gain", (), POOLS),
         TypedCalls("OPENVAULT", "issued", (), ("borrower_operations",)),
-        TypedCalls("REPAYVAULT", "redeemed", (), TROVES),
         TypedCalls("DEPOSIT", "loss", (), ("borrower_operations",)),
-        TypedCalls("WITHDRAW", "gain", (), TROVES),
+        TypedCalls("WITHDRAW", "gain", (), ("surplus_pool",)),
     ),
+    vault_changes=vault_changes,
 )
