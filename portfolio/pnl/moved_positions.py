@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import UNSET
@@ -47,7 +47,7 @@ def moved_positions(
     records: Sequence[TransactionDocument], changes: Changes, own_wallets: Collection[str], treatment: Treatment
 ) -> MovedPositions:
     """Return which assets were lent and which positions bought, by all records, the oldest first."""
-    moved = _positions(records, changes, own_wallets, treatment.burn_addresses)
+    moved = _positions(records, changes, own_wallets, treatment)
     moved.lent.update(returned_assets(records, own_wallets, treatment))
     for order, record in enumerate(records):
         first = 0 if record.type in PAYMENTS else order
@@ -63,13 +63,14 @@ def _positions(
     records: Sequence[TransactionDocument],
     changes: Changes,
     own_wallets: Collection[str],
-    burn_addresses: Collection[str],
+    treatment: Treatment,
 ) -> MovedPositions:
     """Return the positions that were bought from others or lent, by the records in order of time.
 
     A bought position has the liquidity that was removed from it before it was burnt.
     """
     moved, unread = MovedPositions(), dict(changes)  # each transaction once, if several wallets took part
+    burn_addresses = treatment.burn_addresses
     known = {change.key(chain) for (chain, _), each in changes.items() for change in each or ()}
     borrowers: dict[str, tuple[str, int]] = {}
     arrivals: dict[str, int] = {}
@@ -89,7 +90,7 @@ def _positions(
         for change in of_record:
             key = change.key(record.chain.key)
             removed[key] = removed.get(key, 0) - change.units
-        moved.lent.update(_paid(record, of_record, borrowers))
+        moved.lent.update(_paid(record, of_record, borrowers, own_wallets, treatment.aliases))
         for row in record.assets_out:
             key = asset_key(row)
             if row.nft is UNSET or row.recipient in own_wallets:
@@ -102,8 +103,23 @@ def _positions(
 
 
 def _paid(
-    record: TransactionDocument, changes: Sequence[PositionChange], borrowers: Mapping[str, tuple[str, int]]
-) -> set[tuple[str, int]]:
-    """Return positions that paid something while a contract had them, with the order of the record that sent them."""
-    keys = {change.key(record.chain.key) for change in changes if not change.units} if record.assets_in else set()
-    return {(key, borrowers[key][1]) for key in keys & borrowers.keys()}
+    record: TransactionDocument,
+    changes: Sequence[PositionChange],
+    borrowers: Mapping[str, tuple[str, int]],
+    own_wallets: Collection[str],
+    aliases: Mapping[str, str],
+) -> Iterator[tuple[str, int]]:
+    """Yield positions that paid something while a contract had them, with the order of the record that sent them.
+
+    They count if they paid their own tokens when an own wallet called that contract, or in a call of a contract wallet:
+    a buyer can let a position pay its seller, too.
+    """
+    is_by_wallet = record.recipient == record.user.address
+    paid = {aliases.get(asset_key(row), asset_key(row)) for row in record.assets_in}
+    for change in changes:
+        borrower, order = borrowers.get(change.key(record.chain.key), ("", 0))
+        is_own_call = record.sender in own_wallets and record.recipient == borrower
+        tokens = (f"{record.chain.key}:{token}" for token in change.tokens)
+        is_payment = not change.units and not paid.isdisjoint(aliases.get(token, token) for token in tokens)
+        if borrower and is_payment and (is_own_call or is_by_wallet):
+            yield change.key(record.chain.key), order
