@@ -25,10 +25,11 @@ from chainfolio.storage.state.schema import HEAD
 from chainfolio.storage.state.sweep import EPOCH_US, PROCESS_BITS
 
 T = TypeVar("T")
-CHECKPOINT_S: Final = 1.0
+CHECKPOINT_S: Final = 0.25
 # While some process writes all the time, a checkpoint that does not block it never ends, and the journal grows. From
-# this size on, writers wait for the end of a checkpoint.
+# this size on, writers wait for the end of a checkpoint, unless it cannot end because a reader is at an old state.
 LONG_JOURNAL_BYTES: Final = 32 * 2**20
+TRUNCATE_MS: Final = 50  # such a checkpoint waits so long for the write lock, and again for readers while it has it
 NEAR_US: Final = 60_000_000
 _NEWEST: Final = "SELECT call_id FROM ledger WHERE call_id IS NOT NULL ORDER BY id DESC LIMIT 1"
 HOT_CACHE_KB: Final = 32_000  # the buckets of ten thousand keys
@@ -123,9 +124,16 @@ class SqliteDatabase:
         connection.close()
 
     def _checkpoint(self, connection: apsw.Connection) -> None:
-        """Move committed data from the journal into the file; writers wait while a long journal is emptied."""
-        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        if journal_bytes(self.path) > LONG_JOURNAL_BYTES:
+        """Move committed data from the journal into the file; writers wait while a long journal is emptied.
+
+        It is not emptied while a reader needs an old state, such as a backup: writers would wait for the reader.
+
+        Raises:
+            apsw.BusyError: Another process makes a checkpoint, or the lock or a reader was not free for TRUNCATE_MS.
+        """
+        frames, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        if frames == moved and journal_bytes(self.path) > LONG_JOURNAL_BYTES:
+            connection.set_busy_timeout(TRUNCATE_MS)
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
 

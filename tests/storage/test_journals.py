@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
+import apsw
 import pytest
 import sqlalchemy as sa
 
@@ -57,6 +58,37 @@ async def test_a_long_journal_is_emptied_and_a_short_one_stays(tmp_path: Path, m
         database._checkpoint(connection)
         assert (journal_bytes(path) == 0) is emptied
     connection.close()
+    state.close()
+
+
+async def test_writers_never_wait_for_a_reader_of_an_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "CHECKPOINT_S", 1000.0)
+    monkeypatch.setattr(sqlite, "LONG_JOURNAL_BYTES", MB)
+    path = tmp_path / "state.db"
+    state, connection, reader = opened(path), connect(path), connect(path, reader=True)
+    database: Any = state.database
+    reader.execute("BEGIN")
+    before = reader.execute("SELECT count(*) FROM idempotency").fetchall()
+    for _ in range(40):
+        await state.database.meter_transaction(replace_answer)
+    length = journal_bytes(path)
+    database._checkpoint(connection)  # a lock or a wait for the reader would raise BusyError
+    assert journal_bytes(path) == length > 2 * MB, "the journal cannot be emptied"
+    await state.database.meter_transaction(replace_answer)
+    assert reader.execute("SELECT count(*) FROM idempotency").fetchall() == before == [(0,)]
+
+    reader.execute("ROLLBACK")
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT count(*) FROM idempotency").fetchall() == [(1,)]
+    with pytest.raises(apsw.BusyError):  # the reader is at the newest state, in the journal
+        database._checkpoint(connection)
+    assert connection.execute("PRAGMA busy_timeout").fetchall() == [(sqlite.TRUNCATE_MS,)]
+    assert sqlite.TRUNCATE_MS <= 50
+    reader.execute("ROLLBACK")
+    database._checkpoint(connection)
+    assert journal_bytes(path) == 0
+    for each in (connection, reader):
+        each.close()
     state.close()
 
 
