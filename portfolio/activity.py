@@ -313,21 +313,25 @@ class Rule:
 
         False if something left for an address that is neither such a contract nor one of `others`. Anybody can deploy a
         token that logs a transfer of any contract, but what really left shows what the transaction was. Anybody can
-        also transfer nothing.
+        also transfer nothing, or claim for others. So a claim is False, too, if any other address paid something.
 
         Args:
-            others: Addresses that may take something in addition to the contracts of the rule.
+            others: Addresses that may take or create something in addition to the contracts of the rule.
             is_trusted: Returns False for assets whose movements the sender of the transaction may have invented.
         """
         net: dict[Asset, int] = defaultdict(int)
         for move in movements:
             net[move.asset] += move.raw if move.direction == "in" else -move.raw
         recipients = {move.counterparty for move in movements if move.direction == "out" and net[move.asset] < 0}
+        payers = {move.counterparty for move in movements if move.direction == "in" and net[move.asset] > 0}
+        others = {*self.counterparties, *others}
+        if self.type == "CLAIM" and not payers <= others:
+            return False
         direction = "out" if self.needs & LEAVES else "in"
         of_contracts = [
             move for move in movements if move.direction == direction and move.counterparty in self.counterparties
         ]
-        return recipients <= {*self.counterparties, *others} and any(
+        return recipients <= others and any(
             move.raw and (move.asset.is_native or is_trusted(move.asset.collection)) for move in of_contracts
         )
 

@@ -452,11 +452,19 @@ def test_rules_without_functions_are_about_what_left_for_their_contracts(
 
 
 @pytest.mark.parametrize(
-    ("forged", "type_"),
-    [(came(SPAM, POOL), "TRANSFERIN"), (came(WETH, POOL, 0), "TRANSFERIN"), (came(WETH, POOL), "CLAIM")],
-    ids=["token of the sender", "nothing", "reward"],
+    ("movements", "type_", "own_type"),
+    [
+        ([came(SPAM, POOL)], "TRANSFERIN", "CLAIM"),
+        ([came(WETH, POOL, 0), came(USDC, ZERO_ADDRESS)], "TRANSFERIN", "MINT"),
+        ([came(WETH, POOL), came(USDC, ZERO_ADDRESS)], "CLAIM", "CLAIM"),
+        ([came(WETH, POOL), came(USDC)], "TRANSFERIN", "INTERACTION"),
+        ([came(SPAM, POOL), came(USDC)], "TRANSFERIN", "INTERACTION"),
+    ],
+    ids=["token of the sender", "nothing", "reward", "payment beside a reward", "payment beside a forged reward"],
 )
-def test_only_trusted_tokens_of_a_protocol_type_what_others_sent(forged: Movement, type_: str) -> None:
+def test_only_what_a_protocol_paid_is_claimed_and_only_in_trusted_tokens_if_others_sent_it(
+    movements: list[Movement], type_: str, own_type: str
+) -> None:
     claim = Rule("CLAIM", frozenset({"gain"}), counterparties=frozenset({POOL}))
     facts = {POOL: ProtocolFacts("rewards", "Rewards", transactions=(claim,))}
     there = replace(
@@ -467,8 +475,8 @@ def test_only_trusted_tokens_of_a_protocol_type_what_others_sent(forged: Movemen
         tokens={**SCENE.tokens, SPAM: Token(SPAM, "BAIT", "Bait", 18)},
     )
     called = details(recipient=OTHER, selector=b"\0\0\0\0")
-    assert record(did(came(USDC), forged, by=replace(called, sender=OTHER)), there).type == type_
-    assert record(did(came(USDC), forged, by=called), there).type == ("CLAIM" if forged.raw else "INTERACTION")
+    assert record(did(*movements, by=replace(called, sender=OTHER)), there).type == type_
+    assert record(did(*movements, by=called), there).type == own_type
 
 
 def test_a_forged_transfer_to_a_farm_is_no_stake() -> None:
