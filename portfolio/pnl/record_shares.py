@@ -84,7 +84,7 @@ class RecordShares:
     def has_unknown_burner(self, asset: str) -> bool:
         """Return True if a contract wallet's call of no known type burnt a known share: it may pay later."""
         is_untyped = self.rows.record.type in ("INTERACTION", "TRANSFEROUT")
-        return is_untyped and self._is_wallet_called and self._is_burnt_alone(asset)
+        return is_untyped and self._is_by_contract_wallet and self._is_burnt_alone(asset)
 
     def _is_burnt_alone(self, asset: str) -> bool:
         """Return True if a share of a deposit left, and all that moved was burnt."""
@@ -94,9 +94,11 @@ class RecordShares:
         return container is not None and container.units > 0 and is_burnt
 
     @property
-    def _is_wallet_called(self) -> bool:
-        """True if the called contract is a wallet or an entry point: others that they called are not known."""
-        return self.rows.record.recipient in (*self.rows.own_wallets, *self.rows.treatment.gas_holders)
+    def _is_by_contract_wallet(self) -> bool:
+        """True if others sent the transaction, or called a wallet: the contract that the wallet called is not known."""
+        record = self.rows.record
+        is_wallet_called = record.recipient in (*self.rows.own_wallets, *self.rows.treatment.gas_holders)
+        return is_wallet_called or self.rows.sender != record.user.address
 
     @property
     def waiting_contract(self) -> str:
@@ -128,12 +130,12 @@ class RecordShares:
     def kind_of_untyped(self, asset: str) -> Kind:
         """Return the kind of what came in a call of no known type.
 
-        `borrow` for a created asset that the called contract lent before, unless that is a wallet or an entry point;
-        `withdraw` for a returned deposit; `income` if others called, as for a contract wallet, and anything came from a
-        contract as a reward; else `received`.
+        `borrow` for a created asset that the called contract lent before, except for contract wallets; `withdraw` for a
+        returned deposit; `income` if others called, as for a contract wallet, and anything came from a contract as a
+        reward; else `received`.
         """
         is_created = self.rows.senders(asset) <= {*self.rows.treatment.burn_addresses}
-        if is_created and not self._is_wallet_called and (self.rows.called, asset) in self.containers.loans:
+        if is_created and not self._is_by_contract_wallet and (self.rows.called, asset) in self.containers.loans:
             return "borrow"
         share = self.waiting_contract
         if self.is_staked(asset) or (asset != share and self.containers.waiting.get(share, {}).get(asset)):
@@ -151,7 +153,7 @@ class RecordShares:
         loans, type_ = self.containers.loans, self.rows.record.type
         if type_ in DEPOSITS:
             return self.rows.lent(losses, "out", loans)
-        is_untyped = type_ in ("INTERACTION", "TRANSFEROUT") and not self._is_wallet_called
+        is_untyped = type_ in ("INTERACTION", "TRANSFEROUT") and not self._is_by_contract_wallet
         burnt = self.rows.burnt() if is_untyped else set()
         return {asset for asset in burnt if (self.rows.called, asset) in loans}
 

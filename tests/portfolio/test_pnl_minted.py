@@ -94,11 +94,13 @@ def test_a_contract_that_lent_nothing_before_mints_no_loan() -> None:
     assert brief(entries[-2:]) == {("income", "lusd", 500, 500), ("withdraw", "coin", 1, 11)}
 
 
-@pytest.mark.parametrize("called", [ME, "entry point", "trove"])
-def test_only_a_contract_that_lent_mints_a_loan_and_burns_a_repayment_alone(called: str) -> None:
-    opened = record("OPENVAULT", OPENED.assets_in, OPENED.assets_out, hash="0x1", sender=OTHER, recipient=called)
-    minted = record("TRANSFERIN", [asset("lusd", "7", "7", NOBODY)], hash="0x2", sender=OTHER, recipient=called)
-    burnt = record("TRANSFEROUT", [], [asset("lusd", "5", "5", NOBODY)], hash="0x3", sender=OTHER, recipient=called)
+@pytest.mark.parametrize(
+    ("called", "sender"), [(ME, OTHER), (ME, ME), ("entry point", OTHER), ("relay", OTHER), ("trove", ME)]
+)
+def test_only_a_contract_that_lent_mints_a_loan_and_burns_a_repayment_alone(called: str, sender: str) -> None:
+    opened = record("OPENVAULT", OPENED.assets_in, OPENED.assets_out, hash="0x1", sender=sender, recipient=called)
+    minted = record("TRANSFERIN", [asset("lusd", "7", "7", NOBODY)], hash="0x2", sender=sender, recipient=called)
+    burnt = record("TRANSFEROUT", [], [asset("lusd", "5", "5", NOBODY)], hash="0x3", sender=sender, recipient=called)
     entries = read(opened, minted, burnt, gas_holders={"entry point"})
     kinds = ("borrow", "repay") if called == "trove" else ("received", "sent")
     assert [(each.kind, each.quantity) for each in entries[2:]] == [(kinds[0], 7), (kinds[1], 5)]

@@ -94,13 +94,18 @@ def test_a_share_that_is_burnt_in_an_untyped_call_pays_later() -> None:
 
 @pytest.mark.parametrize(
     ("type_", "sender", "called"),
-    [("INTERACTION", ME, "bridge"), ("TRANSFEROUT", ME, "share"), ("TRANSFEROUT", OTHER, ME)],
+    [
+        ("INTERACTION", ME, "bridge"),
+        ("TRANSFEROUT", ME, "share"),
+        ("TRANSFEROUT", OTHER, ME),
+        ("TRANSFEROUT", OTHER, "relay"),
+    ],
 )
 def test_a_share_that_another_contract_burns_is_disposed_of(type_: str, sender: str, called: str) -> None:
     opened = record("DEPOSIT", [asset("share", "50", other=NOBODY)], [asset("eth", "50", "50", "share")], hash="0x1")
     burnt = record(type_, [], [asset("share", "20", "30", NOBODY)], hash="0x2", sender=sender, recipient=called)
     entries = read(opened, burnt)[1:]
-    assert brief(entries) == {("withdraw", "eth", 20, None), ("sent", "eth", 20, None if called == ME else 30)}
+    assert brief(entries) == {("withdraw", "eth", 20, None), ("sent", "eth", 20, None if sender == OTHER else 30)}
 
 
 def test_what_a_farm_lends_and_takes_back_is_no_income() -> None:
