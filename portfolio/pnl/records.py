@@ -202,7 +202,8 @@ class _Record:
             rows = [row for row in self.rows.external("out") if self.rows.asset_of(row) == asset]
             taker = max(rows, key=lambda row: self.rows.quantity(row) or 0).recipient
             self.containers.stake(taker, asset, quantity)
-            if self.record.type not in PAYMENTS and taker not in self.treatment.burn_addresses:
+            is_known = self.record.type not in PAYMENTS and not any(map(self.rows.is_doubtful, rows))
+            if is_known and taker not in self.treatment.burn_addresses:
                 self.containers.stakes.add(taker)
 
     def _entry(self, kind: Kind, asset: str, quantity: int, value: int | None, reason: str = "") -> Entry:

@@ -166,3 +166,10 @@ def test_what_is_minted_after_a_burnt_deposit_is_no_reward() -> None:
     burnt = record("STAKE", [], [asset("bnt", "100", "100", NOBODY)], hash="0x1")
     minted = record("TRANSFERIN", [asset("usd", "5", "5", NOBODY)], hash="0x2", sender=OTHER)
     assert brief(read(burnt, minted)[1:]) == {("received", "usd", 5, 5)}
+
+
+def test_a_forged_stake_makes_no_contract_pay_rewards() -> None:
+    forged = record("STAKE", [], [asset("bait", "1", "1", "dca")], hash="0x1", sender=OTHER, recipient="evil")
+    paid = record("TRANSFERIN", [asset("weth", "1", "1000", "dca")], hash="0x2", sender=OTHER, recipient="dca")
+    entries = read(forged, paid, is_trusted=lambda contract: contract != "chain:bait")
+    assert ("received", "weth", 1, 1000) in brief(entries)
