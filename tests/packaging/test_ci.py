@@ -107,5 +107,7 @@ def test_a_failed_test_is_named_with_its_reason_on_a_line_without_a_terminal(tmp
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", f"--rootdir={root}"]
     command += ["-c", str(root / "pyproject.toml"), f"--confcutdir={root}", "-p", "tests.conftest", str(path)]
     ended = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120, check=False)
-    (line,) = [each for each in ended.stdout.splitlines() if each.startswith("FAILED ")]
+    lines = [each for each in ended.stdout.splitlines() if each.startswith("FAILED ")]
+    assert len(lines) == 1, ended.stdout + ended.stderr
+    (line,) = lines
     assert "Failed: why why why" in line
