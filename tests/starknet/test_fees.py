@@ -223,7 +223,7 @@ async def test_history_of_an_account_has_fees_that_neither_event_nor_nonce_shows
     assert found.read_methods == {"native": "search", "transfers": "search"}
 
 
-@pytest.mark.slow("both ways store the rows of one reader", only=["way0"])
+@pytest.mark.slow("both ways store the rows of one reader", only=["way1"])
 @pytest.mark.parametrize("way", [("index", "starknet"), ("watch", StarknetSubject.accounts[0], "--chain", "starknet")])
 def test_fees_without_an_event_explain_the_balance(
     node: tuple[StarknetSubject, str], run: Run, way: tuple[str, ...]

@@ -85,5 +85,5 @@ def _row(row: dict[str, Any]) -> tuple[Any, ...]:
 
 TestLakeModel = LakeModel.TestCase
 TestLakeModel.settings = settings(
-    max_examples=10 * 12 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 12, stateful_step_count=12
+    max_examples=10 * 12 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 8, stateful_step_count=12
 )

@@ -22,7 +22,7 @@ from tests.tron.chains import facts
 
 pytestmark = pytest.mark.node
 BLOCKS, LAG = 50, 2
-KILLS, MOST_MS = 12 * TIMES, 700
+KILLS, MOST_MS = 8 * TIMES, 700
 DERIVED = (ACCOUNT_TRANSFERS.name, ACCOUNT_TRANSACTIONS.name)
 
 
