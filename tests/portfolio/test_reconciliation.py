@@ -149,6 +149,7 @@ def test_without_the_state_of_old_blocks_a_difference_has_no_block_and_is_not_gi
     (one,) = compare({COIN: course({50: 10})}, {COIN: pruned})[0].values()
     (change,) = one.changes
     assert (change.amount, change.is_found, change.after, change.height) == (2, False, 0, LAST)
+    assert (change.balance_before, change.balance_after) == (0, 12)
     assert one.opening is None
     (one,) = compare({COIN: course({50: 10})}, {COIN: pruned}, is_start=False)[0].values()
     assert one.changes == ()

@@ -80,7 +80,12 @@ def test_a_source_without_its_key_is_off_and_the_log_says_so_once(
 
 
 @pytest.mark.parametrize(
-    ("section", "is_set"), [(coingecko.SECTION, {}), (pyth.SECTION, {"coins": {str(ETHER): FEED}})]
+    ("section", "is_set"),
+    [
+        (coingecko.SECTION, {}),
+        (pyth.SECTION, {"coins": {str(ETHER): FEED}}),
+        (binance.SECTION, {"coins": {str(ETHER): "ETHUSDT"}, "usdt": {}}),
+    ],
 )
 def test_a_section_sets_how_old_a_price_may_be(section: PriceSection, is_set: dict[str, Any]) -> None:
     source = section.build({"base_url": "http://localhost", "max_age_s": 60, **is_set}, "ethereum", "vendor")

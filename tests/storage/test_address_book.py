@@ -236,6 +236,8 @@ async def test_a_subscription_lasts_a_year_and_is_not_bought_twice(state: State)
     assert await state.subscribed(ann, [A, B, A]) == {A}
     assert await state.subscribed(eve, [A]) == set()
     assert told(lambda: add(ann, B, A)) == ("ALREADY_SUBSCRIBED", {"addresses": [A]})
+    with pytest.raises(Refusal, match=f"already subscribed to {A}"):
+        add(ann, A)
     assert await state.subscribed(ann, [A, B]) == {A}
     state.clock.us = made.expires_us - 1
     assert await state.subscribed(ann, [A]) == {A}
