@@ -93,3 +93,14 @@ def test_a_forged_payment_sells_no_waiting_shares(has_deposit: bool, is_share: b
     added = ("received", "susde", 1, 1) if is_share else ("unasked", "bait", 1, None)
     assert brief(hostile) == brief(honest) | {added}
     assert "sell" in {kind for kind, symbol, _, _ in brief(honest) if symbol == "susde"}
+
+
+@pytest.mark.parametrize("kind", ["UNSTAKE", "CLAIM"])
+def test_a_forged_payer_beside_a_real_coin_sells_no_waiting_shares(kind: str) -> None:
+    bought = record("SWAP", [asset("susde", "15", "15")], [asset("eur", "1", "15")], hash="0x2")
+    cooldown = record("UNSTAKE", [], [asset("susde", "10", "12", NOBODY)], hash="0x3", recipient="susde")
+    moved = [asset("bait", "1", "1", "susde"), asset("usde", "1", "1", OTHER)]
+    forged = record(kind, moved, hash="0x4", sender=OTHER, recipient=OTHER)
+    treatment = Treatment(burn_addresses={NOBODY}, is_trusted=lambda contract: contract != "chain:bait")
+    entries = entries_of([bought, cooldown, forged], (ME,), treatment).entries
+    assert "susde" not in {symbol for kind, symbol, _, _ in brief(entries) if kind == "sell"}
