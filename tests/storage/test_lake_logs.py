@@ -131,6 +131,8 @@ def test_a_backup_has_all_rows_although_old_entries_go(
 
     made = back_up(paths, out, {}, release="1", now=lambda: "now", on_progress=write_on)
     assert made.tables == {BLOCKS.name: 28}
+    copied = {int(entry.name[:20]) for entry in (out / "lake" / log).glob("0*")}
+    assert copied == set(range(19, 29)), "from the last checkpoint on"
     assert entries(lake) <= counts[0] + 2 - 19, "a commit deleted old entries"
     copy = Lake(str(out / "lake"))
     assert (copy.count(BLOCKS), lake.count(BLOCKS)) == (28, 29)
