@@ -56,6 +56,8 @@ def test_what_came_is_at_its_price_and_the_end_is_asserted() -> None:
     content = journal([BUY, transaction(asset("3", "usdc", USDC, price="N/A"), number=1)], held=[empty_wallet()])
     assert '    Assets:Ethereum  2 "ETH" @ 1000 USD\n' in content
     assert '    Assets:Ethereum  3 "USDC" @ 0 USD\n' in content
+    sold = journal([BUY, transaction(asset("1", price="9", into=False), kind="TRANSFEROUT", number=1)])
+    assert '    Assets:Ethereum  -1 "ETH" @ 9 USD\n    Expenses:Sent  9 USD\n' in sold
     assert '    Assets:Ethereum  0 "USDC" = 0 "USDC"\n' in content
 
 
