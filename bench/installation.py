@@ -48,7 +48,7 @@ class Process:
 
     @property
     def printed(self) -> str:
-        """What it has printed since it was started last."""
+        """Return the output since the last start."""
         return self.log.read_bytes()[self._printed :].decode(errors="replace")
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:

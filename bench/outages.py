@@ -69,7 +69,7 @@ class Trial:
 
 @dataclass
 class Services:
-    """What the processes use: a node for each chain, PostgreSQL, and S3."""
+    """Services of the processes: a node for each chain, PostgreSQL, and S3."""
 
     nodes: Mapping[str, LocalNode]
     postgres: Server

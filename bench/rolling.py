@@ -33,7 +33,7 @@ BLOCK_S = 0.5
 
 @dataclass(frozen=True)
 class Trial:
-    """How often both servers are restarted, and by how many clients they are called."""
+    """Number of restarts of both servers, and of clients that call them."""
 
     rounds: int
     clients: int

@@ -48,7 +48,7 @@ BUSY: Final = 40  # accounts that are asked about again and again
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run does. Equal plans give equal runs."""
+    """Plan of a run. Equal plans give equal runs."""
 
     seed: int = 1
     days: float = 1.0
@@ -61,7 +61,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What an hour left behind, as far as it follows from the plan alone. Counts are since the beginning.
+    """Figures of an hour that follow from the plan alone. Counts are since the beginning.
 
     Attributes:
         files: Data files of the lake, replaced ones included; `log_files` are those of the tables' logs.
@@ -92,7 +92,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What an hour left behind that depends on the machine too.
+    """Figures of an hour that depend on the machine too.
 
     Attributes:
         memory_mb: The least resident memory after a request of the hour: what is always in use.

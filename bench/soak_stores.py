@@ -29,7 +29,7 @@ MARGIN_S: Final = 0.5  # so much younger, an entry whose age is the limit stays 
 
 @dataclass
 class StoredFiles:
-    """What the lakes of one folder opened and replaced. It outlives the processes of a run.
+    """Files that the lakes of one folder opened and replaced. They outlive the processes of a run.
 
     Attributes:
         opened: Number of opened files.
