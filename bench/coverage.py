@@ -26,7 +26,7 @@ SOURCES = [
     str(path.resolve()) for path in (ROOT / "chainfolio", *LINKS)
 ]  # coverage.py resolves links in names of files
 MOST_LOST = 2.0  # percentage points of branches
-NO_TESTS = 5  # the exit code of pytest where a selection is empty
+SOME_FAILED, NO_TESTS = 1, 5  # exit codes of pytest
 SETTINGS = """[run]
 branch = true
 parallel = true
@@ -40,15 +40,17 @@ def run(options: argparse.Namespace) -> list[Figure]:
     """Run both selections and compare what they take of each package."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder)
-        for selection in ("not slow", "slow"):
-            _test(selection, target, options.tests)
+        failed = [selection for selection in ("not slow", "slow") if not _pass(selection, target, options)]
         files = {selection: sorted(target.glob(f"{selection}.data.*")) for selection in ("not slow", "slow")}
         alone = branches(_report(target / "alone", files["not slow"]))
         combined = branches(_report(target / "together", [*files["not slow"], *files["slow"]]))
     return [
-        _figure(package, alone.get(package, (0, total)), (count, total))
-        for package, (count, total) in sorted(combined.items())
-        if total
+        *(Figure("coverage", f"tests that are {selection}", "some failed", "none", False) for selection in failed),
+        *(
+            _figure(package, alone.get(package, (0, total)), (count, total))
+            for package, (count, total) in sorted(combined.items())
+            if total
+        ),
     ]
 
 
@@ -63,13 +65,16 @@ def branches(report: dict[str, Any]) -> dict[str, tuple[int, int]]:
     return dict(counts)
 
 
-def _test(selection: str, target: Path, tests: list[str]) -> None:
+def _pass(selection: str, target: Path, options: argparse.Namespace) -> bool:
+    """Run a selection of tests under coverage, and return True if none failed. Ends the process if they did not run."""
     settings = target / f"{selection}.ini"
     settings.write_text(SETTINGS.format(sources=",".join(SOURCES), data=target / f"{selection}.data"))
-    command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest", "-q", "-n", "2"]
-    ended = subprocess.run([*command, "--dist", "loadgroup", "-m", selection, *tests], cwd=ROOT, check=False)
-    if ended.returncode not in (0, NO_TESTS):
-        sys.exit(f"The tests that are {selection} failed: what they cover means nothing.")
+    command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest", "-q"]
+    command += ["-n", str(options.jobs), "--dist", "loadgroup", "-m", selection, *options.tests]
+    ended = subprocess.run(command, cwd=ROOT, check=False)
+    if ended.returncode not in (0, SOME_FAILED, NO_TESTS):
+        sys.exit(f"The tests that are {selection} did not run.")
+    return ended.returncode != SOME_FAILED
 
 
 def _report(data: Path, files: list[Path]) -> dict[str, Any]:
@@ -89,8 +94,9 @@ def _figure(package: str, alone: tuple[int, int], combined: tuple[int, int]) -> 
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add the folders of tests to the options."""
+    """Add the folders of tests and the number of processes to the options."""
     parser.add_argument("tests", nargs="*", help="folders of tests; all without any")
+    parser.add_argument("--jobs", type=int, default=3, help="test processes")
 
 
 if __name__ == "__main__":
