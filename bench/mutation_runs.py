@@ -29,6 +29,8 @@ ROOT: Final = Path(__file__).parent.parent
 MUTANTS: Final = ROOT / "mutants"
 TEST_FOLDERS: Final = frozenset(
     {
+        "alerts",
+        "api",
         "chainfolio",
         "chains",
         "evm",

@@ -98,7 +98,7 @@ def parse_document(type: str, document: bytes) -> Content:
         if type == "GROUP":
             return Content(accounts=_unique([_address(each) for each in strict(document, _Group).addresses]))
         holdings = tuple(each.read() for each in strict(document, list[_Holding]))
-        _unique([each.symbol or f"{each.chain} {each.contract}" for each in holdings])
+        _unique([each.symbol or f"{each.chain} {each.contract or NATIVE}" for each in holdings])
     except ValueError as error:
         path = ".".join(error.path) if isinstance(error, ValidationError) else ""
         message = f"at {path}: {error}" if path else str(error)
