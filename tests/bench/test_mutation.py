@@ -93,7 +93,7 @@ GRAPH = {
     "tests.pricing.test_liquidity": {"chainfolio.pricing.pools"},
     "tests.pricing.test_pools_of_others": {"chainfolio.pricing"},
     "tests.pricing.test_search": {"chainfolio.pricing.search"},
-    "tests.api.test_prices": {"chainfolio.pricing.pools"},
+    "tests.cli.test_prices": {"chainfolio.pricing.pools"},
     "tests.pricing.fakes": {"chainfolio.pricing.pools"},
     "tests.pricing.test_vendors": {"chainfolio.amounts"},
 }
@@ -114,6 +114,8 @@ def test_the_imports_of_the_project_are_known() -> None:
     assert "chainfolio.amounts" in graph["chainfolio.pricing.registry"] | graph["chainfolio.portfolio.document"]
     near, _ = mutation_runs.test_files("chainfolio.storage.state.ledger", graph)
     assert "tests/storage/test_meter.py" in near
+    near, _ = mutation_runs.test_files("chainfolio.storage.state.deliveries", graph)
+    assert "tests/alerts/test_delivery.py" in near
     near, _ = mutation_runs.test_files("chainfolio.adapters.evm.protocols.venus_vai", graph)
     assert "tests/protocols/test_venus_vaults.py" in near, "it names the family"
 
