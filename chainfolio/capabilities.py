@@ -212,7 +212,7 @@ class RowDecoder(Protocol):
     """The methods behind `Capability.RESTORE`."""
 
     def decode_again(self, stored: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """Decode stored rows with the current decoder; KeyError if an older release did not store a column."""
+        """Decode stored rows with the current decoder; KeyError if a stored table lacks a column."""
 
 
 class HashQuorum(Protocol):

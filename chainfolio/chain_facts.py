@@ -6,7 +6,6 @@ Each kind of chain adds fields to these.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -48,7 +47,6 @@ class ChainFacts(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_onl
 
     NAMESPACE: ClassVar[str]
     TOKENS: ClassVar[str]
-    RENAMED: ClassVar[Mapping[str, str]] = {}
 
     key: str
     kind: str
@@ -123,13 +121,10 @@ def load(kind: type[FactsT], path: Path) -> FactsT:
 
     Raises:
         BadRequest: There is no file for the chain.
-        BadSettings: The file is invalid, or has a key of an older release.
+        BadSettings: The file is invalid.
     """
     try:
         tree: dict[str, object] = tomllib.loads(path.read_text())
-        for old, new in kind.RENAMED.items():
-            if old in tree:
-                raise BadSettings(path.name, f"`{old}` has another name now", remedy=f"write `{new}`")
         facts = msgspec.convert(tree, kind)
     except FileNotFoundError:
         keys = ", ".join(sorted(p.stem for p in path.parent.glob("*.toml")))

@@ -29,13 +29,12 @@ class ChainSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """One chain, by its key: which kind it is of, from which block it is indexed, and how much of it.
 
     A kind of chain adds its own keys in a subclass, and may say which of them hold endpoints (`ENDPOINTS`, one key),
-    addresses that may have a secret in them (`SECRETS`) and paths (`PATHS`). `RENAMED` has keys of earlier releases.
+    addresses that may have a secret in them (`SECRETS`) and paths (`PATHS`).
     """
 
     ENDPOINTS: ClassVar[str] = ""
     SECRETS: ClassVar[tuple[str, ...]] = ()
     PATHS: ClassVar[tuple[str, ...]] = ()
-    RENAMED: ClassVar[Mapping[str, str]] = {"lanes": "worker_processes", "heal_depth": "reorg_depth"}
 
     adapter: Annotated[str, doc("the kind of chain")] = DEFAULT_KIND
     start_block: Annotated[int, doc("first block to index")] = 0
@@ -113,7 +112,7 @@ def decode_settings(kind: type[ChainSettings], table: Mapping[str, object], sour
     try:
         return msgspec.convert(table, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise BadSettings(source, explain_error(str(error), partial(_nearest, kind), kind.RENAMED, section)) from None
+        raise BadSettings(source, explain_error(str(error), partial(_nearest, kind), section)) from None
 
 
 def list_keys(kind: type[msgspec.Struct]) -> set[str]:
@@ -121,9 +120,7 @@ def list_keys(kind: type[msgspec.Struct]) -> set[str]:
     return {field.name for field in msgspec.structs.fields(kind) if "list[" in str(field.type)}
 
 
-def explain_error(
-    text: str, meant: Callable[[str, str], str], renamed: Mapping[str, str] | None = None, section: str = ""
-) -> str:
+def explain_error(text: str, meant: Callable[[str, str], str], section: str = "") -> str:
     """Rewrite a message of msgspec for users.
 
     It names an unknown key with what may be meant, and other values with their place.
@@ -131,14 +128,11 @@ def explain_error(
     Args:
         text: The message.
         meant: Gets an unknown key and its section (empty: at the top of the file); returns a suggestion or "".
-        renamed: New names of keys by the old ones.
         section: Where the key is, if the message does not say it.
     """
     if "unknown field" not in text:
         return text.replace("Object", "Settings").replace("`$.", f"`{section}." if section else "`$.")
     key = text.split("`")[1]
-    if renamed and key in renamed:
-        return f"the key `{key}` is called `{renamed[key]}` now"
     path = section or (text.split(" - at ")[-1].strip("`").replace("$", "").lstrip(".") if " - at " in text else "")
     hint = meant(key, path)
     return f"unknown key `{key}`" + (f" in [{path}]" if path else "") + (f"; did you mean {hint}?" if hint else "")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
@@ -27,8 +26,6 @@ def canonical(text: str) -> str:
 
 class BeaconSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
     """Settings of a beacon chain: its nodes, and the validators that are indexed. Slots are its heights."""
-
-    RENAMED: ClassVar[Mapping[str, str]] = {**EndpointSettings.RENAMED, "nodes": "rpc"}
 
     validators: Annotated[
         list[str], doc("index only these: indexes, public keys, or addresses to which validators withdraw; empty: all")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar, Final
 
@@ -23,7 +22,6 @@ class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     NAMESPACE: ClassVar[str] = "eip155"
     TOKENS: ClassVar[str] = TOKENS
-    RENAMED: ClassVar[Mapping[str, str]] = {"family": "kind"}
 
     genesis: str = ""
     finality: str | int = "finalized"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
-from chainfolio.chain_settings import ChainSettings, doc, is_http
+from chainfolio.chain_settings import doc, is_http
 from chainfolio.errors import BadSettings
 from chainfolio.transport.settings import EndpointSettings
 
@@ -19,7 +18,6 @@ class EvmSettings(EndpointSettings, forbid_unknown_fields=True, frozen=True):
     """
 
     SECRETS: ClassVar[tuple[str, ...]] = ("rpc", "explorer")
-    RENAMED: ClassVar[Mapping[str, str]] = {**ChainSettings.RENAMED, "witnesses": "quorum"}
 
     chain_id: Annotated[int, doc("refuse to start where the facts have another chain id; 0: do not compare")] = 0
     explorer: Annotated[str, doc("an explorer's API for internal transfers, where no endpoint can trace")] = ""

@@ -27,7 +27,6 @@ class ToySettings(ChainSettings, forbid_unknown_fields=True, frozen=True):
     ENDPOINTS: ClassVar = "nodes"
     SECRETS: ClassVar = ("nodes",)
     PATHS: ClassVar = ("book",)
-    RENAMED: ClassVar = {**ChainSettings.RENAMED, "tempo": "speed"}
     nodes: Annotated[list[str], doc("nodes")] = []
     speed: Annotated[int, doc("speed")] = 1
     book: Annotated[str, doc("a file")] = ""
@@ -106,8 +105,6 @@ def test_a_kind_of_another_package_is_found_and_decodes_its_own_keys(install: In
     [
         ("speedy = 1", "unknown key `speedy` in [chains.x]; did you mean `speed`?"),
         ("rpc = []", "unknown key `rpc` in [chains.x]"),
-        ("tempo = 1", "the key `tempo` is called `speed` now"),
-        ("lanes = 1", "the key `lanes` is called `worker_processes` now"),
         ("speed = 0", "chains.x.speed: is at least 1"),
         ("span = 0", "chains.x: span, concurrency and worker_processes are at least 1"),
         ('speed = "fast"', "`chains.x.speed`"),
@@ -123,7 +120,6 @@ def test_what_is_wrong_in_its_section_is_told_by_its_kind(
 @pytest.mark.parametrize("key", ["speed", "nodes"])
 def test_keys_of_one_kind_are_unknown_to_another(tmp_path: Path, key: str) -> None:
     assert f"unknown key `{key}` in [chains.x]" in refused(tmp_path, f"[chains.x]\n{key} = 1")
-    assert "the key `witnesses` is called `quorum` now" in refused(tmp_path, "[chains.x]\nwitnesses = 1")
 
 
 @pytest.mark.parametrize(

@@ -179,13 +179,6 @@ def test_a_chain_without_a_list_of_its_own_lists_what_three_public_lists_name() 
     assert len(registry.assets_on(3)) < len(registry.assets_on(2))
 
 
-def test_a_chain_that_names_its_family_is_told_to_name_its_kind(tmp_path: Path) -> None:
-    path = tmp_path / "old.toml"
-    path.write_text((CONFIGS / "chains" / "local.toml").read_text().replace('kind = "evm"', 'family = "evm"'))
-    with pytest.raises(BadSettings, match=r"old\.toml.*`family` has another name now"):
-        load(path)
-
-
 def test_nothing_is_fixed_or_pegged_unless_the_operator_says_so() -> None:
     chains = {
         "chainlink",
