@@ -33,7 +33,8 @@ def mutations(counts: Sequence[int]) -> list[Mutation]:
     ]
 
 
-def test_a_sample_has_as_many_of_each_area_and_is_the_same_again() -> None:
+def test_a_sample_has_as_many_of_each_area_and_is_the_same_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutation, "_change", lambda each: "- a\n+ b")
     every = mutations((30, 3, 0, 10, 11))
     chosen = sampled(every, 10)
     counts = {area: sum(mutation.area == area for mutation in chosen) for area in AREAS}
@@ -41,6 +42,31 @@ def test_a_sample_has_as_many_of_each_area_and_is_the_same_again() -> None:
     assert sampled(every[::-1], 10) == chosen
     assert len(set(chosen)) == len(chosen)
     assert sampled(every, 10, "another") != chosen
+    assert sorted(map(str, sampled(every, None))) == sorted(map(str, every))
+    monkeypatch.setattr(mutation, "_change", lambda each: "- a\n+ a" if each == chosen[0] else "- a\n+ b")
+    assert chosen[0] not in sampled(every, None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("zip(a, b, strict=True)", "zip(a, b, strict=None)", True),
+        ("zip(a, b, strict=True)", "zip(a, b, )", True),
+        ("zip(a, b, strict=True)", "zip(a, None, strict=True)", False),
+        ("cast(list[Any], rows)", "cast(None, rows)", True),
+        ('cast("Row", rows)', 'cast("XXRowXX", rows)', True),
+        ("cast(Row, rows)", "cast(Row, None)", False),
+        ("broadcast(a, b)", "broadcast(None, b)", False),
+        ('raw.to_bytes(32, "big")', "raw.to_bytes(32, )", True),
+        ('raw.to_bytes(32, "big")', "raw.to_bytes(None, )", False),
+        ('raw.to_bytes(32, "little")', "raw.to_bytes(32, )", False),
+        ('text.encode("utf-8")', 'text.encode("UTF-8")', True),
+        ("next(rows, None)", "next(rows, )", False),
+        ("f(a)", "f(b)", False),
+    ],
+)
+def test_what_changes_nothing_is_left_out(before: str, after: str, same: bool) -> None:
+    assert mutation.changes_nothing(f"- {before}\n+ {after}") == same
 
 
 def test_a_change_is_named_by_its_lines() -> None:
@@ -160,6 +186,7 @@ def test_a_test_that_fails_without_a_mutation_ends_with_2_and_its_results_are_fo
     results().add(one, test)
     monkeypatch.setattr(mutation, "make_mutations", lambda: None)
     monkeypatch.setattr(mutation, "mutations", lambda: [one])
+    monkeypatch.setattr(mutation, "_change", lambda each: "- a\n+ b")
     monkeypatch.setattr(mutation, "Results", results)
     monkeypatch.setattr(mutation, "run_tests", lambda groups, jobs: [(name, test) for name in groups])
     monkeypatch.setattr("sys.argv", ["mutation", "--area", "pricing"])
