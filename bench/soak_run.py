@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import random
@@ -28,6 +29,7 @@ from bench.soak_stores import CountedTail, SimulatedLake, StoredFiles, different
 from bench.virtual_time import InlineThreads, virtual_loop
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.api.serve import configure_log
+from chainfolio.cli.process import return_freed_memory
 from chainfolio.cli.serve import app_of
 from chainfolio.environment import Environment
 from chainfolio.indexer import materialise
@@ -167,6 +169,7 @@ def _scheduled_by(clock: VirtualClock) -> Iterator[None]:
 
 def soak(plan: Plan, folder: Path, show: Callable[[Hour], None] = lambda hour: None) -> Result:
     """Run a plan in an empty folder, and return what it recorded. `show` gets each hour."""
+    return_freed_memory()
     configure_log("critical")
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -235,6 +238,8 @@ class _Run:
             for lifespan in self.app.lifespan:
                 await stack.enter_async_context(lifespan())
             yield
+        del self.system, self.state, self.app
+        gc.collect()  # as if the process had ended
 
     async def run(self) -> Result:
         """Run the plan, and compare the lake with one that is written at once."""

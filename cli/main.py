@@ -121,6 +121,7 @@ def _flushed(arguments: Sequence[str] | None) -> int:
     """
     try:
         try:
+            process.use_one_heap()
             with process.rare_garbage_collection():
                 return _ended(arguments)
         finally:

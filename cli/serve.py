@@ -20,6 +20,7 @@ from chainfolio.cli.common import Commands, settings
 from chainfolio.cli.daily import PLACES, keep_places, recorder, schedule
 from chainfolio.cli.dashboard_link import is_own_machine, new_link, owner_account, url_of
 from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.process import return_freed_memory
 from chainfolio.cli.state_store import open_state, opened_state
 from chainfolio.cli.telemetry import telemetry
 from chainfolio.engine.bounds import Bound, BoundMetrics
@@ -84,6 +85,7 @@ async def indexing(config: Settings) -> App:
 
 def _app(config: Settings, *, work: bool) -> App:
     """Open the stores of the settings, and return the application as of `app_of`."""
+    return_freed_memory()
     system = System(config)
     system.log_problems()
     return app_of(system, open_state(config), work=work)

@@ -18,6 +18,7 @@ from chainfolio.alerts.service import AlertService
 from chainfolio.cli.common import Commands, with_system
 from chainfolio.cli.daily import PLACES, keep_places, opened, recorder, schedule
 from chainfolio.cli.groups import GROUPS
+from chainfolio.cli.process import return_freed_memory
 from chainfolio.cli.state_store import opened_states
 from chainfolio.cli.telemetry import telemetry
 from chainfolio.engine.history.schedule import DailySnapshots
@@ -47,6 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
     A line for each chain goes to standard error if its state changed.
     """
+    return_freed_memory()
     with_system(options, _work_on_queue if options.jobs else _work)
     return 0
 

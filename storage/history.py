@@ -20,8 +20,10 @@ from chainfolio.storage.kept_rows import KeptRows
 from chainfolio.storage.parquet import Bucket, Folder, LakeFile, open_file, read_file_footer, with_path_columns
 from chainfolio.table import Table
 
-# Size in the files; in memory a footer takes about twelve times as much.
-FOOTER_BYTES = 4 * 2**20
+# A footer in memory takes about ten times its size in the file, and 12 KB for the descriptions of its columns. One with
+# one row group has 1.2 KB, and takes 24 KB.
+FOOTER_BYTES = 48 * 2**20
+BYTES_PER_FOOTER, BYTES_PER_BYTE = 12_000, 10
 PREFETCH_AFTER = 2
 MAX_KEPT_GROUPS = 8
 
@@ -30,10 +32,15 @@ AccountKey = str | int  # an address, or the index of a validator
 
 
 class Footers:
-    """Cache of the footers that were used last, bounded in bytes. Safe to use from several threads."""
+    """Cache of the footers that were used last, bounded in bytes. Safe to use from several threads.
+
+    Attributes:
+        size: Estimated bytes of memory.
+        limit: The most of them.
+    """
 
     def __init__(self, limit: int = FOOTER_BYTES) -> None:
-        """Begin empty; `limit` is in bytes."""
+        """Begin empty."""
         self.size = 0
         self.limit = limit
         self._footers: OrderedDict[str, pq.FileMetaData] = OrderedDict()
@@ -54,9 +61,14 @@ class Footers:
         with self._lock:
             self._add(path, footer)
             while self.size > self.limit:
-                _, oldest = self._footers.popitem(last=False)
-                self.size -= oldest.serialized_size
+                self._drop(next(iter(self._footers)))
         return footer
+
+    def drop(self, paths: Iterable[str]) -> None:
+        """Drop the footers of files that were replaced."""
+        with self._lock:
+            for path in paths:
+                self._drop(path)
 
     def prefetch(self, all_of: Callable[[], tuple[Sequence[LakeFile], Folder | Bucket]]) -> None:
         """At the second call, start a thread that reads the footers of all files while there is room.
@@ -76,14 +88,24 @@ class Footers:
             for file in files:
                 footer = read_file_footer(folder, file.path)
                 with self._lock:
-                    if self.size + footer.serialized_size > self.limit:
+                    if self.size + memory_bytes(footer) > self.limit:
                         return
                     self._add(file.path, footer)
 
     def _add(self, path: str, footer: pq.FileMetaData) -> None:
         if path not in self._footers:
             self._footers[path] = footer
-            self.size += footer.serialized_size
+            self.size += memory_bytes(footer)
+
+    def _drop(self, path: str) -> None:
+        footer = self._footers.pop(path, None)
+        if footer is not None:
+            self.size -= memory_bytes(footer)
+
+
+def memory_bytes(footer: pq.FileMetaData) -> int:
+    """Return about how many bytes a footer takes in memory."""
+    return BYTES_PER_FOOTER + BYTES_PER_BYTE * int(footer.serialized_size)
 
 
 def read_history(

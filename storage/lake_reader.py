@@ -60,7 +60,7 @@ class LakeReader:
 
     @property
     def footer_bytes(self) -> tuple[int, int]:
-        """Bytes of cached footers, as they are in the files, and the limit."""
+        """Estimated bytes of memory that cached footers take, and the limit."""
         return self._footers.size, self._footers.limit
 
     def exists(self, table: Table) -> bool:
@@ -230,7 +230,9 @@ class LakeReader:
                 return []
             listing = self._lists.get(table.name)
             if listing is None or listing[0] != handle.version():
+                before = {file.path for file in listing[2]} if listing else set[str]()
                 listing = self._lists[table.name] = (handle.version(), revision_of(handle), files_of(handle))
+                self._footers.drop(before - {file.path for file in listing[2]})
         if listing[1] != table.revision:
             raise StaleTable(table.name, listing[1], table.revision)
         return select_files(listing[2], chain, bucket)

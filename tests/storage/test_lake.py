@@ -22,7 +22,7 @@ from chainfolio.amounts import MAX_DEC38
 from chainfolio.blocks import Span
 from chainfolio.errors import StaleTable, StorageFull, StoreError
 from chainfolio.storage.deltalog import crowded
-from chainfolio.storage.history import Footers
+from chainfolio.storage.history import Footers, memory_bytes
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.parquet import Folder, LakeFile
 from chainfolio.table import Table, bucket
@@ -198,7 +198,7 @@ def test_no_more_footers_are_kept_than_was_said(lake: Lake, made: Maker) -> None
     lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=1)
     folder = Folder(Path(lake.uri, "account_transfers"))
     paths = [str(Path(path).relative_to(folder.root)) for path in lake.files(ACCOUNT_TRANSFERS)]
-    one = pq.read_metadata(folder.root / paths[0]).serialized_size
+    one = memory_bytes(pq.read_metadata(folder.root / paths[0]))
     footers = Footers(limit=3 * one)
     for path in paths * 2:
         assert footers.of(path, folder).num_rows == pq.read_metadata(folder.root / path).num_rows
@@ -217,12 +217,45 @@ def test_who_looks_up_two_accounts_finds_the_footers_of_all_files_read(lake: Lak
         if thread.name == "footers":
             thread.join()
     folder = Folder(Path(lake.uri, "account_transfers"))
-    sizes = [pq.read_metadata(path).serialized_size for path in lake.files(ACCOUNT_TRANSFERS)]
-    assert len(sizes) > 1
-    assert lake._footers.size == sum(sizes)
+    kept = [pq.read_metadata(path) for path in lake.files(ACCOUNT_TRANSFERS)]
+    assert len(kept) > 1
+    assert lake._footers.size == sum(map(memory_bytes, kept))
     path = Path(lake.files(ACCOUNT_TRANSFERS)[-1])
     path.unlink()  # what is kept is not read again
-    assert lake._footers.of(str(path.relative_to(folder.root)), folder).serialized_size == sizes[-1]
+    assert lake._footers.of(str(path.relative_to(folder.root)), folder) == kept[-1]
+
+
+def test_footers_of_replaced_files_are_dropped(lake: Lake, made: Maker) -> None:
+    rows = made(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
+    account = rows["account"][0].as_py()
+    for batch in range(4):
+        lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=batch)
+        lake.of_accounts(ACCOUNT_TRANSFERS, "a", [account])
+    assert len(lake._footers._footers) >= 4
+    lake.merge_crowded(ACCOUNT_TRANSFERS, "a", 3)
+    assert len(lake.of_accounts(ACCOUNT_TRANSFERS, "a", [account]).collect()) > 0
+    assert set(lake._footers._footers) <= {file.path for file in lake.entries(ACCOUNT_TRANSFERS)}
+
+
+def test_a_footer_takes_no_more_memory_than_is_counted(lake: Lake, made: Maker) -> None:
+    lake.append(BLOCKS, made(BLOCKS, "a", range(3)), stream="s", batch=1)
+    rows = made(ACCOUNT_TRANSFERS, "a", range(2000), per_block=3)
+    lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=1)
+    for table in (BLOCKS, ACCOUNT_TRANSFERS):
+        path = lake.files(table)[0]
+        program = (
+            "import sys, ctypes, pyarrow.parquet as pq\n"
+            "names = 'arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost'.split()\n"
+            "class Info(ctypes.Structure): _fields_ = [(name, ctypes.c_size_t) for name in names]\n"
+            "c = ctypes.CDLL(None); c.mallinfo2.restype = Info\n"
+            "path = sys.argv[1]; first = pq.read_metadata(path); before = c.mallinfo2().uordblks\n"
+            "kept = [pq.read_metadata(path) for _ in range(500)]\n"
+            "print((c.mallinfo2().uordblks - before) / 500)"
+        )
+        pool = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
+        command = [sys.executable, "-c", program, path]
+        done = subprocess.run(command, env=pool, capture_output=True, text=True, check=True)
+        assert 0.4 < float(done.stdout) / memory_bytes(pq.read_metadata(path)) < 1.2
 
 
 @on_both_stores
