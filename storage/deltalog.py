@@ -149,17 +149,22 @@ def mergeable(files: list[LakeFile], small: int) -> Iterator[list[LakeFile]]:
 
 
 def crowded(files: list[LakeFile], small: int, max_files: int) -> Iterator[list[LakeFile]]:
-    """Yield the newest files of each run of more than `max_files` mergeable files.
+    """Yield runs of files to merge, so that few small files stay.
 
-    An older file that is much larger than all newer ones together stays as it is, so that a row is rewritten a few
-    times and not at each merge. At most `max_files` files of a run stay.
+    A run that fills a large file, and has newer files after it, is merged whole. Of the newest run of a bucket, at most
+    `max_files` files stay: its newest files are merged. An older file that is much larger than all newer ones together
+    stays as it is, so that a row is rewritten a few times and not at each merge.
 
     Args:
         files: The files in the order of their rows.
         small: Size in bytes below which a file is small.
         max_files: Number of small neighbours that are not merged.
     """
+    newest = {file.bucket: file for file in files}
     for run in mergeable(files, small):
+        if run[-1] is not newest[run[-1].bucket] and total_size(run) >= small:
+            yield run
+            continue
         if len(run) <= max_files:
             continue
         start, size = len(run) - 2, total_size(run[-2:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -498,14 +499,30 @@ def test_replaced_files_go_after_their_time_and_those_of_killed_writers_after_a_
         ([50, 1, 1, 1], [[1, 1, 1]]),
         ([8, 1, 1, 1], [[8, 1, 1, 1]]),
         ([50, 9, 1, 1, 1], [[9, 1, 1, 1]]),
-        ([60, 12, 3, 1, 1, 1], [[3, 1, 1, 1]]),
-        ([60, 59, 58, 1, 1], []),
+        ([60, 12, 3, 1, 1, 1], [[60, 12], [3, 1, 1, 1]]),
+        ([60, 59, 58, 1, 1], [[60, 59]]),
+        ([60, 3, 1], []),
+        ([60, 3, 1, 1], [[60, 3, 1]]),
         ([100, 1, 1, 1, 1], [[1, 1, 1, 1]]),
     ],
 )
 def test_small_neighbours_are_merged_without_much_larger_ones(sizes: list[int], merged: list[list[int]]) -> None:
     files = [LakeFile(f"{at}", size, 1, "a", 0, at, at) for at, size in enumerate(sizes)]
     assert [[file.size for file in run] for run in crowded(files, 64, 3)] == merged
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_files_of_an_account_are_its_bytes_by_the_size_of_a_large_file_and_three(seed: int) -> None:
+    chance, files, total = random.Random(seed), list[LakeFile](), 0
+    for at in range(3000):
+        files.append(LakeFile(f"{at}", chance.randint(1, 2**seed), 1, "a", 0, at, at))
+        total += files[-1].size
+        while runs := list(crowded(files, 64, 3)):
+            for run in runs:
+                size, start = sum(file.size for file in run), files.index(run[0])
+                merged = LakeFile(run[0].path, size, len(run), "a", 0, run[0].first, run[-1].last)
+                files[start : start + len(run)] = [merged]
+        assert len(files) <= total // 64 + 3
 
 
 @on_both_stores
