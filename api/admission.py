@@ -16,10 +16,10 @@ from typing import Final
 from chainfolio.api import schema
 from chainfolio.api.auth import caller
 from chainfolio.api.changes import answer_change
-from chainfolio.api.charge import Charge, insufficient_credits
+from chainfolio.api.charge import Charge
 from chainfolio.api.context import Answer, Context, Proceed, Step, WaitSlots
 from chainfolio.api.entitlement import missing
-from chainfolio.api.errors import Problem
+from chainfolio.api.errors import Problem, insufficient_credits
 from chainfolio.api.idempotency import read_keyed_request
 from chainfolio.api.router import AT_BLOCK
 from chainfolio.errors import BadRequest, NotSupported

@@ -12,9 +12,8 @@ from typing import Final
 
 import structlog
 
-from chainfolio.api.charge import insufficient_credits
 from chainfolio.api.context import Answer, Context, Proceed, encoded
-from chainfolio.api.errors import problem_of, refusal
+from chainfolio.api.errors import insufficient_credits, problem_of, refusal
 from chainfolio.api.idempotency import key_reused, replay
 from chainfolio.errors import Locked
 from chainfolio.storage.state import idempotency, ledger

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from chainfolio.api.errors import Problem
 from chainfolio.api.keys import Meter
 from chainfolio.errors import StoreError
 from chainfolio.storage.state.meter_transaction import Reservation
@@ -44,12 +43,3 @@ class Charge:
         """Take the credits without waiting for the store, after the answer has been sent."""
         for each in self.reservations:
             self.meter.settle_soon(each, "post")
-
-
-def insufficient_credits(cost: int, available: int) -> Problem:
-    """Return the 402 for too few credits."""
-    return Problem(
-        402,
-        f"this call costs {cost} and the account has {available} credits that no running call holds",
-        extras={"creditsRequired": cost, "creditsAvailable": available, "creditsNeeded": cost},
-    )

@@ -111,6 +111,15 @@ def invalid(segment: str, field_errors: list[FieldError]) -> Problem:
     )
 
 
+def insufficient_credits(cost: int, available: int) -> Problem:
+    """Return the 402 for too few credits."""
+    return Problem(
+        402,
+        f"this call costs {cost} and the account has {available} credits that no running call holds",
+        extras={"creditsRequired": cost, "creditsAvailable": available, "creditsNeeded": cost},
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Remedy:
     """Answer to one kind of error.

@@ -22,11 +22,11 @@ import msgspec
 
 from chainfolio.api import at_block
 from chainfolio.api.addresses import Addresses
-from chainfolio.api.charge import insufficient_credits
 from chainfolio.api.context import Answer, Context
 from chainfolio.api.dates import Day
 from chainfolio.api.engine import Engine
 from chainfolio.api.entitlement import missing
+from chainfolio.api.errors import insufficient_credits
 from chainfolio.api.failures import READING
 from chainfolio.api.fields import Reader
 from chainfolio.api.gains import Method

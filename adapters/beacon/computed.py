@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -12,13 +12,11 @@ from chainfolio.adapters.beacon import voting
 from chainfolio.adapters.beacon.block_responses import AttestedBlock, BlockMessage, SignedAttestedBlock
 from chainfolio.adapters.beacon.memo import Memo
 from chainfolio.adapters.beacon.responses import Checkpoints, Committee
+from chainfolio.adapters.beacon.state_reader import StateReader
 from chainfolio.adapters.beacon.validator_table import Array, ValidatorTable
 from chainfolio.adapters.beacon.voting import Committees, NetworkStake, Seat, TimelyVotes
 from chainfolio.errors import BadAnswer, UnsupportedMethod
 from chainfolio.transport.rest import ResourceNotFound
-
-if TYPE_CHECKING:
-    from chainfolio.adapters.beacon.reader import Reader
 
 LIMITS: Final = {"committees": 6, "votes": 8, "blocks": 8, "stakes": 6}
 
@@ -32,7 +30,7 @@ class ComputedRewards:
         is_used: Whether any reward had to be computed so far.
     """
 
-    network: Reader
+    network: StateReader
     is_used: bool = False
     _memo: Memo = field(default_factory=lambda: Memo(LIMITS))
 

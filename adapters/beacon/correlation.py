@@ -11,6 +11,7 @@ import numpy as np
 
 from chainfolio.adapters.beacon.reader import NOT_SERVED, Reader, gather_all
 from chainfolio.adapters.beacon.spec import Spec
+from chainfolio.adapters.beacon.state_reader import StateReader
 from chainfolio.adapters.beacon.validator_table import Array, ValidatorTable
 from chainfolio.adapters.beacon.voting import is_active
 
@@ -69,7 +70,7 @@ def penalties(spec: Spec, epoch: int, effective: Array, slashed: int, total: int
     return [each * adjusted // total * increment for each in increments]
 
 
-async def _slashed_balance(reader: Reader, epoch: int, slashed: ValidatorTable) -> int:
+async def _slashed_balance(reader: StateReader, epoch: int, slashed: ValidatorTable) -> int:
     """Return the effective balance that was slashed in the epochs of the slashings vector, as it was then."""
     vector = reader.spec.number("EPOCHS_PER_SLASHINGS_VECTOR")
     first = max(0, epoch - vector + 1)
@@ -80,7 +81,7 @@ async def _slashed_balance(reader: Reader, epoch: int, slashed: ValidatorTable) 
     return sum(await gather_all(_group_balance(reader, first, last, group) for last, group in groups.items()))
 
 
-async def _group_balance(reader: Reader, first: int, latest: int, group: list[int]) -> int:
+async def _group_balance(reader: StateReader, first: int, latest: int, group: list[int]) -> int:
     """Return the gwei of validators that were slashed in the epoch `latest`, or from `first` on before it.
 
     Each counts with its effective balance when it was slashed.
@@ -95,7 +96,7 @@ async def _group_balance(reader: Reader, first: int, latest: int, group: list[in
     )
 
 
-async def _balance_when_slashed(reader: Reader, first: int, last: int, validator: int) -> int:
+async def _balance_when_slashed(reader: StateReader, first: int, last: int, validator: int) -> int:
     """Return a validator's effective balance when it was slashed, 0 if that was before epoch `first`.
 
     It is slashed at the end of `last`. The epoch is found by bisection.

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from chainfolio.adapters.beacon.responses import Genesis, StateResponse, StateRoot, response_decoder
+from chainfolio.adapters.beacon.spec import Spec
 from chainfolio.adapters.beacon.ssz import StateSink, state_layout
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, SourceError, Unavailable, UnsupportedMethod, WrongChain
@@ -17,7 +18,6 @@ from chainfolio.transport.pool import Pool
 from chainfolio.transport.rest import ResourceNotFound, RestEndpoint
 
 if TYPE_CHECKING:
-    from chainfolio.adapters.beacon.spec import Spec
     from chainfolio.adapters.beacon.validator_table import ValidatorTable
 
 log = logging.getLogger("chainfolio.beacon")
@@ -176,3 +176,18 @@ class Nodes(Pool[BeaconNode]):
                 if not isinstance(fallback, SourceError):
                     return fallback
         raise result
+
+
+async def read_spec(nodes: Nodes) -> Spec:
+    """Read the specification of a network.
+
+    Raises:
+        BadAnswer: Epochs or slots have no length.
+        SourceError: No node answers.
+    """
+    genesis = await nodes.read(GENESIS, Genesis)
+    values = await nodes.read("/eth/v1/config/spec", dict[str, object])
+    spec = Spec(nodes.key, genesis, values)
+    if min(spec.slots_per_epoch, spec.slot_us) < 1:
+        raise BadAnswer(nodes.key, "its specification has epochs or slots of no length")
+    return spec

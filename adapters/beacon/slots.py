@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from chainfolio.adapters.beacon.node import BeaconNode, Nodes
+from chainfolio.adapters.beacon.node import BeaconNode, Nodes, read_spec
 from chainfolio.adapters.beacon.reader import gather_all
 from chainfolio.adapters.beacon.responses import (
     Checkpoints,
     Header,
     StateResponse,
 )
-from chainfolio.adapters.beacon.spec import Spec, read_spec
+from chainfolio.adapters.beacon.spec import Spec
 from chainfolio.blocks import Block
 from chainfolio.chain_results import Heads
 from chainfolio.errors import BadAnswer, NoBlock, NodeBehind, Unavailable

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from chainfolio.adapters.beacon.node import Nodes
 from chainfolio.adapters.beacon.responses import FAR_FUTURE, FORKS, Genesis
 from chainfolio.errors import BadAnswer, UnsupportedMethod
 
@@ -90,18 +89,3 @@ class Spec:
         """Return the divisor of the inactivity penalty."""
         suffix = "BELLATRIX" if self.is_at_least("bellatrix", epoch) else "ALTAIR"
         return self.number(f"INACTIVITY_PENALTY_QUOTIENT_{suffix}")
-
-
-async def read_spec(nodes: Nodes) -> Spec:
-    """Read the specification of a network.
-
-    Raises:
-        BadAnswer: Epochs or slots have no length.
-        SourceError: No node answers.
-    """
-    genesis = await nodes.read("/eth/v1/beacon/genesis", Genesis)
-    values = await nodes.read("/eth/v1/config/spec", dict[str, object])
-    spec = Spec(nodes.key, genesis, values)
-    if min(spec.slots_per_epoch, spec.slot_us) < 1:
-        raise BadAnswer(nodes.key, "its specification has epochs or slots of no length")
-    return spec

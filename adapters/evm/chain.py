@@ -18,7 +18,7 @@ from chainfolio.adapters.evm import lookup, tokens, traces
 from chainfolio.adapters.evm.approvals import Approvals
 from chainfolio.adapters.evm.datasets import events as event_logs
 from chainfolio.adapters.evm.datasets import logs, transactions
-from chainfolio.adapters.evm.datasets.common import add_rows
+from chainfolio.adapters.evm.datasets.dataset import add_rows
 from chainfolio.adapters.evm.datasets.registry import DATASET_TOPICS, DATASETS, datasets_of
 from chainfolio.adapters.evm.datasets.restore import sorted_logs, without_duplicates
 from chainfolio.adapters.evm.endpoint import EvmEndpoint

@@ -9,9 +9,9 @@ from collections.abc import Hashable, Sequence
 import msgspec
 
 from chainfolio.adapters.evm.facts import Facts
-from chainfolio.adapters.evm.forms import Address, Bloom, Gas, Hash, Height, MaybeHash, Scalar, Seconds, Word
+from chainfolio.adapters.evm.forms import Address, Bloom, Gas, Hash, Height, MaybeHash, Seconds, Word
 from chainfolio.adapters.evm.hexadecimal import quantity
-from chainfolio.adapters.evm.roots import check_count, check_header, check_withdrawals
+from chainfolio.adapters.evm.roots import Withdrawal, check_count, check_header, check_withdrawals
 from chainfolio.blocks import Block
 from chainfolio.chain_results import Heads
 from chainfolio.environment import Environment
@@ -30,15 +30,6 @@ from chainfolio.untrusted import SkippedContracts
 
 # Seconds between reads of every endpoint's head if one endpoint serves all reads.
 SURVEY_S = 30.0
-
-
-class Withdrawal(msgspec.Struct, gc=False):
-    """A withdrawal of a validator; `amount` is in gwei."""
-
-    address: Address
-    amount: Scalar
-    index: Scalar = "0x0"
-    validatorIndex: Scalar = "0x0"
 
 
 class Header(msgspec.Struct, gc=False):

@@ -11,19 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 from sha3 import keccak_256
 
 from chainfolio.adapters.evm import rlp
 from chainfolio.adapters.evm.facts import WITHDRAWALS, Facts
+from chainfolio.adapters.evm.forms import Address, Scalar
 from chainfolio.adapters.evm.hexadecimal import data, quantity
 from chainfolio.errors import BadAnswer, Contradiction
 from chainfolio.transport.wire import typed
-
-if TYPE_CHECKING:
-    from chainfolio.adapters.evm.node import Withdrawal
 
 HEADERS, TRANSACTIONS, RECEIPTS = "headers", "transactions", "receipts"
 EMPTY_LIST_ROOT = bytes.fromhex(
@@ -263,6 +261,15 @@ def check_count(facts: Facts, source: str, number: str, count: int, root: str) -
     """
     if not unproven(facts, TRANSACTIONS) and (count == 0) != (data(source, root) == EMPTY_LIST_ROOT):
         raise Contradiction(source, f"header {number}", f"{count} transactions", f"it has the root {root}")
+
+
+class Withdrawal(msgspec.Struct, gc=False):
+    """A withdrawal of a validator; `amount` is in gwei."""
+
+    address: Address
+    amount: Scalar
+    index: Scalar = "0x0"
+    validatorIndex: Scalar = "0x0"
 
 
 class BlockWithdrawals(Protocol):

@@ -33,14 +33,14 @@ from chainfolio.portfolio.pnl.closing import (
     shown_pools,
     spam_assets,
 )
-from chainfolio.portfolio.pnl.entries import Entry
+from chainfolio.portfolio.pnl.entries import AssetFacts, Entry
 from chainfolio.portfolio.pnl.gains import Gains
 from chainfolio.portfolio.pnl.methods import POOLED, gains_of
 from chainfolio.portfolio.pnl.operations import with_operation_fees, without_gas
 from chainfolio.portfolio.pnl.own_transfers import match_transfers
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
-from chainfolio.portfolio.pnl.report import AssetFacts, PnlDocument, document
+from chainfolio.portfolio.pnl.report import PnlDocument, document
 from chainfolio.portfolio.pnl.tax_year import converted
 from chainfolio.portfolio.pnl.transfer_rows import OwnTransfer, transfer_document
 from chainfolio.portfolio.pnl.vaults import typed_by_vaults

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import lru_cache
@@ -59,6 +60,16 @@ def iso_time(at_us: int | None) -> str:
 def share(total: int, part: int, parts: int) -> int:
     """Return `part / parts` of a total, rounded up to the unit."""
     return -(-total * part // parts)
+
+
+@dataclass(frozen=True, slots=True)
+class AssetFacts:
+    """Symbol, decimals, chain and contract of an asset, for display."""
+
+    symbol: str
+    decimals: int
+    chain: str = ""
+    contract: str = ""
 
 
 class Entry(NamedTuple):

@@ -11,8 +11,9 @@ import msgspec
 
 from chainfolio import amounts
 from chainfolio.portfolio import frames
+from chainfolio.portfolio.pnl.entries import AssetFacts
 from chainfolio.portfolio.pnl.gains import Gain
-from chainfolio.portfolio.pnl.report import AssetFacts, text, total
+from chainfolio.portfolio.pnl.report import text, total
 
 if TYPE_CHECKING:
     import polars as pl

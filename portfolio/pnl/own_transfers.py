@@ -16,9 +16,8 @@ from fractions import Fraction
 from typing import Final
 
 from chainfolio.portfolio.document import UNKNOWN
-from chainfolio.portfolio.pnl.entries import Entry, share
+from chainfolio.portfolio.pnl.entries import AssetFacts, Entry, share
 from chainfolio.portfolio.pnl.record_rows import Treatment
-from chainfolio.portfolio.pnl.report import AssetFacts
 from chainfolio.portfolio.pnl.transfer_rows import OwnTransfer
 from chainfolio.portfolio.transactions import TransactionDocument
 

@@ -12,8 +12,7 @@ from msgspec import UNSET
 from chainfolio import amounts
 from chainfolio.contracts import TRADE_VALUES
 from chainfolio.portfolio.document import UNKNOWN, IssueDocument
-from chainfolio.portfolio.pnl.entries import Entry, money
-from chainfolio.portfolio.pnl.report import AssetFacts
+from chainfolio.portfolio.pnl.entries import AssetFacts, Entry, money
 from chainfolio.portfolio.pnl.trade_value import FEED_STRENGTH, Side, Strength, Strengths
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 

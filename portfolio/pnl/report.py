@@ -21,22 +21,12 @@ from chainfolio.portfolio.pnl.closing import (
     CurrentHoldings,
     without_unclosed,
 )
-from chainfolio.portfolio.pnl.entries import UNASKED, decimal, iso_time, money
+from chainfolio.portfolio.pnl.entries import UNASKED, AssetFacts, decimal, iso_time, money
 from chainfolio.portfolio.pnl.gains import Gain, Gains, RemainingLots
 from chainfolio.portfolio.pnl.transfer_rows import TransferDocument
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-@dataclass(frozen=True, slots=True)
-class AssetFacts:
-    """Symbol, decimals, chain and contract of an asset, for display."""
-
-    symbol: str
-    decimals: int
-    chain: str = ""
-    contract: str = ""
 
 
 class GainDocument(msgspec.Struct, rename="camel", frozen=True, kw_only=True):

@@ -19,11 +19,10 @@ import msgspec
 
 from chainfolio.contracts import GAIN_METHODS
 from chainfolio.portfolio.document import UNKNOWN, IssueDocument
-from chainfolio.portfolio.pnl.entries import Entry
+from chainfolio.portfolio.pnl.entries import AssetFacts, Entry
 from chainfolio.portfolio.pnl.gains import Gain
 from chainfolio.portfolio.pnl.income import IncomeDocument, TransactionKey, income_rows
 from chainfolio.portfolio.pnl.report import (
-    AssetFacts,
     GainDocument,
     UnexplainedDocument,
     frame,

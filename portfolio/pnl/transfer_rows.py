@@ -11,7 +11,7 @@ from chainfolio import amounts
 from chainfolio.portfolio.pnl.entries import Entry, iso_time
 
 if TYPE_CHECKING:
-    from chainfolio.portfolio.pnl.report import AssetFacts
+    from chainfolio.portfolio.pnl.entries import AssetFacts
 
 
 class OwnTransfer(NamedTuple):

@@ -13,8 +13,7 @@ import pytest
 from chainfolio.adapters.evm.accounts.bodies import read_bodies
 from chainfolio.adapters.evm.datasets.transactions import FullBlock
 from chainfolio.adapters.evm.facts import load
-from chainfolio.adapters.evm.node import Withdrawal
-from chainfolio.adapters.evm.roots import check_withdrawals, header_hash, list_root
+from chainfolio.adapters.evm.roots import Withdrawal, check_withdrawals, header_hash, list_root
 from chainfolio.blocks import Span
 from chainfolio.errors import Contradiction
 from tests.evm.limited import SETS, Provider, served

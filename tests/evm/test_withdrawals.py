@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from chainfolio.adapters.evm.datasets.withdrawals import rows
-from chainfolio.adapters.evm.node import Header, Withdrawal
+from chainfolio.adapters.evm.node import Header
+from chainfolio.adapters.evm.roots import Withdrawal
 
 BLOCK, ALICE, BOB = "0x" + "AB" * 32, "0x" + "A1" * 20, "0x" + "b2" * 20
 GWEI = 10**9

@@ -21,10 +21,10 @@ from chainfolio.portfolio.pnl.closing import (
     closings,
     protocols_fault,
 )
-from chainfolio.portfolio.pnl.entries import MONEY_DIGITS, Entry, Kind, money
+from chainfolio.portfolio.pnl.entries import MONEY_DIGITS, AssetFacts, Entry, Kind, money
 from chainfolio.portfolio.pnl.gains import RemainingLots
 from chainfolio.portfolio.pnl.methods import gains_of
-from chainfolio.portfolio.pnl.report import AssetFacts, PnlDocument, document
+from chainfolio.portfolio.pnl.report import PnlDocument, document
 
 USD = 10**MONEY_DIGITS
 ASSETS = ("chain:a", "chain:b")

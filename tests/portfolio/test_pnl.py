@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from chainfolio.contracts import GAIN_METHODS
 from chainfolio.portfolio.document import UNKNOWN
 from chainfolio.portfolio.pnl.closing import CurrentHoldings
-from chainfolio.portfolio.pnl.entries import ACQUIRED, MONEY_DIGITS, Entry, Kind, money
+from chainfolio.portfolio.pnl.entries import ACQUIRED, MONEY_DIGITS, AssetFacts, Entry, Kind, money
 from chainfolio.portfolio.pnl.gains import NO_PRICE, SHORT, Gain, Gains, RemainingLots
 from chainfolio.portfolio.pnl.lots import LOTS
 from chainfolio.portfolio.pnl.methods import CANADA, POOLED, UK, gains_of
-from chainfolio.portfolio.pnl.report import COLUMNS, AssetFacts, PnlDocument, document, frame
+from chainfolio.portfolio.pnl.report import COLUMNS, PnlDocument, document, frame
 
 POUND = 10**MONEY_DIGITS
 START = datetime(2020, 1, 1, tzinfo=UTC)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chainfolio.contracts import GAIN_METHODS
-from chainfolio.portfolio.pnl.entries import UNASKED, Entry
+from chainfolio.portfolio.pnl.entries import UNASKED, AssetFacts, Entry
 from chainfolio.portfolio.pnl.gains import Gains
 from chainfolio.portfolio.pnl.in_portfolio import account_gains, with_gains
 from chainfolio.portfolio.pnl.in_transactions import transaction_gains
@@ -17,7 +17,7 @@ from chainfolio.portfolio.pnl.in_transactions import with_gains as with_gains_of
 from chainfolio.portfolio.pnl.methods import gains_of
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
-from chainfolio.portfolio.pnl.report import AssetFacts, PnlDocument, document
+from chainfolio.portfolio.pnl.report import PnlDocument, document
 from chainfolio.portfolio.transactions import TransactionDocument
 from tests.portfolio import test_pnl_in_portfolio as held
 from tests.portfolio.test_pnl_in_transactions import at

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfolio.portfolio.pnl.entries import MONEY_DIGITS, Entry, Kind
+from chainfolio.portfolio.pnl.entries import MONEY_DIGITS, AssetFacts, Entry, Kind
 from chainfolio.portfolio.pnl.gains import NO_PRICE
 from chainfolio.portfolio.pnl.methods import gains_of
-from chainfolio.portfolio.pnl.report import AssetFacts
 from chainfolio.portfolio.pnl.tax_year import (
     JURISDICTIONS,
     NO_ACQUISITION,

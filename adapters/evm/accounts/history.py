@@ -18,8 +18,7 @@ from chainfolio.adapters.evm.accounts.log_answers import LogAnswers
 from chainfolio.adapters.evm.accounts.logs import ANY_EVENT, AccountLogs
 from chainfolio.adapters.evm.accounts.receipt_logs import NO_RECEIPTS, ReceiptLogs, merge_logs
 from chainfolio.adapters.evm.accounts.transactions import AccountTransactions, TransactionReader
-from chainfolio.adapters.evm.datasets.common import add_rows
-from chainfolio.adapters.evm.datasets.dataset import EvmDataset
+from chainfolio.adapters.evm.datasets.dataset import EvmDataset, add_rows
 from chainfolio.adapters.evm.datasets.registry import DATASET_TOPICS, DATASETS
 from chainfolio.adapters.evm.logs import Logs
 from chainfolio.adapters.evm.node import Header

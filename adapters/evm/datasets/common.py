@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +11,6 @@ import pyarrow as pa
 from chainfolio.adapters.evm.columns import Bytes, Mask, constant, ints, longs, of_ints, table, text, times
 from chainfolio.adapters.evm.logs import Logs
 from chainfolio.tables import TRANSFERS
-
-if TYPE_CHECKING:
-    from chainfolio.adapters.evm.datasets.dataset import EvmDataset
 
 ZERO_ADDRESS: Final = "0x" + "0" * 40  # the sender of minted coins
 
@@ -87,14 +84,3 @@ def merge_sorted(groups: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     rows = pa.concat_tables(groups).combine_chunks()
     keys = [rows[name].to_numpy() for name in ("item", "log_index", "tx_index", "height") if name in rows.column_names]
     return rows.take(pa.array(np.lexsort(keys)))
-
-
-def add_rows(tables: dict[str, pa.Table], additions: Sequence[tuple[EvmDataset, pa.Table]]) -> None:
-    """Add the rows of datasets to their tables, in place.
-
-    Datasets that share a table are merged in the order of the chain; the rows of another dataset replace its table.
-    """
-    for dataset, rows in additions:
-        name = dataset.table.name
-        stored = [tables[name]] if name in tables else []
-        tables[name] = merge_sorted([*stored, rows], rows.schema) if dataset.standards else rows

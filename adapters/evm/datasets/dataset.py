@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from chainfolio.adapters.evm.datasets.common import merge_sorted
 from chainfolio.blocks import Span
 from chainfolio.datasets import Dataset, without_rows
 from chainfolio.tables import LOGS
@@ -51,3 +52,14 @@ class EvmDataset(Dataset):
         """
         tables = Dataset.without_contract(self, tables, contract, span)
         return without_rows(tables, LOGS.name, "address", contract, span, pa.array(self.topics, pa.string()))
+
+
+def add_rows(tables: dict[str, pa.Table], additions: Sequence[tuple[EvmDataset, pa.Table]]) -> None:
+    """Add the rows of datasets to their tables, in place.
+
+    Datasets that share a table are merged in the order of the chain; the rows of another dataset replace its table.
+    """
+    for dataset, rows in additions:
+        name = dataset.table.name
+        stored = [tables[name]] if name in tables else []
+        tables[name] = merge_sorted([*stored, rows], rows.schema) if dataset.standards else rows

@@ -26,7 +26,8 @@ from chainfolio.adapters.evm.forms import (
     Status,
     Word,
 )
-from chainfolio.adapters.evm.node import Header, Withdrawal
+from chainfolio.adapters.evm.node import Header
+from chainfolio.adapters.evm.roots import Withdrawal
 from chainfolio.errors import BadAnswer
 from chainfolio.tables import TRANSACTIONS
 from chainfolio.transport.wire import typed
