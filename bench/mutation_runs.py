@@ -211,7 +211,8 @@ def _started(mutation: str, groups: list[list[str]]) -> TestRun:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
         os.environ["MUTANT_UNDER_TEST"] = mutation
-        code = int(pytest.main([*OPTIONS, *groups[0]]))
+        with tempfile.TemporaryDirectory(prefix="mutation-") as folder:  # others delete pytest's own while it is used
+            code = int(pytest.main([*OPTIONS, f"--basetemp={folder}/tests", *groups[0]]))
     except BaseException:  # a fork must never go on with the work of its parent
         traceback.print_exc()
     finally:

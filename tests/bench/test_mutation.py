@@ -148,6 +148,8 @@ def test_the_imports_of_the_project_are_known() -> None:
 
 TESTS = """import os, time
 
+def test_files(tmp_path): assert 'mutation-' in str(tmp_path)
+
 def test_first(): assert os.environ['MUTANT_UNDER_TEST'] != 'first'
 
 def test_second():
