@@ -99,7 +99,7 @@ class _Record:
         self._open_positions()
         moves = list(self._moves())
         incoming, outgoing = self._net("in"), self._net("out")
-        for asset in incoming.keys() & outgoing.keys():
+        for asset in [each for each in incoming if each in outgoing]:
             net_off(incoming, outgoing, asset)
         untrusted = {
             self.rows.asset_of(row) for row in (*record.assets_in, *record.assets_out) if self.rows.is_doubtful(row)
