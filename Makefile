@@ -108,10 +108,9 @@ install: ready $(INSTALLED) ## .venv from the lock, and the local chain's pieces
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@if [ ! -x $(BIN)/python ]; then \
-		"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || { \
-			found=$$("$(PYTHON)" -V 2>/dev/null || echo 'not there'); \
-			echo "Chainfolio needs Python 3.11, 3.12 or 3.13, and $(PYTHON) is $$found." \
-				"Choose another: make PYTHON=python3.12 …" >&2; exit 1; }; \
+		"$(PYTHON)" -V >/dev/null || { \
+			echo "Chainfolio needs Python 3.11, 3.12 or 3.13. Choose one: make PYTHON=python3.12 …" >&2; exit 1; }; \
+		"$(PYTHON)" .ci/ready.py; \
 		"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); \
 			echo 'No environment could be made. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }; \
 	fi

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import platform
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.capabilities import missing_capabilities
@@ -55,6 +55,14 @@ def run(options: argparse.Namespace) -> int:
     return 7 if report["unread"] or any(not package["ok"] for package in report["protocols"]) else 0
 
 
+def _version(package: str) -> str:
+    """Return the version of a package, or that it is not installed: the smallest environment lacks those of extras."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
 async def examine(system: System) -> dict[str, Any]:
     """Return the report for --json: versions, stores, files, protocol packages, chains and endpoints.
 
@@ -70,7 +78,7 @@ async def examine(system: System) -> dict[str, Any]:
         chains.append(chain_row(chain))
         endpoints += [{"chain": key, **row} for row in await chain.examine()]
     return {
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
         "stores": stores.examined(system),
         "files": stores.files(system),
         "protocols": [

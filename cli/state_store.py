@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from chainfolio.cli.common import settings
+from chainfolio.cli.stores import PEPPER
 from chainfolio.environment import SystemClock
 from chainfolio.errors import StoreError
 from chainfolio.settings import Settings
 from chainfolio.storage.state import State, accounts, open_database, secret
 from chainfolio.storage.state.credentials import OTHER, pepper
 
-PEPPER = "pepper"
 SQLITE = "sqlite:///"
 LOOK_S = 30.0  # between two looks for accounts
 

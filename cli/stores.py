@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from chainfolio.chain_settings import masked
 from chainfolio.engine.wiring import price_sections
-from chainfolio.errors import ChainfolioError, StoreError
+from chainfolio.errors import ChainfolioError, StoreError, needs_extra
 from chainfolio.tables import TABLES
 
 if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
 
 SQLITE = "sqlite:///"
+PEPPER = "pepper"  # the file with the secret of the hashes of keys
 
 
 def examined(system: System) -> list[dict[str, Any]]:
@@ -67,8 +68,6 @@ def _tail(system: System) -> None:
 
 def _state(system: System) -> None:
     """Open the state store and check the secret of its keys. A store that does not exist is not created."""
-    from chainfolio.cli.state_store import PEPPER, open_state
-
     config, secret = system.settings, system.settings.data_dir / PEPPER
     path = Path(config.state_url.removeprefix(SQLITE))
     if config.state_url.startswith(SQLITE) and not path.exists():
@@ -76,6 +75,8 @@ def _state(system: System) -> None:
             remedy = f"put {path.name} back from the backup, or delete {secret} to begin without accounts"
             raise StoreError("state", f"{path} is missing, although {secret} is there", remedy=remedy)
         return
+    with needs_extra("server", "the store of accounts"):
+        from chainfolio.cli.state_store import open_state
     open_state(config).close()
 
 

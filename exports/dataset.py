@@ -40,7 +40,7 @@ class Dataset:
     """Rows and the facts about them that an export shows.
 
     Attributes:
-        kind: One of `KINDS` in `exports.sources`.
+        kind: One of `KINDS` in `chainfolio.exports.sources`.
         columns: The names of the cells of each row.
         facts: Period, method, lots and sources of prices, as pairs of a name and a text.
         numbers: Columns with decimals as text, for Parquet.

@@ -73,6 +73,6 @@ def _row(day: date, kind: str, asset: str, gains: Sequence[Gain], facts: AssetFa
 
 
 def income_frame(rows: Sequence[IncomeDocument]) -> pl.DataFrame:
-    """Return the rows for Parquet, in the format of `portfolio.frames`."""
+    """Return the rows for Parquet, in the format of `chainfolio.portfolio.frames`."""
     values = ([getattr(row, name) for name in row.__struct_fields__] for row in rows)
     return frames.frame(INCOME_COLUMNS, values, numbers=("amount", "value"), times=())

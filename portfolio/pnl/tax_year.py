@@ -3,7 +3,7 @@
 Sources: United States: Internal Revenue Code § 1222, IRS Publication 544 (holding period), Rev. Proc. 2024-28 (lots by
 wallet from 2025 on). Germany: EStG § 23 (1) 2 and (3), BGB §§ 187, 188, letters of the finance ministry of 2022-05-10
 and 2025-03-06. United Kingdom: TCGA 1992 s104-106A, and a year that begins on 6 April. Canada:
-Income Tax Act s. 47, 53 and 54 (`portfolio.pnl.canada`).
+Income Tax Act s. 47, 53 and 54 (`chainfolio.portfolio.pnl.canada`).
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -14,7 +15,15 @@ import pytest
 
 import chainfolio
 from chainfolio.adapters.evm.kit.kit import SCAFFOLD
+from chainfolio.engine.history.day_values import DayValues
+from chainfolio.engine.prices.reasons import PriceReasons
+from chainfolio.engine.reconcile.results import Reconciliation
 from chainfolio.plugin_faults import OLD, load_fault
+from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.nav import Nav
+from chainfolio.portfolio.pnl.report import PnlDocument
+from chainfolio.portfolio.pnl.tax_year import TaxYearDocument
+from chainfolio.portfolio.transactions import Transactions
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTIONS = {
@@ -45,6 +54,7 @@ MAKERS = {
     "connect": "(rpc: 'str | Sequence[str]', *, data: 'str | Path | None' = None)",
     "open": "(path: 'str | Path', *, rpc: 'str | Sequence[str]' = ())",
 }
+DOCUMENTS = (DayValues, Nav, PnlDocument, Portfolio, PriceReasons, Reconciliation, TaxYearDocument, Transactions)
 PLUGINS = {
     "chain": """Account AccountReader AccountState AddressRules HeadListener AnswerStore ApprovalReader Asset
         AtParent BadAnswer BadRequest BadSettings Block BlockReader Budget CallsContracts
@@ -97,6 +107,37 @@ def test_the_api_for_plug_ins_is_this() -> None:
         module = import_module(f"chainfolio.plugins.{name}")
         assert sorted(module.__all__) == sorted(names.split()), name
         assert all(hasattr(module, each) for each in module.__all__)
+
+
+def signatures() -> Iterator[str]:
+    """A line for each name of plug-ins and for each document of a session: its signature, and those of its methods."""
+    for name in PLUGINS:
+        module = import_module(f"chainfolio.plugins.{name}")
+        for each in sorted(module.__all__):
+            yield from described(f"{name}.{each}", getattr(module, each))
+    for document in DOCUMENTS:
+        yield from described(f"session.{document.__name__}", document)
+
+
+def described(name: str, thing: object) -> Iterator[str]:
+    """The lines of one name; a constant has its type."""
+    if not inspect.isclass(thing):
+        yield f"{name}{inspect.signature(thing) if inspect.isfunction(thing) else f': {type(thing).__name__}'}"
+        return
+    fields = getattr(thing, "__struct_fields__", None)
+    if fields is not None:
+        yield f"{name}({', '.join(fields)})"
+    elif "__init__" in vars(thing) and not getattr(thing, "_is_protocol", False):
+        yield re.sub(r"<function (\S+) at \w+>", r"\1", f"{name}{inspect.signature(thing)}")
+    else:
+        yield name
+    for method, signature in sorted(public(thing).items()):
+        yield f"{name}.{method}{signature}"
+
+
+def test_signatures_of_plug_ins_and_documents_are_these() -> None:
+    """After a change: `python -m tests.chainfolio.test_public_api > tests/chainfolio/public_api.txt`."""
+    assert list(signatures()) == (Path(__file__).parent / "public_api.txt").read_text().splitlines()
 
 
 def test_importing_the_package_loads_nothing_else() -> None:
@@ -220,3 +261,7 @@ def test_nothing_that_is_stored_names_a_module() -> None:
     }
     assert "msgspec" in imported
     assert not imported & formats
+
+
+if __name__ == "__main__":
+    print("\n".join(signatures()))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import runpy
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,13 +17,14 @@ READY = runpy.run_path(str(SCRIPT))
 
 def problems(
     version: tuple[int, int] = (3, 12),
+    system: str = "Linux",
     libc: str = "glibc",
     machine: str = "x86_64",
     *,
     compiler: bool = True,
     root: Path = ROOT,
 ) -> str:
-    return "\n".join(READY["problems"](str(root), version, libc, machine, compiler))
+    return "\n".join(READY["problems"](str(root), version, system, libc, machine, compiler))
 
 
 @pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13)])
@@ -45,6 +48,14 @@ def test_a_processor_without_wheels_needs_a_compiler() -> None:
     assert problems(machine="riscv64", compiler=True) == ""
 
 
+@pytest.mark.parametrize("machine", ["arm64", "x86_64"])
+def test_macos_needs_the_command_line_tools(machine: str) -> None:
+    text = problems(system="Darwin", libc="", machine=machine, compiler=False)
+    assert "xcode-select --install" in text
+    assert all(name in text for name in READY["WITHOUT_MACOS_WHEELS"])
+    assert problems(system="Darwin", libc="", machine=machine, compiler=True) == ""
+
+
 def test_a_checkout_without_links_is_told_how_to_clone(tmp_path: Path) -> None:
     (tmp_path / "chainfolio").mkdir()
     (tmp_path / "chainfolio" / "storage").write_text("../storage")  # what git writes where it can make no link
@@ -55,7 +66,13 @@ def test_old_interpreters_can_read_the_script() -> None:
     ast.parse(SCRIPT.read_text(), feature_version=(3, 6))
 
 
-def test_installing_asks_first() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    assert "install: ready $(INSTALLED)" in makefile
-    assert ".ci/ready.py" in makefile[makefile.index("ready:") : makefile.index("install: ready")]
+def test_every_target_that_installs_asks_first(tmp_path: Path) -> None:
+    """A copy of the Makefile beside a folder without links: nothing is installed."""
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    (tmp_path / "chainfolio").mkdir()
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    for target in ("check", "docs", "serve"):
+        done = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, "core.symlinks=true" in done.stderr) == (2, True), done.stdout + done.stderr
+        assert not (tmp_path / ".venv").exists()

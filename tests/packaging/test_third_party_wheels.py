@@ -13,11 +13,13 @@ import venv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.footprint import required
 from chainfolio.localchain.deploy import deploy
 from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.trade import trade
@@ -54,18 +56,27 @@ class Project:
     alice: str
     token: str
 
-    def run(self, *words: str) -> str:
-        """What a program of the environment prints, in the folder."""
-        done = self.ended(*words)
+    def run(self, *words: str, path: str = "") -> str:
+        """What a program of the environment prints, in the folder; `path` is its PYTHONPATH."""
+        done = self.ended(*words, path=path)
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def ended(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def ended(self, *words: str, path: str = "") -> subprocess.CompletedProcess[str]:
         """How a program of the environment ends, in the folder."""
-        environment = {"PATH": os.defpath, "HOME": str(self.folder)}
+        environment = {"PATH": os.defpath, "HOME": str(self.folder), "PYTHONPATH": path}
         return subprocess.run(
             [str(self.python), *words], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
         )
+
+
+def link_required(packages: Path) -> None:
+    """Link the packages that the wheel requires into an environment, and no other."""
+    for name in required("chainfolio"):
+        for top in {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}:
+            link = packages / top
+            if not link.exists():
+                link.symlink_to(Path(str(distribution(name).locate_file(top))))
 
 
 def wheel(source: Path, into: Path) -> Path:
@@ -102,7 +113,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         venv.create(root / "env")  # without a pip of its own, which takes 3 s
         python = root / "env/bin/python"
         (packages,) = (root / "env/lib").glob("python3.*/site-packages")
-        (packages / "locked.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        link_required(packages)
         for source in (ROOT, package(ROOT / "tests/chains/invented", root), staking):
             install(wheel(source, root / "wheels"), "--target", str(packages))
         folder = root / "project"
@@ -123,12 +134,25 @@ def rows(answers: list[list[list[Any]]]) -> list[tuple[str, str, str]]:
     return [(row[1], row[3], row[8]) for answer in answers for row in answer]
 
 
-@pytest.mark.slow("a script has what the module has")
 def test_a_script_has_the_chain_and_the_protocol_of_third_parties(project: Project) -> None:
     answers = json.loads(project.run("script.py", project.alice, ACCOUNTS[0]))
     found = rows(answers)
     assert ("local", "third_share", project.token) in found
     assert any(chain == "moon" and protocol == "wallet" for chain, protocol, _ in found)
+
+
+@pytest.mark.slow("a notebook imports what the script imports")
+def test_a_notebook_has_them_too(project: Project) -> None:
+    """Jupyter is not part of the environment: its packages come behind those of the environment."""
+    cell = SCRIPT.replace("sys.argv[1:]", repr([project.alice, ACCOUNTS[0]]))
+    code = (
+        "import nbclient, nbformat.v4\n"
+        f"notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell({cell!r})])\n"
+        "nbclient.NotebookClient(notebook, kernel_name='python3').execute()\n"
+        "print(notebook.cells[0].outputs[0].text)"
+    )
+    answers = json.loads(project.run("-c", code, path=sysconfig.get_path("purelib")))
+    assert ("local", "third_share", project.token) in rows(answers)
 
 
 def test_the_module_has_them_too(project: Project) -> None:
