@@ -171,8 +171,9 @@ def in_tail(tail: Tail, chain: str, table: Table, span: Span = EVERYWHERE) -> pl
     """
     import polars as pl
 
-    def decode(streams: Sequence[bytes]) -> list[pl.DataFrame]:
-        return [pl.DataFrame(arrow_ipc.load([stream], table)).select(table.names) for stream in streams]
+    def decode(streams: Sequence[bytes]) -> tuple[pl.DataFrame, list[int]]:
+        loaded, counts = arrow_ipc.load_counted(streams, table)
+        return pl.DataFrame(loaded).select(table.names), counts
 
     streams = tail.rows(chain, table.name, span.first, span.last)
     rows = tail.decoded.of((chain, table.name), streams, decode)

@@ -19,6 +19,11 @@ def dump(rows: pa.Table) -> bytes:
 
 def load(streams: Iterable[bytes], table: Table) -> pa.Table:
     """Return streams as one table in the table's schema; empty without streams."""
-    schema = table.schema()
+    return load_counted(streams, table)[0]
+
+
+def load_counted(streams: Iterable[bytes], table: Table) -> tuple[pa.Table, list[int]]:
+    """Return streams as `load` does, and the number of rows of each."""
     parts = [pa.ipc.open_stream(stream).read_all() for stream in streams]
-    return pa.concat_tables(parts).combine_chunks() if parts else schema.empty_table()
+    rows = pa.concat_tables(parts).combine_chunks() if parts else table.schema().empty_table()
+    return rows, [part.num_rows for part in parts]

@@ -155,8 +155,9 @@ def test_an_account_is_read_often_from_its_second_read_on_and_not_by_jobs_over_a
 def test_decoded_rows_are_those_of_the_streams(reads: list[tuple[int, list[tuple[int, bytes]]]]) -> None:
     decoded, held = DecodedRows(), dict[int, bytes]()
 
-    def decode(streams: Any) -> list[pl.DataFrame]:
-        return [pl.DataFrame({"byte": list(stream)}, schema={"byte": pl.Int64}) for stream in streams]
+    def decode(streams: Any) -> tuple[pl.DataFrame, list[int]]:
+        frame = pl.DataFrame({"byte": list(b"".join(streams))}, schema={"byte": pl.Int64})
+        return frame, [len(stream) for stream in streams]
 
     for first, changes in reads:
         held = {height: stream for height, stream in (held | dict(changes)).items() if stream}
@@ -169,8 +170,8 @@ def test_decoded_rows_are_those_of_the_streams(reads: list[tuple[int, list[tuple
 def test_decoded_rows_stay_within_their_bound() -> None:
     decoded = DecodedRows(max_bytes=100)
 
-    def decode(streams: Any) -> list[pl.DataFrame]:
-        return [pl.DataFrame({"byte": list(stream)}) for stream in streams]
+    def decode(streams: Any) -> tuple[pl.DataFrame, list[int]]:
+        return pl.DataFrame({"byte": list(b"".join(streams))}), [len(stream) for stream in streams]
 
     for size in range(1, 60):
         for table in ("one", "other"):
@@ -182,13 +183,13 @@ def test_decoded_rows_stay_within_their_bound() -> None:
 
 def test_only_new_blocks_of_the_tail_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[int] = []
-    load = arrow_ipc.load
+    load = arrow_ipc.load_counted
 
-    def counted(streams: Any, table: Table) -> pa.Table:
-        loads.append(len(list(streams)))
+    def counted(streams: Any, table: Table) -> tuple[pa.Table, list[int]]:
+        loads.append(len(streams))
         return load(streams, table)
 
-    monkeypatch.setattr(arrow_ipc, "load", counted)
+    monkeypatch.setattr(arrow_ipc, "load_counted", counted)
     row = {"sender": ACCOUNTS[0], "recipient": ACCOUNTS[1], "raw": 1, "standard": "erc20"}
     rows = [{"height": height, **row} for height in range(HEIGHTS)]
     with places(ACCOUNT_TRANSFERS, rows) as there:
@@ -196,7 +197,7 @@ def test_only_new_blocks_of_the_tail_are_decoded(monkeypatch: pytest.MonkeyPatch
         def read(span: Span = EVERYWHERE) -> int:
             loads.clear()
             in_tail(there.tail, CHAIN, TRANSFERS, span)
-            return len(loads)
+            return sum(loads)
 
         assert (read(), read(), read(Span(2, 4))) == (HEIGHTS, 0, 0)
         there.tail.rollback(CHAIN, HEIGHTS - 2)
