@@ -78,7 +78,7 @@ def return_freed_memory() -> None:
     By default the C library keeps a heap for each thread, and raises its thresholds with the largest block that was
     freed. So what one merge of files took stays in the process, in each heap.
     """
-    _set_heap(mmap_threshold=4 * MIB, trim_threshold=32 * MIB)
+    _set_heap(mmap_threshold=MIB, trim_threshold=8 * MIB)
 
 
 def _set_heap(*, mmap_threshold: int, trim_threshold: int) -> None:

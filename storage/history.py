@@ -17,7 +17,15 @@ import pyarrow.parquet as pq
 
 from chainfolio.errors import CorruptFile
 from chainfolio.storage.kept_rows import KeptRows
-from chainfolio.storage.parquet import Bucket, Folder, LakeFile, open_file, read_file_footer, with_path_columns
+from chainfolio.storage.parquet import (
+    Bucket,
+    Folder,
+    LakeFile,
+    column_index,
+    open_file,
+    read_file_footer,
+    with_path_columns,
+)
 from chainfolio.table import Table
 
 # A footer in memory takes about ten times its size in the file, and 12 KB for the descriptions of its columns. One with
@@ -219,7 +227,7 @@ def _groups(footer: pq.FileMetaData, account: AccountKey, key: str = "account") 
 
     An empty range if none can.
     """
-    column = footer.schema.names.index(key)
+    column = column_index(footer, key)
 
     def ends(at: int) -> pq.Statistics:
         return footer.row_group(at).column(column).statistics

@@ -375,13 +375,23 @@ def read(
 
 def _groups(footer: pq.FileMetaData, heights: Spans) -> list[int]:
     """Return the row groups that may have rows at some heights."""
-    column = footer.schema.names.index("height")
+    column = column_index(footer, "height")
     groups = []
     for group in range(footer.num_row_groups):
         ends = footer.row_group(group).column(column).statistics
         if ends is None or not ends.has_min_max or heights & [Span(ends.min, ends.max)]:
             groups.append(group)
     return groups
+
+
+def column_index(footer: pq.FileMetaData, name: str) -> int:
+    """Return the index of a column in a file with rows.
+
+    `footer.schema` would do it too, but it and the footer refer to each other: both stay in memory until a full garbage
+    collection, which a server makes about never.
+    """
+    group = footer.row_group(0)
+    return next(at for at in range(group.num_columns) if group.column(at).path_in_schema == name)
 
 
 def with_path_columns(file: LakeFile, rows: Rows, schema: pa.Schema) -> list[Any]:

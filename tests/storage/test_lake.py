@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import random
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -236,6 +238,20 @@ def test_footers_of_replaced_files_are_dropped(lake: Lake, made: Maker) -> None:
     lake.merge_crowded(ACCOUNT_TRANSFERS, "a", 3)
     assert len(lake.of_accounts(ACCOUNT_TRANSFERS, "a", [account]).collect()) > 0
     assert set(lake._footers._footers) <= {file.path for file in lake.entries(ACCOUNT_TRANSFERS)}
+
+
+def test_a_footer_that_was_used_is_freed_when_it_is_dropped(lake: Lake, made: Maker) -> None:
+    rows = made(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
+    lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=1)
+    gc.disable()
+    try:
+        lake.of_accounts(ACCOUNT_TRANSFERS, "a", [rows["account"][0].as_py()])
+        lake.scan(ACCOUNT_TRANSFERS, heights=[Span(0, 9)]).collect()
+        footers = [weakref.ref(footer) for footer in lake._footers._footers.values()]
+        lake._footers.drop(list(lake._footers._footers))
+        assert [footer() for footer in footers] == [None] * len(footers) != []
+    finally:
+        gc.enable()
 
 
 def test_a_footer_takes_no_more_memory_than_is_counted(lake: Lake, made: Maker) -> None:
