@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -25,7 +26,7 @@ from chainfolio.indexer import arrow_ipc
 from chainfolio.indexer.checked import read_checked
 from chainfolio.indexer.duplicates import merged
 from chainfolio.indexer.rewind import check_anchor, finish_rewind
-from chainfolio.indexer.scopes import UNREAD, Scope, can_be_read, groups
+from chainfolio.indexer.scopes import NO_END, UNREAD, Scope, can_be_read, groups
 from chainfolio.indexer.work import Work, filters, missing, missing_for_accounts
 from chainfolio.scopes import account_filter
 from chainfolio.storage.tail import TailBlock
@@ -78,7 +79,11 @@ class Status:
 
 
 class Follower:
-    """Keeps one chain's tail at its head. The caller holds the chain's lock.
+    """Keeps one chain's tail at its head. The caller holds the chain's lock, or `guard` does.
+
+    Attributes:
+        guard: Entered for each step. Does nothing by default.
+        max_gap: If more final blocks are not indexed, following begins above them, and others index them.
 
     Args:
         events: The filters for the dataset `events`.
@@ -109,6 +114,8 @@ class Follower:
         self.chain, self.lake, self.tail, self.environment = chain, lake, tail, environment
         self.datasets, self.events, self.scope = tuple(datasets), tuple(events), scope
         self.status = Status()
+        self.guard: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
+        self.max_gap = NO_END
         self._stream = f"{chain.key}/follow"
         self._waits_since_s: float | None = None
         self._behind_since_s: float | None = None
@@ -119,7 +126,7 @@ class Follower:
         """Follow until cancelled, until `stops` returns True, or until the chain's final blocks have changed.
 
         A SourceError becomes the problem of `status`, and the step is repeated. A DeepReorg becomes `status.halted` and
-        ends the run. Other errors are raised.
+        ends the run. Other errors are raised, those of the guard too.
 
         Args:
             progressed: Called after each step.
@@ -127,7 +134,8 @@ class Follower:
         """
         while not self.status.halted and not stops():
             try:
-                await self.step()
+                async with self.guard():
+                    await self.step()
                 self.status.problem = ""
                 progressed()
             except DeepReorg as error:
@@ -260,6 +268,8 @@ class Follower:
         assert not self._is_half_filled(), "a back-fill that was begun is made good before the head is followed"
         top = self._top()
         first = top.height + 1 if top else self._start()
+        if heads.finalized - first >= self.max_gap and self.tail.top(self.chain.key) is None:
+            top, first = None, heads.finalized + 1
         if first > heads.latest.height:
             return
         for span in Span(first, heads.latest.height).cut(CHUNK):

@@ -1,4 +1,4 @@
-"""A worker that takes jobs from the queue, and adds those that are due.
+"""A worker that takes jobs from the queue, adds due jobs, and follows chains without a follower.
 
 Jobs that read blocks or accounts of one chain run at the same time, and commit one after the other (`shared_chain`).
 Other jobs hold the chain's lock of the tail until they end. If a worker dies, another one repeats its jobs. A job that
@@ -16,7 +16,7 @@ import traceback
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -30,12 +30,13 @@ from procrastinate.retry import BaseRetryStrategy, RetryDecision
 
 from chainfolio.blocks import Span
 from chainfolio.chain_settings import EVERYTHING
-from chainfolio.errors import BadRequest, ChainfolioError, Locked, NotSupported
+from chainfolio.errors import BadRequest, ChainfolioError, DeepReorg, Locked, NotSupported
 from chainfolio.indexer import consistency, materialise
 from chainfolio.indexer.collect import Collector
 from chainfolio.indexer.job_queue import ENDED, QUEUE, JobQueue, Task
 from chainfolio.indexer.maintenance import Maintenance
 from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.queue_follower import QueueFollower
 from chainfolio.indexer.rewind import check_anchor
 from chainfolio.indexer.scopes import Scope
 from chainfolio.indexer.shared_chain import SharedChain, WorkerRole, in_thread, open_batches
@@ -56,7 +57,8 @@ MAX_DELAY_S: Final = 600
 RANGE_BLOCKS: Final = 10_000  # of one job; ranges begin at its multiples
 MAX_WAITING: Final = 100  # jobs of a chain in the queue
 ACCOUNT_BUCKETS: Final = 64  # groups of the watched accounts of a chain; one job reads one group
-# Missing blocks are due if they took so long, because each job makes separate files.
+# Missing blocks are due if they took so long, because each job makes separate files. Below the tail, they are due at
+# once: their number does not grow.
 RANGE_MS: Final = 60_000
 ACCOUNTS_MS: Final = 600_000
 LOOK_EVERY_S: Final = 10.0  # for due work, and for workers that died
@@ -66,6 +68,7 @@ AGAIN_S: Final = 5.0  # after the database was away
 DEAD_AFTER_S: Final = 30.0  # without a heartbeat
 LOCK_WAIT_S: Final = 60.0
 LOCK_PAUSE_S: Final = 0.2  # between two attempts to take the lock
+WAITED_OUT: Final = (*TEMPORARY_ERRORS, DeepReorg)  # the worker that follows undoes a reorganisation
 
 log = logging.getLogger("chainfolio.jobs")
 
@@ -83,7 +86,7 @@ class _Delays(BaseRetryStrategy):
         """
         if isinstance(exception, asyncio.CancelledError):  # the worker is stopped
             return RetryDecision(retry_in={"seconds": 0})
-        is_temporary = isinstance(exception, TEMPORARY_ERRORS)
+        is_temporary = isinstance(exception, WAITED_OUT)
         if isinstance(exception, (BadRequest, NotSupported)):
             return None
         if not is_temporary and self.failures.get(job.id, job.attempts + 1) >= MAX_ATTEMPTS:
@@ -123,16 +126,18 @@ class QueueWorker:
             task(_recorded(self.queue, delays, work))
 
     async def run(self, *, wait: bool = True) -> None:
-        """Run jobs until cancelled; with `wait=False`, until none can begin.
+        """Run jobs and follow chains until cancelled; with `wait=False`, only run jobs until none can begin.
 
         Jobs that run when it is cancelled are given ten seconds, and then back to the queue.
         """
         looking = asyncio.create_task(self._look_after())
+        following = QueueFollower(self.system, self._locked, self._collector).running() if wait else nullcontext()
         try:
-            await self._run_once(wait=wait)
-            while wait:  # it ended by itself: the database was away
-                await self.system.environment.clock.sleep(AGAIN_S)
-                await self._run_once(wait=True)
+            async with following:
+                await self._run_once(wait=wait)
+                while wait:  # it ended by itself: the database was away
+                    await self.system.environment.clock.sleep(AGAIN_S)
+                    await self._run_once(wait=True)
         finally:
             looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -254,7 +259,7 @@ class QueueWorker:
             for span in item.spans
             for start in range(span.first // RANGE_BLOCKS, span.last // RANGE_BLOCKS + 1)
         }
-        if work and heights(work) * chain.info.block_time_ms < RANGE_MS:
+        if not self._is_due(chain, work, RANGE_MS):
             return []
         first = chain.settings.start_block
         return [Span(max(start, first), min(start + RANGE_BLOCKS - 1, last)) for start in sorted(starts)]
@@ -263,8 +268,12 @@ class QueueWorker:
         """Return the groups of watched accounts whose histories are not indexed."""
         last = await self._last(chain)
         work = missing_for_accounts(self.system.tail, chain, self.system.scope(chain), last) if last >= 0 else []
-        due = [item for item in work if heights([item]) * chain.info.block_time_ms >= ACCOUNTS_MS]
+        due = [item for item in work if self._is_due(chain, [item], ACCOUNTS_MS)]
         return sorted({account_bucket(account) for item in due for account in item.accounts})
+
+    def _is_due(self, chain: Chain, work: list[Work], least_ms: int) -> bool:
+        """Return True if the blocks of some work took `least_ms`, or if the chain is followed above them."""
+        return bool(self.system.tail.blocks(chain.key)) or heights(work) * chain.info.block_time_ms >= least_ms
 
     async def _last(self, chain: Chain) -> int:
         """Return the newest final block below the blocks of the tail."""
@@ -398,7 +407,7 @@ def _recorded(queue: JobQueue, delays: _Delays, work: Task) -> Task:
             await queue.drop_twin(job)
             raise
         except Exception as error:  # any error is a failed attempt; the queue decides what follows
-            is_temporary = isinstance(error, TEMPORARY_ERRORS)
+            is_temporary = isinstance(error, WAITED_OUT)
             delays.failures[job.id] = await queue.record_error(job, described(error), is_temporary=is_temporary)
             if delays.get_retry_decision(exception=error, job=job) is not None:
                 await queue.drop_twin(job)

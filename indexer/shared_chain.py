@@ -127,7 +127,7 @@ class SharedChain:
     def check_boundary(self, span: Span, first: Block | None, last: Block | None) -> None:
         """Check that the blocks of a batch link to stored blocks of the heights below and above it.
 
-        Heights without a block are not compared.
+        The block above it may be the lowest one of the tail. Heights without a block are not compared.
 
         Raises:
             BadAnswer: A block is not the child of the one below it.
@@ -137,7 +137,8 @@ class SharedChain:
         heights = [height for height in (span.first - 1, span.last + 1) if height >= 0]
         blocks = self.lake.scan(BLOCKS, chain=self.chain.key, heights=[Span(height, height) for height in heights])
         rows = blocks.filter(pl.col("height").is_in(heights)).select("height", "hash", "parent").collect()
-        stored = {height: (hash, parent) for height, hash, parent in rows.iter_rows()}
+        stored = {block.height: (block.hash, block.parent) for block in self.tail.blocks(self.chain.key)[:1]}
+        stored |= {height: (hash, parent) for height, hash, parent in rows.iter_rows()}
         below, above = stored.get(span.first - 1), stored.get(span.last + 1)
         if below and first and first.height == span.first and first.parent != below[0]:
             raise BadAnswer(self.chain.key, f"block {first.height} does not follow the block {span.first - 1}")

@@ -1,12 +1,14 @@
 """The tail in a PostgreSQL database, which workers on several machines share.
 
 One connection, used by one thread at a time. It has the locks of chains too, so every commit was made under them. After
-a lost connection, a lock is kept only if no other process took it in the meantime.
+a lost connection, a lock is kept only if no other process took it in the meantime. A process that has locks uses its
+connection every few seconds. If it is frozen, another process ends its connection, and so takes its locks.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import socket
@@ -21,7 +23,7 @@ import psycopg
 from psycopg.types.numeric import Int8BinaryDumper
 
 from chainfolio.chain_settings import masked
-from chainfolio.errors import Locked
+from chainfolio.errors import Locked, StoreError
 from chainfolio.storage.postgres import (
     CONNECTION_LOST,
     Connection,
@@ -34,7 +36,9 @@ from chainfolio.storage.tail_database import VALUES_OF_LIST, Rows
 from chainfolio.storage.tail_migrations import HEAD, VERSION_TABLE, script
 
 POLL_S: Final = 0.05  # between two attempts to get a lock
-# A frozen process keeps its connection, and the server ends its open transaction. A machine that is gone loses both.
+BEAT_S: Final = 5.0  # between two statements of a process that has locks
+FROZEN_S: Final = 30.0  # without a statement; more than a transaction takes
+# The server ends the open transaction of a frozen process. A machine that is gone loses its connection.
 _OPTIONS: Final = (
     "synchronous_commit=on",
     "idle_in_transaction_session_timeout=10000",
@@ -50,11 +54,20 @@ _TIMELINE: Final = (  # empty on a replica
 _LIST_ON_POSTGRES: Final = "SELECT json_array_elements_text(CAST(? AS json))"
 _TRY_LOCK: Final = "SELECT pg_try_advisory_lock(?)"
 _UNLOCK: Final = "SELECT pg_advisory_unlock(?)"
+_END_FROZEN: Final = (
+    "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
+    "WHERE locktype = 'advisory' AND objsubid = 1 AND granted "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "AND (classid::bigint << 32) | objid::bigint = ? AND now() - state_change > make_interval(secs => ?)"
+)
 _EPOCH: Final = "SELECT epoch FROM holders WHERE name = ?"
 _TAKE: Final = (
     "INSERT INTO holders (name, epoch, holder) VALUES (?, 1, ?) "
     "ON CONFLICT (name) DO UPDATE SET epoch = holders.epoch + 1, holder = excluded.holder RETURNING epoch"
 )
+
+
+log = logging.getLogger("chainfolio.tail")
 
 
 class PostgresTail:
@@ -70,6 +83,8 @@ class PostgresTail:
         self._lost: set[str] = set()  # locks that it held, and that another process may have taken
         self._timeline = ""
         self._connection: Connection | None = None
+        self._closing = threading.Event()
+        self._beats = threading.Thread(target=self._beat, name="tail-locks", daemon=True)
         with translate_errors("tail", url):
             migrate(url, "tail", HEAD, VERSION_TABLE, script)
             self._timeout = TransactionTimeout("tail-watch")
@@ -78,6 +93,7 @@ class PostgresTail:
             except BaseException:  # also if it is cancelled
                 self._timeout.close()
                 raise
+        self._beats.start()
 
     def read(self, sql: str, *arguments: object) -> Rows:
         """Return the rows of one statement, which is repeated once if the connection is broken."""
@@ -150,9 +166,10 @@ class PostgresTail:
             wait: Wait for the lock.
 
         Raises:
-            Locked: Another process has it, and `wait` is False.
+            Locked: Another process has it, and `wait` is False. If that one is frozen, a later attempt gets the lock.
         """
         while not self._take(name):
+            self._end_frozen(name, subject)
             if not wait:
                 remedy = "wait for it to end, or stop it"
                 raise Locked(store, f"{subject} is held by {self._holder(name)}", remedy=remedy)
@@ -178,6 +195,18 @@ class PostgresTail:
                 raise
             self._epochs[name] = epoch
             return True
+
+    def _end_frozen(self, name: str, subject: str) -> None:
+        """End the connection that has a lock if its process used it last `FROZEN_S` ago."""
+        if self.read(_END_FROZEN, _key(name), FROZEN_S):
+            log.warning("%s was held by %s, which is frozen: its connection was ended", subject, self._holder(name))
+
+    def _beat(self) -> None:
+        """Use the connection every few seconds while this process has locks, until it is closed."""
+        while not self._closing.wait(BEAT_S):
+            if self._epochs:
+                with suppress(StoreError):  # away: whoever writes next gets the error
+                    self.read("SELECT 1")
 
     def _holder(self, name: str) -> str:
         rows = self.read("SELECT holder FROM holders WHERE name = ?", name)
@@ -239,6 +268,8 @@ class PostgresTail:
 
     def close(self) -> None:
         """Close the connection. Locks end with it."""
+        self._closing.set()
+        self._beats.join()
         with self._lock:
             self._timeout.close()
             if self._connection is not None:

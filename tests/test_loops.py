@@ -56,6 +56,8 @@ BOUNDS = {
     "indexer/follow.py::_add_group": PIECES,
     "indexer/follow.py::_undo": HALVES,
     "indexer/follow.py::run": SERVICE,
+    "indexer/queue_follower.py::_follow": SERVICE,
+    "indexer/queue_follower.py::_keep": SERVICE,
     "indexer/queue_worker.py::_locked": "LOCK_WAIT_S",
     "indexer/queue_worker.py::_look_after": SERVICE,
     "indexer/queue_worker.py::run": SERVICE,

@@ -16,6 +16,7 @@ from chainfolio.indexer.progress import Progress
 from chainfolio.indexer.rewind import rewind
 from chainfolio.indexer.shared_chain import SharedChain, WorkerRole
 from chainfolio.indexer.work import Work, missing
+from chainfolio.storage.tail import TailBlock
 from tests.chains.evm import EvmSubject
 from tests.chains.index import EVERYTHING, Index, index
 from tests.indexer.test_recovery import subject
@@ -122,3 +123,14 @@ async def test_ranges_of_two_processes_that_do_not_link_are_refused(
         shared.check_boundary(Span(*span), wrong[0], wrong[1])
     shared.check_boundary(Span(*span), None, None)
     shared.check_boundary(Span(10, 12), wrong[0], wrong[1])  # no neighbour is stored
+
+
+async def test_a_range_that_does_not_link_to_the_tail_above_it_is_refused(two: Two) -> None:
+    block = await two.first.block(5)
+    two.first.tail.put(two.first.key, [TailBlock(block, {})])
+    shared = SharedChain(two.second.chain, two.second.lake, two.second.tail, two.second.environment.clock)
+    ends = await two.second.block(3), await two.second.block(4)
+    shared.check_boundary(Span(3, 4), *ends)
+    other = Block(4, "0x" + "1" * 64, ends[0].hash, ends[1].time_us)
+    with pytest.raises(BadAnswer, match="block 5 does not follow the block 4"):
+        shared.check_boundary(Span(3, 4), ends[0], other)

@@ -262,6 +262,38 @@ def test_a_writer_that_is_frozen_in_a_transaction_keeps_others_waiting_only_for_
         frozen.put("a", [entry(2)])
 
 
+def test_the_lock_of_a_frozen_process_is_taken_and_it_writes_nothing_more(
+    url: str, tail: Tail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail_postgres, "FROZEN_S", 0.5)
+    monkeypatch.setattr(tail_postgres, "BEAT_S", 60.0)
+    with Reopened(url) as frozen:
+        with frozen.lock("a"):  # a process without beats
+            batch = frozen.open_batch("a", Span(0, 9), ["logs"])
+            with pytest.raises(Locked, match="chain a is held by process"), tail.lock("a"):
+                pass
+            with tail.hold("a", "chain a", wait=True):
+                tail.close_batch(tail.open_batches("a")[0])
+            with pytest.raises(Locked, match="the lock a was lost"):
+                frozen.close_batch(batch)
+            with pytest.raises(Locked, match="the lock a was lost"):
+                frozen.put("a", [entry(1)])
+            frozen.put("b", [entry(1)])
+        with frozen.lock("a"):
+            assert frozen.open_batch("a", Span(10, 19), ["logs"]).number == 2
+
+
+def test_a_process_that_lives_keeps_its_lock_without_writing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail_postgres, "FROZEN_S", 1.0)
+    monkeypatch.setattr(tail_postgres, "BEAT_S", 0.1)
+    with Reopened(url) as holder, Reopened(url) as other, holder.lock("a"):
+        for _ in range(20):
+            with pytest.raises(Locked, match="chain a is held by process"), other.lock("a"):
+                pass
+            time.sleep(0.1)
+        holder.put("a", [entry(1)])
+
+
 @pytest.mark.slow("many crashes; another test restarts in the middle of a write")
 def test_a_server_that_crashes_again_and_again_loses_and_doubles_nothing(
     machine: Server, tail: Tail, tmp_path: Path

@@ -1,0 +1,119 @@
+"""Follow heads by workers of the queue: one worker follows each chain, others index older ranges.
+
+The one that has the lock `<chain>.follow` follows. It takes the chain's lock for each step, as a job does for each
+commit. If it ends or is frozen, another worker gets the lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from chainfolio.chain_settings import EVERYTHING
+from chainfolio.errors import DeepReorg, Locked
+from chainfolio.indexer.collect import Collector
+from chainfolio.indexer.follow import FINALISE_BLOCKS, Status
+from chainfolio.indexer.progress import Progress
+from chainfolio.indexer.reorg_recovery import recover_reorg
+from chainfolio.indexer.shared_chain import open_batches
+from chainfolio.indexer.worker import RECOVER_AFTER_S
+from chainfolio.supervisor import Supervisor, Task
+
+if TYPE_CHECKING:
+    from chainfolio.chains import Chain
+    from chainfolio.indexer.scopes import Scope
+    from chainfolio.indexer.wiring import System
+
+FOLLOWING: Final = "following"  # the task of each chain, as logs name it
+TAKE_EVERY_S: Final = 5.0  # between two attempts to follow a chain
+
+log = logging.getLogger("chainfolio.jobs")
+
+
+@dataclass(slots=True)
+class QueueFollower:
+    """Follows the chains of a system that no other worker follows.
+
+    Attributes:
+        locked: Waits for the lock of a chain, and holds it during the block. Raises Locked if it is not free for long.
+        prepare: Checks the stores and the last final block of a chain, and finishes interrupted commits.
+    """
+
+    system: System
+    locked: Callable[[str], AbstractAsyncContextManager[None]]
+    prepare: Callable[[Chain], Awaitable[object]]
+    _problems: dict[str, str] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follow all chains for the duration of the block.
+
+        An error of one chain is logged, and does not affect the others.
+        """
+        supervisor = Supervisor(self.system.environment.clock, self.system.environment.random)
+        try:
+            for chain in self.system.chains:
+                supervisor.start(FOLLOWING, partial(self._keep, chain), chain=chain.key)
+            yield
+        finally:
+            await supervisor.close()
+
+    async def _keep(self, chain: Chain, task: Task) -> None:
+        """Follow a chain whenever no other worker does, until cancelled. Undo reorganisations of final blocks."""
+        system = self.system
+        while True:
+            try:
+                with system.tail.hold(f"{chain.key}.follow", f"the head of {chain.key}"):
+                    try:
+                        await self._follow(chain, task)
+                    except DeepReorg as error:
+                        log.error("%s: halted: %s", chain.key, error)
+                        # A node that is wrong for a moment deletes nothing.
+                        await system.environment.clock.sleep(RECOVER_AFTER_S)
+                        async with self.locked(chain.key):
+                            first = await recover_reorg(chain, system.lake, system.tail)
+                        log.warning("%s: its final past changed; blocks from %s on are deleted", chain.key, first)
+            except Locked:  # another worker follows, or took the lock while this one was frozen
+                pass
+            await system.environment.clock.sleep(TAKE_EVERY_S)
+
+    async def _follow(self, chain: Chain, task: Task) -> None:
+        """Follow a chain until its settings and accounts have nothing to follow.
+
+        Raises:
+            DeepReorg: Its final blocks changed.
+            Locked: The chain's lock was not free for long, or another process took a lock of this one.
+            SourceError: The chain could not be read at the beginning.
+        """
+        system = self.system
+        while chain.settings.index == EVERYTHING or system.scope(chain).goes_on:
+            if not chain.settings.datasets:
+                await chain.probe(chain.settings.start_block)
+            await self.prepare(chain)
+            follower = await asyncio.to_thread(system.follower, chain)
+            follower.guard, follower.max_gap = partial(self._step, chain, follower.status), FINALISE_BLOCKS
+            async with follower.guard():
+                await follower.finalise_all()
+            log.info("%s: this worker follows it", chain.key)
+            await follower.run(task.progressed, partial(self._has_other_accounts, chain, follower.scope))
+
+    def _has_other_accounts(self, chain: Chain, scope: Scope) -> bool:
+        return self.system.scope(chain) != scope
+
+    @asynccontextmanager
+    async def _step(self, chain: Chain, status: Status) -> AsyncIterator[None]:
+        """Hold the chain's lock during the block, after finishing commits of dead processes. Log new problems."""
+        if status.problem and status.problem != self._problems.get(chain.key):
+            log.warning("%s: %s", chain.key, status.problem)
+        self._problems[chain.key] = status.problem
+        async with self.locked(chain.key):
+            system = self.system
+            if open_batches(system.tail, chain):
+                progress = Progress(system.environment.clock, 0)
+                await Collector(chain, system.lake, system.tail, system.environment, progress).recover()
+            yield
