@@ -190,6 +190,8 @@ def _import_tests(files: Iterable[str]) -> None:
     os.environ |= {"MUTANT_UNDER_TEST": "", "PYTHONPATH": str(MUTANTS), "PYTHONSAFEPATH": "1", "COLUMNS": "400"}
     os.environ.setdefault("CHAINFOLIO_LOCALCHAIN_HOME", str(ROOT / ".localchain"))
     sys.path[:] = [str(MUTANTS), *(path for path in sys.path if path not in ("", str(ROOT), str(MUTANTS))), str(ROOT)]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "chainfolio"]:
+        del sys.modules[name]  # `bench` has imported it without mutations
     importlib.import_module("tests.conftest")
     do_not_shrink()
     for file in sorted(files):

@@ -177,6 +177,24 @@ def test_the_first_test_that_fails_or_does_not_end_notices_a_mutation(tmp_path: 
     assert outcomes == {"first": first, "second": second, "endless": TIMED_OUT, "none": ""}
 
 
+IMPORTED = """import pathlib, sys
+from bench import mutation_runs
+mutation_runs.MUTANTS = pathlib.Path(sys.argv[1])
+mutation_runs._import_tests(())
+print(sys.modules["chainfolio"].__file__, sys.modules["chainfolio.errors"].__file__)
+"""
+
+
+def test_tests_import_the_mutated_package(tmp_path: Path) -> None:
+    package = tmp_path / "chainfolio"
+    package.mkdir()
+    for each in (mutation_runs.ROOT / "chainfolio").iterdir():
+        (package / each.name).symlink_to(each.resolve())
+    command = [sys.executable, "-c", IMPORTED, str(tmp_path)]
+    ran = subprocess.run(command, cwd=mutation_runs.ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == [str(package / name) for name in ("__init__.py", "errors.py")]
+
+
 def test_a_mutation_without_tests_survives() -> None:
     assert list(mutation_runs.run_tests({"one": [[]]}, 1)) == [("one", "")]
 
