@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from bench.tears import Tears
-from bench.wire import Received
+from bench.wire import Response
 from chainfolio.storage.state import ledger
 from chainfolio.storage.state.database import Database, Statement, Transaction
 
@@ -92,7 +92,7 @@ class Record:
         self.ended_s.append(0.0)
         return len(self.status) - 1
 
-    def end(self, number: int, answer: Received | int, now_s: float) -> None:
+    def end(self, number: int, answer: Response | int, now_s: float) -> None:
         """Record the end of a call: a complete response, LOST or LEFT."""
         self.ended_s[number] = now_s
         if isinstance(answer, int):

@@ -15,7 +15,7 @@ import aiohttp
 import sqlalchemy as sa
 
 from bench.audit import reservations
-from bench.wire import Line, Lost, encode_request
+from bench.wire import ConnectionLost, Line, encode_request
 from chainfolio.storage.state import ledger
 from chainfolio.storage.state.database import Database, Statement
 
@@ -65,7 +65,7 @@ class Balancer:
         try:
             answer = await line.ask(encode_request("GET", "/readyz", {"Connection": "close"}), CHECK_LIMIT_S)
             is_ready = answer.status == 200
-        except (Lost, TimeoutError):
+        except (ConnectionLost, TimeoutError):
             is_ready = False
         finally:
             line.leave()
@@ -146,7 +146,7 @@ class Client:
             line.leave()
         try:
             answer = await line.ask(encode_request(method, path, headers, body))
-        except (Lost, TimeoutError):
+        except (ConnectionLost, TimeoutError):
             line.leave()
             return call
         finally:

@@ -42,7 +42,7 @@ MAX_REQUESTS, MAX_S = 8, 2.0
 
 
 @dataclass(slots=True)
-class Away:
+class DelayedProxy:
     """A node behind a line: each request takes that much longer, and is counted."""
 
     node: str
@@ -131,7 +131,7 @@ async def _measure(
     env = environment({**facts, "CHAINFOLIO_PRICES_FILE": str(folder / "prices.toml"), "PYTHONPATH": str(ROOT)})
     runs = []
     for _ in range(options.repeat + 1):
-        proxy = Away(url, options.latency / 1000)
+        proxy = DelayedProxy(url, options.latency / 1000)
         async with proxy.served() as address:
             start_s, before_s = time.perf_counter(), _ended_s()
             command = ["-m", "chainfolio.cli.main", "portfolio", WALLET, "--rpc", address, "--json"]

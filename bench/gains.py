@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.figures import Figure, main
-from bench.first import Away
+from bench.first import DelayedProxy
 from bench.places import scratch
 from chainfolio.assets import Account, account
 from chainfolio.cli.demo import index_chain, prepare
@@ -63,7 +63,7 @@ def _settings(file: Path, node: LocalNode, address: str) -> Settings:
 
 
 async def _measure(node: LocalNode, deployment: Deployment, file: Path) -> list[Figure]:
-    proxy = Away(node.url, 0)
+    proxy = DelayedProxy(node.url, 0)
     async with proxy.served() as address:
         settings = await asyncio.to_thread(_settings, file, node, address)
         system = System(settings)
@@ -88,7 +88,7 @@ class Report(NamedTuple):
     requests: int
 
 
-async def _reported(settings: Settings, accounts: Sequence[Account], proxy: Away) -> Report:
+async def _reported(settings: Settings, accounts: Sequence[Account], proxy: DelayedProxy) -> Report:
     """Make a report with a new system, and return its cost."""
     system = System(settings, shares_answers=True)
     before, counts = proxy.requests, [0]

@@ -20,7 +20,7 @@ from random import Random
 from typing import Any
 
 from bench.figures import Figure, main
-from bench.first import Away
+from bench.first import DelayedProxy
 from bench.places import ROOT, scratch
 from bench.positions import hold, open_positions
 from bench.runs import environment
@@ -146,7 +146,7 @@ async def _measure(
 
 async def _run(node: LocalNode, settings: Settings, wallets: list[str], days: int, kill_s: float | None = None) -> Run:
     """Run the command in a separate process; kill it after `kill_s` if that is given."""
-    proxy = Away(node.url, 0)
+    proxy = DelayedProxy(node.url, 0)
     last = FIRST + timedelta(days=days - 1)
     async with proxy.served() as address:
         env = environment({"PYTHONPATH": str(ROOT), "CHAINFOLIO_CHAINS__LOCAL__RPC": address})

@@ -24,7 +24,7 @@ import uvloop
 from bench.audit import TORN_KINDS, Audit, Record, audit
 from bench.figures import Figure, main
 from bench.fleet import Fleet, fleet, opened
-from bench.load_client import LoadClient, Shared
+from bench.load_client import LoadClient, SharedKeys
 from bench.places import scratch
 from chainfolio.storage.state import State, virtual_users
 from chainfolio.storage.state.database import Statement, Transaction
@@ -77,7 +77,7 @@ def measured(url: str, trial: Trial) -> Audit:
         state.close()
 
 
-def _shared(state: State, clients: int, calls: int) -> Shared:
+def _shared(state: State, clients: int, calls: int) -> SharedKeys:
     """Create an account for each two clients, and one for all, whose few credits soon run out."""
     keys = max(1, min(MAX_KEYS, calls // clients // CALLS_A_KEY))
     owners: list[tuple[list[str], str]] = []
@@ -86,7 +86,7 @@ def _shared(state: State, clients: int, calls: int) -> Shared:
         users = [f"0b5a2c1e-7d0f-4c58-9a0e-{number:06x}{each:06x}" for each in range(4)]
         state.database.write(partial(_add_users, account, users))
         owners.append((tokens, ",".join(f"virtual:{user}" for user in users)))
-    return Shared(owners, _account(state, "bench poor", max(10, calls // 100), keys)[1])
+    return SharedKeys(owners, _account(state, "bench poor", max(10, calls // 100), keys)[1])
 
 
 def _add_users(account: str, ids: list[str], tx: Transaction) -> None:
@@ -106,7 +106,7 @@ class _Run:
         self.servers, self.state, self.trial, self.chance = servers, state, trial, random.Random(trial.seed)
         self.lowest, self.over, self.seen = 0, asyncio.Event(), asyncio.Event()
 
-    async def all(self, shared: Shared) -> Audit:
+    async def all(self, shared: SharedKeys) -> Audit:
         """Call and kill until there was enough of both, and compare."""
         record, servers, trial = Record(), self.servers, self.trial
         load_clients = [

@@ -22,7 +22,7 @@ import uvloop
 from bench.figures import Figure, main
 from bench.fleet import address, fleet, opened
 from bench.places import scratch
-from bench.wire import Line, Lost, encode_request
+from bench.wire import ConnectionLost, Line, encode_request
 from chainfolio.settings import Limits
 from chainfolio.storage.state import State
 from chainfolio.storage.state.database import Statement
@@ -145,7 +145,7 @@ async def _keep_to(flow: Flow, port: int, last_s: float) -> None:
 async def _ask(flow: Flow, line: Line) -> None:
     try:
         answer = await line.ask(encode_request("GET", PATHS[flow.bucket], {"Authorization": f"Bearer {flow.token}"}))
-    except Lost:
+    except ConnectionLost:
         raise AssertionError("a server went away") from None
     assert answer.status in (200, 429), answer.body
     flow.statuses[answer.status] += 1

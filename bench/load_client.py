@@ -13,7 +13,7 @@ from typing import Final
 
 from bench.audit import CHANGE, CLOSED, LEFT, LOST, TORN, Record, request_id
 from bench.fleet import address
-from bench.wire import IncompleteResponse, Line, Lost, Received, encode_request
+from bench.wire import ConnectionLost, IncompleteResponse, Line, Response, encode_request
 
 OWN: Final = 16  # addresses that a client has for its address book
 KEYED: Final = 0.6  # of the changes that carry an Idempotency-Key
@@ -47,7 +47,7 @@ WEIGHTS: Final = {
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedKeys:
     """Shared data of the clients: keys and a virtual user by account, and keys of a poor account."""
 
     owners: Sequence[tuple[Sequence[str], str]]
@@ -84,7 +84,7 @@ class LoadClient:
 
     number: int
     port: int
-    shared: Shared
+    shared: SharedKeys
     record: Record
     chance: random.Random
     bundles: list[str] = field(default_factory=list)
@@ -127,7 +127,7 @@ class LoadClient:
             self.record.flags[number] |= CLOSED
             self._line.leave()
 
-    async def _answer(self, call: Call, request: bytes) -> Received | int:
+    async def _answer(self, call: Call, request: bytes) -> Response | int:
         """Return the response, or LOST or LEFT; sometimes cut the connection after some bytes."""
         patience_s = self.chance.uniform(0.1, 0.3) if call.kind == "hanging" else 60
         tears = self.record.tears
@@ -137,7 +137,7 @@ class LoadClient:
                 answer = await self._line.ask(request, patience_s)
             else:
                 answer = await self._line.tear(request, offset, patience_s)
-        except Lost:
+        except ConnectionLost:
             return LOST
         except IncompleteResponse as torn:
             if offset is not None and (not torn.status or _expected(call, torn.status)):
@@ -151,7 +151,7 @@ class LoadClient:
                 tears.record(call.kind, offset)
         return answer
 
-    def _follow_up(self, call: Call, answer: Received | int) -> None:
+    def _follow_up(self, call: Call, answer: Response | int) -> None:
         """Schedule retries and store the ids of new bundles."""
         if isinstance(answer, int):
             if call.key:

@@ -33,7 +33,7 @@ def results() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedChain:
     """The recorded chain: which blocks are filled, by what."""
 
     folder: Path
@@ -55,13 +55,13 @@ class Recorded:
 
 
 @cache
-def recorded() -> Recorded:
+def recorded() -> RecordedChain:
     """Return the chain that `setup.sh` recorded; MissingPrerequisite if there is none."""
     folder = home() / "recorded"
     if not (folder / "chain.json").exists():
         raise MissingPrerequisite("there is no recorded chain: run bench/setup.sh chain, or set PEERS_HOME")
     facts = json.loads((folder / "chain.json").read_text())
-    return Recorded(
+    return RecordedChain(
         folder,
         facts["firstBlock"],
         facts["lastBlock"],

@@ -38,7 +38,7 @@ ACCIDENT_S = 1800.0  # between two of a busy worker
 FAULTY = 10  # one chain in so many has a range that always fails
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """The process ended: nothing of it runs any more."""
 
 
@@ -102,12 +102,16 @@ class SimulatedWorker(QueueWorker):
             self.shared.dirty.discard(chain)
 
     async def _work(self, duration_s: float) -> None:
-        """Pass the time of a job; a frozen worker goes on when it wakes up. Raises Killed if it died meanwhile."""
+        """Wait for the time that a job takes; a frozen worker also waits until it wakes up.
+
+        Raises:
+            ProcessKilled: The worker died meanwhile.
+        """
         await asyncio.sleep(duration_s)
         if self.silent_since_s <= self.shared.now_s and not self.is_dead:
             await self.awake.wait()
         if self.is_dead:
-            raise Killed
+            raise ProcessKilled
 
     async def process(self, number: int, row: Row) -> None:
         """Run a job as procrastinate does: finish it, or ask its strategy when it is tried again."""
@@ -126,7 +130,7 @@ class SimulatedWorker(QueueWorker):
                     self.shared.again(number, (decision.retry_at - datetime.now(UTC)).total_seconds())
             else:
                 self.shared.finish(number, "succeeded")
-        except (ConnectorException, Killed):  # taken over meanwhile, or dead
+        except (ConnectorException, ProcessKilled):  # taken over meanwhile, or dead
             pass
         finally:
             self.running -= 1

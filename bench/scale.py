@@ -49,7 +49,7 @@ CHAINS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredFigures:
     """Figures of bench/README.md, of a machine with two cores. Each names its row there.
 
     Attributes:
@@ -72,7 +72,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Assumed:
+class Assumptions:
     """What is wanted, and what is not measured.
 
     Attributes:
@@ -127,8 +127,8 @@ class Prices:
     egress_gb: float = 0.09
 
 
-MEASURED: Final = Measured()
-ASSUMED: Final = Assumed()
+MEASURED: Final = MeasuredFigures()
+ASSUMED: Final = Assumptions()
 PRICES: Final = Prices()
 
 
@@ -154,7 +154,7 @@ class ChainPlan:
     year_gb: float
 
 
-def plan(chain: Chain, measured: Measured = MEASURED, assumed: Assumed = ASSUMED) -> ChainPlan:
+def plan(chain: Chain, measured: MeasuredFigures = MEASURED, assumed: Assumptions = ASSUMED) -> ChainPlan:
     """Return what a chain needs.
 
     Processes count as half of their number: the measured one used two cores. The nodes may be slower.
@@ -198,7 +198,7 @@ class Load:
     egress_month_gb: float
 
 
-def load(measured: Measured = MEASURED, assumed: Assumed = ASSUMED, chains: int = len(CHAINS)) -> Load:
+def load(measured: MeasuredFigures = MEASURED, assumed: Assumptions = ASSUMED, chains: int = len(CHAINS)) -> Load:
     """Return what the wallets and the requests need. A request reserves credits, and then settles them."""
     transactions_s = 2 * assumed.requests_s / assumed.batch
     return Load(
@@ -213,7 +213,9 @@ def load(measured: Measured = MEASURED, assumed: Assumed = ASSUMED, chains: int 
     )
 
 
-def bill(measured: Measured = MEASURED, assumed: Assumed = ASSUMED, prices: Prices = PRICES) -> dict[str, float]:
+def bill(
+    measured: MeasuredFigures = MEASURED, assumed: Assumptions = ASSUMED, prices: Prices = PRICES
+) -> dict[str, float]:
     """Return the monthly bill by item in USD, after the back-fill and a year of snapshots, with a month of ledger."""
     plans = [plan(chain, measured, assumed) for chain in CHAINS]
     need = load(measured, assumed)

@@ -62,7 +62,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class HourCounts:
     """Figures of an hour that follow from the plan alone. Counts are since the beginning.
 
     Attributes:
@@ -115,7 +115,7 @@ class Machine:
 class Hour:
     """The record of one hour."""
 
-    counted: Counted
+    counted: HourCounts
     machine: Machine
 
 
@@ -152,14 +152,14 @@ class VirtualClock:
 def _scheduled_by(clock: VirtualClock) -> Iterator[None]:
     """Let APScheduler, which reads the machine's clock, read the virtual one during the block."""
 
-    class Now(datetime):
+    class VirtualDatetime(datetime):
         @classmethod
         def now(cls, tz: tzinfo | None = None) -> Any:
             return datetime.fromtimestamp(clock.now_us() / 1_000_000, tz)
 
     modules: Sequence[Any] = (apscheduler.schedulers.base, apscheduler.executors.base)
     for module in modules:
-        module.datetime = Now
+        module.datetime = VirtualDatetime
     try:
         yield
     finally:
@@ -359,7 +359,7 @@ class _Run:
         indexed = tail.indexed_ranges(KEY, "blocks")
         blocks = sum(each.last - each.first + 1 for each in indexed)
         (rows, credits) = self._state_rows()
-        counted = Counted(
+        counted = HourCounts(
             hour=int(hour),
             blocks=blocks,
             transfers=blocks * self.plan.transfers,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class Response:
     """One whole answer of `size` bytes; header names are in lower case."""
 
     status: int
@@ -18,7 +18,7 @@ class Received:
     size: int
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection broke before the response was complete."""
 
 
@@ -38,8 +38,13 @@ class Line:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
-    async def ask(self, request: bytes, patience_s: float = 60) -> Received:
-        """Return the complete response; Lost if there is no connection, TimeoutError after `patience_s`."""
+    async def ask(self, request: bytes, patience_s: float = 60) -> Response:
+        """Return the complete response.
+
+        Raises:
+            ConnectionLost: There is no connection.
+            TimeoutError: The response takes longer than `patience_s`.
+        """
         reader, writer = await self._connected()
         try:
             async with asyncio.timeout(patience_s):
@@ -49,14 +54,14 @@ class Line:
             self.leave()
             if isinstance(error, TimeoutError):
                 raise
-            raise Lost from error
+            raise ConnectionLost from error
 
-    async def tear(self, request: bytes, max_bytes: int, patience_s: float = 60) -> Received:
+    async def tear(self, request: bytes, max_bytes: int, patience_s: float = 60) -> Response:
         """Read at most `max_bytes` of the response, then close the connection; return a complete response.
 
         Raises:
             IncompleteResponse: These bytes are not the complete response.
-            Lost: The connection broke before.
+            ConnectionLost: The connection broke before.
         """
         reader, writer = await self._connected()
         content, complete = b"", None
@@ -66,11 +71,11 @@ class Line:
                 while len(content) < max_bytes and complete is None:
                     piece = await reader.read(max_bytes - len(content))
                     if not piece:
-                        raise Lost
+                        raise ConnectionLost
                     content += piece
                     complete = _parse(content)
         except OSError as error:
-            raise Lost from error
+            raise ConnectionLost from error
         finally:
             if (line := writer.get_extra_info("socket")) is not None:  # else the server has closed it
                 line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -102,7 +107,7 @@ class Line:
                 self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port)
             except OSError as error:  # no request was sent yet: the server is not listening
                 if not self.waits:
-                    raise Lost from error
+                    raise ConnectionLost from error
                 await asyncio.sleep(0.02)
         return self._reader, self._writer
 
@@ -115,20 +120,20 @@ def encode_request(method: str, path: str, headers: dict[str, str], body: bytes 
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-async def _answer(reader: asyncio.StreamReader) -> Received:
+async def _answer(reader: asyncio.StreamReader) -> Response:
     head = await reader.readuntil(b"\r\n\r\n")
     status, headers, length = _read(head)
     body = await reader.readexactly(length)
-    return Received(status, headers, body, len(head) + length)
+    return Response(status, headers, body, len(head) + length)
 
 
-def _parse(content: bytes) -> Received | None:
+def _parse(content: bytes) -> Response | None:
     """Return the response in the bytes; None if it is not complete."""
     head, end, body = content.partition(b"\r\n\r\n")
     if not end:
         return None
     status, headers, length = _read(head)
-    return Received(status, headers, body, len(content)) if len(body) >= length else None
+    return Response(status, headers, body, len(content)) if len(body) >= length else None
 
 
 def _read(head: bytes) -> tuple[int, dict[bytes, bytes], int]:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.figures import Figure, main, spread
-from bench.first import Away
+from bench.first import DelayedProxy
 from bench.places import MissingPrerequisite, scratch
 from bench.runs import environment
 from chainfolio.indexer.job_queue import JobQueue, opened
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 async def _turn(node: str, folder: Path, url: str, workers: int, latency_ms: int, blocks: int) -> float:
     """Return the seconds in which workers index all final blocks."""
-    async with Away(node, latency_ms / 1000).served() as proxy:
+    async with DelayedProxy(node, latency_ms / 1000).served() as proxy:
         config = _configured(folder, url, proxy if latency_ms else node)
         async with opened(url) as queue:
             with _started(config, workers) as processes:

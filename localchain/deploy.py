@@ -74,7 +74,7 @@ class Deployer:
         self.add(tx(self.account, to, signature, *args, value=value, gas=gas))
 
     def settle(self) -> None:
-        """Mine the queued transactions; Reverted if one fails."""
+        """Mine the queued transactions; TransactionReverted if one fails."""
         self.node.settle(self.waiting)
         self.waiting.clear()
 

@@ -42,7 +42,7 @@ class RpcError(LocalChainError):
         super().__init__(f"{method}: {message} ({code})")
 
 
-class Reverted(LocalChainError):
+class TransactionReverted(LocalChainError):
     """A transaction that had to succeed did not."""
 
     def __init__(self, transaction: str, label: str) -> None:

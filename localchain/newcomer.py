@@ -78,7 +78,7 @@ def newcomer(node: LocalNode, *, transactions: int = TRANSACTIONS, blocks: int =
 
 
 def _mine_block(node: LocalNode, txs: Sequence[Tx]) -> None:
-    """Mine a block of these transactions; Reverted if one ends unexpectedly."""
+    """Mine a block of these transactions; TransactionReverted if one ends unexpectedly."""
     txs_by_hash = {node.send(each): each for each in txs}
     failures(node, node.mine(), txs_by_hash)
 

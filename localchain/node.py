@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from chainfolio.localchain import install
-from chainfolio.localchain.errors import NodeFailed, Reverted, RpcError
+from chainfolio.localchain.errors import NodeFailed, RpcError, TransactionReverted
 from chainfolio.localchain.evm import Tx, call_data, checksummed, result
 
 GENESIS_TIME = 1_700_000_000  # fixed, so that the same script gives the same hashes on every day
@@ -230,7 +230,7 @@ class LocalNode:
         return self.height
 
     def settle(self, txs: Iterable[Tx]) -> int:
-        """Mine transactions in as few blocks as possible and return the height; Reverted if one fails."""
+        """Mine transactions in few blocks and return the height; TransactionReverted if one fails."""
         with self.by_hand():
             labels_by_hash: list[tuple[str, str]] = []
             room = GAS_LIMIT
@@ -246,7 +246,7 @@ class LocalNode:
         receipts = self.batch(("eth_getTransactionReceipt", [transaction]) for transaction, _ in labels_by_hash)
         for (transaction, label), receipt in zip(labels_by_hash, receipts, strict=True):
             if receipt is None or receipt["status"] != "0x1":
-                raise Reverted(transaction, label)
+                raise TransactionReverted(transaction, label)
         return self.height
 
     @contextmanager

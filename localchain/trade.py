@@ -8,7 +8,7 @@ from random import Random
 from chainfolio.localchain import actions as do
 from chainfolio.localchain.actions import DOOMED, Action, Scene
 from chainfolio.localchain.deploy import Deployment
-from chainfolio.localchain.errors import Reverted
+from chainfolio.localchain.errors import TransactionReverted
 from chainfolio.localchain.evm import Tx, tx
 from chainfolio.localchain.node import LocalNode
 
@@ -81,7 +81,7 @@ MOODS = {"ETH": (10, 150), "WBTC": (15, 120), "USDC": (50, 10), "DAI": (60, 15)}
 
 
 @dataclass(frozen=True)
-class Traded:
+class TradingRun:
     """Summary of the generated blocks."""
 
     first: int  # the first block
@@ -99,14 +99,14 @@ def trade(
     seconds_per_block: int | None = None,
     *,
     may_fail: bool = False,
-) -> Traded:
+) -> TradingRun:
     """Make blocks in which the wallets act at random, by a seed, and return a summary.
 
     Args:
         may_fail: Go on if a transaction ends unexpectedly. After thousands of blocks pools may have nothing to lend.
 
     Raises:
-        Reverted: A transaction ended unexpectedly, and `may_fail` is False.
+        TransactionReverted: A transaction ended unexpectedly, and `may_fail` is False.
     """
     random = Random(seed)
     wallets = {name: deployment.accounts[name] for name in HABITS}
@@ -126,7 +126,7 @@ def trade(
             height = node.mine(1, 2 * slot if missed else slot)
             failed += failures(node, height, txs_by_hash, may_fail=may_fail)
             labels.update(each.label for each in txs)
-    return Traded(first, node.height, dict(labels), tuple(failed), dict(scene.prices))
+    return TradingRun(first, node.height, dict(labels), tuple(failed), dict(scene.prices))
 
 
 def block_transactions(scene: Scene, decks: Mapping[str, list[Action]]) -> list[Tx]:
@@ -155,13 +155,14 @@ def failures(node: LocalNode, height: int, txs_by_hash: Mapping[str, Tx], *, may
     """Return the hashes of the failed transactions of a block.
 
     Raises:
-        Reverted: A transaction of `txs_by_hash` ended unexpectedly, or is not in the block, and `may_fail` is False.
+        TransactionReverted: A transaction of `txs_by_hash` ended unexpectedly or is not in the block, and `may_fail` is
+            False.
     """
     receipts = node.rpc("eth_getBlockReceipts", hex(height))
     succeeded_by_hash = {receipt["transactionHash"]: receipt["status"] == "0x1" for receipt in receipts}
     for transaction, each in txs_by_hash.items():
         if not may_fail and succeeded_by_hash.get(transaction) is not (not each.label.startswith(DOOMED)):
-            raise Reverted(transaction, each.label)
+            raise TransactionReverted(transaction, each.label)
     return [transaction for transaction, succeeded in succeeded_by_hash.items() if not succeeded]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from sha3 import keccak_256
 
-from chainfolio.localchain.tron.blocks import Rejected, read_transaction
+from chainfolio.localchain.tron.blocks import TransactionRejected, read_transaction
 from chainfolio.localchain.tron.chain import Chain
 from chainfolio.localchain.tron.codec import TYPE_URL, decode, encode
 from chainfolio.localchain.tron.forms import base58check, inner, sha256
@@ -80,11 +80,11 @@ def _broadcast(node: Chain, signed: Json, visible: bool) -> Json:
     """Queue a signed transaction, and return its id or java-tron's form of the error."""
     try:
         transaction = read_transaction(signed, visible)
-    except Rejected as error:
+    except TransactionRejected as error:
         return {"Error": error.message}
     try:
         return {"result": True, "txid": node.take(transaction)}
-    except Rejected as error:
+    except TransactionRejected as error:
         message = error.message if visible else error.message.encode().hex()
         return {"code": error.code, "txid": transaction.txid, "message": message}
 

@@ -14,7 +14,7 @@ VERSION = 31
 WITNESSES = tuple(PrivateKey(bytes([number + 1]) * 32) for number in range(3))
 
 
-class Rejected(Exception):
+class TransactionRejected(Exception):
     """A transaction that the node does not take, with java-tron's code and words."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -86,7 +86,7 @@ class Block:
 
 
 def read_transaction(signed: Mapping[str, Any], visible: bool = False) -> Transaction:
-    """Return a transaction from a client's JSON; Rejected if it is malformed."""
+    """Return a transaction from a client's JSON; TransactionRejected if it is malformed."""
     try:
         if "raw_data_hex" in signed:
             raw = bytes.fromhex(signed["raw_data_hex"])
@@ -98,7 +98,7 @@ def read_transaction(signed: Mapping[str, Any], visible: bool = False) -> Transa
         unknown_fields = {name: values for name, values in signed.items() if name.isdigit()}
         ended = dict((signed.get("ret") or [{}])[0])  # of several results, nodes keep as many as there are contracts
     except (KeyError, TypeError, ValueError) as error:
-        raise Rejected("OTHER_ERROR", f"Error: {error}") from error
+        raise TransactionRejected("OTHER_ERROR", f"Error: {error}") from error
     return Transaction(sha256(raw).hex(), raw, tuple(signed.get("signature") or ()), content, unknown_fields, ended)
 
 

@@ -10,8 +10,8 @@ from chainfolio.localchain.tron.actions import ACTIONS, Act, InvalidTransaction,
 from chainfolio.localchain.tron.blocks import (
     WITNESSES,
     Block,
-    Rejected,
     Transaction,
+    TransactionRejected,
     genesis_transfer,
     read_transaction,
     seal,
@@ -160,11 +160,11 @@ class Chain:
     # --- transactions -----------------------------------------------------------------------------------------------
 
     def send(self, signed: Mapping[str, Any], visible: bool = False) -> str:
-        """Queue a signed transaction of a client's JSON, and return its id; Rejected if it is not valid."""
+        """Queue a signed transaction in JSON and return its id; TransactionRejected if it is not valid."""
         return self.take(read_transaction(signed, visible))
 
     def take(self, transaction: Transaction) -> str:
-        """Check a transaction, queue it for the next block, and return its id; Rejected if not valid."""
+        """Check and queue a transaction, and return its id; TransactionRejected if it is not valid."""
         with self.turn:
             self._check_form(transaction)
             self._check_signatures(transaction)
@@ -172,49 +172,49 @@ class Chain:
             try:
                 self._do(trial, transaction, self._clock_ms + SLOT_MS)
             except InvalidTransaction as error:
-                raise Rejected("CONTRACT_VALIDATE_ERROR", f"Contract validate error : {error}") from error
+                raise TransactionRejected("CONTRACT_VALIDATE_ERROR", f"Contract validate error : {error}") from error
             except Poor as error:
-                raise Rejected("BANDWITH_ERROR", f"Account resource insufficient error. {error}") from error
+                raise TransactionRejected("BANDWITH_ERROR", f"Account resource insufficient error. {error}") from error
             self._pending = trial
             self.pool.append(transaction)
             return transaction.txid
 
     def _check_form(self, transaction: Transaction) -> None:
-        """Raise Rejected for a repeated, large or expired transaction, or a wrong block reference."""
+        """Raise TransactionRejected for a repeated, large or expired transaction, or a wrong block reference."""
         content = transaction.content
         if transaction.txid in self.heights or any(each.txid == transaction.txid for each in self.pool):
-            raise Rejected("DUP_TRANSACTION_ERROR", "Dup transaction.")
+            raise TransactionRejected("DUP_TRANSACTION_ERROR", "Dup transaction.")
         if len(transaction.serialized) > MOST_BYTES:
-            raise Rejected("TOO_BIG_TRANSACTION_ERROR", "Transaction size is too big.")
+            raise TransactionRejected("TOO_BIG_TRANSACTION_ERROR", "Transaction size is too big.")
         expires_ms = content.get("expiration", 0)
         if not self.head.time_ms < expires_ms <= self._clock_ms + LONGEST_MS:
-            raise Rejected("TRANSACTION_EXPIRATION_ERROR", "Transaction expired")
+            raise TransactionRejected("TRANSACTION_EXPIRATION_ERROR", "Transaction expired")
         referred = int(content.get("ref_block_bytes", "0") or "0", 16)
         height = self.head.height - (self.head.height - referred) % TAPOS
         if height < 0 or self.blocks[height].id[16:32] != content.get("ref_block_hash"):
-            raise Rejected("TAPOS_ERROR", "Tapos check error.")
+            raise TransactionRejected("TAPOS_ERROR", "Tapos check error.")
 
     def _check_signatures(self, transaction: Transaction) -> None:
-        """Raise Rejected unless enough keys of the permission have signed, each once."""
+        """Raise TransactionRejected unless enough keys of the permission have signed, each once."""
         account = self._pending.accounts.get(transaction.owner)
         if not transaction.signatures:
-            raise Rejected("SIGERROR", "Validate signature error: miss sig or contract")
+            raise TransactionRejected("SIGERROR", "Validate signature error: miss sig or contract")
         number = transaction.content["contract"][0].get("Permission_id", 0)
         permission = _permission(account, transaction.owner, number)
         if permission is None:
-            raise Rejected("SIGERROR", "Validate signature error: permission isn't exit")
+            raise TransactionRejected("SIGERROR", "Validate signature error: permission isn't exit")
         types = {name: at for at, name in CONTRACTS.items()}
         if number and not permission.allows(types[transaction.kind]):
-            raise Rejected("SIGERROR", "Validate signature error: permission denied")
+            raise TransactionRejected("SIGERROR", "Validate signature error: permission denied")
         signers = [signer(transaction.txid, signature) for signature in transaction.signatures]
         if len(set(signers)) < len(signers):
-            raise Rejected("SIGERROR", "Validate signature error: has signed twice!")
+            raise TransactionRejected("SIGERROR", "Validate signature error: has signed twice!")
         for each in signers:
             if each not in permission.keys:
                 reason = f"{transaction.signatures[0]} is signed by {each} but it is not contained of permission."
-                raise Rejected("SIGERROR", f"Validate signature error: {reason}")
+                raise TransactionRejected("SIGERROR", f"Validate signature error: {reason}")
         if sum(permission.keys[str(each)] for each in signers) < permission.threshold:
-            raise Rejected("SIGERROR", "Validate signature error: Signature count is not enough")
+            raise TransactionRejected("SIGERROR", "Validate signature error: Signature count is not enough")
 
     def _do(self, state: State, transaction: Transaction, now_ms: int) -> _Open:
         """Apply a transaction to the state; contract calls are only prepared, and applied later."""

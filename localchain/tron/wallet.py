@@ -105,7 +105,7 @@ class Person:
         return signed
 
     def send(self, method: str, *args: Any, **options: Any) -> str:
-        """Sign and queue a transaction, and return its id; Rejected if it is not valid."""
+        """Sign and queue a transaction, and return its id; TransactionRejected if it is not valid."""
         return self.node.send(self.sign(method, *args, **options))
 
     def pay(self, to: str, sun: int, **options: Any) -> str:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from bench.fleet import fleet, opened
 from bench.runs import environment
-from bench.wire import Line, Lost, Received, encode_request
+from bench.wire import ConnectionLost, Line, Response, encode_request
 from chainfolio.storage.state import State, ledger
 from chainfolio.storage.state.database import Statement
 from tests.api.dying import COMMITTED, HOLD_S, KEYED, POINTS
@@ -71,7 +71,7 @@ class Lives:
         assert self.process.stdout is not None
         return int(self.process.stdout.readline())
 
-    async def subscribe(self, line: Line, number: int, key: str) -> Received:
+    async def subscribe(self, line: Line, number: int, key: str) -> Response:
         """Ask for one subscription that nobody else asks for."""
         address = f"0x{number + 1:040x}"
         body = json.dumps({"addresses": [{"address": address, "description": f"change {number}"}]}).encode()
@@ -121,7 +121,7 @@ async def test_a_change_that_dies_at_any_point_is_made_and_paid_once_and_told_ag
         for number, point in enumerate(POINTS):
             was_made = number >= COMMITTED
             async with lives.life(point) as line:
-                with pytest.raises(Lost):
+                with pytest.raises(ConnectionLost):
                     await lives.subscribe(line, number, f"key-{number}")
             assert lives.counted(number) == ((1, 1) if was_made else (0, 0)), point
             async with lives.life() as line:
@@ -145,7 +145,7 @@ async def test_a_change_without_a_key_that_dies_at_any_point_is_made_and_paid_or
             if point in KEYED:
                 continue
             async with lives.life(point) as line:
-                with pytest.raises(Lost):
+                with pytest.raises(ConnectionLost):
                     await lives.subscribe(line, number, "")
             assert lives.counted(number) == ((1, 1) if number >= COMMITTED else (0, 0)), point
         async with lives.life() as line:

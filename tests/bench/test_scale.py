@@ -35,7 +35,7 @@ def test_a_unit_cost_is_a_figure_of_the_benchmarks(row: str, figure: str) -> Non
 
 def test_twice_the_load_needs_twice_as_much() -> None:
     one = scale.load()
-    two = scale.load(assumed=scale.Assumed(requests_s=20_000, wallets=2_000_000))
+    two = scale.load(assumed=scale.Assumptions(requests_s=20_000, wallets=2_000_000))
     assert two.ledger_day_gb == 2 * one.ledger_day_gb
     assert two.snapshot_hours == pytest.approx(2 * one.snapshot_hours)
     assert two.api_vcpus == 11 == -(-2 * 10_000 * 2 // 3_722)
@@ -43,9 +43,9 @@ def test_twice_the_load_needs_twice_as_much() -> None:
 
 def test_a_chain_is_filled_at_the_rate_of_the_slower_part() -> None:
     chain = scale.Chain("small", 1_000_000, 187_000 * 86_400, 7_200, 1, 1.0, 1, 1.0)
-    fast_nodes = scale.Assumed(chain_processes=2, node_rows_s=10**9)
+    fast_nodes = scale.Assumptions(chain_processes=2, node_rows_s=10**9)
     assert scale.plan(chain, assumed=fast_nodes).backfill_days == pytest.approx(1.0)
-    slow_nodes = scale.Assumed(chain_processes=2, node_rows_s=93_500 // 2)
+    slow_nodes = scale.Assumptions(chain_processes=2, node_rows_s=93_500 // 2)
     assert scale.plan(chain, assumed=slow_nodes).backfill_days == pytest.approx(2.0)
     assert scale.plan(chain).lake_gb == pytest.approx(187_000 * 86_400 * 22.2 / 1e9)
     assert scale.queue_rows_s(1000, 500, 10.0) == 50_000

@@ -20,7 +20,7 @@ from chainfolio.cli.demo import WALLETS
 from chainfolio.cli.main import main
 from chainfolio.engine.service import Engine
 from chainfolio.indexer.wiring import System
-from chainfolio.localchain.errors import Reverted, RpcError
+from chainfolio.localchain.errors import RpcError, TransactionReverted
 from chainfolio.portfolio.facts import Options
 from chainfolio.settings import Settings
 from tests.e2e.conftest import World, configured
@@ -145,7 +145,7 @@ def test_every_fungible_token_that_a_wallet_holds_is_found(
         try:
             world.node.call(contract, "decimals()(uint8)", block=height)
             raw = on_chain(world, contract, wallet, height)
-        except (RpcError, Reverted, ValueError):  # it is no token
+        except (RpcError, TransactionReverted, ValueError):  # it is no token
             continue
         if raw:
             held[contract] = str(raw)

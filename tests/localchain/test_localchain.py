@@ -17,11 +17,11 @@ import pytest
 
 from chainfolio.localchain import install
 from chainfolio.localchain.deploy import MULTICALL3, Deployment, deploy, sqrt_price_x96
-from chainfolio.localchain.errors import InstallFailed, NodeFailed, NodeJsMissing, Reverted, RpcError
+from chainfolio.localchain.errors import InstallFailed, NodeFailed, NodeJsMissing, RpcError, TransactionReverted
 from chainfolio.localchain.evm import Tx, call_data, checksummed, created_address, result, tx
 from chainfolio.localchain.hostile import TRANSFER, deploy_hostile
 from chainfolio.localchain.node import LocalNode
-from chainfolio.localchain.trade import HABITS, Traded, set_price, trade
+from chainfolio.localchain.trade import HABITS, TradingRun, set_price, trade
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = 120
@@ -40,12 +40,12 @@ def deployment(node: LocalNode) -> Deployment:
 
 
 @pytest.fixture(scope="module")
-def traded(node: LocalNode, deployment: Deployment) -> Traded:
+def traded(node: LocalNode, deployment: Deployment) -> TradingRun:
     return trade(node, deployment, BLOCKS)
 
 
 @pytest.fixture
-def fresh(node: LocalNode, traded: Traded) -> Iterator[LocalNode]:
+def fresh(node: LocalNode, traded: TradingRun) -> Iterator[LocalNode]:
     """The node after the trades, put back as it was when the test is over."""
     snapshot = node.snapshot()
     yield node
@@ -56,7 +56,7 @@ def fresh(node: LocalNode, traded: Traded) -> Iterator[LocalNode]:
 
 
 @needs_node
-def test_the_same_script_gives_the_same_hashes(node: LocalNode, deployment: Deployment, traded: Traded) -> None:
+def test_the_same_script_gives_the_same_hashes(node: LocalNode, deployment: Deployment, traded: TradingRun) -> None:
     with LocalNode() as second:
         again = deploy(second)
         trade(second, again, BLOCKS)
@@ -78,20 +78,20 @@ def test_a_connection_that_the_node_closed_while_it_was_idle_is_made_anew(monkey
 
 
 @pytest.mark.slow("a second history of the local chain")
-def test_another_seed_gives_another_history(node: LocalNode, traded: Traded) -> None:
+def test_another_seed_gives_another_history(node: LocalNode, traded: TradingRun) -> None:
     with LocalNode() as second:
         trade(second, deploy(second), BLOCKS, seed=8)
         assert second.block()["hash"] != node.block(traded.last)["hash"]
 
 
 @needs_node
-def test_trading_makes_as_many_blocks_as_asked(deployment: Deployment, traded: Traded) -> None:
+def test_trading_makes_as_many_blocks_as_asked(deployment: Deployment, traded: TradingRun) -> None:
     assert traded.first == deployment.height + 1
     assert traded.last == deployment.height + BLOCKS
 
 
 @needs_node
-def test_only_what_was_meant_to_fail_fails(node: LocalNode, traded: Traded) -> None:
+def test_only_what_was_meant_to_fail_fails(node: LocalNode, traded: TradingRun) -> None:
     assert traded.failed
     receipts = node.batch(("eth_getTransactionReceipt", [failed]) for failed in traded.failed)
     assert {receipt["status"] for receipt in receipts} == {"0x0"}
@@ -99,14 +99,14 @@ def test_only_what_was_meant_to_fail_fails(node: LocalNode, traded: Traded) -> N
 
 
 @needs_node
-def test_blocks_are_twelve_seconds_apart_but_for_missed_slots(node: LocalNode, traded: Traded) -> None:
+def test_blocks_are_twelve_seconds_apart_but_for_missed_slots(node: LocalNode, traded: TradingRun) -> None:
     times = [int(node.block(height)["timestamp"], 16) for height in range(traded.first, traded.last + 1)]
     steps = {later - earlier for earlier, later in pairwise(times)}
     assert steps <= {12, 24}
 
 
 @needs_node
-def test_every_kind_of_deed_happens(traded: Traded) -> None:
+def test_every_kind_of_deed_happens(traded: TradingRun) -> None:
     kinds = {
         "send ether",
         "transfer",
@@ -144,7 +144,7 @@ def test_multicall_lies_at_its_usual_address(node: LocalNode, deployment: Deploy
 
 
 @needs_node
-def test_quiet_accounts_hold_what_they_were_given(node: LocalNode, deployment: Deployment, traded: Traded) -> None:
+def test_quiet_accounts_hold_what_they_were_given(node: LocalNode, deployment: Deployment, traded: TradingRun) -> None:
     for name in set(deployment.accounts) - set(HABITS) - {"deployer"}:
         account = deployment.accounts[name]
         for symbol, amount in {"WETH": 100, "USDC": 1_000_000, "DAI": 1_000_000, "WBTC": 50}.items():
@@ -156,7 +156,7 @@ def test_quiet_accounts_hold_what_they_were_given(node: LocalNode, deployment: D
 
 
 @needs_node
-def test_no_token_is_lost(node: LocalNode, deployment: Deployment, traded: Traded) -> None:
+def test_no_token_is_lost(node: LocalNode, deployment: Deployment, traded: TradingRun) -> None:
     transfers = node.rpc(
         "eth_getLogs", {"fromBlock": "0x0", "address": deployment.contracts["USDC"], "topics": [TRANSFER]}
     )
@@ -166,7 +166,7 @@ def test_no_token_is_lost(node: LocalNode, deployment: Deployment, traded: Trade
 
 
 @needs_node
-def test_the_lender_is_solvent(node: LocalNode, deployment: Deployment, traded: Traded) -> None:
+def test_the_lender_is_solvent(node: LocalNode, deployment: Deployment, traded: TradingRun) -> None:
     signature = "getUserAccountData(address)(uint256,uint256,uint256,uint256,uint256,uint256)"
     collateral, debt, *_, health = node.call(deployment.contracts["Pool"], signature, deployment.accounts["bob"])
     assert collateral > debt
@@ -179,7 +179,7 @@ def test_a_vault_share_is_worth_more_than_one(node: LocalNode, deployment: Deplo
 
 
 @needs_node
-def test_there_are_shares_positions_and_stakes(node: LocalNode, deployment: Deployment, traded: Traded) -> None:
+def test_there_are_shares_positions_and_stakes(node: LocalNode, deployment: Deployment, traded: TradingRun) -> None:
     def held(contract: str, name: str) -> int:
         balance: int = node.call(
             deployment.contracts[contract], "balanceOf(address)(uint256)", deployment.accounts[name]
@@ -194,7 +194,7 @@ def test_there_are_shares_positions_and_stakes(node: LocalNode, deployment: Depl
 
 
 @needs_node
-def test_feeds_answer_the_last_price(node: LocalNode, deployment: Deployment, traded: Traded) -> None:
+def test_feeds_answer_the_last_price(node: LocalNode, deployment: Deployment, traded: TradingRun) -> None:
     for symbol, price in traded.prices.items():
         assert node.call(deployment.feeds[symbol], "latestAnswer()(int256)") == price
 
@@ -235,7 +235,7 @@ def test_mine_moves_chain_time(fresh: LocalNode) -> None:
 @needs_node
 def test_settle_tells_what_reverted(fresh: LocalNode, deployment: Deployment) -> None:
     alice, bob = deployment.accounts["alice"], deployment.accounts["bob"]
-    with pytest.raises(Reverted) as failed:
+    with pytest.raises(TransactionReverted) as failed:
         fresh.settle([tx(alice, deployment.contracts["USDC"], "transfer(address,uint256)", bob, 10**30)])
     assert failed.value.label == "transfer"
 
@@ -327,7 +327,7 @@ def _listens(port: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def hostile(node: LocalNode, traded: Traded) -> dict[str, str]:
+def hostile(node: LocalNode, traded: TradingRun) -> dict[str, str]:
     return deploy_hostile(node)
 
 

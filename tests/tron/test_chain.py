@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chainfolio.blocks import Span
-from chainfolio.localchain.tron.blocks import Rejected
+from chainfolio.localchain.tron.blocks import TransactionRejected
 from chainfolio.localchain.tron.forms import base58check
 from chainfolio.localchain.tron.node import TronNode
 from chainfolio.localchain.tron.state import TRX
@@ -37,7 +37,7 @@ def busy(node: TronNode, people: People, blocks: int, seed: int = 5) -> dict[str
     deeds = _deeds(node, people, number, wrapped, witness, chance)
     for _ in range(blocks):
         for deed in chance.sample(deeds, 4):
-            with suppress(Rejected):  # not everything can be done at all times
+            with suppress(TransactionRejected):  # not everything can be done at all times
                 deed(chance.randrange(1, 10**6))
         if chance.random() < 0.1:
             node.wait(chance.choice([86_400, 14 * 86_400]))

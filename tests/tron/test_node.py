@@ -20,7 +20,7 @@ import pytest
 
 from bench.tron_blocks import generated
 from chainfolio.localchain import install
-from chainfolio.localchain.tron.blocks import Rejected, read_transaction
+from chainfolio.localchain.tron.blocks import TransactionRejected, read_transaction
 from chainfolio.localchain.tron.codec import decode, encode
 from chainfolio.localchain.tron.forms import base58check, sha256, signer
 from chainfolio.localchain.tron.node import TronNode
@@ -55,7 +55,7 @@ def info(node: TronNode, txid: str) -> Any:
 
 
 def refused(send: Callable[[], object]) -> str:
-    with pytest.raises(Rejected) as caught:
+    with pytest.raises(TransactionRejected) as caught:
         send()
     return caught.value.code
 
