@@ -18,7 +18,7 @@ from chainfolio.chain_results import Forecast, IndexedTransaction, SpanTables
 from chainfolio.contracts import Issue, TransactionDetails
 from chainfolio.errors import MissingCapability
 from chainfolio.plans import Plan
-from chainfolio.position_changes import EventLog
+from chainfolio.position_changes import CallChange, EventLog
 from chainfolio.proofs import BlockProofs
 from chainfolio.validators import HasValidators
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from chainfolio.interactions import EventRow
     from chainfolio.positions import OpenPosition
+    from chainfolio.protocols import InstalledProtocol
 
 
 class Capability(StrEnum):
@@ -51,6 +52,7 @@ class Capability(StrEnum):
         FORECASTS: The cost of an account history can be estimated by its own method, not from a sample of reads.
         RECEIPTS: Receipts have all events of a block, also those that are missing from event queries.
         EVENT_LOGS: Single transactions can be read with all their logs.
+        PROGRAM_CALLS: Single transactions can be read with all calls of programs.
         PAST_COINS: Some nodes serve past balances of the native coin, although they serve no other past state.
         PAST_POSITIONS: Some past positions follow from transactions, although nodes serve no past state.
         OLDEST_BLOCK: Nodes drop their oldest blocks, and show the lowest height that they still have.
@@ -69,6 +71,7 @@ class Capability(StrEnum):
     FORECASTS = "forecasts"
     RECEIPTS = "receipts"
     EVENT_LOGS = "event_logs"
+    PROGRAM_CALLS = "program_calls"
     PAST_COINS = "past_coins"
     PAST_POSITIONS = "past_positions"
     OLDEST_BLOCK = "oldest_block"
@@ -129,6 +132,22 @@ class EventLogReader(Protocol):
         Raises:
             NodeBehind: the node lacks one.
             Reorged: the node has one in another block.
+        """
+
+
+class CallChangeReader(Protocol):
+    """The methods behind `Capability.PROGRAM_CALLS`."""
+
+    async def call_changes(
+        self, transactions: Sequence[tuple[str, int]], protocols: Sequence[InstalledProtocol]
+    ) -> list[tuple[CallChange, ...] | None]:
+        """Return what calls of protocols changed in transactions (hash and height), in order.
+
+        None if the node did not record all calls of a transaction.
+
+        Raises:
+            NodeBehind: the node lacks one.
+            BadAnswer: one contradicts itself.
         """
 
 
@@ -280,6 +299,7 @@ CAPABILITY_PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.FORECASTS: AccountForecaster,
     Capability.RECEIPTS: ReceiptReader,
     Capability.EVENT_LOGS: EventLogReader,
+    Capability.PROGRAM_CALLS: CallChangeReader,
     Capability.PAST_COINS: PastCoinReader,
     Capability.PAST_POSITIONS: PastPositionReader,
     Capability.OLDEST_BLOCK: PruningChain,
@@ -309,6 +329,8 @@ def require_capability(chain: CapableChain, capability: Literal[Capability.FOREC
 def require_capability(chain: CapableChain, capability: Literal[Capability.RECEIPTS]) -> ReceiptReader: ...
 @overload
 def require_capability(chain: CapableChain, capability: Literal[Capability.EVENT_LOGS]) -> EventLogReader: ...
+@overload
+def require_capability(chain: CapableChain, capability: Literal[Capability.PROGRAM_CALLS]) -> CallChangeReader: ...
 @overload
 def require_capability(chain: CapableChain, capability: Literal[Capability.PAST_COINS]) -> PastCoinReader: ...
 @overload
@@ -352,6 +374,8 @@ def find_capability(chain: CapableChain, capability: Literal[Capability.FORECAST
 def find_capability(chain: CapableChain, capability: Literal[Capability.RECEIPTS]) -> ReceiptReader | None: ...
 @overload
 def find_capability(chain: CapableChain, capability: Literal[Capability.EVENT_LOGS]) -> EventLogReader | None: ...
+@overload
+def find_capability(chain: CapableChain, capability: Literal[Capability.PROGRAM_CALLS]) -> CallChangeReader | None: ...
 @overload
 def find_capability(chain: CapableChain, capability: Literal[Capability.PAST_COINS]) -> PastCoinReader | None: ...
 @overload

@@ -65,3 +65,50 @@ class VaultChange:
     token: str
     raw: int
     holder: str = ""
+
+
+CallKind = Literal[
+    "open",
+    "add",
+    "remove",
+    "earn",
+    "close",
+    "share",
+    "lend",
+    "debt",
+    "swap debt",
+    "request",
+    "resize",
+    "rent",
+    "cost",
+    "unclear",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CallChange:
+    """A change of a position by one call of a program, with the movements of one account.
+
+    Attributes:
+        kind: `open` creates a position, and `add`, `remove`, `earn` and `resize` change it; `close` ends it. `share`
+            moves shares of a pool or a vault against assets. `lend` changes a deposit without units, `debt` a loan;
+            `swap debt` repays a loan and returns a deposit. `request` turns shares into a position that pays later.
+            `rent` is what accounts need to exist, and `cost` is what accounts of others cost. The meaning of `unclear`
+            is not known.
+        position: The mint of the position's NFT or of its shares, or its account.
+        owner: The account whose assets moved; empty if none did.
+        moved: What came to the owner, or (negative) left: raw units by mint. An empty text is the native coin.
+        units: Shares or liquidity that were added or removed; None if the call does not tell it.
+        part: Ten-thousandths of the position that were removed; None if the call does not tell it.
+        span: The bins of a new position, or those from which a part was removed.
+        is_pool: The position exchanges its assets.
+    """
+
+    kind: CallKind
+    position: str
+    owner: str = ""
+    moved: tuple[tuple[str, int], ...] = ()
+    units: int | None = None
+    part: int | None = None
+    span: tuple[int, int] | None = None
+    is_pool: bool = False

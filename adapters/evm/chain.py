@@ -75,6 +75,7 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         Capability.OLDEST_BLOCK,
         Capability.PAST_COINS,
         Capability.PAST_POSITIONS,
+        Capability.PROGRAM_CALLS,
         Capability.VALIDATORS,
     }
 

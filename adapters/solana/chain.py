@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from chainfolio.adapters.solana.stake_histories import StakeHistories
     from chainfolio.budgets import Budget
     from chainfolio.plans import Plan, Unknown
+    from chainfolio.position_changes import CallChange
     from chainfolio.positions import OpenPosition
-    from chainfolio.protocols import InstalledProtocols
+    from chainfolio.protocols import InstalledProtocol, InstalledProtocols
     from chainfolio.reads import Read, ReadResult
 
 
@@ -50,6 +51,7 @@ class SolanaChain(NodeBackedChain[Node]):
             Capability.ACCOUNT_HISTORY,
             Capability.OLDEST_BLOCK,
             Capability.PAST_POSITIONS,
+            Capability.PROGRAM_CALLS,
             Capability.TRANSACTIONS,
         ]
     )
@@ -142,6 +144,14 @@ class SolanaChain(NodeBackedChain[Node]):
         from chainfolio.adapters.solana.lookup import look_up
 
         return await look_up(self.node, transactions)
+
+    async def call_changes(
+        self, transactions: Sequence[tuple[str, int]], protocols: Sequence[InstalledProtocol]
+    ) -> list[tuple[CallChange, ...] | None]:
+        """Return what calls of protocols changed in transactions, in order."""
+        from chainfolio.adapters.solana.call_reads import call_changes
+
+        return await call_changes(self.node, transactions, protocols)
 
     async def answer(self, reads: Sequence[Read[Value]], block: Block) -> list[Value]:
         """Return the results of reads now, not older than `block`. Wallets name the block of their state."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from chainfolio.adapters.solana.account_reads import AccountRead, ListRead
+from chainfolio.adapters.solana.call_rules import Rules
 from chainfolio.adapters.solana.compressed import CompressedNfts
 from chainfolio.adapters.solana.facts import TOKENS
 from chainfolio.adapters.solana.layouts import TOKEN
@@ -78,9 +79,9 @@ class Family(ProtocolFamily):
     Attributes:
         position: The decoder.
         role: The role of the programs in the protocol's file.
-        claim_kind: `NFT` if an NFT is a position, `SHARE` for other tokens of SPL Token, `ACCOUNT` for accounts of the
-            program that contain their owner.
+        claim_kind: `NFT` if an NFT is a position, `SHARE` for other tokens, `ACCOUNT` for accounts with their owner.
         owner_field: For `ACCOUNT`: the layout of these accounts, and the byte offset of the owner.
+        instructions: The meaning of instructions; movements of any other one have no known gain.
     """
 
     position: Callable[[Claim], DecoderPlan]
@@ -88,6 +89,7 @@ class Family(ProtocolFamily):
     role: str = PROGRAM
     claim_kind: str = NFT
     owner_field: tuple[str, int] = ("", 0)
+    instructions: Rules = field(default_factory=dict, hash=False)
 
     @property
     def lookup_roles(self) -> tuple[str, ...]:

@@ -6,15 +6,14 @@ Numbers and account orders are those of the program. Source: https://github.com/
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import base58
-import msgspec
 from solders.pubkey import Pubkey
 
-from chainfolio.adapters.solana.forms import U64, Key
+from chainfolio.adapters.solana.call_forms import CallEntry, CallMessage, CallMeta
 from chainfolio.adapters.solana.layouts import STAKE, SYSTEM, TOKEN
-from chainfolio.adapters.solana.transactions import COMPUTE_BUDGET, Index, LoadedAddresses
+from chainfolio.adapters.solana.transactions import COMPUTE_BUDGET, LoadedAddresses
 from chainfolio.errors import BadAnswer
 from chainfolio.transport.wire import typed
 
@@ -92,43 +91,6 @@ class StakeCall(NamedTuple):
         return int.from_bytes(self.content[at : at + 4], "little")
 
 
-class _Call(msgspec.Struct):
-    programIdIndex: Index
-    accounts: list[Index]
-    data: str
-
-
-class _InnerInstructions(msgspec.Struct):
-    """The inner instructions of the instruction `index`."""
-
-    index: Index
-    instructions: list[_Call]
-
-
-class _Meta(msgspec.Struct):
-    preBalances: list[U64]
-    postBalances: list[U64]
-    err: Any = None
-    innerInstructions: list[_InnerInstructions] | None = None
-    loadedAddresses: LoadedAddresses | None = None
-
-
-class _Message(msgspec.Struct):
-    accountKeys: list[Key]
-    instructions: list[_Call]
-
-
-class _SignedMessage(msgspec.Struct):
-    signatures: Annotated[list[str], msgspec.Meta(min_length=1)]
-    message: _Message
-
-
-class _Entry(msgspec.Struct):
-    transaction: _SignedMessage
-    slot: U64
-    meta: _Meta | None = None
-
-
 class StakeTransaction(NamedTuple):
     """The part of a transaction that concerns stake accounts.
 
@@ -154,7 +116,7 @@ def parse_stake_transaction(source: str, content: bytes) -> StakeTransaction | N
     Raises:
         BadAnswer: The transaction contradicts itself.
     """
-    entry = typed(source, content, _Entry)
+    entry = typed(source, content, CallEntry)
     meta, message = entry.meta, entry.transaction.message
     if meta is None:
         return None
@@ -171,7 +133,7 @@ def parse_stake_transaction(source: str, content: bytes) -> StakeTransaction | N
     return StakeTransaction(entry.transaction.signatures[0], entry.slot, tuple(calls) if is_whole else None, lamports)
 
 
-def _calls(source: str, keys: Sequence[str], message: _Message, meta: _Meta) -> Iterator[StakeCall]:
+def _calls(source: str, keys: Sequence[str], message: CallMessage, meta: CallMeta) -> Iterator[StakeCall]:
     """Yield the stake program's instructions in order of execution; raise BadAnswer if malformed."""
     inner_instructions = {each.index: each.instructions for each in meta.innerInstructions or ()}
     for number, outer in enumerate(message.instructions):
@@ -179,13 +141,13 @@ def _calls(source: str, keys: Sequence[str], message: _Message, meta: _Meta) -> 
             if max([each.programIdIndex, *each.accounts]) >= len(keys):
                 raise BadAnswer(source, "an instruction with an account that the transaction does not name")
             if keys[each.programIdIndex] == STAKE:
-                content = _instruction_data(source, each.data)
+                content = instruction_data(source, each.data)
                 accounts = tuple(keys[index] for index in each.accounts)
                 yield StakeCall(int.from_bytes(content[:4], "little"), accounts, content[4:])
 
 
-def _instruction_data(source: str, text: str) -> bytes:
-
+def instruction_data(source: str, text: str) -> bytes:
+    """Return the data of an instruction; raise BadAnswer if it is not in base58."""
     try:
         return base58.b58decode(text)
     except ValueError:

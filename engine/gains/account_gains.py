@@ -126,7 +126,13 @@ class GainsCache:
         untrusted = frozenset(asset for asset in assets if not source.is_trusted_contract(asset))
         in_portfolio = account_gains(result.gains, result.aliases, untrusted)
         gains = KnownGains(
-            replace(in_portfolio, shares=result.shares, pools=result.pools, debts=open_debts(result.entries)),
+            replace(
+                in_portfolio,
+                shares=result.shares,
+                pools=result.pools,
+                rents=result.rents,
+                debts=open_debts(result.entries),
+            ),
             rows,
             mark,
             result.last_blocks,
@@ -152,7 +158,7 @@ class GainsCache:
             return cached[1]
         (document,) = await source.portfolios([account], Options(), wait=True, wallet_only=False)
         known = gains.in_portfolio
-        checked = account_closings(document, known.lots.values(), known.aliases, known.shares, known.pools)
+        checked = account_closings(document, known.lots.values(), known.aliases, known.shares, known.pools, known.rents)
         assets = frozenset(asset for asset, _ in unclosed_keys(checked))
         blocks = blocks_of([document])
         newer = {asset for asset, block in gains.last_blocks.items() if block > blocks.get(asset.partition(":")[0], -1)}

@@ -15,6 +15,7 @@ from msgspec import UNSET
 from chainfolio import amounts
 from chainfolio.addresses import rules_of
 from chainfolio.contracts import GAIN_METHODS, TRADE_VALUES
+from chainfolio.engine.gains.call_changes import call_changes
 from chainfolio.engine.gains.position_changes import Changes, position_changes
 from chainfolio.engine.gains.vault_changes import vault_changes
 from chainfolio.engine.record_source import RecordSource
@@ -32,6 +33,7 @@ from chainfolio.portfolio.pnl.closing import (
     held_assets,
     shown_pools,
     spam_assets,
+    with_rents,
 )
 from chainfolio.portfolio.pnl.entries import AssetFacts, Entry
 from chainfolio.portfolio.pnl.gains import Gains
@@ -111,6 +113,7 @@ class GainsResult:
         last_blocks: The block of the last one.
         shares: Tokens that stood for deposits.
         pools: The tokens of open pool positions, with the quantities that went in.
+        rents: Coins that open accounts need, by asset and, if lots are kept per wallet, wallet.
         transfers: What went over chains, by time.
     """
 
@@ -123,6 +126,7 @@ class GainsResult:
     last_blocks: Mapping[str, int] = field(default_factory=dict)
     shares: frozenset[str] = frozenset()
     pools: tuple[Pool, ...] = ()
+    rents: Mapping[Key, int] = field(default_factory=dict)
     transfers: tuple[OwnTransfer, ...] = ()
 
 
@@ -159,6 +163,7 @@ async def all_records(
     assert page.end is None, "an account has no more transactions than are allowed"
     records = page.document.transactions
     changes, vaults = await position_changes(source.system, records), await vault_changes(source.system, records)
+    changes |= await call_changes(source.system, records)
     treatment = _treatment(source, chains, request, page.strengths)
     typed, unread = typed_by_vaults(
         with_operation_fees(records, vaults), without_gas(vaults), {account.address for account in accounts}, treatment
@@ -198,6 +203,10 @@ def gains_until(
         read = entries_of(records, own_wallets, treatment, changes)
         moved, transfers = match_transfers(read.entries, records, own_wallets, treatment, read.facts)
         entries = moved if per_usd is None else list(converted(moved, per_usd))
+    rents: dict[Key, int] = {}
+    for (asset, wallet), raw in read.rents.items():
+        rent_key = asset, wallet if request.per_wallet else ""
+        rents[rent_key] = rents.get(rent_key, 0) + raw
     gains = gains_of(entries, request.method, per_wallet=request.per_wallet, zone=request.zone)
     return GainsResult(
         entries,
@@ -209,6 +218,7 @@ def gains_until(
         read.last_blocks,
         frozenset(read.shares),
         tuple(read.pools),
+        rents,
         tuple(transfers),
     )
 
@@ -290,7 +300,7 @@ def current_holdings(
     """
     keys = set(request.networks or blocks) & blocks.keys()
     left_out = spam_assets(portfolios) | result.shares
-    held = held_assets(portfolios, result.aliases, per_wallet=request.per_wallet)
+    held = with_rents(held_assets(portfolios, result.aliases, per_wallet=request.per_wallet), result.rents)
     checked = closings(
         result.gains.remaining,
         held,

@@ -15,15 +15,15 @@ import msgspec
 from msgspec import UNSET
 
 from chainfolio.capabilities import Capability, EventLogReader, find_capability
-from chainfolio.engine.gains.stored_logs import StoredLogs
-from chainfolio.position_changes import EventLog, PositionChange
+from chainfolio.engine.gains.stored_changes import StoredChanges, decoded_logs
+from chainfolio.position_changes import CallChange, EventLog, PositionChange
 
 if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
     from chainfolio.portfolio.transactions import TransactionDocument
 
 STORED: Final = "/positions/3"  # after the hash, in the store of looked-up transactions
-Changes = dict[tuple[str, str], tuple[PositionChange, ...] | None]
+Changes = dict[tuple[str, str], tuple[PositionChange | CallChange, ...] | None]
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ async def _of_chain(
     """
     created = [record for record in records if _creates_position(record)]
     changes = await _read(system, chain, reader, created)
-    decoded = [change for each in changes.values() for change in each or ()]
+    decoded = [change for each in changes.values() for change in each or () if isinstance(change, PositionChange)]
     used = {contract for change in decoded for contract in (change.contract, change.pool)}
     for record in records:
         used |= {row.contract for row in record.assets_in if row.nft is not UNSET and record.type != "SPAM"}
@@ -84,7 +84,8 @@ def _uses(record: TransactionDocument, contracts: set[str]) -> bool:
 
 async def _read(system: System, chain: str, reader: EventLogReader, records: Sequence[TransactionDocument]) -> Changes:
     """Return the changes of some transactions, from the store or from the node."""
-    logs = StoredLogs(system, chain, reader, STORED, partial(_changes, system), PositionChange)
+    read = partial(decoded_logs, reader, partial(_changes, system))
+    logs = StoredChanges(system, chain, STORED, read, PositionChange)
     return {(chain, tx_hash): each for tx_hash, each in (await logs.read(records)).items()}
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from chainfolio.addresses import rules_of
 from chainfolio.capabilities import Capability, EventLogReader, find_capability
-from chainfolio.engine.gains.stored_logs import StoredLogs
+from chainfolio.engine.gains.stored_changes import StoredChanges, decoded_logs
 from chainfolio.position_changes import EventLog, VaultChange
 from chainfolio.protocols import InstalledProtocol
 
@@ -62,14 +62,14 @@ class _VaultChain:
     reader: EventLogReader
     protocols: Sequence[InstalledProtocol]
 
-    def logs(self) -> StoredLogs[VaultChange]:
+    def logs(self) -> StoredChanges[VaultChange]:
         """Return the decoder of logs, with a separate store for these contracts."""
         named = sorted(
             (each.protocol, each.family.name, *map(str, sorted(each.contracts.items()))) for each in self.protocols
         )
         digest = hashlib.sha256(repr(named).encode()).hexdigest()[:8]
-        decode = partial(_decoded, self.protocols)
-        return StoredLogs(self.system, self.key, self.reader, f"{STORED}{digest}", decode, VaultChange)
+        read = partial(decoded_logs, self.reader, partial(_decoded, self.protocols))
+        return StoredChanges(self.system, self.key, f"{STORED}{digest}", read, VaultChange)
 
     def is_candidate(self, record: TransactionDocument) -> bool:
         """Return True if a transaction may have changed a vault.

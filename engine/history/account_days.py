@@ -26,6 +26,7 @@ from chainfolio.portfolio.pnl.closing import (
     owed_assets,
     shown_pools,
     spam_assets,
+    with_rents,
 )
 from chainfolio.portfolio.pnl.debts import open_debts
 from chainfolio.portfolio.pnl.entries import Entry
@@ -169,7 +170,7 @@ def day_state(day: Day, result: GainsResult, conversion: Conversion) -> DayState
     left_out = spam_assets(portfolios) | result.shares
     checks = closings(
         result.gains.remaining,
-        held_assets(portfolios, result.aliases),
+        with_rents(held_assets(portfolios, result.aliases), result.rents),
         lambda asset: asset not in left_out,
         shown_pools(portfolios, result.aliases, result.pools),
     )

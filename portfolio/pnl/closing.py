@@ -9,7 +9,7 @@ was deposited. A pool exchanges its tokens: less of one is explained by more of 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final, NamedTuple
 
@@ -126,6 +126,7 @@ class CurrentHoldings:
 
 
 NOTHING_HELD: Final = HeldAsset()
+NO_RENTS: Final[Mapping[Key, int]] = {}
 NOTHING_CHECKED: Final = CurrentHoldings()
 
 
@@ -170,6 +171,17 @@ def held_assets(
                 before.decimals if asset.decimal == UNKNOWN else int(asset.decimal),
             )
     return held
+
+
+def with_rents(held: Mapping[Key, HeldAsset], rents: Mapping[Key, int]) -> dict[Key, HeldAsset]:
+    """Return the holdings with the coins that open accounts need: no portfolio shows them."""
+    return {
+        **held,
+        **{
+            key: replace(each := held.get(key, NOTHING_HELD), in_protocols=each.in_protocols + raw)
+            for key, raw in rents.items()
+        },
+    }
 
 
 def shown_pools(portfolios: Iterable[Portfolio], aliases: Mapping[str, str], pools: Iterable[Pool]) -> tuple[Pool, ...]:
@@ -265,15 +277,17 @@ def account_closings(
     aliases: Mapping[str, str],
     shares: Collection[str] = (),
     pools: Sequence[Pool] = (),
+    rents: Mapping[Key, int] = NO_RENTS,
 ) -> dict[Key, ClosingCheck]:
     """Return the identity of each asset of one account on the chains that its portfolio has.
 
-    Spam and `shares`, which stand for deposits, are left out. `pools` are the open pool positions of its transactions.
+    Spam and `shares`, which stand for deposits, are left out. `pools` are the open pool positions of its transactions,
+    and `rents` the coins that open accounts need.
     """
     left_out = spam_assets([document]) | set(shares)
     return closings(
         remaining,
-        held_assets([document], aliases),
+        with_rents(held_assets([document], aliases), rents),
         lambda asset: asset.partition(":")[0] in document.chains and asset not in left_out,
         shown_pools([document], aliases, pools),
     )

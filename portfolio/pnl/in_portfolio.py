@@ -58,8 +58,9 @@ class AccountGains:
     """The lots of an account and the gains of its disposals, by the keys of assets.
 
     `aliases` maps keys that count as another one (the wrapped native coin). `untrusted` assets make no sum unknown if
-    they do not close, and `shares` of deposits need not close; `pools` are open positions that exchange their tokens.
-    `debts` are loans that are not repaid. `reason` says why nothing is known; there are then no lots.
+    they do not close, and `shares` of deposits need not close; `pools` are open positions that exchange their tokens,
+    and `rents` the coins that open accounts need. `debts` are loans that are not repaid. `reason` says why nothing is
+    known; there are then no lots.
     """
 
     lots: Mapping[str, RemainingLots] = field(default_factory=dict)
@@ -69,6 +70,7 @@ class AccountGains:
     untrusted: frozenset[str] = frozenset()
     shares: frozenset[str] = frozenset()
     pools: tuple[Pool, ...] = ()
+    rents: Mapping[Key, int] = field(default_factory=dict)
     debts: Mapping[str, Debt] = field(default_factory=dict)
 
     def key(self, asset: AssetDocument) -> str:
@@ -112,7 +114,7 @@ def with_gains(document: Portfolio, gains: AccountGains, *, spam: bool = False) 
     if gains.reason:
         issue = IssueDocument(ADAPTER, document.address, f"gains are not known: {gains.reason}")
         return _with_issues(document, [issue])
-    checked = account_closings(document, gains.lots.values(), gains.aliases, gains.shares, gains.pools)
+    checked = account_closings(document, gains.lots.values(), gains.aliases, gains.shares, gains.pools, gains.rents)
     unclosed = {asset for asset, _ in unclosed_keys(checked)}
     shares, faults = _Shares.of(document, gains, checked), _missing(checked, gains)
     debts = OwedShares.of(
@@ -185,7 +187,13 @@ class _Shares:
             if lots.unasked:
                 faults[key] = UNASKED
             of_loose = share(lots.cost, in_wallet, lots.quantity + lots.unasked) if in_wallet else 0
-            unassigned[key, False], unassigned[key, True] = (in_wallet, of_loose), (in_protocols, lots.cost - of_loose)
+            unassigned[key, False], unassigned[key, True] = (
+                (in_wallet, of_loose),
+                (
+                    in_protocols + gains.rents.get((key, ""), 0),
+                    lots.cost - of_loose,
+                ),
+            )
             inside_fault = protocols_fault(in_protocols, lots.deposited) if closing is None else closing.protocols_fault
             if in_protocols and inside_fault:
                 faults[key], unassigned[key, True] = inside_fault, (in_protocols, None)

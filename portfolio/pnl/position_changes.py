@@ -36,6 +36,8 @@ class Position:
         holder: The contract that held its tokens first, if its events tell no amounts.
         is_bought: Others created it: it is an asset with a cost, and its principal is what it is sold for.
         is_measured: Its liquidity is known. Otherwise it is one unit.
+        span: Its bins; None if it has none, or if they are not known.
+        is_clear: False once a change was not understood.
     """
 
     container: Container = field(default_factory=Container)
@@ -45,6 +47,8 @@ class Position:
     holder: str = ""
     is_bought: bool = False
     is_measured: bool = True
+    span: tuple[int, int] | None = None
+    is_clear: bool = True
 
     @classmethod
     def bought(cls, liquidity: int) -> Position:

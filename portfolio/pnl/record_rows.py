@@ -60,6 +60,7 @@ class RecordEntries:
         last_blocks: The block of the last one.
         shares: Tokens that stood for deposits: portfolios show the deposits in their place.
         pools: The tokens of open pool positions, with the quantities that went in.
+        rents: Coins that open accounts need, by asset and wallet: they come back when the accounts are closed.
     """
 
     entries: list[Entry]
@@ -69,6 +70,7 @@ class RecordEntries:
     last_blocks: dict[str, int] = field(default_factory=dict)
     shares: set[str] = field(default_factory=set)
     pools: list[dict[str, int]] = field(default_factory=list)
+    rents: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +176,8 @@ class RecordRows:
         """Return the last movement with known value and amount of each asset of the transaction."""
         prices = dict[str, Side]()
         for row in (*self.record.assets_in, *self.record.assets_out):
-            quantity, value = self.quantity(row), money_of(row.value)
-            if quantity and value is not None:
+            value = money_of(row.value)
+            if value is not None and (quantity := self.quantity(row)):
                 prices[self.asset_of(row)] = Side(self.asset_of(row), quantity, value, self.strength(row))
         return prices
 

@@ -42,8 +42,8 @@ class RecordShares:
         """Return the shares that a deposit brought ("in"), or that a withdrawal gave back ("out"), by asset."""
         shares: dict[str, int] = {}
         for row in self.rows.external(direction):
-            key, quantity = self.rows.asset_of(row), self.rows.quantity(row)
-            if quantity and self.is_share(key, direction):
+            key = self.rows.asset_of(row)
+            if self.is_share(key, direction) and (quantity := self.rows.quantity(row)):
                 shares[key] = shares.get(key, 0) + quantity
         return shares
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from chainfolio.portfolio.document import IssueDocument
+from chainfolio.portfolio.pnl.call_movements import CallMovements, own_changes, split_changes
 from chainfolio.portfolio.pnl.containers import Containers, divided, settle
 from chainfolio.portfolio.pnl.entries import DISPOSED, EARNED, Entry, Kind, share
 from chainfolio.portfolio.pnl.moved_positions import MovedPositions, moved_positions
@@ -28,9 +31,9 @@ from chainfolio.portfolio.pnl.record_kinds import (
 from chainfolio.portfolio.pnl.record_rows import RecordEntries, RecordRows, Treatment, asset_key, money_of
 from chainfolio.portfolio.pnl.record_shares import RecordShares
 from chainfolio.portfolio.pnl.requests import claimed, requested, wait
-from chainfolio.portfolio.pnl.trade_value import Side, equalise, net_off
+from chainfolio.portfolio.pnl.trade_value import Side, equalise, leave_unexplained, net_of, net_off
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
-from chainfolio.position_changes import PositionChange
+from chainfolio.position_changes import CallChange, PositionChange
 
 BRIDGED: Final = "it came over a bridge: its cost belongs to another chain"
 OF_OTHERS: Final = "others sent it: its cost is not known"
@@ -41,34 +44,50 @@ def entries_of(
     records: Sequence[TransactionDocument],
     own_wallets: Collection[str],
     treatment: Treatment,
-    changes: Mapping[tuple[str, str], Sequence[PositionChange] | None] | None = None,
+    changes: Mapping[tuple[str, str], Sequence[PositionChange | CallChange] | None] | None = None,
 ) -> RecordEntries:
     """Return the entries of an account from all records of `own_wallets`, the oldest first.
 
     Each record counts once.
 
     Args:
-        changes: The changes of positions that are collectibles, by chain and transaction; None if they are not known.
+        changes: The changes of positions, by chain and transaction; None if they are not known.
     """
     result, containers = RecordEntries([], {}, []), Containers()
     positions: dict[str, Position] = {}
-    unread = dict(changes or {})
+    unread, calls = split_changes(changes or {})
     distinct = list({(record.chain.key, record.hash, record.user.address): record for record in records}.values())
     moved = moved_positions(distinct, unread, own_wallets, treatment)
     for order, record in enumerate(distinct):
         of_record = unread.pop((record.chain.key, record.hash), ())  # once, if several wallets took part
-        first = len(result.entries)
+        first, wallet = len(result.entries), record.user.address
+        of_calls = own_changes(calls.get((record.chain.key, record.hash), ()), record.chain.key, wallet, positions)
+        if any(each.kind not in ("rent", "cost") for each in of_calls):
+            record = msgspec.structs.replace(record, type="INTERACTION")  # the calls say what it was
         rows = RecordRows(record, own_wallets, treatment, result)
         borrowers = {row.sender for row in record.assets_in if (asset_key(row), order) in moved.lent}
         shares = RecordShares(rows, containers, borrowers, order, moved.given)
         _Record(
-            record, rows, order, own_wallets, treatment, result, containers, shares, positions, of_record or (), moved
+            record,
+            rows,
+            order,
+            own_wallets,
+            treatment,
+            result,
+            containers,
+            shares,
+            positions,
+            of_record or (),
+            moved,
+            of_calls,
         ).add()
         if of_record is None:
             result.issues.append(IssueDocument("pnl", record.hash, UNREAD_CHANGES))
             result.entries[first:] = [with_unread_changes(each) for each in result.entries[first:]]
     result.shares.update(containers.by_share)
     result.pools.extend(containers.pools())
+    for (asset, wallet, _), raw in containers.rents.items():
+        result.rents[asset, wallet] = result.rents.get((asset, wallet), 0) + raw
     result.pools.extend(position.pool() for position in positions.values() if position.container.units)
     return result
 
@@ -88,6 +107,7 @@ class _Record:
     positions: dict[str, Position]
     changes: Sequence[PositionChange]
     moved: MovedPositions
+    calls: Sequence[CallChange]
 
     def add(self) -> None:
         """Add the entries of this record to the result."""
@@ -107,6 +127,7 @@ class _Record:
         for side in (*incoming.values(), *outgoing.values()):
             side.value = None if side.asset in untrusted or self.shares.has_unknown_burner(side.asset) else side.value
         in_positions = self._position_movements(incoming, outgoing)
+        in_calls = self._call_movements(incoming, outgoing)
         kinds = self._kinds(list(incoming.values()), list(outgoing.values()))
         received_shares, returned_shares = (self.shares.moved(direction) for direction in ("in", "out"))
         if (requests := requested(self.rows, self.containers, self.treatment.burn_addresses)) is not None:
@@ -121,7 +142,8 @@ class _Record:
             )
             kinds, settled = self._opened(self._unstaked(kinds))
             settled = [*settled, *paid]
-        kinds, settled = [*kinds, *in_positions.traded], [*settled, *in_positions.settled]
+        kinds = [*kinds, *in_positions.traded, *in_calls.traded]
+        settled = [*settled, *in_positions.settled]
         bought, sold = ([side for kind, side in kinds if kind == trade_kind] for trade_kind in ("buy", "sell"))
         equalise(bought, sold, self.treatment.trade_value)
         entries = [*self._with_fee(kinds, fee_value), *self._settled(settled)]
@@ -129,7 +151,7 @@ class _Record:
         entries = [*moves, *entries, *self._staked(), *fee]
         if not self.changes:
             self._fill_containers(received_shares, entries)
-        entries += self._settled(gas_movements(self.rows, self.containers))
+        entries += self._settled([*gas_movements(self.rows, self.containers), *in_calls.settled])
         for asset in (entry.asset for entry in entries if entry.kind == "income"):
             farms = self.rows.senders(asset) & self.containers.farms.keys()
             self.containers.rewards |= {(farm, asset) for farm in farms}
@@ -139,6 +161,8 @@ class _Record:
     def _open_positions(self) -> None:
         """Add the positions that this transaction brought or lent, and keep the changes of own ones."""
         chain = self.record.chain.key
+        for opened in (each for each in self.calls if each.kind == "open"):
+            self.positions[f"{chain}:{opened.position}"] = Position(span=opened.span)
         changed = {change.key(chain) for change in self.changes}
         for row in self.record.assets_in:
             key = asset_key(row)
@@ -155,36 +179,58 @@ class _Record:
 
     def _position_movements(self, incoming: dict[str, Side], outgoing: dict[str, Side]) -> PositionMovements:
         """Apply the changes of own positions, and leave what they do not explain in `incoming` and `outgoing`."""
-        chain, sides = self.record.chain.key, {**incoming, **outgoing}
-        prices = self.rows.prices() if self.changes else {}
-
-        def asset_of(token: str) -> str:
-            return self.treatment.aliases.get(f"{chain}:{token}", f"{chain}:{token}")
-
-        def worth(asset: str, quantity: int) -> Side:
-            price = prices.get(asset)
-            return Side(asset, quantity, None) if price is None else price.part(quantity)
-
+        chain, worth = self.record.chain.key, self._worth()
         came, left = (self.rows.gross(direction) if self.changes else {} for direction in ("in", "out"))
         is_disposal = self.treatment.liquidity_is_disposal
-        result = PositionMovements(asset_of, worth, self.treatment.trade_value, is_disposal, came, left)
+        result = PositionMovements(self._token_key, worth, self.treatment.trade_value, is_disposal, came, left)
         for change in self.changes:
             if change.has_amounts:
                 result.add(change.key(chain), self.positions[change.key(chain)], change)
-        for asset, raw in result.explained.items():
-            net = (
-                incoming[asset].quantity if asset in incoming else -outgoing[asset].quantity if asset in outgoing else 0
-            )
-            incoming.pop(asset, None)
-            outgoing.pop(asset, None)
-            if net != raw:
-                rest = worth(asset, abs(net - raw)) if asset not in sides else sides[asset].part(abs(net - raw))
-                (incoming if net > raw else outgoing)[asset] = rest
+        leave_unexplained(incoming, outgoing, result.explained, worth)
         if units := net_units(self.changes, chain):
             result.add_net(units, self.positions, Net(incoming, outgoing), self.rows.native)
         if result.problem:
             self.result.issues.append(IssueDocument("pnl", self.record.hash, result.problem))
         return result
+
+    def _call_movements(self, incoming: dict[str, Side], outgoing: dict[str, Side]) -> CallMovements:
+        """Apply the calls, and leave what they do not explain in `incoming` and `outgoing`."""
+        chain, worth, treatment = self.record.chain.key, self._worth(), self.treatment
+        result = CallMovements(
+            chain,
+            self.record.user.address,
+            self._token_key,
+            worth,
+            lambda asset: net_of(asset, incoming, outgoing),
+            self.positions,
+            self.containers,
+            self._redeemed,
+            treatment.trade_value,
+            treatment.deposits_are_disposals,
+            treatment.liquidity_is_disposal,
+            {f"{chain}:{each.position}" for each in self.calls if each.kind == "close"},
+        )
+        for change in sorted(self.calls, key=lambda each: each.kind in ("rent", "cost")):
+            result.add(change)
+        leave_unexplained(incoming, outgoing, result.explained, worth)
+        if result.problem:
+            self.result.issues.append(IssueDocument("pnl", self.record.hash, result.problem))
+        return result
+
+    def _token_key(self, token: str) -> str:
+        """Return the key of a token, or of the coin for an empty text."""
+        key = f"{self.record.chain.key}:{token}"
+        return self.treatment.aliases.get(key, key) if token else self.rows.native
+
+    def _worth(self) -> Callable[[str, int], Side]:
+        """Return a function that gives an amount of an asset its value in this transaction."""
+        prices = self.rows.prices() if self.changes or self.calls else {}
+
+        def worth(asset: str, quantity: int) -> Side:
+            price = prices.get(asset)
+            return Side(asset, quantity, None) if price is None else price.part(quantity)
+
+        return worth
 
     def _settled(self, kinds: Iterable[tuple[Kind, Side]]) -> Iterator[Entry]:
         """Yield entries without a part of the transaction's fee: what positions return was not traded."""
@@ -233,13 +279,12 @@ class _Record:
     def _moves(self) -> Iterator[Entry]:
         """Yield transfers to the account's other wallets, whose own records repeat them."""
         for asset in self.record.assets_out:
-            quantity = self.rows.quantity(asset)
             key = asset_key(asset)
             is_lot = key not in self.positions and (
                 key not in self.containers.by_share or self.containers.lots.get(key)
             )
             is_own = asset.recipient in self.own_wallets and asset.recipient != self.record.user.address
-            if quantity and is_own and is_lot:
+            if is_own and is_lot and (quantity := self.rows.quantity(asset)):
                 yield self._entry("move", self.rows.asset_of(asset), quantity, None)._replace(to=asset.recipient)
 
     def _staked(self) -> Iterator[Entry]:
@@ -247,8 +292,7 @@ class _Record:
         kind: Kind = "sent" if self.treatment.deposits_are_disposals else "deposit"
         reason = EARNED if kind == "deposit" else ""
         for asset in self.record.assets_in:
-            quantity = self.rows.quantity(asset)
-            if quantity and asset.stays_staked is True:
+            if asset.stays_staked is True and (quantity := self.rows.quantity(asset)):
                 yield self._entry(kind, self.rows.asset_of(asset), quantity, money_of(asset.value), reason)
 
     def _net(self, direction: str) -> dict[str, Side]:
@@ -256,8 +300,10 @@ class _Record:
         external = self.rows.external(direction)
         sides: dict[str, Side] = {}
         for asset in external:
+            if self._is_position(asset):  # before its amount: a destroyed NFT has no decimals
+                continue
             key, quantity = self.rows.asset_of(asset), self.rows.quantity(asset)
-            if not quantity or self.shares.is_share(key, direction) or self._is_position(asset):
+            if not quantity or self.shares.is_share(key, direction):
                 continue
             value, strength = money_of(asset.value), self.rows.strength(asset)
             quantity = (direction == "in" and self.moved.bought.get((key, self.order))) or quantity
@@ -269,12 +315,13 @@ class _Record:
     def _is_position(self, row: TransactionAssetDocument) -> bool:
         """Return True if a position was created, destroyed or lent: it is a container, and no asset."""
         burn_addresses = self.treatment.burn_addresses
-        is_burnt_or_new = row.sender in burn_addresses or row.recipient in burn_addresses
+        issuers = {*burn_addresses, row.contract}
+        is_burnt_or_new = not issuers.isdisjoint((row.sender, row.recipient))
         is_lent = (asset_key(row), self.order) in self.moved.lent
         return asset_key(row) in self.positions and (is_burnt_or_new or is_lent)
 
     def _redeemed(
-        self, kinds: Sequence[tuple[Kind, Side]], shares: Mapping[str, int]
+        self, kinds: Sequence[tuple[Kind, Side]], shares: Mapping[str, int], is_pool: bool = False
     ) -> tuple[list[tuple[Kind, Side]], list[tuple[Kind, Side]]]:
         """Split the movements of a withdrawal: outside of containers, and of the redeemed containers.
 
@@ -296,9 +343,8 @@ class _Record:
             beyond = max(side.quantity - contents.get(side.asset, 0), 0)
             if added := self.containers.unstake(sorted(self.rows.senders(side.asset)), side.asset, beyond):
                 contents[side.asset] = contents.get(side.asset, 0) + added
-        return outside, settle(
-            contents, paid, self.treatment.trade_value, self.rows.native, is_pool=self.record.type == "REMOVELIQUIDITY"
-        )
+        is_pool = is_pool or self.record.type == "REMOVELIQUIDITY"
+        return outside, settle(contents, paid, self.treatment.trade_value, self.rows.native, is_pool=is_pool)
 
     def _unstaked(self, kinds: Sequence[tuple[Kind, Side]]) -> Iterator[tuple[Kind, Side]]:
         """Split what comes back from contracts that gave no shares: first the deposit, then income."""
@@ -330,7 +376,7 @@ class _Record:
         return [each for each in outside if id(each[1]) not in was_settled], settled
 
     def _dispose(self, side: Side) -> tuple[Side | None, list[Side]]:
-        """Return the part of what left that is an asset of its own, and the contents of shares and positions."""
+        """Return the part of a loss that is no share and no position, and the contents of the others."""
         position = self.positions.pop(side.asset, None)
         if position is None:
             return self.containers.dispose(side)

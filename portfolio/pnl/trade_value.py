@@ -6,7 +6,7 @@ has a spread. If each side kept its own price, the difference would be a gain or
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import IntEnum
@@ -113,3 +113,23 @@ def net_off(incoming: dict[str, Side], outgoing: dict[str, Side], asset: str) ->
         larger = gain if quantity > 0 else loss
         value = None if larger.value is None else share(larger.value, abs(quantity), larger.quantity)
         (incoming if quantity > 0 else outgoing)[asset] = Side(asset, abs(quantity), value, larger.strength)
+
+
+def net_of(asset: str, incoming: Mapping[str, Side], outgoing: Mapping[str, Side]) -> int:
+    """Return what came of an asset, or (negative) left."""
+    return incoming[asset].quantity if asset in incoming else -outgoing[asset].quantity if asset in outgoing else 0
+
+
+def leave_unexplained(
+    incoming: dict[str, Side],
+    outgoing: dict[str, Side],
+    explained: Mapping[str, int],
+    worth: Callable[[str, int], Side],
+) -> None:
+    """Replace the movements of assets by those that are not explained, in place."""
+    for asset, raw in explained.items():
+        net = net_of(asset, incoming, outgoing)
+        side = incoming.pop(asset, None) or outgoing.pop(asset, None)
+        if net != raw:
+            rest = worth(asset, abs(net - raw)) if side is None else side.part(abs(net - raw))
+            (incoming if net > raw else outgoing)[asset] = rest

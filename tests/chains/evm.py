@@ -69,6 +69,7 @@ class EvmSubject:
             Capability.OLDEST_BLOCK,
             Capability.PAST_COINS,
             Capability.PAST_POSITIONS,
+            Capability.PROGRAM_CALLS,
             Capability.VALIDATORS,
         ]
     )

@@ -197,6 +197,7 @@ class StarknetSubject(JsonRpcNode):
             Capability.PAST_POSITIONS,
             Capability.RECEIPTS,
             Capability.EVENT_LOGS,
+            Capability.PROGRAM_CALLS,
             Capability.VALIDATORS,
         ]
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from chainfolio.adapters.solana.account_reads import AccountRead, ListRead, derived
+from chainfolio.adapters.solana.call_rules import CallRule, by_name
 from chainfolio.adapters.solana.pool_layouts import JupiterLending, JupiterReserve, JupiterRewards
 from chainfolio.adapters.solana.positions import SHARE, Claim, DecoderPlan, Family, Unreadable, require
 from chainfolio.adapters.solana.shares import issued
@@ -144,4 +145,18 @@ def _reward_rates(rewards: JupiterRewards, assets: int, since_s: int, time_s: in
         yield min(rate, MAX_REWARD_RATE), seconds
 
 
-FAMILY = Family("jupiter_earn", position=position, role="earn", claim_kind=SHARE, roles=(LIQUIDITY, REWARDS))
+SHARES = CallRule("share")
+RULES: Final = by_name(
+    deposit=SHARES,
+    deposit_with_min_amount_out=SHARES,
+    mint=SHARES,
+    mint_with_max_assets=SHARES,
+    withdraw=SHARES,
+    withdraw_with_max_shares_burn=SHARES,
+    redeem=SHARES,
+    redeem_with_min_amount_out=SHARES,
+)
+
+FAMILY = Family(
+    "jupiter_earn", position=position, role="earn", claim_kind=SHARE, roles=(LIQUIDITY, REWARDS), instructions=RULES
+)

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from chainfolio.adapters.solana.account_fields import address
 from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.call_rules import CallRule, by_name
 from chainfolio.adapters.solana.kamino import ReserveState, refreshed
 from chainfolio.adapters.solana.layouts import SYSTEM
 from chainfolio.adapters.solana.lending_layouts import KaminoMarket, KaminoObligation, KaminoReserve
@@ -129,6 +130,26 @@ def _are_deposits_covered(
     )
 
 
+# Instructions of the program's interface, which its SDK has: https://github.com/Kamino-Finance/klend-sdk
+LEND, DEBT, BOTH, SHARES = CallRule("lend", 1), CallRule("debt", 1), CallRule("swap debt", 1), CallRule("share")
+RULES: Final = by_name(
+    init_obligation=CallRule("open", 2, 0, accounts=(2,)),
+    deposit_reserve_liquidity=SHARES,
+    redeem_reserve_collateral=SHARES,
+    deposit_reserve_liquidity_and_obligation_collateral=LEND,
+    deposit_reserve_liquidity_and_obligation_collateral_v2=LEND,
+    withdraw_obligation_collateral_and_redeem_reserve_collateral=LEND,
+    withdraw_obligation_collateral_and_redeem_reserve_collateral_v2=LEND,
+    deposit_and_withdraw=LEND,
+    borrow_obligation_liquidity=DEBT,
+    borrow_obligation_liquidity_v2=DEBT,
+    repay_obligation_liquidity=DEBT,
+    repay_obligation_liquidity_v2=DEBT,
+    repay_and_withdraw_and_redeem=BOTH,
+    flash_borrow_reserve_liquidity=CallRule("debt", 3),
+    flash_repay_reserve_liquidity=CallRule("debt", 3),
+)
+
 FAMILY = Family(
     "kamino_lending",
     position=position,
@@ -136,4 +157,5 @@ FAMILY = Family(
     claim_kind=ACCOUNT,
     owner_field=("kamino_obligation", 64),
     roles=(MARKET,),
+    instructions=RULES,
 )

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from chainfolio.adapters.solana.account_fields import address
 from chainfolio.adapters.solana.account_reads import AccountRead
+from chainfolio.adapters.solana.call_rules import CallRule, by_name
 from chainfolio.adapters.solana.lending_layouts import MarginfiAccount, MarginfiBank, MarginfiGroup
 from chainfolio.adapters.solana.marginfi import ONE, ShareValues, updated
 from chainfolio.adapters.solana.positions import (
@@ -142,6 +143,22 @@ def _are_deposits_covered(
     )
 
 
+# Instructions of the program's interface, which its SDK has: https://github.com/mrgnlabs/marginfi-v2
+LEND, DEBT = CallRule("lend", 1), CallRule("debt", 1)
+OPEN = CallRule("open", 1, 2, accounts=(1,))
+RULES: Final = by_name(
+    marginfi_account_initialize=OPEN,
+    marginfi_account_initialize_pda=OPEN,
+    lending_account_deposit=LEND,
+    lending_account_withdraw=LEND,
+    lending_account_borrow=DEBT,
+    lending_account_repay=DEBT,
+    lending_account_withdraw_emissions=CallRule("earn", 1),
+    lending_account_withdraw_emissions_permissionless=CallRule("earn", 1),
+    transfer_to_new_account=CallRule("unclear", 1),
+    transfer_to_new_account_pda=CallRule("unclear", 1),
+)
+
 FAMILY = Family(
     "marginfi",
     position=position,
@@ -149,4 +166,5 @@ FAMILY = Family(
     claim_kind=ACCOUNT,
     owner_field=("marginfi_account", 40),
     roles=(GROUP,),
+    instructions=RULES,
 )

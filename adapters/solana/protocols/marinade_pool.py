@@ -7,6 +7,7 @@ from typing import Final
 from chainfolio.adapters.solana.account_layouts import LAMPORTS
 from chainfolio.adapters.solana.account_reads import AccountRead, derived
 from chainfolio.adapters.solana.account_records import Lamports, Marinade, MintFacts, TokenAccount
+from chainfolio.adapters.solana.call_rules import CallRule, by_name, trades
 from chainfolio.adapters.solana.layouts import SYSTEM
 from chainfolio.adapters.solana.positions import SHARE, Claim, DecoderPlan, Family, Unreadable, require
 from chainfolio.plans import Unknown
@@ -68,4 +69,15 @@ def _decode_shares(
     )
 
 
-FAMILY = Family("marinade_pool", position=position, claim_kind=SHARE, roles=(STATE,))
+# Instructions, also those of tickets: https://github.com/marinade-finance/liquid-staking-program
+LIQUIDITY = CallRule("share", 1, is_pool=True)
+RULES: Final = by_name(
+    deposit=CallRule("share", 1),
+    add_liquidity=LIQUIDITY,
+    remove_liquidity=LIQUIDITY,
+    order_unstake=CallRule("request", 4, accounts=(4,)),
+    claim=CallRule("close", 2),
+    **trades("liquid_unstake"),
+)
+
+FAMILY = Family("marinade_pool", position=position, claim_kind=SHARE, roles=(STATE,), instructions=RULES)

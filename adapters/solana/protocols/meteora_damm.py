@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from chainfolio.adapters.solana.account_reads import AccountRead
 from chainfolio.adapters.solana.account_records import TokenAccount
+from chainfolio.adapters.solana.call_rules import CallRule, by_name, trades
 from chainfolio.adapters.solana.pool_layouts import DammPool, DammPosition
 from chainfolio.adapters.solana.positions import SLOT_MS, Claim, DecoderPlan, Family, Unreadable, require
 from chainfolio.adapters.solana.ranges import NOT_COVERED, sum_by_token, vault_balance
@@ -171,4 +172,24 @@ def _vesting_end_s(stored: DammPosition, pool: DammPool, claim: Claim) -> int:
     return end_s if end and end_s > claim.time_s else 0
 
 
-FAMILY = Family("meteora_damm", position=position, role="damm")
+# Instructions of the program's interface, which its SDK has: https://github.com/MeteoraAg/cp-amm-sdk
+OPEN = CallRule("open", 1, 0, accounts=(1, 6), is_pool=True)
+REMOVE = CallRule("remove", 9, units=8, is_pool=True)
+SPLIT = CallRule("unclear", 2)
+RULES: Final = by_name(
+    create_position=OPEN._replace(accounts=(1, 4)),
+    initialize_pool=OPEN._replace(units=8),
+    initialize_pool_with_dynamic_config=OPEN._replace(accounts=(1, 7)),
+    initialize_customizable_pool=OPEN._replace(accounts=(1, 6)),
+    add_liquidity=CallRule("add", 8, units=8, is_pool=True),
+    remove_liquidity=REMOVE,
+    remove_all_liquidity=REMOVE._replace(units=None, is_whole=True),
+    claim_position_fee=CallRule("earn", 9),
+    claim_reward=CallRule("earn", 6),
+    close_position=CallRule("close", 0, is_pool=True),
+    split_position=SPLIT,
+    split_position2=SPLIT,
+    **trades("swap", "swap2"),
+)
+
+FAMILY = Family("meteora_damm", position=position, role="damm", instructions=RULES)

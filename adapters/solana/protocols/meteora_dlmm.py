@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from chainfolio.adapters.solana.account_reads import AccountRead
 from chainfolio.adapters.solana.account_records import BinArray, BinPair, BinPosition, TokenAccount
+from chainfolio.adapters.solana.call_rules import CallRule, by_name, trades
 from chainfolio.adapters.solana.layouts import SYSTEM
 from chainfolio.adapters.solana.positions import ACCOUNT, SLOT_MS, Claim, DecoderPlan, Family, Unreadable, require
 from chainfolio.adapters.solana.ranges import NOT_COVERED, sum_by_token, vault_balance
@@ -250,4 +251,50 @@ def _unlock_s(stored: BinPosition, pair: BinPair, claim: Claim) -> int:
     return claim.time_s + slots * SLOT_MS // 1000 if slots > 0 else 0
 
 
-FAMILY = Family("meteora_dlmm", position=position, role="dlmm", claim_kind=ACCOUNT, owner_field=("dlmm_position", 40))
+# Instructions of the program's interface, which its SDK has: https://github.com/MeteoraAg/dlmm-sdk
+OPEN = CallRule("open", 1, 3, span=8, width=True, accounts=(1,), is_pool=True)
+ADD, REMOVE = (CallRule(kind, 0, is_pool=True) for kind in ("add", "remove"))
+REMOVE_ALL = REMOVE._replace(is_whole=True)
+REMOVE_PART = REMOVE._replace(span=8, part=16)
+CLOSE = CallRule("close", 0, is_pool=True)
+RULES: Final = by_name(
+    initialize_position=OPEN,
+    initialize_position2=OPEN,
+    initialize_position_pda=OPEN._replace(position=2, owner=4, accounts=(2,)),
+    add_liquidity=ADD,
+    add_liquidity2=ADD,
+    add_liquidity_by_strategy=ADD,
+    add_liquidity_by_strategy2=ADD,
+    add_liquidity_by_strategy_one_side=ADD,
+    add_liquidity_by_weight=ADD,
+    add_liquidity_by_weight2=ADD,
+    add_liquidity_one_side=ADD,
+    add_liquidity_one_side_precise=ADD,
+    add_liquidity_one_side_precise2=ADD,
+    remove_liquidity=REMOVE,
+    remove_liquidity2=REMOVE,
+    remove_liquidity_by_range=REMOVE_PART,
+    remove_liquidity_by_range2=REMOVE_PART,
+    remove_all_liquidity=REMOVE_ALL,
+    claim_fee=CallRule("earn", 1),
+    claim_fee2=CallRule("earn", 1),
+    claim_reward=CallRule("earn", 1),
+    claim_reward2=CallRule("earn", 1),
+    increase_position_length=CallRule("resize", 2),
+    increase_position_length2=CallRule("resize", 2),
+    decrease_position_length=CallRule("resize", 1),
+    rebalance_liquidity=CallRule("unclear", 0),
+    close_position=CLOSE,
+    close_position2=CLOSE,
+    close_position_if_empty=CLOSE,
+    **trades("swap", "swap2", "swap_exact_out", "swap_exact_out2", "swap_with_price_impact", "swap_with_price_impact2"),
+)
+
+FAMILY = Family(
+    "meteora_dlmm",
+    position=position,
+    role="dlmm",
+    claim_kind=ACCOUNT,
+    owner_field=("dlmm_position", 40),
+    instructions=RULES,
+)

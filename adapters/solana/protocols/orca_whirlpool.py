@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from chainfolio.adapters.solana.account_layouts import TICKS
 from chainfolio.adapters.solana.account_reads import AccountRead
 from chainfolio.adapters.solana.account_records import PositionBundle, RangePosition, Whirlpool
+from chainfolio.adapters.solana.call_rules import CallRule, by_name, trades
 from chainfolio.adapters.solana.layouts import SYSTEM
 from chainfolio.adapters.solana.positions import Claim, DecoderPlan, Family, Unreadable, require
 from chainfolio.adapters.solana.ranges import RangeReward, check_position, decode_range, tick_locations
@@ -97,4 +98,24 @@ def _new_growth(pool: Whirlpool, reward: _Reward, time_s: int) -> int:
     return seconds * reward.per_second // pool.liquidity if pool.liquidity else 0
 
 
-FAMILY = Family("orca_whirlpool", position=position)
+# Accounts and data of instructions: https://github.com/orca-so/whirlpools
+ADD, REMOVE = (CallRule(kind, 4, units=8, is_pool=True) for kind in ("add", "remove"))
+OPEN = CallRule("open", 3, 1, accounts=(2, 3), is_pool=True)
+RULES: Final = by_name(
+    open_position=OPEN,
+    open_position_with_metadata=OPEN,
+    open_position_with_token_extensions=OPEN,
+    increase_liquidity=ADD,
+    increase_liquidity_v2=ADD._replace(position=6),
+    decrease_liquidity=REMOVE,
+    decrease_liquidity_v2=REMOVE._replace(position=6),
+    collect_fees=CallRule("earn", 3),
+    collect_fees_v2=CallRule("earn", 3),
+    collect_reward=CallRule("earn", 3),
+    collect_reward_v2=CallRule("earn", 3),
+    close_position=CallRule("close", 3, is_pool=True),
+    close_position_with_token_extensions=CallRule("close", 3, is_pool=True),
+    **trades("swap", "swap_v2", "two_hop_swap", "two_hop_swap_v2"),
+)
+
+FAMILY = Family("orca_whirlpool", position=position, instructions=RULES)

@@ -7,6 +7,7 @@ from math import isqrt
 from typing import Final
 
 from chainfolio.adapters.solana.account_reads import AccountRead, ListRead
+from chainfolio.adapters.solana.call_rules import TRADE, CallRule
 from chainfolio.adapters.solana.pool_layouts import RaydiumAmm, RaydiumTargetOrders
 from chainfolio.adapters.solana.positions import SHARE, Claim, DecoderPlan, Family, Unreadable, require
 from chainfolio.adapters.solana.ranges import vault_balance
@@ -107,4 +108,11 @@ def _without_pnl(pool: RaydiumAmm, target: RaydiumTargetOrders, raw_a: int, raw_
     return raw_a - pnl_a, raw_b - pnl_b
 
 
-FAMILY = Family("raydium_amm", position=position, role="amm", claim_kind=SHARE)
+# Instructions by their first byte: https://github.com/raydium-io/raydium-amm
+SHARES, TRADES = CallRule("share", is_pool=True), CallRule(TRADE)
+RULES: Final = {
+    **{bytes([number]): SHARES for number in (1, 3, 4)},  # initialize2, deposit, withdraw
+    **{bytes([number]): TRADES for number in (9, 11, 16, 17)},  # swaps with an exact amount in or out
+}
+
+FAMILY = Family("raydium_amm", position=position, role="amm", claim_kind=SHARE, instructions=RULES)

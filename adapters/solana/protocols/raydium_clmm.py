@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from chainfolio.adapters.solana.account_reads import AccountRead
 from chainfolio.adapters.solana.account_records import RangePosition, RaydiumPool
+from chainfolio.adapters.solana.call_rules import CallRule, by_name, trades
 from chainfolio.adapters.solana.layouts import SYSTEM
 from chainfolio.adapters.solana.positions import Claim, DecoderPlan, Family, Unreadable, require
 from chainfolio.adapters.solana.ranges import RangeReward, check_position, decode_range, tick_locations
@@ -82,4 +83,20 @@ def _new_growth(pool: RaydiumPool, reward: _Reward, time_s: int) -> int:
     return seconds * reward.per_second // pool.liquidity
 
 
-FAMILY = Family("raydium_clmm", position=position, role="clmm")
+# Accounts and data of instructions: https://github.com/raydium-io/raydium-clmm
+OPEN = CallRule("open", 2, 1, units=24, accounts=(2, 9), is_pool=True)
+ADD = CallRule("add", 1, units=8, is_pool=True)
+REMOVE = CallRule("remove", 1, units=8, vaults=(5, 6), is_pool=True)
+RULES: Final = by_name(
+    open_position=OPEN,
+    open_position_v2=OPEN,
+    open_position_with_token22_nft=OPEN._replace(accounts=(2, 8)),
+    increase_liquidity=ADD,
+    increase_liquidity_v2=ADD,
+    decrease_liquidity=REMOVE,
+    decrease_liquidity_v2=REMOVE,
+    close_position=CallRule("close", 1, is_pool=True),
+    **trades("swap", "swap_v2", "swap_router_base_in"),
+)
+
+FAMILY = Family("raydium_clmm", position=position, role="clmm", instructions=RULES)

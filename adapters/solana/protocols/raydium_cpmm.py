@@ -6,6 +6,7 @@ from typing import Final
 
 from chainfolio.adapters.solana.account_reads import AccountRead, ListRead, derived
 from chainfolio.adapters.solana.account_records import RaydiumReserves
+from chainfolio.adapters.solana.call_rules import CallRule, by_name, trades
 from chainfolio.adapters.solana.positions import SHARE, Claim, DecoderPlan, Family, Unreadable, require
 from chainfolio.adapters.solana.ranges import vault_balance
 from chainfolio.adapters.solana.shares import issued
@@ -47,4 +48,14 @@ def position(claim: Claim) -> DecoderPlan:
     ]
 
 
-FAMILY = Family("raydium_cpmm", position=position, role="cpmm", claim_kind=SHARE)
+# Instructions: https://github.com/raydium-io/raydium-cp-swap
+SHARES = CallRule("share", is_pool=True)
+RULES: Final = by_name(
+    initialize=SHARES,
+    initialize_with_permission=SHARES,
+    deposit=SHARES,
+    withdraw=SHARES,
+    **trades("swap_base_input", "swap_base_output"),
+)
+
+FAMILY = Family("raydium_cpmm", position=position, role="cpmm", claim_kind=SHARE, instructions=RULES)

@@ -1,9 +1,9 @@
-"""Read what the logs of transactions mean from a node, once: the results of final blocks are stored."""
+"""Read changes in transactions from a node, once: those of final blocks are stored."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -20,31 +20,40 @@ BATCH: Final = 100  # transactions in one request
 Change = TypeVar("Change")
 
 
+async def decoded_logs(
+    reader: EventLogReader,
+    decode: Callable[[str, Sequence[EventLog]], tuple[Change, ...] | None],
+    transactions: Sequence[tuple[str, int]],
+) -> list[tuple[Change, ...] | None]:
+    """Return the changes in the logs of transactions, in order; None where `decode` returns it."""
+    logs = await reader.event_logs(transactions)
+    return [decode(tx_hash, each) for (tx_hash, _), each in zip(transactions, logs, strict=True)]
+
+
 @dataclass(frozen=True, slots=True)
-class StoredLogs(Generic[Change]):
-    """Decodes logs of transactions of one chain, and stores the results.
+class StoredChanges(Generic[Change]):
+    """Reads changes in transactions of one chain, and stores the results.
 
     Attributes:
         suffix: Follows the hash in the store of looked-up transactions; it changes with the decoder.
-        decode: Returns the changes in the logs of a transaction; None if they cannot be decoded.
+        read_batch: Reads the changes in transactions (hash and height), in order; None where they cannot be decoded.
         type: The type of one change.
     """
 
     system: System
     chain: str
-    reader: EventLogReader
     suffix: str
-    decode: Callable[[str, Sequence[EventLog]], tuple[Change, ...] | None]
+    read_batch: Callable[[Sequence[tuple[str, int]]], Awaitable[Sequence[tuple[Change, ...] | None]]]
     type: type[Change]
 
     async def read(self, records: Iterable[TransactionDocument]) -> dict[str, tuple[Change, ...] | None]:
         """Return the changes in some transactions by hash, from the store or from the node.
 
-        None if not decodable. Logs are requested for BATCH transactions at a time. Decoded changes of final blocks are
+        None if not decodable. BATCH transactions are requested at a time. Decoded changes of final blocks are
         stored.
 
         Raises:
-            SourceError: The node does not give the logs of a transaction.
+            SourceError: The node does not give a transaction.
         """
         heights = {record.hash: record.block_number for record in records}
         names = {f"{tx_hash}{self.suffix}": tx_hash for tx_hash in heights}
@@ -60,8 +69,8 @@ class StoredLogs(Generic[Change]):
         first_replaceable = min((block.height for block in tail.blocks(self.chain)), default=None)
         for start in range(0, len(missing), BATCH):
             batch = missing[start : start + BATCH]
-            for (tx_hash, _), logs in zip(batch, await self.reader.event_logs(batch), strict=True):
-                changes[tx_hash] = self.decode(tx_hash, logs)
+            for (tx_hash, _), decoded in zip(batch, await self.read_batch(batch), strict=True):
+                changes[tx_hash] = decoded
             final = [each for each in batch if first_replaceable is not None and each[1] < first_replaceable]
             await asyncio.to_thread(tail.add_lookups, self.chain, list(self._rows(final, changes)))
         return changes

@@ -1,0 +1,171 @@
+"""Changes of positions by calls of programs, by tables of the families. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from chainfolio.adapters.solana.layouts import TOKEN_PROGRAMS
+from chainfolio.adapters.solana.program_calls import CallTransaction, Movement, ProgramCall
+from chainfolio.position_changes import CallChange, CallKind
+
+TRADE: Final = "trade"  # the kind of calls that change no position
+DISCRIMINATOR_SIZE: Final = 8  # of Anchor
+UNITS_SIZE, PART_SIZE = 16, 2
+WHOLE: Final = 10_000  # ten-thousandths of a position
+WITHOUT_MOVEMENTS: Final = frozenset(["remove", "close", "resize", "request", "unclear"])  # kinds that matter so, too
+
+
+class CallRule(NamedTuple):
+    """The meaning of one instruction. Numbers are indexes of its accounts, or offsets in its data.
+
+    Attributes:
+        kind: As of `CallChange`, or `trade`.
+        position: The position: its account, the mint of its NFT or its shares, or a token account with its NFT. None if
+            the call creates or destroys the shares.
+        owner: The owner of a new position.
+        units: The offset of the liquidity, with 16 bytes.
+        span: The offset of the first and the last bin.
+        width: True if a number of bins stands in place of the last one.
+        part: The offset of the ten-thousandths.
+        is_whole: All liquidity is removed.
+        vaults: The accounts that pay removed liquidity; what others pay is a reward. Empty if all do.
+        accounts: Further accounts of a new position, whose lamports come back when it is closed.
+        is_pool: The position exchanges its assets.
+    """
+
+    kind: CallKind | str
+    position: int | None = None
+    owner: int | None = None
+    units: int | None = None
+    span: int | None = None
+    width: bool = False
+    part: int | None = None
+    is_whole: bool = False
+    vaults: tuple[int, ...] = ()
+    accounts: tuple[int, ...] = ()
+    is_pool: bool = False
+
+
+Rules = Mapping[bytes, CallRule]  # by the first bytes of the instruction's data, which have one length
+
+
+def by_name(**rules: CallRule) -> Rules:
+    """Return rules by discriminators of Anchor: the SHA-256 of `global:` and the instruction's name."""
+    return {
+        hashlib.sha256(f"global:{name}".encode()).digest()[:DISCRIMINATOR_SIZE]: rule for name, rule in rules.items()
+    }
+
+
+def trades(*names: str) -> dict[str, CallRule]:
+    """Return the rule for instructions that change no position."""
+    return dict.fromkeys(names, CallRule(TRADE))
+
+
+@dataclass(frozen=True, slots=True)
+class CallReader:
+    """Reads the changes in one transaction."""
+
+    transaction: CallTransaction
+    rules: Mapping[str, Rules]  # by program
+
+    def changes(self) -> tuple[CallChange, ...] | None:
+        """Return the changes in order of execution; None if the node did not record what programs called."""
+        if self.transaction.calls is None:
+            return None
+        changes: list[CallChange] = []
+        kept: set[str] = set()
+        for call in self.transaction.calls:
+            rule = self._rule(call)
+            if rule is None:
+                changes += self._unclear(call)
+            elif rule.kind != TRADE:
+                kept |= {call.accounts[each] for each in rule.accounts if each < len(call.accounts)}
+                changes += self._of_call(call, rule)
+        return (*changes, *self._rents(kept))
+
+    def _rule(self, call: ProgramCall) -> CallRule | None:
+        rules = self.rules[call.program]
+        size = len(next(iter(rules)))
+        return rules.get(call.content[:size])
+
+    def _unclear(self, call: ProgramCall) -> Iterator[CallChange]:
+        """Yield the movements of an unknown call, by account."""
+        for owner, moved in _by_owner(call.movements).items():
+            yield CallChange("unclear", "", owner, moved)
+
+    def _of_call(self, call: ProgramCall, rule: CallRule) -> Iterator[CallChange]:
+        """Yield the changes of one call; an unclear one if its accounts are not as the rule has them."""
+        indexes = (rule.position, rule.owner, *rule.vaults)
+        if any(each is not None and each >= len(call.accounts) for each in indexes):
+            yield from self._unclear(call)
+            return
+        position = "" if rule.position is None else self._position(call.accounts[rule.position])
+        if rule.position is None:
+            position = next((each.mint for each in call.movements if not (each.sender and each.recipient)), "")
+        kind: CallKind = rule.kind  # type: ignore[assignment]
+        if kind == "open" and rule.owner is not None:
+            yield CallChange("open", position, call.accounts[rule.owner], span=_span(call.content, rule))
+            kind = "add"
+        change = CallChange(
+            kind,
+            position,
+            units=_number(call.content, rule.units, UNITS_SIZE),
+            part=WHOLE if rule.is_whole else _number(call.content, rule.part, PART_SIZE),
+            span=None if kind == "add" else _span(call.content, rule),
+            is_pool=rule.is_pool,
+        )
+        of_position = [each for each in call.movements if kind in ("share", "request") or each.mint != position]
+        vaults = {call.accounts[each] for each in rule.vaults}
+        principal = _by_owner(each for each in of_position if not vaults or each.source in vaults)
+        if not principal and kind in WITHOUT_MOVEMENTS:
+            yield change
+        for owner, moved in principal.items():
+            yield replace(change, owner=owner, moved=moved)
+        for owner, moved in _by_owner(each for each in of_position if vaults and each.source not in vaults).items():
+            yield CallChange("earn", position, owner, moved)
+
+    def _position(self, account: str) -> str:
+        """Return the NFT of a token account, or the account itself."""
+        return self.transaction.holders[account][1] if account in self.transaction.holders else account
+
+    def _rents(self, kept: set[str]) -> Iterator[CallChange]:
+        """Yield the lamports of new accounts, and of closed ones.
+
+        What an account of the payer or of a position needs comes back when it is closed. Accounts of other programs,
+        such as stakes, are left out.
+        """
+        for payer, new, raw, program in self.transaction.funded:
+            if program in TOKEN_PROGRAMS or program in self.rules:
+                is_kept = new in kept or self.transaction.holders.get(new, ("", ""))[0] == payer
+                yield CallChange("rent" if is_kept else "cost", new, payer, (("", -raw),))
+        for account, raw in sorted(self.transaction.closed.items()):
+            yield CallChange("rent", account, "", (("", raw),))
+
+
+def _number(content: bytes, at: int | None, size: int) -> int | None:
+    return None if at is None else int.from_bytes(content[at : at + size], "little")
+
+
+def _span(content: bytes, rule: CallRule) -> tuple[int, int] | None:
+    if rule.span is None:
+        return None
+    first, last = (int.from_bytes(content[at : at + 4], "little", signed=True) for at in (rule.span, rule.span + 4))
+    return first, first + last - 1 if rule.width else last
+
+
+def _by_owner(movements: Iterable[Movement]) -> dict[str, tuple[tuple[str, int], ...]]:
+    """Return the net movements of each account, by mint; those without any are absent."""
+    net: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for each in movements:
+        for owner, raw in ((each.sender, -each.raw), (each.recipient, each.raw)):
+            if owner and each.sender != each.recipient:
+                net[owner][each.mint] += raw
+    return {
+        owner: moved
+        for owner, raws in net.items()
+        if (moved := tuple((mint, raw) for mint, raw in raws.items() if raw))
+    }

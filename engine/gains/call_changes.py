@@ -1,0 +1,50 @@
+"""Read changes of positions by calls of programs; each transaction is read once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from chainfolio.capabilities import Capability, find_capability
+from chainfolio.engine.gains.stored_changes import StoredChanges
+from chainfolio.position_changes import CallChange
+
+if TYPE_CHECKING:
+    from chainfolio.indexer.wiring import System
+    from chainfolio.portfolio.transactions import TransactionDocument
+
+STORED: Final = "/calls/1/"  # after the hash, before a digest of the programs
+CallChanges = dict[tuple[str, str], tuple[CallChange, ...] | None]
+
+
+async def call_changes(system: System, records: Sequence[TransactionDocument]) -> CallChanges:
+    """Return changes of positions by chain and transaction; empty for chains without calls of programs.
+
+    Failed transactions, spam and those that moved nothing are absent. The value is None if the node did not record all
+    calls. Transactions are read from the node once; results of final blocks are stored.
+
+    Raises:
+        SourceError: The node of a chain does not give a transaction.
+    """
+    changes: CallChanges = {}
+    for key in sorted({record.chain.key for record in records}):
+        chain = system.chain(key)
+        reader = find_capability(chain, Capability.PROGRAM_CALLS)
+        if reader is None:
+            continue
+        protocols = [each for each in system.registry.rows(key, chain.kind, system.families) if each.contracts]
+        named = sorted((each.family.name, *map(str, sorted(each.contracts.items()))) for each in protocols)
+        digest = hashlib.sha256(repr(named).encode()).hexdigest()[:8]
+        read = partial(reader.call_changes, protocols=protocols)
+        stored = StoredChanges(system, key, f"{STORED}{digest}", read, CallChange)
+        of_chain = [record for record in records if record.chain.key == key and _may_change(record)]
+        changes |= {(key, tx_hash): each for tx_hash, each in (await stored.read(of_chain)).items()}
+    return changes
+
+
+def _may_change(record: TransactionDocument) -> bool:
+    """Return True if a transaction may have changed a position of its account, or closed an account of it."""
+    is_reward = any(row.stays_staked is True for row in record.assets_in)  # of a block, and no transaction
+    return record.type not in ("FAILED", "SPAM") and not is_reward

@@ -1,0 +1,283 @@
+"""Gains of positions by the calls of their programs, which show every amount.
+
+The calls cannot be forged. But a position may have been opened by others, or changed by a call of no known meaning.
+Then the values of what it moves are not known, and an issue says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from chainfolio.portfolio.pnl.containers import Containers, settle
+from chainfolio.portfolio.pnl.position_changes import Movement, Position
+from chainfolio.portfolio.pnl.trade_value import Side
+from chainfolio.position_changes import CallChange, PositionChange
+
+WHOLE: Final = 10_000  # ten-thousandths of a position
+NOT_OPENED: Final = "it changed a position that no known transaction opened: gains of what it moved are not known"
+NOT_CLEAR: Final = "it changed a position in a way that is not known: gains of what it moved are not known"
+Redeem = Callable[[Sequence[Movement], Mapping[str, int], bool], tuple[list[Movement], list[Movement]]]
+
+
+Key = tuple[str, str]  # chain and hash of a transaction
+
+
+def split_changes(
+    changes: Mapping[Key, Sequence[PositionChange | CallChange] | None],
+) -> tuple[dict[Key, Sequence[PositionChange] | None], dict[Key, Sequence[CallChange]]]:
+    """Return changes by events, with those that are not known, and changes by calls."""
+    by_events: dict[Key, Sequence[PositionChange] | None] = {}
+    by_calls: dict[Key, Sequence[CallChange]] = {}
+    for key, each in changes.items():
+        if each is None:
+            by_events[key] = None
+            continue
+        if calls := [change for change in each if isinstance(change, CallChange)]:
+            by_calls[key] = calls
+        by_events[key] = [change for change in each if isinstance(change, PositionChange)]
+    return by_events, by_calls
+
+
+def own_changes(
+    changes: Sequence[CallChange], chain: str, wallet: str, positions: Collection[str]
+) -> Sequence[CallChange]:
+    """Return the changes that concern a wallet: they moved its assets, or changed one of its positions."""
+    opened = {f"{chain}:{each.position}" for each in changes if each.kind == "open" and each.owner == wallet}
+    keys = {*positions, *opened}
+    return [
+        each
+        for each in changes
+        if each.owner == wallet or (not each.owner and (each.kind == "rent" or f"{chain}:{each.position}" in keys))
+    ]
+
+
+@dataclass(slots=True)
+class CallMovements:
+    """Collects what the calls of one transaction mean for one wallet.
+
+    Attributes:
+        chain: The key of the chain.
+        wallet: The wallet.
+        asset_of: Returns the key of a token; an empty text is the native coin.
+        worth: Returns an amount of an asset with its value at that time.
+        net: Returns what came of an asset to the wallet, or (negative) left it.
+        positions: The positions of the account, by key.
+        containers: Its shares, its deposits, and its lots.
+        redeem: Returns the movements of redeemed shares: bought and sold ones, and those of containers.
+        trade_value: The rule of `equalise`.
+        deposits_are_disposals: As of `Treatment`.
+        liquidity_is_disposal: As of `Treatment`.
+        closing: The positions that this transaction closes: all their liquidity is removed.
+        traded: Purchases and sales, which bear the fee of the transaction.
+        settled: The other movements.
+        explained: What the calls moved between wallet and positions, by asset; positive if it came.
+        problem: The reason why values are not known; empty if they are.
+    """
+
+    chain: str
+    wallet: str
+    asset_of: Callable[[str], str]
+    worth: Callable[[str, int], Side]
+    net: Callable[[str], int]
+    positions: dict[str, Position]
+    containers: Containers
+    redeem: Redeem
+    trade_value: str
+    deposits_are_disposals: bool
+    liquidity_is_disposal: bool
+    closing: Collection[str]
+    traded: list[Movement] = field(default_factory=list)
+    settled: list[Movement] = field(default_factory=list)
+    explained: dict[str, int] = field(default_factory=dict)
+    problem: str = ""
+
+    def add(self, change: CallChange) -> None:
+        """Apply one change."""
+        if change.kind in ("rent", "cost"):
+            self._pay_rent(change)
+            return
+        moved = [(self.asset_of(mint), raw) for mint, raw in change.moved if mint != change.position]
+        came = [self.worth(asset, raw) for asset, raw in moved if raw > 0]
+        left = [self.worth(asset, -raw) for asset, raw in moved if raw < 0]
+        for asset, raw in moved:
+            self.explained[asset] = self.explained.get(asset, 0) + raw
+        key = f"{self.chain}:{change.position}"
+        if change.kind in ("add", "remove", "earn", "close", "resize"):
+            self._change(key, change, came, left)
+        elif change.kind == "share":
+            self._exchange_shares(key, change, came, left)
+        elif change.kind in ("lend", "debt", "swap debt"):
+            self._lend(change, came, left)
+        elif change.kind == "request":
+            self._request(key, left)
+        elif change.kind != "open":
+            self._unclear(key, came, left)
+
+    def _pay_rent(self, change: CallChange) -> None:
+        """Deposit what an account of the wallet needs, or take it back once the account is closed.
+
+        Lamports of an account that went elsewhere are a cost, like those of accounts that others own.
+        """
+        (_, raw), account = change.moved[0], change.position
+        asset, rents = self.asset_of(""), self.containers.rents
+        if raw < 0:
+            self.explained[asset] = self.explained.get(asset, 0) + raw
+            side = self.worth(asset, -raw)
+            self.settled.append(("fee" if change.kind == "cost" else "deposit", side))
+            rents |= {(asset, self.wallet, account): -raw} if change.kind == "rent" else {}
+        elif paid := rents.pop((asset, self.wallet, account), 0):
+            self.settled.append(("withdraw", Side(asset, paid, None)))
+            if self.net(asset) - self.explained.get(asset, 0) >= paid:
+                self.explained[asset] = self.explained.get(asset, 0) + paid
+            else:
+                self.settled.append(("fee", self.worth(asset, paid)))
+
+    def _is_disposal(self, change: CallChange) -> bool:
+        return self.deposits_are_disposals or (change.is_pool and self.liquidity_is_disposal)
+
+    def _change(self, key: str, change: CallChange, came: Sequence[Side], left: Sequence[Side]) -> None:
+        """Apply a change of a position that is an NFT or an account."""
+        position = self.positions.get(key)
+        if position is None or not position.is_clear:
+            if came or left:
+                self._without_values(came, left, NOT_OPENED if position is None else NOT_CLEAR)
+        elif change.kind == "earn":
+            self.settled += [("income", side) for side in came]
+        elif change.kind == "resize":
+            position.span = None
+        elif left and not came:
+            self._put(key, position, change, left)
+        elif change.kind == "add":
+            self._unclear(key, came, left)
+        elif came or change.kind == "close":
+            self._take(key, position, change, came)
+
+    def _put(self, key: str, position: Position, change: CallChange, left: Sequence[Side]) -> None:
+        position.is_measured = position.is_measured and bool(change.units)
+        if self._is_disposal(change):
+            position.container.put(change.units or 1, {})
+            self.traded += [("sell", side) for side in left]
+            self.traded.append(("buy", Side(key, change.units or 1, _total(left))))
+        else:
+            position.container.put(change.units or 1, {side.asset: side.quantity for side in left})
+            self.settled += [("deposit", side) for side in left]
+
+    def _take(self, key: str, position: Position, change: CallChange, came: Sequence[Side]) -> None:
+        """Take removed liquidity out; a payment for none is income."""
+        if change.units == 0:
+            self.settled += [("income", side) for side in came]
+            return
+        units = self._units(key, position, change)
+        if units is None or (units and not came):
+            self._unclear(key, came, ())
+            return
+        if not units and not came:
+            return
+        contents = position.container.take(units)
+        if self._is_disposal(change):
+            self.traded += [("buy", side) for side in came]
+            self.traded += [("sell", Side(key, units, _total(came)))] if units else []
+        else:
+            self.settled += settle(contents, came, self.trade_value, is_pool=change.is_pool)
+
+    def _units(self, key: str, position: Position, change: CallChange) -> int | None:
+        """Return the units that a change removes; None if they are not known.
+
+        A position of bins counts ten-thousandths: the same part of each bin leaves with them.
+        """
+        container = position.container
+        if key in self.closing or change.kind == "close" or (change.part == WHOLE and change.span is None):
+            return container.units
+        if change.part is not None:
+            span, removed = position.span, change.span
+            if span is None or removed is None or removed[0] > span[0] or removed[1] < span[1]:
+                return None
+            if change.part == WHOLE:
+                return container.units
+            container.units *= WHOLE  # so that each part is a whole number of units
+            return container.units // WHOLE * change.part
+        is_known = position.is_measured and change.units is not None and change.units <= container.units
+        return change.units if is_known else None
+
+    def _exchange_shares(self, key: str, change: CallChange, came: Sequence[Side], left: Sequence[Side]) -> None:
+        """Put assets in for shares, or redeem shares for assets."""
+        raw = dict(change.moved).get(change.position, 0)
+        self.explained[key] = self.explained.get(key, 0) + raw
+        if not raw or not (left if raw > 0 else came) or (came if raw > 0 else left):
+            self._without_values(came, left, NOT_CLEAR)
+            self.settled += [("received" if raw > 0 else "sent", Side(key, abs(raw), None))] if raw else []
+        elif self._is_disposal(change):
+            share = Side(key, abs(raw), _total(came or left))
+            self.traded += [("sell", side) for side in left] + [("buy", side) for side in came]
+            self.traded.append(("buy" if raw > 0 else "sell", share))
+        elif raw > 0:
+            self.containers.put({key: raw}, {side.asset: side.quantity for side in left})
+            self.settled += [("deposit", side) for side in left]
+        else:
+            outside, settled = self.redeem([("withdraw", side) for side in came], {key: -raw}, change.is_pool)
+            self.traded += [each for each in outside if each[0] in ("buy", "sell")]
+            self.settled += settled
+            for side in (side for kind, side in outside if kind not in ("buy", "sell")):  # shares of no known origin
+                self._without_values([side], (), NOT_OPENED)
+
+    def _lend(self, change: CallChange, came: Sequence[Side], left: Sequence[Side]) -> None:
+        """Deposit and withdraw, the deposit first; or borrow and repay."""
+        if change.kind == "debt":
+            self.settled += [("borrow", side) for side in came] + [("repay", side) for side in left]
+            return
+        for side in left:
+            if change.kind == "swap debt":
+                self.settled.append(("repay", side))
+            elif self.deposits_are_disposals:
+                self.settled.append(("sent", side))
+            else:
+                self.containers.stake(change.position, side.asset, side.quantity)
+                self.settled.append(("deposit", side))
+        for side in came:
+            if self.deposits_are_disposals:
+                self.settled.append(("received", side))
+                continue
+            is_known = side.asset in self.containers.farms.get(change.position, {})
+            returned = self.containers.unstake([change.position], side.asset, side.quantity)
+            if returned:
+                self.settled.append(("withdraw", side.part(returned)))
+            if returned < side.quantity and is_known:
+                self.settled.append(("income", side.without(returned) if returned else side))
+            elif returned < side.quantity:
+                self._without_values([side], (), NOT_OPENED)
+
+    def _request(self, key: str, left: Sequence[Side]) -> None:
+        """Put what shares stand for into a position that pays later; bought shares go in themselves."""
+        shares = {side.asset: side.quantity for side in left}
+        contents, bought, _ = self.containers.redeem(shares)
+        position = self.positions[key] = Position()
+        position.container.put(1, contents)
+        position.container.put(0, bought)
+        self.settled += [("deposit", Side(asset, raw, None)) for asset, raw in bought.items()]
+        if not contents and not bought:
+            position.is_clear = False
+
+    def _unclear(self, key: str, came: Sequence[Side], left: Sequence[Side]) -> None:
+        """Count what a call of no known meaning moved, and what was in its position, without values."""
+        position = self.positions.get(key)
+        contents = {} if position is None else position.close()
+        if position is not None:
+            position.is_clear = False
+        for asset, raw in contents.items():
+            self.settled.append(("withdraw", Side(asset, raw, None)))
+            self.settled.append(("sell", Side(asset, raw, None)))
+        self._without_values(came, left, NOT_CLEAR)
+
+    def _without_values(self, came: Sequence[Side], left: Sequence[Side], problem: str) -> None:
+        self.settled += [("received", Side(side.asset, side.quantity, None)) for side in came]
+        self.settled += [("sell", Side(side.asset, side.quantity, None)) for side in left]
+        self.problem = problem
+
+
+def _total(sides: Sequence[Side]) -> int | None:
+    """Return the value of all sides; None if one of them is not known."""
+    if any(side.value is None for side in sides):
+        return None
+    return sum(side.value or 0 for side in sides)
