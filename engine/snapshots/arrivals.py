@@ -37,9 +37,37 @@ def arrivals_in(
 ) -> dict[str, dict[Asset, TokenArrival]]:
     """Return how tokens first came to accounts, by account and asset.
 
-    Tokens that the index has not seen arrive are absent. An arrival counts as the account's own action if the account
-    sent the transaction, or if the native coin, or a token of `trusted` or `listed_tokens`, left the account in it.
-    Logs of other contracts prove nothing.
+    Tokens that the index has not seen arrive are absent. An arrival counts as the account's own action as in
+    `own_assets_in`, which has the same arguments.
+    """
+    import polars as pl
+
+    lake, tail, chain = account_rows.index
+    arrivals_by_account: dict[str, dict[Asset, TokenArrival]] = {account: {} for account in tokens}
+    token_transfers, solicited = _solicited(account_rows, tokens, trusted, listed_tokens)
+    if token_transfers.is_empty():
+        return arrivals_by_account
+    unsolicited = token_transfers.join(solicited, on=ACCOUNT_TOKEN, how="anti").filter(pl.col("direction") == "in")
+    nonzero_counts = _by_pair(token_transfers.filter(pl.col("raw") != ZERO_RAW).group_by(ACCOUNT_TOKEN).len())
+    recipients, own_pairs = _by_pair(_recipients(lake, tail, chain, unsolicited)), set(solicited.iter_rows())
+    net = _net(token_transfers)
+    assets = _by_reference(tokens)
+    for pair in sorted(token_transfers.select(ACCOUNT_TOKEN).unique().iter_rows()):
+        arrival = TokenArrival(nonzero_counts.get(pair, 0), pair in own_pairs, recipients.get(pair, 0), net[pair])
+        arrivals_by_account[pair[0]][assets[pair]] = arrival
+    return arrivals_by_account
+
+
+def own_assets_in(
+    account_rows: AccountRows,
+    tokens: Mapping[str, Collection[Asset]],
+    trusted: Mapping[str, Collection[Asset]],
+    listed_tokens: Collection[Asset] = (),
+) -> dict[str, set[Asset]]:
+    """Return the tokens that accounts moved in their own actions, by account.
+
+    An own action is a transaction that the account sent, or in which the native coin, or a token of `trusted` or
+    `listed_tokens`, left the account. Logs of other contracts prove nothing.
 
     Args:
       account_rows: The rows of these accounts, and maybe others, up to the last height that counts.
@@ -47,16 +75,29 @@ def arrivals_in(
       trusted: Tokens that prove an own action when they leave, by account.
       listed_tokens: Tokens that prove it for every account.
     """
+    assets = _by_reference(tokens)
+    own_assets: dict[str, set[Asset]] = {account: set() for account in tokens}
+    _, solicited = _solicited(account_rows, tokens, trusted, listed_tokens)
+    for pair in solicited.iter_rows():
+        own_assets[pair[0]].add(assets[pair])
+    return own_assets
+
+
+def _solicited(
+    account_rows: AccountRows,
+    tokens: Mapping[str, Collection[Asset]],
+    trusted: Mapping[str, Collection[Asset]],
+    listed_tokens: Collection[Asset],
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the transfers of the tokens, and the accounts and tokens that moved in an own action."""
     import polars as pl
 
-    lake, tail, chain = account_rows.index
-    arrivals_by_account: dict[str, dict[Asset, TokenArrival]] = {account: {} for account in tokens}
     transfers = account_rows.of(ACCOUNT_TRANSFERS, list(tokens), (*KEY, *TOKEN_AMOUNT)).select(
         *ACCOUNT_TRANSACTION, "direction", *TOKEN_AMOUNT
     )
     token_transfers = transfers.join(_pairs(tokens), on=ACCOUNT_TOKEN, how="semi")
     if token_transfers.is_empty():
-        return arrivals_by_account
+        return token_transfers, token_transfers.select(ACCOUNT_TOKEN)
     transactions = token_transfers.select(ACCOUNT_TRANSACTION).unique()
     outgoing = transfers.filter(pl.col("direction") == "out", pl.col("raw") != ZERO_RAW)
     coins = outgoing.filter(
@@ -73,16 +114,14 @@ def arrivals_in(
         ACCOUNT_TRANSACTIONS, list(tokens), ACCOUNT_TRANSACTION, pl.col("sender") == pl.col("account")
     )
     own_actions = pl.concat([own_actions, candidates.join(sent, on=ACCOUNT_TRANSACTION, how="semi")])
-    solicited = token_transfers.join(own_actions, on=ACCOUNT_TRANSACTION, how="semi").select(ACCOUNT_TOKEN).unique()
-    unsolicited = token_transfers.join(solicited, on=ACCOUNT_TOKEN, how="anti").filter(pl.col("direction") == "in")
-    nonzero_counts = _by_pair(token_transfers.filter(pl.col("raw") != ZERO_RAW).group_by(ACCOUNT_TOKEN).len())
-    recipients, own_pairs = _by_pair(_recipients(lake, tail, chain, unsolicited)), set(solicited.iter_rows())
-    net = _net(token_transfers)
-    assets = {(account, asset.reference): asset for account, transfers in tokens.items() for asset in transfers}
-    for pair in sorted(token_transfers.select(ACCOUNT_TOKEN).unique().iter_rows()):
-        arrival = TokenArrival(nonzero_counts.get(pair, 0), pair in own_pairs, recipients.get(pair, 0), net[pair])
-        arrivals_by_account[pair[0]][assets[pair]] = arrival
-    return arrivals_by_account
+    return token_transfers, token_transfers.join(own_actions, on=ACCOUNT_TRANSACTION, how="semi").select(
+        ACCOUNT_TOKEN
+    ).unique()
+
+
+def _by_reference(tokens: Mapping[str, Collection[Asset]]) -> dict[tuple[str, str], Asset]:
+    """Return the assets by account and reference."""
+    return {(account, asset.reference): asset for account, assets in tokens.items() for asset in assets}
 
 
 def _net(transfers: pl.DataFrame) -> dict[tuple[str, str], int]:

@@ -5,7 +5,7 @@ The way in which a token arrived says most about it. No node is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from chainfolio.assets import Asset
 from chainfolio.contracts import Issue, Spam
 from chainfolio.engine.rows import ChainIndex
 from chainfolio.engine.snapshots.account_rows import AccountRows
-from chainfolio.engine.snapshots.arrivals import arrivals_in
+from chainfolio.engine.snapshots.arrivals import arrivals_in, own_assets_in
 from chainfolio.engine.snapshots.reading import Reading
 from chainfolio.engine.snapshots.share_trust import mark_unsolicited, unverified_assets
 from chainfolio.engine.snapshots.token_book import TokenBook
@@ -86,12 +86,10 @@ class Judge:
             if (suspects := {asset for asset in assets if not asset.is_native and not is_listed(asset)})
         }
         no_tokens = dict.fromkeys(unlisted, frozenset[Asset]())
-        arrivals_by_account = self._arrivals(unlisted, no_tokens, height, rows) if unlisted else {}
-        own_assets = {
-            account: {asset for asset, arrival in each.items() if arrival.is_own_action}
-            for account, each in arrivals_by_account.items()
-        }
-        return Trust(is_listed, own_assets)
+        if not unlisted:
+            return Trust(is_listed, {})
+        account_rows = self._rows(unlisted, height, rows)
+        return Trust(is_listed, own_assets_in(account_rows, unlisted, no_tokens, self.listed_tokens))
 
     def spam(
         self,
@@ -177,9 +175,11 @@ class Judge:
         height: int,
         rows: AccountRows | None,
     ) -> dict[str, dict[Asset, TokenArrival]]:
-        index = ChainIndex(self.lake, self.tail, self.chain.key)
-        account_rows = rows or AccountRows(index, list(suspects), height)
-        return arrivals_in(account_rows, suspects, priced, self.listed_tokens)
+        return arrivals_in(self._rows(suspects, height, rows), suspects, priced, self.listed_tokens)
+
+    def _rows(self, accounts: Iterable[str], height: int, rows: AccountRows | None) -> AccountRows:
+        """Return `rows`, or those of accounts up to a height."""
+        return rows or AccountRows(ChainIndex(self.lake, self.tail, self.chain.key), list(accounts), height)
 
     def _originals(
         self, priced_sets: Set[frozenset[Asset]], context: TokenContext

@@ -9,7 +9,7 @@ from chainfolio.blocks import Block
 from chainfolio.chains import Chain
 from chainfolio.engine.rows import ChainIndex
 from chainfolio.engine.snapshots.account_rows import AccountRows
-from chainfolio.engine.snapshots.arrivals import arrivals_in
+from chainfolio.engine.snapshots.arrivals import arrivals_in, own_assets_in
 from chainfolio.engine.snapshots.day_flows import Flows, day_gap, flows_of_day
 from chainfolio.engine.snapshots.sent_transactions import are_fees_indexed, fees_of
 from chainfolio.portfolio.spam import TokenArrival
@@ -27,8 +27,12 @@ def flows_of(index: ChainIndex, chain: Chain, accounts: Sequence[str], block: Bl
 def arrivals_of(
     index: ChainIndex, tokens: Tokens, trusted: Tokens, height: int, listed: Collection[Asset] = ()
 ) -> dict[str, dict[Asset, TokenArrival]]:
-    """Return how tokens came to accounts up to a height."""
-    return arrivals_in(AccountRows(index, list(tokens), height), tokens, trusted, listed)
+    """Return how tokens came to accounts up to a height; compare the own actions with those that are read alone."""
+    rows = AccountRows(index, list(tokens), height)
+    arrivals = arrivals_in(rows, tokens, trusted, listed)
+    own = {account: {asset for asset, each in of.items() if each.is_own_action} for account, of in arrivals.items()}
+    assert own_assets_in(rows, tokens, trusted, listed) == own
+    return arrivals
 
 
 def fees_at(index: ChainIndex, accounts: Sequence[str], block: Block) -> dict[str, int]:
