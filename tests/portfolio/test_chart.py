@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from decimal import Decimal
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,3 +70,25 @@ def test_every_chart_fits_and_has_its_first_and_last_day(
     assert str(FIRST) in lines[-1]
     drawn = sum(char == "*" or "⠀" < char <= "⣿" for line in lines for char in line)
     assert drawn > 0
+
+
+WHOLE: dict[str, tuple[list[Point], int, int]] = {
+    "rise": (points(0, 1, 2, 3), 24, 8),
+    "gap": (points(5, -5, None, 5, 100_000), 60, 10),
+    "flat": (points(7), 40, 7),
+    "flat below zero": (points(-70, -70), 40, 7),
+    "zero": (points(0, None), 31, 7),
+    "thousands": (points(1_234_567, 99_999, 100_000, 5), 90, 9),
+    "narrow": (points(1, 2), 5, 3),
+    "long": (points(*(number**2 for number in range(100))), 80, 12),
+    "cents": ([(FIRST, Decimal("0.004")), (FIRST + timedelta(days=400), Decimal("-99999.995"))], 50, 8),
+}
+
+
+def test_charts_are_as_recorded_to_the_last_dot() -> None:
+    drawn = [
+        f"{name} {braille}\n" + "\n".join(chart(values, width, height, braille=braille))
+        for name, (values, width, height) in WHOLE.items()
+        for braille in (True, False)
+    ]
+    assert "\n\n".join(drawn) + "\n" == (Path(__file__).parent / "charts.txt").read_text(encoding="utf-8")
