@@ -87,7 +87,7 @@ def rule_document(rule: Rule, target: Target | None) -> dict[str, Any]:
 
 
 def delivery_document(delivery: Delivery) -> dict[str, Any]:
-    """Return a delivery with its last attempt, and the event as it was sent."""
+    """Return a delivery as one flat document: its state, its last attempt, and the event as decoded JSON."""
     return {
         "id": delivery.id,
         "rule": delivery.rule_id,

@@ -1,4 +1,6 @@
-"""POST /mcp: the Model Context Protocol over streamable HTTP, with the keys, limits and credits of the API.
+"""POST /mcp: the Model Context Protocol over streamable HTTP.
+
+Keys, limits and credits are those of the API.
 
 Each message is a request of its own and is answered with JSON: there are no sessions, so any process can answer. A call
 of a tool costs what the route with the same answer costs. Other messages are free.

@@ -44,7 +44,7 @@ class Cron:
 
 
 def parse_cron(text: str) -> Cron:
-    """Parse a cron expression.
+    """Parse a cron expression of five fields, or of six with the second first.
 
     Raises:
         CronError: The text cannot be parsed, never fires, or restricts both the day of the month and that of the week,

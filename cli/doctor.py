@@ -56,7 +56,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _version(package: str) -> str:
-    """Return the version of a package, or that it is not installed: the smallest environment lacks those of extras."""
+    """Return the version of a package, or that it is not installed.
+
+    The smallest environment lacks those of extras.
+    """
     try:
         return version(package)
     except PackageNotFoundError:

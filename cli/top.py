@@ -1,4 +1,6 @@
-"""`chainfolio top`: lag, rates, errors, jobs and time per operation of running processes, from their metrics.
+"""`chainfolio top`: lag, rates, errors, jobs and time per operation of running processes.
+
+All are read from the metrics of the processes.
 
 It reads the metrics of `serve` and `worker` beside them (`server.metrics_port`), and needs no store. In a terminal the
 view is renewed until you press Ctrl-C.

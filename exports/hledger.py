@@ -1,4 +1,7 @@
-"""Journals of hledger: what came and left at its price, and assertions of what is held. They have no lots."""
+"""Journals of hledger: what came and left at its price, and assertions of what is held.
+
+They have no lots.
+"""
 
 from __future__ import annotations
 

@@ -164,7 +164,10 @@ class _Ledger:
         yield from body
 
     def _opening(self, first: date) -> Iterator[str]:
-        """Yield the accounts that the ledger uses, opened on its first day, and the names of its commodities."""
+        """Yield the opened accounts that the ledger uses, and the names of its commodities.
+
+        Five fixed accounts are opened also if they are not used.
+        """
         accounts = {account for account, _ in self._books.units} | {GAINS, RECEIVED, SENT, FEES, UNEXPLAINED}
         for account in sorted(accounts):
             yield self._syntax.account(first, account)

@@ -26,7 +26,7 @@ async def recover_reorg(chain: Chain, lake: Lake, tail: Tail) -> int | None:
     """Delete blocks that are not on the chain any more. The caller holds the chain's lock.
 
     Returns:
-        The lowest deleted height; None if our last final block is on the chain.
+        The lowest deleted height; None if our last final block is on the chain, or there is none.
 
     Raises:
         DeepReorg: More than `reorg_depth` blocks are gone, or block hashes are not stored: the operator must decide.

@@ -72,7 +72,7 @@ def values_by_account(holdings: pl.DataFrame, quotes: Mapping[Key, AssetQuote]) 
     totals: defaultdict[Key, int] = defaultdict(int)
     for raw_limbs, part in ((RAW_LIMBS // 2, plain.filter(~pl.col("wide"))), (RAW_LIMBS, plain.filter(pl.col("wide")))):
         sums = part.group_by("account").agg(_products(raw_limbs, names)).collect()
-        for account, total in zip(sums["account"].to_list(), _propagate_carries(sums.drop("account")), strict=True):
+        for account, total in zip(sums["account"].to_list(), _row_totals(sums.drop("account")), strict=True):
             totals[account] += total
     for account, asset, count in bounded.group_by("account", "asset").agg(pl.len()).iter_rows():
         totals[account] += count * _integer(quotes[asset].depth_usd or amounts.ZERO, unit_places)
@@ -160,8 +160,8 @@ def _products(raw_limbs: int, prices: Sequence[str]) -> list[pl.Expr]:
     return [pl.sum_horizontal(parts).sum().alias(f"power{power}") for power, parts in sorted(by_power.items())]
 
 
-def _propagate_carries(sums: pl.DataFrame) -> list[int]:
-    """Return each row's sum as an integer: column `i` counts units of 2^(32 * i)."""
+def _row_totals(sums: pl.DataFrame) -> list[int]:
+    """Return the total of each row, which must not be negative: column `i` counts units of 2^(32 * i)."""
     import numpy as np
     import polars as pl
 

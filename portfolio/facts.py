@@ -70,7 +70,10 @@ class Options:
 
 
 def named_pictures(facts: ChainFacts | ProtocolFacts, options: Options) -> tuple[str | UnsetType, str | UnsetType]:
-    """Return the small and the large picture of a chain or a protocol; UNSET if pictures are not requested."""
+    """Return the small and the large picture of a chain or a protocol.
+
+    UNSET if pictures are not requested.
+    """
     return pictures(facts.images, facts.key, facts.name) if options.images else (UNSET, UNSET)
 
 

@@ -1,4 +1,7 @@
-"""Pictures of chains, protocols and tokens: those of the settings or of `configs/`, else one drawn from the name."""
+"""Pictures of chains, protocols and tokens.
+
+They are those of the settings or of `configs/`, else drawn from the name.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,9 @@ _DRAWING: Final = (
 
 @lru_cache(MAX_DRAWN)
 def drawn(subject: str, label: str) -> str:
-    """Return a picture as a data URL: a disc in a colour of the subject, with the first letters of a label.
+    """Return a drawn picture as a data URL.
+
+    It is a disc in a colour of the subject, with the first letters of a label.
 
     A data URL is absolute, as clients insist, and tells no third party who reads it. Only Latin letters and digits of
     the label are shown. Equal arguments give equal pictures.

@@ -346,7 +346,10 @@ def _issues_by_account(snapshot: Snapshot) -> dict[str, list[Issue]]:
 
 
 def _value_position(position: Position, snapshot: Snapshot, prices: Mapping[Asset, Price]) -> ValuedPosition:
-    """Value one position, its parts like loose holdings; without prices if its amounts are unverified."""
+    """Value each part of a position like a loose holding, and mark spam.
+
+    Parts have no prices if the amounts are unverified.
+    """
     usable_prices = {} if position.unverified else prices
     supplied, borrowed, rewards = (
         tuple(

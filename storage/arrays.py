@@ -13,7 +13,10 @@ Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 
 def numbers(values: Column) -> npt.NDArray[np.int64] | None:
-    """Return a column as integers, times as microseconds; None for other types and columns with nulls."""
+    """Return a column of integers, or of times in their own unit, as int64.
+
+    None for other types and for columns with nulls.
+    """
     flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if flat.null_count or not (pa.types.is_integer(flat.type) or pa.types.is_timestamp(flat.type)):
         return None

@@ -16,13 +16,13 @@ PARQUET: Final = ".parquet"
 
 
 def write_result(rows: pl.DataFrame, target: str, store: ObjectStore | None = None) -> None:
-    """Replace the Parquet file or the rows of the Delta table at `target` by some rows.
+    """Replace a local Parquet file, whose folder must exist, or the rows of a Delta table, by some rows.
 
     A Delta table is replaced in one commit, so readers see all old or all new rows. A file is renamed when it is whole.
 
     Args:
         rows: The rows in the order in which they are written.
-        target: A path that ends with `.parquet`, or the folder or `s3://` address of a Delta table.
+        target: A local path that ends with `.parquet`, or the folder or `s3://` address of a Delta table.
         store: The service behind an `s3://` address; None for that of the environment.
 
     Raises:

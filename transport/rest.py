@@ -102,7 +102,9 @@ class RestEndpoint(HttpEndpoint):
     def response_error(self, response: HttpResponse) -> SourceError | None:
         """Return the error of a status other than 200, or of a body that is no JSON.
 
-        None for a usable response. The body of a stream is not checked.
+        404 is ResourceNotFound, 405 and 501 UnsupportedMethod, 414 (a long address) ResponseTooLarge, and others
+        BadAnswer unless `status_error` has a type for them. None for a usable response. The body of a stream is not
+        checked.
         """
         if response.status == 404:
             return ResourceNotFound(self.name, "it has nothing of that name (404)")

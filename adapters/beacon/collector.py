@@ -103,9 +103,10 @@ class Collector:
     async def _collect(
         self, span: Span, datasets: Sequence[str], contracts: Sequence[str], before: Block | None
     ) -> SpanTables:
-        """Collect the rows and blocks of a span; all blocks may be missed.
+        """Collect the rows and blocks of a span that the chain has reached; all blocks may be missed.
 
-        Blocks are read a second time if the cache was cleared meanwhile. At the end the last block is checked again.
+        A read of blocks that fails while the cache is cleared is repeated. At the end endpoints must agree on the last
+        block.
         """
         spec = await self._slots.spec()
         await self._slots.check_reached(span.last)
@@ -319,7 +320,7 @@ class Collector:
             selected = epoch.at.changed_rows(await validators_before(reader, epoch.number, epoch.at))
         if not len(epoch.at.index[selected]):
             return None
-        return rows.validators(self._key, epoch.number, epoch.height, epoch.at, selected)
+        return rows.validator_rows(self._key, epoch.number, epoch.height, epoch.at, selected)
 
     async def _check_agreed(self, last: Block | None) -> None:
         """Check the last block of a span again, with all nodes; None is not checked.

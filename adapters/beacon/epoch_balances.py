@@ -152,7 +152,9 @@ def queue_changes(
 def requeued_balances(
     slot: int, before: Sequence[PendingDeposit], after: Sequence[PendingDeposit], index_of: Mapping[str, int]
 ) -> list[BalanceChange]:
-    """Return the amounts above 32 ETH that a block queued because validators became compounding.
+    """Return the amounts above 32 ETH that a block queued as validators became compounding.
+
+    They are negative changes.
 
     Args:
         slot: The slot of the block.

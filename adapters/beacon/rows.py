@@ -187,8 +187,8 @@ def _with_validity(count: int, part: Column) -> tuple[Array, Array]:
     return part if isinstance(part, tuple) else (part, np.ones(count, np.bool_))
 
 
-def validators(chain: str, epoch: int, height: int, state: ValidatorTable, selected: Array | slice) -> pa.Table:
-    """Return the rows of validators for the selected rows of a state."""
+def validator_rows(chain: str, epoch: int, height: int, state: ValidatorTable, selected: Array | slice) -> pa.Table:
+    """Return keys, credentials, effective balances and epochs of the selected validators of a state."""
     index = state.index[selected]
     columns = {
         "epoch": np.full(len(index), epoch),

@@ -37,6 +37,7 @@ def signature(text: str) -> Signature:
 
     Raises:
         AssertionError: It is malformed, which is a bug of the caller.
+        ValueError: It has no bracket.
     """
     opened = text.index("(")
     closed = _closing(text, opened)

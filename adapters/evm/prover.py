@@ -131,7 +131,8 @@ def _at(block: Block) -> dict[str, str]:
 async def _send(node: Node, block: Block, queries: Sequence[Request]) -> list[Answer]:
     """Return answers or refusals, in order.
 
-    If a node takes no block hash, the height is sent instead: the proofs show if the state is the block's.
+    Requests that are refused as unsupported are sent again with the height instead of the hash: the proofs show if the
+    state is the block's.
     """
     answers = await node.with_any(lambda endpoint: endpoint.ask(queries, height=block.height))
     refused_indexes = [k for k, answer in enumerate(answers) if isinstance(answer, UnsupportedMethod)]

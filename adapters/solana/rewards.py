@@ -106,7 +106,7 @@ async def _request_rewards(node: Node, reads: Sequence[RewardRead], endpoint: En
     epoch = reads[0].epoch
     options = {"epoch": epoch, "commitment": node.commitment}
     (answer,) = await endpoint.ask([Request("getInflationReward", ([read.stake for read in reads], options))])
-    rewards = typed(endpoint.name, _content(endpoint.name, answer), list[InflationReward | None])
+    rewards = typed(endpoint.name, _reward_block(endpoint.name, answer), list[InflationReward | None])
     if len(rewards) != len(reads):
         raise BadAnswer(endpoint.name, f"{len(rewards)} rewards in answer to {len(reads)}")
     for each in rewards:
@@ -122,11 +122,17 @@ async def _request_rewards(node: Node, reads: Sequence[RewardRead], endpoint: En
     ]
 
 
-def _content(source: str, answer: Answer) -> bytes:
-    """Return an answer, or raise its error. A node without the reward block of an epoch is not behind."""
+def _reward_block(source: str, answer: Answer) -> bytes:
+    """Return an answer, or raise what its error means for rewards.
+
+    Raises:
+        NoRewardBlock: The node lacks the block, or the history of it. It is not behind.
+        RewardsNotServed: The node lacks the method; another endpoint may have it.
+        SourceError: Any other error of the answer.
+    """
     if isinstance(answer, NodeBehind | NoBlock | HistoryUnavailable):
         raise NoRewardBlock(source, NO_REWARD_BLOCK)
-    if isinstance(answer, UnsupportedMethod):  # another endpoint may serve it
+    if isinstance(answer, UnsupportedMethod):
         raise RewardsNotServed(source, answer.reason)
     if isinstance(answer, SourceError):
         raise answer

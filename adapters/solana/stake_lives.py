@@ -157,10 +157,14 @@ def _after_signature(last: _Ownership, slot: int, authority: str | None) -> Iter
 
 
 def _ownerships(history: AccountStakeHistory, owner: str | None) -> list[_Ownership]:
-    """Return the successive withdrawers, the earliest first; None for an unknown one.
+    """Return who could withdraw from which slot on, from slot 0, with the related stakes.
+
+    Stakes are related if a call of that time names both.
+
+    An owner is None if unknown, and NO_OWNER while the account did not exist.
 
     Args:
-        owner: The current one; None if it is not known.
+        owner: The current one, which replaces an unknown last one; None if it is not known.
     """
     did_not_exist = history.steps and history.steps[0].before == 0
     ownerships = [_Ownership(0, NO_OWNER if did_not_exist else None)]

@@ -37,7 +37,7 @@ async def _version(endpoint: Endpoint) -> str | None:
 
 
 async def _has_old_state(node: Node, head: int) -> bool:
-    """Return True if the state at half the height can be read, also if it lacks the native coin."""
+    """Return True if a call at half the height is answered; False on any error of the source in the call."""
     block = await node.block(head // 2)
     try:
         await answer(node, [Call(node.facts.coin, "decimals")], block)

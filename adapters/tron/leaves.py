@@ -75,14 +75,16 @@ def _encode_unnamed(number: int, values: list[object], wire_type: int | None = N
     """
     if not 0 < number <= MAX_FIELD_NUMBER:
         raise ValueError(f"a field {number}")
-    return b"".join(_encode_value(number, each, wire_type) for each in values)
+    return b"".join(_encode_unnamed_value(number, each, wire_type) for each in values)
 
 
-def _encode_value(number: int, value: object, wire_type: int | None) -> bytes:
-    """Encode one field of a protobuf message; raise ValueError for a value of another type.
+def _encode_unnamed_value(number: int, value: object, wire_type: int | None) -> bytes:
+    """Encode a value that a node shows by field number: varint, bytes or group.
 
-    Numbers become varints, texts are hexadecimal bytes, and a dictionary is a group. `wire_type` is the field's own,
-    None if it may be any.
+    Texts are hexadecimal bytes, and a dictionary is a group.
+
+    Raises:
+        ValueError: The value has the type `wire_type`, is a boolean or none of these, or has more than 64 bits.
     """
     match value:
         case bool():

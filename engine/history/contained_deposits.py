@@ -22,7 +22,9 @@ ReadState = Callable[[date], Awaitable[State]]
 
 @dataclass(slots=True)
 class ContainedDeposits:
-    """Compares what protocols show on known days with what transactions put into them; reads a day when needed.
+    """Compares what protocols show on known days with what transactions put into them.
+
+    A day is read when it is needed.
 
     Attributes:
         read_state: Returns an account as a day began, and the keys of assets that count as another one.

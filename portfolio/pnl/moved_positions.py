@@ -109,10 +109,12 @@ def _paid(
     own_wallets: Collection[str],
     aliases: Mapping[str, str],
 ) -> Iterator[tuple[str, int]]:
-    """Yield positions that paid something while a contract had them, with the order of the record that sent them.
+    """Yield positions that paid own tokens while a contract had them.
 
-    They count if they paid their own tokens when an own wallet called that contract, or in a call of a contract wallet:
-    a buyer can let a position pay its seller, too.
+    Each has the order of the record that sent it.
+
+    Their units do not change, and the record brings one of their tokens. They count if an own wallet called that
+    contract, or in a call of a contract wallet: a buyer can let a position pay its seller, too.
     """
     is_by_wallet = record.recipient == record.user.address
     paid = {aliases.get(asset_key(row), asset_key(row)) for row in record.assets_in}

@@ -1,4 +1,7 @@
-"""Gas of contract wallets (ERC-4337): payments to the entry point are deposits, costs of operations are fees."""
+"""Gas of contract wallets (ERC-4337).
+
+Payments to the entry point are deposits, costs of operations are fees.
+"""
 
 from __future__ import annotations
 

@@ -356,7 +356,10 @@ def gain_document(gain: Gain, facts: AssetFacts) -> GainDocument:
 
 
 def frame(gains: Sequence[GainDocument], columns: Sequence[str] = COLUMNS) -> pl.DataFrame:
-    """Return the rows for Parquet, in the format of `chainfolio.portfolio.frames`. `columns`: all of their fields."""
+    """Return the rows for Parquet, in the format of `chainfolio.portfolio.frames`.
+
+    `columns` are all fields of the rows.
+    """
     rows = ([getattr(gain, name) for name in gain.__struct_fields__] for gain in gains)
     return frames.frame(columns, rows, numbers=NUMBERS, times=MOMENTS)
 

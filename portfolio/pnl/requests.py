@@ -21,9 +21,12 @@ NO_PAYMENT: Final = "shares were given back and no payment is indexed: a gain th
 def requested(
     rows: RecordRows, containers: Containers, burn_addresses: Collection[str]
 ) -> list[tuple[Kind, Side]] | None:
-    """Move what shares stand for into the collectibles of a transaction, and return the movements.
+    """Move what shares stand for into the collectibles that they paid for.
 
-    None, and nothing is moved, unless each collectible was created by the contract that took one payment of shares.
+    Return deposits and withdrawals.
+
+    Deposits are of assets that the shares bought, withdrawals of shares inside them; there may be none. None, and
+    nothing is moved, unless each collectible was created by the contract that took its payment, in their order.
     """
     created, given = rows.external("in"), rows.external("out")
     if not created or len(created) != len(given):

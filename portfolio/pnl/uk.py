@@ -93,7 +93,11 @@ class AssetPool:
 
 
 def by_uk_rules(entries: Iterable[Entry], zone: tzinfo, unit: int) -> Gains:
-    """Return the gains by these rules. Days begin by `zone`; costs are rounded up to `unit`."""
+    """Return the gains by share matching, income as gains, and the lots that remain of each asset.
+
+    Moves inside a wallet are ignored, and assets that change chains share one pool. Days begin by `zone`; costs are
+    rounded up to `unit`. Gains are sorted by time.
+    """
     assets: dict[str, list[Entry]] = {}
     groups = Groups()
     for entry in entries:

@@ -401,7 +401,10 @@ def _positions(read_all: AccountContents | None) -> tuple[Position, ...]:
 
 
 def _position(each: UnfoldedPosition) -> Position:
-    """Return a decoded position in the form of recordings, with amounts sorted and as text."""
+    """Return a position as recordings have it, with sorted amounts as text.
+
+    Supplied amounts are those of its underlying tokens.
+    """
     decoded = each.decoded
     supplied, borrowed, rewards = (
         _amounts(each.underlying.parts.items()),

@@ -63,7 +63,10 @@ def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str
 
 
 def _lent_token(logs: Sequence[EventLog], controller: str, contracts: Mapping[str, Sequence[str]]) -> str:
-    """Return the token that a controller lends: the file's `stablecoin`, or the one that it paid or took here."""
+    """Return the token that a controller lends.
+
+    It is the file's `stablecoin`, or the one that the controller paid or took here.
+    """
     if controller in contracts.get("controller", ()):
         return contracts["stablecoin"][0]
     topic = "0x" + "0" * 24 + controller[2:]

@@ -85,7 +85,9 @@ ALSO_REDEEMED: Final = "LUSD was redeemed in the transaction that changed a trov
 
 
 def vault_changes(logs: Sequence[EventLog], contracts: Mapping[str, Sequence[str]]) -> list[VaultChange]:
-    """Return the changes of troves by their borrowers: the LUSD that was created for them or that they destroyed.
+    """Return the changes of troves by their borrowers.
+
+    They are the LUSD that was created for them or that they destroyed.
 
     A change without a token has collateral alone. Redemptions and liquidations destroy LUSD and pay ether, too, but
     change troves of others.
