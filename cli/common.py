@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Commands = Any  # argparse's own type for a group of commands is private
 T = TypeVar("T")
 HERE = Path("chainfolio.toml")
+PEPPER = "pepper"  # the file with the secret of the hashes of keys
 
 
 def settings_file(options: argparse.Namespace) -> Path | None:

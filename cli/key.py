@@ -8,10 +8,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from chainfolio.cli.common import Commands, moment_us, one_line, settings, show_json, show_table
+from chainfolio.cli.common import PEPPER, Commands, moment_us, one_line, settings, show_json, show_table
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.state_store import open_state
-from chainfolio.cli.stores import PEPPER
 from chainfolio.errors import BadRequest
 
 if TYPE_CHECKING:

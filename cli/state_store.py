@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from chainfolio.cli.common import settings
-from chainfolio.cli.stores import PEPPER
+from chainfolio.cli.common import PEPPER, settings
 from chainfolio.environment import SystemClock
 from chainfolio.errors import StoreError
 from chainfolio.settings import Settings

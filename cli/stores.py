@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chainfolio.chain_settings import masked
+from chainfolio.cli.common import PEPPER
 from chainfolio.engine.wiring import price_sections
 from chainfolio.errors import ChainfolioError, StoreError, needs_extra
 from chainfolio.tables import TABLES
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
 
 SQLITE = "sqlite:///"
-PEPPER = "pepper"  # the file with the secret of the hashes of keys
 
 
 def examined(system: System) -> list[dict[str, Any]]:
