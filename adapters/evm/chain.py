@@ -223,7 +223,7 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         """Return a row for each endpoint, for `doctor`; as `doctor.examine`."""
         from chainfolio.adapters.evm.doctor import examine
 
-        return await examine(self)
+        return await examine(self.node)
 
     async def collect(
         self,

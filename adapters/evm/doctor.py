@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chainfolio.adapters.evm import scan, scanner
 from chainfolio.adapters.evm.accounts.logs import INCOMPLETE
@@ -12,17 +12,13 @@ from chainfolio.chain_results import Heads
 from chainfolio.errors import SourceError
 from chainfolio.transport.endpoint_report import report_endpoints
 
-if TYPE_CHECKING:
-    from chainfolio.adapters.evm.chain import EvmChain
-
 ZERO_ACCOUNT = NativeBalance("0x" + "0" * 40)
 LEAVES_OUT = 'left out logs of accounts: add an endpoint, or set integrity = "roots"'
 ROUTES = {scanner.OVERRIDE: "state override", scanner.CREATION: "creation code", scanner.SINGLES: "single calls"}
 
 
-async def examine(chain: EvmChain) -> list[dict[str, Any]]:
+async def examine(node: Node) -> list[dict[str, Any]]:
     """Return a row for each endpoint, in the order of the settings."""
-    node = chain.node
     return await report_endpoints(
         node, node.facts.unproven, lambda one: Node(node.facts, [one], node.environment, hashed=node.hashed), abilities
     )

@@ -94,31 +94,34 @@ class SolanaChain(NodeBackedChain[Node]):
     def _history(self) -> AccountHistory:
         from chainfolio.adapters.solana.history import AccountHistory
 
-        return AccountHistory(self)
+        return AccountHistory(self.node, self.stake_histories)
 
     @cached_property
     def _rewards(self) -> RewardRows:
         from chainfolio.adapters.solana.reward_rows import RewardRows
 
-        return RewardRows(self)
+        return RewardRows(self.node, self.stake_histories if self.settings.stake_accounts else None)
 
     @cached_property
     def stake_histories(self) -> StakeHistories:
         """The reader of current and past stake accounts."""
         from chainfolio.adapters.solana.stake_histories import StakeHistories
 
-        return StakeHistories(self)
+        return StakeHistories(self.node, self.memory)
 
     async def positions_at(
         self, accounts: Collection[str], block: Block
     ) -> Mapping[str, tuple[Sequence[OpenPosition], Sequence[Issue]]]:
         """Read the stake accounts of accounts at a block, as positions and issues by account.
 
-        An account that could not be read has an issue and no positions; nothing is raised for it.
+        An account that could not be read has an issue and no positions; nothing is raised for it. Without the setting
+        `stake_accounts` there are neither.
         """
+        if not self.settings.stake_accounts:
+            return dict.fromkeys(accounts, ((), ()))
         from chainfolio.adapters.solana.past_stakes import PastStakes
 
-        past = PastStakes(self, block)
+        past = PastStakes(self.node, self.stake_histories, block)
         return {account: await past.of(account) for account in accounts}
 
     async def collect_accounts(
@@ -224,7 +227,7 @@ class SolanaChain(NodeBackedChain[Node]):
         """Read the rows of `doctor`, one per endpoint."""
         from chainfolio.adapters.solana.doctor import examine
 
-        return await examine(self)
+        return await examine(self.node)
 
 
 def build(

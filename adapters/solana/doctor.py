@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chainfolio.adapters.solana.das import serves
 from chainfolio.adapters.solana.layouts import CLOCK, SYSTEM
@@ -11,13 +11,10 @@ from chainfolio.adapters.solana.state import read_wallets
 from chainfolio.chain_results import Heads
 from chainfolio.transport.endpoint_report import report_endpoints
 
-if TYPE_CHECKING:
-    from chainfolio.adapters.solana.chain import SolanaChain
 
-
-async def examine(chain: SolanaChain) -> list[dict[str, Any]]:
+async def examine(node: Node) -> list[dict[str, Any]]:
     """Read a row about each endpoint, in the order of the settings."""
-    node, unproven = chain.node, ["all of it: answers carry no proof"]
+    unproven = ["all of it: answers carry no proof"]
     return await report_endpoints(
         node,
         unproven,

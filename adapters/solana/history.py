@@ -12,18 +12,20 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import msgspec
 import pyarrow as pa
 
 from chainfolio.adapters.solana.datasets import DATASETS
-from chainfolio.adapters.solana.forms import U64, ParsedTokenAccount
+from chainfolio.adapters.solana.forms import ParsedTokenAccount
 from chainfolio.adapters.solana.layouts import STAKE, TOKEN_PROGRAMS
+from chainfolio.adapters.solana.listed_transactions import FINAL, FULL, MAX_PARALLEL, ListedTransaction, signatures
 from chainfolio.adapters.solana.node import MAX_TIME_S, Node, first_block
 from chainfolio.adapters.solana.parsing import slot_and_content
 from chainfolio.adapters.solana.rows import LocatedChange, tables, tx_indexes
+from chainfolio.adapters.solana.spans import collect
 from chainfolio.adapters.solana.stake_calls import StakeCall, parse_stake_transaction
+from chainfolio.adapters.solana.stake_histories import StakeHistories
 from chainfolio.adapters.solana.transactions import FetchedTransaction, change, token_accounts_of
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
@@ -33,25 +35,10 @@ from chainfolio.transport import metering
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.wire import Request, typed
 
-if TYPE_CHECKING:
-    from chainfolio.adapters.solana.chain import SolanaChain
-
 METHOD: Final = "signatures"  # how the rows were found, as tables record it
-PAGE: Final = 1000
-MAX_PAGES: Final = 10_000  # of the transactions of one address
 MAX_ROUNDS: Final = 1_000  # of transactions that name further token accounts
 PIECE_SIZE: Final = 200  # transactions per piece of a span
-MAX_PARALLEL: Final = 16  # concurrent requests for transactions
 LAST_BLOCK_SLOTS: Final = 256  # the last slots of a piece, in which its newest block is looked for
-FULL: Final = {"encoding": "json", "maxSupportedTransactionVersion": 0, "commitment": "finalized"}
-FINAL: Final = {"commitment": "finalized"}
-
-
-class ListedTransaction(msgspec.Struct):
-    """A transaction as `getSignaturesForAddress` lists it."""
-
-    signature: str
-    slot: U64
 
 
 class _ReadTransaction(NamedTuple):
@@ -73,7 +60,8 @@ class _ListCache:
 class AccountHistory:
     """Reads histories of accounts, and caches lists of transactions for the next piece of a span."""
 
-    chain: SolanaChain
+    node: Node
+    stake_histories: StakeHistories
     _lists: dict[str, _ListCache] = field(default_factory=dict)  # by address
     _token_accounts: dict[str, set[str]] = field(default_factory=dict)  # by owner
 
@@ -87,16 +75,16 @@ class AccountHistory:
     ) -> SpanTables:
         """Read the first transactions of a span, as `AccountHistoryReader.collect_accounts` defines it."""
         with metering.charge_to(budget):
-            if before is not None or span.first > self.chain.node.finalized:
+            if before is not None or span.first > self.node.finalized:
                 return await self._collect_blocks(span, accounts, datasets, before)
-            span = Span(span.first, max(span.first, min(span.last, self.chain.node.finalized)))
+            span = Span(span.first, max(span.first, min(span.last, self.node.finalized)))
             return await self._collect_final(span, accounts, datasets)
 
     async def _collect_blocks(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
     ) -> SpanTables:
         """Read whole blocks that are not final: the lists of accounts may be of another branch."""
-        blocks = await self.chain.collect(span, datasets, (), before)
+        blocks = await collect(self.node, self.node.key, span, datasets, (), before)
         rows = _rows_of(blocks.tables, accounts)
         methods = dict.fromkeys(datasets, METHOD)
         return SpanTables(
@@ -105,8 +93,8 @@ class AccountHistory:
 
     async def _collect_final(self, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> SpanTables:
         """Read the listed transactions of final slots."""
-        piece = await self.chain.node.with_any(partial(self._read_piece, span, accounts), kind="history")
-        rows = _rows_of(tables(self.chain.key, piece.changes, datasets), accounts)
+        piece = await self.node.with_any(partial(self._read_piece, span, accounts), kind="history")
+        rows = _rows_of(tables(self.node.key, piece.changes, datasets), accounts)
         methods = dict.fromkeys(datasets, METHOD)
         return SpanTables(
             piece.span, rows, piece.last, [], _event_count(rows), read_methods=methods, unexplained=piece.unexplained
@@ -141,7 +129,7 @@ class AccountHistory:
         changes.sort(key=lambda each: (each.slot, each.tx_index))
         await self._pass_on_stake_calls(endpoint, accounts, piece, reads)
         unexplained = await self._unexplained(endpoint, late, span)
-        return _Piece(piece, changes, await _last_block(self.chain.node, endpoint, piece), unexplained)
+        return _Piece(piece, changes, await _last_block(self.node, endpoint, piece), unexplained)
 
     async def _pass_on_stake_calls(
         self, endpoint: Endpoint, accounts: Sequence[str], piece: Span, reads: Sequence[_ReadTransaction]
@@ -154,7 +142,7 @@ class AccountHistory:
         if first_served <= piece.last:  # an endpoint lists no transactions before its first block
             for account in accounts:
                 span = Span(max(piece.first, first_served), piece.last)
-                self.chain.stake_histories.add_scanned(account, span, calls)
+                self.stake_histories.add_scanned(account, span, calls)
 
     async def _list(self, endpoint: Endpoint, addresses: Sequence[str], span: Span) -> list[ListedTransaction]:
         """Return the transactions of a span that name some addresses, each once and the oldest first.
@@ -167,7 +155,7 @@ class AccountHistory:
                 first_slot = span.first if cache is None else cache.top + 1
                 new = await signatures(endpoint, address, first_slot)
                 old = [] if cache is None else cache.listings
-                self._lists[address] = _ListCache(self.chain.node.finalized, [*old, *reversed(new)])
+                self._lists[address] = _ListCache(self.node.finalized, [*old, *reversed(new)])
         by_signature = {each.signature: each for address in addresses for each in self._lists[address].listings}
         return sorted((each for each in by_signature.values() if each.slot in span), key=lambda each: each.slot)
 
@@ -180,7 +168,7 @@ class AccountHistory:
             older = [each for each in await signatures(endpoint, address, 0) if each.slot < span.first]
             if older:
                 reason = f"the token account {address} was not known yet when older slots were read"
-                changes.append(UnexplainedChange(owner, older[0].slot, self.chain.info.native.asset, 0, reason))
+                changes.append(UnexplainedChange(owner, older[0].slot, self.node.facts.info.native.asset, 0, reason))
         return tuple(changes)
 
 
@@ -212,39 +200,6 @@ def _first_piece(span: Span, listings: Sequence[ListedTransaction]) -> tuple[Spa
         return span, listings
     last = listings[PIECE_SIZE - 1].slot
     return Span(span.first, last), [each for each in listings if each.slot <= last]
-
-
-async def signatures(endpoint: Endpoint, address: str, first_slot: int) -> list[ListedTransaction]:
-    """Read the list of transactions that name an address, from `first_slot` on, the newest first.
-
-    Only an empty page is the end, because endpoints may cut pages anywhere.
-
-    Raises:
-        BadAnswer: The pages do not end, are not in order, or repeat a transaction.
-    """
-    listings: list[ListedTransaction] = []
-    for _ in range(MAX_PAGES):
-        if listings and listings[-1].slot < first_slot:
-            break
-        options = {"limit": PAGE, **FINAL, **({"before": listings[-1].signature} if listings else {})}
-        answer = await endpoint.ask_one(Request("getSignaturesForAddress", (address, options)))
-        page = typed(endpoint.name, answer, list[ListedTransaction])
-        if not page:
-            break
-        slots = [each.slot for each in (*listings[-1:], *page)]
-        is_repeated = bool(listings) and listings[-1].signature in {each.signature for each in page}
-        if slots != sorted(slots, reverse=True) or is_repeated:
-            raise BadAnswer(endpoint.name, "lists transactions of an address out of their order")
-        listings += page
-    else:
-        raise BadAnswer(
-            endpoint.name,
-            f"lists transactions of {address} without an end",
-            remedy="read it from another node, or begin at a later slot (start_block)",
-        )
-    if len({each.signature for each in listings}) != len(listings):
-        raise BadAnswer(endpoint.name, "lists a transaction of an address twice")
-    return [each for each in listings if each.slot >= first_slot]
 
 
 async def _open_token_accounts(endpoint: Endpoint, account: str) -> set[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from chainfolio.adapters.solana.accounts import stake_position
 from chainfolio.adapters.solana.epochs import Schedule, schedule_of
+from chainfolio.adapters.solana.node import Node
 from chainfolio.adapters.solana.reads import Reward, RewardRead, WalletStake
 from chainfolio.adapters.solana.rewards import read_rewards
-from chainfolio.adapters.solana.stake_histories import StakeAccounts, TooManyReads
+from chainfolio.adapters.solana.stake_histories import StakeAccounts, StakeHistories, TooManyReads
 from chainfolio.adapters.solana.stake_lives import AccountStakeHistory
 from chainfolio.adapters.solana.state import stakes_of
 from chainfolio.blocks import Block
@@ -19,9 +20,6 @@ from chainfolio.contracts import Issue
 from chainfolio.errors import SourceError
 from chainfolio.plans import Unknown
 from chainfolio.positions import OpenPosition
-
-if TYPE_CHECKING:
-    from chainfolio.adapters.solana.chain import SolanaChain
 
 ADAPTER: Final = "solana"
 MAX_TRANSACTIONS: Final = 500  # of an account that are read for one answer
@@ -33,22 +31,20 @@ NOT_FINAL: Final = "stake accounts that have changed since the newest final bloc
 class PastStakes:
     """Reads the stake accounts of one chain at a block."""
 
-    chain: SolanaChain
+    node: Node
+    stake_histories: StakeHistories
     block: Block
 
     async def of(self, account: str) -> tuple[Sequence[OpenPosition], Sequence[Issue]]:
         """Return the stake accounts of an account as positions, and issues about those that are not known.
 
-        Both are empty if the settings have no `stake_accounts`.
         An error, or more than MAX_TRANSACTIONS transactions, gives an issue alone.
         """
-        if not self.chain.settings.stake_accounts:
-            return (), ()
         slot = self.block.height
         try:
-            if slot > self.chain.node.finalized and slot > (final := (await self.chain.heads()).finalized):
+            if slot > self.node.finalized and slot > (final := (await self.node.connect()).finalized):
                 return await self._unchanged_since(account, final)
-            stake_accounts = await self.chain.stake_histories.of(account, slot, MAX_TRANSACTIONS)
+            stake_accounts = await self.stake_histories.of(account, slot, MAX_TRANSACTIONS)
             return await self._positions(account, stake_accounts)
         except (SourceError, TooManyReads) as error:
             reason = error.reason if isinstance(error, SourceError) else str(error)
@@ -59,9 +55,9 @@ class PastStakes:
 
         They are known if they are the same at the newest final slot and now. Otherwise an issue says that they are not.
         """
-        positions, issues = await PastStakes(self.chain, replace(self.block, height=final_slot)).of(account)
-        current = await self.chain.node.with_any(partial(stakes_of, self.chain.node, account), kind="state")
-        native = self.chain.info.native.asset
+        positions, issues = await replace(self, block=replace(self.block, height=final_slot)).of(account)
+        current = await self.node.with_any(partial(stakes_of, self.node, account), kind="state")
+        native = self.node.facts.info.native.asset
         final_lamports = {position.pool: position.supplied[native] for position in positions}
         if issues or final_lamports == {address: stake.lamports for address, stake in current.items()}:
             return positions, issues
@@ -96,7 +92,7 @@ class PastStakes:
         voter = history.last_value(slot, lambda call: call.voter) or ""
         unlock_s = max(0, history.last_value(slot, lambda call: call.unlock_s) or 0)
         stake = WalletStake(history.address, lamports, 0, 0, voter, "", unlock_s)
-        return stake_position(account, stake, self.chain.info.native.asset)
+        return stake_position(account, stake, self.node.facts.info.native.asset)
 
     async def _lamports(self, history: AccountStakeHistory) -> int | Unknown:
         """Return the lamports at the block: those at one end of its gap, corrected by the rewards in between.
@@ -110,7 +106,7 @@ class PastStakes:
             return end
         if start is not None and start > end:
             return Unknown("it has less than transactions left in it")
-        schedule = await self.chain.node.with_any(schedule_of, kind="rewards")
+        schedule = await self.node.with_any(schedule_of, kind="rewards")
         sides = [(slot, gap.last_slot, end, -1)] + ([] if start is None else [(gap.first_slot, slot, start, 1)])
         raw: int | Unknown = Unknown("nothing tells it")
         for after_slot, last_slot, lamports, sign in sorted(sides, key=lambda side: side[1] - side[0]):
@@ -128,7 +124,7 @@ class PastStakes:
         epochs = range(max(1, schedule.epoch(after_slot)), schedule.epoch(last_slot) + 1)
         if len(epochs) > MAX_EPOCHS:
             return Unknown(f"rewards of {len(epochs)} epochs would have to be asked for")
-        results = await read_rewards(self.chain.node, [RewardRead(stake, epoch - 1) for epoch in epochs])
+        results = await read_rewards(self.node, [RewardRead(stake, epoch - 1) for epoch in epochs])
         unknown = next((each for each in results.values() if isinstance(each, Unknown)), None)
         rewards = [each for each in results.values() if isinstance(each, Reward)]
         return unknown or sum(reward.lamports for reward in rewards if after_slot < reward.slot <= last_slot)

@@ -10,23 +10,21 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from chainfolio.adapters.solana.datasets import REWARDS
 from chainfolio.adapters.solana.epochs import Schedule, schedule_of
+from chainfolio.adapters.solana.node import Node
 from chainfolio.adapters.solana.reads import Reward, RewardRead
 from chainfolio.adapters.solana.rewards import PAGE, NoRewardBlock, RewardsNotServed, read_epoch_rewards
 from chainfolio.adapters.solana.rows import StakeReward, reward_table
-from chainfolio.adapters.solana.stake_histories import StakeAccounts, TooManyReads
+from chainfolio.adapters.solana.stake_histories import StakeAccounts, StakeHistories, TooManyReads
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
 from chainfolio.chain_results import SpanTables
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 from chainfolio.tables import TRANSFERS
 from chainfolio.transport import metering
-
-if TYPE_CHECKING:
-    from chainfolio.adapters.solana.chain import SolanaChain
 
 METHOD: Final = "epochs"  # how the rows were found, as tables record it
 MAX_EPOCHS: Final = 64  # per piece of a span
@@ -47,9 +45,14 @@ EpochRewards = tuple[OwnedReward, ...] | None  # None: no node can tell them
 
 @dataclass(slots=True)
 class RewardRows:
-    """Reads staking rewards of accounts, and caches them: the next piece may be in the same epoch."""
+    """Reads staking rewards of accounts, and caches them: the next piece may be in the same epoch.
 
-    chain: SolanaChain
+    Attributes:
+        stake_histories: Reads stake accounts; None if the settings disable that.
+    """
+
+    node: Node
+    stake_histories: StakeHistories | None
     _schedule: Schedule | None = None
     _cache: dict[tuple[frozenset[str], int], EpochRewards] = field(default_factory=dict)
 
@@ -65,7 +68,7 @@ class RewardRows:
             SourceError: The nodes are behind or do not answer.
         """
         with metering.charge_to(budget):
-            node = self.chain.node
+            node = self.node
             if before is None:
                 span = Span(span.first, max(span.first, min(span.last, node.finalized)))
             if self._schedule is None:
@@ -100,7 +103,7 @@ class RewardRows:
             rewards: dict[int, EpochRewards] = dict.fromkeys(epochs, None)
         else:
             rewards = await self._read_stake_rewards(schedule, owners, stake_accounts, epochs)
-        finalized = self.chain.node.finalized
+        finalized = self.node.finalized
         self._cache |= {
             (owners, epoch): owned_rewards
             for epoch, owned_rewards in rewards.items()
@@ -144,10 +147,10 @@ class RewardRows:
 
     async def _stake_accounts(self, owners: Collection[str], slot: int) -> StakeAccounts | None:
         """Read the stake accounts of owners since a slot; None if they are disabled or not served."""
-        if not self.chain.settings.stake_accounts:
+        if self.stake_histories is None:
             return None
         try:
-            return await self.chain.stake_histories.read_since(owners, slot)
+            return await self.stake_histories.read_since(owners, slot)
         except (BadAnswer, HistoryUnavailable, TooManyReads):  # refused, not recorded, or too many
             return None
 
@@ -155,7 +158,7 @@ class RewardRows:
         self, schedule: Schedule, epoch: int, stakes: Sequence[str]
     ) -> list[tuple[str, Reward]] | None:
         """Read the rewards of stake accounts in an epoch; None if they are not served, or impossible."""
-        node, first_slot = self.chain.node, schedule.first(epoch + 1)
+        node, first_slot = self.node, schedule.first(epoch + 1)
         results: dict[RewardRead, Reward | None] = {}
         for first in range(0, len(stakes), PAGE):
             page = [RewardRead(stake, epoch) for stake in stakes[first : first + PAGE]]
@@ -184,10 +187,10 @@ class RewardRows:
             return self._tables(Span(span.first, schedule.first(1) - 1), [], is_known=True)
         piece = Span(span.first, min(span.last, schedule.first(epochs[-1] + 2) - 1))
         owned_rewards = [each for epoch in epochs for each in rewards[epoch] or () if each.reward.slot in piece]
-        blocks = await self.chain.node.blocks(sorted({each.reward.slot for each in owned_rewards}))
+        blocks = await self.node.blocks(sorted({each.reward.slot for each in owned_rewards}))
         block_by_slot = {block.height: block for block in blocks}
         if missing := {each.reward.slot for each in owned_rewards} - block_by_slot.keys():
-            raise BadAnswer(self.chain.key, f"says that slot {min(missing)} paid rewards, which has no block")
+            raise BadAnswer(self.node.key, f"says that slot {min(missing)} paid rewards, which has no block")
         rows = [
             StakeReward(block_by_slot[each.reward.slot], each.stake, each.owner, each.reward.lamports)
             for each in owned_rewards
@@ -195,7 +198,7 @@ class RewardRows:
         return replace(self._tables(piece, rows, is_known=is_known), blocks=blocks)
 
     def _tables(self, piece: Span, rewards: Sequence[StakeReward], *, is_known: bool) -> SpanTables:
-        table = reward_table(self.chain.key, rewards)
+        table = reward_table(self.node.key, rewards)
         methods = {REWARDS: METHOD} if is_known else {}
         return SpanTables(piece, {TRANSFERS.name: table}, None, [], len(table), read_methods=methods)
 

@@ -12,10 +12,10 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from chainfolio.adapters.solana.history import FULL, MAX_PARALLEL, ListedTransaction, signatures
-from chainfolio.adapters.solana.node import first_block
+from chainfolio.adapters.solana.listed_transactions import FULL, MAX_PARALLEL, ListedTransaction, signatures
+from chainfolio.adapters.solana.node import Node, first_block
 from chainfolio.adapters.solana.stake_calls import (
     NOT_KEPT,
     TWO_STAKES,
@@ -28,11 +28,9 @@ from chainfolio.adapters.solana.stake_lives import AccountStakeHistory, Step, ad
 from chainfolio.adapters.solana.state import lamports_of, stakes_of
 from chainfolio.blocks import Span, Spans
 from chainfolio.errors import BadAnswer, ChainfolioError, HistoryUnavailable
+from chainfolio.kinds import EndpointMemory
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.wire import Request
-
-if TYPE_CHECKING:
-    from chainfolio.adapters.solana.chain import SolanaChain
 
 SCANNED_SPAN: Final = "seen"  # the capability that stores a scanned span as one number
 SLOT_BITS: Final = 31  # of each end of the span in that number
@@ -75,7 +73,8 @@ class StakeAccounts:
 class StakeHistories:
     """Reads and caches the stake accounts of accounts of one chain."""
 
-    chain: SolanaChain
+    node: Node
+    memory: EndpointMemory
     _scanned: OrderedDict[str, Spans] = field(default_factory=OrderedDict)  # fully read slots, by account
     _stakes: dict[str, set[str]] = field(default_factory=dict)  # stake accounts in these transactions, by account
     _cache: OrderedDict[str, StakeAccounts] = field(default_factory=OrderedDict)
@@ -93,11 +92,9 @@ class StakeHistories:
         self._stakes[account] |= new_stakes
         merged = next(each for each in self._scanned[account] if span.first in each)
         for stake in sorted(new_stakes):
-            self.chain.memory.on_capability(self._memory_key(account), stake, span.first)
+            self.memory.on_capability(self._memory_key(account), stake, span.first)
         if merged.last < 1 << SLOT_BITS:
-            self.chain.memory.on_capability(
-                self._memory_key(account), SCANNED_SPAN, merged.first << SLOT_BITS | merged.last
-            )
+            self.memory.on_capability(self._memory_key(account), SCANNED_SPAN, merged.first << SLOT_BITS | merged.last)
 
     def _load(self, account: str) -> None:
         """Load the stored span and stake accounts of an account unless they are cached, and evict others.
@@ -105,7 +102,7 @@ class StakeHistories:
         What is read of the account afterwards must be read before the next await.
         """
         if account not in self._scanned:
-            stored = dict(self.chain.memory.capabilities(self._memory_key(account)))
+            stored = dict(self.memory.capabilities(self._memory_key(account)))
             span = stored.pop(SCANNED_SPAN, None)
             self._scanned[account] = Spans(
                 [] if span is None else [Span(span >> SLOT_BITS, span & (1 << SLOT_BITS) - 1)]
@@ -117,7 +114,7 @@ class StakeHistories:
             del self._stakes[evicted]
 
     def _memory_key(self, account: str) -> str:
-        return f"stake accounts of {account} on {self.chain.key}"
+        return f"stake accounts of {account} on {self.node.key}"
 
     async def of(self, account: str, slot: int, max_transactions: int) -> StakeAccounts:
         """Return the stake accounts that an account had since a slot, from the cache if possible.
@@ -135,7 +132,7 @@ class StakeHistories:
             stake_accounts = self._cache.get(account)
             if stake_accounts is None or slot not in stake_accounts.span:
                 read = partial(self._read, [account], slot, max_transactions)
-                stake_accounts = self._cache[account] = await self.chain.node.with_any(read, kind="history")
+                stake_accounts = self._cache[account] = await self.node.with_any(read, kind="history")
             self._cache.move_to_end(account)
             while len(self._cache) > MAX_ACCOUNTS:
                 self._cache.popitem(last=False)
@@ -143,7 +140,7 @@ class StakeHistories:
 
     async def read_since(self, accounts: Collection[str], slot: int) -> StakeAccounts:
         """Read the stake accounts of accounts since a slot, as far back as nodes have transactions."""
-        return await self.chain.node.with_any(partial(self._read, sorted(accounts), slot, None), kind="history")
+        return await self.node.with_any(partial(self._read, sorted(accounts), slot, None), kind="history")
 
     async def _read(
         self, accounts: Sequence[str], slot: int, max_transactions: int | None, endpoint: Endpoint
@@ -160,11 +157,10 @@ class StakeHistories:
             TooManyReads: The limit is exceeded, or there are too many stake accounts.
             HistoryUnavailable: There is a limit, and the endpoint's first block is later than `slot`.
         """
-        node = self.chain.node
         first_served = await first_block(endpoint)
         if max_transactions is not None and first_served > slot + 1:
             raise HistoryUnavailable(endpoint.name, slot, "the node has no transactions that are so old")
-        span, owners, undelegated = Span(slot, max(slot, node.finalized)), dict[str, str](), set[str]()
+        span, owners, undelegated = Span(slot, max(slot, self.node.finalized)), dict[str, str](), set[str]()
         first_slot, stakes = slot, set[str]()
         for account in accounts:
             if first_served <= span.last:  # an endpoint lists no transactions before its first block
@@ -173,7 +169,7 @@ class StakeHistories:
             scanned = (each.first for each in self._scanned[account] if span.last in each)
             first_slot = max(first_slot, next(scanned, span.last + 1))
             stakes |= self._stakes[account]
-            current = await stakes_of(node, account, endpoint)
+            current = await stakes_of(self.node, account, endpoint)
             owners |= dict.fromkeys(current, account)
             undelegated |= {address for address, stake in current.items() if not stake.voter}
         histories = await self._read_histories(endpoint, stakes | owners.keys())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from chainfolio.adapters.starknet import accounts, doctor, lookup, spans, state
+from chainfolio.adapters.starknet import accounts, doctor, lookup, state
 from chainfolio.adapters.starknet import facts as chain_facts
 from chainfolio.adapters.starknet.accounts import Accounts, Balance
 from chainfolio.adapters.starknet.approvals import Approvals
@@ -16,6 +16,7 @@ from chainfolio.adapters.starknet.facts import Facts
 from chainfolio.adapters.starknet.history import AccountHistory
 from chainfolio.adapters.starknet.node import Node
 from chainfolio.adapters.starknet.settings import StarknetSettings
+from chainfolio.adapters.starknet.spans import SpanReader
 from chainfolio.adapters.starknet.state import Call
 from chainfolio.assets import Asset
 from chainfolio.behind_nodes import NodeBackedChain
@@ -36,11 +37,7 @@ if TYPE_CHECKING:
 
 
 class StarknetChain(NodeBackedChain[Node], Approvals):
-    """A Starknet chain behind its nodes.
-
-    Attributes:
-        collections: Whether each contract with ambiguous events is a collection, as far as it was called.
-    """
+    """A Starknet chain behind its nodes."""
 
     kind = "starknet"
     datasets = DATASETS
@@ -52,8 +49,8 @@ class StarknetChain(NodeBackedChain[Node], Approvals):
     def __init__(self, facts: Facts, node: Node, settings: StarknetSettings) -> None:
         self.facts, self.node, self.settings = facts, node, settings
         self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
-        self.collections: dict[str, bool] = {}
-        self._history = AccountHistory(self)
+        self.reader = SpanReader(node)
+        self._history = AccountHistory(self.reader)
 
     async def collect(
         self,
@@ -69,7 +66,7 @@ class StarknetChain(NodeBackedChain[Node], Approvals):
             SourceError: A block could not be read.
             Reorged: A block does not follow the one before it.
         """
-        return await spans.collect(self, span, datasets, contracts, before)
+        return await self.reader.collect(span, datasets, contracts, before)
 
     async def collect_accounts(
         self,
@@ -105,7 +102,7 @@ class StarknetChain(NodeBackedChain[Node], Approvals):
             SourceError: The results could not be read.
             Reorged: The block left the chain.
         """
-        return cast(list[Value], await state.answer(self.node, cast(Sequence[Call], reads), block))
+        return await state.answer(self.node, reads, block)
 
     def account_reader(self, installed: InstalledProtocols, trusted: Collection[Asset] = ()) -> Accounts:
         """Return a reader of accounts. No installed protocol supports Starknet yet."""
@@ -126,7 +123,7 @@ class StarknetChain(NodeBackedChain[Node], Approvals):
 
     async def examine(self) -> list[dict[str, Any]]:
         """Return a row of `doctor` per endpoint."""
-        return await doctor.examine(self)
+        return await doctor.examine(self.node)
 
 
 def build(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chainfolio.adapters.starknet.node import Node
 from chainfolio.adapters.starknet.state import Call, answer
@@ -12,13 +12,10 @@ from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.endpoint_report import report_endpoints
 from chainfolio.transport.wire import Request, typed
 
-if TYPE_CHECKING:
-    from chainfolio.adapters.starknet.chain import StarknetChain
 
-
-async def examine(chain: StarknetChain) -> list[dict[str, Any]]:
+async def examine(node: Node) -> list[dict[str, Any]]:
     """Return one row per endpoint, in the order of the settings. Errors are part of the rows."""
-    node, unproven = chain.node, ["all of it: answers carry no proof"]
+    unproven = ["all of it: answers carry no proof"]
     return await report_endpoints(node, unproven, lambda each: Node(node.facts, [each], node.environment), _abilities)
 
 

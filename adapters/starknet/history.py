@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from chainfolio.adapters.starknet import changes
 from chainfolio.adapters.starknet.datasets import DATASETS
@@ -19,7 +19,7 @@ from chainfolio.adapters.starknet.event_search import HashesByHeight, search_eve
 from chainfolio.adapters.starknet.forms import Header
 from chainfolio.adapters.starknet.node import header_request
 from chainfolio.adapters.starknet.rows import BlockRows, build_tables
-from chainfolio.adapters.starknet.spans import check_links, read_blocks, resolve_collections
+from chainfolio.adapters.starknet.spans import SpanReader, check_links, read_blocks
 from chainfolio.adapters.starknet.state import BlockHashes
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
@@ -29,9 +29,6 @@ from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Reorged
 from chainfolio.transport import metering
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.wire import typed
-
-if TYPE_CHECKING:
-    from chainfolio.adapters.starknet.chain import StarknetChain
 
 MAX_BLOCKS: Final = 100  # read at once
 BLOCK_UNITS: Final = 80  # approximate compute units of a block
@@ -66,8 +63,8 @@ class SearchResult:
 class AccountHistory:
     """Reads the histories of accounts of one chain. Stores the last search for the next part of its span."""
 
-    def __init__(self, chain: StarknetChain) -> None:
-        self.chain = chain
+    def __init__(self, reader: SpanReader) -> None:
+        self.reader, self.node, self.facts = reader, reader.node, reader.node.facts
         self._last_search: tuple[tuple[str, ...], SearchResult] | None = None
 
     async def collect(
@@ -82,7 +79,7 @@ class AccountHistory:
             SourceError: A search or a block could not be read, or contradict each other.
             Reorged: A block does not follow the one before it, or changed during the search.
         """
-        final = self.chain.node.finalized
+        final = self.node.finalized
         with metering.charge_to(budget):
             try:
                 if before is None and span.first <= final:
@@ -98,7 +95,7 @@ class AccountHistory:
     ) -> SpanTables:
         """Read every block, from the start of the span as many as allowed at once."""
         span = Span(span.first, min(span.last, span.first + _max_blocks() - 1))
-        collected = await self.chain.collect(span, datasets, (), before)
+        collected = await self.reader.collect(span, datasets, (), before)
         tables = select_accounts(DATASETS, collected.tables, accounts)
         events, methods = len(tables.get("transfers", ())), dict.fromkeys(datasets, BY_BLOCKS)
         return SpanTables(span, tables, collected.last, collected.blocks, events, is_linked=True, read_methods=methods)
@@ -110,7 +107,7 @@ class AccountHistory:
 
         The returned span is limited. Raises Reorged if the chain changed meanwhile.
         """
-        node = self.chain.node
+        node = self.node
         span = Span(span.first, min(span.last, span.first + MAX_SEARCHED_SPAN - 1))
         blocks = await node.blocks(range(span.first, span.last + 1))
         check_links(node.key, blocks, before)
@@ -133,7 +130,7 @@ class AccountHistory:
         The result has no blocks, and for each account an unexplained change that says what a search does not find.
         Raises Reorged if a block has another hash.
         """
-        node, facts = self.chain.node, self.chain.facts
+        node, facts = self.node, self.facts
         search = await self._search(span, tuple(sorted(accounts)), block_hashes)
         span, heights = search.span, [each for each in search.heights if each >= span.first]
         if len(heights) > (max_blocks := _max_blocks()):
@@ -142,14 +139,14 @@ class AccountHistory:
         read = partial(read_blocks, heights, facts, accounts=accounts)
         rows = await node.with_any(read, kind="blocks") if heights else []
         _check_blocks(node.key, search, rows, accounts, block_hashes)
-        collections = await resolve_collections(self.chain, rows)
+        collections = await self.reader.resolve_collections(rows)
         tables = select_accounts(
             DATASETS, build_tables(node.key, rows, datasets, (), facts.coin, collections), accounts
         )
         last = rows[-1].block if rows and heights[-1] == span.last else await node.block(span.last)
         if block_hashes.get(span.last, last.hash) != last.hash:
             raise Reorged(node.key, span.last, block_hashes[span.last])
-        reason, coin = INCOMPLETE.format(len(facts.searched_tokens)), self.chain.info.native.asset
+        reason, coin = INCOMPLETE.format(len(facts.searched_tokens)), facts.info.native.asset
         unexplained = tuple(UnexplainedChange(each, span.last, coin, 0, reason) for each in accounts)
         events, methods = len(tables.get("transfers", ())), dict.fromkeys(datasets, BY_SEARCH)
         return SpanTables(span, tables, last, [], events, read_methods=methods, unexplained=unexplained)
@@ -163,8 +160,8 @@ class AccountHistory:
             last_accounts, last = self._last_search
             if last_accounts == accounts and span.first in last.span and last.span.last <= span.last:
                 return replace(last, span=Span(span.first, last.span.last))
-        search = partial(_search_endpoint, span, accounts, self.chain.facts.searched_tokens, block_hashes)
-        result = await self.chain.node.with_any(search, kind="history")
+        search = partial(_search_endpoint, span, accounts, self.facts.searched_tokens, block_hashes)
+        result = await self.node.with_any(search, kind="history")
         self._last_search = None if block_hashes else (accounts, result)
         return result
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
+from chainfolio.adapters.starknet import state
 from chainfolio.adapters.starknet.accounts import detect_collections
 from chainfolio.adapters.starknet.event_search import has_account_key
 from chainfolio.adapters.starknet.facts import Facts
@@ -20,7 +20,7 @@ from chainfolio.adapters.starknet.forms import (
     Receipt,
     TransactionWithReceipt,
 )
-from chainfolio.adapters.starknet.node import header_request, unwrap
+from chainfolio.adapters.starknet.node import Node, header_request, unwrap
 from chainfolio.adapters.starknet.rows import BlockRows, build_rows, build_tables
 from chainfolio.blocks import Block, Span
 from chainfolio.chain_results import SpanTables
@@ -29,53 +29,61 @@ from chainfolio.plans import run_batched
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.wire import Request, typed
 
-if TYPE_CHECKING:
-    from chainfolio.adapters.starknet.chain import StarknetChain
-
 BuildRows = Callable[[str, int, FullBlock], BlockRows]  # from the node, the requested height and the block
 RECEIPTS_CAPABILITY = "receipts"  # whether an endpoint serves a block with its receipts
 
 
-async def collect(
-    chain: StarknetChain, span: Span, datasets: Sequence[str], contracts: Sequence[str], before: Block | None
-) -> SpanTables:
-    """Return the rows of some datasets in a span, as specified by `chainfolio.chains.Chain.collect`.
+@dataclass(frozen=True, slots=True)
+class SpanReader:
+    """Reads whole blocks of one chain.
 
-    Raises:
-        SourceError: A block could not be read.
-        Reorged: A block does not follow the one before it.
+    Attributes:
+        collections: Whether each contract with ambiguous events is a collection, as far as it was called.
     """
-    node, coin = chain.node, chain.facts.coin
-    heights = range(span.first, span.last + 1)
-    read = read_blocks if {*datasets} - {"blocks"} else _read_headers
-    rows = await node.with_any(partial(read, heights, chain.facts), kind="blocks")
-    blocks = [each.block for each in rows]
-    check_links(node.key, blocks, before)
-    has_tokens = {"transfers", "approvals"} & set(datasets)
-    collections = await resolve_collections(chain, rows) if has_tokens else {}
-    tables = build_tables(node.key, rows, datasets, contracts, coin, collections)
-    events = len(tables["transfers"]) if "transfers" in tables else 0
-    return SpanTables(span, tables, blocks[-1], blocks, events, 0, True)
 
+    node: Node
+    collections: dict[str, bool] = field(default_factory=dict)
 
-async def resolve_collections(chain: StarknetChain, blocks: Sequence[BlockRows]) -> Mapping[str, bool]:
-    """Return for the native coin and all contracts called so far whether they are collections.
+    async def collect(
+        self, span: Span, datasets: Sequence[str], contracts: Sequence[str], before: Block | None
+    ) -> SpanTables:
+        """Return the rows of some datasets in a span, as specified by `chainfolio.chains.Chain.collect`.
 
-    Contracts with ambiguous events are called once, at the last block; `chain.collections` stores the results.
+        Raises:
+            SourceError: A block could not be read.
+            Reorged: A block does not follow the one before it.
+        """
+        node, facts = self.node, self.node.facts
+        heights = range(span.first, span.last + 1)
+        read = read_blocks if {*datasets} - {"blocks"} else _read_headers
+        rows = await node.with_any(partial(read, heights, facts), kind="blocks")
+        blocks = [each.block for each in rows]
+        check_links(node.key, blocks, before)
+        has_tokens = {"transfers", "approvals"} & set(datasets)
+        collections = await self.resolve_collections(rows) if has_tokens else {}
+        tables = build_tables(node.key, rows, datasets, contracts, facts.coin, collections)
+        events = len(tables["transfers"]) if "transfers" in tables else 0
+        return SpanTables(span, tables, blocks[-1], blocks, events, 0, True)
 
-    Raises:
-        SourceError: A contract could not be called.
-    """
-    ambiguous = {contract for each in blocks for contract in each.ambiguous_contracts}
-    new = ambiguous - chain.collections.keys() - {chain.facts.coin}
-    if new:
-        block = blocks[-1].block
-        plan = {"collections": detect_collections(sorted(new))}
-        report = (await run_batched(plan, lambda calls: chain.answer(calls, block)))["collections"]
-        if report.error is not None:
-            raise report.error
-        chain.collections.update(report.result or {})
-    return {chain.facts.coin: False, **chain.collections}
+    async def resolve_collections(self, blocks: Sequence[BlockRows]) -> Mapping[str, bool]:
+        """Return for the native coin and all contracts called so far whether they are collections.
+
+        Contracts with ambiguous events are called once, at the last block; `collections` stores the results.
+
+        Raises:
+            SourceError: A contract could not be called.
+        """
+        coin = self.node.facts.coin
+        ambiguous = {contract for each in blocks for contract in each.ambiguous_contracts}
+        new = ambiguous - self.collections.keys() - {coin}
+        if new:
+            block = blocks[-1].block
+            plan = {"collections": detect_collections(sorted(new))}
+            report = (await run_batched(plan, lambda calls: state.answer(self.node, calls, block)))["collections"]
+            if report.error is not None:
+                raise report.error
+            self.collections.update(report.result or {})
+        return {coin: False, **self.collections}
 
 
 async def read_blocks(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from chainfolio.adapters.starknet.felts import parse_felt, selector
 from chainfolio.adapters.starknet.node import Node
@@ -15,7 +15,7 @@ from chainfolio.adapters.starknet.refusals import ContractError, NoContract, NoF
 from chainfolio.blocks import Block
 from chainfolio.errors import NodeBehind, Reorged, SourceError
 from chainfolio.plans import Reverted, Unknown
-from chainfolio.reads import Read, ReadLabel
+from chainfolio.reads import Read, ReadLabel, Value
 from chainfolio.transport.endpoint import Answer, Endpoint
 from chainfolio.transport.wire import Request, typed
 from chainfolio.untrusted import MAX_SECONDS, OVER
@@ -69,22 +69,23 @@ def is_missing_function(result: Result) -> bool:
     return isinstance(result, Reverted) and result.data == NO_FUNCTION_DATA
 
 
-async def answer(node: Node, reads: Sequence[Call], block: Block) -> list[Result]:
-    """Return the results of calls at a block, in order.
+async def answer(node: Node, reads: Sequence[Read[Value]], block: Block) -> list[Value]:
+    """Return the results of calls at a block, in order. Reads of this chain are calls.
 
     Raises:
         Reorged: The block left the chain.
         SourceError: The trusted calls could not be sent, or one has no valid result.
     """
-    trusted = [each for each in reads if not each.untrusted]
-    untrusted = [each for each in reads if each.untrusted]
+    calls = cast(Sequence[Call], reads)
+    trusted = [each for each in calls if not each.untrusted]
+    untrusted = [each for each in calls if each.untrusted]
     if not untrusted:
-        return await _answer_trusted(node, trusted, block)
+        return cast(list[Value], await _answer_trusted(node, trusted, block))
     trusted_results, results = await asyncio.gather(
         _answer_trusted(node, trusted, block), _answer_untrusted(node, untrusted, block)
     )
     results |= zip(trusted, trusted_results, strict=True)
-    return [results[each] for each in reads]
+    return cast(list[Value], [results[each] for each in calls])
 
 
 async def _answer_trusted(node: Node, reads: Sequence[Call], block: Block) -> list[Result]:

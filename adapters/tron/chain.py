@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from chainfolio import kinds
-from chainfolio.adapters.tron import accounts, doctor, history, lookup, past, spans, state
+from chainfolio.adapters.tron import accounts, doctor, history, lookup, past, state
 from chainfolio.adapters.tron import facts as chain_facts
 from chainfolio.adapters.tron.accounts import Accounts
 from chainfolio.adapters.tron.approvals import Approvals
@@ -16,9 +16,9 @@ from chainfolio.adapters.tron.datasets import DATASETS
 from chainfolio.adapters.tron.facts import Facts
 from chainfolio.adapters.tron.families import EvmProtocols
 from chainfolio.adapters.tron.node import Node, TronNode
-from chainfolio.adapters.tron.roots import RootCheck
 from chainfolio.adapters.tron.settings import TronSettings
-from chainfolio.adapters.tron.signers import Permissions, SignatureCheck
+from chainfolio.adapters.tron.signers import SignatureCheck
+from chainfolio.adapters.tron.spans import SpanReader
 from chainfolio.assets import Asset
 from chainfolio.behind_nodes import NodeBackedChain
 from chainfolio.blocks import Block, Span
@@ -45,7 +45,6 @@ class TronChain(NodeBackedChain[Node], Approvals):
     """A Tron chain behind its nodes, which keep no old state.
 
     Attributes:
-        exchanges: The two tokens of each exchange that appeared in a block; None is the native coin.
         keeps_coins: Whether nodes may have past balances. False once they omitted accounts that were asked for.
     """
 
@@ -60,9 +59,7 @@ class TronChain(NodeBackedChain[Node], Approvals):
         """Prepare a chain over its nodes; no request is sent."""
         self.facts, self.node, self.settings = facts, node, settings
         self.key, self.caip2, self.info = facts.key, facts.caip2, facts.info
-        self.exchanges: dict[int, tuple[str | None, str | None]] = {}
-        self.root_check, self.signer_permissions = RootCheck(), Permissions()
-        self.signature_check = SignatureCheck(settings.signatures, environment.random)
+        self.reader = SpanReader(node, SignatureCheck(settings.signatures, environment.random))
         self.keeps_coins = True
 
     async def collect(
@@ -79,7 +76,7 @@ class TronChain(NodeBackedChain[Node], Approvals):
             SourceError: A block could not be read.
             Reorged: A block does not follow the one before it.
         """
-        return await spans.collect(self, span, datasets, contracts, before)
+        return await self.reader.collect(span, datasets, contracts, before)
 
     async def collect_accounts(
         self,
@@ -95,7 +92,8 @@ class TronChain(NodeBackedChain[Node], Approvals):
             SourceError: A list or a block could not be read.
             Reorged: A block does not follow the one before it.
         """
-        return await history.collect_accounts(self, span, accounts, datasets, before, budget)
+        trongrid = self.settings.trongrid
+        return await history.collect_accounts(self.reader, span, accounts, datasets, before, budget, trongrid=trongrid)
 
     async def look_up(self, transactions: Sequence[IndexedTransaction]) -> list[TransactionDetails]:
         """Return the details of indexed transactions, in order.
@@ -154,7 +152,7 @@ class TronChain(NodeBackedChain[Node], Approvals):
 
     async def examine(self) -> list[dict[str, Any]]:
         """Return a row of `doctor` per endpoint."""
-        return await doctor.examine(self)
+        return await doctor.examine(self.node, trongrid=self.settings.trongrid)
 
 
 def build(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chainfolio.adapters.tron.history import LISTS, list_transactions
 from chainfolio.adapters.tron.node import Node, TronNode
@@ -11,21 +11,23 @@ from chainfolio.chain_results import Heads
 from chainfolio.errors import SourceError
 from chainfolio.transport.endpoint_report import report_endpoints
 
-if TYPE_CHECKING:
-    from chainfolio.adapters.tron.chain import TronChain
-
 ANY_ACCOUNT = "T9yD14Nj9j7xAB4dbGeiX9h8unkKHxuWwb"
 
 
-async def examine(chain: TronChain) -> list[dict[str, Any]]:
-    """Return one row per endpoint, in the order of the settings. Errors are part of the rows."""
-    node, unproven = chain.node, ["receipts and state: their answers carry no proof"]
+async def examine(node: Node, *, trongrid: bool) -> list[dict[str, Any]]:
+    """Return one row per endpoint, in the order of the settings. Errors are part of the rows.
+
+    Args:
+        node: The endpoints.
+        trongrid: Try the lists of accounts, which only TronGrid serves.
+    """
+    unproven = ["receipts and state: their answers carry no proof"]
 
     async def abilities(single: Node, heads: Heads) -> dict[str, object]:
         (endpoint,) = single.endpoints
         return {
             "tokens": await _serves_calls(endpoint),
-            "accountLists": chain.settings.trongrid and await _serves_lists(endpoint),
+            "accountLists": trongrid and await _serves_lists(endpoint),
             "oldBlocks": await _has_old_blocks(endpoint),
         }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlencode
 
 import msgspec
@@ -17,7 +17,7 @@ from chainfolio.adapters.tron.datasets import DATASETS
 from chainfolio.adapters.tron.forms import MAX_TIME_MS, Hash, Height, TransactionInfo
 from chainfolio.adapters.tron.node import TronNode, is_empty
 from chainfolio.adapters.tron.rows import build_tables
-from chainfolio.adapters.tron.spans import collect, collect_blocks
+from chainfolio.adapters.tron.spans import SpanReader
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
 from chainfolio.chain_results import SpanTables
@@ -25,9 +25,6 @@ from chainfolio.datasets import select_accounts
 from chainfolio.errors import BadAnswer, HistoryUnavailable
 from chainfolio.transport import metering
 from chainfolio.transport.wire import typed
-
-if TYPE_CHECKING:
-    from chainfolio.adapters.tron.chain import TronChain
 
 LISTS: Final = ("transactions", "transactions/trc20")
 PAGE_SIZE: Final = 200
@@ -66,30 +63,32 @@ class Page(msgspec.Struct):
 
 
 async def collect_accounts(
-    chain: TronChain,
+    reader: SpanReader,
     span: Span,
     accounts: Sequence[str],
     datasets: Sequence[str],
     before: Block | None,
     budget: Budget | None,
+    *,
+    trongrid: bool,
 ) -> SpanTables:
     """Return the rows of accounts, as specified by `AccountHistoryReader.collect_accounts`.
 
-    Lists are used for solid blocks only, and only if an endpoint serves them.
+    Lists are used for solid blocks only, and only with `trongrid`.
 
     Raises:
         SourceError: A list or a block could not be read.
         Reorged: A block does not follow the one before it.
     """
     with metering.charge_to(budget):
-        if before is not None or span.first > chain.node.finalized or not chain.settings.trongrid:
-            return await _collect_all_blocks(chain, span, accounts, datasets, before)
-        solid = Span(span.first, min(span.last, chain.node.finalized))
-        return await _collect_listed_blocks(chain, solid, accounts, datasets)
+        if before is not None or span.first > reader.node.finalized or not trongrid:
+            return await _collect_all_blocks(reader, span, accounts, datasets, before)
+        solid = Span(span.first, min(span.last, reader.node.finalized))
+        return await _collect_listed_blocks(reader, solid, accounts, datasets)
 
 
 async def _collect_all_blocks(
-    chain: TronChain, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
+    reader: SpanReader, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
 ) -> SpanTables:
     """Read every block; the first `MAX_BLOCKS` of the span if `before` is None.
 
@@ -97,7 +96,7 @@ async def _collect_all_blocks(
     """
     if before is None:
         span = Span(span.first, min(span.last, span.first + MAX_BLOCKS - 1))
-    collected = await collect(chain, span, datasets, (), before, accounts)
+    collected = await reader.collect(span, datasets, (), before, accounts)
     collected.tables = select_accounts(DATASETS, collected.tables, accounts)
     collected.event_count = len(collected.tables.get("transfers", ()))
     collected.read_methods = dict.fromkeys(datasets, BY_BLOCKS)
@@ -106,20 +105,20 @@ async def _collect_all_blocks(
 
 
 async def _collect_listed_blocks(
-    chain: TronChain, span: Span, accounts: Sequence[str], datasets: Sequence[str]
+    reader: SpanReader, span: Span, accounts: Sequence[str], datasets: Sequence[str]
 ) -> SpanTables:
     """Read the blocks in the lists, at most `MAX_BLOCKS`; the returned span ends with the last one read.
 
     Block 0 is always read if it is in the span. The result has the last block of the span, and no others.
     """
-    first, last = await chain.node.blocks([span.first, span.last])
-    in_lists = await chain.node.with_any(partial(_listed_heights, accounts, first, last), kind="history")
+    first, last = await reader.node.blocks([span.first, span.last])
+    in_lists = await reader.node.with_any(partial(_listed_heights, accounts, first, last), kind="history")
     heights = [each for each in sorted({0, *in_lists}) if each in span]  # lists do not contain the first block
     if len(heights) > MAX_BLOCKS:
         span = Span(span.first, heights[MAX_BLOCKS - 1])
-        heights, last = heights[:MAX_BLOCKS], await chain.node.block(span.last)
-    blocks = await collect_blocks(chain, heights, accounts) if heights else []
-    tables = select_accounts(DATASETS, build_tables(chain.key, blocks, datasets, (), chain.exchanges), accounts)
+        heights, last = heights[:MAX_BLOCKS], await reader.node.block(span.last)
+    blocks = await reader.collect_blocks(heights, accounts) if heights else []
+    tables = select_accounts(DATASETS, build_tables(reader.node.key, blocks, datasets, (), reader.exchanges), accounts)
     unexplained = tuple(each for block in blocks for each in block.unexplained if each.account in accounts)
     events = len(tables.get("transfers", ()))
     methods = dict.fromkeys(datasets, BY_LISTS)

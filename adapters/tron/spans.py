@@ -5,24 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from chainfolio.adapters.tron.forms import FullBlock, Transaction, TransactionInfo
 from chainfolio.adapters.tron.leaves import encode_transactions
-from chainfolio.adapters.tron.node import TronNode, is_empty
-from chainfolio.adapters.tron.roots import merkle_root, transactions_root
+from chainfolio.adapters.tron.node import Node, TronNode, is_empty
+from chainfolio.adapters.tron.roots import RootCheck, merkle_root, transactions_root
 from chainfolio.adapters.tron.rows import BlockRows, block_rows, build_tables
-from chainfolio.adapters.tron.signers import SignedTransaction, recover_all
+from chainfolio.adapters.tron.signers import Permissions, SignatureCheck, SignedTransaction, recover_all
 from chainfolio.blocks import Block, Span
 from chainfolio.chain_results import SpanTables
 from chainfolio.errors import BadAnswer, NodeBehind, Reorged
 from chainfolio.transport.wire import typed
-
-if TYPE_CHECKING:
-    from chainfolio.adapters.tron.chain import TronChain
-
 
 # Nodes take blocks of two million bytes of each other, and five signatures of a transaction.
 MAX_BYTES: Final = 4_000_000
@@ -39,101 +35,109 @@ class Exchange(msgspec.Struct):
     second_token_id: str
 
 
-async def collect(
-    chain: TronChain,
-    span: Span,
-    datasets: Sequence[str],
-    contracts: Sequence[str],
-    before: Block | None,
-    watched: Collection[str] = (),
-) -> SpanTables:
-    """Return the rows of a span, from blocks that follow each other and the block before.
+class SpanReader:
+    """Reads whole blocks of one chain, and checks them.
 
-    Args:
-        chain: The chain.
-        span: Heights, both ends included.
-        datasets: Names of datasets.
-        contracts: Tokens whose transfers and approvals are kept; all if empty.
-        before: The block before the span, None if the first link is not checked.
-        watched: As in `collect_blocks`.
-
-    Raises:
-        BadAnswer: A block is not what its header says.
-        Reorged: A block does not follow the one before it.
+    Attributes:
+        exchanges: The two tokens of each exchange that appeared in a block; None is the native coin.
     """
-    blocks = await collect_blocks(chain, range(span.first, span.last + 1), watched)
-    _check_links(chain.key, blocks, before)
-    tables = build_tables(chain.key, blocks, datasets, contracts, chain.exchanges)
-    headers = [each.block for each in blocks]
-    events = len(tables["transfers"]) if "transfers" in tables else 0
-    unexplained = tuple(change for each in blocks for change in each.unexplained)
-    return SpanTables(span, tables, headers[-1], headers, events, 0, True, unexplained=unexplained)
 
+    def __init__(self, node: Node, signature_check: SignatureCheck) -> None:
+        self.node = node
+        self.exchanges: dict[int, tuple[str | None, str | None]] = {}
+        self._root_check, self._signer_permissions = RootCheck(), Permissions()
+        self._signature_check = signature_check
 
-async def collect_blocks(chain: TronChain, heights: Iterable[int], watched: Collection[str] = ()) -> list[BlockRows]:
-    """Read the blocks at some heights from one endpoint, and cache the tokens of their exchanges.
+    async def collect(
+        self,
+        span: Span,
+        datasets: Sequence[str],
+        contracts: Sequence[str],
+        before: Block | None,
+        watched: Collection[str] = (),
+    ) -> SpanTables:
+        """Return the rows of a span, from blocks that follow each other and the block before.
 
-    Args:
-        chain: The chain.
-        heights: Without duplicates.
-        watched: Accounts all of whose transactions have their signers compared, if signatures are sampled.
+        Args:
+            span: Heights, both ends included.
+            datasets: Names of datasets.
+            contracts: Tokens whose transfers and approvals are kept; all if empty.
+            before: The block before the span, None if the first link is not checked.
+            watched: As in `collect_blocks`.
 
-    Raises:
-        BadAnswer: A block is not what its header says.
-        NodeBehind: A block does not exist yet.
-    """
-    blocks = await chain.node.with_any(partial(_read_blocks, list(heights), chain, watched), kind="blocks")
-    missing = sorted({exchange for block in blocks for exchange in block.exchanges} - chain.exchanges.keys())
-    for exchange in missing:
-        chain.exchanges[exchange] = await chain.node.with_any(partial(_exchange_tokens, exchange), kind="exchange")
-    return blocks
+        Raises:
+            BadAnswer: A block is not what its header says.
+            Reorged: A block does not follow the one before it.
+        """
+        blocks = await self.collect_blocks(range(span.first, span.last + 1), watched)
+        _check_links(self.node.key, blocks, before)
+        tables = build_tables(self.node.key, blocks, datasets, contracts, self.exchanges)
+        headers = [each.block for each in blocks]
+        events = len(tables["transfers"]) if "transfers" in tables else 0
+        unexplained = tuple(change for each in blocks for change in each.unexplained)
+        return SpanTables(span, tables, headers[-1], headers, events, 0, True, unexplained=unexplained)
 
+    async def collect_blocks(self, heights: Iterable[int], watched: Collection[str] = ()) -> list[BlockRows]:
+        """Read the blocks at some heights from one endpoint, and cache the tokens of their exchanges.
 
-async def _read_blocks(
-    heights: Sequence[int], chain: TronChain, watched: Collection[str], endpoint: TronNode
-) -> list[BlockRows]:
-    """Read blocks and their rows; note transactions whose signers had no permission."""
-    results = await asyncio.gather(*(_read_block(endpoint, height, chain, watched) for height in heights))
-    blocks = {block.block.height: block for block, _ in results}
-    signed = [each for _, transactions in results for each in transactions]
-    for transaction in await chain.signer_permissions.filter_unauthorized(endpoint, signed):
-        blocks[transaction.height].note(transaction.owner, transaction.reason)
-    return list(blocks.values())
+        Args:
+            heights: Without duplicates.
+            watched: Accounts all of whose transactions have their signers compared, if signatures are sampled.
 
+        Raises:
+            BadAnswer: A block is not what its header says.
+            NodeBehind: A block does not exist yet.
+        """
+        blocks = await self.node.with_any(partial(self._read_blocks, list(heights), watched), kind="blocks")
+        missing = sorted({exchange for block in blocks for exchange in block.exchanges} - self.exchanges.keys())
+        for exchange in missing:
+            self.exchanges[exchange] = await self.node.with_any(partial(_exchange_tokens, exchange), kind="exchange")
+        return blocks
 
-async def _read_block(
-    endpoint: TronNode, height: int, chain: TronChain, watched: Collection[str]
-) -> tuple[BlockRows, list[SignedTransaction]]:
-    """Return a block with a checked root, and the transactions that have other signers than their owner.
+    async def _read_blocks(
+        self, heights: Sequence[int], watched: Collection[str], endpoint: TronNode
+    ) -> list[BlockRows]:
+        """Read blocks and their rows; note transactions whose signers had no permission."""
+        results = await asyncio.gather(*(self._read_block(endpoint, height, watched) for height in heights))
+        blocks = {block.block.height: block for block, _ in results}
+        signed = [each for _, transactions in results for each in transactions]
+        for transaction in await self._signer_permissions.filter_unauthorized(endpoint, signed):
+            blocks[transaction.height].note(transaction.owner, transaction.reason)
+        return list(blocks.values())
 
-    Signers are compared for the transactions that `SignatureCheck` selects. Block 0 is checked by its id, and has no
-    signatures.
+    async def _read_block(
+        self, endpoint: TronNode, height: int, watched: Collection[str]
+    ) -> tuple[BlockRows, list[SignedTransaction]]:
+        """Return a block with a checked root, and the transactions that have other signers than their owner.
 
-    Raises:
-        NodeBehind: The endpoint does not have the block.
-        BadAnswer: It is another block, or malformed.
-    """
-    body = {"num": height}
-    response, infos = await asyncio.gather(
-        endpoint.read("/wallet/getblockbynum", body, _decode_block),
-        endpoint.read("/wallet/gettransactioninfobyblocknum", body, _decode_infos),
-    )
-    if response is None:
-        raise NodeBehind(endpoint.name, f"does not have block {height}")
-    full_block, root = response
-    rows = block_rows(endpoint.name, height, full_block, infos, chain.facts)
-    if not height:
-        return rows, []
-    chain.root_check.check(endpoint.name, full_block, root)
-    hashes = rows.transactions_of(watched)
-    pairs = zip(rows.transactions, full_block.transactions, strict=True)
-    checked = [(row, each) for row, each in pairs if chain.signature_check.selects(each.txID, hashes)]
-    recovered = zip(checked, await recover_all([each for _, each in checked]), strict=True)
-    return rows, [
-        SignedTransaction(row.sender, height, row.hash, signers)
-        for (row, _), signers in recovered
-        if signers != (row.sender,)
-    ]
+        Signers are compared for the transactions that `SignatureCheck` selects. Block 0 is checked by its id, and has
+        no signatures.
+
+        Raises:
+            NodeBehind: The endpoint does not have the block.
+            BadAnswer: It is another block, or malformed.
+        """
+        body = {"num": height}
+        response, infos = await asyncio.gather(
+            endpoint.read("/wallet/getblockbynum", body, _decode_block),
+            endpoint.read("/wallet/gettransactioninfobyblocknum", body, _decode_infos),
+        )
+        if response is None:
+            raise NodeBehind(endpoint.name, f"does not have block {height}")
+        full_block, root = response
+        rows = block_rows(endpoint.name, height, full_block, infos, self.node.facts)
+        if not height:
+            return rows, []
+        self._root_check.check(endpoint.name, full_block, root)
+        hashes = rows.transactions_of(watched)
+        pairs = zip(rows.transactions, full_block.transactions, strict=True)
+        checked = [(row, each) for row, each in pairs if self._signature_check.selects(each.txID, hashes)]
+        recovered = zip(checked, await recover_all([each for _, each in checked]), strict=True)
+        return rows, [
+            SignedTransaction(row.sender, height, row.hash, signers)
+            for (row, _), signers in recovered
+            if signers != (row.sender,)
+        ]
 
 
 def _decode_block(source: str, content: bytes) -> tuple[FullBlock, str] | None:

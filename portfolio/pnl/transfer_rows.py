@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from chainfolio import amounts
-from chainfolio.portfolio.pnl.entries import Entry, iso_time
-
-if TYPE_CHECKING:
-    from chainfolio.portfolio.pnl.entries import AssetFacts
+from chainfolio.portfolio.pnl.entries import AssetFacts, Entry, iso_time
 
 
 class OwnTransfer(NamedTuple):

@@ -16,6 +16,7 @@ from chainfolio.adapters.beacon import selection as beacon_selection
 from chainfolio.adapters.beacon.selection import ValidatorSelector
 from chainfolio.adapters.evm.accounts import logs as account_logs
 from chainfolio.adapters.solana import history as solana_history
+from chainfolio.adapters.solana import listed_transactions
 from chainfolio.adapters.solana.account_fields import KEY_SIZE
 from chainfolio.adapters.starknet import changes as starknet_changes
 from chainfolio.block_search import block_before, blocks_before
@@ -130,7 +131,7 @@ def base58(number: int, size: int) -> str:
 
 
 async def test_list_of_transactions_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solana_history, "MAX_PAGES", 50)
+    monkeypatch.setattr(listed_transactions, "MAX_PAGES", 50)
     pages = 0
 
     def page(params: Any) -> Any:

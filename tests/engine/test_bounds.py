@@ -69,7 +69,7 @@ def test_stake_histories_keep_a_bounded_number_of_accounts_and_load_others_again
         stored.setdefault(name, {})[capability] = value
 
     memory = EndpointMemory(lambda name: stored.get(name, {}), store)
-    histories = StakeHistories(cast("Any", SimpleNamespace(key="solana", memory=memory)))
+    histories = StakeHistories(cast("Any", SimpleNamespace(key="solana")), memory)
     for number in range(stake_histories.MAX_ACCOUNTS + 200):
         histories.add_scanned(f"account {number}", Span(0, number), [])
         assert len(histories._scanned) == len(histories._stakes) <= stake_histories.MAX_ACCOUNTS

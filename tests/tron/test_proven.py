@@ -18,11 +18,9 @@ from chainfolio.adapters.tron.addresses import ZERO, encode_address, hex_address
 from chainfolio.adapters.tron.chain import TronChain
 from chainfolio.adapters.tron.events import APPROVAL
 from chainfolio.adapters.tron.forms import Header, RawHeader, SignedHeader, Transaction, TransactionResult
-from chainfolio.adapters.tron.history import collect_accounts
 from chainfolio.adapters.tron.roots import transactions_root
 from chainfolio.adapters.tron.settings import TronSettings
 from chainfolio.adapters.tron.signers import recover_all, recover_signers
-from chainfolio.adapters.tron.spans import collect_blocks
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, UnsupportedMethod
 from chainfolio.localchain.tron.node import TronNode
@@ -439,9 +437,9 @@ async def test_one_percent_of_signatures_is_checked_by_default_at_random() -> No
 async def test_every_transaction_of_a_watched_account_is_checked(watched: str) -> None:
     node = forged(3)
     node.transactions[50] += [sent(CAROL, USDT, raw) for raw in range(1, 10)]
-    (block,) = await collect_blocks(node.chain(signatures="sample"), [50], [watched])
+    (block,) = await node.chain(signatures="sample").reader.collect_blocks([50], [watched])
     assert len(block.unexplained) == 3
-    found = await collect_accounts(node.chain(signatures="sample"), Span(50, 50), [watched], DATASETS, None, None)
+    found = await node.chain(signatures="sample").collect_accounts(Span(50, 50), [watched], DATASETS)
     assert len(found.unexplained) == (3 if watched == ALICE else 0), "a fault of the sender is the sender's"
 
 
@@ -449,7 +447,7 @@ async def test_transactions_of_a_watched_account_are_those_that_move_or_approve_
     node = FakeNode()
     logs = [event(TRANSFER, ALICE, BOB, data=f"{5:064x}")], [event(APPROVAL, BOB, USDT, data=f"{5:064x}")]
     node.transactions[50] = [done(31, (1, CAROL), (2, USDT), (7, raw), log=log) for raw, log in enumerate(logs)]
-    (block,) = await collect_blocks(node.chain(), [50])
+    (block,) = await node.chain().reader.collect_blocks([50])
     moved, approved = (row[3] for row in block.transactions)
     assert block.transactions_of([ALICE]) == {moved}
     assert block.transactions_of([BOB]) == {moved, approved}
