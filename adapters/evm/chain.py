@@ -10,17 +10,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from chainfolio.adapters.evm import facts as chain_facts
 from chainfolio.adapters.evm import lookup, tokens, traces
 from chainfolio.adapters.evm.approvals import Approvals
 from chainfolio.adapters.evm.datasets import events as event_logs
-from chainfolio.adapters.evm.datasets import logs, transactions
+from chainfolio.adapters.evm.datasets import transactions
 from chainfolio.adapters.evm.datasets.dataset import add_rows
+from chainfolio.adapters.evm.datasets.decoding import decode, restore
 from chainfolio.adapters.evm.datasets.registry import DATASET_TOPICS, DATASETS, datasets_of
-from chainfolio.adapters.evm.datasets.restore import sorted_logs, without_duplicates
+from chainfolio.adapters.evm.datasets.restore import without_duplicates
 from chainfolio.adapters.evm.endpoint import EvmEndpoint
 from chainfolio.adapters.evm.facts import Facts
 from chainfolio.adapters.evm.integrity import Query
@@ -85,14 +85,13 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         self.key, self.kind, self.caip2, self.info = facts.key, facts.kind, facts.caip2, facts.info
         self.datasets = datasets_of(facts)
         self.traces = True if explorer else None
-        self.recent: list[Header] = []  # of the last span, whose account data is usually read next
         self.reader = LogReader(node, integrity=settings.integrity, sample=settings.sample)
 
     @cached_property
     def _accounts(self) -> AccountHistory:
         from chainfolio.adapters.evm.accounts.history import AccountHistory
 
-        return AccountHistory(self)
+        return AccountHistory(self.reader, self.explorer)
 
     @property
     def default_datasets(self) -> tuple[str, ...]:
@@ -254,7 +253,7 @@ class EvmChain(NodeBackedChain[Node], Approvals):
             chunk = await self.reader.read_headers(span, before)
         if events:
             chunk.logs = event_logs.matching_logs(chunk.logs, events)
-        tables = await asyncio.to_thread(self.decode, chunk.logs, datasets)
+        tables = await asyncio.to_thread(decode, self.facts, chunk.logs, datasets)
         if any(item.of_bodies for item in selected):
             bodies = await self._bodies(chunk)
             add_rows(tables, [(item, item.of_bodies(bodies, self.key)) for item in selected if item.of_bodies])
@@ -264,7 +263,7 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         # After the bodies, whose roots prove the number of transactions.
         add_rows(tables, [(item, item.of_headers(chunk.headers, self.key)) for item in selected if item.of_headers])
         blocks = [header.block() for header in chunk.headers]
-        self.recent = chunk.headers
+        self.reader.recent = chunk.headers
         return SpanTables(
             span, tables, blocks[-1] if blocks else None, blocks, len(chunk.logs), chunk.restored, bool(blocks)
         )
@@ -288,7 +287,7 @@ class EvmChain(NodeBackedChain[Node], Approvals):
             is_final=lambda _: self.node.is_final(height),
             kind="receipts",
         )
-        tables = await asyncio.to_thread(self.decode, logs_of_block, datasets)
+        tables = await asyncio.to_thread(decode, self.facts, logs_of_block, datasets)
         return SpanTables(Span(height, height), tables, None, event_count=len(logs_of_block))
 
     async def collect_accounts(
@@ -308,41 +307,13 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         """Estimate the cost of `collect_accounts`; as `accounts.forecast`."""
         return await self._accounts.forecast(span, accounts, datasets, budget)
 
-    def decode(self, all_logs: Logs, datasets: Sequence[str]) -> dict[str, pa.Table]:
-        """Return logs as tables: each log in the table that can hold all of it, otherwise raw in `logs`."""
-        tables: dict[str, pa.Table] = {}
-        decoded = np.zeros(len(all_logs), np.bool_)
-        wrapped = self.facts.wrapped.address if self.facts.wrapped else None
-        for name in datasets:
-            dataset = DATASETS[name]
-            if dataset.decode:
-                tables[dataset.table.name], decoded_by_dataset = dataset.decode(all_logs, self.key, wrapped)
-                decoded |= decoded_by_dataset
-        if not decoded.all():
-            tables["logs"] = logs.rows_of_logs(all_logs.take(np.flatnonzero(~decoded)), self.key)
-        return tables
-
     def decode_again(self, stored: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """Decode stored rows of token transfers, approvals and raw logs with today's decoders."""
-        return self.decode(
-            without_duplicates(self.restore(stored)),
+        return decode(
+            self.facts,
+            without_duplicates(restore(stored)),
             [dataset.name for dataset in DATASETS.values() if dataset.is_restorable],
         )
-
-    def restore(self, stored: Mapping[str, pa.Table]) -> Logs:
-        """Return the logs of stored rows in the order of the chain, to be decoded again without a node.
-
-        Args:
-            stored: Rows by table; missing tables count as empty.
-        """
-        parts = [
-            dataset.logs_of(stored[dataset.table.name])
-            for dataset in DATASETS.values()
-            if dataset.logs_of and dataset.table.name in stored and len(stored[dataset.table.name])
-        ]
-        if "logs" in stored and len(stored["logs"]):
-            parts.append(logs.logs_of(stored["logs"]))
-        return sorted_logs(parts)
 
     async def _bodies(self, chunk: Chunk) -> list[ExecutedTransaction]:
         """Return the transactions of a span with their receipts, in order.

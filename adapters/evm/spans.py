@@ -60,6 +60,8 @@ class Chunk:
 class LogReader:
     """Reads spans of logs from a chain's nodes.
 
+    `recent` are the headers of the last collected span, whose account data is usually read next.
+
     Args:
         node: The endpoints.
         integrity: The setting of this name: `off`, `bloom` or `roots`.
@@ -68,6 +70,7 @@ class LogReader:
 
     def __init__(self, node: Node, *, integrity: str = "bloom", sample: int = 100) -> None:
         self.node, self.integrity, self.sample = node, integrity, sample
+        self.recent: list[Header] = []
         self._density: dict[str, int] = {}
         self._calm: dict[str, int] = {}
 

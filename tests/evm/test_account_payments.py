@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chainfolio.adapters.evm.accounts.bodies import read_bodies
+from chainfolio.adapters.evm.accounts.bodies import BodyReader
 from chainfolio.adapters.evm.datasets.transactions import FullBlock
 from chainfolio.adapters.evm.facts import load
 from chainfolio.adapters.evm.roots import Withdrawal, check_withdrawals, header_hash, list_root
@@ -144,7 +144,7 @@ async def test_a_node_that_leaves_withdrawals_out_is_caught_by_the_root_of_their
         with pytest.raises(Contradiction, match="withdrawals of block"):
             await chain.collect(Span(height, height), ["withdrawals"])
         with pytest.raises(Contradiction, match="withdrawals of block"):
-            await read_bodies(chain, [height], [paying.who("alice")], {})
+            await BodyReader(chain.node, chain.settings.integrity).read([height], [paying.who("alice")], {})
 
 
 @pytest.mark.skipif(not BLOCKS.is_dir(), reason="the recorded blocks are not here")
@@ -203,7 +203,7 @@ async def test_as_many_bodies_are_asked_for_at_once_as_make_an_answer_of_some_me
         for most in (15_000_000, 40_000):
             monkeypatch.setattr("chainfolio.adapters.evm.accounts.bodies.ANSWER_BYTES", most)
             before = provider.requests
-            read = await read_bodies(chain, heights, [paying.who("alice")], {})
+            read = await BodyReader(chain.node, chain.settings.integrity).read(heights, [paying.who("alice")], {})
             assert list(read) == list(heights)
             asked.append(provider.requests - before)
     few, many = asked

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from chainfolio.adapters.evm.datasets.decoding import decode, restore
 from chainfolio.adapters.evm.log_parser import parse, strict
 from chainfolio.blocks import Span
 from chainfolio.chain_results import SpanTables
@@ -84,8 +85,8 @@ async def test_the_answer_of_a_real_node_is_read_alike_both_ways(local: Local) -
 async def test_all_logs_come_back_from_the_tables(local: Local) -> None:
     fetched = await collected(local)
     async with chain_of(local) as chain:
-        restored = chain.restore(fetched.tables)
-        again = chain.decode(restored, ("transfers", "approvals"))
+        restored = restore(fetched.tables)
+        again = decode(chain.facts, restored, ("transfers", "approvals"))
     assert len(restored) == fetched.event_count
     native = [row for row in rows(fetched.tables["transfers"]) if row["standard"] == "native"]
     tokens = [row for row in rows(fetched.tables["transfers"]) if row["standard"] != "native"]

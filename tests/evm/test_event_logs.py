@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from chainfolio.adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.datasets.decoding import decode, restore
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
 from chainfolio.chain_results import SpanTables
@@ -89,6 +90,6 @@ async def test_what_is_restored_from_raw_logs_is_what_was_fetched(node: FakeNode
     chain = chain_of(wired(node, checked=True))
     fetched = await chain.collect(Span(0, node.chain.head), DATASETS, events=named(*EVERY))
     stored = {name: fetched.tables[name] for name in ("transfers", "logs")}
-    again = chain.decode(chain.restore(stored), ("transfers", "approvals"))
+    again = decode(chain.facts, restore(stored), ("transfers", "approvals"))
     assert again["logs"].equals(stored["logs"])
     assert again["transfers"].equals(stored["transfers"])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from chainfolio.adapters.evm.chain import EvmChain
+from chainfolio.adapters.evm.datasets.decoding import decode
 from chainfolio.adapters.evm.facts import load
 from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
@@ -59,13 +60,13 @@ async def test_the_busiest_accounts_have_the_rows_of_all_recorded_logs() -> None
     recorded = Recorded(lines("tx_cases/ethereum.rpc.jsonl.gz"))
     over = wired(FakeNode(FakeChain()), checked=True)
     next(iter(over.transport.nodes.values())).chain = recorded
-    chain = EvmChain(load(ETHEREUM), over.node, EvmSettings(rpc=["http://one.test"]))
-    over.node.finalized = recorded.span.last
+    over.node.facts, over.node.finalized = load(ETHEREUM), recorded.span.last
+    chain = EvmChain(over.node.facts, over.node, EvmSettings(rpc=["http://one.test"]))
     named: Counter[str] = Counter()
     rows: dict[str, list[Any]] = {"transfers": [], "approvals": [], "logs": []}
     for height, logs in sorted(cast(dict[int, Any], recorded.logs).items()):
         found = logs_in([{"logs": logs}], int(recorded.headers[height]["timestamp"], 16))
-        for name, table in chain.decode(found, ["transfers", "approvals"]).items():
+        for name, table in decode(chain.facts, found, ["transfers", "approvals"]).items():
             rows[name] += table.to_pylist()
     named.update(side for row in rows["transfers"] for side in {row["sender"], row["recipient"]})
     busiest = [account for account, _ in named.most_common(12) if account != "0x" + "0" * 40]

@@ -11,6 +11,7 @@ from hypothesis import given
 
 from chainfolio.adapters.evm.chain import EvmChain
 from chainfolio.adapters.evm.datasets import approvals, transfers
+from chainfolio.adapters.evm.datasets.decoding import decode, restore
 from chainfolio.adapters.evm.log_parser import parse
 from chainfolio.adapters.evm.logs import Logs
 from chainfolio.adapters.evm.settings import EvmSettings
@@ -40,20 +41,20 @@ def without_hash(logs: Logs) -> list[dict[str, Any]]:
 @given(events_of_tokens())
 def test_decoded_and_restored_logs_are_the_logs(logs: list[dict[str, Any]]) -> None:
     found = parsed(logs)
-    stored = CHAIN.decode(found, BOTH)
-    assert without_hash(CHAIN.restore(stored)) == without_hash(found)
+    stored = decode(CHAIN.facts, found, BOTH)
+    assert without_hash(restore(stored)) == without_hash(found)
 
 
 @given(events_of_tokens())
 def test_decoding_what_was_restored_gives_the_same_rows(logs: list[dict[str, Any]]) -> None:
-    stored = CHAIN.decode(parsed(logs), BOTH)
-    assert CHAIN.decode(CHAIN.restore(stored), BOTH) == stored
+    stored = decode(CHAIN.facts, parsed(logs), BOTH)
+    assert decode(CHAIN.facts, restore(stored), BOTH) == stored
 
 
 @given(events_of_tokens())
 def test_every_log_is_in_exactly_one_table(logs: list[dict[str, Any]]) -> None:
     found = parsed(logs)
-    stored = CHAIN.decode(found, BOTH)
+    stored = decode(CHAIN.facts, found, BOTH)
     places = [
         place
         for table in stored.values()
@@ -64,7 +65,7 @@ def test_every_log_is_in_exactly_one_table(logs: list[dict[str, Any]]) -> None:
 
 @given(events_of_tokens())
 def test_rows_are_in_the_order_of_the_chain_and_their_keys_are_unique(logs: list[dict[str, Any]]) -> None:
-    table = CHAIN.decode(parsed(logs), BOTH)["transfers"]
+    table = decode(CHAIN.facts, parsed(logs), BOTH)["transfers"]
     names = ("height", "tx_index", "log_index", "item")
     keys = list(zip(*(table[name].to_pylist() for name in names), strict=True))
     assert keys == sorted(set(keys))
@@ -85,7 +86,9 @@ def test_a_log_decoded_alone_says_the_same(logs: list[dict[str, Any]]) -> None:
 def rows_of(*logs: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     node = FakeChain()
     node.mine(*logs)
-    return {name: table.to_pylist() for name, table in CHAIN.decode(parsed(node.logs[1]), BOTH).items() if len(table)}
+    return {
+        name: table.to_pylist() for name, table in decode(CHAIN.facts, parsed(node.logs[1]), BOTH).items() if len(table)
+    }
 
 
 def test_an_nft_is_not_read_as_an_amount() -> None:
@@ -132,7 +135,7 @@ def test_an_approval_of_one_token_keeps_its_number_there_and_back() -> None:
     node = FakeChain()
     node.mine({"address": WRAPPED, "topics": topics, "data": "0x"})
     found = parsed(node.logs[1])
-    stored = CHAIN.decode(found, BOTH)
+    stored = decode(CHAIN.facts, found, BOTH)
     (row,) = stored["approvals"].to_pylist()
     assert (row["standard"], int.from_bytes(row["token_id"], "big"), row["raw"], row["approved"]) == (
         "erc721",
@@ -140,7 +143,7 @@ def test_an_approval_of_one_token_keeps_its_number_there_and_back() -> None:
         None,
         None,
     )
-    assert without_hash(CHAIN.restore(stored)) == without_hash(found)
+    assert without_hash(restore(stored)) == without_hash(found)
 
 
 def test_a_log_without_topics_is_kept() -> None:

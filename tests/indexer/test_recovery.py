@@ -11,12 +11,19 @@ import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from chainfolio.adapters.evm import events
+from chainfolio.adapters.evm.datasets.decoding import decode
+from chainfolio.adapters.evm.datasets.logs import rows_of_logs
+from chainfolio.adapters.evm.facts import Facts
+from chainfolio.adapters.evm.logs import Logs
 from chainfolio.indexer import collect, follow, materialise, reprocess
 from chainfolio.indexer.rewind import rewind
 from tests.chains.evm import EvmSubject, evm
@@ -27,6 +34,7 @@ pytestmark = pytest.mark.node
 DATASETS = (*EVERYTHING, "events")
 TABLES = (*FETCHED, *materialise.DERIVED)
 LAST = 24
+DECODE = "chainfolio.adapters.evm.chain.decode"  # as stored rows are decoded again
 EVERY = 1 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 7
 Run = Callable[[Index], Awaitable[None]]
 Known = dict[Any, Any]
@@ -211,28 +219,25 @@ async def test_a_log_that_changes_its_table_is_neither_lost_nor_doubled(
         before = indexed.read_all()
         transfers, token = before["transfers"], subject.plain[1]
         mine = [row for row in transfers if row["token"] == token]
-        real = indexed.chain.decode
-        chain: Any = indexed.chain
-        chain.decode = lambda logs, datasets: _stricter(chain, real, logs, datasets, token)
-        reprocess.reprocess(indexed.chain, indexed.lake)
+        with monkeypatch.context() as patch:
+            patch.setattr(DECODE, partial(_stricter, token))
+            reprocess.reprocess(indexed.chain, indexed.lake)
         assert mine
         assert indexed.rows("transfers") == [row for row in transfers if row["token"] != token]
         assert len(indexed.rows("logs")) == len(before["logs"]) + len(mine)
-        chain.decode = real
         reprocess.reprocess(indexed.chain, indexed.lake)
         assert indexed.read_all() == before
 
 
 async def test_a_log_on_its_way_to_another_table_outlives_any_death(
-    subject: EvmSubject, known: Known, tmp_path: Path
+    subject: EvmSubject, known: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two of the four writes of `reprocess` a log may lie in two tables, and never in none."""
     async with index(subject, tmp_path, datasets=DATASETS, span=5) as indexed:
         remember(indexed, known)
         await indexed.fill(0, LAST)
         before = indexed.read_all()
-        chain: Any = indexed.chain
-        real, fuse = indexed.chain.decode, Fuse(-1)
+        fuse = Fuse(-1)
         mortal(indexed.lake, fuse)
 
         def again(moment: int) -> dict[str, Any]:
@@ -244,24 +249,19 @@ async def test_a_log_on_its_way_to_another_table_outlives_any_death(
             return indexed.read_all()
 
         for moment in (1, 2, 3):
-            chain.decode = lambda logs, datasets: _stricter(chain, real, logs, datasets, subject.plain[1])
-            stricter = again(moment)
+            with monkeypatch.context() as patch:
+                patch.setattr(DECODE, partial(_stricter, subject.plain[1]))
+                stricter = again(moment)
             assert len(stricter["transfers"]) < len(before["transfers"])
             assert sum(map(len, stricter.values())) == sum(map(len, before.values()))
-            chain.decode = real
             assert again(moment) == before
 
 
-def _stricter(chain: Any, real: Any, logs: Any, datasets: Any, token: str) -> dict[str, pa.Table]:
+def _stricter(token: str, facts: Facts, logs: Logs, datasets: Sequence[str]) -> dict[str, pa.Table]:
     """Decode everything but one token's transfers, which stay raw."""
-    import numpy as np
-
-    from chainfolio.adapters.evm import events
-    from chainfolio.adapters.evm.datasets.logs import rows_of_logs
-
     mine = (logs.address == np.frombuffer(token.encode(), np.uint8)).all(axis=1)
     mine &= logs.of(events.TRANSFER)
-    tables: dict[str, pa.Table] = real(logs.take(np.flatnonzero(~mine)), datasets)
-    raw = rows_of_logs(logs.take(np.flatnonzero(mine)), chain.key)
+    tables = decode(facts, logs.take(np.flatnonzero(~mine)), datasets)
+    raw = rows_of_logs(logs.take(np.flatnonzero(mine)), facts.key)
     tables["logs"] = pa.concat_tables([tables["logs"], raw]) if "logs" in tables else raw
     return tables

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from chainfolio.adapters.evm.accounts import state
 from chainfolio.adapters.evm.accounts.boundary_check import read_boundaries
+from chainfolio.adapters.evm.accounts.logs import AccountLogs
+from chainfolio.adapters.evm.accounts.transactions import TransactionReader
 from chainfolio.adapters.evm.accounts.windows import MAX_PIECES
 from chainfolio.adapters.evm.datasets.registry import DATASETS
 from chainfolio.adapters.evm.node import raw_blocks
@@ -15,9 +16,6 @@ from chainfolio.blocks import Span
 from chainfolio.chain_results import Forecast
 from chainfolio.errors import HistoryUnavailable, UnsupportedMethod
 from chainfolio.transport.endpoint import Endpoint
-
-if TYPE_CHECKING:
-    from chainfolio.adapters.evm.accounts.history import AccountHistory
 
 BLOCK_METHOD = "eth_getBlockByNumber"
 SAMPLE_DIVISOR, MAX_WHOLE_SPAN = 10, 10_000  # a tenth of a span is sampled; shorter spans are read whole
@@ -32,14 +30,20 @@ PROBES_PER_CHANGE = 4  # nonce and coins before and after a block that logs name
 READ_FACTOR, SAMPLED_FACTOR = 2.0, 3.0  # accuracy of estimates from the whole span, and from a sample
 
 
-async def forecast(history: AccountHistory, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Forecast:
+async def forecast(
+    account_logs: AccountLogs,
+    transactions: TransactionReader,
+    span: Span,
+    accounts: Sequence[str],
+    datasets: Sequence[str],
+) -> Forecast:
     """Estimate the cost of reading accounts in a span of final blocks, with at most 20 requests.
 
     Raises:
         SourceError: No endpoint gives a block or a window of logs.
     """
-    node = history.chain.node
-    window, logs = await history.logs.read_window(_sample(span), accounts)
+    node = transactions.node
+    window, logs = await account_logs.read_window(_sample(span), accounts)
     blocks = await node.with_any(lambda endpoint: raw_blocks(endpoint, [span.last], BLOCK_METHOD, True))
     block_bytes = len(blocks[0])
     log_heights = sorted(set(logs.height.tolist()))
@@ -55,10 +59,10 @@ async def forecast(history: AccountHistory, span: Span, accounts: Sequence[str],
         boundaries = await read_boundaries(node, span, accounts, {})
         tx_count = sum(max(0, each.after.nonce - each.before.nonce) for each in boundaries)
         try:
-            method = (await history.transactions.find_active_blocks(Span(span.last, span.last), accounts)).method
+            method = (await transactions.find_active_blocks(Span(span.last, span.last), accounts)).method
         except (HistoryUnavailable, UnsupportedMethod):
             unread = tuple(sorted(name for name in datasets if DATASETS[name].by_account == "places"))
-    pieces = math.ceil(len(span) / len(window) * min(MAX_PIECES, history.logs.piece_count(window)))
+    pieces = math.ceil(len(span) / len(window) * min(MAX_PIECES, account_logs.piece_count(window)))
     log_calls = 3 * pieces + REREAD_CALLS * math.ceil(pieces / MAX_PIECES) if needs_logs else 0
     header_calls = height_count if needs_logs else 0
     state_calls = _state_calls(span, tx_count, height_count) if method == state.METHOD else 0

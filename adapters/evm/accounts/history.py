@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chainfolio.adapters.evm.accounts.active_blocks import ActiveBlocks
-from chainfolio.adapters.evm.accounts.bodies import receipt_logs
+from chainfolio.adapters.evm.accounts.bodies import BodyReader, receipt_logs
 from chainfolio.adapters.evm.accounts.forecast import forecast
 from chainfolio.adapters.evm.accounts.header_cache import HeaderCache
 from chainfolio.adapters.evm.accounts.log_answers import LogAnswers
@@ -19,10 +19,11 @@ from chainfolio.adapters.evm.accounts.logs import ANY_EVENT, AccountLogs
 from chainfolio.adapters.evm.accounts.receipt_logs import NO_RECEIPTS, ReceiptLogs, merge_logs
 from chainfolio.adapters.evm.accounts.transactions import AccountTransactions, TransactionReader
 from chainfolio.adapters.evm.datasets.dataset import EvmDataset, add_rows
-from chainfolio.adapters.evm.datasets.registry import DATASET_TOPICS, DATASETS
+from chainfolio.adapters.evm.datasets.decoding import decode
+from chainfolio.adapters.evm.datasets.registry import DATASET_TOPICS, DATASETS, datasets_of
 from chainfolio.adapters.evm.logs import Logs
 from chainfolio.adapters.evm.node import Header
-from chainfolio.adapters.evm.spans import Chunk, LeftOut
+from chainfolio.adapters.evm.spans import Chunk, LeftOut, LogReader
 from chainfolio.blocks import Block, Span
 from chainfolio.budgets import Budget
 from chainfolio.chain_results import Forecast, SpanTables, UnexplainedChange
@@ -31,7 +32,7 @@ from chainfolio.tables import LOGS
 from chainfolio.transport import metering
 
 if TYPE_CHECKING:
-    from chainfolio.adapters.evm.chain import EvmChain
+    from chainfolio.adapters.evm.explorer import Explorer
 
 MAX_LINKED_BLOCKS = 1_000  # read at once, if they are not final
 
@@ -60,18 +61,14 @@ class _Window:
 class AccountHistory:
     """Reads the history of accounts for one chain."""
 
-    def __init__(self, chain: EvmChain) -> None:
+    def __init__(self, reader: LogReader, explorer: Explorer | None) -> None:
         """Build the readers of transactions and logs, which share headers."""
-        self.chain = chain
+        self.reader, self.node, self.facts = reader, reader.node, reader.node.facts
         headers = HeaderCache()
         self.answers = LogAnswers()
-        self.transactions = TransactionReader(chain, headers)
+        self.transactions = TransactionReader(BodyReader(reader.node, reader.integrity), explorer, headers)
         self.logs = AccountLogs(
-            chain.node,
-            sorted(DATASET_TOPICS),
-            integrity=chain.settings.integrity,
-            sample=chain.settings.sample,
-            headers=headers,
+            reader.node, sorted(DATASET_TOPICS), integrity=reader.integrity, sample=reader.sample, headers=headers
         )
 
     async def collect(
@@ -114,7 +111,9 @@ class AccountHistory:
             SourceError: No endpoint answers.
         """
         with metering.charge_to(budget):
-            return await forecast(self, span, sorted({each.lower() for each in accounts}), datasets)
+            return await forecast(
+                self.logs, self.transactions, span, sorted({each.lower() for each in accounts}), datasets
+            )
 
     async def _read_linked(
         self, span: Span, accounts: Sequence[str], datasets: Sequence[str], before: Block | None
@@ -123,7 +122,7 @@ class AccountHistory:
 
         At most MAX_LINKED_BLOCKS blocks are read, or fewer if transactions are read in smaller windows.
         """
-        if before is None and self.chain.is_final(span.first):
+        if before is None and self.node.is_final(span.first):
             return None
         span = Span(span.first, min(span.last, span.first + MAX_LINKED_BLOCKS - 1))
         recent = self._take_recent(span, before)
@@ -133,8 +132,8 @@ class AccountHistory:
         elif recent:
             chunk = Chunk(span, Logs.blank(0), recent)
         else:
-            chunk = await self.chain.reader.read_headers(span, before)
-        self.chain.recent = chunk.headers
+            chunk = await self.reader.read_headers(span, before)
+        self.reader.recent = chunk.headers
         transactions, recovered = None, NO_RECOVERED_LOGS
         if _needs(datasets, "places"):
             hashes = {header.height: header.hash for header in chunk.headers}
@@ -156,7 +155,7 @@ class AccountHistory:
         It ends where logs or transactions end that are read at once. If no endpoint finds transactions, they are
         unavailable and only logs are read.
         """
-        span = Span(span.first, max(span.first, min(span.last, self.chain.node.finalized)))
+        span = Span(span.first, max(span.first, min(span.last, self.node.finalized)))
         transactions = chunk = None
         recovered = NO_RECOVERED_LOGS
         if _needs(datasets, "places"):
@@ -177,7 +176,7 @@ class AccountHistory:
                 span, accounts, transactions, lambda receipts, part: self.logs.read(part, accounts, receipts)
             )
         if chunk is None:
-            chunk = Chunk(span, Logs.blank(0), await self.chain.node.headers([span.last]))
+            chunk = Chunk(span, Logs.blank(0), await self.node.headers([span.last]))
         return _Window(chunk, transactions, recovered)
 
     async def _recover_logs(
@@ -203,13 +202,13 @@ class AccountHistory:
             self.answers.add(chunk, accounts)
             parts.append(chunk.logs)
             first = chunk.span.last + 1
-        return RecoveredLogs(merge_logs(self.chain.key, parts), self.answers.left_out(span, accounts))
+        return RecoveredLogs(merge_logs(self.facts.key, parts), self.answers.left_out(span, accounts))
 
     def _left_out(self, window: _Window, accounts: Sequence[str]) -> Iterator[UnexplainedChange]:
         """Yield changes of unknown amount, one per account, for each log that answers are known to lack."""
         newest = [window.chunk.left_out] if window.chunk.left_out else []
         for each in dict.fromkeys([*window.recovered.left_out, *newest]):
-            asset = self.chain.info.token_asset(each.contract)
+            asset = self.facts.info.token_asset(each.contract)
             yield from (UnexplainedChange(account, each.height, asset, 0, each.reason) for account in accounts)
 
     def _take_recent(self, span: Span, before: Block | None) -> list[Header]:
@@ -217,13 +216,13 @@ class AccountHistory:
 
         They are returned once, so that a failed read does not use them again.
         """
-        recent, self.chain.recent = self.chain.recent, []
+        recent, self.reader.recent = self.reader.recent, []
         is_span = [header.height for header in recent] == list(range(span.first, span.last + 1))
         return recent if is_span and before is not None and recent[0].parentHash == before.hash else []
 
     def _unavailable(self, span: Span, accounts: Sequence[str], refusal: SourceError) -> AccountTransactions:
         """Return no transactions, with an unexplained change per account that names the reason."""
-        coin, reason = self.chain.info.native.asset, f"{refusal.message}; {refusal.remedy or 'use an archive node'}"
+        coin, reason = self.facts.info.native.asset, f"{refusal.message}; {refusal.remedy or 'use an archive node'}"
         unexplained = tuple(UnexplainedChange(account, span.last, coin, 0, reason) for account in accounts)
         return AccountTransactions(ActiveBlocks(span, "", ()), {}, None, unexplained)
 
@@ -254,18 +253,18 @@ class AccountHistory:
 
     def _log_datasets(self) -> list[str]:
         """Return the names of datasets that are made from the logs of accounts."""
-        return [each.name for each in self.chain.datasets.values() if each.by_account == "logs"]
+        return [each.name for each in datasets_of(self.facts).values() if each.by_account == "logs"]
 
     def _any_event(self) -> bool:
         """Return True if all endpoints accept filters without events."""
-        return all(endpoint.capabilities.get(ANY_EVENT, 1) for endpoint in self.chain.node.endpoints)
+        return all(endpoint.capabilities.get(ANY_EVENT, 1) for endpoint in self.node.endpoints)
 
     def _rows(self, window: _Window, accounts: Sequence[str], requested: Sequence[EvmDataset]) -> dict[str, pa.Table]:
         """Return the rows that a full index has of these blocks, filtered by account."""
         log_datasets = [each for each in requested if each.by_account == "logs"]
         if len(window.recovered.logs):
             log_datasets = [DATASETS[name] for name in self._log_datasets()]
-        logs = merge_logs(self.chain.key, [window.recovered.logs, window.chunk.logs])
+        logs = merge_logs(self.facts.key, [window.recovered.logs, window.chunk.logs])
         tables = self._log_rows(logs, accounts, log_datasets)
         additions = []
         for each in requested:
@@ -277,7 +276,7 @@ class AccountHistory:
 
     def _dataset_rows(self, window: _Window, dataset: EvmDataset) -> pa.Table | None:
         """Return the rows of a dataset that is not made from logs; None if they were not read."""
-        chain, transactions = self.chain.key, window.transactions
+        chain, transactions = self.facts.key, window.transactions
         if transactions and dataset.of_bodies:
             executed = [each for body in transactions.bodies.values() for each in body.transactions]
             return dataset.of_bodies(executed, chain)
@@ -292,7 +291,7 @@ class AccountHistory:
 
     def _log_rows(self, logs: Logs, accounts: Sequence[str], requested: Sequence[EvmDataset]) -> dict[str, pa.Table]:
         """Return the rows of logs by table; logs that no decoder can read stay raw."""
-        tables = self.chain.decode(logs, [each.name for each in DATASETS.values() if each.decode])
+        tables = decode(self.facts, logs, [each.name for each in DATASETS.values() if each.decode])
         if LOGS.name in tables and all(each.table is not LOGS for each in requested):
             topics = pa.array([topic for each in requested for topic in each.topics], pa.string())
             tables[LOGS.name] = tables[LOGS.name].filter(pc.is_in(tables[LOGS.name]["topic0"], value_set=topics))

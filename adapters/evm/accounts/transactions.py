@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from chainfolio.adapters.evm.accounts import otterscan, state
 from chainfolio.adapters.evm.accounts.active_blocks import ActiveBlocks
 from chainfolio.adapters.evm.accounts.actor_heights import ActorHeights
-from chainfolio.adapters.evm.accounts.bodies import Body, KnownHashes, read_bodies
+from chainfolio.adapters.evm.accounts.bodies import Body, BodyReader, KnownHashes
 from chainfolio.adapters.evm.accounts.boundary_check import Boundaries, net_coins, read_boundaries
 from chainfolio.adapters.evm.accounts.header_cache import HeaderCache
 from chainfolio.adapters.evm.accounts.internal_transfers import TraceTarget, read_internal_transfers
@@ -34,7 +34,7 @@ from chainfolio.errors import BadAnswer, HistoryUnavailable, UnsupportedMethod
 from chainfolio.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
-    from chainfolio.adapters.evm.chain import EvmChain
+    from chainfolio.adapters.evm.explorer import Explorer
 
 CAPABILITY = "places"  # the search method of an endpoint: an index into its own methods, or their number for others
 UNTRACED = "no endpoint traces or simulates the block: calls inside its transactions may have moved these coins"
@@ -85,8 +85,8 @@ class _BlockTransfers(NamedTuple):
 class TransactionReader:
     """Reads transactions of accounts for one chain."""
 
-    def __init__(self, chain: EvmChain, headers: HeaderCache) -> None:
-        self.chain, self.headers = chain, headers
+    def __init__(self, bodies: BodyReader, explorer: Explorer | None, headers: HeaderCache) -> None:
+        self.node, self.bodies, self.explorer, self.headers = bodies.node, bodies, explorer, headers
         self.actor_heights = ActorHeights()
         self._trace_filter = TraceFilter()
 
@@ -118,14 +118,14 @@ class TransactionReader:
         if blocks.method == state.METHOD or (hashes and not blocks.heights):  # a check would cost more than the search
             return result
         window = blocks.span
-        boundaries = await read_boundaries(self.chain.node, window, accounts, hashes)
+        boundaries = await read_boundaries(self.node, window, accounts, hashes)
         suspects = [each.account for each in boundaries if each.missing_count(result.bodies) > 0]
         if await self._is_incomplete(suspects, window, hashes):
             note = f"{blocks.method} leaves out transactions of blocks {window.first}..{window.last}"
             source.errors.note(BadAnswer(source.name, note))
             source.learn(CAPABILITY, 2)  # from now on, its own search methods are not used
             hints = self.actor_heights.in_span(accounts, window)
-            blocks = await self.chain.node.with_any(
+            blocks = await self.node.with_any(
                 lambda endpoint: state.find_active_blocks(endpoint, window, accounts, hashes, hints),
                 kind="account places",
             )
@@ -133,9 +133,9 @@ class TransactionReader:
         remainders = {each: each.unexplained_coins(result.bodies, result.transfers or {}) for each in boundaries}
         if headers:
             remainders = {
-                each: raw - withdrawn_coins(headers, each.account, self.chain.facts) for each, raw in remainders.items()
+                each: raw - withdrawn_coins(headers, each.account, self.node.facts) for each, raw in remainders.items()
             }
-        elif boundaries and WITHDRAWALS in self.chain.facts.pays:
+        elif boundaries and WITHDRAWALS in self.node.facts.pays:
             await self._add_payments(result, [each for each, raw in remainders.items() if raw], accounts)
             return result
         if result.transfers is not None:
@@ -170,19 +170,19 @@ class TransactionReader:
                 endpoint.learn(CAPABILITY, number)
                 return endpoint, blocks
             endpoint.learn(CAPABILITY, len(methods))
-            if self.chain.explorer is not None:
-                return self.chain.explorer, await self.chain.explorer.active_blocks(span, accounts)
+            if self.explorer is not None:
+                return self.explorer, await self.explorer.active_blocks(span, accounts)
             hints = self.actor_heights.in_span(accounts, span)
             return endpoint, await state.find_active_blocks(endpoint, span, accounts, hashes, hints)
 
-        return await self.chain.node.with_any(at, kind="account places")
+        return await self.node.with_any(at, kind="account places")
 
     async def _read_blocks(
         self, blocks: ActiveBlocks, accounts: Sequence[str], hashes: Mapping[int, str], *, with_transfers: bool
     ) -> AccountTransactions:
         """Read the bodies of active blocks, and their internal transfers as far as needed."""
         known_hashes = None if hashes or blocks.tx_hashes is None else KnownHashes(blocks.tx_hashes, self.headers)
-        bodies = await read_bodies(self.chain, blocks.heights, accounts, hashes, known_hashes)
+        bodies = await self.bodies.read(blocks.heights, accounts, hashes, known_hashes)
         result = AccountTransactions(blocks, bodies, {})
         if blocks.method == state.METHOD:
             await self._explain_changes(result)
@@ -197,7 +197,7 @@ class TransactionReader:
         """
         if not suspects:
             return False
-        contracts = await self.chain.node.with_any(
+        contracts = await self.node.with_any(
             lambda endpoint: state.accounts_with_code(endpoint, span.last, suspects, hashes), kind="account code"
         )
         return len(contracts) < len(suspects)
@@ -209,11 +209,9 @@ class TransactionReader:
         result.has_payments = True
         if not boundaries:
             return
-        changes = await find_payments(
-            self.chain.node, result.blocks.span, boundaries, result.bodies, result.transfers or {}
-        )
+        changes = await find_payments(self.node, result.blocks.span, boundaries, result.bodies, result.transfers or {})
         new_heights = sorted({each.height for each in changes} - result.bodies.keys())
-        new_bodies = await read_bodies(self.chain, new_heights, accounts, {})
+        new_bodies = await self.bodies.read(new_heights, accounts, {})
         result.bodies = dict(sorted({**result.bodies, **new_bodies}.items()))
         for each in changes:
             body = result.bodies[each.height]
@@ -233,13 +231,12 @@ class TransactionReader:
             if tx_hash in block_hashes
         ]
         try:
-            if self.chain.explorer is not None:
+            if self.explorer is not None:
                 transfers = [
-                    await self.chain.explorer.transaction_transfers(each.body.traced_block, each.index)
-                    for each in targets
+                    await self.explorer.transaction_transfers(each.body.traced_block, each.index) for each in targets
                 ]
             else:
-                transfers = await read_internal_transfers(self.chain.node, targets)
+                transfers = await read_internal_transfers(self.node, targets)
         except (UnsupportedMethod, HistoryUnavailable):
             return None
         return _by_height(targets, transfers)
@@ -284,9 +281,9 @@ class TransactionReader:
         """Return the internal transfers of whole blocks, from traces or else from simulations."""
         targets = [TraceTarget(body, index) for body in blocks for index in range(len(body.full.transactions))]
         try:
-            transfers = await read_internal_transfers(self.chain.node, targets)
+            transfers = await read_internal_transfers(self.node, targets)
         except (UnsupportedMethod, HistoryUnavailable):
-            return _BlockTransfers(await simulate_transfers(self.chain.node, blocks), are_traced=False)
+            return _BlockTransfers(await simulate_transfers(self.node, blocks), are_traced=False)
         by_height = _by_height(targets, transfers)
         return _BlockTransfers([by_height.get(body.full.height, []) for body in blocks], are_traced=True)
 
@@ -302,7 +299,7 @@ class TransactionReader:
             for account, raw in raws.items()
             if raw > 0 and account not in result.blocks.contracts
         ]
-        for payment, transfers in (await replay_payments(self.chain.node, payments)).items():
+        for payment, transfers in (await replay_payments(self.node, payments)).items():
             height = payment.body.full.height
             del remainders[height][payment.account]
             assert result.transfers is not None
@@ -311,7 +308,7 @@ class TransactionReader:
 
     def _unexplained(self, height: int, raws: Mapping[str, int | None], reason: str) -> tuple[UnexplainedChange, ...]:
         """Return the changes that are not zero; None stands for an unknown amount, which is reported as 0."""
-        coin = self.chain.info.native.asset
+        coin = self.node.facts.info.native.asset
         return tuple(
             UnexplainedChange(account, height, coin, raw or 0, reason) for account, raw in raws.items() if raw != 0
         )
