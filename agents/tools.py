@@ -29,7 +29,7 @@ from chainfolio.portfolio.facts import Options
 if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
-    from chainfolio.engine.reconcile.results import Reconciliation
+    from chainfolio.engine.reconciliations import Reconciliation
     from chainfolio.engine.service import Engine
     from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 

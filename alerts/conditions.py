@@ -11,8 +11,8 @@ from msgspec import UNSET
 
 from chainfolio.alerts.kinds import is_crossed
 from chainfolio.assets import account
+from chainfolio.engine import reconciliations as reconciled
 from chainfolio.engine.prices.reasons import explain_price
-from chainfolio.engine.reconcile import results as reconciled
 from chainfolio.engine.validators.records import records
 from chainfolio.engine.validators.results import Range, Window
 from chainfolio.errors import NotFound

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.engine.history.day_values import DayValues
     from chainfolio.engine.prices.reasons import PriceReasons
-    from chainfolio.engine.reconcile.results import Reconciliation
+    from chainfolio.engine.reconciliations import Reconciliation
     from chainfolio.engine.service import Engine
     from chainfolio.indexer.wiring import System
     from chainfolio.portfolio.document import Portfolio

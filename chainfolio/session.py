@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from chainfolio.engine.history.day_values import DayValues
     from chainfolio.engine.prices.reasons import PriceReasons
-    from chainfolio.engine.reconcile.results import Reconciliation
+    from chainfolio.engine.reconciliations import Reconciliation
     from chainfolio.portfolio.document import Portfolio
     from chainfolio.portfolio.nav import Nav
     from chainfolio.portfolio.pnl.report import PnlDocument

@@ -23,7 +23,7 @@ from chainfolio.engine.wiring import snapshotter_of
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
     from chainfolio.contracts import Token
-    from chainfolio.engine.reconcile.results import Difference, Reconciliation
+    from chainfolio.engine.reconciliations import Difference, Reconciliation
     from chainfolio.indexer.wiring import System
 
 DIFFERS, NOT_SHOWN = 12, 13

@@ -16,7 +16,7 @@ from chainfolio.cli.common import Commands, add_csv, add_rpc, count_text, show_c
 from chainfolio.cli.groups import GROUPS
 from chainfolio.engine.history.snapshot_store import SnapshotStore
 from chainfolio.engine.named_accounts import check_chains
-from chainfolio.engine.reconcile.results import stored_results
+from chainfolio.engine.reconciliations import stored_results
 from chainfolio.errors import ChainfolioError, StoreError
 from chainfolio.indexer.disk_trend import disk_trend
 from chainfolio.indexer.scopes import indexed_for
@@ -24,7 +24,7 @@ from chainfolio.indexer.work import filters
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
-    from chainfolio.engine.reconcile.results import Reconciliation
+    from chainfolio.engine.reconciliations import Reconciliation
     from chainfolio.indexer.wiring import System
     from chainfolio.storage.watches import WatchedAccount
 

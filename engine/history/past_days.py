@@ -19,12 +19,13 @@ from chainfolio.assets import Account
 from chainfolio.block_search import FORGOTTEN, first_served
 from chainfolio.blocks import Block, Span
 from chainfolio.contracts import Issue, Snapshot
+from chainfolio.engine import reconciliations as reconciled
 from chainfolio.engine.account_support import split_supported
 from chainfolio.engine.history.day_blocks import DayBlocks, midnight_us
 from chainfolio.engine.history.joint_reads import JointChain
 from chainfolio.engine.history.snapshot_store import UNREADABLE, DaySnapshot, SnapshotStore, snapshot_of
-from chainfolio.engine.reconcile import results as reconciled
 from chainfolio.engine.snapshots import account_index
+from chainfolio.engine.snapshots.build import unreadable
 from chainfolio.engine.snapshots.replay import has_past
 from chainfolio.errors import ChainfolioError, HistoryUnavailable, NotFound, SourceError
 from chainfolio.messages import public
@@ -365,14 +366,6 @@ class History:
 def addresses_of(chain: Chain, accounts: Sequence[Account]) -> list[str]:
     """Return the addresses of the accounts of the chain's kind."""
     return [each.address for each in accounts if each.kind == chain.kind]
-
-
-def unreadable(chain: Chain, addresses: Sequence[str], error: SourceError, time_us: int) -> Snapshot:
-    """Log the error and return a snapshot without holdings, with the error as issue of each account."""
-    log.warning("%s could not be read: %s", chain.key, error.message)
-    reason = f"the chain could not be read: {error.reason}"
-    issues = tuple(Issue(chain.key, address, reason, account=address) for address in addresses)
-    return Snapshot(chain.key, Block(0, "", "", time_us), tuple(addresses), (), (), issues)
 
 
 def _partial(valuation: Valuation, address: str) -> tuple[Issue, ...]:

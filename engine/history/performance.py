@@ -82,9 +82,8 @@ async def performance(
     holdings = await asyncio.to_thread(_holdings_by_day, source.history, chains, accounts, list(days)) if days else {}
     changes, deposits = await value_changes(source, source.history, accounts, chains, days, currency)
     flows, faults, issues = await _flows(source, accounts, chains, holdings, deposits)
-    conversion = await Conversion.of(
-        source.history, currency, [*(midnight_us(day) - 1 for day in days), *(flow.time_us for flow, _ in flows)]
-    )
+    moments_us = [*(midnight_us(day) - 1 for day in days), *(flow.time_us for flow, _ in flows)]
+    conversion = await Conversion.of(source.history.system, source.history.snapshotter, currency, moments_us)
     points = value_series(
         {midnight_us(day): conversion.value(value, midnight_us(day) - 1) for day, value in days.items()},
         [Flow(flow.time_us, conversion.value(flow.value, flow.time_us)) for flow, _ in flows],

@@ -72,7 +72,8 @@ async def _parts(days: AccountDays, history: History, currency: str) -> ChangesD
     ends = [await days.day(each) for each in (min(days.values), max(days.values))]
     since_us = midnight_us(ends[0].day)
     moments_us = [int(each.timestamp) * 1_000_000 for each in days.page.document.transactions]
-    conversion = await Conversion.of(history, currency, [*moments_us, *(each.moment_us for each in ends)])
+    moments_us += [each.moment_us for each in ends]
+    conversion = await Conversion.of(history.system, history.snapshotter, currency, moments_us)
 
     def per_usd(time_us: int) -> Decimal:
         return conversion.value(Decimal(1), time_us)

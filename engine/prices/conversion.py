@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -21,8 +21,9 @@ from chainfolio.portfolio.nav import PLACES
 from chainfolio.pricing.ecb import FiatRate
 
 if TYPE_CHECKING:
-    from chainfolio.engine.history.past_days import History
     from chainfolio.engine.prices.rates import Rates
+    from chainfolio.engine.snapshots.snapshotter import Snapshotter
+    from chainfolio.indexer.wiring import System
 
 USD: Final = "USD"
 
@@ -36,7 +37,13 @@ class Conversion:
     remarks: Sequence[str] = ()
 
     @classmethod
-    async def of(cls, history: History, currency: str, moments_us: Sequence[int]) -> Conversion:
+    async def of(
+        cls,
+        system: System,
+        snapshotter: Callable[[Chain], Snapshotter],
+        currency: str,
+        moments_us: Sequence[int],
+    ) -> Conversion:
         """Return the rates at some times, in microseconds.
 
         Rates are read from nodes or reference rates now, so that `value` needs no I/O.
@@ -45,16 +52,16 @@ class Conversion:
             BadRequest: The currency is unknown.
             NotSupported: The rate at one of the times is not known.
         """
-        if checked(currency, history.system.settings.rates) == USD:
+        if checked(currency, system.settings.rates) == USD:
             return cls()
-        rates = rates_of(history.system, lambda chain, assets: history.snapshotter(chain).current_prices(assets))
+        rates = rates_of(system, lambda chain, assets: snapshotter(chain).current_prices(assets))
         times_us = sorted(set(moments_us))
         if currency in rates.fixed:
             fixed = amounts.parse(rates.fixed[currency])
             return cls(currency, dict.fromkeys(times_us, fixed), [f"{currency} at the fixed rate of the settings"])
         if currency in FIAT:
             return cls(currency, {time_us: await _fiat(rates, currency, time_us) for time_us in times_us})
-        return cls(currency, await _coin(history, rates, currency, times_us))
+        return cls(currency, await _coin(snapshotter, rates, currency, times_us))
 
     def value(self, usd: Decimal, moment_us: int) -> Decimal:
         """Return a USD value of a time in the currency: exact for fiat, rounded to 18 places for coins.
@@ -78,7 +85,9 @@ async def _fiat(rates: Rates, currency: str, moment_us: int) -> Decimal:
     raise NotSupported(f"a value in {currency}", reason, remedy="[ecb] in the file of prices, or --currency USD")
 
 
-async def _coin(history: History, rates: Rates, currency: str, times_us: Sequence[int]) -> dict[int, Decimal]:
+async def _coin(
+    snapshotter: Callable[[Chain], Snapshotter], rates: Rates, currency: str, times_us: Sequence[int]
+) -> dict[int, Decimal]:
     """Return the coin's prices at the last block up to each time, from the first chain with all of them.
 
     Raises:
@@ -97,7 +106,7 @@ async def _coin(history: History, rates: Rates, currency: str, times_us: Sequenc
         )
         at = {time_us: blocks[min(time_us + 1, head.time_us)] for time_us in times_us}
         assets_by_block = {block: [asset] for block in at.values() if block is not None}
-        prices, _ = await history.snapshotter(chain).past.prices(assets_by_block)
+        prices, _ = await snapshotter(chain).past.prices(assets_by_block)
         usd_by_time = {
             time_us: prices[block.height][asset].usd
             for time_us, block in at.items()

@@ -18,7 +18,7 @@ from chainfolio.blocks import Block, Span, Spans
 from chainfolio.engine.reconcile.balances import BalanceReader
 from chainfolio.engine.reconcile.current_balances import CurrentBalances
 from chainfolio.engine.reconcile.evidence import EvidenceReader, datasets_of
-from chainfolio.engine.reconcile.results import (
+from chainfolio.engine.reconciliations import (
     MAX_SHOWN,
     STATUSES,
     AssetReconciliation,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from chainfolio.assets import Account
     from chainfolio.chains import Chain
     from chainfolio.contracts import Token
-    from chainfolio.engine.reconcile.results import Reconciliation
+    from chainfolio.engine.reconciliations import Reconciliation
     from chainfolio.indexer.wiring import System
 
 T = TypeVar("T")

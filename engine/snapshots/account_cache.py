@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from chainfolio.contracts import Snapshot
 from chainfolio.engine.account_support import unsupported_issue
-from chainfolio.engine.history.past_days import unreadable
 from chainfolio.engine.shared_work import SharedWork
+from chainfolio.engine.snapshots.build import unreadable
 from chainfolio.errors import SourceError
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.pnl.in_portfolio import AccountGains

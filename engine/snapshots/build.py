@@ -1,22 +1,27 @@
-"""Build the snapshot of a reading and its judgement."""
+"""Build the snapshot of a reading and its judgement, or of a chain that could not be read."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from chainfolio.assets import Asset
+from chainfolio.blocks import Block
 from chainfolio.contracts import DayFlows, Holding, Issue, Snapshot, Token
 from chainfolio.engine.snapshots.day_flows import Flows
 from chainfolio.engine.snapshots.judgement import Judgement
 from chainfolio.engine.snapshots.reading import Reading, natives_of
 from chainfolio.engine.snapshots.trust import group_untrusted_issues
+from chainfolio.errors import SourceError
 from chainfolio.price_sources import PriceSource, Quotes
 from chainfolio.pricing.fixed import pegged_assets
 from chainfolio.pricing.rules import rules_of
 
 if TYPE_CHECKING:
     from chainfolio.chains import Chain
+
+log = logging.getLogger("chainfolio.engine")
 
 
 def build_snapshot(chain: Chain, reading: Reading, judgement: Judgement, sources: Sequence[PriceSource]) -> Snapshot:
@@ -51,6 +56,14 @@ def build_snapshot(chain: Chain, reading: Reading, judgement: Judgement, sources
         day_flows_problem=reading.no_days,
         collectibles=reading.collectibles,
     )
+
+
+def unreadable(chain: Chain, addresses: Sequence[str], error: SourceError, time_us: int) -> Snapshot:
+    """Log the error and return a snapshot without holdings, with the error as issue of each account."""
+    log.warning("%s could not be read: %s", chain.key, error.message)
+    reason = f"the chain could not be read: {error.reason}"
+    issues = tuple(Issue(chain.key, address, reason, account=address) for address in addresses)
+    return Snapshot(chain.key, Block(0, "", "", time_us), tuple(addresses), (), (), issues)
 
 
 def price_issues(

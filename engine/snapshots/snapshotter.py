@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
 from chainfolio.contracts import Issue, Price, QuotedTokens, Snapshot, Spam, Token
+from chainfolio.engine import reconciliations as reconciled
 from chainfolio.engine.prices.past_prices import PastPrices
-from chainfolio.engine.reconcile import results as reconciled
 from chainfolio.engine.snapshots import account_index, collectibles
 from chainfolio.engine.snapshots.account_rows import AccountRows
 from chainfolio.engine.snapshots.build import build_snapshot, price_issues

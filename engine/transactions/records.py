@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from chainfolio.chains import Chain
+from chainfolio.engine import reconciliations as reconciled
 from chainfolio.engine.account_support import split_supported
 from chainfolio.engine.chain_blocks import configured_chain
 from chainfolio.engine.history.past_days import addresses_of
-from chainfolio.engine.reconcile import results as reconciled
 from chainfolio.engine.results import TransactionFilter, TransactionsPage
 from chainfolio.engine.snapshots import account_index
 from chainfolio.engine.snapshots.snapshotter import Snapshotter

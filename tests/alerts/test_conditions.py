@@ -14,7 +14,7 @@ from chainfolio.alerts import conditions, service, transactions
 from chainfolio.alerts.conditions import Holding, holding
 from chainfolio.alerts.rules import active_of
 from chainfolio.alerts.service import AlertService
-from chainfolio.engine.reconcile import results
+from chainfolio.engine import reconciliations as results
 from chainfolio.errors import NotFound
 from chainfolio.settings import Alerts
 from chainfolio.storage.state import alerts

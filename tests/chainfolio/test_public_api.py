@@ -17,7 +17,7 @@ import chainfolio
 from chainfolio.adapters.evm.kit.kit import SCAFFOLD
 from chainfolio.engine.history.day_values import DayValues
 from chainfolio.engine.prices.reasons import PriceReasons
-from chainfolio.engine.reconcile.results import Reconciliation
+from chainfolio.engine.reconciliations import Reconciliation
 from chainfolio.plugin_faults import OLD, load_fault
 from chainfolio.portfolio.document import Portfolio
 from chainfolio.portfolio.nav import Nav

@@ -14,7 +14,7 @@ from eth_utils.crypto import keccak
 from chainfolio.blocks import Block, Span
 from chainfolio.engine.reconcile.estimate import estimate
 from chainfolio.engine.reconcile.reconciler import Reconciler
-from chainfolio.engine.reconcile.results import Reconciliation, stored_results
+from chainfolio.engine.reconciliations import Reconciliation, stored_results
 from chainfolio.errors import BadRequest, NotIndexed, OverBudget, Reorged
 from chainfolio.indexer.rewind import rewind
 from chainfolio.localchain.deploy import WAD, Deployment, deploy
