@@ -32,7 +32,8 @@ class CallRule(NamedTuple):
         width: True if a number of bins stands in place of the last one.
         part: The offset of the ten-thousandths.
         is_whole: All liquidity is removed.
-        vaults: The accounts that pay removed liquidity; what others pay is a reward. Empty if all do.
+        vaults: The accounts with the liquidity of the pool; what others pay is a reward, and what they get is a cost.
+            Empty if all have.
         accounts: Further accounts of a new position, whose lamports come back when it is closed.
         is_pool: The position exchanges its assets.
     """
@@ -120,13 +121,18 @@ class CallReader:
         )
         of_position = [each for each in call.movements if kind in ("share", "request") or each.mint != position]
         vaults = {call.accounts[each] for each in rule.vaults}
-        principal = _by_owner(each for each in of_position if not vaults or each.source in vaults)
+        inside, beyond = list[Movement](), list[Movement]()
+        for each in of_position:
+            is_inside = not vaults or each.mint == position or not vaults.isdisjoint((each.source, each.target))
+            (inside if is_inside else beyond).append(each)
+        principal = _by_owner(inside)
         if not principal and kind in WITHOUT_MOVEMENTS:
             yield change
         for owner, moved in principal.items():
             yield replace(change, owner=owner, moved=moved)
-        for owner, moved in _by_owner(each for each in of_position if vaults and each.source not in vaults).items():
-            yield CallChange("earn", position, owner, moved)
+        for owner, moved in _by_owner(beyond).items():
+            for mint, raw in moved:
+                yield CallChange("earn" if raw > 0 else "cost", position, owner, ((mint, raw),))
 
     def _position(self, account: str) -> str:
         """Return the NFT of a token account, or the account itself."""

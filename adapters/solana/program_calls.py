@@ -38,6 +38,7 @@ class Movement(NamedTuple):
         sender: The owner of the paying account; empty for created tokens.
         recipient: The owner of the account that was paid; empty for destroyed tokens.
         source: The paying account.
+        target: The account that was paid.
     """
 
     mint: str
@@ -45,6 +46,7 @@ class Movement(NamedTuple):
     sender: str
     recipient: str
     source: str
+    target: str
 
 
 class ProgramCall(NamedTuple):
@@ -115,7 +117,7 @@ def parse_calls(source: str, content: bytes, programs: Collection[str]) -> CallT
         for number, outer in enumerate(message.instructions)
     ]
     holders = _holders(source, keys, meta, [step for steps in groups for step in steps])
-    is_whole = meta.innerInstructions is not None or not any(step.program in programs for step, *_ in groups)
+    is_whole = meta.innerInstructions is not None or not any(key in programs for key in keys)
     calls: list[ProgramCall] = []
     for steps in groups:
         found = _calls(steps, programs, holders)
@@ -214,7 +216,7 @@ def _movement(step: _Step, holders: Mapping[str, tuple[str, str]]) -> Movement |
         if int.from_bytes(content[:4], "little") != SEND or len(accounts) < 2:
             return None
         sender, recipient = (holders.get(each, (each, ""))[0] for each in accounts[:2])
-        return Movement(NATIVE, int.from_bytes(content[4:12], "little"), sender, recipient, accounts[0])
+        return Movement(NATIVE, int.from_bytes(content[4:12], "little"), sender, recipient, *accounts[:2])
     if step.program not in TOKEN_PROGRAMS or len(accounts) < 3 or not content:
         return None
     ends = MOVES.get(content[0])
@@ -227,7 +229,7 @@ def _movement(step: _Step, holders: Mapping[str, tuple[str, str]]) -> Movement |
     raw = int.from_bytes(content[start : start + 8], "little")
     held = holders.get(source or recipient, ("", ""))[1]
     payer, paid = (holders.get(each, (each, ""))[0] for each in (source, recipient))
-    return Movement(mint or held, raw, payer, paid, source)
+    return Movement(mint or held, raw, payer, paid, source, recipient)
 
 
 # By the first byte: the paying account, the account that is paid, and the mint. Empty texts for what there is not.

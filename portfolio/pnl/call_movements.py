@@ -16,6 +16,7 @@ from chainfolio.portfolio.pnl.trade_value import Side
 from chainfolio.position_changes import CallChange, PositionChange
 
 WHOLE: Final = 10_000  # ten-thousandths of a position
+PAYING: Final = frozenset(["remove", "close", "lend", "swap debt"])  # kinds of changes that pay the owner
 NOT_OPENED: Final = "it changed a position that no known transaction opened: gains of what it moved are not known"
 NOT_CLEAR: Final = "it changed a position in a way that is not known: gains of what it moved are not known"
 Redeem = Callable[[Sequence[Movement], Mapping[str, int], bool], tuple[list[Movement], list[Movement]]]
@@ -41,16 +42,35 @@ def split_changes(
 
 
 def own_changes(
-    changes: Sequence[CallChange], chain: str, wallet: str, positions: Collection[str]
+    changes: Sequence[CallChange], chain: str, wallet: str, positions: Collection[str], *, is_sender: bool
 ) -> Sequence[CallChange]:
-    """Return the changes that concern a wallet: they moved its assets, or changed one of its positions."""
-    opened = {f"{chain}:{each.position}" for each in changes if each.kind == "open" and each.owner == wallet}
-    keys = {*positions, *opened}
-    return [
-        each
-        for each in changes
-        if each.owner == wallet or (not each.owner and (each.kind == "rent" or f"{chain}:{each.position}" in keys))
-    ]
+    """Return the changes that concern a wallet: they moved its assets, or changed one of its positions.
+
+    Anybody can open a position for the wallet, or let one of theirs pay it: that is no change of the wallet's, and what
+    it pays was received. If a position of the wallet pays others only, the change is unclear.
+
+    Args:
+        changes: All changes of one transaction.
+        chain: The key of the chain.
+        wallet: The wallet.
+        positions: The keys of its positions.
+        is_sender: An own wallet sent the transaction.
+    """
+    has_paid = any(raw < 0 for each in changes if each.owner == wallet for _, raw in each.moved)
+    is_own = is_sender or has_paid
+    opened = [each.position for each in changes if each.kind == "open" and each.owner == wallet and is_own]
+    keys = {*positions, *(f"{chain}:{each}" for each in opened)}
+    moved = {(each.kind, each.position) for each in changes if each.owner in (wallet, "")}
+    own: list[CallChange] = []
+    for each in changes:
+        is_open = f"{chain}:{each.position}" in keys
+        if each.owner == wallet:
+            own += [each] if is_own or is_open else []
+        elif not each.owner:
+            own += [each] if is_open or each.kind == "rent" else []
+        elif is_open and each.kind in PAYING and (each.kind, each.position) not in moved:
+            own.append(CallChange("unclear", each.position, wallet))
+    return own
 
 
 @dataclass(slots=True)
@@ -109,7 +129,7 @@ class CallMovements:
         elif change.kind == "share":
             self._exchange_shares(key, change, came, left)
         elif change.kind in ("lend", "debt", "swap debt"):
-            self._lend(change, came, left)
+            self._lend(key, change, came, left)
         elif change.kind == "request":
             self._request(key, left)
         elif change.kind != "open":
@@ -120,8 +140,8 @@ class CallMovements:
 
         Lamports of an account that went elsewhere are a cost, like those of accounts that others own.
         """
-        (_, raw), account = change.moved[0], change.position
-        asset, rents = self.asset_of(""), self.containers.rents
+        (mint, raw), account = change.moved[0], change.position
+        asset, rents = self.asset_of(mint), self.containers.rents
         if raw < 0:
             self.explained[asset] = self.explained.get(asset, 0) + raw
             side = self.worth(asset, -raw)
@@ -207,7 +227,10 @@ class CallMovements:
         self.explained[key] = self.explained.get(key, 0) + raw
         if not raw or not (left if raw > 0 else came) or (came if raw > 0 else left):
             self._without_values(came, left, NOT_CLEAR)
-            self.settled += [("received" if raw > 0 else "sent", Side(key, abs(raw), None))] if raw else []
+            self.settled += [("received", Side(key, raw, None))] if raw > 0 else []
+            if raw < 0:
+                contents, bought, _ = self.containers.redeem({key: -raw})
+                self._lose({**contents, **bought}, deposited=contents)
         elif self._is_disposal(change):
             share = Side(key, abs(raw), _total(came or left))
             self.traded += [("sell", side) for side in left] + [("buy", side) for side in came]
@@ -222,8 +245,12 @@ class CallMovements:
             for side in (side for kind, side in outside if kind not in ("buy", "sell")):  # shares of no known origin
                 self._without_values([side], (), NOT_OPENED)
 
-    def _lend(self, change: CallChange, came: Sequence[Side], left: Sequence[Side]) -> None:
+    def _lend(self, key: str, change: CallChange, came: Sequence[Side], left: Sequence[Side]) -> None:
         """Deposit and withdraw, the deposit first; or borrow and repay."""
+        position = self.positions.get(key)
+        if position is None or not position.is_clear:
+            self._without_values(came, left, NOT_OPENED if position is None else NOT_CLEAR)
+            return
         if change.kind == "debt":
             self.settled += [("borrow", side) for side in came] + [("repay", side) for side in left]
             return
@@ -236,17 +263,21 @@ class CallMovements:
                 self.containers.stake(change.position, side.asset, side.quantity)
                 self.settled.append(("deposit", side))
         for side in came:
-            if self.deposits_are_disposals:
-                self.settled.append(("received", side))
-                continue
-            is_known = side.asset in self.containers.farms.get(change.position, {})
-            returned = self.containers.unstake([change.position], side.asset, side.quantity)
-            if returned:
-                self.settled.append(("withdraw", side.part(returned)))
-            if returned < side.quantity and is_known:
-                self.settled.append(("income", side.without(returned) if returned else side))
-            elif returned < side.quantity:
-                self._without_values([side], (), NOT_OPENED)
+            self._return_deposit(change.position, side)
+
+    def _return_deposit(self, account: str, side: Side) -> None:
+        """Take a payment out of an account without shares: its deposit first, then interest."""
+        if self.deposits_are_disposals:
+            self.settled.append(("received", side))
+            return
+        is_known = side.asset in self.containers.farms.get(account, {})
+        returned = self.containers.unstake([account], side.asset, side.quantity)
+        if returned:
+            self.settled.append(("withdraw", side.part(returned)))
+        if returned < side.quantity and is_known:
+            self.settled.append(("income", side.without(returned) if returned else side))
+        elif returned < side.quantity:
+            self._without_values([side], (), NOT_OPENED)
 
     def _request(self, key: str, left: Sequence[Side]) -> None:
         """Put what shares stand for into a position that pays later; bought shares go in themselves."""
@@ -265,10 +296,13 @@ class CallMovements:
         contents = {} if position is None else position.close()
         if position is not None:
             position.is_clear = False
-        for asset, raw in contents.items():
-            self.settled.append(("withdraw", Side(asset, raw, None)))
-            self.settled.append(("sell", Side(asset, raw, None)))
+        self._lose(contents, deposited=contents)
         self._without_values(came, left, NOT_CLEAR)
+
+    def _lose(self, assets: Mapping[str, int], deposited: Collection[str]) -> None:
+        """Sell assets for an unknown value; those that were deposited come out before."""
+        self.settled += [("withdraw", Side(asset, raw, None)) for asset, raw in assets.items() if asset in deposited]
+        self.settled += [("sell", Side(asset, raw, None)) for asset, raw in assets.items()]
 
     def _without_values(self, came: Sequence[Side], left: Sequence[Side], problem: str) -> None:
         self.settled += [("received", Side(side.asset, side.quantity, None)) for side in came]

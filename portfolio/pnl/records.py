@@ -61,7 +61,8 @@ def entries_of(
     for order, record in enumerate(distinct):
         of_record = unread.pop((record.chain.key, record.hash), ())  # once, if several wallets took part
         first, wallet = len(result.entries), record.user.address
-        of_calls = own_changes(calls.get((record.chain.key, record.hash), ()), record.chain.key, wallet, positions)
+        chain, is_sender = record.chain.key, record.sender in own_wallets
+        of_calls = own_changes(calls.get((chain, record.hash), ()), chain, wallet, positions, is_sender=is_sender)
         if any(each.kind not in ("rent", "cost") for each in of_calls):
             record = msgspec.structs.replace(record, type="INTERACTION")  # the calls say what it was
         rows = RecordRows(record, own_wallets, treatment, result)
@@ -162,7 +163,9 @@ class _Record:
         """Add the positions that this transaction brought or lent, and keep the changes of own ones."""
         chain = self.record.chain.key
         for opened in (each for each in self.calls if each.kind == "open"):
-            self.positions[f"{chain}:{opened.position}"] = Position(span=opened.span)
+            key = f"{chain}:{opened.position}"
+            if key not in self.positions or not self.positions[key].container.units:
+                self.positions[key] = Position(span=opened.span)
         changed = {change.key(chain) for change in self.changes}
         for row in self.record.assets_in:
             key = asset_key(row)
@@ -225,6 +228,9 @@ class _Record:
     def _worth(self) -> Callable[[str, int], Side]:
         """Return a function that gives an amount of an asset its value in this transaction."""
         prices = self.rows.prices() if self.changes or self.calls else {}
+        fees = self.record.native_asset_fees
+        if self.calls and self.rows.native not in prices and (quantity := self.rows.quantity(fees)):
+            prices[self.rows.native] = Side(self.rows.native, quantity, money_of(self.record.fees_fiat))
 
         def worth(asset: str, quantity: int) -> Side:
             price = prices.get(asset)
@@ -302,7 +308,8 @@ class _Record:
         for asset in external:
             if self._is_position(asset):  # before its amount: a destroyed NFT has no decimals
                 continue
-            key, quantity = self.rows.asset_of(asset), self.rows.quantity(asset)
+            key = self.rows.asset_of(asset)
+            quantity = 1 if asset_key(asset) in self.positions else self.rows.quantity(asset)
             if not quantity or self.shares.is_share(key, direction):
                 continue
             value, strength = money_of(asset.value), self.rows.strength(asset)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from chainfolio.adapters.solana.account_fields import address
 from chainfolio.adapters.solana.account_reads import AccountRead
-from chainfolio.adapters.solana.call_rules import CallRule, by_name
+from chainfolio.adapters.solana.call_rules import CallRule, by_name, trades
 from chainfolio.adapters.solana.kamino import ReserveState, refreshed
 from chainfolio.adapters.solana.layouts import SYSTEM
 from chainfolio.adapters.solana.lending_layouts import KaminoMarket, KaminoObligation, KaminoReserve
@@ -146,8 +146,7 @@ RULES: Final = by_name(
     repay_obligation_liquidity=DEBT,
     repay_obligation_liquidity_v2=DEBT,
     repay_and_withdraw_and_redeem=BOTH,
-    flash_borrow_reserve_liquidity=CallRule("debt", 3),
-    flash_repay_reserve_liquidity=CallRule("debt", 3),
+    **trades("flash_borrow_reserve_liquidity", "flash_repay_reserve_liquidity"),  # nothing but a fee is left
 )
 
 FAMILY = Family(

@@ -111,7 +111,8 @@ def _without_pnl(pool: RaydiumAmm, target: RaydiumTargetOrders, raw_a: int, raw_
 # Instructions by their first byte: https://github.com/raydium-io/raydium-amm
 SHARES, TRADES = CallRule("share", is_pool=True), CallRule(TRADE)
 RULES: Final = {
-    **{bytes([number]): SHARES for number in (1, 3, 4)},  # initialize2, deposit, withdraw
+    bytes([1]): SHARES._replace(vaults=(10, 11)),  # initialize2
+    **{bytes([number]): SHARES for number in (3, 4)},  # deposit, withdraw
     **{bytes([number]): TRADES for number in (9, 11, 16, 17)},  # swaps with an exact amount in or out
 }
 

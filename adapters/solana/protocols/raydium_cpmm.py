@@ -51,8 +51,7 @@ def position(claim: Claim) -> DecoderPlan:
 # Instructions: https://github.com/raydium-io/raydium-cp-swap
 SHARES = CallRule("share", is_pool=True)
 RULES: Final = by_name(
-    initialize=SHARES,
-    initialize_with_permission=SHARES,
+    initialize=SHARES._replace(vaults=(10, 11)),
     deposit=SHARES,
     withdraw=SHARES,
     **trades("swap_base_input", "swap_base_output"),

@@ -1,0 +1,268 @@
+"""What strangers do to positions on Solana, and what no table understands: no gain is wrong without an issue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from solders.keypair import Keypair
+
+from chainfolio.portfolio.pnl.report import PnlDocument
+from tests.gains.solana import (
+    COIN,
+    FEE,
+    MINTS,
+    RENT,
+    SOL,
+    SYMBOLS,
+    Drain,
+    Ix,
+    SolanaWallet,
+    Stage,
+    address,
+    assert_equal,
+    burn,
+    coins,
+    create,
+    issue,
+    named,
+    pay,
+    read,
+    u128,
+    worth,
+)
+from tests.gains.test_solana_lending import Marginfi
+from tests.gains.test_solana_liquidity import USDC, Clmm, Damm, Dlmm, Pool, Whirlpool
+
+CPMM = "CPMMoo8L3F4NbTegBCKVNunggL7H1ZpdTHKxQB5qKP1C"
+OPENED = {SOL: 5 * COIN, "USDC": 500 * USDC}
+
+
+@pytest.fixture
+def me() -> SolanaWallet:
+    """A wallet that bought eleven SOL for less than they are worth now."""
+    wallet = SolanaWallet.new(Stage(), SOL=COIN // 10, USDC=5_000 * USDC)
+    wallet.trade("USDC", 880 * USDC, SOL, 11 * COIN)
+    return wallet
+
+
+@pytest.fixture
+def stranger(me: SolanaWallet) -> str:
+    """Somebody with coins and tokens, who sends transactions."""
+    address = str(Keypair().pubkey())
+    me.stage.lamports[address] = 100 * COIN
+    for symbol in (SOL, "USDC", "RAY"):
+        me.stage.put(address, symbol, 10**12)
+    return address
+
+
+def other_program(call: Ix) -> Ix:
+    """The same call of a program of a stranger."""
+    return Ix(address("a program of a stranger"), call.accounts, call.data, call.inner)
+
+
+def is_unknown(report: PnlDocument) -> bool:
+    """Whether a report says that something is not known, with a reason."""
+    return bool(report.unknown) and any("position" in each.reason for each in report.issues)
+
+
+def test_program_of_a_stranger_keeps_no_lots(me: SolanaWallet, tmp_path: Path) -> None:
+    pool = Whirlpool(me.stage, me.address)
+    me.do(*map(other_program, pool.open()))
+    me.do(other_program(pool.add(1_000, OPENED)))
+    report, _ = read(me.stage, tmp_path, me)
+    left = {SYMBOLS.get(each.contract, ""): Decimal(each.amount) for each in report.holdings}
+    assert left["USDC"] == 3_620
+
+
+def test_rewards_of_a_strangers_position_are_received(me: SolanaWallet, tmp_path: Path, stranger: str) -> None:
+    theirs = Whirlpool(me.stage, stranger)
+    me.stage.send(stranger, *theirs.open(), theirs.add(1_000, OPENED))
+    inner = [pay(me.stage, theirs.pool, me.address, "USDC", 7 * USDC)]
+    me.stage.send(stranger, theirs.call("collect_fees_v2", {3: theirs.home}, inner=inner))
+    me.ledger.buy("USDC", 7 * USDC, worth("USDC", 7 * USDC))
+    report, _ = read(me.stage, tmp_path, me)
+    assert_equal(report, me)
+
+
+def test_loan_of_a_stranger_that_is_paid_to_the_wallet_is_received(
+    me: SolanaWallet, tmp_path: Path, stranger: str
+) -> None:
+    lender = Marginfi(me.stage, stranger, str(Keypair().pubkey()))
+    bank = address("a bank")
+    me.stage.put(bank, "USDC", 100 * USDC)
+    accounts = [lender.position if i == 1 else address("other") for i in range(8)]
+    inner = [pay(me.stage, bank, me.address, "USDC", 100 * USDC)]
+    me.stage.send(stranger, Ix(lender.program, accounts, named("lending_account_borrow", bytes(8)), inner))
+    me.ledger.buy("USDC", 100 * USDC, worth("USDC", 100 * USDC))
+    report, _ = read(me.stage, tmp_path, me)
+    assert_equal(report, me)
+
+
+def test_unknown_call_of_a_stranger_does_not_make_gains_unknown(
+    me: SolanaWallet, tmp_path: Path, stranger: str
+) -> None:
+    inner = [pay(me.stage, stranger, me.address, "USDC", USDC)]
+    me.stage.send(stranger, Ix(Whirlpool.program, [address("other")] * 8, named("no_such_function"), inner))
+    me.ledger.buy("USDC", USDC, worth("USDC", USDC))
+    report, _ = read(me.stage, tmp_path, me)
+    assert_equal(report, me)
+
+
+def test_position_that_a_stranger_opened_for_the_wallet_has_no_known_gain(
+    me: SolanaWallet, tmp_path: Path, stranger: str
+) -> None:
+    pool = Clmm(me.stage, me.address)
+    born = [issue(me.stage, pool.nft, me.address, 1), pay(me.stage, stranger, pool.pool, SOL, COIN)]
+    places = {0: stranger, 1: me.address, 2: pool.nft, 3: pool.home, 8: pool.position}
+    me.stage.send(stranger, pool.call("open_position_with_token22_nft", places, bytes(16), u128(500), inner=born))
+    me.do(pool.add(1_000, OPENED))
+    me.do(pool.remove(1_000, 1_000, {SOL: 6 * COIN, "USDC": 500 * USDC}))
+    report, _ = read(me.stage, tmp_path, me)
+    assert is_unknown(report)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(
+            lambda pool: pool.call("reposition", {3: pool.home}, inner=pool.gives({SOL: COIN})), id="no table"
+        ),
+        pytest.param(lambda pool: pool.remove(2_000, 1_000, {SOL: COIN}), id="more than went in"),
+    ],
+)
+def test_changes_that_are_not_understood_have_no_known_gain(me: SolanaWallet, tmp_path: Path, change: object) -> None:
+    pool = Whirlpool(me.stage, me.address)
+    me.do(*pool.open(), pool.add(1_000, OPENED))
+    assert callable(change)
+    me.do(change(pool))
+    report, _ = read(me.stage, tmp_path, me)
+    assert is_unknown(report)
+
+
+def test_part_of_some_bins_has_no_known_gain(me: SolanaWallet, tmp_path: Path) -> None:
+    pool = Dlmm(me.stage, me.address)
+    me.do(*pool.open(), pool.add(1_000, OPENED))
+    pool.bins = (-5, 3)
+    me.do(pool.remove(500, 1_000, {SOL: COIN}))
+    report, _ = read(me.stage, tmp_path, me)
+    assert is_unknown(report)
+
+
+def test_split_position_has_no_known_gain(me: SolanaWallet, tmp_path: Path) -> None:
+    pool = Damm(me.stage, me.address)
+    me.do(*pool.open(), pool.add(1_000, OPENED))
+    me.do(pool.call("split_position2", {2: pool.home}, bytes(4)))
+    me.do(pool.remove(500, 1_000, {SOL: COIN}))
+    report, _ = read(me.stage, tmp_path, me)
+    assert is_unknown(report)
+
+
+@pytest.mark.parametrize("kind", [Whirlpool, Dlmm], ids=lambda kind: kind.__name__)
+def test_liquidity_that_is_paid_to_a_friend_has_no_known_gain(
+    me: SolanaWallet, tmp_path: Path, stranger: str, kind: type[Pool]
+) -> None:
+    pool = kind(me.stage, me.address)
+    me.do(*pool.open(), pool.add(1_000, OPENED))
+    call = pool.remove(400, 1_000, {})
+    paid = [pay(me.stage, pool.pool, stranger, symbol, raw) for symbol, raw in OPENED.items()]
+    me.do(Ix(call.program, call.accounts, call.data, paid))
+    report, _ = read(me.stage, tmp_path, me)
+    assert is_unknown(report)
+
+
+def test_node_without_inner_instructions_makes_gains_unknown(me: SolanaWallet, tmp_path: Path) -> None:
+    pool = Whirlpool(me.stage, me.address)
+    me.do(Ix(address("a router"), (), b"anything", [*pool.open(), pool.add(1_000, OPENED)]))
+    me.stage.transactions[-1]["meta"]["innerInstructions"] = None
+    report, _ = read(me.stage, tmp_path, me)
+    assert report.unknown
+
+
+def test_inner_instructions_without_depth_belong_to_the_only_call(me: SolanaWallet, tmp_path: Path) -> None:
+    pool = Whirlpool(me.stage, me.address)
+    me.do(*pool.open())
+    me.do(pool.add(1_000, OPENED))
+    me.do(pool.remove(1_000, 1_000, OPENED), pool.close())
+    me.settle(OPENED, OPENED)
+    for entry in me.stage.transactions:
+        for group in entry["meta"]["innerInstructions"]:
+            for each in group["instructions"]:
+                each["stackHeight"] = None
+    report, _ = read(me.stage, tmp_path, me)
+    assert_equal(report, me)
+
+
+def test_position_is_sold_with_what_went_in(me: SolanaWallet, tmp_path: Path, stranger: str) -> None:
+    pool = Whirlpool(me.stage, me.address)
+    me.do(*pool.open(), pool.add(1_000, {"USDC": 500 * USDC}))
+    nft = pay(me.stage, me.address, stranger, pool.nft, 1)
+    me.do(Ix(address("any market"), (), b"sale", [nft, pay(me.stage, stranger, me.address, "RAY", 150 * USDC)]))
+    me.ledger.sell("USDC", 500 * USDC, worth("RAY", 150 * USDC))
+    me.ledger.buy("RAY", 150 * USDC, worth("RAY", 150 * USDC) + worth(SOL, FEE))
+    report, _ = read(me.stage, tmp_path, me)
+    assert Decimal(report.closed_pnl).quantize(Decimal("0.01")) == 100
+
+
+def test_swap_between_two_calls_of_a_position_is_a_trade(me: SolanaWallet, tmp_path: Path) -> None:
+    pool = Whirlpool(me.stage, me.address)
+    market = address("market")
+    me.stage.put(market, "RAY", 10 * USDC)
+    swap: Sequence[Ix] = [
+        pay(me.stage, me.address, market, "USDC", 50 * USDC),
+        pay(me.stage, market, me.address, "RAY", 10 * USDC),
+    ]
+    me.do(*pool.open(), Ix(address("any market"), (), b"swap", swap), pool.add(1_000, {SOL: COIN, "USDC": 100 * USDC}))
+    me.ledger.sell("USDC", 50 * USDC, worth("USDC", 50 * USDC))
+    me.ledger.buy("RAY", 10 * USDC, worth("USDC", 50 * USDC) + worth(SOL, FEE))
+    me.do(pool.remove(1_000, 1_000, {SOL: COIN, "USDC": 100 * USDC}), pool.close())
+    report, _ = read(me.stage, tmp_path, me)
+    assert_equal(report, me)
+
+
+def test_fee_for_a_new_pool_is_no_liquidity(me: SolanaWallet, tmp_path: Path) -> None:
+    share, pool, treasury = address("new shares"), address("a new pool"), address("treasury")
+    me.stage.issued[share] = 9
+    places = {6: share, 10: me.stage.home(pool, MINTS["USDC"])}
+    inner = [
+        pay(me.stage, me.address, pool, "USDC", 100 * USDC),
+        pay(me.stage, me.address, pool, "RAY", 0),
+        pay(me.stage, me.address, treasury, SOL, COIN // 10),
+        issue(me.stage, share, me.address, 70),
+    ]
+    accounts = [places.get(i, address("other")) for i in range(14)]
+    me.do(Ix(CPMM, accounts, named("initialize", bytes(24)), inner))
+    me.ledger.sell(SOL, COIN // 10, worth(SOL, COIN // 10))
+    back = [burn(me.stage, share, me.address, 70), pay(me.stage, pool, me.address, "USDC", 100 * USDC)]
+    me.do(Ix(CPMM, [address("other")] * 14, named("withdraw", bytes(24)), back))
+    report, _ = read(me.stage, tmp_path, me)
+    assert_equal(report, me)
+
+
+def test_lamports_of_a_stake_are_no_rent(me: SolanaWallet, tmp_path: Path) -> None:
+    stake = str(Keypair().pubkey())
+    me.do(coins(address("friend"), me.address, 4 * COIN))
+    me.ledger.buy(SOL, 4 * COIN, worth(SOL, 4 * COIN))
+    me.do(create(me.address, stake, "Stake11111111111111111111111111111111111111", 3 * COIN))
+    report, _ = read(me.stage, tmp_path, me)
+    assert not any(each.kind == "fee" and Decimal(each.amount) > 1 for each in report.gains)
+
+
+def test_rent_that_others_get_is_a_cost(me: SolanaWallet, tmp_path: Path, stranger: str) -> None:
+    home, token = str(Keypair().pubkey()), "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA"
+    me.stage.tokens[home], me.stage.lamports[home] = (address("a mint"), me.address, 0), 0
+    me.do(create(me.address, home, token, RENT))
+    me.do(Ix(address("a program"), (home, stranger), b"close", [Drain(home, stranger)]))
+    me.ledger.sell(SOL, RENT, worth(SOL, RENT))
+    report, _ = read(me.stage, tmp_path, me)
+    assert_equal(report, me)
+
+
+def test_position_that_was_given_away_has_no_known_gain(me: SolanaWallet, tmp_path: Path, stranger: str) -> None:
+    pool = Whirlpool(me.stage, me.address)
+    me.do(*pool.open(), pool.add(1_000, OPENED))
+    me.do(pay(me.stage, me.address, stranger, pool.nft, 1))
+    report, _ = read(me.stage, tmp_path, me)
+    assert report.unknown
