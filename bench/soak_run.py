@@ -169,20 +169,27 @@ def _scheduled_by(clock: VirtualClock) -> Iterator[None]:
 
 def soak(plan: Plan, folder: Path, show: Callable[[Hour], None] = lambda hour: None) -> Result:
     """Run a plan in an empty folder, and return what it recorded. `show` gets each hour."""
+    with quiet_loop() as loop:
+        return loop.run_until_complete(Run(plan, folder, loop, show).run())
+
+
+@contextmanager
+def quiet_loop() -> Iterator[asyncio.SelectorEventLoop]:
+    """Yield a loop in virtual time, in a process that is set as that of `serve`, without a log."""
     return_freed_memory()
     configure_log("critical")
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     loop = virtual_loop()
     try:
-        return loop.run_until_complete(_Run(plan, folder, loop, show).run())
+        yield loop
     finally:
         loop.close()
         logging.disable(level)
 
 
 @dataclass
-class _Run:
+class Run:
     """The state of a run."""
 
     plan: Plan
@@ -243,7 +250,11 @@ class _Run:
 
     async def run(self) -> Result:
         """Run the plan, and compare the lake with one that is written at once."""
-        deeds = self._deeds()
+        await self.perform(self._deeds())
+        return self._compared()
+
+    async def perform(self, deeds: list[tuple[float, str, float]]) -> None:
+        """Serve, and do what has to happen when: time in seconds, method, and its argument."""
         with _scheduled_by(self.clock):
             while deeds:
                 async with self._serving():
@@ -254,7 +265,6 @@ class _Run:
                             self.restarts += 1
                             break
                         await getattr(self, f"_{name}")(amount)
-        return self._compared()
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -310,18 +320,21 @@ class _Run:
         """Send one request of the mix to the server, and count its answer and its steps."""
         method, path, body = self._request(int(number))
         before = self._step_count()
+        self.answers[await self.send(method, path, body, f"change-{number:g}")] += 1
+        self.steps.append(self._step_count() - before)
+        self.memory_mb.append(resident_mb())
+
+    async def send(self, method: str, path: str, body: bytes = b"", idempotency_key: str = "") -> int:
+        """Send a request to the server, and return the status of its answer."""
         headers = {"Authorization": f"Bearer {self.key}", "Host": "soak.test"}
         content = StreamReader(BaseProtocol(self.loop), 2**16, loop=self.loop)
         if body:
             headers |= {"Content-Type": "application/json", "Content-Length": str(len(body))}
-            headers["Idempotency-Key"] = f"change-{number:g}"
+            headers["Idempotency-Key"] = idempotency_key
             content.feed_data(body)
         content.feed_eof()
         http = make_mocked_request(method, path, headers, payload=content)
-        response = await self.app.serve(http)
-        self.answers[response.status] += 1
-        self.steps.append(self._step_count() - before)
-        self.memory_mb.append(resident_mb())
+        return int((await self.app.serve(http)).status)
 
     def _step_count(self) -> int:
         tail: Any = self.system.tail
@@ -432,9 +445,6 @@ def resident_mb() -> float:
 
 def _most_files(lake: Any) -> int:
     """Return the most files of one bucket of a history."""
-    counts = [
-        Counter(file.bucket for file in lake.entries(TABLES[name]))
-        for name in materialise.HISTORIES
-        if lake.exists(TABLES[name])
-    ]
+    tables = [TABLES[name] for name in materialise.HISTORIES if lake.exists(TABLES[name])]
+    counts = [Counter(file.bucket for file in lake.entries(table)) for table in tables]
     return max((count for each in counts for count in each.values()), default=0)

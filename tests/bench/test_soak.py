@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.hot import BARS, measured
 from bench.soak import digest, figures_of
 from bench.soak_run import Plan, Result, soak
 
@@ -27,6 +28,13 @@ def test_five_minutes_leave_the_rows_of_a_lake_written_at_once(tmp_path: Path) -
     assert (last.reorgs, last.restarts) == (1, 1)
     assert last.answered > 5
     assert last.credits > 0
+
+
+def test_requests_about_a_busy_account_are_measured_while_the_chain_is_followed(tmp_path: Path) -> None:
+    times_ms = measured(Plan(accounts=50), tmp_path, minutes=1, count=2)
+    assert list(times_ms) == list(BARS)
+    assert [len(each) for each in times_ms.values()] == [2, 2]
+    assert all(each > 0 for times in times_ms.values() for each in times)
 
 
 @pytest.mark.slow("runs the same plan twice")
