@@ -92,10 +92,8 @@ def indexed_in_lake(tail: Tail, chain: str, dataset: str, filter_: str = "") -> 
 def _by_filter_in_lake(tail: Tail, chain: str, dataset: str) -> dict[str, Spans]:
     """Return the indexed ranges by filter, only below the lowest block of the tail."""
     # Read before and after: blocks enter and leave the tail meanwhile.
-    lowest_blocks = tail.blocks(chain)[:1]
-    ranges = tail.ranges_by_filter(chain, dataset)
-    lowest_blocks += tail.blocks(chain)[:1]
-    lowest = min((block.height for block in lowest_blocks), default=None)
+    before, ranges, after = tail.lowest(chain), tail.ranges_by_filter(chain, dataset), tail.lowest(chain)
+    lowest = min((block.height for block in (before, after) if block is not None), default=None)
     if lowest is None:
         return ranges
     below = {spans: spans - [Span(lowest, NO_END)] for spans in set(ranges.values())}

@@ -149,15 +149,14 @@ class Tail(AccountTables, EndpointTables, PriceTables):
         """Return the highest unfinalised block; None if there is none."""
         return _block(self._read(_TOP, chain))
 
+    def lowest(self, chain: str) -> Block | None:
+        """Return the lowest unfinalised block; None if there is none."""
+        return _block(self._read(f"{_BLOCK} blocks WHERE chain = ? ORDER BY height LIMIT 1", chain))
+
     def rows(self, chain: str, table: str, first: int, last: int) -> list[tuple[int, bytes]]:
         """Return height and Arrow IPC stream of each unfinalised block in `first..last` with rows of `table`."""
-        return self._read(
-            "SELECT height, ipc FROM rows WHERE chain = ? AND name = ? AND height BETWEEN ? AND ? ORDER BY height",
-            chain,
-            table,
-            first,
-            last,
-        )
+        sql = "SELECT height, ipc FROM rows WHERE chain = ? AND name = ? AND height BETWEEN ? AND ? ORDER BY height"
+        return self._read(sql, chain, table, first, last)
 
     def rollback(self, chain: str, height: int) -> None:
         """Delete all blocks above `height` with their rows, prices, details and indexed ranges.

@@ -66,12 +66,12 @@ class StoredChanges(Generic[Change]):
         missing = [(tx_hash, height) for tx_hash, height in heights.items() if tx_hash not in changes]
         if not missing:
             return changes
-        first_replaceable = min((block.height for block in tail.blocks(self.chain)), default=None)
+        lowest = tail.lowest(self.chain)
         for start in range(0, len(missing), BATCH):
             batch = missing[start : start + BATCH]
             for (tx_hash, _), decoded in zip(batch, await self.read_batch(batch), strict=True):
                 changes[tx_hash] = decoded
-            final = [each for each in batch if first_replaceable is not None and each[1] < first_replaceable]
+            final = [each for each in batch if lowest is not None and each[1] < lowest.height]
             await asyncio.to_thread(tail.add_lookups, self.chain, list(self._rows(final, changes)))
         return changes
 

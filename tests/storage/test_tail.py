@@ -51,7 +51,8 @@ def test_blocks_stand_on_each_other(tail: Tail) -> None:
     assert tail.top("a") == block(7)
     assert tail.rows("a", "transfers", 6, 9) == [(6, b"transfers of 6"), (7, b"transfers of 7")]
     assert tail.rows("a", "approvals", 0, 9) == []
-    assert tail.top("nowhere") is None
+    assert tail.lowest("a") == tail.blocks("a")[0]
+    assert (tail.top("nowhere"), tail.lowest("nowhere")) == (None, None)
 
 
 @pytest.mark.parametrize("wrong", [entry(9), entry(8, below="x"), entry(7), entry(6)])
