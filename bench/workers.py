@@ -1,21 +1,26 @@
 """Measure how much faster several workers of the queue index one chain, at a near node and at one 60 ms away.
 
-python -m bench.workers [--blocks 6000] [--repeat 3]
+python -m bench.workers [--blocks 6000] [--repeat 3] [--commits 100]
 
 Each turn starts with empty stores and workers that wait. The time begins when the ranges are added, and ends when no
-job is left. The stored blocks are counted after each turn. It needs PostgreSQL's programs.
+job is left. All turns of a case have the same ranges. The stored blocks are counted after each turn. At the end, four
+processes write one table in an S3 service, each its own batches twice, and each all batches of a common stream. It
+needs PostgreSQL's programs.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.figures import Figure, main, spread
@@ -29,10 +34,12 @@ from chainfolio.localchain.trade import trade
 from chainfolio.storage.lake import Lake
 from chainfolio.tables import BLOCKS
 
-CASES = ((0, 2, 1.6), (60, 8, 6.0))  # latency in ms, workers, least speed of them against one
+# Latency in ms, workers, least speed of them against one, blocks of a request: few, so that a far node is the limit.
+CASES = ((0, 2, 1.6, 25), (60, 8, 6.0, 1))
 JOBS_PER_WORKER = 4  # so that all end at about the same time
-SPAN = 25  # blocks of a request
+WRITERS = 4
 TRADES = 300
+MINED = 250  # blocks at a time
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
@@ -43,52 +50,85 @@ def run(options: argparse.Namespace) -> list[Figure]:
         if server is None:
             raise MissingPrerequisite("PostgreSQL's programs were not found: install postgresql")
         trade(node, deploy(node), TRADES)
-        node.mine(options.blocks - node.height)
+        while node.height < options.blocks:
+            node.mine(min(options.blocks - node.height, MINED))
         figures = []
-        for latency_ms, workers, bar in CASES:
+        for latency_ms, workers, bar, span in CASES:
             turns: dict[int, list[float]] = {1: [], workers: []}
             for turn in range(2 * options.repeat):
                 count = (1, workers)[turn % 2]
                 place = folder / f"{latency_ms}-{turn}"
                 place.mkdir()
                 url = server.new_database(f"turn_{latency_ms}_{turn}")
-                turns[count].append(asyncio.run(_turn(node.url, place, url, count, latency_ms, options.blocks)))
+                case = Case(node.url, latency_ms, options.blocks, span, workers * JOBS_PER_WORKER)
+                turns[count].append(asyncio.run(_turn(case, place, url, count)))
             ratios = [one / many for one, many in zip(turns[1], turns[workers], strict=True)]
             subject = f"{options.blocks:,} blocks, node {latency_ms} ms away: time of 1 worker / of {workers}"
             value = f"{spread(ratios)}, one {statistics.median(turns[1]):.1f} s"
             figures.append(Figure("workers", subject, value, f"≥ {bar}", statistics.median(ratios) >= bar))
-    return figures
+        return [*figures, _written_together(folder / "s3", options.commits)]
 
 
-async def _turn(node: str, folder: Path, url: str, workers: int, latency_ms: int, blocks: int) -> float:
+def _written_together(folder: Path, commits: int) -> Figure:
+    """Let several processes write one table in an S3 service, and count rows that are lost or doubled."""
+    from tests.storage.s3_server import serving
+
+    folder.mkdir()
+    with serving(folder) as s3:
+        uri, variables = s3.bucket(), environment(s3.environment())
+        command = [sys.executable, "-m", "tests.storage.s3_writer", uri]
+        writers = [subprocess.Popen([*command, str(n), str(commits)], env=variables) for n in range(1, WRITERS + 1)]
+        codes = [writer.wait() for writer in writers]
+        os.environ.update(s3.environment())
+        stored = Counter(Lake(uri).scan(BLOCKS).collect()["height"].to_list())
+    own = {1000 * number + batch for number in range(1, WRITERS + 1) for batch in range(commits)}
+    expected = Counter([*range(commits), *own])
+    subject = f"{WRITERS} processes x {commits} commits into one table in S3: rows lost, doubled"
+    lost, doubled = (expected - stored).total(), (stored - expected).total()
+    is_met = lost == doubled == 0 and not any(codes)
+    return Figure("workers", subject, f"{lost}, {doubled} of {expected.total():,}", "0, 0", is_met)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A chain to index in `jobs` ranges; `span` is the number of blocks of a request."""
+
+    node: str
+    latency_ms: int
+    blocks: int
+    span: int
+    jobs: int
+
+
+async def _turn(case: Case, folder: Path, url: str, workers: int) -> float:
     """Return the seconds in which workers index all final blocks."""
-    async with DelayedProxy(node, latency_ms / 1000).served() as proxy:
-        config = _configured(folder, url, proxy if latency_ms else node)
+    async with DelayedProxy(case.node, case.latency_ms / 1000).served() as proxy:
+        config = _configured(folder, url, proxy if case.latency_ms else case.node, case.span)
         async with opened(url) as queue:
             with _started(config, workers) as processes:
                 await asyncio.to_thread(_wait_until_ready, processes)
                 start_s = time.perf_counter()
-                await _add(queue, workers, blocks)
+                await _add(queue, case)
                 while await queue.jobs():  # noqa: ASYNC110 - the queue of other processes
                     await asyncio.sleep(0.05)
                 spent_s = time.perf_counter() - start_s
     stored = Lake(str(folder / "data" / "lake")).count(BLOCKS, "local")
-    assert stored > blocks - 100, f"{stored} of {blocks} blocks are stored"
+    assert stored > case.blocks - 100, f"{stored} of {case.blocks} blocks are stored"
     return spent_s
 
 
-def _configured(folder: Path, url: str, rpc: str) -> Path:
-    """Write the settings of a turn and return their file."""
+def _configured(folder: Path, url: str, rpc: str, span: int) -> Path:
+    """Write the settings of a turn and return their file: only added jobs index blocks, so ranges never overlap."""
     config = folder / "chainfolio.toml"
-    chain = f'[chains.local]\nrpc = ["{rpc}"]\nspan = {SPAN}\n'
+    chain = f'[chains.local]\nrpc = ["{rpc}"]\nspan = {span}\nindex = "accounts"\n'
     config.write_text(f'data = "data"\n[tail]\nurl = "{url}"\n[schedule]\nmaterialise = ""\n{chain}')
     return config
 
 
-async def _add(queue: JobQueue, workers: int, blocks: int) -> None:
-    size = -(-blocks // (workers * JOBS_PER_WORKER))
-    for first in range(0, blocks, size):
-        await queue.add("index", "local", first=first, last=min(first + size, blocks) - 1)
+async def _add(queue: JobQueue, case: Case) -> None:
+    size = -(-case.blocks // case.jobs)
+    for first in range(0, case.blocks, size):
+        await queue.add("index", "local", first=first, last=min(first + size, case.blocks) - 1)
 
 
 @contextmanager
@@ -116,6 +156,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of this benchmark to a parser."""
     parser.add_argument("--blocks", type=int, default=6_000)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--commits", type=int, default=100)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import threading
 import traceback
 import zlib
 from collections import Counter
@@ -111,6 +112,7 @@ class QueueWorker:
     heartbeat_s: float = HEARTBEAT_S
     _warned: dict[str, str] = field(default_factory=dict)
     _checked: set[str] = field(default_factory=set)  # chains whose stores belong together
+    _turns: dict[str, threading.Lock] = field(default_factory=dict)  # of the jobs that commit to each chain
 
     def __post_init__(self) -> None:
         """Register the kinds of jobs with the queue."""
@@ -330,6 +332,7 @@ class QueueWorker:
             system.environment.clock,
             system.tail.rewinds(chain.key),
             lambda: task is not None and task.cancelling() > 0,
+            self._turns.setdefault(chain.key, threading.Lock()),
         )
         progress = Progress(system.environment.clock, 0)
         role = WorkerRole(0, shared, shared.guard)

@@ -8,10 +8,11 @@ again, and reads only what is missing. So each row is stored once, also if a pro
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.blocks import Block, Span
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from chainfolio.storage.tail import Batch, Tail
 
 WAIT_S: Final = 600.0  # for the chain's lock: histories of a large chain are updated under it
-FIRST_PAUSE_S: Final = 0.05  # between two attempts to take the lock; doubled up to a second
+PAUSE_S: Final = 0.05  # between two attempts to take the lock, by one thread of each process
 _RETRY: Final = "nothing: the job is tried again, and reads only what is missing"
 
 
@@ -73,6 +74,7 @@ class SharedChain:
 
     Attributes:
         rewinds: How often the chain was rewound when the reading began.
+        turn: The thread of this process that commits to the chain, or waits for its lock, has it.
         is_stopped: Returns True if nobody waits for the commit any more; called in its thread.
     """
 
@@ -82,6 +84,7 @@ class SharedChain:
     clock: Clock
     rewinds: int = 0
     is_stopped: Callable[[], bool] = lambda: False
+    turn: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
     def guard(self, span: Span, datasets: Sequence[str], filters: Sequence[str]) -> Iterator[None]:
@@ -93,6 +96,8 @@ class SharedChain:
             Locked: The lock was not free for `WAIT_S`, the chain was rewound, a process ended in the middle of a
                 commit, or a dataset of the batch was indexed by another process.
         """
+        import polars  # noqa: F401 - it takes long, and others wait for the lock
+
         with ExitStack() as stack:
             self._take(stack)
             if self.tail.rewinds(self.chain.key) != self.rewinds:
@@ -105,7 +110,11 @@ class SharedChain:
 
     def _take(self, stack: ExitStack) -> None:
         """Take the chain's lock, released with `stack`; wait for it in this thread, Locked after WAIT_S."""
-        end_s, pause_s = self.clock.monotonic_s() + WAIT_S, FIRST_PAUSE_S
+        end_s = self.clock.monotonic_s() + WAIT_S
+        while not self.turn.acquire(timeout=PAUSE_S):
+            if self.clock.monotonic_s() >= end_s or self.is_stopped():
+                raise Locked("tail", f"{self.chain.key}: other jobs of this process commit", remedy=_RETRY)
+        stack.callback(self.turn.release)
         while True:
             try:
                 stack.enter_context(self.tail.lock(self.chain.key))
@@ -113,8 +122,7 @@ class SharedChain:
             except Locked:
                 if self.clock.monotonic_s() >= end_s or self.is_stopped():
                     raise
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 1.0)
+            time.sleep(PAUSE_S)
 
     def _check_missing(self, span: Span, datasets: Sequence[str], filters: Sequence[str]) -> None:
         """Raise Locked if another process indexed a part of the span meanwhile."""

@@ -54,11 +54,12 @@ _TIMELINE: Final = (  # empty on a replica
 _LIST_ON_POSTGRES: Final = "SELECT json_array_elements_text(CAST(? AS json))"
 _TRY_LOCK: Final = "SELECT pg_try_advisory_lock(?)"
 _UNLOCK: Final = "SELECT pg_advisory_unlock(?)"
+# A row for the connection that has a lock: whether it was frozen, and is ended. Other roles do not see its state.
 _END_FROZEN: Final = (
-    "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
-    "WHERE locktype = 'advisory' AND objsubid = 1 AND granted "
+    "SELECT CASE WHEN now() - state_change > make_interval(secs => ?) THEN pg_terminate_backend(pid) ELSE false END "
+    "FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND objsubid = 1 AND granted "
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-    "AND (classid::bigint << 32) | objid::bigint = ? AND now() - state_change > make_interval(secs => ?)"
+    "AND (classid::bigint << 32) | objid::bigint = ?"
 )
 _EPOCH: Final = "SELECT epoch FROM holders WHERE name = ?"
 _TAKE: Final = (
@@ -168,8 +169,7 @@ class PostgresTail:
         Raises:
             Locked: Another process has it, and `wait` is False. If that one is frozen, a later attempt gets the lock.
         """
-        while not self._take(name):
-            self._end_frozen(name, subject)
+        while self._is_held(name, subject) or not self._take(name):
             if not wait:
                 remedy = "wait for it to end, or stop it"
                 raise Locked(store, f"{subject} is held by {self._holder(name)}", remedy=remedy)
@@ -196,10 +196,15 @@ class PostgresTail:
             self._epochs[name] = epoch
             return True
 
-    def _end_frozen(self, name: str, subject: str) -> None:
-        """End the connection that has a lock if its process used it last `FROZEN_S` ago."""
-        if self.read(_END_FROZEN, _key(name), FROZEN_S):
+    def _is_held(self, name: str, subject: str) -> bool:
+        """Return True if a connection has a lock. End it if its process used it last `FROZEN_S` ago.
+
+        It takes one round trip, and keeps no writer waiting, as an attempt to take the lock does.
+        """
+        holders = self.read(_END_FROZEN, FROZEN_S, _key(name))
+        if (True,) in holders:
             log.warning("%s was held by %s, which is frozen: its connection was ended", subject, self._holder(name))
+        return bool(holders)
 
     def _beat(self) -> None:
         """Use the connection every few seconds while this process has locks, until it is closed."""
