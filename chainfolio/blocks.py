@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from chainfolio.errors import Reorged
 
 AHEAD_S = 900  # a block that is dated so far ahead of our clock is not believed to be of now
 
@@ -128,3 +130,16 @@ def ahead_of_clock(time_us: int, now_us: int) -> str:
     if ahead_s <= AHEAD_S:
         return ""
     return f"the newest block is dated {ahead_s:,} s ahead of this machine's clock: one of the two is wrong"
+
+
+def check_links(chain: str, blocks: Sequence[Block], before: Block | None) -> None:
+    """Check that each block follows the one before it, and the first one `before`.
+
+    Raises:
+        Reorged: A block does not.
+    """
+    last = before
+    for each in blocks:
+        if last is not None and each.parent != last.hash:
+            raise Reorged(chain, last.height, last.hash)
+        last = each

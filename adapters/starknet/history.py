@@ -19,9 +19,9 @@ from chainfolio.adapters.starknet.event_search import HashesByHeight, search_eve
 from chainfolio.adapters.starknet.forms import Header
 from chainfolio.adapters.starknet.node import header_request
 from chainfolio.adapters.starknet.rows import BlockRows, build_tables
-from chainfolio.adapters.starknet.spans import SpanReader, check_links, read_blocks
+from chainfolio.adapters.starknet.spans import SpanReader, read_blocks
 from chainfolio.adapters.starknet.state import BlockHashes
-from chainfolio.blocks import Block, Span
+from chainfolio.blocks import Block, Span, check_links
 from chainfolio.budgets import Budget
 from chainfolio.chain_results import SpanTables, UnexplainedChange
 from chainfolio.datasets import select_accounts

@@ -22,9 +22,9 @@ from chainfolio.adapters.starknet.forms import (
 )
 from chainfolio.adapters.starknet.node import Node, header_request, unwrap
 from chainfolio.adapters.starknet.rows import BlockRows, build_rows, build_tables
-from chainfolio.blocks import Block, Span
+from chainfolio.blocks import Block, Span, check_links
 from chainfolio.chain_results import SpanTables
-from chainfolio.errors import BadAnswer, Reorged, UnsupportedMethod
+from chainfolio.errors import BadAnswer, UnsupportedMethod
 from chainfolio.plans import run_batched
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.wire import Request, typed
@@ -151,16 +151,3 @@ async def _read_in_parts(endpoint: Endpoint, height: int, build: BuildRows) -> B
     pairs = zip(block.transactions, receipts, strict=True)
     header = {name: getattr(block, name) for name in Header.__struct_fields__}
     return build(source, height, FullBlock(**header, transactions=[TransactionWithReceipt(*pair) for pair in pairs]))
-
-
-def check_links(chain: str, blocks: Sequence[Block], before: Block | None) -> None:
-    """Check that each block follows the one before it, and the first one `before`.
-
-    Raises:
-        Reorged: A block does not.
-    """
-    last = before
-    for each in blocks:
-        if last is not None and each.parent != last.hash:
-            raise Reorged(chain, last.height, last.hash)
-        last = each

@@ -15,9 +15,9 @@ from chainfolio.adapters.tron.node import Node, TronNode, is_empty
 from chainfolio.adapters.tron.roots import RootCheck, merkle_root, transactions_root
 from chainfolio.adapters.tron.rows import BlockRows, block_rows, build_tables
 from chainfolio.adapters.tron.signers import Permissions, SignatureCheck, SignedTransaction, recover_all
-from chainfolio.blocks import Block, Span
+from chainfolio.blocks import Block, Span, check_links
 from chainfolio.chain_results import SpanTables
-from chainfolio.errors import BadAnswer, NodeBehind, Reorged
+from chainfolio.errors import BadAnswer, NodeBehind
 from chainfolio.transport.wire import typed
 
 # Nodes take blocks of two million bytes of each other, and five signatures of a transaction.
@@ -70,9 +70,9 @@ class SpanReader:
             Reorged: A block does not follow the one before it.
         """
         blocks = await self.collect_blocks(range(span.first, span.last + 1), watched)
-        _check_links(self.node.key, blocks, before)
-        tables = build_tables(self.node.key, blocks, datasets, contracts, self.exchanges)
         headers = [each.block for each in blocks]
+        check_links(self.node.key, headers, before)
+        tables = build_tables(self.node.key, blocks, datasets, contracts, self.exchanges)
         events = len(tables["transfers"]) if "transfers" in tables else 0
         unexplained = tuple(change for each in blocks for change in each.unexplained)
         return SpanTables(span, tables, headers[-1], headers, events, 0, True, unexplained=unexplained)
@@ -194,12 +194,3 @@ def _decode_token(source: str, token_id: str) -> str | None:
     if name != "_" and not name.isdecimal():
         raise BadAnswer(source, f"an exchange of {name[:40]!r}, which is no token")
     return None if name == "_" else name
-
-
-def _check_links(chain: str, blocks: Sequence[BlockRows], before: Block | None) -> None:
-    """Raise Reorged if a block does not follow the one before it."""
-    last = before
-    for each in blocks:
-        if last is not None and each.block.parent != last.hash:
-            raise Reorged(chain, last.height, last.hash)
-        last = each.block
