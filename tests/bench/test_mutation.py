@@ -140,6 +140,7 @@ def test_the_imports_of_the_project_are_known() -> None:
     assert "chainfolio.amounts" in graph["chainfolio.pricing.registry"] | graph["chainfolio.portfolio.document"]
     near, _ = mutation_runs.test_files("chainfolio.storage.state.ledger", graph)
     assert "tests/storage/test_meter.py" in near
+    assert "tests/api/test_ledger_kills.py" not in near
     near, _ = mutation_runs.test_files("chainfolio.storage.state.deliveries", graph)
     assert "tests/alerts/test_delivery.py" in near
     near, _ = mutation_runs.test_files("chainfolio.adapters.evm.protocols.venus_vai", graph)

@@ -106,6 +106,27 @@ def test_the_rows_of_a_transaction_keep_what_its_program_was_given() -> None:
     assert [row["input"] for row in rows] == [change.content]
 
 
+@needs_recordings
+def test_rows_of_some_datasets_and_mints_are_those_among_all_rows() -> None:
+    from chainfolio.adapters.solana.rows import LocatedChange
+
+    located = [LocatedChange(number, 1, number, change) for number, change in enumerate(recorded().values())]
+    every = tables("solana", located, ("native", "transfers"))["transfers"].to_pylist()
+    mints = sorted({row["token"] for row in every if row["token"]})
+    assert len(mints) > 2
+    for datasets, standards in ((("native",), {"native"}), (("transfers",), {"spl"}), (("native", "transfers"), None)):
+        for contracts in ((), mints[:1], mints[1:], ["none"]):
+            found = tables("solana", located, datasets, contracts)
+            assert found.keys() == {"transfers"}
+            assert found["transfers"].to_pylist() == [
+                row
+                for row in every
+                if (standards is None or row["standard"] in standards)
+                and (not contracts or not row["token"] or row["token"] in contracts)
+            ]
+    assert tables("solana", located, ("rewards",)) == {}
+
+
 def test_transactions_of_a_slot_have_different_indexes_in_whatever_order_they_come() -> None:
     """The second of two with the same index takes the next one that is free, and the first number follows the last."""
     heads = {6: 3, 7: 4, 8: 5, 2**32 - 2: 2**31 - 1, 2**32 - 1: 0}
