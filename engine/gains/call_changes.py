@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.capabilities import Capability, find_capability
 from chainfolio.engine.gains.stored_changes import StoredChanges
+from chainfolio.engine.gains.vault_changes import parties
 from chainfolio.position_changes import CallChange
 
 if TYPE_CHECKING:
@@ -40,8 +41,24 @@ async def call_changes(system: System, records: Sequence[TransactionDocument]) -
         read = partial(reader.call_changes, protocols=protocols)
         stored = StoredChanges(system, key, f"{STORED}{digest}", read, CallChange)
         of_chain = [record for record in records if record.chain.key == key and _may_change(record)]
-        changes |= {(key, tx_hash): each for tx_hash, each in (await stored.read(of_chain)).items()}
+        changes |= {(key, tx_hash): each for tx_hash, each in (await _of_chain(stored, of_chain)).items()}
     return changes
+
+
+async def _of_chain(
+    stored: StoredChanges[CallChange], records: Sequence[TransactionDocument]
+) -> Mapping[str, tuple[CallChange, ...] | None]:
+    """Read the transactions that an account sent or paid in, then those of others that may pay its positions.
+
+    Anybody can send tokens to an account: such transactions are read only if they called a program, or moved something
+    of an address, that took part in a change.
+    """
+    own = [record for record in records if record.sender == record.user.address or record.assets_out]
+    changes = await stored.read(own)
+    used = {party for record in own if changes[record.hash] != () for party in parties(record)}
+    used -= {record.user.address for record in records}
+    others = [record for record in records if record.hash not in changes and not used.isdisjoint(parties(record))]
+    return {**changes, **await stored.read(others)}
 
 
 def _may_change(record: TransactionDocument) -> bool:

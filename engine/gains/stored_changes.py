@@ -71,7 +71,7 @@ class StoredChanges(Generic[Change]):
             batch = missing[start : start + BATCH]
             for (tx_hash, _), decoded in zip(batch, await self.read_batch(batch), strict=True):
                 changes[tx_hash] = decoded
-            final = [each for each in batch if lowest is not None and each[1] < lowest.height]
+            final = [each for each in batch if lowest is None or each[1] < lowest.height]
             await asyncio.to_thread(tail.add_lookups, self.chain, list(self._rows(final, changes)))
         return changes
 

@@ -83,7 +83,7 @@ class _VaultChain:
         if record.type in ("INTERACTION", "UNDEFINED") and (record.assets_out or minted):
             return True
         named = {each for protocol in self.protocols for part in protocol.contracts.values() for each in part}
-        return not named.isdisjoint(minted) or not named.isdisjoint(_parties(record))
+        return not named.isdisjoint(minted) or not named.isdisjoint(parties(record))
 
 
 async def _of_chain(
@@ -98,11 +98,11 @@ async def _of_chain(
     first = [record for record in readable if chain.is_candidate(record)]
     changes = await logs.read(first)
     used = {record.recipient for record in first if changes[record.hash]}
-    others = [record for record in readable if record.hash not in changes and not used.isdisjoint(_parties(record))]
+    others = [record for record in readable if record.hash not in changes and not used.isdisjoint(parties(record))]
     return changes | await logs.read(others)
 
 
-def _parties(record: TransactionDocument) -> Iterable[str]:
+def parties(record: TransactionDocument) -> Iterable[str]:
     """Yield the called contract, and each sender and recipient of an asset."""
     yield record.recipient
     for row in (*record.assets_in, *record.assets_out):

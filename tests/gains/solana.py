@@ -99,6 +99,7 @@ class Stage(JsonRpcNode):
     tokens: dict[str, tuple[str, str, int]] = field(default_factory=dict)  # mint, owner and raw, by account
     issued: dict[str, int] = field(default_factory=dict)  # decimals by mint
     transactions: list[dict[str, Any]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.issued |= {MINTS[symbol]: decimals for symbol, decimals in DECIMALS.items()}
@@ -217,6 +218,7 @@ class Stage(JsonRpcNode):
 
     def answer(self, method: str, params: Any) -> Any:
         """The result of a request."""
+        self.asked.append(method)
         if method == "getTransaction":
             return next((each for each in self.transactions if params[0] in each["transaction"]["signatures"]), None)
         if method == "getSignaturesForAddress":

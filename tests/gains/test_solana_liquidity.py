@@ -211,7 +211,13 @@ class Dlmm(Pool):
         return self.call("close_position2", {0: self.position}, inner=[Drain(self.position, self.me)])
 
 
-POOLS = [Whirlpool, Clmm, Damm, Dlmm]
+class Copy(Clmm):
+    """A copy of Raydium's program, which its file names."""
+
+    program = "HpNfyc2Saw7RKkQd8nEL4khUcuPhQ7WwY1B2qjx8jxFq"
+
+
+POOLS = [Whirlpool, Clmm, Damm, Dlmm, Copy]
 
 
 def through_router(*calls: Ix) -> Ix:

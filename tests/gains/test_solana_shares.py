@@ -181,3 +181,39 @@ def test_rent_of_a_token_account_comes_back(me: SolanaWallet, tmp_path: Path) ->
     me.do(Ix("TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA", (home, me.address, me.address), bytes([9])))
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
+
+
+def test_second_report_reads_no_transaction_again(me: SolanaWallet, tmp_path: Path) -> None:
+    me.do(call(EARN, named("deposit", bytes(8)), gives(me, {"USDC": 500 * USDC}, 500)))
+    first, _ = read(me.stage, tmp_path, me)
+    me.stage.asked.clear()
+    second, _ = read(me.stage, tmp_path, me)
+    assert second.holdings == first.holdings
+    assert "getTransaction" not in me.stage.asked
+
+
+def test_transactions_of_strangers_are_not_read(me: SolanaWallet, tmp_path: Path) -> None:
+    me.do(call(EARN, named("deposit", bytes(8)), gives(me, {"USDC": 500 * USDC}, 500)))
+    sender = address("somebody")
+    me.stage.lamports[sender] = COIN
+    me.stage.put(sender, "RAY", 10 * USDC)
+    for _ in range(5):
+        me.stage.send(sender, pay(me.stage, sender, me.address, "RAY", USDC))
+        me.ledger.buy("RAY", USDC, worth("RAY", USDC))
+    read(me.stage, tmp_path, me)
+    all_count, of_others = len(me.stage.transactions), 7  # for the index, and for their types
+    assert me.stage.asked.count("getTransaction") == all_count + of_others + 2
+
+
+def test_ticket_that_a_stranger_claims_pays_the_wallet(saver: SolanaWallet, tmp_path: Path) -> None:
+    me, sender = saver, address("somebody")
+    me.do(staked(me, 10 * COIN, 8 * COIN))
+    order = [burn(me.stage, SHARE, me.address, 8 * COIN)]
+    opened = create(me.address, TICKET, MARINADE, 1_500_000)
+    me.do(opened, call(MARINADE, named("order_unstake", bytes(8)), order, at1=SHARE, at4=TICKET))
+    me.stage.lamports[sender] = COIN
+    claim: list[Ix | Drain] = [coins(POOL, me.address, 11 * COIN), Drain(TICKET, me.address)]
+    me.stage.send(sender, call(MARINADE, named("claim"), claim, at2=TICKET))
+    me.ledger.earn(SOL, COIN, worth(SOL, COIN))
+    report, _ = read(me.stage, tmp_path, me)
+    assert_equal(report, me)

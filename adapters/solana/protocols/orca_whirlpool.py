@@ -107,6 +107,7 @@ RULES: Final = by_name(
     open_position_with_token_extensions=OPEN,
     increase_liquidity=ADD,
     increase_liquidity_v2=ADD._replace(position=6),
+    increase_liquidity_by_token_amounts_v2=ADD._replace(position=6, units=None),
     decrease_liquidity=REMOVE,
     decrease_liquidity_v2=REMOVE._replace(position=6),
     collect_fees=CallRule("earn", 3),
