@@ -40,8 +40,8 @@ class Tail:
     def lookups(self, chain: str, names: Iterable[str]) -> dict[str, bytes]:
         return {name: self.stored[name] for name in names if name in self.stored}
 
-    def blocks(self, chain: str) -> list[Any]:
-        return [SimpleNamespace(height=100)]
+    def lowest(self, chain: str) -> Any:
+        return SimpleNamespace(height=100)
 
     def add_lookups(self, chain: str, rows: Iterable[tuple[str, int, None, bytes]]) -> None:
         self.stored |= {name: text for name, _, _, text in rows}

@@ -151,6 +151,20 @@ def test_part_of_some_bins_has_no_known_gain(me: SolanaWallet, tmp_path: Path) -
     assert is_unknown(report)
 
 
+@pytest.mark.parametrize("part", [500, 1_000], ids=["a part", "all of it"])
+def test_liquidity_by_amounts_is_known_if_all_is_removed(me: SolanaWallet, tmp_path: Path, part: int) -> None:
+    pool = Clmm(me.stage, me.address)
+    me.do(*pool.open())
+    me.do(pool.add(0, OPENED))  # the program computes the liquidity
+    out = {symbol: raw * part // 1_000 for symbol, raw in OPENED.items()}
+    me.do(pool.remove(part, 1_000, out), *([pool.close()] if part == 1_000 else []))
+    report, _ = read(me.stage, tmp_path, me)
+    if part == 1_000:
+        assert_equal(report, me)
+    else:
+        assert is_unknown(report)
+
+
 def test_split_position_has_no_known_gain(me: SolanaWallet, tmp_path: Path) -> None:
     pool = Damm(me.stage, me.address)
     me.do(*pool.open(), pool.add(1_000, OPENED))
