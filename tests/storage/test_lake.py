@@ -527,6 +527,21 @@ def test_small_neighbours_are_merged_without_much_larger_ones(sizes: list[int], 
     assert [[file.size for file in run] for run in crowded(files, 64, 3)] == merged
 
 
+def test_files_that_fill_large_ones_are_merged_without_a_change_of_rows(
+    lake: Lake, made: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chainfolio.storage.lake.SMALL_BYTES", 30_000)
+    parts, merged = list[pa.Table](), 0
+    for batch in range(40):
+        parts.append(made(BLOCKS, "a", range(50 * batch, 50 * batch + 50)))
+        lake.append(BLOCKS, parts[-1], stream="s", batch=batch)
+        merged += lake.merge_crowded(BLOCKS, "a", 3)
+    sizes = [file.size for file in lake.entries(BLOCKS)]
+    assert merged > 20
+    assert [size for size in sizes[:-3] if size < 30_000] == [] != sizes[:-3], "only the newest three are small"
+    assert multiset(stored(lake, BLOCKS, "a")) == multiset(*parts)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_the_files_of_an_account_are_its_bytes_by_the_size_of_a_large_file_and_three(seed: int) -> None:
     chance, files, total = random.Random(seed), list[LakeFile](), 0
