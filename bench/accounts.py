@@ -21,7 +21,7 @@ from bench import wallet_truth
 from bench.figures import Figure, main, table
 from bench.node import ReplayNode, replay, served
 from bench.places import HERE, MissingPrerequisite, home, scratch
-from bench.runs import empty, ours, product, run
+from bench.runs import empty, product, product_env, run
 from bench.wallet_truth import Row, Wallets
 
 # Of what each kind of endpoint is capable beside logs, blocks and state at past blocks.
@@ -47,7 +47,7 @@ class Node:
         overrides = {"CHAINFOLIO_CHAINS__LOCAL__INDEX": "accounts", "CHAINFOLIO_CHAINS__LOCAL__TIMEOUT_S": "1800"}
         if self.has_explorer:
             overrides["CHAINFOLIO_CHAINS__LOCAL__EXPLORER"] = f"{self.node.url}/api"
-        return {**ours(self.node.url, data), **overrides}
+        return {**product_env(self.node.url, data), **overrides}
 
 
 def watch(node: Node, data: Path, chain: Wallets, accounts: Sequence[str], *more: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def watch(node: Node, data: Path, chain: Wallets, accounts: Sequence[str], *more
     node.node.reset()
     span = ["--from", str(chain.first), "--to", str(chain.last)]
     command = [*product(), "watch", *accounts, "--chain", "local", *span, "--json", *more]
-    run(command, node.env(data), limit_s=LIMIT_S).done()
+    run(command, node.env(data), limit_s=LIMIT_S).checked()
     return node.node.stats()
 
 
@@ -146,7 +146,7 @@ def _against_whole(node: Node, data: Path, chain: Wallets) -> list[Figure]:
     span = ["--from", str(chain.first), "--to", str(chain.last)]
     datasets = ["--datasets", "blocks,transfers,approvals,transactions,native,internal"]
     env = {**node.env(empty(data)), "CHAINFOLIO_CHAINS__LOCAL__INDEX": "chain"}
-    run([*product(), "index", "local", *span, *datasets, "--json"], env, limit_s=LIMIT_S).done()
+    run([*product(), "index", "local", *span, *datasets, "--json"], env, limit_s=LIMIT_S).checked()
     all_bytes = node.node.stats()["bytes"]
     return [
         Figure(
@@ -200,7 +200,7 @@ def _kills(
                 break
         span = ["--from", str(chain.first), "--to", str(chain.last)]
         command = [*product(), "watch", *chain.wallets, "--chain", "local", *span, "--json"]
-        run(command, node.env(data), limit_s=LIMIT_S).done()
+        run(command, node.env(data), limit_s=LIMIT_S).checked()
         repeated += max(0, node.node.stats()["http"] - unbroken)
         differences = wallet_truth.compared(expected_rows, wallet_truth.stored(data, chain))
         bad += sum(map(sum, differences.values()))

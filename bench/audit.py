@@ -71,7 +71,7 @@ class Record:
     keys: int = 0
     changes: int = 0
     subscribed: dict[int, int] = field(default_factory=dict)  # the subscription of a call; no other call makes it
-    named: dict[str, list[int]] = field(default_factory=dict)  # which calls give a name that no other call gives
+    name_calls: dict[str, list[int]] = field(default_factory=dict)  # which calls give a name that no other call gives
     tears: Tears = field(default_factory=lambda: Tears(TORN_KINDS))
     workers: set[int] = field(default_factory=set)  # all that ever answered
 
@@ -236,7 +236,7 @@ def _changed(database: Database, record: Record, posted: bytearray, result: Audi
     result.bought_twice = sum(times > 1 for times in charges.values())
     names = [name for (name,) in database.read(lambda tx: tx.rows(_NAMES))]
     result.names = len(names)
-    result.free += sum(not any(posted[number] for number in record.named[name]) for name in names)
+    result.free += sum(not any(posted[number] for number in record.name_calls[name]) for name in names)
     result.torn, result.offsets, result.unmet = record.tears.count, record.tears.covered, record.tears.unmet
 
 

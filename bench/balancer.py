@@ -114,7 +114,7 @@ class Client:
     chance: random.Random
     _lines: dict[int, Line] = field(default_factory=dict)
 
-    async def until(self, over: asyncio.Event) -> None:
+    async def run_until(self, over: asyncio.Event) -> None:
         """Call until the event is set. A change whose answer was lost is repeated with its Idempotency-Key."""
         while not over.is_set():
             (kind,) = self.chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
@@ -213,10 +213,10 @@ class Charges:
 
 async def charges(database: Database, record: Record, limit_s: float = 30) -> Charges:
     """Compare the ledger with the calls, after at most `limit_s` in which running reservations end."""
-    end_s, held = time.monotonic() + limit_s, 0
-    while (held := await asyncio.to_thread(_held, database)) and time.monotonic() < end_s:  # noqa: ASYNC110 - a store
+    end_s, reserved = time.monotonic() + limit_s, 0
+    while (reserved := await asyncio.to_thread(_reserved, database)) and time.monotonic() < end_s:  # noqa: ASYNC110 - a store
         await asyncio.sleep(0.1)
-    result = Charges(held=held)
+    result = Charges(held=reserved)
     posts = Counter[int]()
     for amount, memo, kind in reservations(database):
         number = int(memo.rpartition(" ")[2].removeprefix("call-"))
@@ -242,6 +242,6 @@ async def charges(database: Database, record: Record, limit_s: float = 30) -> Ch
     return result
 
 
-def _held(database: Database) -> int:
-    ((held,),) = database.read(lambda tx: tx.rows(_HELD))
-    return int(held or 0)
+def _reserved(database: Database) -> int:
+    ((credits,),) = database.read(lambda tx: tx.rows(_HELD))
+    return int(credits or 0)

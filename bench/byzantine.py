@@ -178,11 +178,11 @@ class GroundTruth:
 
 @dataclass(slots=True)
 class Outcome:
-    """Counts over all reads. `refused` are typed errors, which are not wrong values."""
+    """Counts over all reads. `refusals` are typed errors, which are not wrong values."""
 
     reads: int = 0
     wrong: Counter[str] = field(default_factory=Counter)
-    refused: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
     lies: Counter[str] = field(default_factory=Counter)
     requests: int = 0
     rounds: int = 0
@@ -279,12 +279,12 @@ class Trial:
             heads = await chain.heads()
             outcome.wrong["head"] += heads.finalized != max(self.truth.blocks)
         except SourceError as error:
-            outcome.refused[type(error).__name__] += 1
+            outcome.refusals[type(error).__name__] += 1
         for part in parts:
             try:
                 await part(chain, outcome, chance)
             except SourceError as error:
-                outcome.refused[type(error).__name__] += 1
+                outcome.refusals[type(error).__name__] += 1
 
     async def _rows(self, chain: EvmChain, outcome: Outcome, chance: random.Random) -> None:
         span = chance.choice(list(self.truth.tables))
@@ -332,7 +332,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
     """Measure, and return the figures."""
     logging.getLogger("chainfolio.node").setLevel(logging.CRITICAL)
     outcome, plain = asyncio.run(judge(options.reads, options.seed))
-    wrong, refusals, lies = (sum(counts.values()) for counts in (outcome.wrong, outcome.refused, outcome.lies))
+    wrong, refusals, lies = (sum(counts.values()) for counts in (outcome.wrong, outcome.refusals, outcome.lies))
     ratio = outcome.requests / (outcome.rounds * plain)
     value = (
         f"{wrong} wrong of {outcome.reads:,} reads; {lies:,} lies told, it was quarantined in {outcome.quarantines} of "
@@ -340,7 +340,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
     )
     detail = {
         "wrong": dict(outcome.wrong),
-        "refused": dict(outcome.refused),
+        "refused": dict(outcome.refusals),
         "lies": dict(outcome.lies),
         "requests": outcome.requests,
         "plainRequestsARound": plain,

@@ -15,7 +15,7 @@ from bench import truth
 from bench.figures import Figure, main, spread
 from bench.node import ReplayNode, replay
 from bench.places import recorded, scratch
-from bench.runs import FULL, Run, index, ours, product
+from bench.runs import FULL, Run, index, product, product_env
 from bench.runs import run as run_command
 
 BAR = 200_000
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 
 def _repeated_run(node: ReplayNode, data: Path, repeat: int) -> list[Figure]:
-    index(node.url, data, datasets=f"{FULL},account_transfers").done()
+    index(node.url, data, datasets=f"{FULL},account_transfers").checked()
     before = _contents(data)
     node.reset()
     _derive(node, data, "transfers,approvals")
@@ -54,7 +54,9 @@ def _repeated_run(node: ReplayNode, data: Path, repeat: int) -> list[Figure]:
 
 def _derive(node: ReplayNode, data: Path, tables: str) -> Run:
     arguments = ["--tables", tables] if tables else []
-    return run_command([*product(), "materialise", "local", "--json", *arguments], ours(node.url, data)).done()
+    return run_command(
+        [*product(), "materialise", "local", "--json", *arguments], product_env(node.url, data)
+    ).checked()
 
 
 def _contents(data: Path) -> tuple[str, str, str, int]:
@@ -71,10 +73,10 @@ def _one_more(node: ReplayNode, data: Path) -> list[Figure]:
     """Index two contracts, then the same and one more; compare requested with missing data."""
     chain = recorded()
     first, second, third = chain.tokens[:3]
-    index(node.url, data, "--contracts", f"{first},{second}").done()
+    index(node.url, data, "--contracts", f"{first},{second}").checked()
     files_before = _files(data)
     node.reset()
-    index(node.url, data, "--contracts", f"{first},{second},{third}").done()
+    index(node.url, data, "--contracts", f"{first},{second},{third}").checked()
     spans = node.stats()["asked"]
     only_missing = all([token.lower() for token in tokens] == [third] for _, _, tokens in spans)
     heights = sorted(height for low, high, _ in spans for height in range(low, high + 1))
@@ -84,7 +86,7 @@ def _one_more(node: ReplayNode, data: Path) -> list[Figure]:
     stored = truth.stored_events(data)
     is_exact = len(stored) == len(expected) and set(stored) == expected
     node.reset()
-    index(node.url, data, "--contracts", f"{first},{second},{third}").done()
+    index(node.url, data, "--contracts", f"{first},{second},{third}").checked()
     again_count = len(node.stats()["asked"])
     return [
         Figure(

@@ -34,7 +34,9 @@ def evm(folder: Path, datasets: str) -> Iterator[Index]:
     chain = recorded()
     arguments = ["index", "local", "--from", str(chain.first), "--to", str(chain.last), "--datasets", datasets]
     with replay() as node:
-        yield lambda command: runs.run([*command, *arguments], runs.ours(node.url, runs.empty(folder / "data"))).done()
+        yield lambda command: runs.run(
+            [*command, *arguments], runs.product_env(node.url, runs.empty(folder / "data"))
+        ).checked()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-Place = tuple[Any, ...]  # keys and positions from the outside to the inside of a JSON value
+JsonPath = tuple[Any, ...]  # keys and positions from the outside to the inside of a JSON value
 SAME: Final = object()
 ODD: Final[tuple[Any, ...]] = (
     None,
@@ -214,23 +214,23 @@ PLACES: Final[Mapping[str, Callable[[random.Random, Any, Any], Any]]] = {
 KINDS: Final = (*VALUES, *PLACES, "of elsewhere")
 
 
-def places(value: Any, at: Place = ()) -> Iterator[Place]:
-    """Yield every place in a JSON value; of a long list those of the first three and the last two rows."""
+def paths_of(value: Any, at: JsonPath = ()) -> Iterator[JsonPath]:
+    """Yield the path of every part of a JSON value; of a long list those of the first three and the last two rows."""
     yield at
     if isinstance(value, dict):
         for key in value:
-            yield from places(value[key], (*at, key))
+            yield from paths_of(value[key], (*at, key))
     elif isinstance(value, list):
         for index in {*range(min(3, len(value))), *range(max(0, len(value) - 2), len(value))}:
-            yield from places(value[index], (*at, index))
+            yield from paths_of(value[index], (*at, index))
 
 
-def pattern(method: str, at: Place) -> str:
+def pattern(method: str, at: JsonPath) -> str:
     """Return the name of a field: its method and place, with `*` for positions in lists."""
     return f"{method} {'.'.join('*' if isinstance(step, int) else step for step in at)}"
 
 
-def damaged(chance: random.Random, kind: str, value: Any, at: Place, elsewhere: Any = SAME) -> Any:
+def damaged(chance: random.Random, kind: str, value: Any, at: JsonPath, elsewhere: Any = SAME) -> Any:
     """Return a value with damage of a kind at a place, SAME if the kind does not apply.
 
     `elsewhere` is the value of the same field in another reply or row.
@@ -242,7 +242,7 @@ def damaged(chance: random.Random, kind: str, value: Any, at: Place, elsewhere: 
     return rebuilt(value, at[:-1], lambda holder: PLACES[kind](chance, holder, at[-1])) if at else SAME
 
 
-def rebuilt(value: Any, at: Place, change: Callable[[Any], Any]) -> Any:
+def rebuilt(value: Any, at: JsonPath, change: Callable[[Any], Any]) -> Any:
     """Return a value with what lies at a place changed; what is on the way there is copied, all else is shared.
 
     SAME if `change` returns it. KeyError, IndexError or TypeError if the value does not have the place.

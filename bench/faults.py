@@ -40,9 +40,9 @@ class Outcome:
     wall_s: float
     is_complete: bool
     requests: int
-    named: dict[str, int]
+    errors: dict[str, int]
     reported: dict[str, Any]
-    refused: int
+    refusals: int
     peers: dict[str, str]
 
 
@@ -112,13 +112,13 @@ def _completeness(rows: int, expected: int) -> str:
 
 def _figure(name: str, outcome: Outcome, clean: int) -> Figure:
     ratio = outcome.requests / clean
-    errors = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.named.items()))
+    errors = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.errors.items()))
     value = (
         f"{'complete' if outcome.is_complete else 'INCOMPLETE'}, {outcome.wall_s:.1f} s, {outcome.requests} requests"
         f" ({ratio:.1f} x){f'; {errors}' if errors else ''}"
         + "".join(f"; {peer}: {result}" for peer, result in outcome.peers.items())
     )
-    is_named = name in QUIET or bool(outcome.named) or (outcome.refused == 0 and name.startswith(("20", "10")))
+    is_named = name in QUIET or bool(outcome.errors) or (outcome.refusals == 0 and name.startswith(("20", "10")))
     is_met = outcome.is_complete and ratio <= MAX_RATIO and is_named
     return Figure(
         "faults",

@@ -58,17 +58,17 @@ class Jumping:
 
 def generated(table: Table, span: Span, per_block: int, chance: random.Random) -> pa.Table:
     """Return rows of a chain with random accounts and amounts."""
-    places = [(height, number) for height in range(span.first, span.last + 1) for number in range(per_block)]
+    positions = [(height, number) for height in range(span.first, span.last + 1) for number in range(per_block)]
     columns: dict[str, list[Any]] = {}
     for column in table.columns:
         fixed: dict[str, list[Any]] = {
-            "chain": [CHAIN] * len(places),
-            "height": [height for height, _ in places],
-            "time": [height * BLOCK_MS * 1000 for height, _ in places],
-            "tx_index": [number for _, number in places],
-            "log_index": [number for _, number in places],
+            "chain": [CHAIN] * len(positions),
+            "height": [height for height, _ in positions],
+            "time": [height * BLOCK_MS * 1000 for height, _ in positions],
+            "tx_index": [number for _, number in positions],
+            "log_index": [number for _, number in positions],
         }
-        columns[column.name] = fixed.get(column.name) or [_value(column.type, chance) for _ in places]
+        columns[column.name] = fixed.get(column.name) or [_value(column.type, chance) for _ in positions]
     return pa.table(columns, schema=table.schema())
 
 
@@ -136,9 +136,9 @@ def follow_for(folder: Path, hours: int, transfers: int) -> list[tuple[int, int,
                 maintenance.run_once()
                 next_check_s = clock.now_s + CHECK_EVERY_S
         by_bucket = Counter(file.bucket for file in lake.entries(ACCOUNT_TRANSFERS))
-        most = max(by_bucket.values(), default=0)
+        account_files = max(by_bucket.values(), default=0)
         count, replaced = delete_replaced(lake, replaced)
-        figures.append((count, most, bytes_of(lake), time.process_time() - cpu_s))
+        figures.append((count, account_files, bytes_of(lake), time.process_time() - cpu_s))
         print(f"{transfers} transfers a block, hour {len(figures)}: {figures[-1]}", flush=True)
     assert lake.count(TRANSFERS, CHAIN) == height * transfers, "no row is lost or doubled"
     materialise.materialise(lake, tail, CHAIN, tuple(materialise.HISTORIES))
@@ -151,36 +151,36 @@ def follow_for(folder: Path, hours: int, transfers: int) -> list[tuple[int, int,
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure, and return the figures."""
-    found = []
+    figures = []
     for transfers in options.transfers:
         with scratch() as folder:
             *hours, (_, _, compacted, _) = follow_for(folder, options.hours, transfers)
-        what = f"{options.hours} h of 4 blocks/s with {transfers} transfers each"
-        files, most = max(each[0] for each in hours), max(each[1] for each in hours)
-        found += [
+        subject = f"{options.hours} h of 4 blocks/s with {transfers} transfers each"
+        files, account_files = max(each[0] for each in hours), max(each[1] for each in hours)
+        figures += [
             Figure(
                 "follow",
-                f"{what}: most files of all tables, replaced ones too",
+                f"{subject}: most files of all tables, replaced ones too",
                 f"{files:,}",
                 f"≤ {MAX_FILES:,}",
                 files <= MAX_FILES,
             ),
             Figure(
                 "follow",
-                f"{what}: most files of an account's history",
-                f"{most}",
+                f"{subject}: most files of an account's history",
+                f"{account_files}",
                 f"≤ {MAX_ACCOUNT_FILES}",
-                most <= MAX_ACCOUNT_FILES,
+                account_files <= MAX_ACCOUNT_FILES,
             ),
             Figure(
                 "follow",
-                f"{what}: bytes / compacted",
+                f"{subject}: bytes / compacted",
                 f"{hours[-1][2] / compacted:.2f} x",
                 f"≤ {MAX_BYTES}",
                 hours[-1][2] <= MAX_BYTES * compacted,
             ),
         ]
-    return found
+    return figures
 
 
 def add(parser: argparse.ArgumentParser) -> None:

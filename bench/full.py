@@ -27,9 +27,9 @@ def run(options: argparse.Namespace) -> list[Figure]:
     theirs: dict[str, list[float]] = {framework.name: [] for framework in chosen}
     with scratch() as folder, replay() as node:
         data = folder / "ours"
-        index(node.url, empty(data), datasets=FULL).done()
+        index(node.url, empty(data), datasets=FULL).checked()
         for _ in range(options.repeat):
-            runs.append(index(node.url, empty(data), datasets=FULL).done())
+            runs.append(index(node.url, empty(data), datasets=FULL).checked())
             for framework in chosen:
                 theirs[framework.name].append(_wall_s(framework, node))
         return [*_against([each.wall_s for each in runs], theirs), *_exact(folder / "ours", runs)]

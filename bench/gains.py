@@ -75,7 +75,7 @@ async def _measure(node: LocalNode, deployment: Deployment, file: Path) -> list[
         for subject, accounts in (("one wallet", everyone[:1]), ("six wallets", everyone)):
             first = await _reported(settings, accounts, proxy)
             reports.append(await _reported(settings, accounts, proxy))
-            figures.append(_again(subject, first, reports[-1]))
+            figures.append(_second_report_figure(subject, first, reports[-1]))
     return [*figures, _large(*reports)]
 
 
@@ -100,23 +100,23 @@ async def _reported(settings: Settings, accounts: Sequence[Account], proxy: Dela
     return Report(took_s, cpu_s, max(counts), proxy.requests - before)
 
 
-def _again(subject: str, first: Report, again: Report) -> Figure:
-    name = f"gains of {subject}, {again.transactions:,} transactions with positions"
+def _second_report_figure(subject: str, first: Report, second: Report) -> Figure:
+    name = f"gains of {subject}, {second.transactions:,} transactions with positions"
     return Figure(
         "gains",
         f"{name}: seconds of the first report and of the second; processor seconds and requests of the second",
-        f"{first.took_s:.2f}, {again.took_s:.2f}; {again.cpu_s:.2f}, {again.requests}",
+        f"{first.took_s:.2f}, {second.took_s:.2f}; {second.cpu_s:.2f}, {second.requests}",
         f"second ≤ {MAX_S}; 0",
-        again.took_s <= MAX_S and not again.requests,
+        second.took_s <= MAX_S and not second.requests,
     )
 
 
-def _large(one: Report, six: Report) -> Figure:
+def _large(single: Report, six: Report) -> Figure:
     """Return the figure of many transactions: what is added from one wallet to six is what a transaction costs."""
-    added = six.transactions - one.transactions
+    added = six.transactions - single.transactions
     seconds = [
-        start + (end - start) / added * (LARGE - one.transactions)
-        for start, end in ((one.took_s, six.took_s), (one.cpu_s, six.cpu_s))
+        start + (end - start) / added * (LARGE - single.transactions)
+        for start, end in ((single.took_s, six.took_s), (single.cpu_s, six.cpu_s))
     ]
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Figure(

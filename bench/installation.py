@@ -28,7 +28,7 @@ GRANTS: Final = ("portfolio",)
 class Process:
     """One process: its command, its environment, and itself while it runs."""
 
-    words: Sequence[str]
+    arguments: Sequence[str]
     variables: Mapping[str, str]
     log: Path
     running: subprocess.Popen[bytes] | None = None
@@ -37,7 +37,7 @@ class Process:
     def start(self) -> None:
         """Start it; what it prints is appended to its log."""
         with self.log.open("ab") as log:
-            command = [*product(), *self.words]
+            command = [*product(), *self.arguments]
             self._printed = log.tell()
             self.running = subprocess.Popen(command, env=environment(self.variables), stdout=log, stderr=log)
 
@@ -117,7 +117,7 @@ class Installation:
         """Create an account with plenty of credits and return its key."""
         return state.create_account(f"bench {random.getrandbits(32)}", "PRO", 10**9, GRANTS)[1]
 
-    def add(self, name: str, *words: str, port: int = 0, chains: Sequence[str] = ()) -> Process:
+    def add(self, name: str, *arguments: str, port: int = 0, chains: Sequence[str] = ()) -> Process:
         """Prepare a process with a data folder of its own and the secret of the state store; do not start it.
 
         It has all chains if none are given.
@@ -126,7 +126,7 @@ class Installation:
         (self.folder / name).mkdir()
         shutil.copy(self.folder / "first" / "pepper", self.folder / name / "pepper")
         variables = {**self.variables, "CHAINFOLIO_SERVER_PORT": str(port)}
-        process = Process([*words, "--config", str(config)], variables, self.folder / f"{name}.log")
+        process = Process([*arguments, "--config", str(config)], variables, self.folder / f"{name}.log")
         self.processes[name] = process
         return process
 

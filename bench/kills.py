@@ -17,7 +17,7 @@ from bench import truth
 from bench.figures import Figure, main
 from bench.node import ReplayNode, fetched_blocks, replay
 from bench.places import recorded, scratch
-from bench.runs import EVENTS, empty, index, ours, product
+from bench.runs import EVENTS, empty, index, product, product_env
 
 WORKERS = 2  # the default `concurrency` of a chain
 LATENCY_MS = 20  # so that the run is long compared with the start of its process, where nothing can be lost
@@ -31,7 +31,7 @@ class Tally:
     in_time: int = 0  # kills that met a run which had begun to fetch
     rounds: int = 0
     wrong: int = 0
-    lost: int = 0
+    missing: int = 0
     doubled: int = 0
     recovered: int = 0
     refetched: list[int] = field(default_factory=list)  # blocks beyond those of an unbroken run, by round
@@ -45,9 +45,9 @@ def run(options: argparse.Namespace) -> list[Figure]:
     chance = random.Random(seed)
     tally = Tally()
     with replay("--latency", str(LATENCY_MS)) as node, scratch() as folder:
-        index(node.url, empty(folder / "ours")).done()
+        index(node.url, empty(folder / "ours")).checked()
         node.reset()
-        walls = [index(node.url, empty(folder / "ours")).done().wall_s for _ in range(3)]
+        walls = [index(node.url, empty(folder / "ours")).checked().wall_s for _ in range(3)]
         unbroken = fetched_blocks(node.stats()["asked"]) // len(walls)
         expected = sorted(truth.stored_events(folder / "ours"))
         wall_s = statistics.median(walls)
@@ -77,13 +77,13 @@ def _round(
         span_count = len(node.stats()["asked"])
         in_time += span_count > before
         before = span_count
-    last = index(node.url, data).done().json()
+    last = index(node.url, data).checked().json()
     tally.recovered += last["recoveredBatches"]
     tally.in_time += in_time
     tally.rounds += 1
     stored = sorted(truth.stored_events(data))
     tally.doubled += len(stored) - len(set(stored))
-    tally.lost += len(set(expected) - set(stored))
+    tally.missing += len(set(expected) - set(stored))
     tally.wrong += stored != expected
     tally.refetched.append(fetched_blocks(node.stats()["asked"]) - unbroken)
     tally.killed.append(in_time)
@@ -97,7 +97,7 @@ def _killed(node: ReplayNode, data: Path, after_s: float) -> bool:
     start_s = time.perf_counter()
     process = subprocess.Popen(
         command,
-        env=ours(node.url, data),
+        env=product_env(node.url, data),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -118,12 +118,12 @@ def _figures(tally: Tally, seed: int) -> list[Figure]:
     batch = -(-BATCH_ROWS // (chain.events // chain.blocks * span)) * span
     allowed = WORKERS * batch
     per_kill = sum(tally.refetched) / max(1, sum(tally.killed))
-    exact = tally.wrong == tally.lost == tally.doubled == 0
+    exact = tally.wrong == tally.missing == tally.doubled == 0
     return [
         Figure(
             "kills",
             f"{tally.in_time} kills inside the work ({tally.kills} in all, {tally.rounds} runs), seed {seed}",
-            f"lost {tally.lost}, doubled {tally.doubled}, digests {'equal' if exact else 'DIFFERENT'}",
+            f"lost {tally.missing}, doubled {tally.doubled}, digests {'equal' if exact else 'DIFFERENT'}",
             "0, 0, equal",
             exact,
             {"recovered": tally.recovered},

@@ -119,7 +119,7 @@ class _Run:
             async with asyncio.TaskGroup() as work:
                 work.create_task(self._kill(record))
                 for each in load_clients:
-                    work.create_task(each.until(self.over))
+                    work.create_task(each.run_until(self.over))
                 while len(record) < trial.calls or len(servers.killed) < trial.kills or self._lacks_tears(record):
                     await _is_set_within(self.over, LOOK_S / 2)
                 took_s = time.monotonic() - began_s

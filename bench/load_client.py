@@ -62,7 +62,7 @@ class Call:
         cost: Its price in credits if it succeeds.
         key: Number of its Idempotency-Key; 0 for none.
         change: Number of the subscription that it makes.
-        word: The name that it gives to an entry or a bundle.
+        name: The name that it gives to an entry or a bundle.
         leaves: The client does not wait for the response.
     """
 
@@ -74,7 +74,7 @@ class Call:
     cost: int = 1
     key: int = 0
     change: int = 0
-    word: str = ""
+    name: str = ""
     leaves: bool = False
 
 
@@ -95,7 +95,7 @@ class LoadClient:
         tokens, self._users = self.shared.owners[self.number // 2]
         self._tokens = tokens[self.number % 2 :: 2]
 
-    async def until(self, over: asyncio.Event) -> None:
+    async def run_until(self, over: asyncio.Event) -> None:
         """Make calls until the event is set, then retry those without a response."""
         while not over.is_set():
             due = self._retries and self._retries[0][0] <= time.monotonic()
@@ -113,8 +113,8 @@ class LoadClient:
         number = self.record.begin(call.cost, call.key, now_s, 0 if call.method == "GET" else CHANGE)
         if call.change:
             self.record.subscribed[number] = call.change
-        if call.word:
-            self.record.named.setdefault(call.word, []).append(number)
+        if call.name:
+            self.record.name_calls.setdefault(call.name, []).append(number)
         headers = {"Authorization": f"Bearer {call.token}", "X-Request-Id": request_id(number)}
         if call.key:
             headers["Idempotency-Key"] = f"key-{call.key}"
@@ -170,8 +170,8 @@ class LoadClient:
 
     def _chosen(self) -> Call:
         """Return a random call; often one of a kind whose response was not yet cut at every byte."""
-        if (lacking := self.record.tears.most_lacking) and self.chance.random() < BEHIND:
-            return replace(self._call(lacking), leaves=True)
+        if (kind_to_tear := self.record.tears.most_lacking) and self.chance.random() < BEHIND:
+            return replace(self._call(kind_to_tear), leaves=True)
         (kind,) = self.chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
         return replace(self._call(kind), leaves=self.chance.random() < LEAVING)
 
@@ -211,8 +211,8 @@ class LoadClient:
         }[kind]
         if kind == "change bundle away" and self.bundles:
             self.bundles.remove(bundle)
-        content, given_name = (json.dumps(body).encode(), name) if body else (b"", "")
-        return Call(kind, method, path, token, content, 1, self._key(), word=given_name)
+        content, new_name = (json.dumps(body).encode(), name) if body else (b"", "")
+        return Call(kind, method, path, token, content, 1, self._key(), name=new_name)
 
     def _subscription(self, token: str) -> Call:
         """Return a call that makes a unique subscription, so that the audit can attribute it."""

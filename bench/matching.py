@@ -44,12 +44,12 @@ class Durations:
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure, and return the figures."""
     start_s = time.perf_counter()
-    everything = load([ROOT / "configs" / "protocols"], kinds())
+    all_protocols = load([ROOT / "configs" / "protocols"], kinds())
     load_ms = 1000 * (time.perf_counter() - start_s)
     files = {path.stem for path in (ROOT / "configs" / "protocols").glob("*.toml")}
-    from_files = Registry([each for each in everything.protocols if each.key in files])
+    from_files = Registry([each for each in all_protocols.protocols if each.key in files])
     with_forks, without, crowded = (
-        measure(each, options.repeat) for each in (everything, from_files, crowd(everything))
+        measure(each, options.repeat) for each in (all_protocols, from_files, crowd(all_protocols))
     )
     ratio = with_forks.matching_ms / without.matching_ms
     return [

@@ -106,7 +106,7 @@ class Outcome:
     stored: int = 0
     indexes: int = 0
     recovered: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     fields: set[str] = field(default_factory=set)
     pairs: set[tuple[str, str]] = field(default_factory=set)
@@ -116,7 +116,7 @@ class Outcome:
     def __str__(self) -> str:
         return (
             f"{self.faults.total()} of {self.mutants:,} ({len(self.pairs):,} pairs of a field and a kind of damage, "
-            f"{len(self.fields)} fields); {self.refused.total():,} refused, {self.equal:,} without effect, "
+            f"{len(self.fields)} fields); {self.refusals.total():,} refused, {self.equal:,} without effect, "
             f"{self.uncovered:,} changed what no hash covers, {self.believed:,} believed where only blooms are looked "
             f"at, {self.stored:,} without effect in {self.indexes:,} whole indexes; {self.recovered:,} times an honest "
             f"node afterwards; slowest {self.slowest_s:.1f} s"
@@ -126,7 +126,7 @@ class Outcome:
         """Add the counts of another process."""
         for name in ("mutants", *ENDS, "indexes", "recovered"):
             setattr(self, name, getattr(self, name) + getattr(outcome, name))
-        for target, addition in ((self.refused, outcome.refused), (self.faults, outcome.faults)):
+        for target, addition in ((self.refusals, outcome.refusals), (self.faults, outcome.faults)):
             target.update(addition)
         self.fields |= outcome.fields
         self.pairs |= outcome.pairs
@@ -161,7 +161,7 @@ class Attack:
     _handshake: list[str] = field(default_factory=list)
     _clean: dict[tuple[Span, tuple[str, ...]], tuple[Tables, list[str]]] = field(default_factory=dict)
 
-    async def until(self, mutants: int, rounds: Sequence[int]) -> Outcome:
+    async def run_until(self, mutants: int, rounds: Sequence[int]) -> Outcome:
         """Run the rounds until there were so many mutants, and return the outcome."""
         asyncio.get_running_loop().set_default_executor(Inline())
         began_s, next_report = time.monotonic(), TOLD_EVERY
@@ -180,16 +180,16 @@ class Attack:
     async def _learn(self) -> None:
         """Record the fields of the handshake before the first round, so that rounds are independent."""
         await self._chain(random.Random(0), "roots").heads()
-        self._handshake = sorted(self.replay.met)
+        self._handshake = sorted(self.replay.fields)
 
     async def _truth(self, span: Span, datasets: tuple[str, ...]) -> tuple[Tables, list[str]]:
         """Return the clean rows of a span, and the fields in the replies that they are made of; cached."""
         if (span, datasets) not in self._clean:
             chain = self._chain(random.Random(0), "roots")
             await chain.heads()
-            self.replay.met.clear()
+            self.replay.fields.clear()
             tables = await self._collected(chain, span, datasets)
-            self._clean[span, datasets] = tables, sorted(self.replay.met)
+            self._clean[span, datasets] = tables, sorted(self.replay.fields)
         return self._clean[span, datasets]
 
     async def _collected(self, chain: EvmChain, span: Span, datasets: tuple[str, ...]) -> Tables:
@@ -221,7 +221,7 @@ class Attack:
         span, (datasets,) = Span(start, start + width - 1), chance.choices([*OFTEN], [*OFTEN.values()])
         clean, fields = await self._truth(span, datasets)
         now = Round(number, self._chain(chance, chance.choice(INTEGRITIES)), span, datasets, clean)
-        self.replay.asked.clear()
+        self.replay.exchanges.clear()
         for _ in range(A_ROUND):
             greets = chance.random() < GREETS
             await self._mutant(
@@ -235,7 +235,7 @@ class Attack:
         span = Span(self.first, self.last)
         clean, fields = await self._clean_index(span)
         chain = self._chain(chance, "roots")
-        self.replay.asked.clear()
+        self.replay.exchanges.clear()
         with (
             tempfile.TemporaryDirectory(dir=self.folder) as folder,
             full_index(Path(folder), chain, chain.node.environment, span, ALL) as index,
@@ -255,14 +255,14 @@ class Attack:
         if (span, WHOLE) not in self._clean:
             chain = self._chain(random.Random(0), "roots")
             await chain.heads()
-            self.replay.met.clear()
+            self.replay.fields.clear()
             with (
                 tempfile.TemporaryDirectory(dir=self.folder) as folder,
                 full_index(Path(folder), chain, chain.node.environment, span, ALL) as index,
             ):
                 for piece in index.pieces():
                     await index.fill(piece)
-                self._clean[span, WHOLE] = index.rows(), sorted(self.replay.met)
+                self._clean[span, WHOLE] = index.rows(), sorted(self.replay.fields)
         return self._clean[span, WHOLE]
 
     def _plan(self, fields: Sequence[str]) -> Plan:
@@ -297,22 +297,22 @@ class Attack:
             async with asyncio.timeout(LIMIT_S):
                 ended = await read()
         except ChainfolioError as error:
-            ended = type(error).__name__ if plan.done else ""
+            ended = type(error).__name__ if plan.damages else ""
         except TimeoutError:
             ended = f"{FAULT}took longer than {LIMIT_S:.0f} s"
         except Exception as error:  # what is looked for: an error outside the tree
             ended = f"{FAULT}{type(error).__name__}"
         if ended.startswith(FAULT):
-            outcome.faults[f"{ended.removeprefix(FAULT)}: {plan.done}, round {number}"] += 1
-        elif not plan.done:
+            outcome.faults[f"{ended.removeprefix(FAULT)}: {plan.damages}, round {number}"] += 1
+        elif not plan.damages:
             return
         elif ended in ENDS:
             setattr(outcome, ended, getattr(outcome, ended) + 1)
         else:
-            outcome.refused[ended] += 1
+            outcome.refusals[ended] += 1
         outcome.mutants += 1
-        outcome.pairs.update(plan.done)
-        outcome.fields.update(target for target, _ in plan.done)
+        outcome.pairs.update(plan.damages)
+        outcome.fields.update(target for target, _ in plan.damages)
         outcome.slowest_s = max(outcome.slowest_s, time.monotonic() - began_s)
 
 
@@ -350,7 +350,7 @@ def _quiet(*names: str) -> Iterator[None]:
 def _attack(url: str, span: Span, events: Sequence[str], mutants: int, seed: int, rounds: range) -> Outcome:
     with _quiet("chainfolio.node", "chainfolio.supervisor"), tempfile.TemporaryDirectory() as folder:
         attack = Attack(Replay(url), Path(folder), seed, span.first, span.last, events)
-        return uvloop.run(attack.until(mutants, rounds))
+        return uvloop.run(attack.run_until(mutants, rounds))
 
 
 def judge(mutants: int, seed: int, processes: int = 1, only: int | None = None) -> Outcome:
@@ -401,7 +401,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
     outcome = judge(options.mutants, options.seed, options.processes, options.round)
     detail = {
         "faults": dict(outcome.faults),
-        "refused": dict(outcome.refused),
+        "refused": dict(outcome.refusals),
         "wallS": round(outcome.wall_s, 1),
         "seed": options.seed,
     }

@@ -177,10 +177,10 @@ def result_of(
     """
     tested = {mutation: test for mutation, test in noticed.items() if mutation.area == area}
     survivors = [mutation for mutation, test in tested.items() if not test]
-    others = [each for each in survivors if (_function(each.name), changes[each]) not in reasons]
+    not_equivalent = [each for each in survivors if (_function(each.name), changes[each]) not in reasons]
     timed_out = sum(test == TIMED_OUT for test in tested.values())
-    texts = [f"{each.name}\n{changes[each]}" for each in others]
-    return AreaResult(area, len(tested), len(survivors) - len(others), texts, timed_out)
+    texts = [f"{each.name}\n{changes[each]}" for each in not_equivalent]
+    return AreaResult(area, len(tested), len(survivors) - len(not_equivalent), texts, timed_out)
 
 
 def reasons() -> dict[tuple[str, str], str]:
@@ -221,9 +221,9 @@ class Results:
         self._write()
 
     def _write(self) -> None:
-        written = self._file.with_suffix(".new")
-        written.write_text(json.dumps(self._stored, indent=0))
-        written.replace(self._file)
+        new_file = self._file.with_suffix(".new")
+        new_file.write_text(json.dumps(self._stored, indent=0))
+        new_file.replace(self._file)
 
 
 def run(chosen: Sequence[Mutation], results: Results, jobs: int) -> None:

@@ -102,13 +102,13 @@ def test_files(module: str, graph: Mapping[str, set[str]]) -> tuple[list[str], l
     import it through one other module, those of its own part of the package before others. The smallest come first.
     """
     importers = {name for name, imported in graph.items() if module in imported}
-    near = {name for name in graph if _is_test(name) and (name in importers or _has_name_of(module, name))}
+    direct = {name for name in graph if _is_test(name) and (name in importers or _has_name_of(module, name))}
     if ".protocols." in module:
-        near |= {name for name in graph if _is_test(name) and _writes_name_of(module, name)}
-    far = {name for name, imported in graph.items() if _is_test(name) and imported & importers} - near
+        direct |= {name for name in graph if _is_test(name) and _writes_name_of(module, name)}
+    indirect = {name for name, imported in graph.items() if _is_test(name) and imported & importers} - direct
     parts = set(module.split("."))
-    own = {name for name in far if name.split(".")[1] in parts}
-    return _by_size(near), [*_by_size(own), *_by_size(far - own)][:MAX_FILES]
+    same_part = {name for name in indirect if name.split(".")[1] in parts}
+    return _by_size(direct), [*_by_size(same_part), *_by_size(indirect - same_part)][:MAX_FILES]
 
 
 def _is_test(name: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.figures import Figure, main
 from bench.places import scratch
-from bench.runs import ours, product, run
+from bench.runs import product, product_env, run
 from chainfolio.localchain.newcomer import TRANSACTIONS, Newcomer, newcomer
 from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.rented import Limits, RentedEndpoint
@@ -50,7 +50,7 @@ def run_all(options: argparse.Namespace) -> list[Figure]:
         with RentedEndpoint(node.url, limits, options.seed).serving() as endpoint:
             facts = _facts(chain, folder)
             env = {
-                **ours(endpoint.url, folder / "data"),
+                **product_env(endpoint.url, folder / "data"),
                 "CHAINFOLIO_CHAINS__LOCAL__INDEX": "accounts",
                 "CHAINFOLIO_CHAINS__LOCAL__FACTS": str(facts),
             }
@@ -66,7 +66,7 @@ def _figure(
     endpoint.reset()
     result = run(
         [*product(), bar.arguments[0], chain.wallet, *bar.arguments[1:], "--json"], env, limit_s=LIMIT_S
-    ).done()
+    ).checked()
     outputs[bar.name] = json.loads(result.output)
     refused_share = endpoint.refusals / max(1, endpoint.requests)
     is_met = result.wall_s <= bar.seconds and refused_share <= REFUSED

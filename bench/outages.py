@@ -83,7 +83,7 @@ class Outcome:
     record: Record
     kills: Counter[str] = field(default_factory=Counter)
     charges: Charges = field(default_factory=Charges)
-    lost: Counter[str] = field(default_factory=Counter)
+    missing: Counter[str] = field(default_factory=Counter)
     doubled: Counter[str] = field(default_factory=Counter)
     wrong: Counter[str] = field(default_factory=Counter)  # rows that nothing but the killed index has
     rows: int = 0
@@ -99,11 +99,11 @@ def run_all(options: argparse.Namespace) -> list[Figure]:
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     trial = Trial(options.kills, options.clients, options.away, seed)
-    with own_server() as postgres, scratch() as folder, LocalNode() as node, LocalNode(chain_id=31338) as other:
+    with own_server() as postgres, scratch() as folder, LocalNode() as node, LocalNode(chain_id=31338) as second_node:
         if postgres is None:
             raise MissingPrerequisite("PostgreSQL's programs were not found: install postgresql")
         with serving(folder) as s3:
-            services = Services({FOLLOWED: node, QUEUED: other}, postgres, s3)
+            services = Services({FOLLOWED: node, QUEUED: second_node}, postgres, s3)
             outcome = asyncio.run(measured(services, folder, trial))
     return _figures(outcome, trial)
 
@@ -130,7 +130,7 @@ async def measured(services: Services, folder: Path, trial: Trial) -> Outcome:
             following = group.create_task(follow_events(balancer, key, addresses[:2], outcome.record))
             for _ in range(trial.clients):
                 client = Client(balancer, key, addresses, outcome.record, random.Random(chance.random()))
-                group.create_task(client.until(over))
+                group.create_task(client.run_until(over))
             await _kill(installation, services, trial, chance, outcome)
             await balancer.until_ready(ports)
             await asyncio.sleep(STEADY_S)
@@ -234,16 +234,16 @@ async def compare(installation: Installation, clean: Installation, outcome: Outc
         config = each.config("first", each.chains)
         for key in each.chains:
             command = [*product(), "index", key, "--config", str(config), "--json"]
-            (await asyncio.to_thread(run, command, environment(installation.variables), limit_s=INDEX_S)).done()
+            (await asyncio.to_thread(run, command, environment(installation.variables), limit_s=INDEX_S)).checked()
     systems = System(installation.settings), System(clean.settings)
     try:
         for key in clean.chains:
             for table in TABLES_READ:
                 stored, expected = (_rows(system, key, table) for system in systems)
-                more = stored - expected
-                outcome.lost[f"{key} {table}"] += (expected - stored).total()
-                outcome.doubled[f"{key} {table}"] += sum(count for row, count in more.items() if row in expected)
-                outcome.wrong[f"{key} {table}"] += sum(count for row, count in more.items() if row not in expected)
+                surplus = stored - expected
+                outcome.missing[f"{key} {table}"] += (expected - stored).total()
+                outcome.doubled[f"{key} {table}"] += sum(count for row, count in surplus.items() if row in expected)
+                outcome.wrong[f"{key} {table}"] += sum(count for row, count in surplus.items() if row not in expected)
                 outcome.rows += expected.total()
     finally:
         for system in systems:
@@ -258,15 +258,15 @@ def _rows(system: System, chain: str, table: str) -> Counter[str]:
 
 
 def _figures(outcome: Outcome, trial: Trial) -> list[Figure]:
-    record, found, kills = outcome.record, outcome.charges, outcome.kills
-    lost, doubled, wrong = outcome.lost.total(), outcome.doubled.total(), outcome.wrong.total()
+    record, charges, kills = outcome.record, outcome.charges, outcome.kills
+    missing, doubled, wrong = outcome.missing.total(), outcome.doubled.total(), outcome.wrong.total()
     times = ", ".join(f"{name.partition(' ')[0]} {count}" for name, count in sorted(_by_kind(kills).items()))
     of_stores = kills[POSTGRES] + sum(count for name, count in kills.items() if name.startswith("server"))
     detail = {
-        "lost": dict(outcome.lost),
+        "lost": dict(outcome.missing),
         "doubled": dict(outcome.doubled),
         "wrong": dict(outcome.wrong),
-        "charges": asdict(found),
+        "charges": asdict(charges),
         "failed": dict(record.failed),
         "ended": outcome.ended,
     }
@@ -275,24 +275,24 @@ def _figures(outcome: Outcome, trial: Trial) -> list[Figure]:
             "outages",
             f"{kills.total()} kills ({times}; S3 refused {trial.away_s:g} s each time) during indexing and serving, "
             f"seed {trial.seed}: rows lost, doubled, wrong",
-            f"{lost}, {doubled}, {wrong} of {outcome.rows:,}",
+            f"{missing}, {doubled}, {wrong} of {outcome.rows:,}",
             "0, 0, 0",
-            lost == doubled == wrong == 0,
+            missing == doubled == wrong == 0,
             detail,
         ),
         Figure(
             "outages",
             f"{len(record.calls):,} requests, {record.failed.total():,} of them failed: wrong charges",
-            f"{found.wrong} of {found.paid:,}",
+            f"{charges.wrong} of {charges.paid:,}",
             "0",
-            found.wrong == 0 and found.paid > 0,
+            charges.wrong == 0 and charges.paid > 0,
         ),
         Figure(
             "outages",
             "answers that were not charged",
-            str(found.unpaid),
+            str(charges.unpaid),
             f"≤ {of_stores * trial.clients}, one of each client at a kill of a server or of PostgreSQL",
-            found.unpaid <= of_stores * trial.clients,
+            charges.unpaid <= of_stores * trial.clients,
         ),
     ]
 

@@ -98,10 +98,10 @@ def _estimated(node: ReplayNode, data: Path, times: int) -> list[Figure]:
     """Compare `--estimate` with the run that follows."""
     chain = recorded()
     last = chain.first + times * chain.blocks - 1
-    estimate = index(node.url, empty(data), "--estimate", last=last).done().json()
+    estimate = index(node.url, empty(data), "--estimate", last=last).checked().json()
     stats = node.stats()
     node.reset()
-    result: Run = index(node.url, empty(data), last=last).done()
+    result: Run = index(node.url, empty(data), last=last).checked()
     real = {
         "events": truth.count(data, "transfers") + truth.count(data, "approvals"),
         "requests": node.stats()["http"],

@@ -127,7 +127,7 @@ class SimulatedWorker(QueueWorker):
                 if decision is None:
                     self.shared.finish(number, "failed")
                 else:
-                    self.shared.again(number, (decision.retry_at - datetime.now(UTC)).total_seconds())
+                    self.shared.put_back(number, (decision.retry_at - datetime.now(UTC)).total_seconds())
             else:
                 self.shared.finish(number, "succeeded")
         except (ConnectorException, ProcessKilled):  # taken over meanwhile, or dead
@@ -195,17 +195,17 @@ async def _run(dice: random.Random, workers: int, chains: int, ranges: int) -> O
         shared.faulty.add((key, RANGE_BLOCKS * dice.randrange(lengths[key])))
     for _ in range(workers):
         shared.workers.append(_worker(shared))
-    everything = [asyncio.create_task(each) for each in (_dispatch(shared), _look(shared), _accidents(shared))]
+    background = [asyncio.create_task(each) for each in (_dispatch(shared), _look(shared), _accidents(shared))]
     while not _is_over(shared):
         await asyncio.sleep(LOOK_EVERY_S)
-        for task in everything:
+        for task in background:
             if task.done():
                 task.result()
         assert shared.now_s < 60 * 86_400, "the back-fill does not end"
-    rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in rest:
+    unfinished = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in unfinished:
         task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
+    await asyncio.gather(*unfinished, return_exceptions=True)
     good = {(key, n) for key, length in lengths.items() for n in range(length)}
     faulty = {(key, first // RANGE_BLOCKS) for key, first in shared.faulty}
     parked = _parked(shared)
@@ -344,10 +344,10 @@ def run(chosen: argparse.Namespace) -> list[Figure]:
     waits_h = max(each.longest_wait_s for each in runs) / 3600
     hours = sum(each.hours for each in runs) / len(runs)
     deaths, ranges = sum(each.deaths for each in runs), sum(each.ranges for each in runs)
-    kept = f"{wrong} of {ranges:,}; {starved}; {deaths:,} workers died"
+    counts = f"{wrong} of {ranges:,}; {starved}; {deaths:,} workers died"
     return [
         Figure(
-            "queue_simulation", f"{name}: ranges not indexed once; starved jobs", kept, "0; 0", wrong == starved == 0
+            "queue_simulation", f"{name}: ranges not indexed once; starved jobs", counts, "0; 0", wrong == starved == 0
         ),
         Figure(
             "queue_simulation",

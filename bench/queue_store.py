@@ -122,7 +122,7 @@ class Installation:
             del self.jobs[number]
         self.wake.set()
 
-    def again(self, number: int, delay_s: float) -> None:
+    def put_back(self, number: int, delay_s: float) -> None:
         """Put a running job back. Raises ConnectorException if it does not run."""
         row = self.jobs.get(number)
         if row is None or row.status != "doing":
@@ -189,8 +189,8 @@ class QueueDatabase:
                 jobs[values["id"]].reasons.append((values["reason"], values["is_temporary"]))
             return
         assert query.startswith("DELETE FROM procrastinate_jobs WHERE status = 'todo'")
-        same = [n for n, row in jobs.items() if row.status == "todo" and row.job.queueing_lock == values["name"]]
-        for number in same:
+        equal_jobs = [n for n, row in jobs.items() if row.status == "todo" and row.job.queueing_lock == values["name"]]
+        for number in equal_jobs:
             if number != values["id"]:
                 del jobs[number]
 
@@ -215,4 +215,4 @@ class QueueDatabase:
 
     async def retry_job_by_id_async(self, number: int, at: datetime) -> None:
         """Put a job back until a time."""
-        self.shared.again(number, (at - datetime.now(UTC)).total_seconds())
+        self.shared.put_back(number, (at - datetime.now(UTC)).total_seconds())

@@ -34,7 +34,7 @@ def _interleaved(node: ReplayNode, folder: Path, repeat: int) -> tuple[list[Run]
     own_runs: list[Run] = []
     theirs: dict[str, list[Run]] = {}
     for _ in range(repeat + 1):
-        own_runs.append(index(node.url, empty(folder / "ours")).done())
+        own_runs.append(index(node.url, empty(folder / "ours")).checked())
         try:
             for name, dataset in DATASETS.items():
                 theirs.setdefault(name, []).append(_cryo(node, folder / name, dataset))
@@ -97,7 +97,7 @@ def _exact(data: Path) -> list[Figure]:
 
 def _requests(node: ReplayNode, data: Path) -> list[Figure]:
     node.reset()
-    index(node.url, empty(data)).done()
+    index(node.url, empty(data)).checked()
     stats = node.stats()
     logs = stats["calls"]["eth_getLogs"]
     other_requests = stats["http"] - logs
@@ -118,10 +118,10 @@ def _memory(data: Path, times: int) -> list[Figure]:
     """Compare peak memory of a short chain with that of a chain many times as long."""
     chain = recorded()
     with replay("--times", str(times)) as node:
-        short = [index(node.url, empty(data), watched=True).done().peak_mb for _ in range(3)]
-        usual = [index(node.url, empty(data), datasets=USUAL, watched=True).done().peak_mb for _ in range(2)]
+        short = [index(node.url, empty(data), watched=True).checked().peak_mb for _ in range(3)]
+        usual = [index(node.url, empty(data), datasets=USUAL, watched=True).checked().peak_mb for _ in range(2)]
         last = chain.first + times * chain.blocks - 1
-        long = index(node.url, empty(data), last=last, watched=True).done()
+        long = index(node.url, empty(data), last=last, watched=True).checked()
     rows = truth.count(data, "transfers") + truth.count(data, "approvals")
     assert rows == times * chain.events, f"{rows} rows of a chain with {times * chain.events}"
     peak, growth = max(short), long.peak_mb / statistics.median(short)

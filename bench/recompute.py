@@ -38,12 +38,12 @@ DAYS_OF_COMMIT = 10
 def fill(lake: Lake, accounts: list[str], days: int, tokens: int) -> None:
     """Store the snapshots, holdings and prices, some days a commit."""
     chance = random.Random(7)
-    held = {account: chance.sample(TOKENS, tokens) for account in accounts}
+    tokens_by_account = {account: chance.sample(TOKENS, tokens) for account in accounts}
     for batch, first in enumerate(range(0, days, DAYS_OF_COMMIT)):
         numbers = range(first, min(first + DAYS_OF_COMMIT, days))
         for table, rows in (
             (SNAPSHOTS, _snapshots(accounts, numbers)),
-            (SNAPSHOT_HOLDINGS, _holdings(held, numbers, chance)),
+            (SNAPSHOT_HOLDINGS, _holdings(tokens_by_account, numbers, chance)),
             (PRICES, _prices(numbers, chance)),
         ):
             content = pa.Table.from_pylist(list(rows), schema=table.schema())
@@ -51,33 +51,33 @@ def fill(lake: Lake, accounts: list[str], days: int, tokens: int) -> None:
 
 
 def _key(account: str, day: int) -> dict[str, Any]:
-    key = {"chain": "ethereum", "bucket": bucket(account), "account": account, "day": _moment(day), "attempt": 0}
+    key = {"chain": "ethereum", "bucket": bucket(account), "account": account, "day": _midnight(day), "attempt": 0}
     return {**key, "height": 1_000 + day}
 
 
-def _moment(day: int) -> datetime:
+def _midnight(day: int) -> datetime:
     return datetime(FIRST.year, FIRST.month, FIRST.day, tzinfo=UTC) + timedelta(days=day)
 
 
 def _snapshots(accounts: list[str], days: range) -> Iterator[dict[str, Any]]:
     for account in accounts:
         for day in days:
-            moment = _moment(day)
+            midnight = _midnight(day)
             yield {
                 **_key(account, day),
-                **{"time": moment, "hash": "0x00", "taken": moment, "batch": 0, "retry": False},
+                **{"time": midnight, "hash": "0x00", "taken": midnight, "batch": 0, "retry": False},
                 **{"completeness": "complete", "value": "0"},
             }
 
 
-def _holdings(held: dict[str, list[str]], days: range, chance: random.Random) -> Iterator[dict[str, Any]]:
-    for account, tokens in held.items():
+def _holdings(tokens_by_account: dict[str, list[str]], days: range, chance: random.Random) -> Iterator[dict[str, Any]]:
+    for account, tokens in tokens_by_account.items():
         for day in days:
             key = _key(account, day)
             for item, token in enumerate(tokens):
                 raw = chance.randrange(1, 10**24).to_bytes(32, "big")
-                place = {"protocol": "wallet", "position": "WALLET", "name": "", "side": "owned", "symbol": "T"}
-                yield {**key, **place, "item": item, "asset": token, "decimals": 18, "raw": raw, "spam": False}
+                wallet = {"protocol": "wallet", "position": "WALLET", "name": "", "side": "owned", "symbol": "T"}
+                yield {**key, **wallet, "item": item, "asset": token, "decimals": 18, "raw": raw, "spam": False}
 
 
 def _prices(days: range, chance: random.Random) -> Iterator[dict[str, Any]]:
@@ -86,19 +86,19 @@ def _prices(days: range, chance: random.Random) -> Iterator[dict[str, Any]]:
             usd = f"{chance.randrange(1, 10**12)}E-8"
             texts = {"source": "bench", "confidence": "1", "detail": "", "others": "[]", "calls": "[]"}
             asset = {"asset": f"eip155:1/erc20:{token}", "usd": usd}
-            yield {"chain": "ethereum", "height": 1_000 + day, "time": _moment(day), "observed": _moment(day)} | {
+            yield {"chain": "ethereum", "height": 1_000 + day, "time": _midnight(day), "observed": _midnight(day)} | {
                 **asset,
                 **texts,
             }
 
 
-def _timed(folder: Path, executor: str, workers: int, *what: str) -> tuple[float, str]:
+def _timed(folder: Path, executor: str, workers: int, *options: str) -> tuple[float, str]:
     """Run the command; return its seconds and the digest of its file."""
     target = folder / f"{executor}.parquet"
     command = [sys.executable, "-m", "chainfolio", "recompute", "--config", str(folder / "c.toml")]
-    command += ["--accounts", str(folder / "wallets.txt"), "--chain", "ethereum", "--out", str(target), *what]
+    command += ["--accounts", str(folder / "wallets.txt"), "--chain", "ethereum", "--out", str(target), *options]
     began_s = time.monotonic()
-    run_command([*command, "--executor", executor, "--workers", str(workers)], environment()).done()
+    run_command([*command, "--executor", executor, "--workers", str(workers)], environment()).checked()
     return time.monotonic() - began_s, hashlib.sha256(target.read_bytes()).hexdigest()
 
 
@@ -116,9 +116,9 @@ def run(chosen: argparse.Namespace) -> list[Figure]:
             (f"{chosen.accounts:,} portfolios at one block", at_block),
             (f"{chosen.accounts * chosen.days:,} account-days", by_day),
         )
-        for name, what in pairs:
+        for name, selection in pairs:
             turns = [
-                [_timed(folder, executor, chosen.workers, *what) for executor in ("inline", "processes")]
+                [_timed(folder, executor, chosen.workers, *selection) for executor in ("inline", "processes")]
                 for _ in range(chosen.repeat)
             ]
             figures += _figures(name, chosen, turns)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from bench.damage import BATCHES, BYTES, KINDS, SAME, STATUSES, Reply, damaged, pattern, places
+from bench.damage import BATCHES, BYTES, KINDS, SAME, STATUSES, Reply, damaged, paths_of, pattern
 from chainfolio.errors import ResponseTooLarge, Unavailable
 from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http import HttpTransport
@@ -40,22 +40,22 @@ class Exchange:
             f"{prefix} {self.methods[0]}": [] for prefix in ("batch:", "bytes:", "exchange:")
         }
         for number, (method, value) in enumerate(zip(self.methods, self.values, strict=True)):
-            for at in places(value) if value is not SAME else ():
+            for at in paths_of(value) if value is not SAME else ():
                 positions.setdefault(pattern(method, at), []).append((number, at))
         return positions
 
 
 @dataclass(slots=True)
 class Plan:
-    """Fields to damage, in one exchange (`once`) or in all; then equal requests get equal replies.
+    """Fields to damage, in one exchange (`is_single`) or in all; then equal requests get equal replies.
 
-    `done` lists the kinds of damage and their fields.
+    `damages` lists the kinds of damage and their fields.
     """
 
     targets: frozenset[str]
-    once: bool
-    done: list[tuple[str, str]] = field(default_factory=list)
-    given: dict[bytes, HttpResponse | Exception] = field(default_factory=dict)
+    is_single: bool
+    damages: list[tuple[str, str]] = field(default_factory=list)
+    responses: dict[bytes, HttpResponse | Exception] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -65,20 +65,20 @@ class Replay:
     url: str
     chance: random.Random = field(default_factory=random.Random)
     plan: Plan | None = None
-    met: set[str] = field(default_factory=set)  # all fields of replies since it was last cleared
-    asked: dict[bytes, Exchange] = field(default_factory=dict)  # likewise
+    fields: set[str] = field(default_factory=set)  # all fields of replies since it was last cleared
+    exchanges: dict[bytes, Exchange] = field(default_factory=dict)  # likewise
     _real: HttpTransport = field(default_factory=HttpTransport)
-    _exchanges: dict[bytes, Exchange] = field(default_factory=dict)
+    _exchange_cache: dict[bytes, Exchange] = field(default_factory=dict)
     _decoded: dict[bytes, Reply] = field(default_factory=dict)
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """Return the response to a request, damaged by the plan; equal requests are sent to the node once."""
-        exchange = self._exchanges.get(body)
+        exchange = self._exchange_cache.get(body)
         if exchange is None:
-            exchange = self._exchanges[body] = await self._exchange_for(body)
-        self.asked[body] = exchange
+            exchange = self._exchange_cache[body] = await self._exchange_for(body)
+        self.exchanges[body] = exchange
         if self.plan is None:
-            self.met.update(exchange.fields)
+            self.fields.update(exchange.fields)
             return HttpResponse(200, None, exchange.body)
         response = self._response(self.plan, body, exchange)
         if isinstance(response, Exception):
@@ -107,17 +107,17 @@ class Replay:
 
     def _response(self, plan: Plan, body: bytes, exchange: Exchange) -> HttpResponse | Exception:
         honest = HttpResponse(200, None, exchange.body)
-        if plan.once and plan.done:
+        if plan.is_single and plan.damages:
             return honest
-        if body not in plan.given:
-            plan.given[body] = honest
+        if body not in plan.responses:
+            plan.responses[body] = honest
             for target in sorted(plan.targets & exchange.fields.keys()):
                 kind, response = self._damaged(target, exchange)
                 if response is not None:
-                    plan.given[body] = response
-                    plan.done.append((target, kind))
+                    plan.responses[body] = response
+                    plan.damages.append((target, kind))
                     break
-        return plan.given[body]
+        return plan.responses[body]
 
     def _damaged(self, target: str, exchange: Exchange) -> tuple[str, HttpResponse | Exception | None]:
         """Return the kind of the damage and the damaged response; None if no damage was possible."""
@@ -164,7 +164,7 @@ class Replay:
         if kind == "late refusal":
             return HttpResponse(429, self.chance.choice((None, 300.0)), b"")
         if kind == "of an earlier question":
-            candidates = [each for each in self.asked.values() if each.methods == exchange.methods]
+            candidates = [each for each in self.exchanges.values() if each.methods == exchange.methods]
         else:
-            candidates = list(self.asked.values())
+            candidates = list(self.exchanges.values())
         return HttpResponse(200, None, self.chance.choice(candidates).body)

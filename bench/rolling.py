@@ -85,7 +85,7 @@ async def measured(node: LocalNode, database: str, folder: Path, trial: Trial) -
             following = group.create_task(follow_events(balancer, key, addresses[:2], outcome.record))
             for number in range(trial.clients):
                 client = Client(balancer, key, addresses, outcome.record, random.Random(trial.seed + number))
-                group.create_task(client.until(over))
+                group.create_task(client.run_until(over))
             for server, port in trial.rounds * list(zip(servers, ports, strict=True)):
                 await asyncio.sleep(STEADY_S)
                 end_s = time.monotonic()
@@ -109,12 +109,12 @@ async def measured(node: LocalNode, database: str, folder: Path, trial: Trial) -
 async def running(balancer: Balancer, node: LocalNode) -> AsyncIterator[None]:
     """Check the servers and mine blocks within the context."""
 
-    async def mine() -> None:
+    async def mine_blocks() -> None:
         while True:
             await asyncio.to_thread(node.mine, 1)
             await asyncio.sleep(BLOCK_S)
 
-    tasks = [asyncio.create_task(balancer.watch()), asyncio.create_task(mine())]
+    tasks = [asyncio.create_task(balancer.watch()), asyncio.create_task(mine_blocks())]
     try:
         yield
     finally:
@@ -125,11 +125,16 @@ async def running(balancer: Balancer, node: LocalNode) -> AsyncIterator[None]:
 
 
 def _figures(outcome: Outcome, trial: Trial) -> list[Figure]:
-    record, found = outcome.record, outcome.charges
+    record, charges = outcome.record, outcome.charges
     failed = record.failed.total() + record.broken_streams
     restarts = len(outcome.exit_codes)
     subject = f"{len(record.calls):,} requests and {record.streams} streams of events during {restarts} restarts"
-    detail = {"failed": dict(record.failed), "charges": found, "exit_codes": outcome.exit_codes, "end_s": outcome.end_s}
+    detail = {
+        "failed": dict(record.failed),
+        "charges": charges,
+        "exit_codes": outcome.exit_codes,
+        "end_s": outcome.end_s,
+    }
     slow_s = max((call.took_s for call in record.calls), default=0.0)
     return [
         Figure(
@@ -142,10 +147,10 @@ def _figures(outcome: Outcome, trial: Trial) -> list[Figure]:
         ),
         Figure(
             "rolling",
-            f"charged not exactly once of {found.paid:,}",
-            str(found.wrong + found.unpaid),
+            f"charged not exactly once of {charges.paid:,}",
+            str(charges.wrong + charges.unpaid),
             "0",
-            found.wrong == found.unpaid == 0,
+            charges.wrong == charges.unpaid == 0,
         ),
         Figure(
             "rolling", "slowest request; seconds to end a server", f"{slow_s:.1f} s; {_median(outcome.end_s):.1f} s"

@@ -41,7 +41,7 @@ class Run:
     output: str
     errors: str = ""
 
-    def done(self) -> Self:
+    def checked(self) -> Self:
         """Return this run; AssertionError with its output if its exit code is not 0."""
         assert self.code == 0, f"a run ended with {self.code}: {self.output[-300:]} {self.errors[-1500:]}"
         return self
@@ -130,7 +130,7 @@ def product() -> list[str]:
     return [str(script)] if script.exists() else [sys.executable, "-m", "chainfolio.cli.main"]
 
 
-def ours(url: str, data: Path) -> dict[str, str]:
+def product_env(url: str, data: Path) -> dict[str, str]:
     """Return the environment in which our command works on the replay node, with its data in `data`."""
     settings = {"CHAINFOLIO_DATA": str(data), "CHAINFOLIO_CHAINS__LOCAL__RPC": url}
     return environment({**settings, "PYTHONPATH": str(ROOT)})
@@ -150,7 +150,7 @@ def index(
     chain = recorded()
     span = ["--from", str(chain.first if first is None else first), "--to", str(chain.last if last is None else last)]
     command = [*product(), "index", "local", *span, "--datasets", datasets, "--json", *more]
-    return run(command, ours(url, data), limit_s=limit_s, watched=watched)
+    return run(command, product_env(url, data), limit_s=limit_s, watched=watched)
 
 
 def empty(folder: Path) -> Path:

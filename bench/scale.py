@@ -159,8 +159,8 @@ def plan(chain: Chain, measured: MeasuredFigures = MEASURED, assumed: Assumption
 
     Processes count as half of their number: the measured one used two cores. The nodes may be slower.
     """
-    own = measured.events_s / chain.share * assumed.chain_processes / 2
-    rate = min(own, assumed.node_rows_s * assumed.node_copies)
+    process_rows_s = measured.events_s / chain.share * assumed.chain_processes / 2
+    rate = min(process_rows_s, assumed.node_rows_s * assumed.node_copies)
     requests = max(chain.events / measured.events_per_request, chain.blocks / measured.blocks_per_request)
     return ChainPlan(
         chain,

@@ -266,8 +266,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 if __name__ == "__main__":
     if "--serve" in sys.argv:
-        given = argparse.ArgumentParser()
-        _options(given)
-        _serve(given.parse_args())
+        parser = argparse.ArgumentParser()
+        _options(parser)
+        _serve(parser.parse_args())
     else:
         main(__doc__, run, _options)

@@ -41,7 +41,7 @@ BAR = 3
 class Times:
     """Seconds by way of asking, and what our way cost."""
 
-    ours: list[float] = field(default_factory=list)
+    snapshots: list[float] = field(default_factory=list)
     singles: list[float] = field(default_factory=list)
     batches: list[float] = field(default_factory=list)
     requests: list[int] = field(default_factory=list)
@@ -94,12 +94,12 @@ async def _measure(
         snapshotter = snapshotter_of(system, system.chain("local"))
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=AT_ONCE)) as session:
             for _ in range(repeat + 1):
-                times.ours.append(await _timed(lambda: _snapshot(snapshotter, tokens, past, times), balances))
+                times.snapshots.append(await _timed(lambda: _snapshot(snapshotter, tokens, past, times), balances))
                 times.singles.append(await _timed(lambda: _singles(session, url, tokens, past), balances))
                 times.batches.append(await _timed(lambda: _batches(session, url, tokens, past), balances))
     finally:
         await system.close()
-    return Times(times.ours[1:], times.singles[1:], times.batches[1:], times.requests)
+    return Times(times.snapshots[1:], times.singles[1:], times.batches[1:], times.requests)
 
 
 async def _timed(ask: Callable[[], Awaitable[dict[str, int]]], expected: dict[str, int]) -> float:
@@ -153,7 +153,7 @@ def _figures(times: Times, count: int) -> list[Figure]:
     text, name = f"{first} the first time, then {later}", f"requests for {count:,} tokens at a past block"
     figures = [Figure("snapshot", name, text, f"≤ {BAR}", max(first, later) <= BAR)]
     by_name = {"single calls, 16 at once": times.singles, "batches of 1,000": times.batches}
-    ratios = {n: [a / b for a, b in zip(times.ours, walls, strict=True)] for n, walls in by_name.items()}
+    ratios = {n: [a / b for a, b in zip(times.snapshots, walls, strict=True)] for n, walls in by_name.items()}
     return [
         *figures,
         Figure(
@@ -162,7 +162,7 @@ def _figures(times: Times, count: int) -> list[Figure]:
             " and ".join(spread(values) for values in ratios.values()),
             "< 1",
             all(statistics.median(values) < 1 for values in ratios.values()),
-            {"ours_s": times.ours, **by_name},
+            {"ours_s": times.snapshots, **by_name},
         ),
     ]
 

@@ -34,28 +34,33 @@ def digest(hours: list[Hour]) -> str:
 
 def figures_of(plan: Plan, result: Result) -> list[Figure]:
     """Return the figures of a run with their bars."""
-    hours, counted = result.hours, [each.counted for each in result.hours]
-    what = f"{plan.days * 24:g} h, a block each {plan.block_ms} ms with {plan.transfers} transfers, seed {plan.seed}"
-    last = counted[-1]
+    hours, counts = result.hours, [each.counted for each in result.hours]
+    subject = f"{plan.days * 24:g} h, a block each {plan.block_ms} ms with {plan.transfers} transfers, seed {plan.seed}"
+    last = counts[-1]
     day = min(24, len(hours) // 2) or 1
     first_cpu, last_cpu = (sum(each.machine.cpu_s for each in part) for part in (hours[:day], hours[-day:]))
-    blocks = [later.blocks - sooner.blocks for sooner, later in zip([None, *counted], counted, strict=False) if sooner]
-    first_blocks, last_blocks = sum([counted[0].blocks, *blocks][:day]), sum([counted[0].blocks, *blocks][-day:])
+    blocks = [later.blocks - sooner.blocks for sooner, later in zip([None, *counts], counts, strict=False) if sooner]
+    first_blocks, last_blocks = sum([counts[0].blocks, *blocks][:day]), sum([counts[0].blocks, *blocks][-day:])
     cpu = (last_cpu / max(1, last_blocks)) / (first_cpu / max(1, first_blocks))
     memory = hours[-1].machine.memory_mb / hours[min(1, len(hours) - 1)].machine.memory_mb
-    files, most = max(each.files for each in counted), max(each.account_files for each in counted)
+    files, account_files = max(each.files for each in counts), max(each.account_files for each in counts)
     rows = f"{result.different_rows} of {result.rows:,} ({last.blocks:,} blocks, {last.transfers:,} transfers followed)"
     bars = [
         ("rows that differ from a lake written at once", rows, "0", result.different_rows == 0),
         ("most data files, replaced ones too", f"{files:,}", f"≤ {MAX_FILES:,}", files <= MAX_FILES),
-        ("most files of the logs of tables", f"{max(each.log_files for each in counted):,}", "", None),
-        ("most files of an account's history", f"{most}", f"≤ {MAX_ACCOUNT_FILES}", most <= MAX_ACCOUNT_FILES),
+        ("most files of the logs of tables", f"{max(each.log_files for each in counts):,}", "", None),
+        (
+            "most files of an account's history",
+            f"{account_files}",
+            f"≤ {MAX_ACCOUNT_FILES}",
+            account_files <= MAX_ACCOUNT_FILES,
+        ),
         ("bytes / written at once", f"{result.bytes_ratio:.2f} x", f"≤ {MAX_BYTES}", result.bytes_ratio <= MAX_BYTES),
         ("least memory in the last hour / in the second", f"{memory:.2f} x", f"≤ {MAX_MEMORY}", memory <= MAX_MEMORY),
         ("processor time a block, last day / first", f"{cpu:.2f} x", f"≤ {MAX_CPU}", cpu <= MAX_CPU),
         ("requests that failed with 500", f"{last.failed}", "0", last.failed == 0),
     ]
-    return [Figure("soak", f"{what}: {name}", value, bar, met, in_readme=False) for name, value, bar, met in bars]
+    return [Figure("soak", f"{subject}: {name}", value, bar, met, in_readme=False) for name, value, bar, met in bars]
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
@@ -63,7 +68,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
     names = ("seed", "days", "block_ms", "transfers", "accounts", "requests", "keep_h")
     plan = Plan(**{name: getattr(options, name) for name in names})
     with scratch() as folder:
-        result = soak(plan, folder, show=lambda hour: print(shown(hour), flush=True))
+        result = soak(plan, folder, show=lambda hour: print(line_of(hour), flush=True))
     if options.hours_file:
         lines = [json.dumps(asdict(each)) + "\n" for each in result.hours]
         Path(options.hours_file).write_text("".join(lines))
@@ -71,14 +76,14 @@ def run(options: argparse.Namespace) -> list[Figure]:
     return figures_of(plan, result)
 
 
-def shown(hour: Hour) -> str:
+def line_of(hour: Hour) -> str:
     """Return an hour as a line of text."""
-    counted, machine = hour.counted, hour.machine
+    counts, machine = hour.counted, hour.machine
     memory = f"{machine.memory_mb:.0f} to {machine.peak_mb:.0f} MB memory"
     return (
-        f"hour {counted.hour}: {counted.blocks:,} blocks, {counted.files} + {counted.log_files} files, "
-        f"{counted.lake_bytes / 1e6:.0f} MB, {memory}, {counted.account_files} an account, "
-        f"{counted.steps_median}/{counted.steps_most} steps, lag {counted.lag}, {machine.cpu_s:.1f} s"
+        f"hour {counts.hour}: {counts.blocks:,} blocks, {counts.files} + {counts.log_files} files, "
+        f"{counts.lake_bytes / 1e6:.0f} MB, {memory}, {counts.account_files} an account, "
+        f"{counts.steps_median}/{counts.steps_most} steps, lag {counts.lag}, {machine.cpu_s:.1f} s"
     )
 
 

@@ -56,9 +56,9 @@ def _hashes(numbers: Numbers) -> list[str]:
 
 def _raws(numbers: Numbers) -> pa.Array:
     """Return numbers as raw amounts of 32 bytes."""
-    words = np.zeros((len(numbers), 32), np.uint8)
-    words[:, 24:] = numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
-    fixed = pa.Array.from_buffers(pa.binary(32), len(numbers), [None, pa.py_buffer(words)])
+    padded = np.zeros((len(numbers), 32), np.uint8)
+    padded[:, 24:] = numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
+    fixed = pa.Array.from_buffers(pa.binary(32), len(numbers), [None, pa.py_buffer(padded)])
     return fixed.cast(pa.binary())
 
 
@@ -161,20 +161,20 @@ class GeneratedLedger:
             tables["transactions"] = self._transactions(span, heights)
         if "blocks" in names:
             columns = {"hash": [each.hash for each in blocks], "parent": [each.parent for each in blocks]}
-            place = {"chain": KEY, "height": heights, "time": self._times(heights)}
-            tables["blocks"] = _filled(BLOCKS, len(blocks), {**place, **columns, "tx_count": (count + 1) // 2})
+            position = {"chain": KEY, "height": heights, "time": self._times(heights)}
+            tables["blocks"] = _filled(BLOCKS, len(blocks), {**position, **columns, "tx_count": (count + 1) // 2})
         return tables
 
     def _times(self, heights: Any) -> pa.Array:
         return pa.array(START_US + heights * (self.block_ms * 1000)).cast(pa.timestamp("us", tz="UTC"))
 
-    def _places(self, span: Span, heights: Any, per_block: int) -> tuple[Numbers, dict[str, Any]]:
-        """Return a key for each row and the columns of its place, `per_block` rows in each block."""
+    def _positions(self, span: Span, heights: Any, per_block: int) -> tuple[Numbers, dict[str, Any]]:
+        """Return a key for each row and the columns of its position, `per_block` rows in each block."""
         keys = np.repeat(self._keys(span.first, span.last), per_block)
         indexes = np.tile(np.arange(per_block), len(heights))
         repeated = np.repeat(heights, per_block)
-        place = {"chain": KEY, "height": repeated, "time": self._times(repeated), "tx_index": indexes}
-        return keys + indexes.astype(np.uint64) * np.uint64(0x2545F4914F6CDD1D), place
+        position = {"chain": KEY, "height": repeated, "time": self._times(repeated), "tx_index": indexes}
+        return keys + indexes.astype(np.uint64) * np.uint64(0x2545F4914F6CDD1D), position
 
     def _parties(self, keys: Numbers, indexes: Any) -> dict[str, pa.Array]:
         """Return two different accounts for each row. The first account takes part in each block."""
@@ -187,9 +187,9 @@ class GeneratedLedger:
         }
 
     def _transfers(self, span: Span, heights: Any) -> pa.Table:
-        keys, place = self._places(span, heights, self.transfers)
-        indexes = place["tx_index"]
-        of_transactions, _ = self._places(span, heights, (self.transfers + 1) // 2)
+        keys, position = self._positions(span, heights, self.transfers)
+        indexes = position["tx_index"]
+        of_transactions, _ = self._positions(span, heights, (self.transfers + 1) // 2)
         hashes = np.array(_hashes(of_transactions), object).reshape(len(heights), -1)
         columns = {
             "tx_index": indexes // 2,
@@ -200,10 +200,10 @@ class GeneratedLedger:
             "token": pa.array(TOKENS).take(pa.array(mixed(keys, 5) % np.uint64(len(TOKENS)))),
             "raw": _raws(mixed(keys, 6) % np.uint64(10**15)),
         }
-        return _filled(TRANSFERS, len(keys), {**place, **columns, **self._parties(keys, indexes)})
+        return _filled(TRANSFERS, len(keys), {**position, **columns, **self._parties(keys, indexes)})
 
     def _transactions(self, span: Span, heights: Any) -> pa.Table:
-        keys, place = self._places(span, heights, (self.transfers + 1) // 2)
+        keys, position = self._positions(span, heights, (self.transfers + 1) // 2)
         columns = {
             "hash": _hashes(keys),
             "nonce": 1,
@@ -214,7 +214,7 @@ class GeneratedLedger:
             "gas_price": _raws(mixed(keys, 8) % np.uint64(10**10)),
             "fee": _raws(mixed(keys, 9) % np.uint64(10**14)),
         }
-        return _filled(TRANSACTIONS, len(keys), {**place, **columns, **self._parties(keys, place["tx_index"])})
+        return _filled(TRANSACTIONS, len(keys), {**position, **columns, **self._parties(keys, position["tx_index"])})
 
 
 class GeneratedChain(InventedChain):
@@ -299,9 +299,9 @@ class GeneratedChain(InventedChain):
         ledger, results = self._request(), list[TransactionDetails]()
         for each in transactions:
             row = ledger.rows(Span(each.height, each.height), ["transactions"])["transactions"].slice(each.tx_index, 1)
-            (found,) = row.to_pylist()
-            if found["hash"] != each.tx_hash:
+            (columns,) = row.to_pylist()
+            if columns["hash"] != each.tx_hash:
                 raise Reorged(KEY, each.height, each.tx_hash)
-            fee = int.from_bytes(found["fee"], "big")
-            results.append(TransactionDetails(found["sender"], found["recipient"], None, 0, fee, False, b""))
+            fee = int.from_bytes(columns["fee"], "big")
+            results.append(TransactionDetails(columns["sender"], columns["recipient"], None, 0, fee, False, b""))
         return results

@@ -250,16 +250,16 @@ class Run:
 
     async def run(self) -> Result:
         """Run the plan, and compare the lake with one that is written at once."""
-        await self.perform(self._deeds())
+        await self.perform(self._events())
         return self._compared()
 
-    async def perform(self, deeds: list[tuple[float, str, float]]) -> None:
-        """Serve, and do what has to happen when: time in seconds, method, and its argument."""
+    async def perform(self, events: list[tuple[float, str, float]]) -> None:
+        """Serve, and perform events in order of time: time in seconds, name of the method, and its argument."""
         with _scheduled_by(self.clock):
-            while deeds:
+            while events:
                 async with self._serving():
-                    while deeds:
-                        at_s, name, amount = deeds.pop(0)
+                    while events:
+                        at_s, name, amount = events.pop(0)
                         await asyncio.sleep(max(0.0, at_s - self.loop.time()))
                         if name == "restart":
                             self.restarts += 1
@@ -268,17 +268,17 @@ class Run:
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
-    def _deeds(self) -> list[tuple[float, str, float]]:
+    def _events(self) -> list[tuple[float, str, float]]:
         """Return what happens when: time in seconds, method, and its argument."""
         plan, chance, end_s = self.plan, self.random, self.plan.days * DAY_S
-        deeds: list[tuple[float, str, float]] = []
-        deeds += [(hour * HOUR_S, "record", hour) for hour in range(1, int(end_s // HOUR_S) + 1)]
+        events: list[tuple[float, str, float]] = []
+        events += [(hour * HOUR_S, "record", hour) for hour in range(1, int(end_s // HOUR_S) + 1)]
         count = int(plan.requests * end_s / HOUR_S)
-        deeds += [(end_s * (number + 0.5) / count, "ask", number) for number in range(count)]
+        events += [(end_s * (number + 0.5) / count, "ask", number) for number in range(count)]
 
         def often(name: str, each_s: float, amount: Callable[[], float]) -> None:
             count = max(1, int(end_s // each_s))
-            deeds.extend((chance.uniform(0.05, 0.9) * end_s, name, amount()) for _ in range(count))
+            events.extend((chance.uniform(0.05, 0.9) * end_s, name, amount()) for _ in range(count))
 
         often("reorganise", 3 * HOUR_S, lambda: chance.randint(1, 100))
         often("cut_off", DAY_S / 2, lambda: chance.uniform(60, min(1800, end_s / 20)))
@@ -286,13 +286,13 @@ class Run:
         often("stand_still", 5 * DAY_S, lambda: min(DAY_S, end_s / 20))
         if plan.days >= 1:
             began_s = chance.uniform(0.2, 0.8) * end_s
-            deeds += [(began_s + 60 * minute, "restart", 0) for minute in range(60)]
+            events += [(began_s + 60 * minute, "restart", 0) for minute in range(60)]
             often("fall_asleep", 10 * DAY_S, lambda: min(8 * HOUR_S, end_s / 6))
             at_s = chance.uniform(0.2, 0.8) * end_s
-            deeds += [(at_s, "set_clock", DAY_S), (at_s + HOUR_S, "set_clock", -DAY_S)]
+            events += [(at_s, "set_clock", DAY_S), (at_s + HOUR_S, "set_clock", -DAY_S)]
         if not int(end_s // HOUR_S):
-            deeds.append((end_s, "record", 1))
-        return sorted(each for each in deeds if each[0] <= end_s)
+            events.append((end_s, "record", 1))
+        return sorted(each for each in events if each[0] <= end_s)
 
     async def _reorganise(self, depth: float) -> None:
         self.ledger.reorganise(int(depth))
@@ -343,8 +343,8 @@ class Run:
     def _request(self, number: int) -> tuple[str, str, bytes]:
         """Return method, path and body of a request: mostly about accounts that are asked about often."""
         chance, addresses = self.random, self.ledger.addresses
-        few = chance.random() < 0.7
-        index = chance.randrange(BUSY) if few else chance.randrange(len(addresses))
+        is_busy = chance.random() < 0.7
+        index = chance.randrange(BUSY) if is_busy else chance.randrange(len(addresses))
         address = addresses[index].as_py()
         if number < SUBSCRIBED:
             subscribed = addresses[number + 1].as_py()
@@ -368,11 +368,11 @@ class Run:
         """Record an hour."""
         lake, tail = self.system.lake, self.system.tail
         status = self.app.parts.engine.indexing[KEY]  # type: ignore[attr-defined]
-        data, logs, size = self.files.listed(Path(self.settings.lake_uri))
+        data, logs, size = self.files.sizes(Path(self.settings.lake_uri))
         indexed = tail.indexed_ranges(KEY, "blocks")
         blocks = sum(each.last - each.first + 1 for each in indexed)
         (rows, credits) = self._state_rows()
-        counted = HourCounts(
+        counts = HourCounts(
             hour=int(hour),
             blocks=blocks,
             transfers=blocks * self.plan.transfers,
@@ -393,7 +393,7 @@ class Run:
             steps_most=max(self.steps, default=0),
         )
         self.steps.clear()
-        self.hours.append(Hour(counted, self._machine()))
+        self.hours.append(Hour(counts, self._machine()))
         self.show(self.hours[-1])
 
     def _state_rows(self) -> tuple[int, int]:
@@ -403,8 +403,8 @@ class Run:
         counts = [
             connection.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0] for name in sorted(metadata.tables)
         ]
-        ((left,),) = connection.execute("SELECT coalesce(sum(available + held), 0) FROM balances").fetchall()
-        return sum(counts), CREDITS - left
+        ((remaining,),) = connection.execute("SELECT coalesce(sum(available + held), 0) FROM balances").fetchall()
+        return sum(counts), CREDITS - remaining
 
     def _machine(self) -> Machine:
         data, cpu_s = self.settings.data_dir, time.process_time()
@@ -430,9 +430,9 @@ class Run:
             materialise.materialise(lake, tail, KEY, tuple(materialise.HISTORIES))
             anchor = tail.anchor(KEY)
             assert anchor is not None, "final blocks have moved to the lake"
-            once = written_at_once(self.folder / "once", self.ledger, anchor.height, self.files)
-            rows, different = different_rows(lake, once, anchor.height)
-            return Result(self.hours, rows, different, lake.total_bytes() / once.total_bytes())
+            clean = written_at_once(self.folder / "once", self.ledger, anchor.height, self.files)
+            rows, different = different_rows(lake, clean, anchor.height)
+            return Result(self.hours, rows, different, lake.total_bytes() / clean.total_bytes())
         finally:
             tail.close()
 

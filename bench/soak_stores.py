@@ -46,14 +46,14 @@ class StoredFiles:
         """Give each entry of a log the age that it has by the virtual clock."""
         machine_s, now_s = time.time(), self.now_s()
         present = set(log.iterdir()) if log.exists() else set()
-        for gone in [each for each in self.logged if each.parent == log and each not in present]:
-            del self.logged[gone]
+        for entry in [each for each in self.logged if each.parent == log and each not in present]:
+            del self.logged[entry]
         for entry in present:
             age_s = now_s - self.logged.setdefault(entry, now_s)
             changed_s = machine_s - age_s + MARGIN_S
             os.utime(entry, (changed_s, changed_s))
 
-    def listed(self, lake: Path) -> tuple[int, int, int]:
+    def sizes(self, lake: Path) -> tuple[int, int, int]:
         """Return the number of data files, that of files of logs, and the bytes of both."""
         data, logs, size = 0, 0, 0
         for folder, _, names in os.walk(lake):
@@ -166,14 +166,14 @@ def written_at_once(folder: Path, ledger: GeneratedLedger, last: int, files: Sto
         tail.close()
 
 
-def different_rows(lake: Lake, once: Lake, last: int) -> tuple[int, int]:
+def different_rows(lake: Lake, clean: Lake, last: int) -> tuple[int, int]:
     """Compare all tables of two lakes up to a height. Return the number of rows, and that of windows that differ."""
     names = [*(table.name for table in SOURCES), *materialise.HISTORIES]
     rows = different = 0
     for table in (TABLES[name] for name in names):
         for span in Span(0, last).cut(AT_ONCE):
-            ours, theirs = lake.window(table, KEY, span), once.window(table, KEY, span)
-            rows += len(theirs)
-            if not ours.equals(theirs):
-                different += max(1, abs(len(ours) - len(theirs)))
+            rows_read, expected = lake.window(table, KEY, span), clean.window(table, KEY, span)
+            rows += len(expected)
+            if not rows_read.equals(expected):
+                different += max(1, abs(len(rows_read) - len(expected)))
     return rows, different

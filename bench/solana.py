@@ -169,21 +169,21 @@ async def requests_with_positions(account: str, accounts: list[dict[str, Any]]) 
     head = (await chain.heads()).latest
     before = chain.requests
     reader = chain.account_reader(InstalledProtocols(rows)).at(head)
-    plan = {"own": reader.read(account, Interactions(), ())}
+    plan = {"wallet": reader.read(account, Interactions(), ())}
     reports = await run_batched(plan, lambda reads: chain.answer(reads, head), max_rounds=64)
-    state: AccountState | None = reports["own"].result
+    state: AccountState | None = reports["wallet"].result
     assert state is not None
     assert len(state.balances) == len(accounts)
     assert not [each for each in state.issues if each.makes_partial]
     return chain.requests - before
 
 
-def turns(own: Callable[[], object], theirs: Callable[[], object], repeat: int) -> list[float]:
+def turns(product: Callable[[], object], peer: Callable[[], object], repeat: int) -> list[float]:
     """Return ratios of processor time, theirs to ours, measured in turns."""
     ratios = []
     for _ in range(repeat):
         times = []
-        for each in (own, theirs):
+        for each in (product, peer):
             start_s = time.process_time()
             for _ in range(5):
                 each()
@@ -201,7 +201,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
     result = msgspec.json.encode({"context": {"slot": SLOT, "apiVersion": "2.0.19"}, "value": accounts})
     text = msgspec.json.encode({"jsonrpc": "2.0", "result": msgspec.Raw(result), "id": 1}).decode()
 
-    def own() -> object:
+    def product() -> object:
         return token_accounts("bench", slot_and_content("bench", result)[1], account, TOKEN)
 
     def typed_client() -> object:
@@ -209,7 +209,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
         assert isinstance(response, GetTokenAccountsByOwnerJsonParsedResp)
         return [each.account.data.parsed for each in response.value]
 
-    parsed = turns(own, typed_client, options.repeat)
+    parsed = turns(product, typed_client, options.repeat)
     figures = [
         Figure(
             "solana",

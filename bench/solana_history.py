@@ -46,7 +46,7 @@ class Wallet:
     """
 
     count: int
-    asked: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
     kill: Any = None
     stop_after: int | None = None
@@ -69,8 +69,8 @@ class Wallet:
     def answer(self, method: str, params: Any) -> Any:
         """Return the result of a request."""
         with self.lock:
-            self.asked[method] += 1
-            if self.stop_after is not None and self.asked.total() >= self.stop_after and self.kill is not None:
+            self.requests[method] += 1
+            if self.stop_after is not None and self.requests.total() >= self.stop_after and self.kill is not None:
                 self.kill()
         at = {"context": {"slot": self.head}}
         match method:
@@ -182,9 +182,9 @@ class Watching:
 
     def run_once(self) -> int:
         """Run it to its end, and return the number of its requests."""
-        before = self.wallet.asked.total()
-        run(self.command, environment({"PYTHONPATH": str(ROOT)})).done()
-        return self.wallet.asked.total() - before
+        before = self.wallet.requests.total()
+        run(self.command, environment({"PYTHONPATH": str(ROOT)})).checked()
+        return self.wallet.requests.total() - before
 
     def killed(self, after: int) -> bool:
         """Run it and kill it after so many requests; return True if it was killed before its end."""
@@ -195,7 +195,7 @@ class Watching:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         ) as process:
-            self.wallet.kill, self.wallet.stop_after = process.kill, self.wallet.asked.total() + after
+            self.wallet.kill, self.wallet.stop_after = process.kill, self.wallet.requests.total() + after
             code = process.wait()
         self.wallet.kill = self.wallet.stop_after = None
         return code < 0
@@ -224,11 +224,11 @@ def measure(count: int, kills: int, seed: int = 7) -> list[Figure]:
         unbroken = Watching(wallet, url, folder / "unbroken")
         request_count = unbroken.run_once()
         repeated_count = unbroken.run_once()
-        broken, kill_count, before = Watching(wallet, url, folder / "broken"), 0, wallet.asked.total()
+        broken, kill_count, before = Watching(wallet, url, folder / "broken"), 0, wallet.requests.total()
         while kill_count < kills and broken.killed(chance.randrange(20, max(21, 2 * count // max(1, kills)))):
             kill_count += 1
         broken.run_once()
-        additional = wallet.asked.total() - before - request_count
+        additional = wallet.requests.total() - before - request_count
         wrong = sum(rows != expected(wallet) for rows in (unbroken.rows(), broken.rows()))
     subject = f"back-fill of a wallet with {count:,} transactions, no batches"
     share = request_count / count

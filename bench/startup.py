@@ -39,12 +39,12 @@ def run(options: argparse.Namespace) -> list[Figure]:
 def _figure(name: str, median_s: float, interpreter_s: float) -> Figure:
     """Return the median of a command, with its time beyond the interpreter's own."""
     own_s = max(median_s - interpreter_s, 0)
-    shown = f"{median_s * 1000:.0f} ms" + ("" if name == INTERPRETER else f", {own_s * 1000:.0f} ms of it its own")
+    text = f"{median_s * 1000:.0f} ms" + ("" if name == INTERPRETER else f", {own_s * 1000:.0f} ms of it its own")
     if name == "import chainfolio":
-        return Figure("startup", name, shown, f"own ≤ {IMPORT_BAR_S * 1000:.0f} ms", own_s <= IMPORT_BAR_S)
+        return Figure("startup", name, text, f"own ≤ {IMPORT_BAR_S * 1000:.0f} ms", own_s <= IMPORT_BAR_S)
     if name == "chainfolio --help":
-        return Figure("startup", name, shown, f"≤ {HELP_BAR_S * 1000:.0f} ms", median_s <= HELP_BAR_S)
-    return Figure("startup", name, shown)
+        return Figure("startup", name, text, f"≤ {HELP_BAR_S * 1000:.0f} ms", median_s <= HELP_BAR_S)
+    return Figure("startup", name, text)
 
 
 def add(parser: argparse.ArgumentParser) -> None:

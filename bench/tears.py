@@ -50,8 +50,8 @@ class Tears:
     @property
     def most_lacking(self) -> str | None:
         """The kind of call with the most offsets without a cut; None if every offset was cut."""
-        most, kind = max((count, kind) for kind, count in self.unmet.items())
-        return kind if most else None
+        count, kind = max((count, kind) for kind, count in self.unmet.items())
+        return kind if count else None
 
     @property
     def covered(self) -> tuple[int, int]:

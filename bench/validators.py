@@ -82,7 +82,7 @@ def index(
     arguments = ["index", CHAIN, "--from", str(first), "--to", str(last), "--config", str(config), "--json"]
     return runs.run(
         [*(command or runs.product()), *arguments], runs.environment(), limit_s=3600, watched=watched
-    ).done()
+    ).checked()
 
 
 def stored(folder: Path) -> pa.Table:
@@ -107,7 +107,7 @@ def rate(chosen: argparse.Namespace) -> list[Figure]:
         fetched, cpu_s = dict[str, float](), dict[str, float]()
         for client in ("aiohttp", "ours"):
             command = [sys.executable, "-m", "bench.validators", "--fetch", client, "--log", str(folder / "asked.json")]
-            result = runs.run([*command, "--url", url], runs.environment(), limit_s=3600).done()
+            result = runs.run([*command, "--url", url], runs.environment(), limit_s=3600).checked()
             fetched[client], cpu_s[client] = float(result.output), result.cpu_s
         rows = stored(folder)
     wrong = sum(each != 0 for each in rows.column("unexplained").to_pylist())

@@ -23,14 +23,14 @@ class _Selector(selectors.SelectSelector):
 class InlineThreads(ThreadPoolExecutor):
     """Runs the work of threads at once, so that the virtual time stands still meanwhile."""
 
-    def submit(self, work: Callable[..., Any], /, *words: Any, **named: Any) -> Future[Any]:
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
         """Run the work, and return a future that has its result or its error."""
-        done: Future[Any] = Future()
+        future: Future[Any] = Future()
         try:
-            done.set_result(work(*words, **named))
+            future.set_result(work(*arguments, **options))
         except BaseException as error:  # it belongs to whoever waits for the work
-            done.set_exception(error)
-        return done
+            future.set_exception(error)
+        return future
 
 
 def virtual_loop() -> asyncio.SelectorEventLoop:

@@ -167,7 +167,7 @@ def _command(folder: Path, wallets: Sequence[str]) -> runs.Run:
     (folder / "wallets.txt").write_text("\n".join(wallets))
     arguments = ["--config", str(folder / "data" / "chainfolio.toml"), "--json", "--from", str(folder / "wallets.txt")]
     env = runs.environment({"PYTHONPATH": str(ROOT)})
-    result = runs.run([*runs.product(), "portfolio", *arguments], env, watched=True).done()
+    result = runs.run([*runs.product(), "portfolio", *arguments], env, watched=True).checked()
     assert [json.loads(line)["address"] for line in result.output.splitlines()] == list(wallets)
     return result
 

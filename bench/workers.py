@@ -57,12 +57,12 @@ def run(options: argparse.Namespace) -> list[Figure]:
             turns: dict[int, list[float]] = {1: [], workers: []}
             for turn in range(2 * options.repeat):
                 count = (1, workers)[turn % 2]
-                place = folder / f"{latency_ms}-{turn}"
-                place.mkdir()
+                data_folder = folder / f"{latency_ms}-{turn}"
+                data_folder.mkdir()
                 url = server.new_database(f"turn_{latency_ms}_{turn}")
                 case = Case(node.url, latency_ms, options.blocks, span, workers * JOBS_PER_WORKER)
-                turns[count].append(asyncio.run(_turn(case, place, url, count)))
-            ratios = [one / many for one, many in zip(turns[1], turns[workers], strict=True)]
+                turns[count].append(asyncio.run(_turn(case, data_folder, url, count)))
+            ratios = [single / parallel for single, parallel in zip(turns[1], turns[workers], strict=True)]
             subject = f"{options.blocks:,} blocks, node {latency_ms} ms away: time of 1 worker / of {workers}"
             value = f"{spread(ratios)}, one {statistics.median(turns[1]):.1f} s"
             figures.append(Figure("workers", subject, value, f"≥ {bar}", statistics.median(ratios) >= bar))

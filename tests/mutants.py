@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol
 
-from bench.damage import Place, places, rebuilt
+from bench.damage import JsonPath, paths_of, rebuilt
 from chainfolio.errors import ChainfolioError
 
 ODD_VALUES: Final[tuple[Any, ...]] = (None, -1, 2**64, "zz", "0x", [], {"a": 1}, "\x00💥")
@@ -25,14 +25,14 @@ def mutants(value: Any) -> Iterator[Change]:
 
     A reply without that place stays as it is.
     """
-    for at in places(value):
+    for at in paths_of(value):
         for odd in ODD_VALUES:
             yield partial(_changed, at, partial(_replaced, odd))
         if at:
             yield partial(_changed, at[:-1], partial(_without, at[-1]))
 
 
-def _changed(at: Place, change: Change, reply: Any) -> Any:
+def _changed(at: JsonPath, change: Change, reply: Any) -> Any:
     try:
         return rebuilt(reply, at, change)
     except (KeyError, IndexError, TypeError, AttributeError):

@@ -73,7 +73,7 @@ async def test_a_rolling_restart_loses_no_request_and_charges_each_once(stores: 
     ]
     async with asyncio.TaskGroup() as group:
         for client in clients:
-            group.create_task(client.until(over))
+            group.create_task(client.run_until(over))
         await balancer.until_ready(ports)
         for each, port in zip(servers, ports, strict=True):
             await calls(record, CALLS)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from bench.covered import spelt
-from bench.damage import BATCHES, BYTES, KINDS, ODD, PLACES, SAME, VALUES, damaged, pattern, places
+from bench.damage import BATCHES, BYTES, KINDS, ODD, PLACES, SAME, VALUES, damaged, paths_of, pattern
 from bench.mutants import judge
 
 REPLY = {"hash": "0xabcd", "transactions": [{"from": "0x12"}, {"from": "0x34"}]}
@@ -26,22 +26,22 @@ def test_mutated_replies_end_in_clean_rows_or_a_typed_error() -> None:
     assert outcome.recovered >= 32, "an honest node after every 25"
     assert outcome.indexes == 1
     assert outcome.stored > 0, "some mutants change nothing that is stored"
-    assert outcome.refused.total() > 400, "mutants that nobody notices test nothing"
-    assert outcome.refused["Contradiction"] > 50, "and many look well, and are told by a hash"
+    assert outcome.refusals.total() > 400, "mutants that nobody notices test nothing"
+    assert outcome.refusals["Contradiction"] > 50, "and many look well, and are told by a hash"
 
 
 @pytest.mark.node
 def test_a_round_of_mutants_is_the_same_round_again() -> None:
     one, other = (judge(10**6, 7, only=5) for _ in range(2))
     assert one.mutants > 0
-    assert (one.pairs, one.refused, one.equal) == (other.pairs, other.refused, other.equal)
+    assert (one.pairs, one.refusals, one.equal) == (other.pairs, other.refusals, other.equal)
 
 
 def test_every_place_of_a_reply_is_damaged_and_the_reply_itself_is_left_as_it_is() -> None:
     chance, before = random.Random(1), repr(REPLY)
-    found = {pattern("m", at) for at in places(REPLY)}
+    found = {pattern("m", at) for at in paths_of(REPLY)}
     assert found == {"m ", "m hash", "m transactions", "m transactions.*", "m transactions.*.from"}
-    for at in places(REPLY):
+    for at in paths_of(REPLY):
         changed = [damaged(chance, kind, REPLY, at) for kind in KINDS for _ in range(20)]
         assert sum(each is not SAME and each != REPLY for each in changed) > 60
         assert any(each in ODD for each in changed if each is not SAME) == (at == ())
@@ -52,7 +52,7 @@ def test_every_place_of_a_reply_is_damaged_and_the_reply_itself_is_left_as_it_is
 def test_each_kind_of_damage_does_some(kind: str) -> None:
     chance = random.Random(2)
     reply: dict[str, Any] = {"a": "0x00ab", "b": [1, 2, 3], "c": {"d": "0x" + "1f" * 64}}
-    found = [damaged(chance, kind, reply, at) for at in places(reply) for _ in range(20)]
+    found = [damaged(chance, kind, reply, at) for at in paths_of(reply) for _ in range(20)]
     assert any(each is not SAME and each != reply for each in found)
 
 

@@ -58,7 +58,7 @@ async def test_kills_of_all_processes_lose_no_row_and_charge_nothing_wrong(
         found = await measured(services, tmp_path, Trial(kills=8, clients=4, away_s=5, seed=1))
     assert found.kills.total() >= 8
     assert found.kills[STORE] >= 1
-    assert (found.lost, found.doubled, found.wrong) == (Counter(), Counter(), Counter()), "each count is 0"
+    assert (found.missing, found.doubled, found.wrong) == (Counter(), Counter(), Counter()), "each count is 0"
     assert found.rows > 1000
     assert found.charges.paid > 0
     assert found.charges.wrong == 0, found.charges

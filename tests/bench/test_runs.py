@@ -20,14 +20,14 @@ def test_a_timed_run_keeps_byte_code_and_takes_no_settings_of_somebodys_own(monk
 
 def test_the_last_line_is_the_answer_and_the_code_says_how_it_ended() -> None:
     done = runs.run([sys.executable, "-c", "print('hello'); print('{\"rows\": 3}')"], runs.environment())
-    assert done.done().json() == {"rows": 3}
+    assert done.checked().json() == {"rows": 3}
 
 
 def test_a_run_that_ends_badly_says_what_it_complained_of() -> None:
     failed = runs.run([sys.executable, "-c", "raise SystemExit('no such thing')"], runs.environment())
     assert failed.code == 1
     with pytest.raises(AssertionError, match="no such thing"):
-        failed.done()
+        failed.checked()
 
 
 def test_a_process_is_in_its_own_tree() -> None:

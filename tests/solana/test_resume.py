@@ -37,13 +37,13 @@ def test_a_back_fill_that_is_killed_again_and_again_has_every_row_once_and_repea
     with serving(wallet) as url:
         broken = Watching(wallet, url, tmp_path)
         for after in (40, 215, 433, 250, 470):
-            before = wallet.asked["getTransaction"]
+            before = wallet.requests["getTransaction"]
             kills += broken.killed(after)
-            assert wallet.asked["getTransaction"] > before
+            assert wallet.requests["getTransaction"] > before
         broken.run_once()
         assert broken.rows() == expected(wallet)
         assert kills == 5
-        again = wallet.asked["getTransaction"] - wallet.count
+        again = wallet.requests["getTransaction"] - wallet.count
         assert again <= kills * 2 * max(PIECE_SIZE, BATCH_REQUESTS)
         assert broken.run_once() < 20 + MAX_LOOKUPS  # a run prepares gains of so many transactions more
 
@@ -56,7 +56,7 @@ def test_a_back_fill_that_dies_after_1000_transactions_reads_at_most_400_again(t
         assert broken.killed(1_000)
         broken.run_once()
         assert broken.rows() == expected(wallet)
-        again = wallet.asked["getTransaction"] - wallet.count
+        again = wallet.requests["getTransaction"] - wallet.count
         assert again <= 400 + MAX_LOOKUPS  # a run prepares gains of so many transactions more
 
 
@@ -85,10 +85,10 @@ async def test_a_batch_that_was_left_open_is_read_again_by_its_signatures_and_no
             monkeypatch.setattr(indexed.tail, "close_batch", dies)
             with pytest.raises(Died):
                 await indexed.fill_accounts([wallet.owner], 0, last)
-        wallet.asked.clear()
+        wallet.requests.clear()
         async with indexing(url, tmp_path) as indexed:
             await indexed.fill_accounts([wallet.owner], 0, last)
             rows = indexed.stored(TRANSFERS.name).to_pylist()
     assert sorted(row["tx_hash"] for row in rows) == sorted(wallet.signatures[1:])
-    assert wallet.asked["getTransaction"] == 30
-    assert wallet.asked["getBlock"] < 5
+    assert wallet.requests["getTransaction"] == 30
+    assert wallet.requests["getBlock"] < 5
