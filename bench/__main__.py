@@ -52,7 +52,7 @@ QUICK = {
 
 
 def run(names: Sequence[str], *, quick: bool) -> int:
-    """Run each benchmark in a separate process, with few repeats if `quick`; return the number that failed."""
+    """Run each benchmark in a separate process; return the number that failed. `quick` means few repeats."""
     failed = 0
     for name in names:
         print(f"\n=== {name}: {_summary(name)}", flush=True)

@@ -24,13 +24,13 @@ from bench.places import HERE, MissingPrerequisite, home, scratch
 from bench.runs import empty, product, product_env, run
 from bench.wallet_truth import Row, Wallets
 
-# Of what each kind of endpoint is capable beside logs, blocks and state at past blocks.
+# Capabilities of each kind of endpoint, in addition to logs, blocks and state at past blocks.
 ENDPOINTS = {"traces": ("--serve", "trace"), "address search": ("--serve", "ots"), "explorer": (), "state alone": ()}
 SPAN = 10_000
 LOGS, PER_SPAN, BYTES, MANY, PER_OWN = 30, 3 * 1.1, 1 / 50, 1.5, 40
-BATCH = 1000  # questions in one request, at most
+BATCH = 1000  # maximum number of calls in one request
 LIMIT_S = 1800
-# How the command calls what was planted.
+# The command's names of the planted differences.
 CAUSES = {"rebasing": "rebasing", "fee on transfer": "fee_on_transfer", "without events": "without_events"}
 
 
@@ -43,7 +43,7 @@ class Node:
 
     def env(self, data: Path) -> dict[str, str]:
         """Return the environment of a command that indexes accounts from this node into a data folder."""
-        # Ganache runs contracts in JavaScript: patience is not what is measured.
+        # Ganache runs contracts in JavaScript, which is slow; the benchmark does not measure that.
         overrides = {"CHAINFOLIO_CHAINS__LOCAL__INDEX": "accounts", "CHAINFOLIO_CHAINS__LOCAL__TIMEOUT_S": "1800"}
         if self.has_explorer:
             overrides["CHAINFOLIO_CHAINS__LOCAL__EXPLORER"] = f"{self.node.url}/api"

@@ -70,10 +70,10 @@ class Record:
     ended_s: array[float] = field(default_factory=lambda: array("d"))
     keys: int = 0
     changes: int = 0
-    subscribed: dict[int, int] = field(default_factory=dict)  # the subscription of a call; no other call makes it
-    name_calls: dict[str, list[int]] = field(default_factory=dict)  # which calls give a name that no other call gives
+    subscribed: dict[int, int] = field(default_factory=dict)  # number of the subscription that a call makes
+    name_calls: dict[str, list[int]] = field(default_factory=dict)  # calls by the unique name that they give
     tears: Tears = field(default_factory=lambda: Tears(TORN_KINDS))
-    workers: set[int] = field(default_factory=set)  # all that ever answered
+    workers: set[int] = field(default_factory=set)  # process ids that have answered
 
     def __len__(self) -> int:
         return len(self.status)
@@ -117,31 +117,31 @@ def request_id(number: int) -> str:
 class Audit:
     """Result of the comparison. All counts except `unbilled`, `late` and the totals must be 0.
 
-    A read is charged where all of its answer was sent; a change is charged where it was made, and nowhere else.
+    A read is charged if the whole response was sent; a change is charged if it was made.
     """
 
     calls: int
     statuses: Counter[int]
     kills: int
     charged_unreceived: int = 0  # reads without a complete 2xx although the client waited
-    made: int = 0  # subscriptions, of 1,200 credits each
-    free: int = 0  # of them, those without a charge
-    names: int = 0  # of entries and bundles that exist at the end; those without a charge count as `free` too
-    unmade: int = 0  # those that were paid, but are not there
+    made: int = 0  # subscriptions, 1,200 credits each
+    free: int = 0  # subscriptions and names without a charge
+    names: int = 0  # names of entries and bundles that exist at the end
+    unmade: int = 0  # subscriptions that were charged and do not exist
     bought_twice: int = 0
-    torn: int = 0  # calls that were left in the middle of their answer
-    offsets: tuple[int, int] = (0, 0)  # at how many bytes of the answers that was, and how many there are
-    unmet: dict[str, int] = field(default_factory=dict)  # the others, by kind of call
-    charged_wrongly: int = 0  # not what such a call costs
-    charged_twice: int = 0  # a call
+    torn: int = 0  # calls whose client left in the middle of the response
+    offsets: tuple[int, int] = (0, 0)  # number of cut offsets of responses, and of all offsets
+    unmet: dict[str, int] = field(default_factory=dict)  # number of offsets without a cut, by kind of call
+    charged_wrongly: int = 0  # calls with another charge than their price
+    charged_twice: int = 0
     settled_twice: int = 0
     keys_charged_twice: int = 0
     keys_charged: int = 0
-    unknown: int = 0  # reservations of calls that were never made
+    unknown: int = 0  # reservations without a call
     unbilled: int = 0  # complete 2xx without a charge
-    late: int = 0  # of them, those that took longer than a reservation lasts
+    late: int = 0  # unbilled calls that took longer than a reservation lasts
     in_flight: int = 0  # calls that were cut off, or just settled, when their server was killed
-    worst: str = ""  # the kill with more unbilled than were in flight at it
+    worst: str = ""  # a kill with more unbilled calls than calls in flight
     totals: dict[str, tuple[int, int]] = field(default_factory=dict)
     unsound: list[str] = field(default_factory=list)
     lowest: int = 0
@@ -226,7 +226,7 @@ def _keyed(record: Record, posted: bytearray, result: Audit) -> None:
 
 
 def _changed(database: Database, record: Record, posted: bytearray, result: Audit) -> None:
-    """Compare subscriptions with their charges, and names with the calls that gave them; store the counts."""
+    """Compare subscriptions and names with the charges of their calls; store the counts in `result`."""
     created = {int(text.removeprefix("change ")) for (text,) in database.read(lambda tx: tx.rows(_MADE))}
     charges = Counter(dict.fromkeys(record.subscribed.values(), 0))
     for number, change in record.subscribed.items():

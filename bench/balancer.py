@@ -1,4 +1,4 @@
-"""Clients of several servers, chosen in turn by `/readyz` as a load balancer does, and a record of their calls."""
+"""Clients of several servers, with a load balancer that reads `/readyz`, and a record of their calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHECK_S: Final = 0.1  # between two checks of a server
 CHECK_LIMIT_S: Final = 2.0
 PAUSE_S: Final = 0.1  # of a client between two calls, and before it repeats a change
 REPEAT_S: Final = 60.0  # for a change without an answer
-LOST: Final = 0  # in place of a status: no whole answer came
+LOST: Final = 0  # in place of a status: no complete response arrived
 WEIGHTS: Final = {"portfolio": 4, "fresh": 4, "wallet": 1, "status": 2, "sync": 1, "name": 2}
 _NAMES = Statement(sa.text("SELECT label FROM addressbook"))
 _HELD = Statement(sa.text("SELECT sum(held) FROM balances"))
@@ -74,7 +74,12 @@ class Balancer:
 
 @dataclass(slots=True)
 class Call:
-    """One request that was sent. `status` is `LOST` until a whole answer came; `name` is what a change gives."""
+    """One request.
+
+    Attributes:
+        name: The name that a change gives; empty for reads.
+        status: LOST until the complete response arrived.
+    """
 
     kind: str
     cost: int
@@ -84,22 +89,22 @@ class Call:
 
     @property
     def is_answered(self) -> bool:
-        """True if a whole 2xx came."""
+        """True if a complete 2xx response arrived."""
         return 200 <= self.status < 300
 
 
 @dataclass(slots=True)
 class Record:
-    """The calls and streams of all clients; the number of a call is its place."""
+    """The calls and streams of all clients; the number of a call is its index."""
 
     calls: list[Call] = field(default_factory=list)
     events: int = 0
-    streams: int = 0  # that ended whole
+    streams: int = 0  # streams that ended completely
     broken_streams: int = 0
 
     @property
     def failed(self) -> Counter[str]:
-        """Calls without a whole 2xx, by kind and status."""
+        """Calls without a complete 2xx response, by kind and status."""
         return Counter(f"{call.kind} {call.status or 'lost'}" for call in self.calls if not call.is_answered)
 
 
@@ -115,7 +120,7 @@ class Client:
     _lines: dict[int, Line] = field(default_factory=dict)
 
     async def run_until(self, over: asyncio.Event) -> None:
-        """Call until the event is set. A change whose answer was lost is repeated with its Idempotency-Key."""
+        """Make calls until the event is set; repeat changes without a response with their Idempotency-Key."""
         while not over.is_set():
             (kind,) = self.chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
             await self._call(kind)
@@ -129,7 +134,7 @@ class Client:
             return
         name, end_s = f"{self.chance.getrandbits(64):x}", time.monotonic() + REPEAT_S
         while not (await self._attempt(kind, name)).is_answered and time.monotonic() < end_s:  # noqa: ASYNC110
-            await asyncio.sleep(PAUSE_S)  # as a client does that got no answer
+            await asyncio.sleep(PAUSE_S)  # before the request is repeated
 
     async def _attempt(self, kind: str, name: str) -> Call:
         """Send one request to the next server and record its answer; `name` is unique to a change."""
@@ -171,7 +176,7 @@ class Client:
 
 
 async def follow_events(balancer: Balancer, key: str, addresses: Sequence[str], record: Record) -> None:
-    """Read `/v1/events` until cancelled: after the end of a stream, on the next server from the last event on."""
+    """Read `/v1/events` until cancelled. If a stream ends, resume after the last event on another server."""
     last_id = ""
     async with aiohttp.ClientSession() as session:
         while True:
@@ -199,8 +204,8 @@ class Charges:
     unanswered: int = 0  # reads that were charged, and not answered
     twice: int = 0
     wrong_amounts: int = 0
-    unmade: int = 0  # names that were charged, and are not there
-    free: int = 0  # names that are there, and were not charged
+    unmade: int = 0  # names that were charged and do not exist
+    free: int = 0  # names that exist and were not charged
     held: int = 0  # credits that are still reserved
     unsound: list[str] = field(default_factory=list)
 
@@ -230,7 +235,7 @@ async def charges(database: Database, record: Record, limit_s: float = 30) -> Ch
             continue
         result.paid += posts[number] > 0
         result.twice += posts[number] > 1
-        if call.kind != "sync":  # a change, paid where it is made
+        if call.kind != "sync":  # a sync is a change, which is charged even without a response
             result.unanswered += posts[number] > 0 and not call.is_answered
         result.unpaid += call.cost > 0 and call.is_answered and not posts[number]
     names = {name for (name,) in database.read(lambda tx: tx.rows(_NAMES))}

@@ -4,7 +4,7 @@ Its network has consistent balances, computed in columns, served as JSON and wit
 
 python -m bench.beacon_node --validators 1000000 --head 400 [--ssz]
 
-It prints its address. `/local/log` is what it was asked since the last time, as [path, body or null].
+It prints its address. `/local/log` returns the requests since its last call, as [path, body or null].
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def root(slot: int) -> str:
 
 
 class Network:
-    """So many validators, all of 32 ETH, and every slot with a block."""
+    """A network of validators with 32 ETH each and a block in every slot."""
 
     def __init__(self, validators: int, head: int) -> None:
         self.count, self.head = validators, head
@@ -294,19 +294,19 @@ class Answers:
 
 
 class Connection(asyncio.Protocol):
-    """One connection, which is kept: a request at a time."""
+    """A persistent connection that answers one request at a time."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers, self._kept = answers, b""
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember where to write."""
+        """Store the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Answer once a request is whole."""
+        """Answer each complete request."""
         self._kept += data
         head, separator, remainder = self._kept.partition(b"\r\n\r\n")
         if not separator:

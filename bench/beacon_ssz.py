@@ -1,4 +1,4 @@
-"""A state of any size in SSZ, of zeros but for what says which one it is, and for its registry."""
+"""A beacon state of any size in SSZ: identification and validator registry, all other bytes are zeros."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chainfolio.adapters.beacon.responses import Genesis
 from chainfolio.adapters.beacon.spec import Spec
 from chainfolio.adapters.beacon.ssz import BALANCE, OFFSET, PER_VALIDATOR_LISTS, RECORDS, VALIDATOR, state_layout
 
-# What mainnet has in lists that are as long as its history and its queues, in bytes.
+# Bytes that lists of mainnet's history and queues have.
 OTHERS: Final = {"historical_roots": 758 * 32, "historical_summaries": 700 * 64, "pending_deposits": 130_000 * 192}
 
 

@@ -3,9 +3,8 @@
 python -m bench.byzantine [--reads 100000] [--seed 1]
 
 Three endpoints over one real chain; one of them changes what it passes on: amounts, logs left out, altered or made up,
-headers and receipts that are wrong, half of the headers hashed anew so that they look whole. Each round begins without
-any quarantine, with the byzantine node at another place and with another thing to lie about: it lies from the first
-read to the last.
+wrong headers and receipts; half of the headers get a valid hash. Each round begins without any quarantine, with
+another position of the byzantine node and another method that it lies about, from the first read to the last.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class ByzantineNode:
     byzantine: str
     method: str
     chance: random.Random
-    often: float  # a share of answers, nothing of a chain
+    often: float  # share of changed answers, no amount of a chain
     lies: Counter[str] = field(default_factory=Counter)
     requests: int = 0
     _real: HttpTransport = field(default_factory=HttpTransport)

@@ -1,4 +1,4 @@
-"""Decoding again from what is stored, and adding a contract: how fast, and with which requests.
+"""Measure decoding of cached data, and adding a contract: time and requests.
 
 python -m bench.cache [--repeat 5]
 """

@@ -1,8 +1,8 @@
-"""Which branches of each package `make test` takes, and which every test takes together.
+"""Measure the branches of each package that `make test` takes, and those that all tests take.
 
 python -m bench.coverage [tests/portfolio …]
 
-The tests that `make test` runs and those that it leaves out are run once each. Without folders this takes the time of
+It runs the tests of `make test` and the other tests once each. Without folders this takes the time of
 `make test-all` and more.
 """
 
@@ -37,7 +37,7 @@ data_file = {data}
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Run both selections and compare what they take of each package."""
+    """Run both selections and compare the branches that they take in each package."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder)
         failed = [selection for selection in ("not slow", "slow") if not _pass(selection, target, options)]
@@ -66,7 +66,11 @@ def branches(report: dict[str, Any]) -> dict[str, tuple[int, int]]:
 
 
 def _pass(selection: str, target: Path, options: argparse.Namespace) -> bool:
-    """Run a selection of tests under coverage, and return True if none failed. Ends the process if they did not run."""
+    """Run a selection of tests under coverage, and return True if none failed.
+
+    Raises:
+        SystemExit: The tests did not run.
+    """
     settings = target / f"{selection}.ini"
     settings.write_text(SETTINGS.format(sources=",".join(SOURCES), data=target / f"{selection}.data"))
     command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest", "-q"]

@@ -10,7 +10,7 @@ import pyarrow as pa
 UNCOVERED: Final = {
     "transactions": ("sender", "created", "gas_price", "fee"),
     "transfers": ("sender", "recipient"),
-    "blocks": ("tx_count",),  # but where whole bodies say how many there are
+    "blocks": ("tx_count",),  # unless complete bodies contain the count
 }
 TEXTS: Final = frozenset({"tx_hash", "hash", "sender", "recipient", "created"})
 Tables = dict[str, pa.Table]

@@ -1,6 +1,6 @@
 """Damage to replies of a node: to values, to the objects that hold them, to batches, and to bytes.
 
-Each kind of damage is a named function. It leaves what it is given as it is; `SAME` says that it does not apply.
+Each kind of damage is a named function. It does not change its argument; it returns `SAME` if it does not apply.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ VALUES: Final[Mapping[str, Callable[[random.Random, Any], Any]]] = {
 }
 
 
-# --- the place that holds it ----------------------------------------------------------------------------------------
+# --- the object that holds it ---------------------------------------------------------------------------------------
 
 
 def _dropped(chance: random.Random, holder: Any, key: Any) -> Any:
@@ -189,7 +189,7 @@ def _renamed(chance: random.Random, holder: Any, key: Any) -> Any:
 
 
 def _exchanged(chance: random.Random, holder: Any, key: Any) -> Any:
-    """Exchange two fields of an object or two rows of a list; SAME if both are the same one."""
+    """Exchange two fields of an object or two rows of a list; SAME if one is chosen twice."""
     target = chance.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
     if target == key:
         return SAME
@@ -215,7 +215,7 @@ KINDS: Final = (*VALUES, *PLACES, "of elsewhere")
 
 
 def paths_of(value: Any, at: JsonPath = ()) -> Iterator[JsonPath]:
-    """Yield the path of every part of a JSON value; of a long list those of the first three and the last two rows."""
+    """Yield the paths of all parts of a JSON value, in long lists of the first three and last two rows."""
     yield at
     if isinstance(value, dict):
         for key in value:
@@ -226,12 +226,12 @@ def paths_of(value: Any, at: JsonPath = ()) -> Iterator[JsonPath]:
 
 
 def pattern(method: str, at: JsonPath) -> str:
-    """Return the name of a field: its method and place, with `*` for positions in lists."""
+    """Return the name of a field: its method and path, with `*` for indexes of lists."""
     return f"{method} {'.'.join('*' if isinstance(step, int) else step for step in at)}"
 
 
 def damaged(chance: random.Random, kind: str, value: Any, at: JsonPath, elsewhere: Any = SAME) -> Any:
-    """Return a value with damage of a kind at a place, SAME if the kind does not apply.
+    """Return a value with damage of a kind at a path, SAME if the kind does not apply.
 
     `elsewhere` is the value of the same field in another reply or row.
     """
@@ -243,9 +243,12 @@ def damaged(chance: random.Random, kind: str, value: Any, at: JsonPath, elsewher
 
 
 def rebuilt(value: Any, at: JsonPath, change: Callable[[Any], Any]) -> Any:
-    """Return a value with what lies at a place changed; what is on the way there is copied, all else is shared.
+    """Return a copy of a value in which `change` is applied to the part at a path; other parts are shared.
 
-    SAME if `change` returns it. KeyError, IndexError or TypeError if the value does not have the place.
+    Returns SAME if `change` does.
+
+    Raises:
+        KeyError, IndexError, TypeError: The value does not have the path.
     """
     if not at:
         return change(value)
@@ -263,9 +266,9 @@ Reply = dict[str, Any]  # the values are undecoded
 
 
 def with_results(requests: Any, replies: Any, change: Callable[[str, list[Any], Any], Any]) -> Any:
-    """Return JSON-RPC replies, one or a batch, with each result changed by its method, parameters and value.
+    """Return JSON-RPC replies, one or a batch, after `change(method, parameters, result)` of each result.
 
-    Refusals stay.
+    Replies with errors stay.
     """
     if isinstance(requests, list):
         by_id = {request["id"]: request for request in requests}

@@ -27,7 +27,7 @@ BAR = 1.2
 
 def run(options: argparse.Namespace) -> list[Figure]:
     """Measure each kind."""
-    # The benchmarks run without the tests, but for this one.
+    # Only this benchmark and a few others need the tests.
     from tests.chains.test_dust import KINDS
 
     figures = []

@@ -1,6 +1,6 @@
-"""Measure the dashboard in Chromium on the demo: first paint, size of the scripts, frames while it scrolls, memory.
+"""Measure the demo's dashboard in Chromium: first paint, script size, frames while scrolling, memory.
 
-The wallet of many tokens is the demo's, with copies of its tokens put into the answer in the browser.
+The wallet of many tokens is the demo's: the browser adds copies of its tokens to the response.
 
 python -m bench.face [--repeat 5] [--tokens 5000]
 """
@@ -135,7 +135,7 @@ async def measure(demo: Demo, options: argparse.Namespace) -> list[Figure]:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Start a demo and measure its page."""
+    """Start a demo and measure its page; MissingPrerequisite without Chromium."""
     if PROGRAM is None:
         raise MissingPrerequisite("there is no Chromium here")
     with tempfile.TemporaryDirectory(prefix="demo") as folder, demonstrated(Path(folder)) as demo:

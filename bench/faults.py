@@ -27,7 +27,7 @@ SCENARIOS = {
     "10 % HTTP 502": ("--fail", "0.1"),
     "30 % answers short": ("--drop", "0.3"),
 }
-QUIET = ("clean", "latency 60 ms")  # nothing goes wrong there that could be named
+QUIET = ("clean", "latency 60 ms")  # scenarios without an error to report
 MAX_RATIO = 1.5
 PATIENCE_S = 90
 COMPLETE = "complete"

@@ -24,7 +24,12 @@ MARKS = {True: "yes", False: "**no**", None: "–"}
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured thing. `met` is None where there is no bar, or nothing to compare with on this machine."""
+    """One measured figure.
+
+    Attributes:
+        bar: The limit as text; empty if there is none.
+        met: Whether the figure keeps its bar; None without a bar, or without a peer to compare with.
+    """
 
     bench: str
     name: str

@@ -43,7 +43,7 @@ MAX_REQUESTS, MAX_S = 8, 2.0
 
 @dataclass(slots=True)
 class DelayedProxy:
-    """A node behind a line: each request takes that much longer, and is counted."""
+    """A proxy of a node that delays and counts requests."""
 
     node: str
     latency_s: float

@@ -34,7 +34,7 @@ from chainfolio.settings import Limits, Quotas, Server, Settings
 from chainfolio.storage.state import State
 
 PEPPER = bytes(32)
-WORKER = "X-Worker"  # which process answered: the benchmark's own header, not the product's
+WORKER = "X-Worker"  # the process id; a header of the benchmark, not of the product
 BIG_BYTES = 6 * 1024 * 1024  # more than a socket takes at once, so that a kill can cut it
 ENDINGS = ("quick", "slow", "big", "refused", "unavailable", "broken", "hanging")
 
@@ -46,13 +46,13 @@ def address(ending: str, number: int = 0) -> str:
 
 @dataclass
 class Answers:
-    """An engine whose answers end as the address says. `broken` is a fault of our own, and becomes a 500."""
+    """An engine whose responses depend on the address. `broken` raises an untyped error, so a 500 follows."""
 
     chance: random.Random
     big: bytes = b'{"padding":"' + b"x" * BIG_BYTES + b'"}'
 
     def kinds(self) -> set[str]:
-        """Return the kinds of chains of which snapshots can be subscribed to: EVM."""
+        """Return the kinds of chains with snapshots by subscription: EVM."""
         return {"evm"}
 
     async def watch(self, owner: str, accounts: Sequence[Account]) -> None:
@@ -132,7 +132,7 @@ def _serve(options: argparse.Namespace) -> None:
 
 @dataclass
 class Fleet:
-    """Servers on one port. `killed` is when which process was killed, on the wall clock."""
+    """Servers on one port. `killed` has the time (seconds since 1970) and process id of each kill."""
 
     url: str
     size: int
@@ -160,7 +160,7 @@ class Fleet:
         self.start()
 
     def until_up(self, limit_s: float = 60) -> None:
-        """Wait until every one of them answers."""
+        """Wait until all servers answer."""
         expected, answering, last_s = {each.pid for each in self._running}, set[int](), time.monotonic() + limit_s
         while not expected <= answering:
             assert time.monotonic() < last_s, f"{len(expected - answering)} servers did not come up"
@@ -183,7 +183,7 @@ class Fleet:
 @contextlib.contextmanager
 def fleet(url: str, size: int, hold_s: int) -> Iterator[Fleet]:
     """Run `size` servers over a store within the context; all answer when it begins."""
-    with socket.socket() as holder:  # keeps the port for those that come and go, and never listens on it
+    with socket.socket() as holder:  # reserves the port while servers restart; it never listens
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         holder.bind(("127.0.0.1", 0))
         servers = Fleet(url, size, hold_s, holder.getsockname()[1])

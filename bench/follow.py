@@ -1,8 +1,8 @@
-"""Measure what following a fast chain leaves in the lake: files and bytes by hour, without a node.
+"""Measure the files and bytes in the lake by hour while a fast chain is followed, without a node.
 
 python -m bench.follow [--hours 24] [--transfers 6 600]
 
-The follower's own move of final blocks and the maintenance run on a clock that jumps; blocks are generated.
+The follower's code that moves final blocks and the maintenance run on a virtual clock; blocks are generated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KEEP_H: Final = 1  # our own readers end within an hour
 
 @dataclass(slots=True)
 class Jumping:
-    """A clock that stands still until it is moved."""
+    """A clock whose time advances by sleeps and assignments only."""
 
     now_s: float = 0.0
 
@@ -52,7 +52,7 @@ class Jumping:
         return int(self.now_s * 1_000_000)  # float: a clock
 
     async def sleep(self, seconds: float) -> None:
-        """Move on."""
+        """Advance the time by `seconds`."""
         self.now_s += seconds
 
 
@@ -89,7 +89,7 @@ def _value(kind: str, chance: random.Random) -> Any:
 def delete_replaced(lake: Lake, replaced: set[Path]) -> tuple[int, set[Path]]:
     """Delete files that were replaced before the last hour.
 
-    `Lake.delete_replaced` goes by the time of the machine, which does not jump.
+    `Lake.delete_replaced` uses the machine's clock, which does not follow the virtual one.
 
     Returns:
         The number of files before it, and those that are replaced but remain.
@@ -113,7 +113,12 @@ def bytes_of(lake: Lake) -> int:
 
 
 def follow_for(folder: Path, hours: int, transfers: int) -> list[tuple[int, int, int, float]]:
-    """Follow a chain. Return for each hour: files, most files of an account, bytes, seconds of processor time."""
+    """Follow a chain, then compact the lake.
+
+    Returns:
+        For each hour: files, most files of an account, bytes, seconds of processor time. The last row is of the
+        compacted lake, with its bytes alone.
+    """
     lake, tail, clock = Lake(str(folder / "lake")), Tail(folder / "tail.db"), Jumping()
     maintenance = Maintenance(lake, tail, CHAIN, BLOCK_MS, KEEP_H)
     chance, height, batch, figures = random.Random(transfers), 0, 0, list[tuple[int, int, int, float]]()

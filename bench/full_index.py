@@ -42,7 +42,7 @@ class FullIndex:
         return bool(missing(self.tail, self.chain.key, piece, self.datasets, ()))
 
     async def fill(self, piece: Span) -> None:
-        """Fetch and store what is missing of a piece."""
+        """Fetch and store the missing parts of a piece."""
         work = missing(self.tail, self.chain.key, piece, self.datasets, ())
         progress = Progress(self.environment.clock, len(piece))
         await Collector(self.chain, self.lake, self.tail, self.environment, progress).run(work)

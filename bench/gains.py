@@ -1,10 +1,10 @@
-"""Measure the report of gains of wallets that trade, lend and provide liquidity: the second time, and by transaction.
+"""Measure the report of gains of wallets that trade, lend and provide liquidity: time and requests.
 
 python -m bench.gains [--blocks 700] [--pegs]
 
 Six wallets of a local chain act as one owner. A block has four to five of their transactions: 22,600 blocks make
 100,000. The node computes the state of each of these blocks for the first report, unless prices are fixed (`--pegs`).
-The collector of garbage runs as rarely as in a command.
+The garbage collector runs as rarely as in a command.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LARGE, MAX_LARGE_S = 100_000, 30.0
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure one wallet and all wallets together, the first time and again."""
+    """Measure the first and the second report of one wallet, and of all wallets together."""
     with LocalNode() as node, scratch() as folder:
         deployment = deploy(node)
         trade(node, deployment, options.blocks, may_fail=True)
@@ -112,7 +112,7 @@ def _second_report_figure(subject: str, first: Report, second: Report) -> Figure
 
 
 def _large(single: Report, six: Report) -> Figure:
-    """Return the figure of many transactions: what is added from one wallet to six is what a transaction costs."""
+    """Return the figure of LARGE transactions, extrapolated from the reports of one and of six wallets."""
     added = six.transactions - single.transactions
     seconds = [
         start + (end - start) / added * (LARGE - single.transactions)

@@ -1,4 +1,4 @@
-"""A year of a wallet, day by day: requests, a second wallet, and a run that is killed again and again.
+"""Measure daily snapshots of a wallet over a year: requests, a second wallet, and repeated kills.
 
 python -m bench.history [--days 365] [--tokens 50] [--positions 5] [--kills 10]
 """
@@ -39,12 +39,12 @@ from chainfolio.tables import SNAPSHOT_HOLDINGS, SNAPSHOTS
 FIRST = date(2024, 1, 15)  # 29 February is among the days
 BLOCKS = 20  # a day
 A_DAY, A_SECOND_WALLET = 3.0, 1.2
-AGAIN = 12  # days that are read anew
+AGAIN = 12  # days that are read a second time
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the command: requests, seconds, and what it printed."""
+    """One run of the command: requests, seconds, and its output by wallet and day."""
 
     requests: int
     seconds: float
@@ -178,7 +178,7 @@ async def _killed(
     for _ in range(options.kills):
         ran = await _run(node, settings, wallets, options.days, 1.5 + chance.random() * options.kill_within)
         requests += ran.requests
-        if ran.days:  # it was done before
+        if ran.days:  # it completed before the kill
             break
         kills += 1
     ran = await _run(node, settings, wallets, options.days)

@@ -1,4 +1,4 @@
-"""Processes of one installation: servers and workers with data folders of their own, on one PostgreSQL and one lake."""
+"""Servers and workers of one installation: separate data folders, one PostgreSQL and one lake."""
 
 from __future__ import annotations
 
@@ -19,14 +19,20 @@ from chainfolio.settings import Settings
 from chainfolio.settings_file import load
 from chainfolio.storage.state import State
 
-END_S: Final = 90.0  # what the units of systemd give a process to end
+END_S: Final = 90.0  # the time limit of the systemd units
 HOLD_S: Final = 15
 GRANTS: Final = ("portfolio",)
 
 
 @dataclass
 class Process:
-    """One process: its command, its environment, and itself while it runs."""
+    """One process that can be started repeatedly.
+
+    Attributes:
+        arguments: Arguments of the command `chainfolio`.
+        variables: Its environment, in addition to that of this process.
+        running: None while it does not run.
+    """
 
     arguments: Sequence[str]
     variables: Mapping[str, str]
@@ -35,7 +41,7 @@ class Process:
     _printed: int = 0  # bytes of the log when it was started
 
     def start(self) -> None:
-        """Start it; what it prints is appended to its log."""
+        """Start it; its output is appended to `log`."""
         with self.log.open("ab") as log:
             command = [*product(), *self.arguments]
             self._printed = log.tell()
@@ -43,7 +49,7 @@ class Process:
 
     @property
     def has_begun(self) -> bool:
-        """True if it has printed something: servers print their port, and workers what they wait for or index."""
+        """True if it has printed a line: servers print their port, and workers report their work."""
         return self.log.stat().st_size > self._printed
 
     @property
@@ -86,11 +92,11 @@ class Installation:
 
     @property
     def settings(self) -> Settings:
-        """Settings with all chains and a data folder of their own."""
+        """Settings with all chains and a separate data folder."""
         return load(self.config("first", self.chains), {})
 
     def config(self, name: str, chains: Sequence[str] | Mapping[str, object]) -> Path:
-        """Write settings with some of the chains and a data folder of this name; return their file."""
+        """Write settings with some of the chains and a data folder called `name`; return their file."""
         store = f'url = "{self.database}"'
         lines = [
             f'data = "{self.folder}/{name}"',
@@ -118,9 +124,9 @@ class Installation:
         return state.create_account(f"bench {random.getrandbits(32)}", "PRO", 10**9, GRANTS)[1]
 
     def add(self, name: str, *arguments: str, port: int = 0, chains: Sequence[str] = ()) -> Process:
-        """Prepare a process with a data folder of its own and the secret of the state store; do not start it.
+        """Create a process with a separate data folder and the state store's secret; do not start it.
 
-        It has all chains if none are given.
+        It has all chains if `chains` is empty.
         """
         config = self.config(name, chains or self.chains)
         (self.folder / name).mkdir()
@@ -131,7 +137,7 @@ class Installation:
         return process
 
     def restart_ended(self) -> list[str]:
-        """Start the processes again that ended by themselves, as systemd does; return what each printed last."""
+        """Restart processes that ended by themselves, as systemd does; return exit code and output of each."""
         reasons = []
         for name, process in self.processes.items():
             if process.running is not None and (code := process.running.poll()) is not None:

@@ -20,7 +20,7 @@ from bench.places import recorded, scratch
 from bench.runs import EVENTS, empty, index, product, product_env
 
 WORKERS = 2  # the default `concurrency` of a chain
-LATENCY_MS = 20  # so that the run is long compared with the start of its process, where nothing can be lost
+LATENCY_MS = 20  # makes the run long compared with the start of its process
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Tally:
     """Counts over all kills."""
 
     kills: int = 0
-    in_time: int = 0  # kills that met a run which had begun to fetch
+    in_time: int = 0  # kills after the run began to fetch
     rounds: int = 0
     wrong: int = 0
     missing: int = 0

@@ -2,10 +2,11 @@
 
 python -m bench.ledger [--calls 1000000] [--clients 64] [--every 10] [--seed N] [--postgres URL]
 
-Clients know of every call what came back: a whole answer, or not all of it. Then the ledger is compared with that.
-They read what they asked for, leave long before there is an answer, or tear the line up after some bytes of it, until
-that was done at each byte of the answers to each kind of call. What the system has taken from a server counts as sent:
-who throws it away then may have paid for a read. A change is paid where it was made, whatever came back of it.
+Clients record for every call whether its complete response arrived. Then the ledger is compared with that record.
+Clients read the response, leave long before it, or cut the connection after some of its bytes. This continues until
+they have cut at each byte of the responses to each kind of call. Bytes that the operating system has taken from a
+server count as sent: a client that discards them may be charged for the read. A change is charged if it was made,
+whether its response arrived or not.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from chainfolio.storage.state.database import Statement, Transaction
 from chainfolio.storage.state.meter import SWEEP_S
 
 SERVERS = 3
-CALLS_A_KEY, MAX_KEYS = 100, 24  # so that no key comes to its limit
+CALLS_A_KEY, MAX_KEYS = 100, 24  # so that no key reaches its limit
 RICH = 10**9
 LOOK_S = 0.1
 EURO = b'[{"symbol":"EUR","amount":"10","priceUsd":"1.08"}]'
@@ -51,10 +52,10 @@ def run(options: argparse.Namespace) -> list[Figure]:
 
 @dataclass(frozen=True)
 class Trial:
-    """The least numbers of calls and kills of a run; a server is killed every `every_s` seconds on average.
+    """Minimum numbers of calls and kills of a run; a server is killed every `every_s` seconds on average.
 
-    A reservation that is not settled expires after `hold_s`. With `every_offset` it goes on, for three
-    times as many calls at most, until calls were left at each byte of their answers.
+    An open reservation expires after `hold_s`. With `every_offset` the run continues until a response was cut
+    at each of its bytes, or for three times as many calls.
     """
 
     calls: int
@@ -100,14 +101,14 @@ def _account(state: State, name: str, credits: int, keys: int) -> tuple[str, lis
 
 
 class _Run:
-    """Clients that call, servers that are killed, and one who watches the balances."""
+    """One run: clients make calls, servers are killed, and a task reads the lowest balance."""
 
     def __init__(self, servers: Fleet, state: State, trial: Trial) -> None:
         self.servers, self.state, self.trial, self.chance = servers, state, trial, random.Random(trial.seed)
         self.lowest, self.over, self.seen = 0, asyncio.Event(), asyncio.Event()
 
     async def all(self, shared: SharedKeys) -> Audit:
-        """Call and kill until there was enough of both, and compare."""
+        """Make calls and kill servers until both minimums are reached, and compare."""
         record, servers, trial = Record(), self.servers, self.trial
         load_clients = [
             LoadClient(number, servers.port, shared, record, random.Random(self.chance.random()))
@@ -153,7 +154,7 @@ class _Run:
             self.lowest = min(self.lowest, *row)
 
     async def _open_reservations(self) -> int:
-        """Return the number of open reservations: 0 as soon as none is, else that after the longest time."""
+        """Wait until no reservation is open; return the number of those open after the longest time."""
         last_s = time.monotonic() + self.servers.hold_s + 3 * SWEEP_S
         while True:
             ((reservations,),) = await self.state.read(lambda tx: tx.rows(_HELD))

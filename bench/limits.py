@@ -2,7 +2,8 @@
 
 python -m bench.limits [--seconds 75] [--servers 8] [--postgres URL]
 
-Two keys are flooded, one of them at a block; two more keep to the limit to the very edge, and are never refused.
+Two keys are flooded, one of them at a block. Two more send exactly as many requests as the limit allows; none of
+them may be refused.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from chainfolio.storage.state.database import Statement
 from chainfolio.storage.state.meter_transaction import WINDOW_US
 
 LINES = 16  # of each key that is flooded
-LOOK_S = 5.0  # a bucket keeps a minute: no moment is missed
-PAUSE_S = 0.005  # so that a flood leaves the machine some time for the others
+LOOK_S = 5.0  # less than the minute that a bucket stores
+PAUSE_S = 0.005  # leaves processor time to the other tasks
 PATHS = {
     "all": f"/v1/portfolio?addresses={address('quick')}",
     "at-block": f"/v1/portfolio/at-block?addresses={address('quick')}&chainKey=ethereum&blockNumber=19000000",
@@ -48,10 +49,10 @@ class Flow:
     token: str
     statuses: Counter[int] = field(default_factory=Counter)
     workers: set[bytes] = field(default_factory=set)
-    moments: Counter[int] = field(default_factory=Counter)  # when the servers let requests in: how many of them
+    moments: Counter[int] = field(default_factory=Counter)  # accepted requests by time
 
     def merge(self, packed: bytes) -> None:
-        """Merge the times that a bucket holds; the greatest count of each time is kept."""
+        """Merge the times of a bucket, with the greatest count of each time."""
         for time_us, times in Counter(array("q", packed)).items():
             self.moments[time_us] = max(self.moments[time_us], times)
 

@@ -15,10 +15,10 @@ from bench.audit import CHANGE, CLOSED, LEFT, LOST, TORN, Record, request_id
 from bench.fleet import address
 from bench.wire import ConnectionLost, IncompleteResponse, Line, Response, encode_request
 
-OWN: Final = 16  # addresses that a client has for its address book
-KEYED: Final = 0.6  # of the changes that carry an Idempotency-Key
-LEAVING: Final = 0.1  # of the calls are left in their answer, and
-BEHIND: Final = 0.6  # of them as long as there is an offset of an answer at which none was left
+OWN: Final = 16  # addresses in the address book of a client
+KEYED: Final = 0.6  # share of changes with an Idempotency-Key
+LEAVING: Final = 0.1  # share of calls whose client leaves before the response is complete
+BEHIND: Final = 0.6  # the same, while an offset of a response has no cut
 AGAIN_S: Final = 30  # at the end: waiting longer would hide changes that fail because of a fault of the server
 YEAR: Final = 1200  # credits for a subscription
 WEIGHTS: Final = {
@@ -161,12 +161,12 @@ class LoadClient:
         elif answer.status == 200 and call.kind == "change bundle":
             self.bundles.append(json.loads(answer.body)["data"]["id"])
         elif call.key and answer.status < 300 and self.chance.random() < 0.1:
-            self._later(call, 0.0)  # to be told the same once more, for nothing
+            self._later(call, 0.0)  # the repeated call returns the same response without a charge
 
     def _later(self, call: Call, wait_s: float) -> None:
         heapq.heappush(self._retries, (time.monotonic() + wait_s, len(self.record), replace(call, leaves=False)))
 
-    # --- what there is to ask ----------------------------------------------------------------------------------------
+    # --- choice of calls ---------------------------------------------------------------------------------------------
 
     def _chosen(self) -> Call:
         """Return a random call; often one of a kind whose response was not yet cut at every byte."""

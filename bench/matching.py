@@ -32,7 +32,7 @@ BAR_MS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """One way of installing: what matching took, what would be asked of new tokens, and how many matched."""
+    """Results of one set of protocols: seconds of matching, calls to new tokens, and number of matches."""
 
     protocols: int
     contracts: int

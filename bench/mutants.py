@@ -2,12 +2,12 @@
 
 python -m bench.mutants [--mutants 1000000] [--processes 1] [--seed 1] [--round N]
 
-The replies of a real node to everything an index asks are kept, and given again with one of them damaged, once or each
-time it is asked for: every field of every kind of reply by every kind of damage, envelopes and batches, bytes,
-statuses, answers to other questions. With blocks held against their hashes (`integrity = "roots"`) rows have to be
-the same, but for what no hash covers; with blooms alone a well-formed lie may be believed, and is counted. After each
-round of some mutants the same chain is used honestly, and has to give the rows of a clean index. Some rounds are whole
-indexes, in a lake, whose rows are compared at the end. `--round` does one round again.
+A replay serves the replies of a real node to all requests of an index. One of them is damaged, in one exchange or in
+all: every field of every kind of reply by every kind of damage, envelopes and batches, bytes, statuses, and responses
+to other requests. If blocks are verified against their hashes (`integrity = "roots"`), rows have to be equal, except
+for values that no hash covers. With blooms alone a well-formed lie may be accepted, and is counted. After each round of
+some mutants the node is honest, and the same chain has to return the rows of a clean index. Some rounds fill complete
+indexes in a lake, whose rows are compared at the end. `--round` repeats one round.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Inline(ThreadPoolExecutor):
         future: Future[Any] = Future()
         try:
             future.set_result(work(*arguments, **named))
-        except Exception as error:  # as a thread would: the caller that awaits it gets it
+        except Exception as error:  # the caller that awaits the future gets it, as from a thread
             future.set_exception(error)
         return future
 
@@ -162,7 +162,7 @@ class Attack:
     _clean: dict[tuple[Span, tuple[str, ...]], tuple[Tables, list[str]]] = field(default_factory=dict)
 
     async def run_until(self, mutants: int, rounds: Sequence[int]) -> Outcome:
-        """Run the rounds until there were so many mutants, and return the outcome."""
+        """Run the rounds until there were at least `mutants` mutants, and return the outcome."""
         asyncio.get_running_loop().set_default_executor(Inline())
         began_s, next_report = time.monotonic(), TOLD_EVERY
         await self._learn()
@@ -183,7 +183,7 @@ class Attack:
         self._handshake = sorted(self.replay.fields)
 
     async def _truth(self, span: Span, datasets: tuple[str, ...]) -> tuple[Tables, list[str]]:
-        """Return the clean rows of a span, and the fields in the replies that they are made of; cached."""
+        """Return the clean rows of a span and the fields of the replies that they come from; both are cached."""
         if (span, datasets) not in self._clean:
             chain = self._chain(random.Random(0), "roots")
             await chain.heads()
@@ -282,7 +282,7 @@ class Attack:
         """Repeat the steps without damage and record a fault unless the rows are those of a clean index."""
         try:
             ends = [await step() for step in steps]
-        except Exception as error:  # whatever it is, there was no reason for it
+        except Exception as error:  # every error is a fault: nothing is damaged
             self.outcome.faults[f"an honest node afterwards: {type(error).__name__}, round {number}"] += 1
             return
         if ends[-1] in ("equal", "stored"):
@@ -300,7 +300,7 @@ class Attack:
             ended = type(error).__name__ if plan.damages else ""
         except TimeoutError:
             ended = f"{FAULT}took longer than {LIMIT_S:.0f} s"
-        except Exception as error:  # what is looked for: an error outside the tree
+        except Exception as error:  # an untyped error is a fault
             ended = f"{FAULT}{type(error).__name__}"
         if ended.startswith(FAULT):
             outcome.faults[f"{ended.removeprefix(FAULT)}: {plan.damages}, round {number}"] += 1

@@ -41,19 +41,25 @@ from bench.mutation_runs import MUTANTS, ROOT, TIMED_OUT, imports, run_tests, te
 SURVIVORS: Final = ROOT / "tests" / "mutation_survivors.toml"
 RESULTS: Final = MUTANTS / "results.json"
 MIN_SHARE: Final = Fraction(92, 100)
-AREAS: Final = ("storage/state", "portfolio", "pricing", "adapters", "chainfolio")  # the rest of chainfolio is last
+AREAS: Final = (
+    "storage/state",
+    "portfolio",
+    "pricing",
+    "adapters",
+    "chainfolio",
+)  # the rest of chainfolio is last
 MUTATED: Final = frozenset({"adapters", "portfolio", "pricing", "storage"})  # folders that mutmut copies
 
 
-# What no mutation of changes behaviour: two lines that are equal without it do the same.
+# Parts of code whose mutations change no behaviour: two lines that are equal without them do the same.
 NO_CHANGE: Final = (
     # zip() raises for lists of unequal length. Ruff asks for it everywhere; here one list is made from the other, and
-    # numbers of things that come from outside are compared before, with an error of their own.
+    # the lengths of external data are compared before, with a separate error.
     re.compile(r",?\s*\bstrict=\w+"),
     re.compile(r"(?<=\bcast\()(?:[^,\[]|\[[^\]]*\])*(?=,)"),  # a type: typing.cast returns the value as it is
     re.compile(r',\s*"big"(?=\))'),  # the default of to_bytes and from_bytes; another text raises
     re.compile(r'"utf-8"', re.IGNORECASE),  # names of encodings have no case
-    re.compile(r",\s*(?=\))"),  # what is left of an argument that was removed
+    re.compile(r",\s*(?=\))"),  # the comma of a removed argument
 )
 
 

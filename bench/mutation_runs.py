@@ -1,4 +1,4 @@
-"""Test mutations: choose the test files that can notice one, and run them in a process of their own.
+"""Choose the test files that can notice a mutation, and run them in a separate process.
 
 Mutated modules stand in `mutants/chainfolio`, which is imported instead of the project's package; everything else is
 linked. mutmut's code in them executes the mutation that MUTANT_UNDER_TEST names.
@@ -99,7 +99,7 @@ def test_files(module: str, graph: Mapping[str, set[str]]) -> tuple[list[str], l
     """Return the test files that can notice a mutation of a module.
 
     First those that import it, have its name or, for a decoder of a protocol, write its name; then up to MAX_FILES that
-    import it through one other module, those of its own part of the package before others. The smallest come first.
+    import it through one other module, first those of the same part of the package. Small files come first.
     """
     importers = {name for name, imported in graph.items() if module in imported}
     direct = {name for name in graph if _is_test(name) and (name in importers or _has_name_of(module, name))}
@@ -206,7 +206,7 @@ def _started(mutation: str, groups: list[list[str]]) -> TestRun:
     sys.stdout.flush()
     process_id = os.fork()
     if process_id:
-        with contextlib.suppress(OSError):  # the fork did it, or has ended
+        with contextlib.suppress(OSError):  # the fork has set it already, or has ended
             os.setpgid(process_id, process_id)
         return TestRun(mutation, groups[1:], output, time.monotonic() + RUN_LIMIT_S, process_id)
     code = 70
@@ -215,7 +215,7 @@ def _started(mutation: str, groups: list[list[str]]) -> TestRun:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
         os.environ["MUTANT_UNDER_TEST"] = mutation
-        with tempfile.TemporaryDirectory(prefix="mutation-") as folder:  # others delete pytest's own while it is used
+        with tempfile.TemporaryDirectory(prefix="mutation-") as folder:  # other processes delete pytest's default
             code = int(pytest.main([*OPTIONS, f"--basetemp={folder}/tests", *groups[0]]))
     except BaseException:  # a fork must never go on with the work of its parent
         traceback.print_exc()

@@ -1,4 +1,4 @@
-"""Pytest plugin for the tests of mutations: it leaves out tests of local chains, and does not shrink examples.
+"""Pytest plugin for tests of mutations: skip tests of local chains, and do not shrink examples.
 
 Tests with the marker `node` are left out, except in tests/pricing and tests/protocols: prices and positions are read
 from a chain, and few tests without one execute them.

@@ -1,4 +1,4 @@
-"""A wallet of 140 transactions in 6,000 blocks behind a rented endpoint: what each command takes.
+"""Measure each command for a wallet of 140 transactions in 6,000 blocks, over a rented endpoint.
 
 python -m bench.newcomer [--seed 1] [--latency 0.05]
 """

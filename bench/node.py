@@ -1,4 +1,4 @@
-"""The replay node as a context: recorded answers, wanted faults, counters."""
+"""A context with the replay node, which has recorded responses, optional faults and counters."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""Kill servers, workers and PostgreSQL while they index and serve, and let S3 refuse; count lost rows, wrong charges.
+"""Kill servers, workers and PostgreSQL, and let S3 refuse requests; count lost rows and wrong charges.
 
 python -m bench.outages [--kills 200] [--away 60] [--clients 8] [--seed N]
 
-Two servers answer. A worker follows one chain and has the clocks of the recurring jobs; two workers of the queue index
-another chain. All share one PostgreSQL and a lake in an S3 service. Each kill is SIGKILL, and the process is started
-again at once, as is one that ends because a store is away. Of PostgreSQL, it is an immediate shutdown. S3 refuses all
-requests for `--away` seconds, a few times. Afterwards the rows of both chains are compared with those of an index that
-nothing disturbed.
+Two servers answer requests. A worker follows one chain and schedules the recurring jobs; two workers of the queue index
+another chain. All share one PostgreSQL and a lake in an S3 service. Processes are killed by SIGKILL and restarted at
+once, as are processes that end because a store is not available. PostgreSQL gets an immediate shutdown. A few times, S3
+refuses all requests for `--away` seconds. Afterwards the rows of both chains are compared with an undisturbed index.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ POSTGRES, STORE = "postgresql", "s3"
 PAUSE_S: Final = (1.0, 4.0)  # between two kills
 DOWN_S: Final = 1.5  # of PostgreSQL, at most
 REFUSALS: Final = ("slow", "closed")  # 503 SlowDown, and no answer
-STORE_EVERY: Final = 40  # kills for one time that S3 refuses
+STORE_EVERY: Final = 40  # kills for each outage of S3
 TABLES_READ: Final = ("blocks", "transactions", "transfers", "approvals", "logs")
 MINED: Final = 40  # blocks of the queued chain at a time, so that ranges are due
 INDEX_S: Final = 600.0
 REPORT_EVERY: Final = 20  # kills
-STEADY_S: Final = 5.0  # of requests at the end: a server releases what dead ones reserved after its first request
+STEADY_S: Final = 5.0  # of requests at the end: a server releases reservations of dead ones after its first request
 RESTART_S: Final = 1.0  # after which a process that ended is started again
 
 
@@ -85,15 +84,15 @@ class Outcome:
     charges: Charges = field(default_factory=Charges)
     missing: Counter[str] = field(default_factory=Counter)
     doubled: Counter[str] = field(default_factory=Counter)
-    wrong: Counter[str] = field(default_factory=Counter)  # rows that nothing but the killed index has
+    wrong: Counter[str] = field(default_factory=Counter)  # rows that only the killed index has
     rows: int = 0
     ended: int = 0  # processes that ended by themselves, and were started again
     took_s: float = 0.0
 
 
 def run_all(options: argparse.Namespace) -> list[Figure]:
-    """Measure, and return the figures."""
-    from tests.storage.s3_server import serving  # the benchmarks run without the tests, but for these
+    """Measure, and return the figures; MissingPrerequisite without PostgreSQL."""
+    from tests.storage.s3_server import serving  # only some benchmarks need the tests
     from tests.storage.stores import own_server
 
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
@@ -109,7 +108,7 @@ def run_all(options: argparse.Namespace) -> list[Figure]:
 
 
 async def measured(services: Services, folder: Path, trial: Trial) -> Outcome:
-    """Kill until there were enough kills; then compare calls with the ledger, and rows with an undisturbed index."""
+    """Kill processes `trial.kills` times, then compare calls with the ledger, and rows with a clean index."""
     deployments = {key: deploy(node) for key, node in services.nodes.items()}
     addresses = [each.lower() for each in deployments[FOLLOWED].accounts.values()]
     installation, ports = _installation(services, folder / "killed", addresses), [free_port(), free_port()]
@@ -149,7 +148,7 @@ async def measured(services: Services, folder: Path, trial: Trial) -> Outcome:
 
 def _installation(services: Services, folder: Path, watch: Sequence[str]) -> Installation:
     folder.mkdir()
-    os.environ.update(services.s3.environment())  # of this process too, which compares
+    os.environ.update(services.s3.environment())  # this process compares rows, so it needs them too
     chains = {key: (node.url, node.chain_id) for key, node in services.nodes.items()}
     database = services.postgres.new_database("matrix")
     return Installation(folder, chains, database, services.s3.bucket(), services.s3.environment(), watch)

@@ -1,4 +1,4 @@
-"""The peers: how each is started on the same chain, when it is done, and what it stored."""
+"""Run the peers on the recorded chain, and count the rows that they stored."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def cryo_rows(target: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """A framework that fills Postgres. Without `is_done` it is done when it ends."""
+    """A framework that fills Postgres. If `is_done` is None, it is done when its process ends."""
 
     name: str
     command: Sequence[str]
@@ -53,7 +53,7 @@ class Framework:
     env: dict[str, str]
     database: str
     prepare: Callable[[str, int], None]
-    events: str  # a query for how many events there are
+    events: str  # a query that counts the events
     is_done: Callable[[], bool] | None = None
     tools: Sequence[Path] = field(default_factory=tuple)
 
@@ -166,7 +166,7 @@ def _envio() -> Framework:
     }
 
     def prepare(url: str, last: int) -> None:
-        # The address and the blocks are baked in by its code generation; that is not part of the time.
+        # Its code generation inserts address and blocks; that is not part of the measured time.
         _anew("envio3")
         variables = environment({"RPC_URL": url, "FIRST": str(recorded().first), "LAST": str(last)})
         variables["PATH"] = ":".join([*map(str, tools), variables["PATH"]])
@@ -186,7 +186,7 @@ def _envio() -> Framework:
 
 
 def _ponder() -> Framework:
-    """Return Ponder, with its cache of requests kept from the run before: its better case."""
+    """Return Ponder with the request cache of the previous run, which is its better case."""
     folder = home() / "run_ponder"
     port = os.environ.get("BENCH_PG_PORT", "18543")
     url = f"postgres://postgres@127.0.0.1:{port}/ponder"

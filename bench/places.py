@@ -17,7 +17,7 @@ ROOT = HERE.parent
 
 
 class MissingPrerequisite(Exception):
-    """Something that a benchmark needs is not installed; the text says what to run."""
+    """A program or file that a benchmark needs is missing; the message says what to install."""
 
 
 def home() -> Path:
@@ -34,7 +34,7 @@ def results() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class RecordedChain:
-    """The recorded chain: which blocks are filled, by what."""
+    """The recorded chain: its blocks with transactions, and the numbers of their events."""
 
     folder: Path
     first: int

@@ -39,7 +39,7 @@ BASE = 0x70C0 << 140
 
 @dataclass(slots=True)
 class Runs:
-    """Requests and seconds of each run, and what the wallet turned out to have."""
+    """Requests and seconds of each run, and the contents of the wallet."""
 
     first: int = 0
     requests: list[int] = field(default_factory=list)

@@ -1,10 +1,10 @@
-"""Simulate the queue of jobs with a thousand workers in virtual time: every range is indexed once, and no job starves.
+"""Simulate the queue of jobs in virtual time: each range is indexed once, and no job starves.
 
 python -m bench.queue_simulation [--seeds 100] [--workers 1000] [--chains 60] [--ranges 20]
 
-The planning is the product's: what is due, which jobs are added, delays, parking, and taking over. `queue_store` has
-the rules of procrastinate's SQL: jobs of one lock in their order, and one at a time. Workers are killed, or frozen for
-ten minutes. Nodes are down for a while. One chain in ten has a range that always fails.
+The planning is the product's: due work, added jobs, delays, parked jobs, and jobs of dead workers. `queue_store` has
+the rules of procrastinate's SQL: jobs of one lock run in their order, one at a time. Workers are killed, or frozen
+for ten minutes. Nodes are down for a while. One chain in ten has a range that always fails.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from chainfolio.indexer.queue_worker import LOOK_EVERY_S, RANGE_BLOCKS, QueueWor
 READ_S, COMMIT_S = (5.0, 120.0), (0.5, 3.0)  # of one range
 FROZEN_S = 600.0
 OUTAGE_S = 300.0
-ACCIDENT_S = 1800.0  # between two of a busy worker
-FAULTY = 10  # one chain in so many has a range that always fails
+ACCIDENT_S = 1800.0  # average seconds between accidents of a busy worker
+FAULTY = 10  # one chain in ten has a range that always fails
 
 
 class ProcessKilled(BaseException):
-    """The process ended: nothing of it runs any more."""
+    """The process of a worker was killed; its job must stop."""
 
 
 class SimulatedWorker(QueueWorker):
@@ -60,7 +60,7 @@ class SimulatedWorker(QueueWorker):
 
     @property
     def shared(self) -> Installation:
-        """What all workers share."""
+        """The chains, locks and jobs that all workers share."""
         database: Any = self.queue.app
         shared: Installation = database.shared
         return shared
@@ -72,7 +72,7 @@ class SimulatedWorker(QueueWorker):
         return []
 
     async def _index(self, chain: str, first: int, last: int) -> None:
-        """Read what is missing of a range, and commit it under the chain's lock, in the time that each takes.
+        """Read the missing parts of a range, and commit them under the chain's lock; both take virtual time.
 
         As in the product, a commit is refused if another process indexed the blocks meanwhile.
         """
@@ -156,7 +156,7 @@ def _lock(worker: SimulatedWorker, chain: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did.
+    """Result of a run.
 
     Attributes:
         not_once: Ranges that were not committed exactly once, without those that always fail.
@@ -263,7 +263,7 @@ def _parked(shared: Installation) -> set[tuple[str, int]]:
 
 
 async def _dispatch(shared: Installation) -> None:
-    """Give each job that may begin to a worker that is free, by chance; procrastinate's workers race for it."""
+    """Give each runnable job to a random free worker, as if procrastinate's workers raced for it."""
     processes: set[asyncio.Task[None]] = set()
     while True:
         shared.wake.clear()
@@ -285,7 +285,7 @@ async def _dispatch(shared: Installation) -> None:
 
 
 async def _look(shared: Installation) -> None:
-    """Let a random living worker look for due work and dead workers, again and again until cancelled."""
+    """Repeatedly let a random living worker look for due work and dead workers, until cancelled."""
     while True:
         worker = shared.random.choice([each for each in shared.workers if each.silent_since_s == ALIVE])
         await worker.take_over()
@@ -332,7 +332,7 @@ def _thaw(shared: Installation, worker: SimulatedWorker) -> None:
 
 
 def run(chosen: argparse.Namespace) -> list[Figure]:
-    """Simulate many back-fills, each with a seed of its own."""
+    """Simulate many back-fills, each with another seed."""
     began_s = time.perf_counter()
     runs = [
         simulate(seed, workers=chosen.workers, chains=chosen.chains, ranges=chosen.ranges)

@@ -1,4 +1,4 @@
-"""What workers of the simulated queue share: chains, locks, and jobs under the rules of procrastinate's SQL."""
+"""Chains, locks and jobs of the simulated queue, under the rules of procrastinate's SQL."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class Row:
-    """A job as it is stored. `ready_s` is the virtual time from which on it may begin."""
+    """A stored job. `ready_s` is the virtual time from which it may begin."""
 
     job: Job
     status: str = "todo"
@@ -40,16 +40,16 @@ class Row:
 
 @dataclass(eq=False)
 class Installation:
-    """Everything that workers share: chains with what is indexed of them, locks, and the jobs."""
+    """Shared data of the workers: chains with their indexed ranges, locks, and jobs."""
 
     random: random.Random
     lengths: dict[str, int]  # ranges by chain
     jobs: dict[int, Row] = field(default_factory=dict)
-    locks: dict[str, Any] = field(default_factory=dict)  # of the tail: who holds them
+    locks: dict[str, Any] = field(default_factory=dict)  # locks of the tail, with the worker that holds each
     indexed: dict[str, Spans] = field(default_factory=lambda: defaultdict(Spans))
     commits: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
     dirty: set[str] = field(default_factory=set)  # chains whose histories are due
-    outages: dict[str, float] = field(default_factory=dict)  # until when the nodes of a chain are down
+    outages: dict[str, float] = field(default_factory=dict)  # virtual time at which the nodes of a chain answer again
     faulty: set[tuple[str, int]] = field(default_factory=set)
     workers: list[Any] = field(default_factory=list)
     longest_wait_s: float = 0.0
@@ -88,7 +88,7 @@ class Installation:
         """Return the newest final block of a chain, which never changes."""
         return self.lengths[key] * RANGE_BLOCKS - 1
 
-    # --- what procrastinate's SQL does -------------------------------------------------------------------------------
+    # --- rules of procrastinate's SQL --------------------------------------------------------------------------------
 
     def add(self, job: Job) -> int:
         """Insert a job and return its number; AlreadyEnqueued if the same job waits."""
@@ -136,7 +136,7 @@ class Installation:
 
 @dataclass(slots=True)
 class QueueDatabase:
-    """What a worker's queue asks its database: the statements of `JobQueue`, and procrastinate's manager."""
+    """The database of a worker: it answers the statements of `JobQueue` and of procrastinate's manager."""
 
     shared: Installation
     tasks: dict[str, tuple[Any, Callable[..., Coroutine[Any, Any, None]]]] = field(default_factory=dict)

@@ -1,10 +1,10 @@
-"""Measure values of many stored portfolios: at one block inline and in processes, and a million account-days.
+"""Measure values of stored portfolios, inline and in processes: at one block, and for account-days.
 
 python -m bench.recompute [--accounts 10000] [--days 100] [--tokens 20] [--workers 2] [--repeat 3]
 
 The lake has a snapshot of each account and day, of some of 500 tokens, with prices of each day. Inline and processes
-take turns on the same lake. Each turn is a command, so that starting processes and reading files are counted. Both have
-to write the same bytes. The share of the ideal is inline / (workers x processes).
+take turns on the same lake. Each turn is a command, so its time includes the start of processes and reading files. Both
+have to write the same bytes. The share of the ideal is inline / (workers x processes).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _timed(folder: Path, executor: str, workers: int, *options: str) -> tuple[fl
 
 
 def run(chosen: argparse.Namespace) -> list[Figure]:
-    """Measure both, in turns."""
+    """Measure the inline and the process executor in turns."""
     accounts = [f"0x{random.Random(number).getrandbits(160):040x}" for number in range(chosen.accounts)]
     at_block = ("--block", "1000")
     by_day = ("--from", str(FIRST), "--to", str(FIRST + timedelta(days=chosen.days - 1)))

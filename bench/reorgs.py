@@ -123,7 +123,7 @@ async def _deep(node: LocalNode, deployment: Deployment, folder: Path, storms: i
             await asyncio.to_thread(_trade, node, deployment, chance)
             depth = chance.randint(FINALITY + 1, MAX_DEPTH) if at else MAX_DEPTH
             await asyncio.to_thread(node.reorg, depth, _transactions(deployment, chance))
-            await asyncio.to_thread(node.mine)  # a chain that is as long as before has not gone on
+            await asyncio.to_thread(node.mine)  # makes the new branch longer than the old one
             storm.reorgs[depth] += 1
             if chance.random() < PATIENT:
                 await _caught_up(live, worker, node, task)

@@ -18,7 +18,7 @@ from chainfolio.transport.http import HttpTransport
 EXCHANGES = ("status", "broken line", "too much", "of another question", "of an earlier question", "late refusal")
 TRIES = 20  # of kinds of damage, until one applies
 
-Where = tuple[int, tuple[Any, ...]]  # the number of a reply in its batch, and a place in its result
+Where = tuple[int, tuple[Any, ...]]  # the number of a reply in its batch, and a path in its result
 
 
 class Exchange:
@@ -30,7 +30,7 @@ class Exchange:
 
     @cached_property
     def values(self) -> list[Any]:
-        """The results, decoded; SAME where the node refused."""
+        """The decoded results; SAME for errors."""
         return [msgspec.json.decode(reply["result"]) if "result" in reply else SAME for reply in self.replies]
 
     @cached_property
@@ -60,13 +60,13 @@ class Plan:
 
 @dataclass(slots=True)
 class Replay:
-    """One node. `plan` is None where every reply is true."""
+    """A node whose replies are cached, and damaged by `plan`; None leaves them undamaged."""
 
     url: str
     chance: random.Random = field(default_factory=random.Random)
     plan: Plan | None = None
     fields: set[str] = field(default_factory=set)  # all fields of replies since it was last cleared
-    exchanges: dict[bytes, Exchange] = field(default_factory=dict)  # likewise
+    exchanges: dict[bytes, Exchange] = field(default_factory=dict)  # all exchanges since it was last cleared
     _real: HttpTransport = field(default_factory=HttpTransport)
     _exchange_cache: dict[bytes, Exchange] = field(default_factory=dict)
     _decoded: dict[bytes, Reply] = field(default_factory=dict)

@@ -1,9 +1,9 @@
-"""Restart two servers one after the other under load, again and again: count failed requests and wrong charges.
+"""Restart two servers in turn under load, repeatedly: count failed requests and wrong charges.
 
 python -m bench.rolling [--rounds 10] [--clients 12] [--seed N]
 
-Both are `chainfolio serve` on one PostgreSQL and one lake, and index a chain that grows: the one that has the chain's
-lock. Clients choose a server by `/readyz`, as a load balancer does, and never repeat a request. It needs PostgreSQL.
+Both are `chainfolio serve` on one PostgreSQL and one lake. The one that holds the chain's lock indexes a growing
+chain. Clients choose a server by `/readyz`, as a load balancer does, and never repeat a request. It needs PostgreSQL.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Outcome:
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure, and return the figures."""
-    from tests.storage.stores import own_server  # the benchmarks run without the tests, but for this one
+    """Measure, and return the figures; MissingPrerequisite without PostgreSQL."""
+    from tests.storage.stores import own_server  # only some benchmarks need the tests
 
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     with LocalNode() as node, own_server() as database, scratch() as folder:

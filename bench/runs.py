@@ -42,7 +42,7 @@ class Run:
     errors: str = ""
 
     def checked(self) -> Self:
-        """Return this run; AssertionError with its output if its exit code is not 0."""
+        """Return this run; raise AssertionError with its output if its exit code is not 0."""
         assert self.code == 0, f"a run ended with {self.code}: {self.output[-300:]} {self.errors[-1500:]}"
         return self
 
@@ -84,7 +84,7 @@ def run(command: Sequence[str], env: Mapping[str, str], *, limit_s: float = 600,
 
 
 class _Peak:
-    """Watches the memory of a process and all below it."""
+    """Measures the peak memory of a process and its descendants."""
 
     def __init__(self, pid: int) -> None:
         self._pid, self._peak_kb, self._is_over = pid, 0, threading.Event()
@@ -131,7 +131,7 @@ def product() -> list[str]:
 
 
 def product_env(url: str, data: Path) -> dict[str, str]:
-    """Return the environment in which our command works on the replay node, with its data in `data`."""
+    """Return the environment of the product's command: a replay node at `url`, data in `data`."""
     settings = {"CHAINFOLIO_DATA": str(data), "CHAINFOLIO_CHAINS__LOCAL__RPC": url}
     return environment({**settings, "PYTHONPATH": str(ROOT)})
 

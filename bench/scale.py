@@ -1,4 +1,4 @@
-"""Compute what five whole chains, a million wallets and 10,000 requests a second need, from named inputs.
+"""Compute the resources for five whole chains, a million wallets and 10,000 requests a second.
 
 `docs/build_scale.py` writes the tables of docs/scale.md from this module. Inputs are of three kinds: figures of
 bench/README.md, round estimates of the chains, and prices by the terms of a public list. Replace them with yours.
@@ -73,7 +73,7 @@ class MeasuredFigures:
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """What is wanted, and what is not measured.
+    """The assumed load, and values that no benchmark measures.
 
     Attributes:
         wallets: Wallets that are watched, each on every chain.
@@ -106,7 +106,7 @@ class Assumptions:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices in USD, by the terms of public lists of 2026 for on-demand use in one region; without discounts.
+    """Prices in USD of public lists of 2026, for on-demand use in one region, without discounts.
 
     Attributes:
         vcpu_h: An hour of a virtual processor with 4 GB of memory.
@@ -134,7 +134,7 @@ PRICES: Final = Prices()
 
 @dataclass(frozen=True, slots=True)
 class ChainPlan:
-    """What one chain needs.
+    """Resources that one chain needs.
 
     Attributes:
         lake_gb: Size of its tables after the back-fill.
@@ -155,7 +155,7 @@ class ChainPlan:
 
 
 def plan(chain: Chain, measured: MeasuredFigures = MEASURED, assumed: Assumptions = ASSUMED) -> ChainPlan:
-    """Return what a chain needs.
+    """Return the resources that a chain needs.
 
     Processes count as half of their number: the measured one used two cores. The nodes may be slower.
     """
@@ -175,7 +175,7 @@ def plan(chain: Chain, measured: MeasuredFigures = MEASURED, assumed: Assumption
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What wallets and requests need.
+    """Resources that wallets and requests need.
 
     Attributes:
         snapshot_hours: Hours on two cores for the daily snapshots of all wallets on one chain.
@@ -199,7 +199,7 @@ class Load:
 
 
 def load(measured: MeasuredFigures = MEASURED, assumed: Assumptions = ASSUMED, chains: int = len(CHAINS)) -> Load:
-    """Return what the wallets and the requests need. A request reserves credits, and then settles them."""
+    """Return the resources of wallets and requests. A request reserves credits, and then settles them."""
     transactions_s = 2 * assumed.requests_s / assumed.batch
     return Load(
         snapshot_hours=assumed.wallets * measured.wallet_ms / 1000 / 3600,
@@ -216,7 +216,10 @@ def load(measured: MeasuredFigures = MEASURED, assumed: Assumptions = ASSUMED, c
 def bill(
     measured: MeasuredFigures = MEASURED, assumed: Assumptions = ASSUMED, prices: Prices = PRICES
 ) -> dict[str, float]:
-    """Return the monthly bill by item in USD, after the back-fill and a year of snapshots, with a month of ledger."""
+    """Return the monthly bill by item in USD.
+
+    It is for the time after the back-fill, with a year of snapshots and a month of ledger.
+    """
     plans = [plan(chain, measured, assumed) for chain in CHAINS]
     need = load(measured, assumed)
     nodes_vcpu = sum(chain.node_vcpu for chain in CHAINS) * assumed.node_copies
@@ -241,5 +244,5 @@ def bill(
 
 
 def queue_rows_s(workers: int, jobs: int, look_every_s: float) -> float:
-    """Return the rows of jobs that a queue's database reads in a second, because each worker looks for due work."""
+    """Return the rows of jobs that a queue's database reads in a second while workers look for due work."""
     return workers * jobs / look_every_s

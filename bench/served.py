@@ -76,7 +76,7 @@ class ServedChain:
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """The node over HTTP; `GET` says how many requests there were."""
+    """The node over HTTP; `GET` returns the number of requests."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -105,7 +105,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """A server that has room for all who connect at once: a connection that finds none waits a second."""
+    """A server with a long backlog: a connection for which the backlog has no room waits a second."""
 
     request_queue_size = 128
 
@@ -126,7 +126,7 @@ class Spent(NamedTuple):
 
 
 async def timed(served: ServedChain, variant: Variant, url: str, folder: Path, blocks: int, *, as_rows: bool) -> Spent:
-    """Return what all blocks take, with as many spans at once as an index has."""
+    """Return the time for all blocks, with as many spans at once as an index has."""
     chain = variant.build(url, folder)
     await chain.heads()
     spans = Span(served.first, served.first + blocks - 1).cut(SPAN)

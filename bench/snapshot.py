@@ -39,7 +39,7 @@ BAR = 3
 
 @dataclass(slots=True)
 class Times:
-    """Seconds by way of asking, and what our way cost."""
+    """Seconds of each method, and requests of the product."""
 
     snapshots: list[float] = field(default_factory=list)
     singles: list[float] = field(default_factory=list)
@@ -54,8 +54,8 @@ def run(options: argparse.Namespace) -> list[Figure]:
         balances = deploy(node, tokens, EVERY)
         at = node.block()
         past = Block(int(at["number"], 16), at["hash"], at["parentHash"], int(at["timestamp"], 16) * 1_000_000)
-        node.mine()  # anvil keeps the state of a block when the next one is made: what is put later is not in it
-        _hold(node, {token: raw + 1 for token, raw in balances.items()})  # what a read at the wrong block would see
+        node.mine()  # anvil stores the state of a block when the next one is made, so later writes are not in it
+        _hold(node, {token: raw + 1 for token, raw in balances.items()})  # balances of later blocks
         node.mine(5)
         times = asyncio.run(_measure(node.url, folder, tokens, balances, past, options.repeat))
     return _figures(times, options.tokens)

@@ -1,4 +1,4 @@
-"""Run the server and the follower for days of virtual time, and measure by the hour what they leave behind.
+"""Run server and follower for days of virtual time; measure files, memory and requests by the hour.
 
 python -m bench.soak [--days 30] [--block-ms 250] [--transfers 6] [--seed 1] [--hours-file FILE]
 
@@ -28,7 +28,7 @@ MAX_CPU = 1.2
 
 
 def digest(hours: list[Hour]) -> str:
-    """Return a hash of what the hours recorded, without memory, threads and processor time."""
+    """Return a hash of the records of all hours, without memory, threads and processor time."""
     return hashlib.sha256(json.dumps([asdict(each.counted) for each in hours]).encode()).hexdigest()
 
 

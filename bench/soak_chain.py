@@ -1,4 +1,4 @@
-"""A generated chain for `bench.soak`: blocks appear by the clock, and each row follows from the seed and its height.
+"""A generated chain for `bench.soak`: blocks appear by the clock; seed and height determine each row.
 
 It has reorganisations, outages and pauses. Its nodes announce several blocks at once, so that a follower reads them
 together.
@@ -35,7 +35,7 @@ KEY: Final = "local"
 CAIP2: Final = "eip155:31337"
 START_US: Final = 1_767_225_600_000_000  # 2026-01-01
 TOKENS: Final = tuple(f"0x{0xC0 + number:040x}" for number in range(20))
-HELD: Final = 10**18  # of everything that somebody has
+HELD: Final = 10**18  # raw balance of each account and token
 _MIXED: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 Numbers = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -74,12 +74,12 @@ def _filled(table: Table, count: int, columns: Mapping[str, Any]) -> pa.Table:
 
 @dataclass
 class GeneratedLedger:
-    """All blocks of the chain, by the seconds that have passed.
+    """The blocks of the chain, determined by the elapsed seconds.
 
     Attributes:
         transfers: Number of transfers in each block, two of a transaction.
         announce_s: Seconds between two announcements of new blocks.
-        paused_s: Seconds for which the chain stood still; blocks of this time appear afterwards.
+        paused_s: Seconds without new blocks; the blocks of this time appear afterwards.
         down_until_s: Until then no node answers.
     """
 
@@ -117,7 +117,7 @@ class GeneratedLedger:
         return self.block(self.head_height)
 
     def reorganise(self, depth: int) -> None:
-        """Replace the newest blocks by others; none that is final."""
+        """Replace the `depth` newest blocks, but no final one."""
         first = max(1, self.head_height - min(depth, self.finality - 1) + 1)
         while self._starts[-1] >= first:
             self._starts.pop()
@@ -218,7 +218,7 @@ class GeneratedLedger:
 
 
 class GeneratedChain(InventedChain):
-    """The chain behind its nodes. What is the same for a chain in memory of any size comes from the tests' own one."""
+    """The chain behind its nodes. It inherits from the tests' chain in memory."""
 
     kind = "evm"
     datasets: Mapping[str, Dataset] = {name: DATASETS[name] for name in ("blocks", "transactions", "transfers")}
@@ -242,7 +242,7 @@ class GeneratedChain(InventedChain):
         return self.generated
 
     async def announced(self, within_s: float) -> bool:
-        """Wait for the next announcement, also if it comes after `within_s`: between two there is no new block."""
+        """Wait for the next announcement, even beyond `within_s`, because no block appears before it."""
         period_s = self.generated.announce_s
         await asyncio.sleep(max(within_s, period_s - self.generated.now_s() % period_s))
         return True
@@ -283,7 +283,7 @@ class GeneratedChain(InventedChain):
         return SpanTables(span, tables, blocks[-1], blocks, sum(map(len, tables.values())), 0, True)
 
     async def answer(self, reads: Sequence[Read[Any]], block: Block) -> list[Any]:
-        """Answer reads at a block: everybody has the same amount of everything. Reorged if the block is gone."""
+        """Answer reads at a block: all accounts have equal balances. Reorged if the block was replaced."""
         ledger = self._request()
         if block.height > ledger.head_height or ledger.block(block.height).hash != block.hash:
             raise Reorged(KEY, block.height, block.hash)

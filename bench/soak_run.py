@@ -1,4 +1,4 @@
-"""One run of `bench.soak`: the product in virtual time, what happens to it, and what is recorded each hour."""
+"""One run of `bench.soak`: the product in virtual time, planned events, and a record of each hour."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CREDITS: Final = 100_000_000
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86_400.0
 SUBSCRIBED: Final = 5  # accounts with daily snapshots
-BUSY: Final = 40  # accounts that are asked about again and again
+BUSY: Final = 40  # accounts with most of the requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Plan:
     transfers: int = 6
     accounts: int = 50_000
     requests: int = 24  # in an hour
-    keep_h: int = 1  # replaced files stay for so long; enough for our own readers
+    keep_h: int = 1  # hours for which replaced files stay; the product's readers need less
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class HourCounts:
         files: Data files of the lake, replaced ones included; `log_files` are those of the tables' logs.
         account_files: The most files of one bucket of a history.
         steps_median: Requests to nodes, opened files and reads of the tail, of a request to the server in this hour.
-        failed: Requests that were answered with 500; `refused` are those with another error.
+        failed: Responses with status 500; `refused` are those with another error.
     """
 
     hour: int
@@ -97,7 +97,7 @@ class Machine:
     """Figures of an hour that depend on the machine too.
 
     Attributes:
-        memory_mb: The least resident memory after a request of the hour: what is always in use.
+        memory_mb: The least resident memory after a request of the hour.
         peak_mb: The most of it.
     """
 
@@ -168,7 +168,7 @@ def _scheduled_by(clock: VirtualClock) -> Iterator[None]:
 
 
 def soak(plan: Plan, folder: Path, show: Callable[[Hour], None] = lambda hour: None) -> Result:
-    """Run a plan in an empty folder, and return what it recorded. `show` gets each hour."""
+    """Run a plan in an empty folder, and return its records. `show` gets each hour."""
     with quiet_loop() as loop:
         return loop.run_until_complete(Run(plan, folder, loop, show).run())
 
@@ -266,10 +266,10 @@ class Run:
                             break
                         await getattr(self, f"_{name}")(amount)
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------------------
 
     def _events(self) -> list[tuple[float, str, float]]:
-        """Return what happens when: time in seconds, method, and its argument."""
+        """Return the events in order of time: time in seconds, name of the method, and its argument."""
         plan, chance, end_s = self.plan, self.random, self.plan.days * DAY_S
         events: list[tuple[float, str, float]] = []
         events += [(hour * HOUR_S, "record", hour) for hour in range(1, int(end_s // HOUR_S) + 1)]
@@ -303,7 +303,7 @@ class Run:
         self.ledger.down_until_s = self.loop.time() + seconds
 
     async def _stand_still(self, seconds: float) -> None:
-        """Let no block appear for a while; then all of this time appear at once."""
+        """Pause the chain; the blocks of the pause appear at once afterwards."""
         self.ledger.standing_until_s = self.loop.time() + seconds
 
     async def _set_clock(self, seconds: float) -> None:
@@ -311,7 +311,7 @@ class Run:
         self.clock.step_s += seconds
 
     async def _fall_asleep(self, seconds: float) -> None:
-        """Let time pass in which nothing runs, as on a machine that is suspended."""
+        """Advance the time without running anything, as on a suspended machine."""
         self.loop._selector.now_s += seconds
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ class Run:
         return int(self.ledger.requests + self.files.opened + tail.read_count)
 
     def _request(self, number: int) -> tuple[str, str, bytes]:
-        """Return method, path and body of a request: mostly about accounts that are asked about often."""
+        """Return method, path and body of a random request; 70 % use the BUSY accounts."""
         chance, addresses = self.random, self.ledger.addresses
         is_busy = chance.random() < 0.7
         index = chance.randrange(BUSY) if is_busy else chance.randrange(len(addresses))

@@ -1,4 +1,4 @@
-"""The lake and the tail of `bench.soak`: they count what is read, and files age by the virtual clock."""
+"""The lake and the tail of `bench.soak`: they count reads, and files age by the virtual clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from chainfolio.tables import BLOCKS, TABLES, TRANSACTIONS, TRANSFERS
 SOURCES: Final = (TRANSFERS, TRANSACTIONS, BLOCKS)
 AT_ONCE: Final = 20_000  # blocks in one commit of a lake that is written at once
 CHECKPOINT: Final = 100  # commits between two checkpoints, at which the Delta library deletes old entries of a log
-MARGIN_S: Final = 0.5  # so much younger, an entry whose age is the limit stays in each run
+MARGIN_S: Final = 0.5  # makes entries younger, so that one at the age limit stays in every run
 
 
 @dataclass
@@ -91,14 +91,14 @@ class _CountedStorage(LocalStorage):
 class SimulatedLake(Lake):
     """A lake whose replaced files and log entries age by the virtual clock.
 
-    The Delta library goes by the clock of the machine. So replaced files are deleted here, by the same rule; for
-    entries of logs, the times of the files are set before the library deletes them.
+    The Delta library uses the machine's clock. So this class deletes replaced files itself, by the same rule, and sets
+    the times of log files before the library deletes them.
     """
 
     def __init__(self, uri: str, files: StoredFiles) -> None:
         super().__init__(uri)
         self.storage, self.stored = _CountedStorage(uri, files), files
-        self.is_local = False  # no thread reads footers ahead, which would make two runs differ
+        self.is_local = False  # disables the thread that reads footers ahead, which makes runs differ
 
     def _commit(
         self,
@@ -167,7 +167,7 @@ def written_at_once(folder: Path, ledger: GeneratedLedger, last: int, files: Sto
 
 
 def different_rows(lake: Lake, clean: Lake, last: int) -> tuple[int, int]:
-    """Compare all tables of two lakes up to a height. Return the number of rows, and that of windows that differ."""
+    """Compare all tables of two lakes up to a height; return the numbers of rows and of different rows."""
     names = [*(table.name for table in SOURCES), *materialise.HISTORIES]
     rows = different = 0
     for table in (TABLES[name] for name in names):

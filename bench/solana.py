@@ -95,7 +95,7 @@ def listed_accounts(account: str, count: int) -> list[dict[str, Any]]:
 
 
 class Endpoint:
-    """Answers about one wallet, one question at a time, or as many as are asked together."""
+    """An endpoint with one wallet that answers single requests, and batches if `batches` is True."""
 
     def __init__(self, account: str, accounts: list[dict[str, Any]], *, batches: bool) -> None:
         self.batches = batches
@@ -179,7 +179,7 @@ async def requests_with_positions(account: str, accounts: list[dict[str, Any]]) 
 
 
 def turns(product: Callable[[], object], peer: Callable[[], object], repeat: int) -> list[float]:
-    """Return ratios of processor time, theirs to ours, measured in turns."""
+    """Return ratios of processor time, `peer` to `product`, measured in turns."""
     ratios = []
     for _ in range(repeat):
         times = []
@@ -262,7 +262,7 @@ class DeclaredTransaction(Entry, gc=False):
 
 
 class ParsedData(Header, kw_only=True):
-    """A block of them."""
+    """A block of declared transactions."""
 
     transactions: list[DeclaredTransaction]
 

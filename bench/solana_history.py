@@ -32,7 +32,7 @@ from chainfolio.storage.lake import Lake
 from chainfolio.tables import TRANSACTIONS, TRANSFERS
 
 A_TRANSACTION: Final = 1.05
-A_KILL: Final = 2 * BATCH_REQUESTS + 20  # a batch that was being kept, one that was being read, the lists
+A_KILL: Final = 2 * BATCH_REQUESTS + 20  # requests of two batches and of the lists, which a kill may repeat
 FIRST, STEP = 1_000, 3  # the slot of the first transaction, and slots between two
 BEGAN_S: Final = 1_700_000_000
 GENESIS: Final = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"

@@ -1,6 +1,6 @@
 """Measure cold starts of `import chainfolio` and `chainfolio --help`, in turns with `python -c pass`.
 
-The bar of the import is for its own time, without the interpreter's; that of the command is for the whole process.
+The bar of the import applies to its time without that of the interpreter; that of the command to the whole process.
 
 python -m bench.startup [--repeat 10]
 """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-MAX_COUNT: Final = 255  # times that are counted of one offset
+MAX_COUNT: Final = 255  # maximum count for an offset
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class Tears:
     _turn: dict[str, int] = field(default_factory=dict)
 
     def add_response(self, kind: str, size: int) -> None:
-        """Note the size of a whole response of a kind, so that each of its offsets can be cut."""
+        """Record the size of a complete response of a kind, whose offsets are to be cut."""
         if kind in self.kinds:
             counts = self.times.setdefault(kind, bytearray())
             counts.extend(bytes(max(0, size + 1 - len(counts))))

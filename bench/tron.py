@@ -1,4 +1,4 @@
-"""Blocks of Tron to rows beside fetching and parsing them, and the requests of a wallet of 200 tokens.
+"""Measure indexing of Tron blocks compared with fetching and parsing, and requests of a wallet.
 
 python -m bench.tron [--blocks 1000] [--transactions 20] [--tokens 200] [--repeat 3]
 """

@@ -19,14 +19,14 @@ from chainfolio.localchain.tron.views import View
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 FIRST = 0x79BE667EF9DCBBAC55A06295CE870B07029BFCDB2DCE28D959F2815B16F81798
 KEYS = (1, 2, 3)
-OWNERS = (  # of those keys
+OWNERS = (  # addresses of those keys
     "417e5f4552091a69125d5dfcb7b8c2659029395bdf",
     "412b5ad5c4795c026514f8317c7a215e218dccd6cf",
     "416813eb9362372eef6200f3b1dbc3f819671cba69",
 )
 TRANSFER = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 START_MS, SLOT_MS = 1_700_000_000_000, 3_000
-# What transactions of the main chain are, about: of a hundred, so many.
+# Approximate percentages of the kinds of transactions on the main chain.
 KINDS = {
     "TriggerSmartContract": 55,
     "TransferContract": 30,

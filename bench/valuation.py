@@ -5,7 +5,7 @@ python -m bench.valuation [--holdings 1000000] [--accounts 20000] [--assets 5000
 All three begin with the same rows (account, asset, raw of 32 bytes, as in the lake) in memory, each in its format,
 and with the same prices. They end with the exact value of each account, and the digests of these have to be equal.
 Most raws are like those of real tokens, every hundredth is any number of 256 bits. A tenth of the assets has no price.
-The market of every third one bounds what a holding of it is worth.
+The market of every third one limits the value of a holding of it.
 
 - Ours: prices are decimals. Everything after that is counted.
 - DuckDB cannot multiply integers of 256 bits. So the query cuts raws into limbs of 64 bits and multiplies them, as
@@ -160,7 +160,7 @@ def measure_in_child(read: Read, folder: Path) -> dict[str, Any]:
 
 
 def measured(name: str, folder: Path) -> dict[str, Any]:
-    """Run `measure_in_child`, or pandas, in a separate process; MissingPrerequisite if pandas is not installed."""
+    """Run one method in a separate process; MissingPrerequisite if pandas is not installed."""
     if name == "pandas":
         python = home() / "pandas" / "bin" / "python"
         if not python.exists():

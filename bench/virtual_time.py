@@ -1,4 +1,4 @@
-"""An event loop in virtual time: it waits for nothing, and its time advances by each wait."""
+"""An event loop in virtual time: it never waits, and each wait advances its time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class InlineThreads(ThreadPoolExecutor):
         future: Future[Any] = Future()
         try:
             future.set_result(work(*arguments, **options))
-        except BaseException as error:  # it belongs to whoever waits for the work
+        except BaseException as error:  # the code that awaits the future gets it
             future.set_exception(error)
         return future
 

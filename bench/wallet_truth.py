@@ -19,7 +19,7 @@ PAY = "0xc39328f1"  # pay(address[],uint256), the only call that moves coins ins
 
 @dataclass(frozen=True, slots=True)
 class Wallets:
-    """The long chain: which blocks count, who the wallets are, and which differences were planted."""
+    """The long chain: its blocks, its wallets, and the planted differences."""
 
     folder: Path
     first: int

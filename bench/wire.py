@@ -1,4 +1,4 @@
-"""An HTTP client that knows exactly what it received: a whole answer, or not."""
+"""An HTTP client that distinguishes complete from incomplete responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One whole answer of `size` bytes; header names are in lower case."""
+    """A complete response of `size` bytes; header names are in lower case."""
 
     status: int
     headers: dict[bytes, bytes]
@@ -31,7 +31,7 @@ class IncompleteResponse(Exception):
 
 
 class Line:
-    """One connection, which is made anew where it broke or was left; `waits` for a server that does not listen."""
+    """A connection that reconnects after it broke. With `waits` it retries until a server listens."""
 
     def __init__(self, port: int, *, waits: bool = True) -> None:
         self.port, self.waits = port, waits

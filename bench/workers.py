@@ -1,4 +1,4 @@
-"""Measure how much faster several workers of the queue index one chain, at a near node and at one 60 ms away.
+"""Measure the speed of several workers of the queue on one chain, at a near and at a distant node.
 
 python -m bench.workers [--blocks 6000] [--repeat 3] [--commits 100]
 
@@ -43,8 +43,8 @@ MINED = 250  # blocks at a time
 
 
 def run(options: argparse.Namespace) -> list[Figure]:
-    """Measure, and return the figures."""
-    from tests.storage.stores import own_server  # the benchmarks run without the tests, but for this one
+    """Measure, and return the figures; MissingPrerequisite without PostgreSQL."""
+    from tests.storage.stores import own_server  # only some benchmarks need the tests
 
     with LocalNode() as node, own_server() as server, scratch() as folder:
         if server is None:
