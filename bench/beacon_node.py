@@ -107,7 +107,7 @@ def data_json(data: str) -> bytes:
     return f'{{"version":"electra","execution_optimistic":false,"finalized":true,"data":{data}}}'.encode()
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """Return JSON with all numbers as text, as the Beacon API has them."""
     if isinstance(value, dict):
         return "{" + ",".join(f'"{name}":{text(each)}' for name, each in value.items()) + "}"
@@ -164,11 +164,11 @@ class Answers:
         self.log.append((path, None))
         return encoded(json.loads(text(SPEC)), GENESIS_ROOT, slot, self._rows, self.balances(slot // SLOTS))
 
-    def _log(self, _: str, body: Any) -> bytes:
+    def _log(self, _: str, body: object) -> bytes:
         content, self.log = json.dumps(self.log).encode(), []
         return content
 
-    def _genesis(self, _: str, body: Any) -> bytes:
+    def _genesis(self, _: str, body: object) -> bytes:
         return data_json(
             text(
                 {
@@ -179,10 +179,10 @@ class Answers:
             )
         )
 
-    def _final(self, _: str, body: Any) -> bytes:
+    def _final(self, _: str, body: object) -> bytes:
         return data_json(text({"finalized": {"epoch": self.network.head // SLOTS - 2, "root": root(0)}}))
 
-    def _header(self, key: str, body: Any) -> bytes:
+    def _header(self, key: str, body: object) -> bytes:
         if key.startswith("0x"):
             slot = int(key, 16) - 1
         else:
@@ -196,7 +196,7 @@ class Answers:
         }
         return data_json(text({"root": root(slot), "canonical": True, "header": {"message": message}}))
 
-    def _block(self, key: str, body: Any) -> bytes:
+    def _block(self, key: str, body: object) -> bytes:
         slot, count = int(key), self.network.count
         withdrawals = [
             {"index": k, "validator_index": k % count, "address": f"0x{k % count:040x}", "amount": WITHDRAWN}
@@ -218,7 +218,7 @@ class Answers:
             f'"execution_payload":{payload[:-1]},"transactions":{TRANSACTIONS}}}}}}},"signature":"0x"}}'
         )
 
-    def _reward(self, key: str, body: Any) -> bytes:
+    def _reward(self, key: str, body: object) -> bytes:
         return data_json(
             text(
                 {
@@ -237,10 +237,10 @@ class Answers:
         indexes = set(map(int, body)) or set(members)
         return data_json(text([{"validator_index": each, "reward": SEAT} for each in members if each in indexes]))
 
-    def _committee(self, key: str, body: Any) -> bytes:
+    def _committee(self, key: str, body: object) -> bytes:
         return data_json(text({"validators": self.network.members(int(key) // SLOTS // PERIOD).tolist()}))
 
-    def _duties(self, key: str, body: Any) -> bytes:
+    def _duties(self, key: str, body: object) -> bytes:
         slots = range(int(key) * SLOTS, (int(key) + 1) * SLOTS)
         return data_json(text([{"validator_index": self.network.proposer(slot), "slot": slot} for slot in slots]))
 

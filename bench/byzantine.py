@@ -76,7 +76,7 @@ class ByzantineNode:
         """Close the connections to the real node."""
         await self._real.close()
 
-    def _changed(self, method: str, params: list[Any], result: Any) -> Any:
+    def _changed(self, method: str, params: list[Any], result: object) -> Any:
         if method != self.method or not result or self.chance.random() >= self.often:
             return result
         lie = LIES[method](self.chance, result)

@@ -84,14 +84,14 @@ STATUSES: Final = (201, 204, 301, 400, 401, 403, 404, 413, 429, 500, 502, 503, 5
 
 
 def _hex(change: Callable[[random.Random, str], str]) -> Callable[[random.Random, Any], Any]:
-    def changed(chance: random.Random, value: Any) -> Any:
+    def changed(chance: random.Random, value: object) -> Any:
         return change(chance, value) if isinstance(value, str) and len(value) > 2 else SAME
 
     return changed
 
 
-def _number(change: Callable[[int], Any]) -> Callable[[random.Random, Any], Any]:
-    def changed(chance: random.Random, value: Any) -> Any:
+def _number(change: Callable[[int], object]) -> Callable[[random.Random, Any], Any]:
+    def changed(chance: random.Random, value: object) -> Any:
         if not isinstance(value, str) or not value.startswith("0x") or not 2 < len(value) < 67:
             return SAME
         return change(int(value, 16))
@@ -100,7 +100,7 @@ def _number(change: Callable[[int], Any]) -> Callable[[random.Random, Any], Any]
 
 
 def _list(change: Callable[[random.Random, list[Any]], list[Any]]) -> Callable[[random.Random, Any], Any]:
-    def changed(chance: random.Random, value: Any) -> Any:
+    def changed(chance: random.Random, value: object) -> Any:
         return change(chance, value) if isinstance(value, list) and value else SAME
 
     return changed
@@ -198,7 +198,7 @@ def _exchanged(chance: random.Random, holder: Any, key: Any) -> Any:
     return changed
 
 
-def _sibling(chance: random.Random, holder: Any, key: Any) -> Any:
+def _sibling(chance: random.Random, holder: object, key: object) -> Any:
     """Add or replace a field with an odd value; SAME for a list."""
     name = chance.choice(("removed", "type", "to", "status", "chainId", "x"))
     return {**holder, name: chance.choice(ODD)} if isinstance(holder, dict) else SAME
@@ -214,7 +214,7 @@ PLACES: Final[Mapping[str, Callable[[random.Random, Any, Any], Any]]] = {
 KINDS: Final = (*VALUES, *PLACES, "of elsewhere")
 
 
-def paths_of(value: Any, at: JsonPath = ()) -> Iterator[JsonPath]:
+def paths_of(value: object, at: JsonPath = ()) -> Iterator[JsonPath]:
     """Yield the paths of all parts of a JSON value, in long lists of the first three and last two rows."""
     yield at
     if isinstance(value, dict):
@@ -230,7 +230,7 @@ def pattern(method: str, at: JsonPath) -> str:
     return f"{method} {'.'.join('*' if isinstance(step, int) else step for step in at)}"
 
 
-def damaged(chance: random.Random, kind: str, value: Any, at: JsonPath, elsewhere: Any = SAME) -> Any:
+def damaged(chance: random.Random, kind: str, value: object, at: JsonPath, elsewhere: object = SAME) -> Any:
     """Return a value with damage of a kind at a path, SAME if the kind does not apply.
 
     `elsewhere` is the value of the same field in another reply or row.

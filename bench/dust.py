@@ -70,7 +70,7 @@ def _turns(kind: Any, mix: dict[str, int]) -> int:
 def delayed(post: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """Return `post` with a delay before each request."""
 
-    async def posted(*given: Any) -> Any:
+    async def posted(*given: object) -> Any:
         await asyncio.sleep(DELAY_S)
         return await post(*given)
 

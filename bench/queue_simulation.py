@@ -68,7 +68,7 @@ class SimulatedWorker(QueueWorker):
     def _maintenance(self, chain: Any) -> Any:
         return SimpleNamespace(due_histories=lambda: chain.key in self.shared.dirty)
 
-    async def _missing_buckets(self, chain: Any) -> list[int]:
+    async def _missing_buckets(self, chain: object) -> list[int]:
         return []
 
     async def _index(self, chain: str, first: int, last: int) -> None:

@@ -151,7 +151,7 @@ class QueueDatabase:
         """This object, which manages jobs."""
         return self
 
-    def task(self, *, name: str, queue: str, pass_context: bool, retry: Any) -> Callable[[Any], None]:
+    def task(self, *, name: str, queue: str, pass_context: bool, retry: object) -> Callable[[Any], None]:
         """Register a task."""
         return lambda work: self.tasks.__setitem__(name, (retry, work))
 
@@ -164,7 +164,7 @@ class QueueDatabase:
 
         return SimpleNamespace(defer_async=defer_async)
 
-    async def execute_query_all_async(self, query: str, **_: Any) -> list[dict[str, Any]]:
+    async def execute_query_all_async(self, query: str, **_: object) -> list[dict[str, Any]]:
         """Return all jobs, as `JobQueue.jobs` reads them."""
         assert query == _JOBS
         return [

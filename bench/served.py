@@ -36,7 +36,7 @@ SPAN: Final = 50
 class Node(Protocol):
     """A node in memory."""
 
-    def answer(self, path: str, body: Any) -> Any:
+    def answer(self, path: str, body: object) -> Any:
         """Return the response to a request."""
 
 
@@ -93,7 +93,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self._send(msgspec.json.encode(self.node.answer(self.path, body)))
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Log nothing."""
 
     def _send(self, body: bytes) -> None:

@@ -62,7 +62,7 @@ def _raws(numbers: Numbers) -> pa.Array:
     return fixed.cast(pa.binary())
 
 
-def _filled(table: Table, count: int, columns: Mapping[str, Any]) -> pa.Table:
+def _filled(table: Table, count: int, columns: Mapping[str, object]) -> pa.Table:
     """Return rows with some columns: arrays, or one value for all rows. Other columns are null."""
     arrays = []
     for each in table.schema():
@@ -176,7 +176,7 @@ class GeneratedLedger:
         position = {"chain": KEY, "height": repeated, "time": self._times(repeated), "tx_index": indexes}
         return keys + indexes.astype(np.uint64) * np.uint64(0x2545F4914F6CDD1D), position
 
-    def _parties(self, keys: Numbers, indexes: Any) -> dict[str, pa.Array]:
+    def _parties(self, keys: Numbers, indexes: object) -> dict[str, pa.Array]:
         """Return two different accounts for each row. The first account takes part in each block."""
         senders = mixed(keys, 3) % np.uint64(self.accounts)
         senders[indexes == 0] = 0
@@ -202,7 +202,7 @@ class GeneratedLedger:
         }
         return _filled(TRANSFERS, len(keys), {**position, **columns, **self._parties(keys, indexes)})
 
-    def _transactions(self, span: Span, heights: Any) -> pa.Table:
+    def _transactions(self, span: Span, heights: object) -> pa.Table:
         keys, position = self._positions(span, heights, (self.transfers + 1) // 2)
         columns = {
             "hash": _hashes(keys),

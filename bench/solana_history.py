@@ -139,11 +139,11 @@ def serving(wallet: Wallet) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, *_: object) -> None:
             """Log nothing."""
 
     class Server(ThreadingHTTPServer):
-        def handle_error(self, *_: Any) -> None:
+        def handle_error(self, *_: object) -> None:
             """Ignore broken connections of killed clients."""
 
     server = Server(("127.0.0.1", 0), Handler)

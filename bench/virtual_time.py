@@ -23,7 +23,7 @@ class _Selector(selectors.SelectSelector):
 class InlineThreads(ThreadPoolExecutor):
     """Runs the work of threads at once, so that the virtual time stands still meanwhile."""
 
-    def submit(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+    def submit(self, work: Callable[..., object], /, *arguments: object, **options: object) -> Future[Any]:
         """Run the work, and return a future that has its result or its error."""
         future: Future[Any] = Future()
         try:

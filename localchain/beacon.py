@@ -95,7 +95,7 @@ class BeaconRuntime:
 
     # --- control -----------------------------------------------------------------------------------------------------
 
-    def call(self, path: str, body: Any = None) -> Any:
+    def call(self, path: str, body: object = None) -> Any:
         """Send a request, as POST if it has a body, and return the JSON of the response."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"})
@@ -106,6 +106,6 @@ class BeaconRuntime:
         """Make `slots` slots and return the newest; the slots in `miss` get no block."""
         return int(self.call("/local/advance", {"slots": slots, "miss": list(miss)})["head"])
 
-    def do(self, command: str, **arguments: Any) -> None:
+    def do(self, command: str, **arguments: object) -> None:
         """Send another control, such as `exit` with `validators=[9]`, for the next block."""
         self.call(f"/local/{command}", arguments)

@@ -58,7 +58,7 @@ class Deployer:
         label: str,
         name: str,
         types: Sequence[str] = (),
-        *args: Any,
+        *args: object,
         libraries: Mapping[str, str] | None = None,
         gas: int = 7_000_000,
     ) -> str:
@@ -69,7 +69,7 @@ class Deployer:
         self.contracts[label] = address
         return address
 
-    def do(self, to: str, signature: str, *args: Any, value: int = 0, gas: int = 5_500_000) -> None:
+    def do(self, to: str, signature: str, *args: object, value: int = 0, gas: int = 5_500_000) -> None:
         """Queue a call of a function."""
         self.add(tx(self.account, to, signature, *args, value=value, gas=gas))
 
@@ -78,7 +78,7 @@ class Deployer:
         self.node.settle(self.waiting)
         self.waiting.clear()
 
-    def read(self, to: str, signature: str, *args: Any) -> Any:
+    def read(self, to: str, signature: str, *args: object) -> Any:
         """Mine the queued transactions, then call a contract and return its results."""
         if self.waiting:
             self.settle()

@@ -1,7 +1,5 @@
 """Errors of the local chain, one class for each remedy."""
 
-from typing import Any
-
 
 class LocalChainError(Exception):
     """Something about the local chain, said so that a person can act on it."""
@@ -37,7 +35,7 @@ class NodeFailed(LocalChainError):
 class RpcError(LocalChainError):
     """The node answered a request with an error."""
 
-    def __init__(self, method: str, code: int, message: str, data: Any = None) -> None:
+    def __init__(self, method: str, code: int, message: str, data: object = None) -> None:
         self.method, self.code, self.message, self.data = method, code, message, data
         super().__init__(f"{method}: {message} ({code})")
 

@@ -41,7 +41,7 @@ def selector(signature: str) -> str:
     return _function(signature)[0]
 
 
-def call_data(signature: str, *args: Any) -> str:
+def call_data(signature: str, *args: object) -> str:
     """Encode call data, in hex with 0x, for "balanceOf(address)"; result types are ignored."""
     chosen, takes, _ = _function(signature)
     return chosen + encode(takes, args).hex()
@@ -52,7 +52,7 @@ def topic_of(address: str) -> str:
     return "0x" + "00" * 12 + address[2:].lower()
 
 
-def words(types: Sequence[str], *values: Any) -> str:
+def words(types: Sequence[str], *values: object) -> str:
     """Encode values by the ABI, in hex without a prefix: constructor arguments, event data."""
     return encode(types, values).hex()
 
@@ -63,7 +63,7 @@ def result(signature: str, data: str) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def tx(sender: str, to: str, signature: str, *args: Any, value: int = 0, gas: int = 1_000_000) -> Tx:
+def tx(sender: str, to: str, signature: str, *args: object, value: int = 0, gas: int = 1_000_000) -> Tx:
     """Return a transaction that calls a function, with the function's name as its label."""
     return Tx(sender, to, call_data(signature, *args), value, gas, label=signature.partition("(")[0])
 

@@ -64,7 +64,7 @@ class Names:
         """Set the reverse record of an account to any name."""
         self._send(account, self.reverse, "setName(string)", name)
 
-    def _send(self, sender: str, to: str, function: str, *arguments: Any) -> None:
+    def _send(self, sender: str, to: str, function: str, *arguments: object) -> None:
         self.node.settle([tx(sender, to, function, *arguments, gas=GAS)])
 
 
@@ -96,7 +96,7 @@ class _Deployer:
         self._send(REGISTRY, give, namehash("reverse"), label("addr"), reverse)
         return Names(node, account, registrar, resolver, reverse)
 
-    def _send(self, to: str, function: str, *arguments: Any) -> None:
+    def _send(self, to: str, function: str, *arguments: object) -> None:
         self.node.settle([tx(self.account, to, function, *arguments, gas=GAS)])
 
     def _create(self, creation: str) -> str:
@@ -104,7 +104,7 @@ class _Deployer:
         self.node.settle([Tx(self.account, None, creation, gas=GAS)])
         return created_address(self.account, nonce)
 
-    def _creation(self, package: str, contract: str, types: list[str], *arguments: Any) -> str:
+    def _creation(self, package: str, contract: str, types: list[str], *arguments: object) -> str:
         return str(self._published(package, contract)["bytecode"]) + words(types, *arguments)
 
     def _published(self, package: str, contract: str) -> dict[str, Any]:

@@ -177,7 +177,7 @@ class LocalNode:
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    def rpc(self, method: str, *params: Any) -> Any:
+    def rpc(self, method: str, *params: object) -> Any:
         """Send one JSON-RPC request and return its result; RpcError if the node refuses it."""
         answer = self._post({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
         return _result(method, answer)
@@ -189,7 +189,9 @@ class LocalNode:
         answers = {answer["id"]: answer for answer in self._post(body)} if body else {}
         return [_result(method, answers[i]) for i, (method, _) in enumerate(calls)]
 
-    def call(self, to: str, signature: str, *args: Any, block: int | str = "latest", sender: str | None = None) -> Any:
+    def call(
+        self, to: str, signature: str, *args: object, block: int | str = "latest", sender: str | None = None
+    ) -> Any:
         """Read a contract by a signature with its results, such as `balanceOf(address)(uint256)`."""
         request = {"to": to, "data": call_data(signature, *args)} | ({"from": sender} if sender else {})
         return result(signature, self.rpc("eth_call", request, hex(block) if isinstance(block, int) else block))

@@ -72,7 +72,7 @@ class RentedEndpoint:
 
     # --- one request -------------------------------------------------------------------------------------------------
 
-    def admitted(self, calls: Sequence[Mapping[str, Any]]) -> tuple[int, str | None, int]:
+    def admitted(self, calls: Sequence[Mapping[str, object]]) -> tuple[int, str | None, int]:
         """Count a request; return its HTTP status (0: no answer), `Retry-After`, and how far the head lags."""
         with self._lock:
             self.requests += 1
@@ -129,7 +129,7 @@ class RentedEndpoint:
             return _error(-32000, "header not found")
         return None
 
-    def _limited(self, call: Mapping[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+    def _limited(self, call: Mapping[str, object], reply: dict[str, Any]) -> dict[str, Any]:
         """Return the node's response as far as the endpoint's limits allow."""
         if call["method"] != "eth_getLogs" or "result" not in reply:
             return reply
@@ -176,7 +176,7 @@ class Upstream:
         parts = urlsplit(url)
         self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
 
-    def post(self, calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def post(self, calls: Sequence[Mapping[str, object]]) -> list[dict[str, Any]]:
         """Return the node's responses in the order of the calls, each with only `result` or `error`."""
         body = json.dumps([{**call, "id": number} for number, call in enumerate(calls)])
         self._connection.request("POST", "/", body, {"content-type": "application/json"})
@@ -238,11 +238,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
 
-def _ask(method: str, *params: Any) -> dict[str, Any]:
+def _ask(method: str, *params: object) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 0, "method": method, "params": params}
 
 
@@ -250,7 +250,7 @@ def _error(code: int, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message}}
 
 
-def _height(tag: Any) -> int:
+def _height(tag: object) -> int:
     """Return the height that a parameter names; -1 for a word or a hash."""
     return int(tag, 16) if isinstance(tag, str) and tag.startswith("0x") and len(tag) < 20 else -1
 

@@ -87,7 +87,7 @@ class SolanaNode:
         if process is not None:
             process.communicate()  # closes its input, which ends it
 
-    def rpc(self, method: str, *params: Any) -> Any:
+    def rpc(self, method: str, *params: object) -> Any:
         """Send one JSON-RPC request and return its result; RpcError if the node refuses it."""
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
         request = urllib.request.Request(self.url, body, {"content-type": "application/json"})

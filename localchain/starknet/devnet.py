@@ -83,7 +83,7 @@ class Devnet:
     ) -> None:
         self._end()
 
-    def http(self, path: str, body: Any = None) -> Any:
+    def http(self, path: str, body: object = None) -> Any:
         """Call a route of the devnet, such as `/create_block`; return its JSON, None if empty."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"})
@@ -91,7 +91,7 @@ class Devnet:
             content = reply.read()
         return json.loads(content) if content else None
 
-    def rpc(self, method: str, *params: Any) -> Any:
+    def rpc(self, method: str, *params: object) -> Any:
         """Send one JSON-RPC request and return its result; RpcError if the node refuses it."""
         answer = self.http("/rpc", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
         if "error" in answer:

@@ -21,7 +21,7 @@ def _pairs(amounts: Mapping[str, int]) -> list[Json]:
     return [{"key": key, "value": value} for key, value in amounts.items()]
 
 
-def _typed(resource: str, **fields: Any) -> Json:
+def _typed(resource: str, **fields: object) -> Json:
     """Return a record with its resource, which is left out if it is the first one."""
     return nonempty(type=resource if resource != KINDS[0] else "", **fields)
 

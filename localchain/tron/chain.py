@@ -159,7 +159,7 @@ class Chain:
 
     # --- transactions -----------------------------------------------------------------------------------------------
 
-    def send(self, signed: Mapping[str, Any], visible: bool = False) -> str:
+    def send(self, signed: Mapping[str, object], visible: bool = False) -> str:
         """Queue a signed transaction in JSON and return its id; TransactionRejected if it is not valid."""
         return self.take(read_transaction(signed, visible))
 
@@ -375,6 +375,6 @@ def _internal(txid: str, number: int, part: tuple[str, str, int, bool]) -> dict[
     return {**record, "rejected": True} if failed else record
 
 
-def _tidy(info: Mapping[str, Any]) -> dict[str, Any]:
+def _tidy(info: Mapping[str, object]) -> dict[str, Any]:
     """Return a record without zero and empty fields, as java-tron writes it."""
     return {name: value for name, value in info.items() if value or name in ("receipt", "contractResult")}

@@ -71,7 +71,7 @@ def _result(node: Chain, method: str, params: list[Any]) -> Any:
     raise Invalid(f"the method {method} does not exist/is not available", -32601)
 
 
-def _newest_only(tag: Any) -> None:
+def _newest_only(tag: object) -> None:
     """Raise Invalid for any block but `latest`."""
     if tag in TAGS:
         raise Invalid("TAG [earliest | pending | finalized] not supported")

@@ -52,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     served: Chain
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Log nothing."""
 
     def do_GET(self) -> None:
@@ -67,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
         except json.JSONDecodeError as error:
             self._reply(200, {"Error": f"class com.alibaba.fastjson.JSONException : {error}"})
 
-    def _answer(self, body: Any) -> None:
+    def _answer(self, body: object) -> None:
         """Answer a request under the chain's lock; exceptions become a response with status 200."""
         path = urlsplit(self.path).path
         with self.served.turn:
@@ -77,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
                 status, document = 200, {"Error": f"class java.lang.IllegalArgumentException : {error}"}
         self._reply(status, document)
 
-    def _reply(self, status: int, document: Any) -> None:
+    def _reply(self, status: int, document: object) -> None:
         content = json.dumps(document, separators=(",", ":")).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")

@@ -41,11 +41,11 @@ class View:
         """Return a name in the request's form: text if `visible`, else hex."""
         return content if self.visible else content.encode().hex()
 
-    def account(self, body: Mapping[str, Any], name: str = "address") -> Account | None:
+    def account(self, body: Mapping[str, object], name: str = "address") -> Account | None:
         """Return the account that a request names; None if it does not exist."""
         return self.state.accounts.get(inner(body.get(name), self.visible))
 
-    def locate(self, body: Mapping[str, Any]) -> tuple[Block, int] | None:
+    def locate(self, body: Mapping[str, object]) -> tuple[Block, int] | None:
         """Return the block and the index of the transaction that a request names; None if not found.
 
         Later blocks are not searched.
@@ -58,6 +58,6 @@ class View:
         return block, names.index(str(body["value"]).lower())
 
 
-def nonempty(**fields: Any) -> Json:
+def nonempty(**fields: object) -> Json:
     """Return the fields that are not zero or empty, as java-tron writes a message."""
     return {name: value for name, value in fields.items() if value}

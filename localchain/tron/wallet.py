@@ -45,7 +45,7 @@ class TronWeb:
         if process is not None:
             process.communicate()  # closes its input, which ends it
 
-    def do(self, command: str, **request: Any) -> Any:
+    def do(self, command: str, **request: object) -> Any:
         """Send one request to the process and return its result; NodeFailed if it is refused."""
         process = self._process
         assert process is not None
@@ -62,7 +62,7 @@ class TronWeb:
             raise NodeFailed(f"the client of Tron: {answer['error']}")
         return answer["result"]
 
-    def ask(self, node: TronNode, part: str, method: str, *args: Any, key: str = "") -> Any:
+    def ask(self, node: TronNode, part: str, method: str, *args: object, key: str = "") -> Any:
         """Call a method of a part of the client, such as `getBalance` of `trx`, for a node."""
         return self.do("client", url=node.url, path=[part, method], args=list(args), key=key)
 
@@ -83,12 +83,12 @@ class Person:
     def sign(
         self,
         method: str,
-        *args: Any,
+        *args: object,
         memo: str = "",
         permission: int = 0,
         more: list[str] | None = None,
         expires_ms: int = 60_000,
-        **options: Any,
+        **options: object,
     ) -> dict[str, Any]:
         """Return a signed transaction of one of the client's builders, such as `sendTrx`."""
         signed: dict[str, Any] = self.web.do(
@@ -108,7 +108,7 @@ class Person:
         """Sign and queue a transaction, and return its id; TransactionRejected if it is not valid."""
         return self.node.send(self.sign(method, *args, **options))
 
-    def pay(self, to: str, sun: int, **options: Any) -> str:
+    def pay(self, to: str, sun: int, **options: object) -> str:
         """Send coins, and return the transaction's id."""
         return self.send("sendTrx", to, sun, self.hex, **options)
 
@@ -117,7 +117,7 @@ class Person:
         parameters = [{"type": kind, "value": str(value) if kind.startswith("uint") else value} for kind, value in args]
         return self.send("triggerSmartContract", contract, function, parameters, feeLimit=limit, callValue=sun)
 
-    def deploy(self, name: str, *args: Any, libraries: dict[str, str] | None = None) -> str:
+    def deploy(self, name: str, *args: object, libraries: dict[str, str] | None = None) -> str:
         """Queue the creation of a published contract, and return its future address in hex."""
         contract = artifact(name)
         options = {
