@@ -218,10 +218,10 @@ class Charges:
 
 async def charges(database: Database, record: Record, limit_s: float = 30) -> Charges:
     """Compare the ledger with the calls, after at most `limit_s` in which running reservations end."""
-    end_s, reserved = time.monotonic() + limit_s, 0
-    while (reserved := await asyncio.to_thread(_reserved, database)) and time.monotonic() < end_s:  # noqa: ASYNC110 - a store
+    end_s, credits = time.monotonic() + limit_s, 0
+    while (credits := await asyncio.to_thread(_held, database)) and time.monotonic() < end_s:  # noqa: ASYNC110 - SQL
         await asyncio.sleep(0.1)
-    result = Charges(held=reserved)
+    result = Charges(held=credits)
     posts = Counter[int]()
     for amount, memo, kind in reservations(database):
         number = int(memo.rpartition(" ")[2].removeprefix("call-"))
@@ -247,6 +247,6 @@ async def charges(database: Database, record: Record, limit_s: float = 30) -> Ch
     return result
 
 
-def _reserved(database: Database) -> int:
+def _held(database: Database) -> int:
     ((credits,),) = database.read(lambda tx: tx.rows(_HELD))
     return int(credits or 0)

@@ -44,11 +44,11 @@ class HotRun(Run):
 
 
 def measured(plan: Plan, folder: Path, minutes: float, count: int) -> dict[str, list[float]]:
-    """Follow for some minutes, then send each request `count` times, one a second. Return the times by path."""
-    deeds = [(60 * minutes + number, "measure", float(number)) for number in range(len(BARS) * count)]
+    """Return the times by path: after some minutes of following, send each request `count` times."""
+    events = [(60 * minutes + number, "measure", float(number)) for number in range(len(BARS) * count)]
     with quiet_loop() as loop:
         run = HotRun(plan, folder, loop, lambda hour: None)
-        loop.run_until_complete(run.perform(deeds))
+        loop.run_until_complete(run.perform(events))
     return run.times_ms
 
 
