@@ -145,7 +145,8 @@ class SharedChain:
         heights = [height for height in (span.first - 1, span.last + 1) if height >= 0]
         blocks = self.lake.scan(BLOCKS, chain=self.chain.key, heights=[Span(height, height) for height in heights])
         rows = blocks.filter(pl.col("height").is_in(heights)).select("height", "hash", "parent").collect()
-        stored = {block.height: (block.hash, block.parent) for block in self.tail.blocks(self.chain.key)[:1]}
+        lowest = self.tail.lowest(self.chain.key)
+        stored = {lowest.height: (lowest.hash, lowest.parent)} if lowest else {}
         stored |= {height: (hash, parent) for height, hash, parent in rows.iter_rows()}
         below, above = stored.get(span.first - 1), stored.get(span.last + 1)
         if below and first and first.height == span.first and first.parent != below[0]:

@@ -92,6 +92,18 @@ async def test_a_lock_that_another_process_keeps_ends_the_wait(two: Two, monkeyp
     assert len(two.first.rows("blocks")) == 5
 
 
+async def test_jobs_of_one_process_commit_in_turn(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_chain, "WAIT_S", 0.1)
+    clock, tail = two.first.environment.clock, two.first.tail
+    shared = SharedChain(two.first.chain, two.first.lake, tail, clock)
+    span = Span(0, 4)
+    with shared.turn, pytest.raises(Locked, match="other jobs of this process"), shared.guard(span, EVERYTHING, ("",)):
+        pass
+    with shared.guard(span, EVERYTHING, ("",)):
+        assert shared.turn.locked()
+    assert not shared.turn.locked()
+
+
 async def test_a_stopped_process_waits_for_no_lock(two: Two) -> None:
     with two.second.tail.lock(two.second.key), pytest.raises(Locked, match="is held by"):
         await collector(two.first, lambda: True).index(work(two.first, 0, 4))
