@@ -78,11 +78,13 @@ def test_program_of_a_stranger_keeps_no_lots(me: SolanaWallet, tmp_path: Path) -
 
 
 def test_rewards_of_a_strangers_position_are_received(me: SolanaWallet, tmp_path: Path, stranger: str) -> None:
-    theirs = Whirlpool(me.stage, stranger)
+    mine, theirs = Whirlpool(me.stage, me.address), Whirlpool(me.stage, stranger)
+    me.do(*mine.open())  # so that transactions with this program are read
     me.stage.send(stranger, *theirs.open(), theirs.add(1_000, OPENED))
     inner = [pay(me.stage, theirs.pool, me.address, "USDC", 7 * USDC)]
     me.stage.send(stranger, theirs.call("collect_fees_v2", {3: theirs.home}, inner=inner))
     me.ledger.buy("USDC", 7 * USDC, worth("USDC", 7 * USDC))
+    me.do(mine.close())
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
