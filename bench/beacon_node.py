@@ -13,7 +13,7 @@ import argparse
 import asyncio
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -232,7 +232,7 @@ class Answers:
             )
         )
 
-    def _sync(self, key: str, body: Any) -> bytes:
+    def _sync(self, key: str, body: Sequence[str]) -> bytes:
         members = self.network.members(int(key) // SLOTS // PERIOD).tolist()
         indexes = set(map(int, body)) or set(members)
         return data_json(text([{"validator_index": each, "reward": SEAT} for each in members if each in indexes]))
@@ -244,7 +244,7 @@ class Answers:
         slots = range(int(key) * SLOTS, (int(key) + 1) * SLOTS)
         return data_json(text([{"validator_index": self.network.proposer(slot), "slot": slot} for slot in slots]))
 
-    def _attestations(self, key: str, body: Any) -> bytes:
+    def _attestations(self, key: str, body: Sequence[str]) -> bytes:
         indexes = self._indexes(body)
         columns = [indexes, *(each[indexes] for each in self.votes(int(key)))]
         rows = ",".join(
@@ -262,7 +262,7 @@ class Answers:
         ]
         return data_json(f'{{"ideal_rewards":{text(ideal)},"total_rewards":[{rows}]}}')
 
-    def _validators(self, key: str, body: Any) -> bytes:
+    def _validators(self, key: str, body: Mapping[str, Sequence[str]]) -> bytes:
         slot = self.network.head if key == "head" else int(key)
         indexes = self._indexes(body["ids"])
         balances = self.balances(slot // SLOTS)[indexes]
@@ -276,7 +276,7 @@ class Answers:
         )
         return data_json(f"[{rows}]")
 
-    def _balances(self, key: str, body: Any) -> bytes:
+    def _balances(self, key: str, body: Sequence[str]) -> bytes:
         indexes = self._indexes(body)
         balances = self.balances(int(key) // SLOTS)[indexes]
         return data_json(

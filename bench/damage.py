@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 JsonPath = tuple[Any, ...]  # keys and positions from the outside to the inside of a JSON value
+Change = Callable[[random.Random, Any], object]  # returns the damaged value, or SAME
 SAME: Final = object()
 ODD: Final[tuple[Any, ...]] = (
     None,
@@ -83,15 +84,15 @@ STATUSES: Final = (201, 204, 301, 400, 401, 403, 404, 413, 429, 500, 502, 503, 5
 # --- the value of a field -------------------------------------------------------------------------------------------
 
 
-def _hex(change: Callable[[random.Random, str], str]) -> Callable[[random.Random, Any], Any]:
-    def changed(chance: random.Random, value: object) -> Any:
+def _hex(change: Callable[[random.Random, str], str]) -> Change:
+    def changed(chance: random.Random, value: object) -> object:
         return change(chance, value) if isinstance(value, str) and len(value) > 2 else SAME
 
     return changed
 
 
-def _number(change: Callable[[int], object]) -> Callable[[random.Random, Any], Any]:
-    def changed(chance: random.Random, value: object) -> Any:
+def _number(change: Callable[[int], object]) -> Change:
+    def changed(chance: random.Random, value: object) -> object:
         if not isinstance(value, str) or not value.startswith("0x") or not 2 < len(value) < 67:
             return SAME
         return change(int(value, 16))
@@ -99,8 +100,8 @@ def _number(change: Callable[[int], object]) -> Callable[[random.Random, Any], A
     return changed
 
 
-def _list(change: Callable[[random.Random, list[Any]], list[Any]]) -> Callable[[random.Random, Any], Any]:
-    def changed(chance: random.Random, value: object) -> Any:
+def _list(change: Callable[[random.Random, list[Any]], list[Any]]) -> Change:
+    def changed(chance: random.Random, value: object) -> object:
         return change(chance, value) if isinstance(value, list) and value else SAME
 
     return changed
@@ -123,7 +124,7 @@ def _changed_word(chance: random.Random, text: str) -> str:
     return text[:at] + chance.choice(("", word * 2, "0" * len(word))) + text[at + 64 :]
 
 
-VALUES: Final[Mapping[str, Callable[[random.Random, Any], Any]]] = {
+VALUES: Final[Mapping[str, Change]] = {
     "odd": lambda chance, value: chance.choice(ODD),
     "wrapped": lambda chance, value: [value],
     "as text": lambda chance, value: SAME if isinstance(value, str) else msgspec.json.encode(value).decode(),
@@ -198,7 +199,7 @@ def _exchanged(chance: random.Random, holder: Any, key: Any) -> Any:
     return changed
 
 
-def _sibling(chance: random.Random, holder: object, key: object) -> Any:
+def _sibling(chance: random.Random, holder: object, key: object) -> object:
     """Add or replace a field with an odd value; SAME for a list."""
     name = chance.choice(("removed", "type", "to", "status", "chainId", "x"))
     return {**holder, name: chance.choice(ODD)} if isinstance(holder, dict) else SAME
@@ -284,8 +285,8 @@ def _refusal(chance: random.Random) -> Raw:
     return Raw(msgspec.json.encode({"code": code, "message": message, "data": data}))
 
 
-def _each(change: Callable[[random.Random, Reply], Reply]) -> Callable[[random.Random, list[Reply]], Any]:
-    def changed(chance: random.Random, replies: list[Reply]) -> Any:
+def _each(change: Callable[[random.Random, Reply], Reply]) -> Callable[[random.Random, list[Reply]], object]:
+    def changed(chance: random.Random, replies: list[Reply]) -> object:
         at = chance.randrange(len(replies))
         return [*replies[:at], change(chance, dict(replies[at])), *replies[at + 1 :]]
 
@@ -296,7 +297,7 @@ def _without(reply: Reply, *names: str) -> Reply:
     return {name: value for name, value in reply.items() if name not in names}
 
 
-def _results_exchanged(chance: random.Random, replies: list[Reply]) -> Any:
+def _results_exchanged(chance: random.Random, replies: list[Reply]) -> object:
     if len(replies) < 2:
         return SAME
     first, second = chance.sample(range(len(replies)), 2)
@@ -306,7 +307,7 @@ def _results_exchanged(chance: random.Random, replies: list[Reply]) -> Any:
     return changed
 
 
-BATCHES: Final[Mapping[str, Callable[[random.Random, list[Reply]], Any]]] = {
+BATCHES: Final[Mapping[str, Callable[[random.Random, list[Reply]], object]]] = {
     "reordered": lambda chance, replies: chance.sample(replies, len(replies)) if len(replies) > 1 else SAME,
     "one missing": lambda chance, replies: [*replies[: (at := chance.randrange(len(replies)))], *replies[at + 1 :]],
     "cut": lambda chance, replies: replies[: chance.randrange(len(replies))],
