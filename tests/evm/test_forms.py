@@ -169,27 +169,33 @@ def block(**changed: dict[str, Any]) -> None:
 OTHER = "0x" + "ee" * 32
 
 
+OTHER_HASHES = "block 16 has other transactions than its header lists"
+ELSEWHERE = "transaction 0 of block 16 is said to lie at another place"
+OF_ANOTHER = "receipt 0 of block 16 belongs to another transaction"
+
+
 @pytest.mark.parametrize(
-    "changed",
+    ("changed", "text"),
     [
-        {"full": {"hash": OTHER}},
-        {"full": {"number": "0x11"}},
-        {"full": {"timestamp": "0x65000001"}},
-        {"full": {"transactions": []}},
-        {"full": {"transactions": [SENT, SENT]}},
-        {"header": {"transactions": [OTHER]}},
-        {"header": {"transactions": []}},
-        {"sent": {"transactionIndex": "0x1"}},
-        {"receipt": {"transactionIndex": "0x1"}},
-        {"receipt": {"blockHash": OTHER}},
-        {"receipt": {"transactionHash": OTHER}},
-        {"header": {"transactions": [7]}},
+        ({"full": {"hash": OTHER}}, f"block 16 is {OTHER} in one answer and {HASH} in another"),
+        ({"full": {"number": "0x11"}}, "block 16 has another height or time than its header"),
+        ({"full": {"timestamp": "0x65000001"}}, "block 16 has another height or time than its header"),
+        ({"full": {"transactions": []}}, "block 16 has 0 transactions and 1 receipts"),
+        ({"full": {"transactions": [SENT, SENT]}}, "block 16 has a transaction twice"),
+        ({"header": {"transactions": [OTHER]}}, OTHER_HASHES),
+        ({"header": {"transactions": []}}, OTHER_HASHES),
+        ({"header": {"transactions": [7]}}, "an answer of the wrong shape: Expected `str`, got `int`"),
+        ({"sent": {"transactionIndex": "0x1"}}, ELSEWHERE),
+        ({"receipt": {"transactionIndex": "0x1"}}, ELSEWHERE),
+        ({"receipt": {"blockHash": OTHER}}, OF_ANOTHER),
+        ({"receipt": {"transactionHash": OTHER}}, OF_ANOTHER),
     ],
 )
-def test_a_header_a_block_and_receipts_that_do_not_agree_are_refused(changed: dict[str, Any]) -> None:
+def test_a_header_a_block_and_receipts_that_do_not_agree_are_refused(changed: dict[str, Any], text: str) -> None:
     block()
-    with pytest.raises(BadAnswer):
+    with pytest.raises(BadAnswer) as refused:
         block(**changed)
+    assert str(refused.value) == f"node: {text}"
 
 
 def test_hashes_and_addresses_are_stored_in_lower_case_however_a_node_spells_them() -> None:
