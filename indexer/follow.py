@@ -8,7 +8,6 @@ halts.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from chainfolio.indexer.checked import read_checked
 from chainfolio.indexer.duplicates import merged
 from chainfolio.indexer.rewind import check_anchor, finish_rewind
 from chainfolio.indexer.scopes import NO_END, UNREAD, Scope, can_be_read, groups
+from chainfolio.indexer.shared_chain import in_thread
 from chainfolio.indexer.work import Work, filters, missing, missing_for_accounts
 from chainfolio.scopes import account_filter
 from chainfolio.storage.tail import TailBlock
@@ -176,7 +176,7 @@ class Follower:
         `step`.
         """
         heads = await self._ready()
-        await asyncio.to_thread(self.finalise, heads.finalized)
+        await in_thread(partial(self.finalise, heads.finalized))
         self._update_status()
 
     async def _ready(self) -> Heads:
@@ -184,7 +184,7 @@ class Follower:
 
         Return the heads.
         """
-        await asyncio.to_thread(self.recover)
+        await in_thread(self.recover)
         heads = await self.chain.heads()
         self.status.head, self.status.finalized = heads.latest.height, heads.finalized
         await self._undo(heads)
@@ -282,7 +282,7 @@ class Follower:
             if not chunk.is_linked or (top is not None and chunk.blocks and chunk.blocks[0].parent != top.hash):
                 raise Unavailable(self.chain.key, "the chain changed while it was read")
             ranges = await self._add_accounts(chunk, top)
-            await asyncio.to_thread(self._put, chunk, ranges)
+            await in_thread(partial(self._put, chunk, ranges))
             top = chunk.last or top
             await self._finalise(heads.finalized)
 
@@ -322,7 +322,7 @@ class Follower:
                 chunk.tables[name] = rows
             provided &= part.read_methods.keys()
             notes = [(account, *method) for account in accounts for method in part.read_methods.items()]
-            await asyncio.to_thread(self.tail.add_history_notes, self.chain.key, notes, part.unexplained)
+            await in_thread(partial(self.tail.add_history_notes, self.chain.key, notes, part.unexplained))
             if part.span.last == chunk.span.last:
                 return provided
             remaining, top = Span(part.span.last + 1, chunk.span.last), part.last or top
@@ -379,7 +379,7 @@ class Follower:
         if self._waits_since_s is None:
             self._waits_since_s = now_s
         if len(final) >= FINALISE_BLOCKS or now_s - self._waits_since_s >= FINALISE_S:
-            await asyncio.to_thread(self.finalise, finalized)
+            await in_thread(partial(self.finalise, finalized))
             self._waits_since_s = None
 
     def _final(self, finalized: int) -> list[Block]:

@@ -77,7 +77,8 @@ class QueueFollower:
                         await system.environment.clock.sleep(RECOVER_AFTER_S)
                         async with self.locked(chain.key):
                             first = await recover_reorg(chain, system.lake, system.tail)
-                        log.warning("%s: its final past changed; blocks from %s on are deleted", chain.key, first)
+                        if first is not None:
+                            log.warning("%s: its final past changed; blocks from %s on are deleted", chain.key, first)
             except Locked:  # another worker follows, or took the lock while this one was frozen
                 pass
             await system.environment.clock.sleep(TAKE_EVERY_S)

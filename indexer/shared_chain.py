@@ -94,7 +94,8 @@ class SharedChain:
 
         Raises:
             Locked: The lock was not free for `WAIT_S`, the chain was rewound, a process ended in the middle of a
-                commit, or a dataset of the batch was indexed by another process.
+                commit, a dataset of the batch was indexed by another process, or the tail has blocks of the span,
+                whose rows another process will move to the lake.
         """
         import polars  # noqa: F401 - it takes long, and others wait for the lock
 
@@ -104,6 +105,9 @@ class SharedChain:
                 raise Locked("tail", f"{self.chain.key}: it was rewound since its blocks were read", remedy=_RETRY)
             if open_batches(self.tail, self.chain):
                 raise Locked("tail", f"{self.chain.key}: a process ended in the middle of a commit", remedy=_RETRY)
+            lowest = self.tail.lowest(self.chain.key)
+            if lowest is not None and span.last >= lowest.height:
+                raise Locked("tail", f"{self.chain.key}: another process follows block {span.last}", remedy=_RETRY)
             if not accounts_of(filters):  # rows of accounts are compared with those that are stored
                 self._check_missing(span, datasets, filters)
             yield

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.transaction import AddAction
 
-from chainfolio.errors import StaleTable
+from chainfolio.errors import Locked, StaleTable
 from chainfolio.storage.parquet import LakeFile
 from chainfolio.table import Table
 
@@ -27,6 +27,7 @@ PROPERTIES = {"delta.dataSkippingStatsColumns": "height"}
 DEFAULT_RETENTION_H = 24
 # Files below this are merged with their neighbours.
 SMALL_BYTES = 64 * 2**20
+UNMOVED = CommitProperties(max_commit_retries=0)  # of a commit that is not moved to a version with newer commits
 MUCH_LARGER = 4  # a file that is so many times larger than the newer ones together is not merged with them
 
 
@@ -104,6 +105,23 @@ def batch_mark(stream: str, batch: int) -> CommitProperties:
     Delta does not compare them: such a commit must not be moved to a newer version, so it fails after any other one.
     """
     return CommitProperties(max_commit_retries=0, app_transactions=[Transaction(app_id=stream, version=batch)])
+
+
+def check_replaced(handle: DeltaTable, table: Table, added: set[str], removed: set[str]) -> bool:
+    """Return True if a table has all files that a commit removes, and False if it made this commit before.
+
+    An object store may have made a commit although its answer was lost.
+
+    Raises:
+        Locked: Another process removed some of them: this one was frozen, and lost the lock of the chain.
+    """
+    stored = {file.path for file in files_of(handle)}
+    if removed <= stored:
+        return True
+    if added and added <= stored and not removed & stored:
+        return False
+    message = f"table {table.name}: another process replaced its files meanwhile"
+    raise Locked("lake", message, remedy="nothing: what is left to do is done again")
 
 
 def last_batch(handle: DeltaTable, stream: str) -> int:

@@ -27,7 +27,9 @@ from chainfolio.storage.deltalog import (
     DEFAULT_RETENTION_H,
     PROPERTIES,
     SMALL_BYTES,
+    UNMOVED,
     batch_mark,
+    check_replaced,
     check_revision,
     commit_groups,
     crowded,
@@ -289,13 +291,13 @@ class Lake(LakeReader):
     ) -> bool:
         """Add and remove files in one commit; repeat it if writers of other chains committed meanwhile.
 
-        With a batch, the commit succeeds only on the version in which the stream was seen not to have it. So two
-        processes that write the same batch, because one lost its lock, store it once.
+        With a batch, the commit succeeds only on the version in which the stream was seen not to have it, and with
+        removed files only on one that has them. So two processes that do the same, because one lost its lock, do it
+        once.
 
-        The table is created if it is missing.
+        A missing table is created.
 
         Args:
-            table: The table to change.
             added: Files that are written already.
             removed: Files of the table; they stay on disk.
             batch: The stream and the number with which the commit is marked.
@@ -306,15 +308,16 @@ class Lake(LakeReader):
             commit whose answer was lost stored these files.
 
         Raises:
-            Locked: Too many commits failed.
+            Locked: Too many commits failed, or another process removed some of the files.
             StaleTable: The stored table has another revision.
         """
-        mark = None if batch is None else batch_mark(*batch)
+        mark = batch_mark(*batch) if batch is not None else UNMOVED if removed else None
+        paths = [{file.path for file in files} for files in (added, removed)]
         now = time.time_ns() // 1_000_000
         actions: list[AddAction | RemoveAction] = [entry_of(file, changes) for file in added]
         actions += [RemoveAction(file.path, changes, now, file.size, partition_of(file)) for file in removed]
         with self._writing[table.name]:
-            for attempt in range(ATTEMPTS if batch is None else MARKED_ATTEMPTS):
+            for attempt in range(MARKED_ATTEMPTS if mark is not None else ATTEMPTS):
                 # Not updated first: a conflict with newer commits makes this one fail, and is handled below.
                 handle = self._writers.get(table.name) or self._writer(table)
                 before = -1 if handle is None else handle.version()
@@ -323,7 +326,9 @@ class Lake(LakeReader):
                 if batch is not None and last_batch(handle, batch[0]) >= batch[1]:
                     # An object store may have made this commit although its answer was lost. Files that no commit
                     # names are deleted later.
-                    return attempt > 0 and bool(added) and {file.path for file in added} <= _paths(handle)
+                    return attempt > 0 and bool(added) and paths[0] <= _paths(handle)
+                if removed and not check_replaced(handle, table, *paths):
+                    return True
                 try:
                     handle.create_write_transaction(
                         actions, "append", schema_of(table), list(table.partitions), commit_properties=mark

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from chainfolio.indexer.progress import Progress
 from chainfolio.indexer.rewind import rewind
 from chainfolio.indexer.shared_chain import SharedChain, WorkerRole
 from chainfolio.indexer.work import Work, missing
+from chainfolio.scopes import account_filter
 from chainfolio.storage.tail import TailBlock
 from tests.chains.evm import EvmSubject
 from tests.chains.index import EVERYTHING, Index, index
@@ -146,3 +149,42 @@ async def test_a_range_that_does_not_link_to_the_tail_above_it_is_refused(two: T
     other = Block(4, "0x" + "1" * 64, ends[0].hash, ends[1].time_us)
     with pytest.raises(BadAnswer, match="block 5 does not follow the block 4"):
         shared.check_boundary(Span(3, 4), ends[0], other)
+
+
+@pytest.mark.parametrize("filters", [(), (account_filter("0x" + "1" * 40),)])
+async def test_blocks_of_the_tail_are_not_committed_by_a_job(two: Two, filters: tuple[str, ...]) -> None:
+    """A follower put them there after the job had read the heads: their rows go to the lake later."""
+    block = await two.first.block(5)
+    two.first.tail.put(two.first.key, [TailBlock(block, {})])
+    shared = SharedChain(two.second.chain, two.second.lake, two.second.tail, two.second.environment.clock)
+    with pytest.raises(Locked, match="another process follows block 5"), shared.guard(Span(3, 5), (), filters):
+        pass
+    with shared.guard(Span(3, 4), (), filters):
+        pass
+
+
+async def test_a_stopped_follower_has_the_lock_until_its_thread_ends(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    follower, began, goes_on = two.first.follower(), threading.Event(), threading.Event()
+
+    def finalise(_: int) -> int:
+        began.set()
+        goes_on.wait(30)
+        return 0
+
+    async def stopped() -> None:
+        with two.first.tail.lock(two.first.key):
+            await follower.finalise_all()
+
+    monkeypatch.setattr(follower, "finalise", finalise)
+    task = asyncio.create_task(stopped())
+    await asyncio.to_thread(began.wait)
+    task.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    with pytest.raises(Locked), two.second.tail.lock(two.second.key):
+        pass
+    goes_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with two.second.tail.lock(two.second.key):
+        pass
