@@ -82,6 +82,7 @@ CallKind = Literal[
     "rent",
     "cost",
     "unclear",
+    "unread",
 ]
 
 
@@ -94,7 +95,7 @@ class CallChange:
             moves shares of a pool or a vault against assets. `lend` changes a deposit without units, `debt` a loan;
             `swap debt` repays a loan and returns a deposit. `request` turns shares into a position that pays later.
             `rent` is what accounts need to exist, and `cost` is what accounts of others cost. The meaning of `unclear`
-            is not known.
+            is not known, and `unread` says that the node did not record all calls.
         position: The mint of the position's NFT or of its shares, or its account.
         owner: The account whose assets moved; empty if none did.
         moved: What came to the owner, or (negative) left: raw units by mint. An empty text is the native coin.

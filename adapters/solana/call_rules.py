@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from chainfolio.adapters.solana.layouts import TOKEN_PROGRAMS
+from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN_PROGRAMS
 from chainfolio.adapters.solana.program_calls import CallTransaction, Movement, ProgramCall
 from chainfolio.position_changes import CallChange, CallKind
 
 TRADE: Final = "trade"  # the kind of calls that change no position
 DISCRIMINATOR_SIZE: Final = 8  # of Anchor
+EVENT: Final = bytes.fromhex("e445a52e51cb9a1d")  # Anchor: a program calls itself to log an event
 UNITS_SIZE, PART_SIZE = 16, 2
 WHOLE: Final = 10_000  # ten-thousandths of a position
-WITHOUT_MOVEMENTS: Final = frozenset(["remove", "close", "resize", "request", "unclear"])  # kinds that matter so, too
+WITHOUT_MOVEMENTS: Final = frozenset(["remove", "close", "resize", "request"])  # kinds that matter so, too
 
 
 class CallRule(NamedTuple):
@@ -34,7 +35,8 @@ class CallRule(NamedTuple):
         is_whole: All liquidity is removed.
         vaults: The accounts with the liquidity of the pool; what others pay is a reward, and what they get is a cost.
             Empty if all have.
-        accounts: Further accounts of a new position, whose lamports come back when it is closed.
+        accounts: The accounts of a new position, whose lamports come back when it is closed. The account that `close`
+            closes: without that, it changes nothing.
         is_pool: The position exchanges its assets.
     """
 
@@ -73,10 +75,10 @@ class CallReader:
     transaction: CallTransaction
     rules: Mapping[str, Rules]  # by program
 
-    def changes(self) -> tuple[CallChange, ...] | None:
-        """Return the changes in order of execution; None if the node did not record what programs called."""
+    def changes(self) -> tuple[CallChange, ...]:
+        """Return the changes in order of execution; `unread` if the node did not record what programs called."""
         if self.transaction.calls is None:
-            return None
+            return CallChange("unread", ""), *self._changed(self.transaction.accounts)
         changes: list[CallChange] = []
         kept: set[str] = set()
         for call in self.transaction.calls:
@@ -89,18 +91,27 @@ class CallReader:
         return (*changes, *self._rents(kept))
 
     def _rule(self, call: ProgramCall) -> CallRule | None:
+        if call.content.startswith(EVENT):
+            return CallRule(TRADE)
         rules = self.rules[call.program]
         size = len(next(iter(rules)))
         return rules.get(call.content[:size])
 
     def _unclear(self, call: ProgramCall) -> Iterator[CallChange]:
-        """Yield the movements of an unknown call, by account."""
+        """Yield the movements of an unknown call, by account, and the positions that it may have changed."""
         for owner, moved in _by_owner(call.movements).items():
             yield CallChange("unclear", "", owner, moved)
+        yield from self._changed(call.accounts)
+
+    def _changed(self, accounts: Sequence[str]) -> Iterator[CallChange]:
+        """Yield an unclear change of each account that may be a position, or have the NFT of one."""
+        for each in dict.fromkeys(map(self._position, accounts)):
+            if each not in self.rules and each not in TOKEN_PROGRAMS and each != SYSTEM:
+                yield CallChange("unclear", each)
 
     def _of_call(self, call: ProgramCall, rule: CallRule) -> Iterator[CallChange]:
         """Yield the changes of one call; an unclear one if its accounts are not as the rule has them."""
-        indexes = (rule.position, rule.owner, *rule.vaults)
+        indexes = (rule.position, rule.owner, *rule.vaults, *rule.accounts)
         if any(each is not None and each >= len(call.accounts) for each in indexes):
             yield from self._unclear(call)
             return
@@ -108,6 +119,9 @@ class CallReader:
         if rule.position is None:
             position = next((each.mint for each in call.movements if not (each.sender and each.recipient)), "")
         kind: CallKind = rule.kind  # type: ignore[assignment]
+        if kind == "close" and not self.transaction.closed.keys() >= {call.accounts[each] for each in rule.accounts}:
+            yield from self._unclear(call) if call.movements else ()
+            return
         if kind == "open" and rule.owner is not None:
             yield CallChange("open", position, call.accounts[rule.owner], span=_span(call.content, rule))
             kind = "add"
@@ -149,7 +163,8 @@ class CallReader:
                 is_kept = new in kept or self.transaction.holders.get(new, ("", ""))[0] == payer
                 yield CallChange("rent" if is_kept else "cost", new, payer, (("", -raw),))
         for account, raw in sorted(self.transaction.closed.items()):
-            yield CallChange("rent", account, "", (("", raw),))
+            if raw:
+                yield CallChange("rent", account, "", (("", raw),))
 
 
 def _number(content: bytes, at: int | None, size: int) -> int | None:

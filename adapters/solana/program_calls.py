@@ -74,13 +74,15 @@ class CallTransaction(NamedTuple):
         calls: The calls of the chosen programs; None if the node did not record what programs called.
         holders: Owner and mint of each token account.
         funded: What accounts paid for new accounts.
-        closed: Accounts that lost all their lamports, with what they had.
+        closed: Accounts without lamports afterwards, with what they had.
+        accounts: All accounts that it names.
     """
 
     calls: tuple[ProgramCall, ...] | None
     holders: Mapping[str, tuple[str, str]]
     funded: Sequence[Funding]
     closed: Mapping[str, int]
+    accounts: Sequence[str] = ()
 
 
 class _Step(NamedTuple):
@@ -133,8 +135,8 @@ def parse_calls(source: str, content: bytes, programs: Collection[str]) -> CallT
         each._replace(lamports=min(each.lamports, lamports[each.account][1] - wrapped.get(each.account, 0)))
         for each in _funded([step for steps in groups for step in steps], lamports)
     ]
-    closed = {key: before for key, (before, after) in lamports.items() if before and not after}
-    return CallTransaction(tuple(calls) if is_whole else None, holders, funded, closed)
+    closed = {key: before for key, (before, after) in lamports.items() if not after}
+    return CallTransaction(tuple(calls) if is_whole else None, holders, funded, closed, keys)
 
 
 def _with_heights(outer: Call, inner: Sequence[Call]) -> Iterator[tuple[Call, int | None]]:

@@ -15,8 +15,9 @@ from chainfolio.position_changes import CallChange
 if TYPE_CHECKING:
     from chainfolio.indexer.wiring import System
     from chainfolio.portfolio.transactions import TransactionDocument
+    from chainfolio.protocols import InstalledProtocol
 
-STORED: Final = "/calls/1/"  # after the hash, before a digest of the programs
+STORED: Final = "/calls/2/"  # after the hash, before a digest of the programs and of their instructions
 CallChanges = dict[tuple[str, str], tuple[CallChange, ...] | None]
 
 
@@ -36,13 +37,18 @@ async def call_changes(system: System, records: Sequence[TransactionDocument]) -
         if reader is None:
             continue
         protocols = [each for each in system.registry.rows(key, chain.kind, system.families) if each.contracts]
-        named = sorted((each.family.name, *map(str, sorted(each.contracts.items()))) for each in protocols)
+        named = sorted((each.family.name, str(sorted(each.contracts.items())), _rules(each)) for each in protocols)
         digest = hashlib.sha256(repr(named).encode()).hexdigest()[:8]
         read = partial(reader.call_changes, protocols=protocols)
         stored = StoredChanges(system, key, f"{STORED}{digest}", read, CallChange)
         of_chain = [record for record in records if record.chain.key == key and _may_change(record)]
         changes |= {(key, tx_hash): each for tx_hash, each in (await _of_chain(stored, of_chain)).items()}
     return changes
+
+
+def _rules(protocol: InstalledProtocol) -> str:
+    """Return the meaning of the instructions of a protocol, as text: results of an older table are stale."""
+    return repr(getattr(protocol.family, "instructions", ""))
 
 
 async def _of_chain(

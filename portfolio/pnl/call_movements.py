@@ -6,17 +6,19 @@ Then the values of what it moves are not known, and an issue says so.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from chainfolio.portfolio.pnl.containers import Containers, settle
 from chainfolio.portfolio.pnl.position_changes import Movement, Position
-from chainfolio.portfolio.pnl.trade_value import Side
+from chainfolio.portfolio.pnl.trade_value import Side, leave_unexplained
 from chainfolio.position_changes import CallChange, PositionChange
 
 WHOLE: Final = 10_000  # ten-thousandths of a position
 PAYING: Final = frozenset(["remove", "close", "lend", "swap debt"])  # kinds of changes that pay the owner
+MOVING: Final = PAYING | {"add"}
 NOT_OPENED: Final = "it changed a position that no known transaction opened: gains of what it moved are not known"
 NOT_CLEAR: Final = "it changed a position in a way that is not known: gains of what it moved are not known"
 Redeem = Callable[[Sequence[Movement], Mapping[str, int], bool], tuple[list[Movement], list[Movement]]]
@@ -28,7 +30,10 @@ Key = tuple[str, str]  # chain and hash of a transaction
 def split_changes(
     changes: Mapping[Key, Sequence[PositionChange | CallChange] | None],
 ) -> tuple[dict[Key, Sequence[PositionChange] | None], dict[Key, Sequence[CallChange]]]:
-    """Return changes by events, with those that are not known, and changes by calls."""
+    """Return changes by events, with those that are not known, and changes by calls.
+
+    If not all calls of a transaction are recorded, its changes are not known, and those by calls are unclear ones.
+    """
     by_events: dict[Key, Sequence[PositionChange] | None] = {}
     by_calls: dict[Key, Sequence[CallChange]] = {}
     for key, each in changes.items():
@@ -38,22 +43,32 @@ def split_changes(
         if calls := [change for change in each if isinstance(change, CallChange)]:
             by_calls[key] = calls
         by_events[key] = [change for change in each if isinstance(change, PositionChange)]
+        if any(change.kind == "unread" for change in calls):
+            by_events[key] = None
     return by_events, by_calls
 
 
 def own_changes(
-    changes: Sequence[CallChange], chain: str, wallet: str, positions: Collection[str], *, is_sender: bool
+    changes: Sequence[CallChange],
+    chain: str,
+    wallet: str,
+    own_wallets: Collection[str],
+    positions: Collection[str],
+    *,
+    is_sender: bool,
 ) -> Sequence[CallChange]:
     """Return the changes that concern a wallet: they moved its assets, or changed one of its positions.
 
     Anybody can open a position for the wallet, or let one of theirs pay it: that is no change of the wallet's, and what
-    it pays was received. If a position of the wallet pays others only, the change is unclear.
+    it pays was received. If others get a part of what a position of the wallet pays, or pay into it, its changes are
+    unclear.
 
     Args:
         changes: All changes of one transaction.
         chain: The key of the chain.
         wallet: The wallet.
-        positions: The keys of its positions.
+        own_wallets: All wallets of the account.
+        positions: The keys of their positions.
         is_sender: An own wallet sent the transaction.
     """
     has_paid = any(raw < 0 for each in changes if each.owner == wallet for _, raw in each.moved)
@@ -61,16 +76,58 @@ def own_changes(
     opened = [each.position for each in changes if each.kind == "open" and each.owner == wallet and is_own]
     keys = {*positions, *(f"{chain}:{each}" for each in opened)}
     moved = {(each.kind, each.position) for each in changes if each.owner in (wallet, "")}
+    unclear = _of_others(changes, own_wallets)
+    lost = PAYING | ({"debt"} if is_own else set())
     own: list[CallChange] = []
     for each in changes:
         is_open = f"{chain}:{each.position}" in keys
+        is_unclear = is_open and (each.kind, each.position) in unclear
         if each.owner == wallet:
-            own += [each] if is_own or is_open else []
+            own += [replace(each, kind="unclear") if is_unclear else each] if is_own or is_open else []
         elif not each.owner:
             own += [each] if is_open or each.kind == "rent" else []
-        elif is_open and each.kind in PAYING and (each.kind, each.position) not in moved:
+        elif is_unclear or (is_open and each.kind in lost and (each.kind, each.position) not in moved):
             own.append(CallChange("unclear", each.position, wallet))
-    return own
+    return _with_one_removal(own)
+
+
+def _of_others(changes: Sequence[CallChange], own_wallets: Collection[str]) -> set[tuple[str, str]]:
+    """Return kind and position of changes with payments between accounts of others.
+
+    A pool, which is one of them, is paid by own wallets or pays them.
+    """
+    got, given = defaultdict[tuple[str, str, str], int](int), defaultdict[tuple[str, str, str], int](int)
+    paid_by_others: set[tuple[str, str, str]] = set()
+    for each in (each for each in changes if each.owner and each.kind in MOVING):
+        for mint, raw in each.moved:
+            at = each.kind, each.position, mint
+            if each.owner in own_wallets:
+                given[at] += max(-raw, 0)
+            elif raw > 0:
+                got[at] += raw
+            else:
+                paid_by_others.add(at)
+    return {at[:2] for at in paid_by_others if got[at] > given[at]}
+
+
+def _with_one_removal(changes: Sequence[CallChange]) -> Sequence[CallChange]:
+    """Return changes in which a position that is closed has one removal: the sum of all, in place of the last one."""
+    closed = {each.position for each in changes if each.kind == "close"}
+    merged: list[CallChange] = []
+    last: dict[str, int] = {}
+    for each in reversed(changes):
+        is_last = not (each.kind == "remove" and each.position in closed and each.units != 0)
+        at = len(merged) if is_last else last.setdefault(each.position, len(merged))
+        merged[at:] = [_sum(each, merged[at]), *merged[at + 1 :]] if at < len(merged) else [each]
+    return merged[::-1]
+
+
+def _sum(a: CallChange, b: CallChange) -> CallChange:
+    moved = defaultdict[str, int](int)
+    for mint, raw in (*a.moved, *b.moved):
+        moved[mint] += raw
+    units = None if a.units is None or b.units is None else a.units + b.units
+    return replace(b, owner=a.owner or b.owner, moved=tuple(moved.items()), units=units, part=None, span=None)
 
 
 @dataclass(slots=True)
@@ -135,6 +192,12 @@ class CallMovements:
         elif change.kind != "open":
             self._unclear(key, came, left)
 
+    def leave_unexplained(self, incoming: dict[str, Side], outgoing: dict[str, Side]) -> None:
+        """Leave what the changes do not explain; without values if one is not clear: others may have paid for it."""
+        leave_unexplained(incoming, outgoing, self.explained, self.worth)
+        for side in (*incoming.values(), *outgoing.values()) if self.problem == NOT_CLEAR else ():
+            side.value = None
+
     def _pay_rent(self, change: CallChange) -> None:
         """Deposit what an account of the wallet needs, or take it back once the account is closed.
 
@@ -185,37 +248,43 @@ class CallMovements:
             self.settled += [("deposit", side) for side in left]
 
     def _take(self, key: str, position: Position, change: CallChange, came: Sequence[Side]) -> None:
-        """Take removed liquidity out; a payment for none is income."""
+        """Take removed liquidity out; a payment for no liquidity is income."""
         if change.units == 0:
             self.settled += [("income", side) for side in came]
             return
         units = self._units(key, position, change)
-        if units is None or (units and not came):
-            self._unclear(key, came, ())
+        if units == 0 and not came:
             return
-        if not units and not came:
+        if not units or not came:
+            self._unclear(key, came, ())
             return
         contents = position.container.take(units)
         if self._is_disposal(change):
             self.traded += [("buy", side) for side in came]
-            self.traded += [("sell", Side(key, units, _total(came)))] if units else []
+            self.traded.append(("sell", Side(key, units, _total(came))))
         else:
             self.settled += settle(contents, came, self.trade_value, is_pool=change.is_pool)
 
     def _units(self, key: str, position: Position, change: CallChange) -> int | None:
         """Return the units that a change removes; None if they are not known.
 
-        A position of bins counts ten-thousandths: the same part of each bin leaves with them.
+        A position of bins counts ten-thousandths: the same part of each bin leaves with them. One that is sold for its
+        liquidity has one unit, of which no part can be sold.
         """
         container = position.container
-        if key in self.closing or change.kind == "close" or (change.part == WHOLE and change.span is None):
+        if change.kind == "close" or (change.part == WHOLE and change.span is None):
             return container.units
+        if key in self.closing:
+            is_all = not position.is_measured or change.units in (None, container.units)
+            return container.units if is_all else None
         if change.part is not None:
             span, removed = position.span, change.span
             if span is None or removed is None or removed[0] > span[0] or removed[1] < span[1]:
                 return None
             if change.part == WHOLE:
                 return container.units
+            if self._is_disposal(change):
+                return None
             container.units *= WHOLE  # so that each part is a whole number of units
             return container.units // WHOLE * change.part
         is_known = position.is_measured and change.units is not None and change.units <= container.units
@@ -225,7 +294,10 @@ class CallMovements:
         """Put assets in for shares, or redeem shares for assets."""
         raw = dict(change.moved).get(change.position, 0)
         self.explained[key] = self.explained.get(key, 0) + raw
-        if not raw or not (left if raw > 0 else came) or (came if raw > 0 else left):
+        container = self.containers.by_share.get(key) if raw < 0 and change.is_pool else None
+        inside = {asset for asset, quantity in container.inside.items() if quantity} if container else set()
+        is_partly_paid = bool(inside - {side.asset for side in came})  # others got the rest
+        if not raw or not (left if raw > 0 else came) or (came if raw > 0 else left) or is_partly_paid:
             self._without_values(came, left, NOT_CLEAR)
             self.settled += [("received", Side(key, raw, None))] if raw > 0 else []
             if raw < 0:
@@ -286,6 +358,8 @@ class CallMovements:
         position = self.positions[key] = Position()
         position.container.put(1, contents)
         position.container.put(0, bought)
+        for asset, raw in bought.items():
+            self.containers.lots[asset] -= raw
         self.settled += [("deposit", Side(asset, raw, None)) for asset, raw in bought.items()]
         if not contents and not bought:
             position.is_clear = False
@@ -296,7 +370,10 @@ class CallMovements:
         contents = {} if position is None else position.close()
         if position is not None:
             position.is_clear = False
-        self._lose(contents, deposited=contents)
+            for asset, raw in self.containers.farms.pop(key.removeprefix(f"{self.chain}:"), {}).items():
+                contents[asset] = contents.get(asset, 0) + raw
+        sold = {key: raw} if (raw := self.containers.lots.get(key, 0)) else {}
+        self._lose({**contents, **sold}, deposited=contents)
         self._without_values(came, left, NOT_CLEAR)
 
     def _lose(self, assets: Mapping[str, int], deposited: Collection[str]) -> None:

@@ -59,10 +59,13 @@ def entries_of(
     distinct = list({(record.chain.key, record.hash, record.user.address): record for record in records}.values())
     moved = moved_positions(distinct, unread, own_wallets, treatment)
     for order, record in enumerate(distinct):
-        of_record = unread.pop((record.chain.key, record.hash), ())  # once, if several wallets took part
-        first, wallet = len(result.entries), record.user.address
         chain, is_sender = record.chain.key, record.sender in own_wallets
-        of_calls = own_changes(calls.get((chain, record.hash), ()), chain, wallet, positions, is_sender=is_sender)
+        of_record = unread.get((chain, record.hash), ())
+        if of_record is not None:
+            unread[chain, record.hash] = ()  # once, if several wallets took part
+        first, wallet = len(result.entries), record.user.address
+        of_calls = calls.get((chain, record.hash), ())
+        of_calls = own_changes(of_calls, chain, wallet, own_wallets, positions, is_sender=is_sender)
         if any(each.kind not in ("rent", "cost") for each in of_calls):
             record = msgspec.structs.replace(record, type="INTERACTION")  # the calls say what it was
         rows = RecordRows(record, own_wallets, treatment, result)
@@ -215,7 +218,7 @@ class _Record:
         )
         for change in sorted(self.calls, key=lambda each: each.kind in ("rent", "cost")):
             result.add(change)
-        leave_unexplained(incoming, outgoing, result.explained, worth)
+        result.leave_unexplained(incoming, outgoing)
         if result.problem:
             self.result.issues.append(IssueDocument("pnl", self.record.hash, result.problem))
         return result

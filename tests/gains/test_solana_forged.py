@@ -282,3 +282,149 @@ def test_position_that_was_given_away_has_no_known_gain(me: SolanaWallet, tmp_pa
     me.do(pay(me.stage, me.address, stranger, pool.nft, 1))
     report, _ = read(me.stage, tmp_path, me)
     assert report.unknown
+
+
+def test_removals_of_a_closed_position_are_one(me: SolanaWallet, tmp_path: Path) -> None:
+    pool = Whirlpool(me.stage, me.address)
+    me.do(*pool.open(), pool.add(1_000, OPENED))
+    first, second = {SOL: 2 * COIN, "USDC": 200 * USDC}, {SOL: 3 * COIN, "USDC": 300 * USDC}
+    me.do(pool.remove(400, 1_000, first), pool.remove(600, 600, second), pool.close())
+    report, _ = read(me.stage, tmp_path, me)
+    assert_equal(report, me)
+
+
+def test_close_that_does_nothing_leaves_a_position_open(me: SolanaWallet, tmp_path: Path) -> None:
+    pool = Dlmm(me.stage, me.address)
+    half = {SOL: 25 * COIN // 10, "USDC": 250 * USDC}
+    me.do(*pool.open(), pool.add(1_000, OPENED))
+    me.do(pool.remove(500, 1_000, half), pool.call("close_position_if_empty", {0: pool.position}))
+    me.do(pool.remove(500, 500, half), pool.close())
+    report, _ = read(me.stage, tmp_path, me)
+    assert_equal(report, me)
+
+
+def test_parts_of_bins_with_a_close_that_does_nothing_have_no_known_gain(me: SolanaWallet, tmp_path: Path) -> None:
+    pool = Dlmm(me.stage, me.address)
+    me.do(*pool.open(), pool.add(1_000, OPENED))
+    name, places = "close_position_if_empty", {0: pool.position}
+    pool.bins = (-5, 2)
+    me.do(pool.remove(1_000, 1_000, {"USDC": 500 * USDC}), pool.call(name, places))
+    pool.bins = (3, 10)
+    drained = [Drain(pool.position, me.address)]
+    me.do(pool.remove(1_000, 1_000, {SOL: 5 * COIN}), pool.call(name, places, inner=drained))
+    report, _ = read(me.stage, tmp_path, me)
+    assert is_unknown(report)
+    assert report.income == "0"
+
+
+def test_liquidity_that_a_router_paid_for_is_no_income(me: SolanaWallet, tmp_path: Path, stranger: str) -> None:
+    pool = Clmm(me.stage, me.address)
+    given = [pay(me.stage, me.address, stranger, symbol, raw) for symbol, raw in OPENED.items()]
+    born = [issue(me.stage, pool.nft, me.address, 1)]
+    born += [pay(me.stage, stranger, pool.pool, symbol, raw) for symbol, raw in OPENED.items()]
+    places = {0: stranger, 1: me.address, 2: pool.nft, 3: pool.home, 8: pool.position}
+    opened = pool.call("open_position_with_token22_nft", places, bytes(16), u128(1_000), inner=born)
+    me.do(Ix(address("a router"), (), b"anything", [*given, opened]))
+    me.stage.lamports |= {pool.position: 1, pool.nft: 1}
+    me.do(pool.remove(1_000, 1_000, OPENED), pool.close())
+    report, _ = read(me.stage, tmp_path, me)
+    assert is_unknown(report)
+    assert (report.income, report.closed_pnl) == ("0", "N/A")
+
+
+def test_liquidity_that_a_router_added_to_that_of_the_wallet_has_no_known_gain(
+    me: SolanaWallet, tmp_path: Path, stranger: str
+) -> None:
+    pool = Dlmm(me.stage, me.address)
+    me.do(*pool.open(), pool.add(1_000, {SOL: COIN, "USDC": 100 * USDC}))
+    given = [pay(me.stage, me.address, stranger, "USDC", 400 * USDC)]
+    call = pool.add(1_000, {})
+    added = Ix(call.program, call.accounts, call.data, [pay(me.stage, stranger, pool.pool, "USDC", 400 * USDC)])
+    me.do(Ix(address("a router"), (), b"anything", [*given, added]))
+    me.do(pool.remove(1_000, 1_000, {SOL: COIN, "USDC": 500 * USDC}), pool.close())
+    report, _ = read(me.stage, tmp_path, me)
+    assert is_unknown(report)
+    assert report.income == "0"
+
+
+def test_liquidity_of_a_second_position_of_a_split_is_no_income(me: SolanaWallet, tmp_path: Path) -> None:
+    pool, second = Damm(me.stage, me.address), Damm(me.stage, me.address)
+    me.do(*pool.open(), pool.add(1_000, OPENED), *second.open())
+    places = {1: pool.position, 2: pool.home, 3: second.position, 4: second.home}
+    me.do(pool.call("split_position2", places, bytes(4)))
+    me.do(second.remove(500, 500, {SOL: 25 * COIN // 10, "USDC": 250 * USDC}), second.close())
+    report, _ = read(me.stage, tmp_path, me)
+    assert is_unknown(report)
+    assert report.income == "0"
+
+
+def test_removal_by_a_call_of_no_table_makes_later_gains_unknown(me: SolanaWallet, tmp_path: Path) -> None:
+    pool = Whirlpool(me.stage, me.address)
+    me.do(*pool.open(), pool.add(1_000, OPENED))
+    me.do(pool.call("no_such_function", {6: pool.home}, inner=pool.takes({SOL: 45 * COIN // 10, "USDC": 450 * USDC})))
+    me.do(pool.remove(100, 100, {SOL: COIN // 2, "USDC": 50 * USDC}), pool.close())
+    report, _ = read(me.stage, tmp_path, me)
+    assert is_unknown(report)
+    assert report.closed_pnl == "N/A"
+
+
+@pytest.mark.parametrize(("name", "is_known"), [("lending_account_liquidate", False), ("refresh", True)])
+def test_call_without_movements_makes_gains_of_a_deposit_unknown(
+    me: SolanaWallet, tmp_path: Path, name: str, is_known: bool
+) -> None:
+    lender = Marginfi(me.stage, me.address, str(Keypair().pubkey()))
+    me.stage.put(address("the bank"), SOL, 10 * COIN)
+    me.do(*lender.open(), lender.lend(SOL, -COIN))
+    accounts = [lender.position if i == 2 else address("other") for i in range(8)]
+    me.do(Ix(lender.program, accounts, named("lending_account_pulse_health" if is_known else name, bytes(8))))
+    me.do(lender.lend(SOL, 6 * COIN))
+    report, _ = read(me.stage, tmp_path, me)
+    assert is_unknown(report) is not is_known
+    assert Decimal(report.income) == (500 if is_known else 0)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_removal_that_pays_a_router_too_has_no_known_gain(
+    me: SolanaWallet, tmp_path: Path, stranger: str, is_whole: bool
+) -> None:
+    pool = Whirlpool(me.stage, me.address)
+    me.do(*pool.open(), pool.add(1_000, OPENED))
+    call = pool.remove(600, 1_000, {SOL: 3 * COIN} if is_whole else {})
+    to_router = [pay(me.stage, pool.pool, stranger, "USDC", 300 * USDC)]
+    calls = [Ix(call.program, call.accounts, call.data, [*call.inner, *to_router])]
+    calls += [] if is_whole else [pool.remove(200, 1_000, {SOL: COIN})]
+    me.do(Ix(address("a router"), (), b"zap", [*calls, pay(me.stage, stranger, me.address, SOL, 3 * COIN)]))
+    report, _ = read(me.stage, tmp_path, me)
+    assert is_unknown(report)
+    assert report.closed_pnl == "N/A"
+
+
+def test_shares_of_a_pool_that_pay_a_router_too_have_no_known_gain(
+    me: SolanaWallet, tmp_path: Path, stranger: str
+) -> None:
+    share, pool = address("new shares"), address("a pool")
+    me.stage.issued[share] = 9
+    paid = [pay(me.stage, me.address, pool, symbol, raw) for symbol, raw in OPENED.items()]
+    accounts = [address("other")] * 14
+    me.do(Ix(CPMM, accounts, named("deposit", bytes(24)), [*paid, issue(me.stage, share, me.address, 70)]))
+    ends = {SOL: me.address, "USDC": stranger}
+    back = [pay(me.stage, pool, ends[symbol], symbol, raw) for symbol, raw in OPENED.items()]
+    me.do(Ix(CPMM, accounts, named("withdraw", bytes(24)), [burn(me.stage, share, me.address, 70), *back]))
+    report, _ = read(me.stage, tmp_path, me)
+    assert is_unknown(report)
+    assert report.closed_pnl == "N/A"
+
+
+def test_calls_without_depth_make_gains_of_each_own_wallet_unknown(me: SolanaWallet, tmp_path: Path) -> None:
+    other = SolanaWallet.new(me.stage, SOL=COIN, USDC=100 * USDC)
+    first, second = Whirlpool(me.stage, me.address), Whirlpool(me.stage, other.address)
+    me.do(*first.open())
+    other.do(*second.open())
+    me.do(Ix(address("a router"), (), b"anything", [first.add(1_000, OPENED), second.add(10, {"USDC": 50 * USDC})]))
+    for group in me.stage.transactions[-1]["meta"]["innerInstructions"]:
+        for each in group["instructions"]:
+            each["stackHeight"] = None
+    other.do(second.remove(10, 10, {"USDC": 50 * USDC}), second.close())
+    report, _ = read(me.stage, tmp_path, me, other)
+    assert is_unknown(report)
+    assert report.income == "0"

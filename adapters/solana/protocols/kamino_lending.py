@@ -147,6 +147,8 @@ RULES: Final = by_name(
     repay_obligation_liquidity_v2=DEBT,
     repay_and_withdraw_and_redeem=BOTH,
     **trades("flash_borrow_reserve_liquidity", "flash_repay_reserve_liquidity"),  # nothing but a fee is left
+    **trades("refresh_obligation", "request_elevation_group", "init_obligation_farms_for_reserve"),
+    **trades("refresh_obligation_farms_for_reserve", "mark_obligation_for_deleveraging", "set_obligation_order"),
 )
 
 FAMILY = Family(

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from chainfolio.adapters.solana.account_fields import address
 from chainfolio.adapters.solana.account_reads import AccountRead
-from chainfolio.adapters.solana.call_rules import CallRule, by_name
+from chainfolio.adapters.solana.call_rules import CallRule, by_name, trades
 from chainfolio.adapters.solana.lending_layouts import MarginfiAccount, MarginfiBank, MarginfiGroup
 from chainfolio.adapters.solana.marginfi import ONE, ShareValues, updated
 from chainfolio.adapters.solana.positions import (
@@ -155,8 +155,9 @@ RULES: Final = by_name(
     lending_account_repay=DEBT,
     lending_account_withdraw_emissions=CallRule("earn", 1),
     lending_account_withdraw_emissions_permissionless=CallRule("earn", 1),
-    transfer_to_new_account=CallRule("unclear", 1),
-    transfer_to_new_account_pda=CallRule("unclear", 1),
+    **trades("marginfi_account_close", "lending_account_close_balance", "lending_account_sort_balances"),
+    **trades("lending_account_start_flashloan", "lending_account_end_flashloan", "lending_account_pulse_health"),
+    **trades("lending_account_settle_emissions", "marginfi_account_update_emissions_destination_account"),
 )
 
 FAMILY = Family(

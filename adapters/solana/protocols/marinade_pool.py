@@ -76,7 +76,7 @@ RULES: Final = by_name(
     add_liquidity=LIQUIDITY,
     remove_liquidity=LIQUIDITY,
     order_unstake=CallRule("request", 4, accounts=(4,)),
-    claim=CallRule("close", 2),
+    claim=CallRule("close", 2, accounts=(2,)),
     **trades("liquid_unstake"),
 )
 

@@ -175,7 +175,6 @@ def _vesting_end_s(stored: DammPosition, pool: DammPool, claim: Claim) -> int:
 # Instructions of the program's interface, which its SDK has: https://github.com/MeteoraAg/cp-amm-sdk
 OPEN = CallRule("open", 1, 0, accounts=(1, 6), is_pool=True)
 REMOVE = CallRule("remove", 9, units=8, is_pool=True)
-SPLIT = CallRule("unclear", 2)
 RULES: Final = by_name(
     create_position=OPEN._replace(accounts=(1, 4)),
     initialize_pool=OPEN._replace(units=8),
@@ -186,9 +185,7 @@ RULES: Final = by_name(
     remove_all_liquidity=REMOVE._replace(units=None, is_whole=True),
     claim_position_fee=CallRule("earn", 9),
     claim_reward=CallRule("earn", 6),
-    close_position=CallRule("close", 0, is_pool=True),
-    split_position=SPLIT,
-    split_position2=SPLIT,
+    close_position=CallRule("close", 0, accounts=(3,), is_pool=True),
     **trades("swap", "swap2"),
 )
 

@@ -256,7 +256,7 @@ OPEN = CallRule("open", 1, 3, span=8, width=True, accounts=(1,), is_pool=True)
 ADD, REMOVE = (CallRule(kind, 0, is_pool=True) for kind in ("add", "remove"))
 REMOVE_ALL = REMOVE._replace(is_whole=True)
 REMOVE_PART = REMOVE._replace(span=8, part=16)
-CLOSE = CallRule("close", 0, is_pool=True)
+CLOSE = CallRule("close", 0, accounts=(0,), is_pool=True)
 RULES: Final = by_name(
     initialize_position=OPEN,
     initialize_position2=OPEN,
@@ -283,11 +283,11 @@ RULES: Final = by_name(
     increase_position_length=CallRule("resize", 2),
     increase_position_length2=CallRule("resize", 2),
     decrease_position_length=CallRule("resize", 1),
-    rebalance_liquidity=CallRule("unclear", 0),
     close_position=CLOSE,
     close_position2=CLOSE,
     close_position_if_empty=CLOSE,
     **trades("swap", "swap2", "swap_exact_out", "swap_exact_out2", "swap_with_price_impact", "swap_with_price_impact2"),
+    **trades("update_fees_and_rewards", "update_fees_and_reward2", "update_position_operator"),
 )
 
 FAMILY = Family(

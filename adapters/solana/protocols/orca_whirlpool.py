@@ -101,6 +101,7 @@ def _new_growth(pool: Whirlpool, reward: _Reward, time_s: int) -> int:
 # Accounts and data of instructions: https://github.com/orca-so/whirlpools
 ADD, REMOVE = (CallRule(kind, 4, units=8, is_pool=True) for kind in ("add", "remove"))
 OPEN = CallRule("open", 3, 1, accounts=(2, 3), is_pool=True)
+CLOSE = CallRule("close", 3, accounts=(2,), is_pool=True)
 RULES: Final = by_name(
     open_position=OPEN,
     open_position_with_metadata=OPEN,
@@ -114,9 +115,9 @@ RULES: Final = by_name(
     collect_fees_v2=CallRule("earn", 3),
     collect_reward=CallRule("earn", 3),
     collect_reward_v2=CallRule("earn", 3),
-    close_position=CallRule("close", 3, is_pool=True),
-    close_position_with_token_extensions=CallRule("close", 3, is_pool=True),
-    **trades("swap", "swap_v2", "two_hop_swap", "two_hop_swap_v2"),
+    close_position=CLOSE,
+    close_position_with_token_extensions=CLOSE,
+    **trades("swap", "swap_v2", "two_hop_swap", "two_hop_swap_v2", "update_fees_and_rewards", "lock_position"),
 )
 
 FAMILY = Family("orca_whirlpool", position=position, instructions=RULES)

@@ -95,7 +95,7 @@ RULES: Final = by_name(
     increase_liquidity_v2=ADD,
     decrease_liquidity=REMOVE,
     decrease_liquidity_v2=REMOVE,
-    close_position=CallRule("close", 1, is_pool=True),
+    close_position=CallRule("close", 1, accounts=(3,), is_pool=True),
     **trades("swap", "swap_v2", "swap_router_base_in"),
 )
 
