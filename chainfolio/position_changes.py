@@ -94,15 +94,16 @@ class CallChange:
         kind: `open` creates a position, and `add`, `remove`, `earn` and `resize` change it; `close` ends it. `share`
             moves shares of a pool or a vault against assets. `lend` changes a deposit without units, `debt` a loan;
             `swap debt` repays a loan and returns a deposit. `request` turns shares into a position that pays later.
-            `rent` is what accounts need to exist, and `cost` is what accounts of others cost. The meaning of `unclear`
-            is not known, and `unread` says that the node did not record all calls.
+            `rent` is what accounts need to exist: the owner paid or got it. `cost` is what else the owner paid.
+            The meaning of `unclear` is not known, and `unread` says that the node did not record all calls.
         position: The mint of the position's NFT or of its shares, or its account.
-        owner: The account whose assets moved; empty if none did.
+        owner: The account whose assets moved; empty if none did, or if it is not known.
         moved: What came to the owner, or (negative) left: raw units by mint. An empty text is the native coin.
         units: Shares or liquidity that were added or removed; None if the call does not tell it.
         part: Ten-thousandths of the position that were removed; None if the call does not tell it.
         span: The bins of a new position, or those from which a part was removed.
         is_pool: The position exchanges its assets.
+        holder: The owner of a new account, or of the position that needs it; empty for an account that existed before.
     """
 
     kind: CallKind
@@ -113,3 +114,4 @@ class CallChange:
     part: int | None = None
     span: tuple[int, int] | None = None
     is_pool: bool = False
+    holder: str = ""

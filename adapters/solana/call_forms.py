@@ -29,6 +29,7 @@ class InnerInstructions(msgspec.Struct):
 class CallMeta(msgspec.Struct):
     """The outcome of a transaction."""
 
+    fee: U64
     preBalances: list[U64]
     postBalances: list[U64]
     err: Any = None

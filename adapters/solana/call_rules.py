@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN_PROGRAMS
 from chainfolio.adapters.solana.program_calls import CallTransaction, Movement, ProgramCall
+from chainfolio.adapters.solana.transactions import NATIVE
 from chainfolio.position_changes import CallChange, CallKind
 
 TRADE: Final = "trade"  # the kind of calls that change no position
@@ -38,6 +39,7 @@ class CallRule(NamedTuple):
         accounts: The accounts of a new position, whose lamports come back when it is closed. The account that `close`
             closes: without that, it changes nothing.
         is_pool: The position exchanges its assets.
+        has_coins: Native coins are a part of what moves. Otherwise, they are wrapped, and others are a rent or a cost.
     """
 
     kind: CallKind | str
@@ -51,6 +53,7 @@ class CallRule(NamedTuple):
     vaults: tuple[int, ...] = ()
     accounts: tuple[int, ...] = ()
     is_pool: bool = False
+    has_coins: bool = False
 
 
 Rules = Mapping[bytes, CallRule]  # by the first bytes of the instruction's data, which have one length
@@ -80,26 +83,35 @@ class CallReader:
         if self.transaction.calls is None:
             return CallChange("unread", ""), *self._changed(self.transaction.accounts)
         changes: list[CallChange] = []
-        kept: set[str] = set()
+        kept: dict[str, str] = {}
         for call in self.transaction.calls:
             rule = self._rule(call)
             if rule is None:
                 changes += self._unclear(call)
+            elif rule.kind == "close" and not self._is_closed(call, rule):
+                changes += self._unclear(call) if call.movements else ()
             elif rule.kind != TRADE:
-                kept |= {call.accounts[each] for each in rule.accounts if each < len(call.accounts)}
+                owner = "" if rule.owner is None else call.accounts[rule.owner]
+                kept |= {call.accounts[each]: owner for each in rule.accounts}
                 changes += self._of_call(call, rule)
         return (*changes, *self._rents(kept))
 
     def _rule(self, call: ProgramCall) -> CallRule | None:
+        """Return the rule of a call; None if there is none, or if its accounts are not as the rule has them."""
         if call.content.startswith(EVENT):
             return CallRule(TRADE)
         rules = self.rules[call.program]
         size = len(next(iter(rules)))
-        return rules.get(call.content[:size])
+        rule = rules.get(call.content[:size])
+        indexes = (rule.position, rule.owner, *rule.vaults, *rule.accounts) if rule else ()
+        return None if any(each is not None and each >= len(call.accounts) for each in indexes) else rule
+
+    def _is_closed(self, call: ProgramCall, rule: CallRule) -> bool:
+        return all(call.accounts[each] in self.transaction.closed for each in rule.accounts)
 
     def _unclear(self, call: ProgramCall) -> Iterator[CallChange]:
         """Yield the movements of an unknown call, by account, and the positions that it may have changed."""
-        for owner, moved in _by_owner(call.movements).items():
+        for owner, moved in _by_owner(each for each in call.movements if not self._is_rent(each)).items():
             yield CallChange("unclear", "", owner, moved)
         yield from self._changed(call.accounts)
 
@@ -110,18 +122,11 @@ class CallReader:
                 yield CallChange("unclear", each)
 
     def _of_call(self, call: ProgramCall, rule: CallRule) -> Iterator[CallChange]:
-        """Yield the changes of one call; an unclear one if its accounts are not as the rule has them."""
-        indexes = (rule.position, rule.owner, *rule.vaults, *rule.accounts)
-        if any(each is not None and each >= len(call.accounts) for each in indexes):
-            yield from self._unclear(call)
-            return
+        """Yield the changes of one call."""
         position = "" if rule.position is None else self._position(call.accounts[rule.position])
         if rule.position is None:
             position = next((each.mint for each in call.movements if not (each.sender and each.recipient)), "")
         kind: CallKind = rule.kind  # type: ignore[assignment]
-        if kind == "close" and not self.transaction.closed.keys() >= {call.accounts[each] for each in rule.accounts}:
-            yield from self._unclear(call) if call.movements else ()
-            return
         if kind == "open" and rule.owner is not None:
             yield CallChange("open", position, call.accounts[rule.owner], span=_span(call.content, rule))
             kind = "add"
@@ -134,6 +139,9 @@ class CallReader:
             is_pool=rule.is_pool,
         )
         of_position = [each for each in call.movements if kind in ("share", "request") or each.mint != position]
+        if not rule.has_coins:
+            yield from self._coins(call, rule, position)
+            of_position = [each for each in of_position if each.mint != NATIVE]
         vaults = {call.accounts[each] for each in rule.vaults}
         inside, beyond = list[Movement](), list[Movement]()
         for each in of_position:
@@ -148,23 +156,45 @@ class CallReader:
             for mint, raw in moved:
                 yield CallChange("earn" if raw > 0 else "cost", position, owner, ((mint, raw),))
 
+    def _is_rent(self, movement: Movement) -> bool:
+        """Return True for lamports of a new account, which `_rents` has."""
+        return movement.mint == NATIVE and any(
+            movement.target == each.account and self._is_of_programs(each.program) for each in self.transaction.funded
+        )
+
+    def _is_of_programs(self, program: str) -> bool:
+        return program in TOKEN_PROGRAMS or program in self.rules
+
+    def _coins(self, call: ProgramCall, rule: CallRule, position: str) -> Iterator[CallChange]:
+        """Yield coins for an account of the position that grows, and those for accounts of others."""
+        grown = call.accounts[rule.position] if rule.kind == "resize" and rule.position is not None else ""
+        for each in call.movements:
+            if each.mint == NATIVE and each.raw and not self._is_rent(each):
+                kind: CallKind = "rent" if each.target == grown else "cost"
+                yield CallChange(kind, each.target if kind == "rent" else position, each.source, (("", -each.raw),))
+
     def _position(self, account: str) -> str:
         """Return the NFT of a token account, or the account itself."""
         return self.transaction.holders[account][1] if account in self.transaction.holders else account
 
-    def _rents(self, kept: set[str]) -> Iterator[CallChange]:
-        """Yield the lamports of new accounts, and of closed ones.
+    def _rents(self, kept: Mapping[str, str]) -> Iterator[CallChange]:
+        """Yield the lamports of closed accounts, then of new ones: an account may be closed and created again.
 
-        What an account of the payer or of a position needs comes back when it is closed. Accounts of other programs,
+        What a token account or an account of a position needs comes back when it is closed. Accounts of other programs,
         such as stakes, are left out.
+
+        Args:
+            kept: The owners of positions, by their accounts; empty if the payer has the position.
         """
-        for payer, new, raw, program in self.transaction.funded:
-            if program in TOKEN_PROGRAMS or program in self.rules:
-                is_kept = new in kept or self.transaction.holders.get(new, ("", ""))[0] == payer
-                yield CallChange("rent" if is_kept else "cost", new, payer, (("", -raw),))
-        for account, raw in sorted(self.transaction.closed.items()):
+        for account, (raw, recipient) in sorted(self.transaction.closed.items()):
             if raw:
-                yield CallChange("rent", account, "", (("", raw),))
+                yield CallChange("rent", account, recipient, (("", raw),))
+        for each in self.transaction.funded:
+            if self._is_of_programs(each.program):
+                holder = self.transaction.holders.get(each.account, ("", ""))[0]
+                holder = (kept[each.account] or each.payer) if each.account in kept else holder
+                kind: CallKind = "rent" if holder else "cost"
+                yield CallChange(kind, each.account, each.payer, (("", -each.lamports),), holder=holder)
 
 
 def _number(content: bytes, at: int | None, size: int) -> int | None:

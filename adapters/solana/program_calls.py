@@ -6,7 +6,7 @@ say. So nobody can imitate a call of another program. A movement belongs to the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -22,12 +22,12 @@ from chainfolio.transport.wire import typed
 
 # Instructions of the token programs, by their first byte.
 INITIALIZE, INITIALIZE_2, INITIALIZE_3 = 1, 16, 18
-TRANSFER, MINT_TO, BURN = 3, 7, 8
+TRANSFER, MINT_TO, BURN, CLOSE = 3, 7, 8, 9
 TRANSFER_CHECKED, MINT_TO_CHECKED, BURN_CHECKED, FEE_EXTENSION = 12, 14, 15, 26
 WRAPPED: Final = str(WRAPPED_SOL_MINT)
 TRANSFER_WITH_FEE: Final = 1  # of the extension
 # Instructions of the system program, by their first four bytes.
-CREATE, ASSIGN, SEND, CREATE_SEEDED = 0, 1, 2, 3
+CREATE, ASSIGN, SEND, CREATE_SEEDED, SEND_SEEDED = 0, 1, 2, 3, 11
 KEY_SIZE: Final = 32
 
 
@@ -59,12 +59,23 @@ class ProgramCall(NamedTuple):
 
 
 class Funding(NamedTuple):
-    """Lamports that an account paid for a new account, and the program that owns the new account."""
+    """Lamports that an account paid for a new account, and the program that owns the new account.
+
+    `is_created` is False if lamports were sent to the account, which may have had some.
+    """
 
     payer: str
     account: str
     lamports: int
     program: str
+    is_created: bool
+
+
+class Closing(NamedTuple):
+    """What a closed account had, and the account that got it; empty if that is not known."""
+
+    lamports: int
+    recipient: str
 
 
 class CallTransaction(NamedTuple):
@@ -74,14 +85,14 @@ class CallTransaction(NamedTuple):
         calls: The calls of the chosen programs; None if the node did not record what programs called.
         holders: Owner and mint of each token account.
         funded: What accounts paid for new accounts.
-        closed: Accounts without lamports afterwards, with what they had.
+        closed: Accounts without lamports afterwards, and those that were created again.
         accounts: All accounts that it names.
     """
 
     calls: tuple[ProgramCall, ...] | None
     holders: Mapping[str, tuple[str, str]]
     funded: Sequence[Funding]
-    closed: Mapping[str, int]
+    closed: Mapping[str, Closing]
     accounts: Sequence[str] = ()
 
 
@@ -131,11 +142,17 @@ def parse_calls(source: str, content: bytes, programs: Collection[str]) -> CallT
         if each.mint == WRAPPED
     }
     lamports = dict(zip(keys, zip(meta.preBalances, meta.postBalances, strict=True), strict=True))
+    payments = list(_payments([step for steps in groups for step in steps]))
     funded = [
         each._replace(lamports=min(each.lamports, lamports[each.account][1] - wrapped.get(each.account, 0)))
-        for each in _funded([step for steps in groups for step in steps], lamports)
+        for each in payments
+        if each.program and lamports[each.account][1]
     ]
-    closed = {key: before for key, (before, after) in lamports.items() if not after}
+    again = {each.account for each in payments if each.is_created and lamports[each.account][0]}
+    gone = {key: before for key, (before, after) in lamports.items() if not after or key in again}
+    came = _came(payments, lamports, {keys[0]: meta.fee})
+    came = {key: raw for key, raw in came.items() if key not in holders}
+    closed = _closed([step for steps in groups for step in steps], gone, came)
     return CallTransaction(tuple(calls) if is_whole else None, holders, funded, closed, keys)
 
 
@@ -245,23 +262,66 @@ MOVES: Final[Mapping[int, Callable[[Sequence[str]], tuple[str, str, str]]]] = {
 }
 
 
-def _funded(steps: Sequence[_Step], lamports: Mapping[str, tuple[int, int]]) -> list[Funding]:
-    """Return the payments for new accounts that are open afterwards."""
+def _payments(steps: Sequence[_Step]) -> Iterator[Funding]:
+    """Yield the payments by the system program; `program` is empty if the account is not new."""
     system = [(int.from_bytes(each.content[:4], "little"), each) for each in steps if each.program == SYSTEM]
     assigned = {each.accounts[0]: _key(each.content, 4) for kind, each in system if kind == ASSIGN and each.accounts}
-    funded: list[Funding] = []
     for kind, step in system:
-        if len(step.accounts) < 2 or not lamports[step.accounts[1]][1]:
+        if kind not in (SEND, SEND_SEEDED, CREATE, CREATE_SEEDED) or len(step.accounts) < 2:
             continue
-        payer, new = step.accounts[:2]
-        if kind == SEND and new in assigned:
-            funded.append(Funding(payer, new, int.from_bytes(step.content[4:12], "little"), assigned[new]))
-        elif kind in (CREATE, CREATE_SEEDED):
-            # A seeded creation has a key of 32 bytes and a text with its length of 8 bytes before the lamports.
-            at = 4 if kind == CREATE else 44 + int.from_bytes(step.content[36:44], "little")
-            raw = int.from_bytes(step.content[at : at + 8], "little")
-            funded.append(Funding(payer, new, raw, _key(step.content, at + 16)))
-    return funded
+        account = step.accounts[-1] if kind == SEND_SEEDED else step.accounts[1]
+        # A seeded creation has a key of 32 bytes and a text with its length of 8 bytes before the lamports.
+        at = 44 + int.from_bytes(step.content[36:44], "little") if kind == CREATE_SEEDED else 4
+        raw = int.from_bytes(step.content[at : at + 8], "little")
+        is_created = kind in (CREATE, CREATE_SEEDED)
+        program = _key(step.content, at + 16) if is_created else assigned.get(account, "")
+        yield Funding(step.accounts[0], account, raw, program, is_created)
+
+
+def _came(
+    payments: Iterable[Funding], lamports: Mapping[str, tuple[int, int]], fee: Mapping[str, int]
+) -> dict[str, int]:
+    """Return what came to accounts without instructions of the system program, before the fee; negative if it left."""
+    came = {key: after - before + fee.get(key, 0) for key, (before, after) in lamports.items()}
+    for each in payments:
+        came[each.payer] += each.lamports
+        came[each.account] -= each.lamports
+    return came
+
+
+def _closed(steps: Sequence[_Step], gone: Mapping[str, int], came: Mapping[str, int]) -> dict[str, Closing]:
+    """Return closed accounts with those that got their lamports.
+
+    An instruction of a token program names that account. Other programs do not: then it is the one to which as much
+    came in another way than by the system program, or the only one to which enough came.
+
+    Args:
+        steps: All instructions.
+        gone: The lamports of closed accounts.
+        came: As of `_came`, without token accounts, which move wrapped coins too.
+    """
+    by_tokens = {
+        step.accounts[0]: step.accounts[1]
+        for step in steps
+        if step.program in TOKEN_PROGRAMS and step.content[:1] == bytes([CLOSE]) and len(step.accounts) > 1
+    }
+    left = dict(came)
+    for account, recipient in by_tokens.items():
+        left[recipient] = left.get(recipient, 0) - gone.get(account, 0)
+    total = sum(raw for account, raw in gone.items() if account not in by_tokens)
+    return {
+        account: Closing(raw, by_tokens.get(account) or _recipient(raw, total, left)) for account, raw in gone.items()
+    }
+
+
+def _recipient(raw: int, total: int, came: Mapping[str, int]) -> str:
+    """Return the account that got the lamports of a closed account; `total` is what all of them had."""
+    for amount in (raw, total):
+        equal = [key for key, each in came.items() if each == amount]
+        if len(equal) == 1:
+            return equal[0]
+    able = [key for key, each in came.items() if each >= raw]
+    return able[0] if len(able) == 1 else ""
 
 
 def _key(content: bytes, at: int) -> str:

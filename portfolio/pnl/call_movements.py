@@ -20,6 +20,7 @@ WHOLE: Final = 10_000  # ten-thousandths of a position
 PAYING: Final = frozenset(["remove", "close", "lend", "swap debt"])  # kinds of changes that pay the owner
 MOVING: Final = PAYING | {"add"}
 NOT_OPENED: Final = "it changed a position that no known transaction opened: gains of what it moved are not known"
+NO_RECIPIENT: Final = "an account was closed, and it is not known who got its coins: their gain is not known"
 NOT_CLEAR: Final = "it changed a position in a way that is not known: gains of what it moved are not known"
 Redeem = Callable[[Sequence[Movement], Mapping[str, int], bool], tuple[list[Movement], list[Movement]]]
 
@@ -82,10 +83,12 @@ def own_changes(
     for each in changes:
         is_open = f"{chain}:{each.position}" in keys
         is_unclear = is_open and (each.kind, each.position) in unclear
-        if each.owner == wallet:
+        if each.kind == "rent" and each.moved[0][1] > 0:
+            own.append(each)
+        elif each.owner == wallet:
             own += [replace(each, kind="unclear") if is_unclear else each] if is_own or is_open else []
         elif not each.owner:
-            own += [each] if is_open or each.kind == "rent" else []
+            own += [each] if is_open else []
         elif is_unclear or (is_open and each.kind in lost and (each.kind, each.position) not in moved):
             own.append(CallChange("unclear", each.position, wallet))
     return _with_one_removal(own)
@@ -137,9 +140,9 @@ class CallMovements:
     Attributes:
         chain: The key of the chain.
         wallet: The wallet.
+        own_wallets: All wallets of the account.
         asset_of: Returns the key of a token; an empty text is the native coin.
         worth: Returns an amount of an asset with its value at that time.
-        net: Returns what came of an asset to the wallet, or (negative) left it.
         positions: The positions of the account, by key.
         containers: Its shares, its deposits, and its lots.
         redeem: Returns the movements of redeemed shares: bought and sold ones, and those of containers.
@@ -155,9 +158,9 @@ class CallMovements:
 
     chain: str
     wallet: str
+    own_wallets: Collection[str]
     asset_of: Callable[[str], str]
     worth: Callable[[str, int], Side]
-    net: Callable[[str], int]
     positions: dict[str, Position]
     containers: Containers
     redeem: Redeem
@@ -199,23 +202,27 @@ class CallMovements:
             side.value = None
 
     def _pay_rent(self, change: CallChange) -> None:
-        """Deposit what an account of the wallet needs, or take it back once the account is closed.
+        """Deposit what an account of own wallets needs, or take it back once the account is closed.
 
         Lamports of an account that went elsewhere are a cost, like those of accounts that others own.
         """
         (mint, raw), account = change.moved[0], change.position
         asset, rents = self.asset_of(mint), self.containers.rents
+        _, held = rents.get((asset, account), ("", 0))
         if raw < 0:
             self.explained[asset] = self.explained.get(asset, 0) + raw
-            side = self.worth(asset, -raw)
-            self.settled.append(("fee" if change.kind == "cost" else "deposit", side))
-            rents |= {(asset, self.wallet, account): -raw} if change.kind == "rent" else {}
-        elif paid := rents.pop((asset, self.wallet, account), 0):
-            self.settled.append(("withdraw", Side(asset, paid, None)))
-            if self.net(asset) - self.explained.get(asset, 0) >= paid:
-                self.explained[asset] = self.explained.get(asset, 0) + paid
-            else:
-                self.settled.append(("fee", self.worth(asset, paid)))
+            is_held = change.kind == "rent" and (held > 0 or change.holder in self.own_wallets)
+            self.settled.append(("deposit" if is_held else "fee", self.worth(asset, -raw)))
+            rents |= {(asset, account): (self.wallet, held - raw)} if is_held else {}
+        elif held and (change.owner == self.wallet or change.owner not in self.own_wallets):
+            del rents[asset, account]
+            self.settled.append(("withdraw", Side(asset, held, None)))
+            came = min(held, raw) if change.owner == self.wallet else 0
+            self.explained[asset] = self.explained.get(asset, 0) + came
+            if not change.owner:
+                self._without_values((), [Side(asset, held, None)], NO_RECIPIENT)
+            elif held > came:
+                self.settled.append(("fee", self.worth(asset, held - came)))
 
     def _is_disposal(self, change: CallChange) -> bool:
         return self.deposits_are_disposals or (change.is_pool and self.liquidity_is_disposal)

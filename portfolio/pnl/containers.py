@@ -71,7 +71,7 @@ class Containers:
         by_share: What went into positions, by the key of their share.
         waiting: What burnt shares stood for that did not pay yet, by the key of the share's contract and asset.
         waiting_units: How many burnt shares did not pay yet, by the same key.
-        rents: Coins that accounts need while they are open, by asset, wallet and account.
+        rents: Coins that accounts need while they are open, with the wallet that paid, by asset and account.
     """
 
     assets: set[str] = field(default_factory=set)
@@ -85,7 +85,7 @@ class Containers:
     by_share: dict[str, Container] = field(default_factory=dict)
     waiting: dict[str, dict[str, int]] = field(default_factory=dict)
     waiting_units: dict[str, int] = field(default_factory=dict)
-    rents: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    rents: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
 
     def add(self, entries: Iterable[Entry], type_: str, contract: str) -> None:
         """Add the entries of one transaction that called a contract, by the key it has as an asset.

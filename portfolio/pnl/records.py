@@ -31,7 +31,7 @@ from chainfolio.portfolio.pnl.record_kinds import (
 from chainfolio.portfolio.pnl.record_rows import RecordEntries, RecordRows, Treatment, asset_key, money_of
 from chainfolio.portfolio.pnl.record_shares import RecordShares
 from chainfolio.portfolio.pnl.requests import claimed, requested, wait
-from chainfolio.portfolio.pnl.trade_value import Side, equalise, leave_unexplained, net_of, net_off
+from chainfolio.portfolio.pnl.trade_value import Side, equalise, leave_unexplained, net_off
 from chainfolio.portfolio.transactions import TransactionAssetDocument, TransactionDocument
 from chainfolio.position_changes import CallChange, PositionChange
 
@@ -90,7 +90,7 @@ def entries_of(
             result.entries[first:] = [with_unread_changes(each) for each in result.entries[first:]]
     result.shares.update(containers.by_share)
     result.pools.extend(containers.pools())
-    for (asset, wallet, _), raw in containers.rents.items():
+    for (asset, _), (wallet, raw) in containers.rents.items():
         result.rents[asset, wallet] = result.rents.get((asset, wallet), 0) + raw
     result.pools.extend(position.pool() for position in positions.values() if position.container.units)
     return result
@@ -205,9 +205,9 @@ class _Record:
         result = CallMovements(
             chain,
             self.record.user.address,
+            self.own_wallets,
             self._token_key,
             worth,
-            lambda asset: net_of(asset, incoming, outgoing),
             self.positions,
             self.containers,
             self._redeemed,

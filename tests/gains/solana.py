@@ -182,7 +182,7 @@ class Stage(JsonRpcNode):
             self.lamports[step.account] = 0
             self.tokens.pop(step.account, None)
             return
-        if step.program == SYSTEM:
+        if step.program == SYSTEM and step.data[:4] in (struct.pack("<I", 0), struct.pack("<I", 2)):
             at = 4
             raw = int.from_bytes(step.data[at : at + 8], "little")
             for key, change in zip(step.accounts[:2], (-raw, raw), strict=True):

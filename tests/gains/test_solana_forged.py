@@ -428,3 +428,12 @@ def test_calls_without_depth_make_gains_of_each_own_wallet_unknown(me: SolanaWal
     report, _ = read(me.stage, tmp_path, me, other)
     assert is_unknown(report)
     assert report.income == "0"
+
+
+def test_part_of_bins_that_were_sold_for_liquidity_has_no_known_gain(me: SolanaWallet, tmp_path: Path) -> None:
+    pool = Dlmm(me.stage, me.address)
+    me.do(*pool.open(), pool.add(1_000, OPENED))
+    me.do(pool.remove(400, 1_000, {SOL: 2 * COIN, "USDC": 200 * USDC}))
+    report, _ = read(me.stage, tmp_path, me, treat_liquidity="disposal")
+    assert is_unknown(report)
+    assert not any(Decimal(each.amount) for each in report.holdings if each.symbol not in ("sol", "usdc", ""))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from chainfolio.adapters.solana.call_rules import CallRule
+from chainfolio.adapters.solana.protocols import jupiter_earn
 from tests.gains.solana import (
     COIN,
     FEE,
@@ -217,3 +220,44 @@ def test_ticket_that_a_stranger_claims_pays_the_wallet(saver: SolanaWallet, tmp_
     me.ledger.earn(SOL, COIN, worth(SOL, COIN))
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
+
+
+def test_shares_in_a_ticket_are_not_sold_again(saver: SolanaWallet, tmp_path: Path) -> None:
+    me = SolanaWallet.new(saver.stage, SOL=20 * COIN, USDC=800 * USDC)
+    market, shares = address("market"), 8 * COIN
+    me.stage.put(market, SHARE, shares)
+    me.stage.put(market, "USDC", 1_000 * USDC)
+    bought = [pay(me.stage, me.address, market, "USDC", 800 * USDC), pay(me.stage, market, me.address, SHARE, shares)]
+    me.do(Ix(address("any market"), (), b"swap", bought))
+    me.do(
+        create(me.address, TICKET, MARINADE, 1_500_000),
+        call(
+            MARINADE,
+            named("order_unstake", bytes(8)),
+            [burn(me.stage, SHARE, me.address, shares)],
+            at1=SHARE,
+            at4=TICKET,
+        ),
+    )
+    me.do(staked(me, 10 * COIN, shares))
+    sold = [pay(me.stage, me.address, market, SHARE, shares), pay(me.stage, market, me.address, "USDC", 1_000 * USDC)]
+    me.do(Ix(address("any market"), (), b"swap", sold))
+    claim: list[Ix | Drain] = [coins(POOL, me.address, 10 * COIN), Drain(TICKET, me.address)]
+    me.do(call(MARINADE, named("claim"), claim, at2=TICKET))
+    report, _ = read(me.stage, tmp_path, me)
+    assert report.unknown == {}
+    fees = 3 * worth(SOL, FEE)  # of the sales and the purchase, which bear them
+    assert (
+        abs(Fraction(report.closed_pnl) - 200) <= fees
+    )  # of the bought shares: those of the stake cost what they paid
+
+
+def test_results_of_an_older_table_are_read_again(
+    me: SolanaWallet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me.do(call(EARN, named("deposit", bytes(8)), gives(me, {"USDC": 500 * USDC}, 500)))
+    read(me.stage, tmp_path, me)
+    me.stage.asked.clear()
+    monkeypatch.setitem(jupiter_earn.RULES, named("a_later_function"), CallRule("share"))
+    read(me.stage, tmp_path, me)
+    assert "getTransaction" in me.stage.asked

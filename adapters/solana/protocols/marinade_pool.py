@@ -70,13 +70,13 @@ def _decode_shares(
 
 
 # Instructions, also those of tickets: https://github.com/marinade-finance/liquid-staking-program
-LIQUIDITY = CallRule("share", 1, is_pool=True)
+LIQUIDITY = CallRule("share", 1, is_pool=True, has_coins=True)
 RULES: Final = by_name(
-    deposit=CallRule("share", 1),
+    deposit=CallRule("share", 1, has_coins=True),
     add_liquidity=LIQUIDITY,
     remove_liquidity=LIQUIDITY,
     order_unstake=CallRule("request", 4, accounts=(4,)),
-    claim=CallRule("close", 2, accounts=(2,)),
+    claim=CallRule("close", 2, accounts=(2,), has_coins=True),
     **trades("liquid_unstake"),
 )
 

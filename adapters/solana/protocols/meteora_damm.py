@@ -173,12 +173,12 @@ def _vesting_end_s(stored: DammPosition, pool: DammPool, claim: Claim) -> int:
 
 
 # Instructions of the program's interface, which its SDK has: https://github.com/MeteoraAg/cp-amm-sdk
-OPEN = CallRule("open", 1, 0, accounts=(1, 6), is_pool=True)
+OPEN = CallRule("open", 1, 0, accounts=(1, 7), is_pool=True)
 REMOVE = CallRule("remove", 9, units=8, is_pool=True)
 RULES: Final = by_name(
     create_position=OPEN._replace(accounts=(1, 4)),
     initialize_pool=OPEN._replace(units=8),
-    initialize_pool_with_dynamic_config=OPEN._replace(accounts=(1, 7)),
+    initialize_pool_with_dynamic_config=OPEN._replace(accounts=(1, 8)),
     initialize_customizable_pool=OPEN._replace(accounts=(1, 6)),
     add_liquidity=CallRule("add", 8, units=8, is_pool=True),
     remove_liquidity=REMOVE,

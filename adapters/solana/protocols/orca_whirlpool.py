@@ -100,12 +100,12 @@ def _new_growth(pool: Whirlpool, reward: _Reward, time_s: int) -> int:
 
 # Accounts and data of instructions: https://github.com/orca-so/whirlpools
 ADD, REMOVE = (CallRule(kind, 4, units=8, is_pool=True) for kind in ("add", "remove"))
-OPEN = CallRule("open", 3, 1, accounts=(2, 3), is_pool=True)
+OPEN = CallRule("open", 3, 1, accounts=(2,), is_pool=True)  # the older token program closes no mints
 CLOSE = CallRule("close", 3, accounts=(2,), is_pool=True)
 RULES: Final = by_name(
     open_position=OPEN,
     open_position_with_metadata=OPEN,
-    open_position_with_token_extensions=OPEN,
+    open_position_with_token_extensions=OPEN._replace(accounts=(2, 3)),
     increase_liquidity=ADD,
     increase_liquidity_v2=ADD._replace(position=6),
     increase_liquidity_by_token_amounts_v2=ADD._replace(position=6, units=None),

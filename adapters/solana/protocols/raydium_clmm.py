@@ -84,7 +84,7 @@ def _new_growth(pool: RaydiumPool, reward: _Reward, time_s: int) -> int:
 
 
 # Accounts and data of instructions: https://github.com/raydium-io/raydium-clmm
-OPEN = CallRule("open", 2, 1, units=24, accounts=(2, 9), is_pool=True)
+OPEN = CallRule("open", 2, 1, units=24, accounts=(9,), is_pool=True)  # the older program closes no mints
 ADD = CallRule("add", 1, units=8, is_pool=True)
 REMOVE = CallRule("remove", 1, units=8, vaults=(5, 6), is_pool=True)
 RULES: Final = by_name(
