@@ -95,13 +95,15 @@ def own_changes(
 
 
 def _of_others(changes: Sequence[CallChange], own_wallets: Collection[str]) -> set[tuple[str, str]]:
-    """Return kind and position of changes with payments between accounts of others.
+    """Return kind and position of changes with payments between accounts of others, or of several own wallets.
 
-    A pool, which is one of them, is paid by own wallets or pays them.
+    A pool, which is one of the others, is paid by an own wallet or pays it.
     """
     got, given = defaultdict[tuple[str, str, str], int](int), defaultdict[tuple[str, str, str], int](int)
     paid_by_others: set[tuple[str, str, str]] = set()
+    wallets = defaultdict[tuple[str, str], set[str]](set)
     for each in (each for each in changes if each.owner and each.kind in MOVING):
+        wallets[each.kind, each.position] |= {each.owner} & {*own_wallets}
         for mint, raw in each.moved:
             at = each.kind, each.position, mint
             if each.owner in own_wallets:
@@ -110,7 +112,8 @@ def _of_others(changes: Sequence[CallChange], own_wallets: Collection[str]) -> s
                 got[at] += raw
             else:
                 paid_by_others.add(at)
-    return {at[:2] for at in paid_by_others if got[at] > given[at]}
+    several = {at for at, owners in wallets.items() if len(owners) > 1}
+    return several | {at[:2] for at in paid_by_others if got[at] > given[at]}
 
 
 def _with_one_removal(changes: Sequence[CallChange]) -> Sequence[CallChange]:

@@ -437,3 +437,15 @@ def test_part_of_bins_that_were_sold_for_liquidity_has_no_known_gain(me: SolanaW
     report, _ = read(me.stage, tmp_path, me, treat_liquidity="disposal")
     assert is_unknown(report)
     assert not any(Decimal(each.amount) for each in report.holdings if each.symbol not in ("sol", "usdc", ""))
+
+
+def test_liquidity_that_two_own_wallets_get_has_no_known_gain(me: SolanaWallet, tmp_path: Path) -> None:
+    other = SolanaWallet.new(me.stage, SOL=COIN, USDC=USDC)
+    pool = Whirlpool(me.stage, me.address)
+    me.do(*pool.open(), pool.add(1_000, OPENED))
+    call = pool.remove(1_000, 1_000, {SOL: 5 * COIN})
+    to_other = pay(me.stage, pool.pool, other.address, "USDC", 500 * USDC)
+    me.do(Ix(call.program, call.accounts, call.data, [*call.inner, to_other]), pool.close())
+    report, _ = read(me.stage, tmp_path, me, other)
+    assert is_unknown(report)
+    assert report.closed_pnl == "N/A"

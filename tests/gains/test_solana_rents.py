@@ -89,6 +89,7 @@ def test_rent_comes_back_beside_a_tip(me: SolanaWallet, tmp_path: Path) -> None:
     me.ledger.sell(SOL, tip, worth(SOL, tip))
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
+    assert max(Decimal(each.amount) for each in report.gains if each.symbol == "sol") == Decimal(tip) / COIN
 
 
 def test_rent_of_no_known_recipient_has_no_known_gain(me: SolanaWallet, tmp_path: Path) -> None:
