@@ -21,12 +21,12 @@ def merge(lake: Lake) -> object:
     return lake.merge_crowded(BLOCKS, "a", 8)
 
 
-def rewind(lake: Lake) -> object:
-    return lake.delete_span("a", Span(50, 2**60), [BLOCKS])
+def rewind(lake: Lake) -> None:
+    lake.delete_span("a", Span(50, 2**60), [BLOCKS])
 
 
-def delete_middle(lake: Lake) -> object:
-    return lake.delete_span("a", Span(5, 14), [BLOCKS])
+def delete_middle(lake: Lake) -> None:
+    lake.delete_span("a", Span(5, 14), [BLOCKS])
 
 
 def renew(lake: Lake) -> object:
