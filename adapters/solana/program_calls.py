@@ -15,8 +15,8 @@ from spl.token.constants import WRAPPED_SOL_MINT
 
 from chainfolio.adapters.solana.call_forms import Call, CallEntry, CallMeta
 from chainfolio.adapters.solana.layouts import SYSTEM, TOKEN_PROGRAMS
-from chainfolio.adapters.solana.stake_calls import instruction_data
-from chainfolio.adapters.solana.transactions import NATIVE, LoadedAddresses
+from chainfolio.adapters.solana.stake_calls import account_keys, instruction_data
+from chainfolio.adapters.solana.transactions import NATIVE
 from chainfolio.errors import BadAnswer
 from chainfolio.transport.wire import typed
 
@@ -71,8 +71,8 @@ class Funding(NamedTuple):
     is_created: bool
 
 
-class Closing(NamedTuple):
-    """What a closed account had, and the account that got it; empty if that is not known."""
+class ClosedAccount(NamedTuple):
+    """The lamports of a closed account, and their recipient, which is empty if it is not known."""
 
     lamports: int
     recipient: str
@@ -92,7 +92,7 @@ class CallTransaction(NamedTuple):
     calls: tuple[ProgramCall, ...] | None
     holders: Mapping[str, tuple[str, str]]
     funded: Sequence[Funding]
-    closed: Mapping[str, Closing]
+    closed: Mapping[str, ClosedAccount]
     accounts: Sequence[str] = ()
 
 
@@ -118,10 +118,7 @@ def parse_calls(source: str, content: bytes, programs: Collection[str]) -> CallT
     meta, message = entry.meta, entry.transaction.message
     if meta is None:
         return None
-    loaded = meta.loadedAddresses or LoadedAddresses()
-    keys = [*message.accountKeys, *loaded.writable, *loaded.readonly]
-    if not len(keys) == len(meta.preBalances) == len(meta.postBalances):
-        raise BadAnswer(source, f"a transaction of slot {entry.slot} with {len(keys)} accounts and other balances")
+    keys = account_keys(source, entry, meta)
     if meta.err is not None:
         return CallTransaction((), {}, [], {})
     inner = {each.index: each.instructions for each in meta.innerInstructions or ()}
@@ -281,7 +278,10 @@ def _payments(steps: Sequence[_Step]) -> Iterator[Funding]:
 def _came(
     payments: Iterable[Funding], lamports: Mapping[str, tuple[int, int]], fee: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return what came to accounts without instructions of the system program, before the fee; negative if it left."""
+    """Return by account the lamports that came without instructions of the system program, before the fee.
+
+    Negative if they left.
+    """
     came = {key: after - before + fee.get(key, 0) for key, (before, after) in lamports.items()}
     for each in payments:
         came[each.payer] += each.lamports
@@ -289,7 +289,7 @@ def _came(
     return came
 
 
-def _closed(steps: Sequence[_Step], gone: Mapping[str, int], came: Mapping[str, int]) -> dict[str, Closing]:
+def _closed(steps: Sequence[_Step], gone: Mapping[str, int], came: Mapping[str, int]) -> dict[str, ClosedAccount]:
     """Return closed accounts with those that got their lamports.
 
     An instruction of a token program names that account. Other programs do not: then it is the one to which as much
@@ -310,7 +310,8 @@ def _closed(steps: Sequence[_Step], gone: Mapping[str, int], came: Mapping[str, 
         left[recipient] = left.get(recipient, 0) - gone.get(account, 0)
     total = sum(raw for account, raw in gone.items() if account not in by_tokens)
     return {
-        account: Closing(raw, by_tokens.get(account) or _recipient(raw, total, left)) for account, raw in gone.items()
+        account: ClosedAccount(raw, by_tokens.get(account) or _recipient(raw, total, left))
+        for account, raw in gone.items()
     }
 
 

@@ -107,6 +107,19 @@ class StakeTransaction(NamedTuple):
     lamports: dict[str, tuple[int, int]]
 
 
+def account_keys(source: str, entry: CallEntry, meta: CallMeta) -> list[str]:
+    """Return the accounts of a transaction in the order of its instructions' indexes, loaded ones last.
+
+    Raises:
+        BadAnswer: There are other numbers of balances.
+    """
+    loaded = meta.loadedAddresses or LoadedAddresses()
+    keys = [*entry.transaction.message.accountKeys, *loaded.writable, *loaded.readonly]
+    if not len(keys) == len(meta.preBalances) == len(meta.postBalances):
+        raise BadAnswer(source, f"a transaction of slot {entry.slot} with {len(keys)} accounts and other balances")
+    return keys
+
+
 def parse_stake_transaction(source: str, content: bytes) -> StakeTransaction | None:
     """Return the part of a transaction that concerns stake accounts.
 
@@ -120,10 +133,7 @@ def parse_stake_transaction(source: str, content: bytes) -> StakeTransaction | N
     meta, message = entry.meta, entry.transaction.message
     if meta is None:
         return None
-    loaded = meta.loadedAddresses or LoadedAddresses()
-    keys = [*message.accountKeys, *loaded.writable, *loaded.readonly]
-    if not len(keys) == len(meta.preBalances) == len(meta.postBalances):
-        raise BadAnswer(source, f"a transaction of slot {entry.slot} with {len(keys)} accounts and other balances")
+    keys = account_keys(source, entry, meta)
     lamports = dict(zip(keys, zip(meta.preBalances, meta.postBalances, strict=True), strict=True))
     if meta.err is not None or STAKE not in keys:
         return StakeTransaction(entry.transaction.signatures[0], entry.slot, (), lamports)
