@@ -16,6 +16,7 @@ from chainfolio.api.dispatch import Paths
 from chainfolio.api.edge import edge, error_answer
 from chainfolio.api.engine import Engine
 from chainfolio.api.errors import Problem
+from chainfolio.api.first_run import Setup
 from chainfolio.api.keys import Keys
 from chainfolio.api.metrics import Traffic
 from chainfolio.api.pipeline import KEYED, PUBLIC, chain_steps
@@ -38,6 +39,7 @@ class App:
     Attributes:
         max_body: Maximum size of a request body in bytes.
         lifespan: Context managers, entered before the first request and left after the last answer.
+        restart: Set to end the application, so that the process serves again with the settings as they are then.
     """
 
     parts: Parts
@@ -45,6 +47,7 @@ class App:
     max_body: int = MAX_BODY
     lifespan: list[Callable[[], AbstractAsyncContextManager[object]]] = field(default_factory=list)
     paths: Paths[Endpoint] = field(default_factory=Paths)
+    restart: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         """Register the routes (HEAD beside GET), and prepare the headers and the handler of all requests."""
@@ -96,13 +99,15 @@ def make_app(
     settings: Settings,
     environment: Environment,
     signature: Mapping[str, str] | None = None,
+    setup: Setup | None = None,
 ) -> App:
     """Return the application over an engine and a state store, which the caller opens and closes.
 
-    `signature` holds headers that every answer gets.
+    `signature` holds headers that every answer gets; `setup` adds chains for the dashboard.
     """
     traffic = Traffic(state.meter.credit_totals)
-    parts = Parts(engine, state, settings, environment, traffic, state.secret("cursors"), signature or {})
+    secret = state.secret("cursors")
+    parts = Parts(engine, state, settings, environment, traffic, secret, signature or {}, setup=setup)
     return App(parts, (*ROUTES, *docs.routes(ROUTES, settings), *dashboard.ROUTES))
 
 

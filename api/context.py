@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
@@ -20,6 +20,9 @@ from chainfolio.api.router import Route
 from chainfolio.environment import Environment
 from chainfolio.settings import Settings
 from chainfolio.storage.state.idempotency import KeyedRequest
+
+if TYPE_CHECKING:
+    from chainfolio.api.first_run import Setup
 
 JSON = "application/json"
 ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -51,6 +54,7 @@ class Parts:
         exports: Slots of exports.
         streams: Open streams of events.
         stopping: Set once the process was told to stop.
+        setup: Adds chains for the dashboard; None if this process cannot.
     """
 
     engine: Engine
@@ -66,6 +70,7 @@ class Parts:
     exports: ExportSlots = field(default_factory=ExportSlots)
     streams: EventStreams = field(default_factory=EventStreams)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    setup: Setup | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):

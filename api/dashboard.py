@@ -1,4 +1,4 @@
-"""Serve the dashboard: its files at / and /dashboard/{file}, its login at /dashboard/session.
+"""Serve the dashboard: its files at / and /dashboard/{file}, its login at /dashboard/session, and `first_run`.
 
 These routes belong to the page and not to the API, so the OpenAPI description does not name them.
 """
@@ -15,6 +15,7 @@ from chainfolio.api.admission import limited
 from chainfolio.api.auth import COOKIE, HEADER, session_of, unauthorized
 from chainfolio.api.context import Answer, Context
 from chainfolio.api.errors import Problem
+from chainfolio.api.first_run import ROUTES as FIRST_RUN
 from chainfolio.api.router import Route, get, write
 from chainfolio.storage.state.sessions import SESSION_US, TooManySessions
 
@@ -80,7 +81,7 @@ async def log_out(request: Context) -> Answer:
     return Answer(b"", 204)
 
 
-ROUTES: Final[tuple[Route, ...]] = (dashboard_page, dashboard_file, log_in, log_out)
+ROUTES: Final[tuple[Route, ...]] = (dashboard_page, dashboard_file, log_in, log_out, *FIRST_RUN)
 
 
 def _check_origin(request: Context) -> None:

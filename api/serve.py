@@ -83,8 +83,10 @@ async def listening(
             await runner.cleanup()
 
 
-def serve(make: Make, settings: Settings, *, reuse_port: bool = False) -> None:
+def serve(make: Make, settings: Settings, *, reuse_port: bool = False) -> bool:
     """Serve the app that `make` returns, in `settings.server.workers` processes, until SIGTERM or SIGINT.
+
+    Return True if the app ended itself to be served again with new settings, which only a single process does.
 
     `make` runs inside each process, on its loop, so that processes share no connections; with several workers it must
     be a module-level function. `reuse_port` lets separately started servers share a port.
@@ -95,19 +97,20 @@ def serve(make: Make, settings: Settings, *, reuse_port: bool = False) -> None:
     """
     if settings.server.workers > 1:
         _serve_processes(make, settings, reuse_port=reuse_port)
-    else:
-        _worker(make, settings, settings.server.port, reuse_port)
+        return False
+    return _worker(make, settings, settings.server.port, reuse_port)
 
 
-def _worker(make: Make, settings: Settings, port: int, reuse_port: bool) -> None:
+def _worker(make: Make, settings: Settings, port: int, reuse_port: bool) -> bool:
     configure_log(settings.log_level)
-    run_until_done(_run_worker(make, settings, port, reuse_port))
+    return run_until_done(_run_worker(make, settings, port, reuse_port))
 
 
-async def _run_worker(make: Make, settings: Settings, port: int, reuse_port: bool) -> None:
-    """Serve until SIGTERM, SIGINT or the death of the parent process; requests in progress are finished.
+async def _run_worker(make: Make, settings: Settings, port: int, reuse_port: bool) -> bool:
+    """Serve until SIGTERM, SIGINT, the death of the parent process or `App.restart`; running requests are finished.
 
-    `port` is used in place of that of the settings. A second signal of the same kind ends the process at once.
+    Return True for a restart. `port` is used in place of that of the settings. A second signal of the same kind ends
+    the process at once.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -136,8 +139,13 @@ async def _run_worker(make: Make, settings: Settings, port: int, reuse_port: boo
     server = settings.server
     async with listening(app, server.host, port, reuse_port=reuse_port, notice_s=server.stop_notice_s) as bound:
         log.info("listening", host=server.host, port=bound)
-        await stop.wait()
+        ends = [asyncio.ensure_future(each.wait()) for each in (stop, app.restart)]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        restarts = not stop.is_set()
     log.info("stopped")
+    return restarts
 
 
 def freeze_memory() -> None:
@@ -174,7 +182,7 @@ def _worker_settings(settings: Settings, number: int) -> Settings:
 class _ProcessSupervisor:
     """Starts worker processes, restarts those that die, and passes the signal to stop on to all."""
 
-    def __init__(self, target: Callable[..., None], arguments: Callable[[int], tuple[object, ...]]) -> None:
+    def __init__(self, target: Callable[..., object], arguments: Callable[[int], tuple[object, ...]]) -> None:
         self.target, self.arguments = target, arguments
         self.began_s: dict[SpawnProcess, float] = {}
         self.numbers: dict[SpawnProcess, int] = {}

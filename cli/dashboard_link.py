@@ -19,16 +19,17 @@ def url_of(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def new_link(state: State, account_id: str, url: str, **view: str) -> str:
+def new_link(state: State, account_id: str, url: str, page: str = "portfolio", **view: str) -> str:
     """Create a link that logs one browser in as an account, once and within ten minutes, and return it.
 
     Args:
         url: The server's own address.
+        page: The page that the link opens.
         view: What the page shows first, for example `addresses`.
     """
     _, token = state.create_key(account_id, LINK_NAME, state.clock.now_us() + LINK_US)
     # Browsers send nothing behind the # to the server, so that no log has it.
-    return f"{url}/#/portfolio?{urlencode({**view, 'link': token}, safe=',')}"
+    return f"{url}/#/{page}?{urlencode({**view, 'link': token}, safe=',')}"
 
 
 def owner_account(state: State) -> Account:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import importlib.util
 import sys
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,9 +18,10 @@ from chainfolio.alerts.service import AlertService
 from chainfolio.api.app import make_app
 from chainfolio.api.serve import serve
 from chainfolio.api.state_bounds import state_bounds
-from chainfolio.cli.common import Commands, settings
+from chainfolio.cli.common import HERE, Commands, settings, settings_file
 from chainfolio.cli.daily import PLACES, keep_places, recorder, schedule
 from chainfolio.cli.dashboard_link import is_own_machine, new_link, owner_account, url_of
+from chainfolio.cli.first_run import FirstRun
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.process import return_freed_memory
 from chainfolio.cli.state_store import open_state, opened_state
@@ -56,42 +59,61 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve the HTTP API until a signal ends it, and index the chains unless --no-indexing is given.
 
-    In a terminal, on an address of this machine, print a link that opens the dashboard. The exit code is 0.
+    In a terminal, on an address of this machine, print a link that opens the dashboard. The exit code is 0. It starts
+    again when a chain was added on the dashboard.
     """
+    config = _settings(options)
+    if sys.stdout.isatty() and config.server.port and is_own_machine(config.server.host):  # a person reads it, no log
+        with opened_state(options) as state:
+            url, page = url_of(config.server.host, config.server.port), "portfolio" if config.chains else "start"
+            link = new_link(state, owner_account(state).id, url, page)
+            print(f"Dashboard, once and within ten minutes: {link}", flush=True)
+    while serve(partial(answering if options.no_indexing else indexing, file=_added_to(options, config)), config):
+        config = _settings(options)
+    return 0
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    """Return the settings with the port and the number of processes of the command. Raises BadSettings."""
     config = settings(options)
     port = config.server.port if options.port is None else options.port
     workers = config.server.workers if options.workers is None else options.workers
     config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=port, workers=workers))
     check(config)
-    if sys.stdout.isatty() and port and is_own_machine(config.server.host):  # a person reads it, not a log
-        with opened_state(options) as state:
-            url = url_of(config.server.host, port)
-            print(
-                f"Dashboard, once and within ten minutes: {new_link(state, owner_account(state).id, url)}", flush=True
-            )
-    serve(answering if options.no_indexing else indexing, config)
-    return 0
+    return config
 
 
-async def answering(config: Settings) -> App:
-    """Return the app of the HTTP API without indexing."""
-    return _app(config, work=False)
+def _added_to(options: argparse.Namespace, config: Settings) -> Path | None:
+    """Return the settings file to which the dashboard may add chains, present or not; None if it may not.
+
+    It may in a single process that only programs of this machine reach: it starts again, and other processes would not.
+    """
+    server = config.server
+    return (settings_file(options) or HERE) if server.workers == 1 and is_own_machine(server.host) else None
 
 
-async def indexing(config: Settings) -> App:
-    """Return the app of the HTTP API, which also indexes chains whose lock it gets and takes snapshots."""
-    return _app(config, work=True)
+async def answering(config: Settings, file: Path | None = None) -> App:
+    """Return the app of the HTTP API without indexing. The dashboard may add chains to the settings `file`."""
+    return _app(config, file, work=False)
 
 
-def _app(config: Settings, *, work: bool) -> App:
+async def indexing(config: Settings, file: Path | None = None) -> App:
+    """Return the app of the HTTP API, which also indexes chains whose lock it gets and takes snapshots.
+
+    The dashboard may add chains to the settings `file`.
+    """
+    return _app(config, file, work=True)
+
+
+def _app(config: Settings, file: Path | None, *, work: bool) -> App:
     """Open the stores of the settings, and return the application as of `app_of`."""
     return_freed_memory()
     system = System(config)
     system.log_problems()
-    return app_of(system, open_state(config), work=work)
+    return app_of(system, open_state(config), work=work, file=file)
 
 
-def app_of(system: System, state: State, *, work: bool) -> App:
+def app_of(system: System, state: State, *, work: bool, file: Path | None = None) -> App:
     """Return the application over a system and a state store.
 
     Its lifespan starts the tasks, and closes both at the end.
@@ -100,6 +122,7 @@ def app_of(system: System, state: State, *, work: bool) -> App:
         system: Its settings are those of the application, and all tasks use its clock.
         state: The state store.
         work: Index the chains and take daily snapshots in this process too.
+        file: The settings file to which the dashboard may add chains.
     """
     config = system.settings
     supervisor = state.meter.supervisor = Supervisor(system.environment.clock, system.environment.random)
@@ -108,7 +131,10 @@ def app_of(system: System, state: State, *, work: bool) -> App:
     worker = Worker(system, jobs)
     engine = Engine(system, worker.status, supervisor)
     daily = schedule(engine.history, jobs, lambda: state.database)
-    app = make_app(engine, state, config, system.environment)
+    restart = asyncio.Event()
+    setup = None if file is None else FirstRun(config, file, state, system.environment, restart)
+    app = make_app(engine, state, config, system.environment, setup=setup)
+    app.restart = restart
     if importlib.util.find_spec("mcp") is not None:
         from chainfolio.api.mcp import add_mcp  # 400 ms, and only with the extra
 
