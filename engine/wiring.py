@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from chainfolio.engine.snapshots.token_book import TokenBook, token_images, toke
 from chainfolio.engine.snapshots.token_registry import TokenRegistry
 from chainfolio.engine.validators.stakes import WITHDRAWALS_DATASET, Stakes
 from chainfolio.errors import BadSettings
+from chainfolio.indexer.file_versions import FileVersion
 from chainfolio.kinds import SelectsFunctions, kind_of
 from chainfolio.portfolio.facts import ChainFacts
 from chainfolio.portfolio.pictures import named_images, pictures
@@ -160,14 +162,19 @@ def price_sections(system: System) -> dict[str, Any]:
     return add_vendor_names(sections, _sections(system.configs / "vendors.toml"))
 
 
-def _sections(path: Path) -> dict[str, Any]:
+def _sections(path: Path) -> Mapping[str, Any]:
     """Return the sections of a file of prices; BadSettings if it is missing or no TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return _parsed(FileVersion.of(path))
     except FileNotFoundError:
         raise BadSettings("prices_file", f"there is no {path}") from None
     except tomllib.TOMLDecodeError as error:
         raise BadSettings(path.name, f"not valid TOML: {error}") from None
+
+
+@lru_cache(maxsize=8)
+def _parsed(file: FileVersion) -> Mapping[str, Any]:
+    return tomllib.loads(file.path.read_text(encoding="utf-8"))
 
 
 def _prices(system: System) -> Path:

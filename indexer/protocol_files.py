@@ -10,12 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
 from chainfolio.addresses import AddressRules, abbreviated, all_rules, rules_of
 from chainfolio.errors import BadRequest, BadSettings
+from chainfolio.indexer.file_versions import FileVersion
 from chainfolio.indexer.registry import SIZES, Protocol, Registry, file_name, typed_calls
 from chainfolio.kinds import readable_kinds
 from chainfolio.portfolio.document import WALLET
@@ -45,27 +46,12 @@ def load(folders: Sequence[Path], chains: Mapping[str, str]) -> Registry:
     """
     files = {path.name: path for folder in folders for path in sorted(folder.glob("*.toml"))}
     forks = {folder / FORKS: None for folder in folders if (folder / FORKS).exists()}
-    return _load(tuple(map(_Version.of, files.values())), tuple(map(_Version.of, forks)), tuple(chains.items()))
-
-
-class _Version(NamedTuple):
-    """A file as it is now."""
-
-    path: Path
-    inode: int
-    size: int
-    modified_ns: int
-    changed_ns: int
-
-    @classmethod
-    def of(cls, path: Path) -> Self:
-        status = path.stat()
-        return cls(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return _load(tuple(map(FileVersion.of, files.values())), tuple(map(FileVersion.of, forks)), tuple(chains.items()))
 
 
 @lru_cache(maxsize=8)
 def _load(
-    files: Sequence[_Version], fork_lists: Sequence[_Version], chain_kinds: Sequence[tuple[str, str]]
+    files: Sequence[FileVersion], fork_lists: Sequence[FileVersion], chain_kinds: Sequence[tuple[str, str]]
 ) -> Registry:
     """Load protocols and lists of forks; a fork whose key or contracts are taken is left out.
 
@@ -82,12 +68,12 @@ def _load(
 
 
 @lru_cache(maxsize=256)
-def _protocol(file: _Version, chain_kinds: Sequence[tuple[str, str]]) -> Protocol:
+def _protocol(file: FileVersion, chain_kinds: Sequence[tuple[str, str]]) -> Protocol:
     return protocol_of(file.path, dict(chain_kinds))
 
 
 @lru_cache(maxsize=8)
-def _forks(file: _Version, chain_kinds: Sequence[tuple[str, str]]) -> Sequence[Protocol]:
+def _forks(file: FileVersion, chain_kinds: Sequence[tuple[str, str]]) -> Sequence[Protocol]:
     return forks_of(file.path, dict(chain_kinds))
 
 
@@ -104,11 +90,11 @@ def _without_contracts(protocol: Protocol, used: Collection[tuple[str, str]]) ->
 
 def kinds_of_files(folder: Path) -> dict[str, str]:
     """Return the kind of each chain that has a file in a folder; files that did not change are read once."""
-    return {path.stem: _kind_of_file(_Version.of(path)) for path in sorted(folder.glob("*.toml"))}
+    return {path.stem: _kind_of_file(FileVersion.of(path)) for path in sorted(folder.glob("*.toml"))}
 
 
 @lru_cache(maxsize=256)
-def _kind_of_file(file: _Version) -> str:
+def _kind_of_file(file: FileVersion) -> str:
     return str(tomllib.loads(file.path.read_text()).get("kind", ""))
 
 
@@ -252,10 +238,10 @@ class _Identical(Generic[Value]):
         return isinstance(other, _Identical) and self.value is other.value
 
 
-def _files_of(packages: Sequence[Package]) -> Sequence[_Version]:
+def _files_of(packages: Sequence[Package]) -> Sequence[FileVersion]:
     """Return the current files of packages; none if a folder cannot be read."""
     try:
-        return tuple(_Version.of(path) for each in packages if each.folder for path in each.folder.glob("*.toml"))
+        return tuple(FileVersion.of(path) for each in packages if each.folder for path in each.folder.glob("*.toml"))
     except OSError:
         return ()
 
@@ -264,7 +250,7 @@ def _files_of(packages: Sequence[Package]) -> Sequence[_Version]:
 def _add_packages(
     same_registry: _Identical[Registry],
     same_packages: Sequence[_Identical[Package]],
-    _: Sequence[_Version],
+    _: Sequence[FileVersion],
     chain_kinds: Sequence[tuple[str, str]],
     operator_keys: Collection[str],
 ) -> tuple[Registry, tuple[Package, ...]]:

@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+from chainfolio.loop import THRESHOLD
 from chainfolio.storage.lake import Lake
 from tests.e2e.running import Demo, Running, as_ethereum, demonstrated
 from tests.storage.s3_server import S3, serving
@@ -55,12 +56,16 @@ def pytest_runtest_protocol() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without the garbage collector: it would look at 15,000 tests again and again, for half of the time."""
+    """Collect without the garbage collector: it would look at 15,000 tests again and again, for half of the time.
+
+    Tests have the product's thresholds.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*THRESHOLD)
         gc.enable()
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("language")  # one process reads the code once
 ROOT = Path(__file__).parent.parent
 PRODUCT = (  # with its benchmarks and its local chains
     "adapters",

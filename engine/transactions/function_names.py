@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 
 import msgspec
 
 from chainfolio.errors import BadSettings
+from chainfolio.indexer.file_versions import FileVersion
 from chainfolio.portfolio.activity import Functions
 from chainfolio.portfolio.transactions import TransactionType
 
@@ -24,15 +26,22 @@ class File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 def load(path: Path, *selectors: Callable[[str], bytes]) -> Functions:
     """Load the functions of a file, by the selectors of kinds of chain (`SelectsFunctions`).
 
-    Names are the parts before the parenthesis, without a module. Functions of `types` also have a type.
+    Names are the parts before the parenthesis, without a module. Functions of `types` also have a type. A file that did
+    not change is read once in a process.
 
     Raises:
         BadSettings: The file cannot be read, two different functions have the same selector, or a function two types.
     """
     try:
-        file = msgspec.convert(tomllib.loads(path.read_text()), File)
+        return _load(FileVersion.of(path), selectors)
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise BadSettings(path.name, str(error)) from None
+
+
+@lru_cache(maxsize=8)
+def _load(version: FileVersion, selectors: Sequence[Callable[[str], bytes]]) -> Functions:
+    path = version.path
+    file = msgspec.convert(tomllib.loads(path.read_text()), File)
     functions = Functions({}, {})
     for type_, signatures in ((None, file.signatures), *file.types.items()):
         for function, selector in product(signatures, selectors):

@@ -23,6 +23,7 @@ from chainfolio.settings import Alerts
 from chainfolio.storage.state import alerts, deliveries
 from chainfolio.storage.state.database import Transaction
 from tests.alerts.receivers import Desk, Receiver, desk, receiver
+from tests.depth import IS_DEEP
 from tests.storage.stores import Stores
 
 HOUR_US = 3_600_000_000
@@ -317,7 +318,7 @@ async def test_a_rule_is_removed_while_a_result_of_its_target_is_stored(stores: 
 
 @pytest.mark.parametrize(
     "kills",
-    [2, pytest.param(200, marks=pytest.mark.slow("two hundred kills of a deliverer take minutes"))],
+    [2, pytest.param(200 if IS_DEEP else 40, marks=pytest.mark.slow("many kills of a deliverer take a minute"))],
 )
 async def test_a_killed_deliverer_loses_nothing(tmp_path: Path, kills: int) -> None:
     count = 12 * kills

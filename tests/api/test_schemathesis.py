@@ -15,10 +15,10 @@ from chainfolio.settings import Limits, Quotas, Settings
 from chainfolio.storage.state.ledger import Balance
 from tests.api.furnished import GRANTS, furnish
 from tests.api.tenants import a_world
+from tests.depth import IS_DEEP
 
-DEEP: Final = os.environ.get("CHAINFOLIO_TESTS") == "deep"
-EXAMPLES: Final = 1_000 if DEEP else 2
-PATIENCE_S: Final = 4 * 3600 if DEEP else 300
+EXAMPLES: Final = 1_000 if IS_DEEP else 2
+PATIENCE_S: Final = 4 * 3600 if IS_DEEP else 300
 ROOT: Final = Path(__file__).resolve().parents[2]
 # Routes with a body, with a part of the path that varies, with pages, and with many parameters.
 SOME_PATHS: Final = "^/v1/(approvals|addressbook|status|wallet)"

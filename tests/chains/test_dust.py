@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Final
 
 import pytest
@@ -12,13 +11,13 @@ from hypothesis import strategies as st
 
 from chainfolio.engine.snapshots.trust import MAX_REASONS
 from tests.chains.dust import DustKind, counted_turns
+from tests.depth import IS_DEEP
 from tests.evm.dust import EVM
 from tests.solana.dust import SOLANA
 from tests.starknet.dust import STARKNET
 from tests.tron.dust import TRON
 
 KINDS: Final[dict[str, DustKind]] = {"evm": EVM, "solana": SOLANA, "starknet": STARKNET, "tron": TRON}
-IS_DEEP: Final = os.environ.get("CHAINFOLIO_TESTS") == "deep"
 MIXES: Final = 2_500 if IS_DEEP else 15  # of each kind
 PATIENCE_S: Final = 0 if IS_DEEP else 300  # 0: no bound, because the deep mixes of a kind take an hour
 MAX_ASSETS: Final = 300  # of one behaviour

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Coroutine
 from pathlib import Path
@@ -30,6 +29,7 @@ from chainfolio.portfolio.ledger import by_account
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
 from chainfolio.tables import ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, BLOCKS, TRANSACTIONS, TRANSFERS
+from tests.depth import IS_DEEP
 from tests.indexer.clock import ManualClock
 
 SOURCES = (TRANSFERS, TRANSACTIONS, BLOCKS)
@@ -146,6 +146,4 @@ class FollowModel(RuleBasedStateMachine):
 
 
 TestFollowModel = FollowModel.TestCase
-TestFollowModel.settings = settings(
-    max_examples=100 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 10, stateful_step_count=15, deadline=None
-)
+TestFollowModel.settings = settings(max_examples=100 if IS_DEEP else 10, stateful_step_count=15, deadline=None)

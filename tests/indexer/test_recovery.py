@@ -7,7 +7,6 @@ CHAINFOLIO_TESTS=deep every single one.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from chainfolio.indexer import collect, follow, materialise, reprocess
 from chainfolio.indexer.rewind import rewind
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import EVERYTHING, FETCHED, Index, index
+from tests.depth import IS_DEEP
 from tests.indexer.dying import Died, Fuse, mortal
 
 pytestmark = pytest.mark.node
@@ -35,7 +35,7 @@ DATASETS = (*EVERYTHING, "events")
 TABLES = (*FETCHED, *materialise.DERIVED)
 LAST = 24
 DECODE = "chainfolio.adapters.evm.chain.decode"  # as stored rows are decoded again
-EVERY = 1 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 7
+EVERY = 1 if IS_DEEP else 7
 Run = Callable[[Index], Awaitable[None]]
 Known = dict[Any, Any]
 

@@ -13,16 +13,15 @@ from chainfolio.blocks import Span, Spans
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
 from chainfolio.tables import BLOCKS
+from tests.depth import IS_DEEP
 from tests.storage.appender import FIRST, LAST, PER_BATCH
-
-DEEP = os.environ.get("CHAINFOLIO_TESTS") == "deep"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 def test_a_writer_that_is_killed_at_any_moment_loses_and_doubles_nothing(tmp_path: Path, tail_place: str) -> None:
-    kills, longest_s = (300 if DEEP else 20, 0.25)
+    kills, longest_s = (300 if IS_DEEP else 20, 0.25)
     if tail_place.startswith("postgresql"):  # a child connects first
-        kills, longest_s = (300 if DEEP else 8, 0.5)
+        kills, longest_s = (300 if IS_DEEP else 8, 0.5)
     program = str(Path(__file__).with_name("appender.py"))
     command = [sys.executable, program, str(tmp_path), tail_place, str(kills), str(longest_s), "7"]
     root = str(Path(__file__).parents[2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter
 from typing import Any
@@ -15,6 +14,7 @@ from chainfolio.blocks import Span
 from chainfolio.storage.lake import Lake
 from chainfolio.table import Table
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS
+from tests.depth import IS_DEEP
 from tests.storage.conftest import make, stored
 
 chains = st.sampled_from(["a", "b"])
@@ -84,6 +84,4 @@ def _row(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 TestLakeModel = LakeModel.TestCase
-TestLakeModel.settings = settings(
-    max_examples=10 * 12 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 8, stateful_step_count=12
-)
+TestLakeModel.settings = settings(max_examples=10 * 12 if IS_DEEP else 8, stateful_step_count=12)

@@ -16,6 +16,7 @@ from chainfolio.storage.downloads import Downloads
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.object_store import ObjectStore
 from chainfolio.tables import ACCOUNT_TRANSFERS, BLOCKS
+from tests.depth import IS_DEEP
 from tests.storage.conftest import Maker, stored
 from tests.storage.s3_server import S3
 
@@ -49,7 +50,8 @@ def write_together(s3: S3, uri: str, commits: int) -> list[int]:
     [
         3,
         pytest.param(
-            25, marks=[pytest.mark.slow("four processes append two hundred batches"), pytest.mark.timeout(600)]
+            25 if IS_DEEP else 8,
+            marks=[pytest.mark.slow("four processes append more batches"), pytest.mark.timeout(600)],
         ),
     ],
 )

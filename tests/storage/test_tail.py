@@ -25,6 +25,7 @@ from chainfolio.storage.tail import Tail, TailBlock
 from chainfolio.storage.tail_schema import VERSION
 from chainfolio.storage.tail_sqlite import SqliteTail
 from chainfolio.storage.watches import OwnedWatch, WatchedAccount, WatchLimits
+from tests.depth import IS_DEEP
 from tests.storage.stores import KINDS, Stores
 
 
@@ -316,7 +317,7 @@ def test_the_tail_does_what_a_dictionary_of_blocks_does(stores: Stores, kind: st
             super().__init__(stores.tail(kind))
 
     examples = 30 if kind == "sqlite" else 10
-    if os.environ.get("CHAINFOLIO_TESTS") == "deep":
+    if IS_DEEP:
         examples *= 10
     run_state_machine_as_test(Model, settings=settings(max_examples=examples, stateful_step_count=20))
 

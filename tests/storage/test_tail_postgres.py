@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -20,10 +19,11 @@ from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail, TailBlock
 from chainfolio.storage.watches import WatchedAccount
 from chainfolio.tables import BLOCKS
+from tests.depth import IS_DEEP
 from tests.storage import appender
 from tests.storage.stores import NO_POSTGRES, Server, Stores, own_server
 
-CRASHES = 100 if os.environ.get("CHAINFOLIO_TESTS") == "deep" else 5
+CRASHES = 100 if IS_DEEP else 5
 
 
 @pytest.fixture(scope="module")

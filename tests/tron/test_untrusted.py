@@ -21,7 +21,7 @@ from tests.chains.tron import RICH, Signer
 from tests.tron.chains import facts
 
 pytestmark = pytest.mark.node
-PAID, FORGED, LOOPING = 7_000_000, 5 * 10**18, 30
+PAID, FORGED, LOOPING = 7_000_000, 5 * 10**18, 20
 WORTH: Final = "25000001.75"  # of what the victim was endowed with and paid, at 0.25 a coin
 LOOP: Final = "5b5f56"  # JUMPDEST, PUSH0, JUMP
 Run = Callable[..., tuple[int, Any]]

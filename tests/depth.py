@@ -1,0 +1,8 @@
+"""How long tests search and repeat: CHAINFOLIO_TESTS=deep is for hours."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+IS_DEEP: Final = os.environ.get("CHAINFOLIO_TESTS") == "deep"
