@@ -46,7 +46,7 @@ def test_one_seed_gives_one_run(tmp_path: Path) -> None:
 @pytest.mark.slow("follows a chain for a day of virtual time")
 @pytest.mark.timeout(1800)
 def test_a_day_keeps_every_row_and_stays_within_its_bounds(tmp_path: Path) -> None:
-    plan = Plan(seed=5, days=1, block_ms=30_000, requests=6)
+    plan = Plan(seed=5, days=1, block_ms=10_000, requests=6)
     result = run(plan, tmp_path / "run")
     last = result.hours[-1].counted
     assert (result.different_rows, last.failed) == (0, 0)
