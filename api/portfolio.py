@@ -39,7 +39,10 @@ class PortfolioQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     include_sources: IncludeSources = False
     include_spam: IncludeSpam = False
     include_nfts: Annotated[
-        bool, msgspec.Meta(description="Indexed collectibles (NFTs) of the wallets; they have no value.")
+        bool,
+        msgspec.Meta(
+            description="Indexed collectibles (NFTs) of the wallets, with their metadata; they have no value."
+        ),
     ] = msgspec.field(default=False, name="includeNFTs")
     wait_for_sync: WaitForSync = False
 
@@ -72,6 +75,4 @@ async def portfolio(request: Context, query: PortfolioQuery) -> Answer:
 
 @cache
 def _options(images: bool, explorer_urls: bool, sources: bool, spam: bool, zero: bool, nfts: bool) -> Options:
-    return Options(
-        images=images, explorer_urls=explorer_urls, sources=sources, spam=spam, zero=zero, nfts=nfts, rates=True
-    )
+    return Options(images, explorer_urls, sources, spam, zero, nfts, nft_metadata=nfts, rates=True)

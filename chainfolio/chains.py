@@ -22,7 +22,7 @@ from chainfolio.reads import Read, ReadResult, Value
 
 if TYPE_CHECKING:
     from chainfolio.datasets import Dataset
-    from chainfolio.positions import AccountReader, BalanceResult
+    from chainfolio.positions import AccountReader, BalanceResult, TokenUri
     from chainfolio.protocols import InstalledProtocols
 
 
@@ -114,6 +114,9 @@ class Chain(Protocol):
 
     def describe(self, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
         """Read symbol, name and decimals of tokens from their contracts."""
+
+    def token_uris(self, collectibles: Sequence[Asset]) -> Plan[Sequence[TokenUri]]:
+        """Read where the metadata of collectibles are, in one round and in order; `""` if their contracts name none."""
 
     async def probe(self, first: int) -> None:
         """Check which of the optional datasets the nodes serve from a height on."""

@@ -143,6 +143,16 @@ class Spam:
 
 
 @dataclass(frozen=True, slots=True)
+class Collectible:
+    """A collectible that an account holds at a block of a chain. `spam` is that of its collection."""
+
+    chain: str
+    block: Block
+    holding: Holding
+    spam: Spam | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DayFlows:
     """The transfers of one account since 00:00 UTC of the snapshot's day: one holding per token.
 

@@ -23,6 +23,7 @@ MAX_READS: Final = 10_000_000
 
 Amounts = Mapping[Asset, int]
 BalanceResult = int | Unknown | Reverted
+TokenUri = str | Unknown | Reverted
 Describe = Callable[[Iterable[Asset]], Plan[None]]
 
 

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from chainfolio import currencies
@@ -19,11 +18,13 @@ from chainfolio.engine import virtual_users
 from chainfolio.engine.account_support import split_supported
 from chainfolio.engine.bounds import Bound, bounds_of
 from chainfolio.engine.chain_blocks import checked_block, configured_chain
+from chainfolio.engine.documents import Documents
 from chainfolio.engine.gains.account_gains import GainsCache, add_gains
 from chainfolio.engine.gains.limited import limited_report
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.past_days import History
 from chainfolio.engine.history.performance import performance, read_values
+from chainfolio.engine.nft_metadata import MetadataReader
 from chainfolio.engine.prices.navs import check_fiat, joint_nav, navs_at
 from chainfolio.engine.prices.quoter import Quoter
 from chainfolio.engine.prices.request_rates import RequestRates
@@ -52,17 +53,13 @@ from chainfolio.indexer import watching
 from chainfolio.indexer.follow import Status
 from chainfolio.indexer.registry import Registry
 from chainfolio.indexer.wiring import System
-from chainfolio.portfolio.compose import portfolio
-from chainfolio.portfolio.document import Portfolio, encode_one
-from chainfolio.portfolio.document import wallet_only as only_wallet
+from chainfolio.portfolio.document import Portfolio
 from chainfolio.portfolio.facts import ChainFacts, Options
 from chainfolio.portfolio.merge import merge
 from chainfolio.portfolio.nav import Nav
-from chainfolio.portfolio.nfts import with_nfts
 from chainfolio.portfolio.overview import Pictures, pictures_of
-from chainfolio.portfolio.pnl.in_portfolio import AccountGains, with_gains
-from chainfolio.portfolio.valuation import Valuation, valuate
-from chainfolio.portfolio.zeroed import zero_unknown
+from chainfolio.portfolio.pnl.in_portfolio import AccountGains
+from chainfolio.portfolio.valuation import valuate
 from chainfolio.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -103,6 +100,7 @@ class Engine:
     _functions: Functions | None = None
     _validators: Validators | None = None
     _rates: RequestRates = field(init=False)
+    _documents: Documents = field(init=False)
 
     def __post_init__(self) -> None:
         self.heads = StoredHeads(self.system)
@@ -110,6 +108,8 @@ class Engine:
         self._rates = RequestRates(self.system, self._snapshotter, self._record_failure)
         parts = self._snapshotter, self._budget, self._gains_of, self._record_failure
         self._accounts = AccountCache(self.system, *parts)
+        metadata = MetadataReader(self.system, self._snapshotter, self._budget)
+        self._documents = Documents(self.system, self.facts, self._rates, metadata)
         self.history = History(self.system, self._snapshotter, self.facts, self._budget)
 
     async def portfolios(
@@ -122,7 +122,7 @@ class Engine:
         reading = self._read_live(accounts) if wallet_only else self._cached(accounts, wait=wait)
         cached, rates = await asyncio.gather(reading, self._rates.current(options))
         return [
-            self._rates.finish(self._cached_document(a.address, entry, options, wallet_only=wallet_only), rates)
+            await self._documents.cached(a.address, entry, options, rates, loose_only=wallet_only)
             for a, entry in zip(accounts, cached, strict=True)
         ]
 
@@ -145,16 +145,10 @@ class Engine:
     async def encoded_portfolios(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """Return the portfolios as JSON. Each is encoded once per version of the cached account."""
         cached, rates = await asyncio.gather(self._cached(accounts, wait=wait), self._rates.current(options))
-        return [self._encoded(account, entry, options, rates) for account, entry in zip(accounts, cached, strict=True)]
-
-    def _encoded(
-        self, account: Account, entry: CachedAccount, options: Options, rates: Mapping[str, Decimal] | None
-    ) -> bytes:
-        encoded = entry.encoded.get(options)
-        if encoded is None:
-            document = self._rates.finish(self._cached_document(account.address, entry, options), rates)
-            encoded = entry.encoded[options] = encode_one(zero_unknown(document) if options.zero else document)
-        return encoded
+        return [
+            await self._documents.encoded(account.address, entry, options, rates)
+            for account, entry in zip(accounts, cached, strict=True)
+        ]
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
         """Return portfolios at one block of one chain, read anew. Errors as of `pinned` and `at_pinned`."""
@@ -183,10 +177,10 @@ class Engine:
         """
         addresses = [each.address for each in accounts]
         snapshot = await self._snapshotter(self.system.chain(chain)).take(addresses, block, past=past)
-        parts, now_us = valuate([snapshot]).by_account(), self.system.environment.clock.now_us()
+        parts = valuate([snapshot]).by_account()
         height, rates = snapshot.block.height, await self._rates.at(options, snapshot.block.time_us)
         return [
-            self._rates.finish(self._document(each.address, parts[each.address], now_us, options, height), rates)
+            await self._documents.at_block(each.address, parts[each.address], options, rates, height)
             for each in accounts
         ]
 
@@ -330,28 +324,6 @@ class Engine:
         watches = [(owner, account, until_us) for account, until_us in subscribed.items()]
         await asyncio.to_thread(watching.watch_subscriptions, self.system, watches)
 
-    def _cached_document(
-        self, address: str, entry: CachedAccount, options: Options, *, wallet_only: bool = False
-    ) -> Portfolio:
-        document = self._document(address, entry.valuation, entry.updated_us, options)
-        with_gains_added = document if entry.gains is None else with_gains(document, entry.gains, spam=options.spam)
-        return only_wallet(with_gains_added) if wallet_only else with_gains_added
-
-    def _document(
-        self, address: str, valuation: Valuation, updated_us: int, options: Options, height: int | None = None
-    ) -> Portfolio:
-        facts = self.facts()
-        document = portfolio(
-            address,
-            valuation,
-            facts,
-            updated_ms=updated_us // 1000,
-            options=options,
-            block_number=height,
-            protocols=self.system.registry.facts,
-        )
-        return with_nfts(document, valuation.for_account(address).collectibles, facts, options)
-
     async def virtual(self, users: Sequence[VirtualUser], options: Options, *, wait: bool) -> list[Portfolio]:
         """Return one portfolio per virtual user, in their order.
 
@@ -366,7 +338,7 @@ class Engine:
         if all(groups):
             require_any_read(entries)
         documents_by_account = {
-            member: self._cached_document(member.address, entry, options)
+            member: await self._documents.unfinished(member.address, entry, options)
             for member, entry in zip(members, entries, strict=True)
         }
         quoter = Quoter(self.system, self._snapshotter, self._budget)

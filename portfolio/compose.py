@@ -379,7 +379,7 @@ def _sources(valued: ValuedHolding, facts: ChainFacts) -> Sources:
 def _position_sources(position: ValuedPosition) -> PositionSources | UnsetType:
     if position.block is None:
         return UNSET
-    calls = tuple(_call("position", call) for call in position.calls)
+    calls = tuple(call_document("position", call) for call in position.calls)
     return PositionSources(str(position.block.height), position.block.hash, calls)
 
 
@@ -391,10 +391,12 @@ def _calls(valued: ValuedHolding, facts: ChainFacts) -> tuple[CallDocument, ...]
     holding = valued.holding
     reads = facts.wallet_reads(holding) if facts.wallet_reads is not None and holding.protocol == WALLET else ()
     prices = valued.price.calls if valued.price is not None else ()
-    return (*(_call(number, read) for number, read in reads), *(_call("price", call) for call in prices))
+    numbered = [*reads, *(("price", call) for call in prices)]
+    return tuple(call_document(number, call) for number, call in numbered)
 
 
-def _call(number: str, call: ReadResult) -> CallDocument:
+def call_document(number: str, call: ReadResult) -> CallDocument:
+    """Return the document of a read and its result, behind the number of a name."""
     result = call.result if isinstance(call.result, tuple) else (call.result,)
     results = tuple(map(_as_text, result))
     method, to, function, arguments = call.read.label

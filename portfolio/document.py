@@ -43,7 +43,7 @@ ASSETS: Final = (
 
 
 class CallDocument(msgspec.Struct, rename="camel", frozen=True):
-    """A read of the chain behind one number: `balance`, `decimal`, `price`, or a whole `position`.
+    """A read of the chain behind one number: `balance`, `decimal`, `price`, `owner`, or a whole `position`.
 
     The same call at the same block gives the same result. `contract` and `signature` are null for `eth_getBalance`.
     Numbers are decimal, bytes are hex.
@@ -232,17 +232,40 @@ class ChainDocument(msgspec.Struct, rename="camel", frozen=True):
     img_large: str | UnsetType = UNSET
 
 
+class NftAttribute(msgspec.Struct, rename="camel", frozen=True):
+    """A trait of a collectible; `name` is empty for a property without a name."""
+
+    name: str
+    value: str
+
+
 class NftDocument(msgspec.Struct, rename="camel", frozen=True):
-    """One collectible and its balance, which is 1 in collections where each number has one owner."""
+    """One collectible and its balance, which is 1 in collections where each number has one owner.
+
+    `name` and `attributes` are what the metadata say, and absent if they are not known: `metadataProblem` says why.
+    `omittedAttributes` counts those that are left out. `metadataUri` is where the metadata are, if not in the contract.
+    Pictures are drawn from the contract and the number; those of the metadata are never loaded. `spam` is true if the
+    name is a lure. `sources` have the call that names the owner or the balance.
+    """
 
     token_id: str
     balance: str
+    name: str | UnsetType = UNSET
+    attributes: tuple[NftAttribute, ...] | UnsetType = UNSET
+    omitted_attributes: int | UnsetType = UNSET
+    metadata_uri: str | UnsetType = UNSET
+    metadata_problem: str | UnsetType = UNSET
+    spam: bool = False
+    img_small: str | UnsetType = UNSET
+    img_large: str | UnsetType = UNSET
+    sources: PositionSources | UnsetType = UNSET
 
 
 class CollectionDocument(msgspec.Struct, rename="camel", frozen=True):
     """Holdings of one collection, by number. Collectibles are not valued: `value` is `N/A`.
 
-    `spam` is true if the name is a lure. The link leads to the contract.
+    `spam` is true if the name is a lure, or the collection is judged as tokens are; `spamReasons` are the codes then.
+    The link leads to the contract.
     """
 
     name: str
@@ -254,6 +277,7 @@ class CollectionDocument(msgspec.Struct, rename="camel", frozen=True):
     items: tuple[NftDocument, ...]
     value: str = UNKNOWN
     spam: bool = False
+    spam_reasons: tuple[str, ...] | UnsetType = UNSET
     img_small: str | UnsetType = UNSET
     img_large: str | UnsetType = UNSET
     explorer_url: str | UnsetType = UNSET

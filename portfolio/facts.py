@@ -57,6 +57,7 @@ class Options:
         spam: Include assets judged to be spam in the sums.
         zero: Write unknown numbers as 0.
         nfts: List collectibles.
+        nft_metadata: Add what the metadata of listed collectibles say.
         rates: Add the rates of other currencies.
     """
 
@@ -66,6 +67,7 @@ class Options:
     spam: bool = False
     zero: bool = False
     nfts: bool = False
+    nft_metadata: bool = False
     rates: bool = False
 
 

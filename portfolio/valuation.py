@@ -15,7 +15,7 @@ from typing import Final
 from chainfolio import amounts
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.contracts import DayFlows, EpochReward, Holding, Issue, Position, Price, Snapshot, Spam
+from chainfolio.contracts import Collectible, DayFlows, EpochReward, Holding, Issue, Position, Price, Snapshot, Spam
 from chainfolio.reads import ReadResult
 
 BEYOND: Final = (
@@ -116,7 +116,7 @@ class Valuation:
         days: Movements of today per account and chain, if known.
         heights: The height that was read and the chain's head then, by chain; None as head if the block was chosen.
         no_days: The reason why today's movements are not known, by chain.
-        collectibles: Chain and holding; they have no value.
+        collectibles: They have no value.
     """
 
     holdings: tuple[ValuedHolding, ...]
@@ -127,7 +127,7 @@ class Valuation:
     days: tuple[ValuedDay, ...] = ()
     heights: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     no_days: Mapping[str, str] = field(default_factory=dict)
-    collectibles: tuple[tuple[str, Holding], ...] = ()
+    collectibles: tuple[Collectible, ...] = ()
 
     @property
     def value_usd(self) -> Decimal:
@@ -177,7 +177,7 @@ class Valuation:
             tuple(day for day in self.days if day.account == account),
             self.heights,
             self.no_days,
-            tuple(each for each in self.collectibles if each[1].account == account),
+            tuple(each for each in self.collectibles if each.holding.account == account),
         )
 
     def by_account(self) -> dict[str, Valuation]:
@@ -192,9 +192,9 @@ class Valuation:
             fees[fee.holding.account].append(fee)
         for day in self.days:
             days[day.account].append(day)
-        collectibles = defaultdict[str, list[tuple[str, Holding]]](list)
+        collectibles = defaultdict[str, list[Collectible]](list)
         for each in self.collectibles:
-            collectibles[each[1].account].append(each)
+            collectibles[each.holding.account].append(each)
         return {
             account: Valuation(
                 tuple(holdings[account]),
@@ -271,7 +271,11 @@ def valuate(snapshots: Sequence[Snapshot]) -> Valuation:
         days += [_value_day(day, snapshot, prices) for day in snapshot.day_flows]
     heights = {each.chain: (each.block.height, each.head) for each in snapshots if each.block.hash}
     no_days = {each.chain: each.day_flows_problem for each in snapshots if each.day_flows_problem}
-    collectibles = tuple((each.chain, holding) for each in snapshots for holding in each.collectibles)
+    collectibles = tuple(
+        Collectible(each.chain, each.block, holding, each.spam.get((holding.account, holding.token.asset.collection)))
+        for each in snapshots
+        for holding in each.collectibles
+    )
     return Valuation(
         tuple(holdings), tuple(positions), scope, unread, tuple(fees), tuple(days), heights, no_days, collectibles
     )

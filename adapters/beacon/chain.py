@@ -37,6 +37,7 @@ from chainfolio.transport.http import HttpTransport, WebTransport
 from chainfolio.validators import SlotClock, Stake, ValidatorNow
 
 if TYPE_CHECKING:
+    from chainfolio.positions import TokenUri
     from chainfolio.protocols import InstalledProtocols
 
 SLIP44: Final = 60
@@ -227,6 +228,11 @@ class BeaconChain(Slots):
         """Return tokens without names: there are none."""
         yield from ()
         return {asset: Token(asset, "", "", None) for asset in assets}
+
+    def token_uris(self, collectibles: Sequence[Asset]) -> Plan[Sequence[TokenUri]]:
+        """Return no URIs: there are no collectibles."""
+        yield from ()
+        return [""] * len(collectibles)
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from chainfolio.adapters.evm.reads import AbiValue
     from chainfolio.budgets import Budget
     from chainfolio.plans import Plan
+    from chainfolio.positions import TokenUri
     from chainfolio.protocols import InstalledProtocols
     from chainfolio.reads import Read, ReadResult, Value
 
@@ -217,6 +218,10 @@ class EvmChain(NodeBackedChain[Node], Approvals):
         """Read names and decimals of some tokens from their contracts, in one round."""
         by_contract = yield from tokens.describe(self.facts, [asset.reference for asset in assets])
         return {asset: by_contract[asset.reference] for asset in assets}
+
+    def token_uris(self, collectibles: Sequence[Asset]) -> Plan[Sequence[TokenUri]]:
+        """Read where the metadata of collectibles are; as `tokens.token_uris`."""
+        return (yield from tokens.token_uris(collectibles))
 
     async def examine(self) -> list[dict[str, Any]]:
         """Return a row for each endpoint, for `doctor`; as `doctor.examine`."""

@@ -12,6 +12,9 @@ from chainfolio.reads import ReadLabel
 BALANCE_OF: Final = "balanceOf(address)(uint256)"
 OWNER: Final = "ownerOf(uint256)(address)"
 BALANCE_OF_ID: Final = "balanceOf(address,uint256)(uint256)"
+# As bytes, since the texts of contracts need not be UTF-8.
+TOKEN_URI: Final = "tokenURI(uint256)(bytes)"
+URI_OF_ID: Final = "uri(uint256)(bytes)"
 DECIMALS: Final = "decimals()(uint8)"
 
 # An argument or result of a contract call: an int, bool, text, bytes, or a tuple of these, by its signature, which type

@@ -9,6 +9,8 @@ from chainfolio.adapters.evm.reads import (
     BALANCE_OF_ID,
     DECIMALS,
     OWNER,
+    TOKEN_URI,
+    URI_OF_ID,
     AbiValue,
     Call,
     NativeBalance,
@@ -17,7 +19,8 @@ from chainfolio.adapters.evm.reads import (
 )
 from chainfolio.assets import Asset
 from chainfolio.contracts import Holding, Token
-from chainfolio.plans import Plan, Unknown, read_all
+from chainfolio.plans import Plan, Reverted, Unknown, read_all
+from chainfolio.positions import TokenUri
 from chainfolio.printable import MAX_NAME, MAX_SYMBOL, clean
 from chainfolio.reads import ReadResult
 
@@ -41,10 +44,13 @@ def describe(facts: Facts, contracts: Sequence[str]) -> Plan[dict[str, Token]]:
 
 
 def wallet_reads(holding: Holding) -> list[tuple[str, ReadResult]]:
-    """Return the reads behind a token in a wallet, by the numbers that they show: balance and decimals."""
+    """Return the reads of a wallet's token, labelled `balance`, `decimal` or `owner`."""
     asset, decimals = holding.token.asset, holding.token.decimals
     if asset.is_native:
         return [("balance", ReadResult(NativeBalance(holding.account), holding.raw))]
+    if asset.is_collectible:
+        label, result = ("owner", holding.account) if _has_single_owner(asset) else ("balance", holding.raw)
+        return [(label, ReadResult(_balance_read(holding.account, asset), result))]
     reads = [("balance", ReadResult(balance_of(asset.reference, holding.account), holding.raw))]
     if decimals is not None:
         reads.append(("decimal", ReadResult(Call(asset.reference, DECIMALS), decimals)))
@@ -59,6 +65,17 @@ def balances(pairs: Sequence[tuple[str, Asset]]) -> Plan[list[AbiValue]]:
     """
     results = yield from read_all([_balance_read(account, asset) for account, asset in pairs])
     return [_balance(account, asset, result) for (account, asset), result in zip(pairs, results, strict=True)]
+
+
+def token_uris(collectibles: Sequence[Asset]) -> Plan[list[TokenUri]]:
+    """Read the `tokenURI` (ERC-721) or `uri` (ERC-1155) of collectibles, in one round and in order."""
+    results = yield from read_all(
+        [
+            Call(each.reference, TOKEN_URI if _has_single_owner(each) else URI_OF_ID, (int(each.token_id),))
+            for each in collectibles
+        ]
+    )
+    return [each if isinstance(each, Unknown | Reverted) else each.decode("utf-8", "replace") for each in results]
 
 
 def _balance_read(account: str, asset: Asset) -> Read:

@@ -30,7 +30,7 @@ from chainfolio.blocks import Block
 from chainfolio.contracts import EpochReward, Issue, Token
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, PlanGroup, Unknown, read_all
-from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Amounts, Describe, OpenPosition
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Amounts, Describe, OpenPosition, TokenUri
 from chainfolio.protocols import InstalledProtocols, TokenAmount
 from chainfolio.reads import Read
 
@@ -259,6 +259,14 @@ def describe(assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
     """
     results = yield from read_all([_token_read(asset) for asset in assets])
     return {asset: _token(asset, result) for asset, result in zip(assets, results, strict=True)}
+
+
+def token_uris(collectibles: Sequence[Asset]) -> Plan[list[TokenUri]]:
+    """Read the URIs in the metadata of mints, in one round and in order; `""` for compressed NFTs."""
+    mints = [each for each in collectibles if each.kind != COMPRESSED]
+    by_mint = dict(zip(mints, (yield from read_all([MintRead(each.reference) for each in mints])), strict=True))
+    results = [by_mint.get(each) for each in collectibles]
+    return [each.uri if isinstance(each, Mint) else each or "" for each in results]
 
 
 def _token_read(asset: Asset) -> Read[Mint | tuple[str, str] | Unknown]:

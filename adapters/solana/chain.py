@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from chainfolio.budgets import Budget
     from chainfolio.plans import Plan, Unknown
     from chainfolio.position_changes import CallChange
-    from chainfolio.positions import OpenPosition
+    from chainfolio.positions import OpenPosition, TokenUri
     from chainfolio.protocols import InstalledProtocol, InstalledProtocols
     from chainfolio.reads import Read, ReadResult
 
@@ -222,6 +222,12 @@ class SolanaChain(NodeBackedChain[Node]):
         from chainfolio.adapters.solana.accounts import describe
 
         return describe(assets)
+
+    def token_uris(self, collectibles: Sequence[Asset]) -> Plan[Sequence[TokenUri]]:
+        """Plan the reads of where the metadata of collectibles are."""
+        from chainfolio.adapters.solana.accounts import token_uris
+
+        return token_uris(collectibles)
 
     async def examine(self) -> list[dict[str, Any]]:
         """Read the rows of `doctor`, one per endpoint."""

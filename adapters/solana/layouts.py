@@ -57,6 +57,7 @@ class Mint:
         symbol: In the token metadata extension; empty if the mint has none.
         name: As `symbol`.
         authority: The address that may issue more; empty if the supply is fixed.
+        uri: Of its metadata, as `symbol`.
     """
 
     supply: int
@@ -65,6 +66,7 @@ class Mint:
     symbol: str = ""
     name: str = ""
     authority: str = ""
+    uri: str = ""
 
 
 @dataclass(slots=True)
@@ -101,17 +103,17 @@ def mint(content: bytes, owner: str) -> Mint:
         base = TokenMint.from_bytes(content[:MINT_LEN])
     except ValueError as error:
         raise BadLayout(f"it is no initialised mint: {error}") from None
-    extensions, symbol, name = _extensions(content[ACCOUNT_LEN + 1 :])
+    extensions, (symbol, name, uri) = _extensions(content[ACCOUNT_LEN + 1 :])
     authority = str(base.mint_authority or "")
-    return Mint(base.supply, base.decimals, extensions, symbol, name, authority)
+    return Mint(base.supply, base.decimals, extensions, symbol, name, authority, uri)
 
 
-def _extensions(content: bytes) -> tuple[tuple[int, ...], str, str]:
-    """Return the numbers of known extensions, and the symbol and name of a mint.
+def _extensions(content: bytes) -> tuple[tuple[int, ...], tuple[str, str, str]]:
+    """Return the numbers of known extensions, and the symbol, the name and the URI of a mint.
 
-    Symbol and name are empty if the mint has no metadata extension. Unknown extensions are skipped.
+    The texts are empty if the mint has no metadata extension. Unknown extensions are skipped.
     """
-    reader, numbers, symbol, name = _Reader(content), set(), "", ""
+    reader, numbers, texts = _Reader(content), set(), ("", "", "")
     while len(content) - reader.offset >= 4:
         number, size = struct.unpack("<HH", reader.take(4))
         if number == 0:  # padding up to the end
@@ -121,13 +123,18 @@ def _extensions(content: bytes) -> tuple[tuple[int, ...], str, str]:
         numbers.add(number)
         body = reader.take(size)
         if number == TOKEN_METADATA:
-            metadata_reader = _Reader(body, 64)  # after the update authority and the mint
-            name, symbol = clean(metadata_reader.text(), MAX_NAME), clean(metadata_reader.text(), MAX_SYMBOL)
-    return tuple(sorted(numbers & EXTENSION_NOTES.keys())), symbol, name
+            texts = _metadata_texts(_Reader(body, 64))  # after the update authority and the mint
+    return tuple(sorted(numbers & EXTENSION_NOTES.keys())), texts
 
 
-def metadata(content: bytes, owner: str, mint_key: bytes) -> tuple[str, str]:
-    """Return symbol and name in a metadata account of Metaplex.
+def _metadata_texts(reader: _Reader) -> tuple[str, str, str]:
+    """Return the symbol, the name and the URI that follow in metadata."""
+    name, symbol, uri = reader.text(), reader.text(), reader.text()
+    return clean(symbol, MAX_SYMBOL), clean(name, MAX_NAME), uri
+
+
+def metadata(content: bytes, owner: str, mint_key: bytes) -> tuple[str, str, str]:
+    """Return the symbol, the name and the URI in a metadata account of Metaplex.
 
     Raises:
         BadLayout: It is not the metadata account of the mint.
@@ -138,5 +145,4 @@ def metadata(content: bytes, owner: str, mint_key: bytes) -> tuple[str, str]:
     reader.take(32)
     if reader.take(32) != mint_key:
         raise BadLayout("it is the metadata of another mint")
-    name, symbol = reader.text(), reader.text()
-    return clean(symbol, MAX_SYMBOL), clean(name, MAX_NAME)
+    return _metadata_texts(reader)

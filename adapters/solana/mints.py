@@ -56,10 +56,10 @@ def _mint(source: str, address: str, account: Plain | None, metadata_account: Pl
     if facts.symbol or facts.name or metadata_account is None:
         return facts
     try:
-        symbol, name = metadata(decoded(source, metadata_account), metadata_account.owner, key_bytes(address))
+        symbol, name, uri = metadata(decoded(source, metadata_account), metadata_account.owner, key_bytes(address))
     except BadLayout:
         return facts
-    return replace(facts, symbol=symbol, name=name)
+    return replace(facts, symbol=symbol, name=name, uri=uri)
 
 
 def metadata_address(mint_address: str) -> str:

@@ -15,10 +15,11 @@ from chainfolio.adapters.starknet.staking import delegated_positions
 from chainfolio.adapters.starknet.state import Call, Result, is_missing_function
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.contracts import Issue, Token
+from chainfolio.contracts import Holding, Issue, Token
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, PlanGroup, Reverted, Unknown, read_all
-from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Describe
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, Describe, TokenUri
+from chainfolio.reads import ReadResult
 
 SNAKE_CASE: Final = {
     "balanceOf": "balance_of",
@@ -27,6 +28,7 @@ SNAKE_CASE: Final = {
     "getApproved": "get_approved",
     "isApprovedForAll": "is_approved_for_all",
     "supportsInterface": "supports_interface",
+    "tokenURI": "token_uri",
 }
 MAX_DECIMALS: Final = 255
 ERC721: Final = (0x80AC58CD, 0x33EB2F84C309543403FD69F0D0F363781EF06EF6FAEB0131FF16EA3175BD943)  # ERC-165, SNIP-5
@@ -135,6 +137,13 @@ def _balance_call(facts: Facts, account: str, asset: Asset) -> Call:
     return Call(contract, "balanceOf", (owner, *token_id))
 
 
+def wallet_reads(facts: Facts, holding: Holding) -> list[tuple[str, ReadResult]]:
+    """Return the call behind a holding in a wallet, named by the number that it shows: balance, or owner."""
+    is_single = _is_single_item(holding.token.asset)
+    call = _balance_call(facts, holding.account, holding.token.asset)
+    return [("owner" if is_single else "balance", ReadResult(call, holding.account if is_single else holding.raw))]
+
+
 def _is_single_item(asset: Asset) -> bool:
     """Return True for one collectible of an ERC-721 collection, False for a whole collection."""
     return asset.kind == "erc721" and bool(asset.token_id)
@@ -175,6 +184,20 @@ def describe(facts: Facts, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token
     ]
     results = yield from call_with_fallback(calls)
     return {asset: _decode_token(asset, results[3 * at : 3 * at + 3]) for at, asset in enumerate(assets)}
+
+
+def token_uris(facts: Facts, collectibles: Sequence[Asset]) -> Plan[list[TokenUri]]:
+    """Read the `token_uri` (ERC-721) or `uri` (ERC-1155) of collectibles, in order."""
+    calls = [
+        Call(
+            facts.contract_of(each),
+            "tokenURI" if _is_single_item(each) else "uri",
+            split_u256(int(each.token_id)),
+        )
+        for each in collectibles
+    ]
+    results = yield from call_with_fallback(calls)
+    return [decode_string(each) if isinstance(each, tuple) else each for each in results]
 
 
 def _decode_token(asset: Asset, results: Sequence[Result]) -> Token:

@@ -17,7 +17,6 @@ from chainfolio.adapters.starknet.history import AccountHistory
 from chainfolio.adapters.starknet.node import Node
 from chainfolio.adapters.starknet.settings import StarknetSettings
 from chainfolio.adapters.starknet.spans import SpanReader
-from chainfolio.adapters.starknet.state import Call
 from chainfolio.assets import Asset
 from chainfolio.behind_nodes import NodeBackedChain
 from chainfolio.blocks import Block, Span
@@ -33,6 +32,7 @@ from chainfolio.transport.http import Transport
 
 if TYPE_CHECKING:
     from chainfolio.budgets import Budget
+    from chainfolio.positions import TokenUri
     from chainfolio.protocols import InstalledProtocols
 
 
@@ -110,8 +110,7 @@ class StarknetChain(NodeBackedChain[Node], Approvals):
 
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
         """Return the call that a holding outside of positions comes from."""
-        call = Call(self.facts.contract_of(holding.token.asset), "balanceOf", (int(holding.account, 16),))
-        return [("balance", ReadResult(call, holding.raw))]
+        return accounts.wallet_reads(self.facts, holding)
 
     def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Sequence[Balance]]:
         """Return the balances of (account, asset) pairs, in order and in one round."""
@@ -120,6 +119,10 @@ class StarknetChain(NodeBackedChain[Node], Approvals):
     def describe(self, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
         """Return symbol, name and decimals of tokens."""
         return accounts.describe(self.facts, assets)
+
+    def token_uris(self, collectibles: Sequence[Asset]) -> Plan[Sequence[TokenUri]]:
+        """Return where the metadata of collectibles are, in order."""
+        return accounts.token_uris(self.facts, collectibles)
 
     async def examine(self) -> list[dict[str, Any]]:
         """Return a row of `doctor` per endpoint."""

@@ -26,10 +26,11 @@ from chainfolio.adapters.tron.reads import (
 from chainfolio.adapters.tron.stakes import borrowed_stake_issues, positions
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.contracts import Issue, Token
+from chainfolio.contracts import Holding, Issue, Token
 from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, PlanGroup, Reverted, Unknown, all_of, read_all, read_groups
-from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, BalanceResult, Describe
+from chainfolio.positions import MAX_READS, MAX_ROUNDS, AccountState, BalanceResult, Describe, TokenUri
+from chainfolio.reads import ReadResult
 
 MAX_DECIMALS: Final = 255
 NO_AMOUNT: Final = Unknown("the contract answers what is no amount", "contract")
@@ -186,6 +187,16 @@ def describe(assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
     return {asset: _decode_token(asset, [next(results) for _ in reads[asset]]) for asset in assets}
 
 
+def token_uris(collectibles: Sequence[Asset]) -> Plan[list[TokenUri]]:
+    """Read the `tokenURI` (TRC-721) or `uri` (TRC-1155) of collectibles, in one round and in order."""
+    functions = {"trc721": "tokenURI(uint256)"}
+    calls = [
+        Call(each.reference, functions.get(each.kind, "uri(uint256)"), (int(each.token_id),)) for each in collectibles
+    ]
+    results = yield from read_all(calls)
+    return [decode_text(each) if isinstance(each, bytes) else each for each in results]
+
+
 def _metadata_reads(asset: Asset) -> Sequence[AssetRead | Call]:
     if asset.kind == TRC10:
         return [AssetRead(asset.reference)]
@@ -208,3 +219,10 @@ def _decode_token(asset: Asset, results: Sequence[object]) -> Token:
 def balance_read(account: str, asset: Asset) -> WalletRead | Call:
     """Return the read whose result holds an account's balance of an asset."""
     return WalletRead(account) if asset.is_native or asset.kind == TRC10 else _balance_call(account, asset)
+
+
+def wallet_reads(holding: Holding) -> list[tuple[str, ReadResult]]:
+    """Return the read behind a holding in a wallet, named by the number that it shows: balance, or owner."""
+    asset = holding.token.asset
+    label, result = ("owner", holding.account) if asset.kind == "trc721" else ("balance", holding.raw)
+    return [(label, ReadResult(balance_read(holding.account, asset), result))]

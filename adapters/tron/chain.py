@@ -29,7 +29,7 @@ from chainfolio.environment import Environment
 from chainfolio.errors import Unavailable
 from chainfolio.kinds import EndpointMemory
 from chainfolio.plans import Plan
-from chainfolio.positions import BalanceResult
+from chainfolio.positions import BalanceResult, TokenUri
 from chainfolio.reads import Read, ReadResult, Value
 from chainfolio.transport.http import HttpTransport, WebTransport
 
@@ -140,7 +140,7 @@ class TronChain(NodeBackedChain[Node], Approvals):
 
     def wallet_reads(self, holding: Holding) -> Sequence[tuple[str, ReadResult]]:
         """Return the read that a holding outside of positions comes from."""
-        return [("balance", ReadResult(accounts.balance_read(holding.account, holding.token.asset), holding.raw))]
+        return accounts.wallet_reads(holding)
 
     def balances(self, pairs: Sequence[tuple[str, Asset]]) -> Plan[Sequence[BalanceResult]]:
         """Return the balances of (account, asset) pairs, in order."""
@@ -149,6 +149,10 @@ class TronChain(NodeBackedChain[Node], Approvals):
     def describe(self, assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
         """Return symbol, name and decimals of tokens."""
         return accounts.describe(assets)
+
+    def token_uris(self, collectibles: Sequence[Asset]) -> Plan[Sequence[TokenUri]]:
+        """Return where the metadata of collectibles are, in order."""
+        return accounts.token_uris(collectibles)
 
     async def examine(self) -> list[dict[str, Any]]:
         """Return a row of `doctor` per endpoint."""

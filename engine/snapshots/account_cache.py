@@ -23,19 +23,11 @@ from chainfolio.portfolio.pnl.in_portfolio import AccountGains
 from chainfolio.portfolio.valuation import Valuation, valuate
 
 if TYPE_CHECKING:
-    from chainfolio.assets import Account
+    from chainfolio.assets import Account, Asset
     from chainfolio.chains import Chain
     from chainfolio.engine.snapshots.snapshotter import Snapshotter
     from chainfolio.indexer.wiring import System
-
-from typing import TYPE_CHECKING
-
-from chainfolio.assets import Account
-from chainfolio.indexer.wiring import System
-
-if TYPE_CHECKING:
-    from chainfolio.chains import Chain
-    from chainfolio.engine.snapshots.snapshotter import Snapshotter
+    from chainfolio.portfolio.nft_metadata import NftMetadata
 
 KEEP_S: Final = 3600.0
 MAX_ACCOUNTS: Final = 20_000  # accounts
@@ -51,6 +43,7 @@ class CachedAccount:
       gains: None if they were not computed.
       error: The error of a chain if none of the account's chains could be read: then the valuation has only issues.
       encoded: The JSON of the portfolio, by its options.
+      metadata: What the metadata of its collectibles say; None until an answer shows them.
     """
 
     valuation: Valuation
@@ -58,6 +51,7 @@ class CachedAccount:
     gains: AccountGains | None = None
     error: SourceError | None = None
     encoded: dict[Options, bytes] = field(default_factory=dict)
+    metadata: Mapping[Asset, NftMetadata] | None = None
 
 
 @dataclass(slots=True)

@@ -55,7 +55,8 @@ class Judge:
     def judge(self, reading: Reading) -> Judgement:
         """Return the judgement of a reading."""
         positions, issues = self._positions(reading)
-        return Judgement(positions, issues, self._spam_verdicts(reading, positions))
+        spam = self._spam_verdicts(reading, positions) | self._collection_verdicts(reading)
+        return Judgement(positions, issues, spam)
 
     @property
     def listed_tokens(self) -> set[Asset]:
@@ -167,6 +168,27 @@ class Judge:
         if not moved_only:
             return spam
         return spam | self.spam(moved_only, all_tokens, context, height, rows=reading.rows)
+
+    def _collection_verdicts(self, reading: Reading) -> dict[tuple[str, Asset], Spam]:
+        """Judge collections like unpriced tokens, and return the verdicts by account and collection."""
+        tokens = {(each.account, each.token.asset.collection): each.token for each in reading.collectibles}
+        suspects: dict[str, list[Asset]] = {}
+        for account, collection in tokens:
+            if not self.book.is_trusted(collection):
+                suspects.setdefault(account, []).append(collection)
+        if not suspects:
+            return {}
+        priced = _priced(suspects, reading.account_tokens, reading.context)
+        arrivals_by_account = self._arrivals(suspects, priced, reading.block.height, reading.rows)
+        originals = self._originals(set(priced.values()), reading.context)
+        verdicts = {}
+        for account, collections in suspects.items():
+            for collection in collections:
+                token, arrival = tokens[account, collection], arrivals_by_account[account].get(collection)
+                facts = TokenFacts(collection, token.symbol, token.name, False, False, arrival)
+                if (verdict := judge(facts, originals[priced[account]])) is not None:
+                    verdicts[account, collection] = verdict
+        return verdicts
 
     def _arrivals(
         self,

@@ -127,7 +127,7 @@ async def test_a_boolean_is_true_or_false_in_three_spellings(ask: Any, flag: str
 async def test_collectibles_are_asked_of_the_engine(ask: Any, engine: FakeEngine, text: str) -> None:
     assert (await ask(f"/v1/portfolio?addresses={ALICE}&includeNFTs={text}")).status == 200
     (_, (_, options, *_)), *_ = engine.calls
-    assert options == Options(nfts=text != "false", rates=True)
+    assert options == Options(nfts=text != "false", nft_metadata=text != "false", rates=True)
 
 
 @pytest.mark.parametrize("second", ["true", "false"])

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import pytest
+from msgspec import UNSET
 
-from chainfolio.assets import Asset
+from chainfolio.assets import Account, Asset
 from chainfolio.contracts import Issue, Snapshot
+from chainfolio.engine.nft_metadata import NO_GATEWAY
+from chainfolio.engine.service import Engine
 from chainfolio.engine.snapshots import collectibles
 from chainfolio.engine.snapshots.trust import Trust
+from chainfolio.indexer.wiring import System
 from chainfolio.interactions import Interactions
 from chainfolio.localchain.artifacts import artifact
 from chainfolio.localchain.deploy import deploy
@@ -19,13 +25,36 @@ from chainfolio.localchain.evm import ZERO, Tx, created_address, tx, words
 from chainfolio.localchain.hostile import GOOD, TRANSFER, Answer, Kind, Log, gives, log_tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.portfolio.compose import portfolio
-from chainfolio.portfolio.document import Portfolio
+from chainfolio.portfolio.document import CollectionDocument, Portfolio, PositionSources
 from chainfolio.portfolio.facts import ChainFacts, Options
+from chainfolio.portfolio.nft_metadata import NO_URI
 from chainfolio.portfolio.nfts import with_nfts
 from chainfolio.portfolio.valuation import valuate
 from tests.protocols.world import World
 
 LURE = "Visit nft-gift.com to claim"
+WITH_METADATA = Options(nfts=True, nft_metadata=True, sources=True, images=True)
+TRAITS = {"name": "Seven \u202e<b>", "image": "data:image/svg+xml,<svg onload='alert(1)'/>"} | {
+    "attributes": [{"trait_type": "Rarity", "value": "rare"}, {"trait_type": "Power", "value": 1.50}, {"value": {}}]
+}
+
+
+def encoded(document: object) -> str:
+    return "data:application/json;base64," + base64.b64encode(json.dumps(document).encode()).decode()
+
+
+LONG = gives("string", encoded(TRAITS | {"more": "x" * 3_100}))
+TOKEN_URIS = {
+    "traits": gives("string", encoded(TRAITS)),
+    "silent": gives("string", ""),
+    "reverting": Answer(Kind.REVERT),
+    "endless": Answer(Kind.LOOP),
+    "megabyte": gives("string", "https://nft.example/7", size=2**20),
+    "long": LONG,
+    "own": LONG,  # as long, of a collection that Alice obtained herself
+    "cut off": gives("string", "data:application/json;base64,eyJ"),
+}
+USED_UP = "its contract could not be read: its contract is untrusted and used up 300,000 gas"
 FACTS = {"local": ChainFacts("local", "Local", 31337, {"token": "https://explorer.example/token/{address}"})}
 
 
@@ -36,11 +65,17 @@ class Held:
     snapshot: Snapshot
     account: str
     at: dict[str, str]
+    document: Portfolio
 
     def shown(self, options: Options) -> Portfolio:
         valuation = valuate([self.snapshot])
         document = portfolio(self.account, valuation, FACTS, updated_ms=0, options=options)
         return with_nfts(document, valuation.for_account(self.account).collectibles, FACTS, options)
+
+    def collection(self, name: str) -> CollectionDocument:
+        """What the engine shows of a collection, with metadata."""
+        assert isinstance(self.document.nfts_by_collection, dict)
+        return self.document.nfts_by_collection[f"local:{self.at[name]}"]
 
 
 @pytest.fixture(scope="module")
@@ -61,22 +96,32 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
         )
         node.settle([tx(bob, at["Collectible"], "transferFrom(address,address,uint256)", bob, alice, 9)])
 
-        def hostile(name: str, answers: dict[str, Answer], numbers: range) -> None:
+        def hostile(name: str, answers: dict[str, Answer], numbers: range, sender: str = stranger) -> None:
             at[name] = created_address(stranger, int(node.rpc("eth_getTransactionCount", stranger, "pending"), 16))
             rows = [answer.row(signature) for signature, answer in {**GOOD, **answers}.items()]
             code = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
             node.settle([Tx(stranger, None, code, gas=5_000_000)])
             for number in numbers:
                 ends = ["0x" + "00" * 12 + each[2:].lower() for each in (ZERO, alice)]
-                node.settle([log_tx(stranger, at[name], Log([TRANSFER, *ends, f"0x{number:064x}"]))])
+                node.settle([log_tx(sender, at[name], Log([TRANSFER, *ends, f"0x{number:064x}"]))])
             at[name] = at[name].lower()
 
         hostile("forged", {"ownerOf(uint256)": gives("address", bob)}, range(3))
         hostile("looping", {"ownerOf(uint256)": Answer(Kind.LOOP)}, range(2))
         lure = {"ownerOf(uint256)": gives("address", alice), "name()": gives("string", LURE)}
         hostile("lure", lure, range(1, 3))
+        for name, answer in TOKEN_URIS.items():
+            answers = {"ownerOf(uint256)": gives("address", alice), "tokenURI(uint256)": answer}
+            hostile(name, answers, range(7, 9), alice if name == "own" else stranger)
         world = World(node, deployment, tmp_path_factory.mktemp("collectibles"))
-        yield Held(world.snapshot(alice), alice.lower(), at)
+
+        async def shown(system: System) -> Portfolio:
+            engine, block = Engine(system), await system.chain("local").block(node.height)
+            account = Account("evm", alice.lower())
+            (document,) = await engine.at_pinned([account], "local", block, WITH_METADATA, past=False)
+            return document
+
+        yield Held(world.snapshot(alice), alice.lower(), at, world.run(shown))
 
 
 def numbers(held: Held, collection: str) -> dict[str, int]:
@@ -102,7 +147,7 @@ def test_collectibles_are_shown_by_chain_and_collection_where_asked_for(held: He
     assert (one.name, one.symbol, one.count, one.value) == ("Local Collectible", "LOCAL", "3", "N/A")
     assert [(each.token_id, each.balance) for each in one.items] == [("7", "1"), ("9", "1"), (str(2**200), "1")]
     assert one.explorer_url == f"https://explorer.example/token/{held.at['Collectible']}"
-    assert shown.nfts_chains["local"].count == "8"
+    assert shown.nfts_chains["local"].count == str(8 + 2 * len(TOKEN_URIS))
     assert shown.nfts_by_collection[f"local:{held.at['lure']}"].spam
     assert not one.spam
 
@@ -112,6 +157,58 @@ def test_collectibles_change_nothing_else_of_an_answer(held: Held) -> None:
     assert held.shown(Options()) == without.shown(Options())
     assert held.shown(Options()).completeness == "complete"
     assert Decimal(held.shown(Options()).networth) > 0
+
+
+@pytest.mark.parametrize("name", ["traits", "own"])
+def test_metadata_on_the_chain_give_names_and_attributes(held: Held, name: str) -> None:
+    first, _ = held.collection(name).items
+    assert (first.token_id, first.name) == ("7", "Seven <b>")
+    assert isinstance(first.attributes, tuple)
+    assert [(each.name, each.value) for each in first.attributes] == [("Rarity", "rare"), ("Power", "1.5")]
+    assert first.omitted_attributes == 1
+    assert isinstance(first.img_small, str)
+    assert first.img_small.startswith("data:image/svg+xml,%3Csvg")  # our own picture, not that of the metadata
+    assert "alert" not in first.img_small
+
+
+def test_an_item_shows_the_call_that_names_its_owner(held: Held) -> None:
+    sources = held.collection("Collectible").items[0].sources
+    assert isinstance(sources, PositionSources)
+    (call,) = sources.calls
+    assert (call.number, call.signature, call.arguments) == ("owner", "ownerOf(uint256)(address)", ("7",))
+    assert call.result == (held.account,)
+    assert sources.block_hash == held.snapshot.block.hash
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("Collectible", NO_GATEWAY),
+        ("silent", NO_URI),
+        ("Edition", NO_GATEWAY),
+        ("reverting", "its contract refuses to name its metadata"),
+        ("endless", USED_UP),
+        ("megabyte", USED_UP),
+        ("long", USED_UP),
+        ("cut off", "its metadata are no JSON"),
+    ],
+)
+def test_metadata_that_are_not_known_have_a_reason(held: Held, name: str, problem: str) -> None:
+    for item in held.collection(name).items:
+        assert (item.name, item.attributes) == (UNSET, UNSET)
+        assert isinstance(item.metadata_problem, str)
+        assert item.metadata_problem.startswith(problem)
+    assert held.document.completeness == "complete"
+
+
+def test_collections_are_spam_for_the_reasons_of_tokens(held: Held) -> None:
+    assert set(held.collection("lure").spam_reasons or ()) == {"SITE", "LURE", "UNSOLICITED", "NO_PRICE"}
+    assert [held.collection(name).spam for name in ("Collectible", "own", "traits")] == [False] * 3
+
+
+def test_the_uri_of_an_edition_has_its_number_in_hexadecimal(held: Held) -> None:
+    (item,) = held.collection("Edition").items
+    assert item.metadata_uri == f"ipfs://edition/{5:064x}.json"
 
 
 # --- what is asked for of a wallet with more than is asked for ---

@@ -319,6 +319,11 @@ class InventedChain:
             for asset, each in zip(assets, told, strict=True)
         }
 
+    def token_uris(self, collectibles: Sequence[Asset]) -> Plan[Sequence[str]]:
+        """There are no collectibles here."""
+        yield from ()
+        return [""] * len(collectibles)
+
     async def probe(self, first: int) -> None:
         """Nothing has to be found out: there is one endpoint, and it serves all datasets."""
 

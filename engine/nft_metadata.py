@@ -1,0 +1,94 @@
+"""Read what the metadata of collectibles say, at the block at which the collectibles were read.
+
+Metadata are read only if an answer shows them: collections on the chain may return long texts, and anybody may send
+them. The number of reads is bounded, and untrusted contracts get little gas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from chainfolio.contracts import Collectible
+from chainfolio.engine.snapshots.trust import mark_untrusted
+from chainfolio.errors import SourceError
+from chainfolio.messages import public
+from chainfolio.plans import Unknown, run_batched
+from chainfolio.portfolio.nft_metadata import (
+    NO_URI,
+    MetadataError,
+    NftMetadata,
+    parse,
+    read_data,
+    resolved_uri,
+    shown_uri,
+)
+
+if TYPE_CHECKING:
+    from chainfolio.assets import Asset
+    from chainfolio.chains import Chain
+    from chainfolio.engine.snapshots.snapshotter import Snapshotter
+    from chainfolio.indexer.wiring import System
+    from chainfolio.positions import TokenUri
+
+MAX_COLLECTIBLES: Final = 128  # of one account and chain whose metadata are read
+TOO_MANY: Final = f"not read: only the metadata of {MAX_COLLECTIBLES} collectibles are read"
+NO_GATEWAY: Final = "its metadata are not on the chain, and no gateway is configured for them"
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataReader:
+    """Reads the metadata of collectibles. `budget` limits the time for one chain."""
+
+    system: System
+    snapshotter: Callable[[Chain], Snapshotter]
+    budget: Callable[[Chain], AbstractAsyncContextManager[None]]
+
+    async def read(self, collectibles: Sequence[Collectible]) -> dict[Asset, NftMetadata]:
+        """Return the metadata of the collectibles of one account; those that are not known have a `problem`."""
+        metadata: dict[Asset, NftMetadata] = {}
+        for key in sorted({each.chain for each in collectibles}):
+            metadata |= await self._of_chain(key, [each for each in collectibles if each.chain == key])
+        return metadata
+
+    async def _of_chain(self, key: str, collectibles: Sequence[Collectible]) -> dict[Asset, NftMetadata]:
+        """Return the metadata of collectibles of one chain and block."""
+        assets = list(dict.fromkeys(each.holding.token.asset for each in collectibles))
+        assets, omitted = assets[:MAX_COLLECTIBLES], assets[MAX_COLLECTIBLES:]
+        chain, block = self.system.chain(key), collectibles[0].block
+        collections = {each.holding.account: {asset.collection for asset in assets} for each in collectibles}
+        try:
+            async with self.budget(chain):
+                trust = await self.snapshotter(chain).trust(collections, block.height)
+                untrusted = trust.untrusted_contracts({asset.collection for asset in assets})
+                reports = await run_batched(
+                    {"": chain.token_uris(assets)},
+                    lambda reads: chain.answer(mark_untrusted(reads, untrusted), block),
+                )
+            report = reports[""]
+            uris: Sequence[TokenUri] = report.result or [Unknown(report.reason)] * len(assets)
+        except SourceError as error:
+            uris = [Unknown(error.reason)] * len(assets)
+        metadata = {asset: _decoded(asset, uri) for asset, uri in zip(assets, uris, strict=True)}
+        return metadata | dict.fromkeys(omitted, NftMetadata(problem=TOO_MANY))
+
+
+def _decoded(asset: Asset, uri: TokenUri) -> NftMetadata:
+    """Return the metadata inside a URI; those that lie elsewhere have a problem."""
+    if isinstance(uri, Unknown):
+        return NftMetadata(
+            problem=public(f"its contract could not be read: {uri.reason}"), is_unread=uri.cause == "read"
+        )
+    if not isinstance(uri, str):
+        return NftMetadata(problem="its contract refuses to name its metadata")
+    uri = resolved_uri(uri, asset.token_id)
+    if not uri:
+        return NftMetadata(problem=NO_URI)
+    if uri[:5].lower() != "data:":
+        return NftMetadata(shown_uri(uri), problem=NO_GATEWAY)
+    try:
+        return parse(read_data(uri))
+    except MetadataError as error:
+        return NftMetadata(problem=str(error))
