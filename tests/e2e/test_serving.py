@@ -58,9 +58,7 @@ async def test_every_operation_answers_and_the_same_question_twice_gets_the_same
         assert (await server.get(f"/v1/portfolio?addresses={both}", key="cf_live_x"))[0] == 401
 
 
-async def test_each_free_operation_of_the_description_is_served(
-    world: World, serving: Serving
-) -> None:
+async def test_each_free_operation_of_the_description_is_served(world: World, serving: Serving) -> None:
     async with serving(world) as server:
         description = await server.json("/openapi.json")
         assert description["openapi"].startswith("3.1")
