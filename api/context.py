@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -20,9 +20,6 @@ from chainfolio.api.router import Route
 from chainfolio.environment import Environment
 from chainfolio.settings import Settings
 from chainfolio.storage.state.idempotency import KeyedRequest
-
-if TYPE_CHECKING:
-    from chainfolio.api.first_run import Setup
 
 JSON = "application/json"
 ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -54,7 +51,7 @@ class Parts:
         exports: Slots of exports.
         streams: Open streams of events.
         stopping: Set once the process was told to stop.
-        setup: Adds chains for the dashboard; None if this process cannot.
+        setup: A `first_run.Setup`, which adds chains; None if this process cannot. Its module needs this one.
     """
 
     engine: Engine
@@ -70,7 +67,7 @@ class Parts:
     exports: ExportSlots = field(default_factory=ExportSlots)
     streams: EventStreams = field(default_factory=EventStreams)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    setup: Setup | None = None
+    setup: object | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):

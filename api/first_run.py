@@ -5,7 +5,7 @@ These routes belong to the page, and only answer the session that began with the
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol, cast
 
 import msgspec
 
@@ -166,7 +166,7 @@ ROUTES: Final[tuple[Route, ...]] = (start, check_endpoint, first_portfolio, prev
 async def _setup(request: Context) -> Setup:
     """Return the setup of the process. Raises a 401 Problem without a session, and 403 for any but the owner's."""
     principal = request.http.principal = await caller(request)
-    setup = request.parts.setup
+    setup = cast(Setup | None, request.parts.setup)
     if setup is None:
         raise Problem(403, NO_SETUP)
     if session_of(request.http) is None or not await setup.is_owner(principal):
