@@ -5,6 +5,7 @@ import { button, el, failure } from "./dom.js";
 import { gains } from "./gains.js";
 import { history as historyPage } from "./history.js";
 import { login } from "./login.js";
+import { nfts } from "./nfts.js";
 import { operations } from "./operations.js";
 import { portfolio } from "./portfolio.js";
 import { positions } from "./positions.js";
@@ -13,7 +14,7 @@ import { TEXTS } from "./texts.js";
 import { transactions } from "./transactions.js";
 import { validators } from "./validators.js";
 
-const PAGES = { portfolio, history: historyPage, transactions, gains, positions, approvals, validators,
+const PAGES = { portfolio, history: historyPage, transactions, gains, positions, nfts, approvals, validators,
   status, operations };
 const KEPT = ["addresses", "to"]; // what other pages show too
 const top = document.getElementById("top"), page = document.getElementById("page");

@@ -11,7 +11,7 @@ function facts(pairs) {
     el("dd", {}, typeof value === "string" ? name(value, 300) : value)]));
 }
 
-function callTable(calls) {
+export function callTable(calls) {
   if (!calls?.length) return null;
   const lines = calls.map((call) => el("tr", {},
     el("td", {}, name(call.number)), el("td", {}, call.contract ? hash(call.contract) : ""),

@@ -26,6 +26,7 @@ PAGES = (
     "transactions",
     "gains",
     "positions",
+    "nfts",
     "approvals",
     "validators",
     "status",
