@@ -135,6 +135,10 @@ lock: ## requirements.lock anew from pyproject.toml (needs uv); UPGRADE=1 takes 
 	part pyproject.toml --extra all -o deploy/requirements.lock; \
 	part - -o deploy/build.lock <<< hatchling
 
+.PHONY: clients
+clients: $(INSTALLED) ## the clients of the API, into dist/clients
+	@$(BIN)/python -m clients.build
+
 .PHONY: release
 release: $(INSTALLED) ## what a release would be, into dist/: changelog, build, checks, bill of materials
 	@$(BIN)/python .ci/release.py $(ARGS)

@@ -18,7 +18,16 @@ class Event(msgspec.Struct, frozen=True):
 
     id: Annotated[str, msgspec.Meta(description="Digest of `data`; equal states have equal ids on every server.")]
     event: Literal["status"]
-    data: Annotated[str, msgspec.Meta(description="The body of `/v1/status`, on one line.")]
+    data: Annotated[
+        str,
+        msgspec.Meta(
+            description="The body of `/v1/status`, on one line.",
+            extra_json_schema={
+                "contentMediaType": "application/json",
+                "contentSchema": {"type": "array", "items": {"$ref": "#/components/schemas/AddressStatus"}},
+            },
+        ),
+    ]
 
 
 @get(

@@ -9,6 +9,7 @@ import msgspec
 
 from chainfolio import __version__
 from chainfolio.api.context import Answer
+from chainfolio.api.decimal_fields import mark_decimals
 from chainfolio.api.errors import (
     CODED,
     CODES,
@@ -163,6 +164,7 @@ class _Schemas:
         self._found = schemas
         for struct in _structs(msgspec.inspect.multi_type_info(answered)):
             self.components[struct.cls.__name__]["required"] = _present(struct)
+        mark_decimals(self.components)
 
     def of(self, kind: object) -> JsonObject:
         """Return the schema of a type, usually a reference to a component."""

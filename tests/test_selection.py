@@ -69,7 +69,8 @@ def test_the_files_of_quick_exist_and_are_some_of_each_package() -> None:
     names = (ROOT / "tests/quick.txt").read_text().splitlines()
     assert names == sorted(set(names))
     assert {ROOT / name for name in names} <= set(FILES)
-    slow_alone = {"e2e", "nodes", "gains", "localchain"}  # packages whose tests all need a node, or a minute
+    # Packages whose tests all need a node, a minute, or what they build.
+    slow_alone = {"clients", "e2e", "nodes", "gains", "localchain"}
     assert {path.parent.name for path in FILES} - {Path(name).parent.name for name in names} <= slow_alone
 
 

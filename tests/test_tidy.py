@@ -21,6 +21,7 @@ PACKAGES = (
     "bench",
     "chainfolio",
     "cli",
+    "clients",
     "configs",
     "dashboard",
     "engine",
