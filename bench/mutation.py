@@ -2,10 +2,11 @@
 
 `make mutation` changes one operator, constant or argument at a time: mutmut makes the mutations of the files that
 `[tool.mutmut]` in pyproject.toml names. Each one is tested with the test files that import its module or have its name,
-and if all of them pass, with some that import it through another module. mutmut's own runner is not used: it first runs
-all tests to see which function each one executes, which takes an hour. The share is a lower bound: tests with the mark
-`slow`, tests of a local chain outside of tests/pricing and tests/protocols, and tests that need PostgreSQL are left
-out, and code that runs when a module is imported runs without the mutation.
+and if all of them pass, with some that import it through another module; calculations of gains also with tests/gains,
+which execute the whole program. mutmut's own runner is not used: it first runs all tests to see which function each one
+executes, which takes an hour. The share is a lower bound: tests with the mark `slow`, tests of a local chain outside of
+tests/gains, tests/pricing and tests/protocols, and tests that need PostgreSQL are left out, and code that runs when a
+module is imported runs without the mutation.
 
 Results are stored in `mutants/results.json`: the next run tests only mutations of functions that changed since, and
 survivors again if tests changed. All mutations take weeks; `--sample 50` takes as many of each area, always the same

@@ -46,6 +46,8 @@ TEST_FOLDERS: Final = frozenset(
     }
 )
 MAX_FILES: Final = 20  # test files that reach a module only through another one
+# Parts of the package that the tests of a folder execute through the whole program: they import none of its modules.
+END_TO_END_TESTS: Final = {"chainfolio.portfolio.pnl.": "gains"}
 # Tests that stop processes at some time fail on a busy machine, and those of public signatures on any mutated package.
 LEFT_OUT: Final = re.compile("kills?$|rolling$|public_api$")
 TEST_LIMIT_S: Final = 180
@@ -96,20 +98,25 @@ def _imported(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
-def test_files(module: str, graph: Mapping[str, set[str]]) -> tuple[list[str], list[str]]:
-    """Return the test files that can notice a mutation of a module.
+def test_files(module: str, graph: Mapping[str, set[str]]) -> tuple[list[str], list[str], list[str]]:
+    """Return the test files that can notice a mutation of a module, in three groups that are run in this order.
 
     First those that import it, have its name or, for a decoder of a protocol, write its name; then up to MAX_FILES that
-    import it through one other module, first those of the same part of the package. Small files come first.
+    import it through one other module, first those of the same part of the package; at last those of END_TO_END_TESTS.
+    Small files come first.
     """
     importers = {name for name, imported in graph.items() if module in imported}
     direct = {name for name in graph if _is_test(name) and (name in importers or _has_name_of(module, name))}
     if ".protocols." in module:
         direct |= {name for name in graph if _is_test(name) and _writes_name_of(module, name)}
-    indirect = {name for name, imported in graph.items() if _is_test(name) and imported & importers} - direct
+    folders = {folder for part, folder in END_TO_END_TESTS.items() if module.startswith(part)}
+    end_to_end = {name for name in graph if _is_test(name) and name.split(".")[1] in folders} - direct
+    indirect = {name for name, imported in graph.items() if _is_test(name) and imported & importers}
+    indirect -= direct | end_to_end
     parts = set(module.split("."))
     same_part = {name for name in indirect if name.split(".")[1] in parts}
-    return _by_size(direct), [*_by_size(same_part), *_by_size(indirect - same_part)][:MAX_FILES]
+    through_modules = [*_by_size(same_part), *_by_size(indirect - same_part)][:MAX_FILES]
+    return _by_size(direct), through_modules, _by_size(end_to_end)
 
 
 def _is_test(name: str) -> bool:

@@ -1,7 +1,7 @@
 """Pytest plugin for tests of mutations: skip tests of local chains, and do not shrink examples.
 
-Tests with the marker `node` are left out, except in tests/pricing and tests/protocols: prices and positions are read
-from a chain, and few tests without one execute them.
+Tests with the marker `node` are left out, except in tests/gains, tests/pricing and tests/protocols: gains, prices and
+positions are read from a chain, and few tests without one execute them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from hypothesis import Phase, settings
 
-FOLDERS_WITH_CHAINS: Final = ("pricing", "protocols")
+FOLDERS_WITH_CHAINS: Final = ("gains", "pricing", "protocols")
 
 
 def do_not_shrink() -> None:

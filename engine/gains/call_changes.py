@@ -54,10 +54,10 @@ def _rules(protocol: InstalledProtocol) -> str:
 async def _of_chain(
     stored: StoredChanges[CallChange], records: Sequence[TransactionDocument]
 ) -> Mapping[str, tuple[CallChange, ...] | None]:
-    """Read the transactions that an account sent or paid in, then those of others that may pay its positions.
+    """Return the changes of an account's own transactions, and of received ones that may concern its positions.
 
-    Anybody can send tokens to an account: such transactions are read only if they called a program, or moved something
-    of an address, that took part in a change.
+    An own transaction was sent by the account, or moved assets out of it. Anybody can send tokens to an account: a
+    received transaction is read only if its addresses include one from an own transaction with changes.
     """
     own = [record for record in records if record.sender == record.user.address or record.assets_out]
     changes = await stored.read(own)

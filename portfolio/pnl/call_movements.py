@@ -58,11 +58,11 @@ def own_changes(
     *,
     is_sender: bool,
 ) -> Sequence[CallChange]:
-    """Return the changes that concern a wallet: they moved its assets, or changed one of its positions.
+    """Return the changes that moved assets of a wallet or changed one of its positions, as the wallet's calls.
 
-    Anybody can open a position for the wallet, or let one of theirs pay it: that is no change of the wallet's, and what
-    it pays was received. If others get a part of what a position of the wallet pays, or pay into it, its changes are
-    unclear.
+    If others sent the transaction and the wallet paid nothing, only changes of its positions count. Anybody can open a
+    position for the wallet, or let another position pay the wallet: that payment is received. If others get a part of
+    what a position of the wallet pays, or pay into it, its changes are unclear.
 
     Args:
         changes: All changes of one transaction.
@@ -95,9 +95,10 @@ def own_changes(
 
 
 def _of_others(changes: Sequence[CallChange], own_wallets: Collection[str]) -> set[tuple[str, str]]:
-    """Return kind and position of changes with payments between accounts of others, or of several own wallets.
+    """Return kind and position of changes in which others took part, or several own wallets.
 
-    A pool, which is one of the others, is paid by an own wallet or pays it.
+    An account without own wallets that gets assets is the pool of the position, up to the amount that own wallets paid.
+    If such accounts get more than that and others paid, the others paid each other.
     """
     got, given = defaultdict[tuple[str, str, str], int](int), defaultdict[tuple[str, str, str], int](int)
     paid_by_others: set[tuple[str, str, str]] = set()
@@ -117,7 +118,7 @@ def _of_others(changes: Sequence[CallChange], own_wallets: Collection[str]) -> s
 
 
 def _with_one_removal(changes: Sequence[CallChange]) -> Sequence[CallChange]:
-    """Return changes in which a position that is closed has one removal: the sum of all, in place of the last one."""
+    """Return the changes with the removals of each closed position added up, in place of its last one."""
     closed = {each.position for each in changes if each.kind == "close"}
     merged: list[CallChange] = []
     last: dict[str, int] = {}
@@ -129,6 +130,7 @@ def _with_one_removal(changes: Sequence[CallChange]) -> Sequence[CallChange]:
 
 
 def _sum(a: CallChange, b: CallChange) -> CallChange:
+    """Return `b` with the movements and units of both removals; units are None if one of them is not known."""
     moved = defaultdict[str, int](int)
     for mint, raw in (*a.moved, *b.moved):
         moved[mint] += raw
@@ -205,9 +207,9 @@ class CallMovements:
             side.value = None
 
     def _pay_rent(self, change: CallChange) -> None:
-        """Deposit what an account of own wallets needs, or take it back once the account is closed.
+        """Deposit the lamports that an own account needs to exist; withdraw them once it is closed.
 
-        Lamports of an account that went elsewhere are a cost, like those of accounts that others own.
+        Lamports for accounts of others are a fee. So are lamports that a closed account paid to others.
         """
         (mint, raw), account = change.moved[0], change.position
         asset, rents = self.asset_of(mint), self.containers.rents
@@ -282,7 +284,7 @@ class CallMovements:
         liquidity has one unit, of which no part can be sold.
         """
         container = position.container
-        if change.kind == "close" or (change.part == WHOLE and change.span is None):
+        if change.part == WHOLE and change.span is None:
             return container.units
         if key in self.closing:
             is_all = not position.is_measured or change.units in (None, container.units)

@@ -129,21 +129,28 @@ def test_tests_that_import_a_module_or_have_its_name_are_run_before_those_behind
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mutation_runs, "_by_size", lambda modules: sorted(modules))
-    near, far = mutation_runs.test_files("chainfolio.pricing.pools", GRAPH)
+    near, far, end_to_end = mutation_runs.test_files("chainfolio.pricing.pools", GRAPH)
     assert near == ["tests.pricing.test_liquidity", "tests.pricing.test_pools_of_others"]
-    assert far == ["tests.pricing.test_search"]
+    assert (far, end_to_end) == (["tests.pricing.test_search"], [])
+
+
+def test_calculations_of_gains_are_tested_with_all_tests_of_gains_at_last() -> None:
+    groups = mutation_runs.test_files("chainfolio.portfolio.pnl.call_movements", mutation_runs.imports())
+    near, far, end_to_end = map(set, groups)
+    assert {"tests/gains/test_solana_forged.py", "tests/gains/test_solana_lending.py"} <= end_to_end
+    assert not end_to_end & (near | far)
 
 
 def test_the_imports_of_the_project_are_known() -> None:
     graph = mutation_runs.imports()
     assert "bench.mutation" not in graph
     assert "chainfolio.amounts" in graph["chainfolio.pricing.registry"] | graph["chainfolio.portfolio.document"]
-    near, _ = mutation_runs.test_files("chainfolio.storage.state.ledger", graph)
+    near, *_ = mutation_runs.test_files("chainfolio.storage.state.ledger", graph)
     assert "tests/storage/test_meter.py" in near
     assert "tests/api/test_ledger_kills.py" not in near
-    near, _ = mutation_runs.test_files("chainfolio.storage.state.deliveries", graph)
+    near, *_ = mutation_runs.test_files("chainfolio.storage.state.deliveries", graph)
     assert "tests/alerts/test_delivery.py" in near
-    near, _ = mutation_runs.test_files("chainfolio.adapters.evm.protocols.venus_vai", graph)
+    near, *_ = mutation_runs.test_files("chainfolio.adapters.evm.protocols.venus_vai", graph)
     assert "tests/protocols/test_venus_vaults.py" in near, "it names the family"
 
 
