@@ -5,6 +5,7 @@ These routes belong to the page, and only answer the session that began with the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Protocol, cast
 
 import msgspec
@@ -31,12 +32,16 @@ class KnownChain(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """What the page begins with: whether this session may add chains, else why not, and the chains that there are."""
+    """What the page begins with: whether this session may add chains, else why not, and the chains that there are.
+
+    `nodes` has the address where a node of each kind listens on this machine by default.
+    """
 
     allowed: bool
     reason: str = ""
     settings: str = ""
     chains: list[KnownChain] = []
+    nodes: Mapping[str, str] = {}
 
 
 class CheckedAccount(msgspec.Struct, frozen=True):

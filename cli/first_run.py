@@ -34,6 +34,13 @@ from chainfolio.storage.state.accounts import SESSION_NAME
 from chainfolio.storage.state.database import Transaction
 
 CHECK_S: Final = 30.0
+LOCAL_NODES: Final = {  # the default ports of geth, solana-validator, pathfinder, java-tron and lighthouse
+    "evm": "http://127.0.0.1:8545",
+    "solana": "http://127.0.0.1:8899",
+    "starknet": "http://127.0.0.1:9545",
+    "tron": "http://127.0.0.1:8090",
+    "beacon": "http://127.0.0.1:5052",
+}
 HIDDEN: Final = ("endpoint", "evidence", "unproven", "problem", "ok", "quarantined")  # of doctor's rows
 SHOWN: Final = {"images": True, "explorer_urls": True, "sources": True, "spam": False, "nfts": False}
 
@@ -76,7 +83,7 @@ class FirstRun:
         own = [(key, each.adapter, key) for key, each in self.settings.chains.items() if key not in _described()]
         chains = [*((key, *facts) for key, facts in _described().items()), *own]
         known = [KnownChain(key, kind, name, key in self.settings.chains) for key, kind, name in chains]
-        return Start(allowed=True, settings=str(self.path.resolve()), chains=known)
+        return Start(allowed=True, settings=str(self.path.resolve()), chains=known, nodes=LOCAL_NODES)
 
     async def check(self, request: Request) -> Report:
         """Read an endpoint as `doctor` does, within `CHECK_S`. Its errors are in the report."""

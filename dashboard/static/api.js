@@ -18,8 +18,9 @@ function messageOf(document, status) {
   return document?.message || error?.message || (typeof error === "string" ? error : TEXTS.failed(status));
 }
 
-async function ask(method, path, body) {
-  const options = { method, headers: { ...HEADERS }, signal: AbortSignal.timeout(PATIENCE_MS) };
+async function ask(method, path, body, stop) {
+  const late = AbortSignal.timeout(PATIENCE_MS), signal = stop ? AbortSignal.any([late, stop]) : late;
+  const options = { method, headers: { ...HEADERS }, signal };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
@@ -56,4 +57,4 @@ export async function stream(path, fields, last, signal) {
   return answer.body.pipeThrough(new TextDecoderStream());
 }
 
-export const post = (path, body) => ask("POST", path, body);
+export const post = (path, body, signal) => ask("POST", path, body, signal);

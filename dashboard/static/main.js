@@ -6,19 +6,21 @@ import { gains } from "./gains.js";
 import { history as historyPage } from "./history.js";
 import { login } from "./login.js";
 import { nfts } from "./nfts.js";
-import { operations } from "./operations.js";
+import { operations, readiness } from "./operations.js";
 import { portfolio } from "./portfolio.js";
 import { positions } from "./positions.js";
+import { start } from "./start.js";
 import { status } from "./status.js";
 import { TEXTS } from "./texts.js";
 import { transactions } from "./transactions.js";
 import { validators } from "./validators.js";
 
 const PAGES = { portfolio, history: historyPage, transactions, gains, positions, nfts, approvals, validators,
-  status, operations };
+  status, operations, start };
+const UNLISTED = "start"; // reached by a link
 const KEPT = ["addresses", "to"]; // what other pages show too
 const top = document.getElementById("top"), page = document.getElementById("page");
-let turn = 0, shown = new AbortController(); // aborted when another page is shown
+let turn = 0, servesChains = false, shown = new AbortController(); // aborted when another page is shown
 
 // Where the user is: `#/portfolio?addresses=…`.
 function place() {
@@ -49,7 +51,8 @@ function otherTheme() {
 
 function head(here, credits) {
   const kept = new URLSearchParams([...here.fields].filter(([key]) => KEPT.includes(key)));
-  const links = Object.keys(PAGES).map((key) =>
+  const listed = Object.keys(PAGES).filter((key) => key !== UNLISTED || here.page === key);
+  const links = listed.map((key) =>
     el("a", { href: href(key, kept), "aria-current": here.page === key ? "page" : null }, TEXTS.pages[key]));
   top.replaceChildren(
     el("a", { class: "logo", href: href("portfolio", kept) }, TEXTS.product),
@@ -84,7 +87,9 @@ async function render(_event, refused) {
   const { signal } = (shown = new AbortController());
   let credits;
   try {
+    const look = servesChains ? null : readiness().catch(() => null);
     credits = await api.get("/v1/credits");
+    servesChains ||= (await look)?.chains.length !== 0; // of an answer that did not come, nothing is concluded
   } catch (error) {
     if (error.status === 401 && link) return render(null, await exchange(link));
     if (mine !== turn) return;
@@ -93,6 +98,7 @@ async function render(_event, refused) {
     return;
   }
   if (mine !== turn) return;
+  if (!servesChains && here.page === "portfolio") here.page = "start";
   head(here, TEXTS.credits(BigInt(credits.credits ?? credits).toLocaleString("en-US")));
   if (link) return page.replaceChildren(otherSession(link));
   const inner = el("div", { class: "inner", "data-page": here.page });

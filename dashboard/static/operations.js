@@ -1,6 +1,7 @@
 // How the server does: its chains, the endpoints that it asks, and its background tasks. It costs no credits.
 import * as api from "./api.js";
 import { badge, busy, button, el, failure, name } from "./dom.js";
+import { addChain } from "./start.js";
 import { TEXTS } from "./texts.js";
 
 // A server that is not ready answers 503 with the same document.
@@ -40,10 +41,10 @@ function taskLine(task) {
 export async function operations(page, view) {
   page.replaceChildren(busy());
   try {
-    const { ready, chains, tasks } = await readiness();
+    const [{ ready, chains, tasks }, add] = await Promise.all([readiness(), addChain()]);
     page.replaceChildren(
       el("section", { class: "card" }, el("div", { class: "row" }, el("h2", {}, TEXTS.server),
-        verdict(ready, TEXTS.ready, TEXTS.notReady), button(TEXTS.refresh, () => operations(page, view)))),
+        verdict(ready, TEXTS.ready, TEXTS.notReady), button(TEXTS.refresh, () => operations(page, view)), add)),
       table("endpoints", TEXTS.endpoints, TEXTS.endpointColumns,
         chains.flatMap((chain) => chain.endpoints.map((each) => endpointLine(chain, each)))),
       table("tasks", TEXTS.tasks, TEXTS.taskColumns, tasks.map(taskLine)));

@@ -102,6 +102,13 @@ function outsideSums(nodes) {
     el("p", { class: "faint" }, TEXTS.noSumText), el("ul", { class: "parts" }, ...nodes.slice(0, 500).map(line)));
 }
 
+// All that the page shows of documents of the API.
+export function holdings(documents, changes = null) {
+  const tree = treeOf(documents);
+  return [summary(documents, tree, changes), bars(tree.root), holdingsTable(tree.root, documents.length > 1),
+    ...[outsideSums(tree.outside)].filter(Boolean)];
+}
+
 // A button above the page once more of the addresses is indexed than was when the page was made.
 function announce(page, view) {
   let first = null;
@@ -122,12 +129,11 @@ export async function portfolio(page, view) {
     const documents = await api.get("/v1/portfolio",
       { addresses: addresses.join(), includeSources: "true", includeExplorerUrls: "true",
         includeImages: "true" });
-    const tree = treeOf(documents), changes = el("div", { class: "changes" });
-    place.replaceChildren(summary(documents, tree, changes), bars(tree.root),
-      holdingsTable(tree.root, documents.length > 1), ...[outsideSums(tree.outside)].filter(Boolean));
+    const changes = el("div", { class: "changes" });
+    place.replaceChildren(...holdings(documents, changes));
     page.dataset.ready = "yes";
     announce(page, view);
-    await fillChanges(changes, view, tree.root.value);
+    await fillChanges(changes, view, place.querySelector("#networth").dataset.exact);
   } catch (error) {
     place.replaceChildren(failure(error, () => portfolio(page, view)));
   }

@@ -4,6 +4,7 @@ import { addressBar, chosen, labelOf } from "./addresses.js";
 import { badge, busy, button, el, failure, name } from "./dom.js";
 import { live } from "./live.js";
 import { readiness, verdict } from "./operations.js";
+import { addChain } from "./start.js";
 import { TEXTS } from "./texts.js";
 
 function wallet(status) {
@@ -33,10 +34,11 @@ export async function status(page, view) {
   const addresses = chosen(view.fields).join(), place = el("div", {}, busy());
   page.replaceChildren(await addressBar(view), place);
   try {
-    const [ready, wallets] = await Promise.all([readiness(),
-      addresses ? api.get("/v1/status", { addresses }) : []]);
+    const [ready, wallets, add] = await Promise.all([readiness(),
+      addresses ? api.get("/v1/status", { addresses }) : [], addChain()]);
     const cards = el("div", { id: "wallets" }, ...wallets.map(wallet));
-    place.replaceChildren(cards, chainTable(ready.chains), button(TEXTS.refresh, view.render));
+    place.replaceChildren(cards, chainTable(ready.chains),
+      el("div", { class: "row" }, button(TEXTS.refresh, view.render), add));
     page.dataset.ready = "yes";
     if (addresses) live(addresses, view.signal, (changed) => cards.replaceChildren(...changed.map(wallet)));
   } catch (error) {

@@ -170,7 +170,7 @@ async def test_only_the_session_of_the_link_may_add_chains(face: Face, node: Loc
         if status == 403:
             assert await face.start(headers) == (
                 200,
-                {"allowed": False, "reason": ONLY_OWNER, "settings": "", "chains": []},
+                {"allowed": False, "reason": ONLY_OWNER, "settings": "", "chains": [], "nodes": {}},
             )
     assert (await face.start({}))[0] == 401
     assert not (here / "chainfolio.toml").exists()
