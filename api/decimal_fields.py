@@ -1,7 +1,7 @@
-"""Names of the fields of answers whose text is a decimal number, or `N/A` if it is not known.
+"""Fields of answers whose text is a decimal number, or `N/A` if it is not known.
 
-The OpenAPI description marks them with `format: decimal`, so that generated clients read them exactly. A name has one
-meaning in all answers; block numbers, indices and token ids are identifiers and not marked.
+The OpenAPI description marks them with `format: decimal`, so that generated clients read them exactly. Block numbers,
+indices and token ids are identifiers and not marked. A type that is not listed has texts only.
 """
 
 from __future__ import annotations
@@ -23,13 +23,26 @@ DECIMAL_FIELDS: Final = frozenset(
         *("totalValue", "unasked", "unrealised", "value", "valueAtRisk", "valueFiat", "valuePercentile"),
     }
 )
+TYPES: Final = frozenset(  # those in which a field of one of these names is a decimal
+    {
+        *("AllowanceLeft", "AssetDocument", "ChainDocument", "ChangesDocument", "CollectibleOperator"),
+        *("CollectionDocument", "DayDocument", "DrawdownDocument", "EarningDocument", "FlowDocument", "GainDocument"),
+        *("HoldingDocument", "NftChainDocument", "NftDocument", "PerformanceDocument", "PermittedSpender"),
+        *("PnlDocument", "Portfolio", "PositionDocument", "PositionsDocument", "ProtocolChainDocument"),
+        *("ProtocolDocument", "ShareDocument", "Sources", "SumsDocument", "TokenApproval", "TokenAsset", "TokenRow"),
+        *("TokenShare", "TransactionAssetDocument", "TransactionDocument", "TransferDocument"),
+        *("UnexplainedChangeDocument", "UnexplainedDocument", "ValidatorBalance", "ValidatorDeposit"),
+        *("ValidatorReward", "ValidatorWithdrawal"),
+    }
+)
 
 
 def mark_decimals(schemas: Mapping[str, Any]) -> None:
-    """Add `format: decimal` to the texts of `DECIMAL_FIELDS` in schemas of answers, in place."""
-    for schema in schemas.values():
-        for name in DECIMAL_FIELDS & schema.get("properties", {}).keys():
-            _mark(schema["properties"][name])
+    """Add `format: decimal` to the texts of `DECIMAL_FIELDS` in the schemas of `TYPES`, in place."""
+    for type_name in TYPES & schemas.keys():
+        properties = schemas[type_name]["properties"]
+        for name in DECIMAL_FIELDS & properties.keys():
+            _mark(properties[name])
 
 
 def _mark(schema: JsonObject) -> None:

@@ -16,6 +16,7 @@ import pytest
 from aiohttp import ClientSession
 
 from chainfolio.api import dashboard
+from chainfolio.api.decimal_fields import DECIMAL_FIELDS, TYPES
 from chainfolio.api.openapi import describe
 from chainfolio.api.router import Route
 from chainfolio.api.routes import ROUTES
@@ -96,6 +97,16 @@ def test_what_is_always_answered_is_required(described: dict[str, Any]) -> None:
     schemas = described["components"]["schemas"]
     assert set(schemas["ChainFact"]["required"]) == set(schemas["ChainFact"]["properties"])
     assert schemas["Failure"]["required"] == ["error", "message"]
+
+
+def test_decimals_are_marked_in_the_types_that_are_listed_only(described: dict[str, Any]) -> None:
+    schemas = described["components"]["schemas"]
+    assert schemas["NftAttribute"]["properties"]["value"] == {"type": "string"}
+    for name in TYPES:
+        fields = DECIMAL_FIELDS & schemas[name]["properties"].keys()
+        assert any("decimal" in str(schemas[name]["properties"][field]) for field in fields), name
+    used = {field for name in TYPES for field in schemas[name]["properties"]}
+    assert used >= DECIMAL_FIELDS
 
 
 def test_parameters_are_those_that_are_read(described: dict[str, Any]) -> None:
