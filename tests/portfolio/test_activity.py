@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from msgspec import UNSET
 
 from chainfolio.addresses import EVM
 from chainfolio.assets import ZERO_ADDRESS, Asset
-from chainfolio.contracts import Token, TransactionDetails
+from chainfolio.contracts import Price, Token, TransactionDetails
 from chainfolio.indexer.protocol_files import protocol_of
 from chainfolio.indexer.wiring import CONFIGS
 from chainfolio.portfolio.activity import (
@@ -32,7 +33,8 @@ from chainfolio.portfolio.activity import (
 from chainfolio.portfolio.facts import ChainFacts, Options, ProtocolFacts
 from chainfolio.portfolio.pictures import drawn
 from chainfolio.portfolio.spam import is_phishing
-from chainfolio.portfolio.statement import RenderContext, mentions, protocol_key, record
+from chainfolio.portfolio.statement import RenderContext, mentions, protocol_key, record, with_prices
+from chainfolio.tables import REWARD
 
 ME, OTHER, POOL = ("0x" + digit * 40 for digit in "123")
 CONTRACTS = [f"0x{digit * 40}" for digit in "abcde"]
@@ -329,6 +331,85 @@ def test_a_token_without_decimals_has_no_balance_and_a_collectible_is_counted() 
     shown = [(a.symbol, a.balance, a.decimal) for a in (*found.assets_out, *found.assets_in)]
     assert shown == [("usdc", "1.5", "6"), ("???", "N/A", "N/A"), ("cat", "1", "0"), ("eth", "0.1", "18")]
     assert {(a.price, a.value) for a in (*found.assets_out, *found.assets_in)} == {("N/A", "N/A")}
+
+
+def shown_asset(asset: Asset, symbol: str, balance: str, decimal: str, ends: tuple[str, str], **more: Any) -> Any:
+    unknown = dict.fromkeys(("price", "value", "totalCostBasis", "costBasis", "closedPnl", "priceSource"), "N/A")
+    contract = asset.shown_contract
+    texts = {"contract": contract, "address": contract, "chainContract": f"local:{contract}", "chainKey": "local"}
+    return {
+        **unknown,
+        **texts,
+        "symbol": symbol,
+        "name": f"{symbol} coin",
+        "balance": balance,
+        "decimal": decimal,
+        "from": ends[0],
+        "to": ends[1],
+        "isAssetIn": ends[1] == ME,
+        "isNativeAssetFees": False,
+        **more,
+    }
+
+
+@pytest.mark.parametrize("link", [{}, {"transaction": "https://scan.example/tx/{hash}"}], ids=["no explorer", "linked"])
+def test_a_record_shows_the_transaction_and_what_moved(link: dict[str, str]) -> None:
+    there = replace(SCENE, chain=replace(SCENE.chain, explorer=link))
+    activity = did(left(USDC, raw=1_500_000), came(NFT, POOL, **COLLECTIBLE), by=replace(details(), raw=2 * 10**18))
+    assert msgspec.json.decode(msgspec.json.encode(record(activity, there))) == {
+        "hash": activity.tx_hash,
+        "timestamp": "1",
+        "blockNumber": 7,
+        "chain": {"key": "local", "name": "Local"},
+        "from": ME,
+        "to": POOL,
+        "type": "SWAP",
+        "value": "2",
+        "valueFiat": "N/A",
+        "fees": "0.000000000000021",
+        "feesFiat": "N/A",
+        "nativeAssetFees": shown_asset(
+            ETHER, "eth", "0.000000000000021", "18", (ME, ""), name="ether", isNativeAssetFees=True
+        ),
+        "assetsIn": [shown_asset(NFT, "cat", "1", "0", (POOL, ME), nft={"tokenId": "115"})],
+        "assetsOut": [shown_asset(USDC, "usdc", "1.5", "6", (ME, OTHER))],
+        "user": {"address": ME},
+        "protocol": {"key": "aave3", "name": "Aave V3"},
+        "subProtocol": {"key": "", "name": ""},
+        "functionName": "Supply",
+        "closedPnl": "N/A",
+        "flags": [],
+        **({"explorerUrl": f"https://scan.example/tx/{activity.tx_hash}"} if link else {}),
+    }
+
+
+def test_payments_of_the_chain_itself_name_its_protocol_and_have_no_link() -> None:
+    chain = replace(SCENE.chain, explorer={"transaction": "https://scan.example/tx/{hash}"})
+    validators, stakes = ProtocolFacts("beacon", "Beacon"), ProtocolFacts("stake", "Stake")
+    there = replace(SCENE, chain=chain, validators=validators, stakes=stakes)
+    for payment, protocol, stays in ((paid(9), "beacon", UNSET), (replace(paid(9), standard=REWARD), "stake", True)):
+        shown = record(did(payment, by=NOBODYS), there)
+        assert (shown.protocol.key, shown.explorer_url, shown.assets_in[0].stays_staked) == (protocol, UNSET, stays)
+    created = record(did(by=TransactionDetails(ME, None, SHARE.reference, 0, 0, False, b"")), there)
+    assert (created.recipient, created.protocol.key) == (SHARE.reference, "unknown")
+
+
+def test_prices_of_a_block_give_values_to_coins_and_tokens_and_not_to_collectibles() -> None:
+    moved = did(left(USDC, raw=1_500_000), came(SHARE), came(NFT, **COLLECTIBLE), came(SPAM))
+    plain = record(replace(moved, details=replace(details(), raw=2 * 10**18, fee=10**18)), SCENE)
+    usd = {ETHER: "2000", USDC: "0.5", SHARE: "3", NFT: "7"}
+    prices = {asset: Price(asset, Decimal(text), "feed", 0, Decimal(1)) for asset, text in usd.items()}
+    priced = with_prices(plain, ETHER, prices)
+    assert (priced.value_fiat, priced.fees_fiat) == ("4000", "2000")
+    assets = (priced.native_asset_fees, *priced.assets_out, *priced.assets_in)
+    assert [(each.symbol, each.price, each.value, each.price_source) for each in assets] == [
+        ("eth", "2000", "2000", "feed"),
+        ("usdc", "0.5", "0.75", "feed"),
+        ("???", "3", "N/A", "feed"),
+        ("cat", "N/A", "N/A", "N/A"),
+        ("https://gift.example", "N/A", "N/A", "N/A"),
+    ]
+    assert with_prices(plain, ETHER, {}) == plain
 
 
 def test_a_record_names_the_protocol_that_was_called_or_met() -> None:

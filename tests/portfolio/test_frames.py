@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
@@ -10,9 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio import amounts
+from chainfolio.contracts import Holding, Position, Spam
+from chainfolio.portfolio.compose import portfolio
+from chainfolio.portfolio.document import ASSETS
 from chainfolio.portfolio.frames import DECIMAL_PLACES, frame
 from chainfolio.portfolio.nav import Nav
 from chainfolio.portfolio.numbers import UNKNOWN
+from chainfolio.portfolio.transactions import COLUMNS, Nft, Transactions
+from chainfolio.portfolio.valuation import valuate
+from tests.portfolio.examples import ALICE, BLOCK, CHAINS, USDC, erc20, native, price, snapshot
+from tests.portfolio.test_pnl_records import ME, OTHER, POOL, asset, record
 
 raws = st.integers(-(2**256), 2**256)
 numbers = st.builds(lambda raw, places: amounts.text(amounts.amount(abs(raw), places)), raws, st.integers(0, 40))
@@ -64,3 +73,47 @@ def test_a_frame_without_rows_has_its_columns() -> None:
     found = frame(("time", "block"), [], times=("time",), counts=("block",))
     assert found.schema == {"time": pl.Datetime("us", "UTC"), "block": pl.Int64}
     assert found.is_empty()
+
+
+def test_a_portfolio_is_a_row_for_each_asset_with_its_side() -> None:
+    def held(raw: int) -> tuple[Holding, ...]:
+        return (Holding(ALICE, erc20(), raw),)
+
+    coin = Holding(ALICE, native(), 10**18)
+    lending = Position(ALICE, "aave3", "LENDING", "Main", held(5), borrowed=held(2), rewards=held(3))
+    taken = replace(
+        snapshot(*held(1_500_000), coin, prices=(price(erc20(), "2"),)),
+        positions=(lending,),
+        spam={(ALICE, coin.token.asset): Spam(90, ("LINK",))},
+    )
+    table = portfolio(ALICE, valuate([taken]), CHAINS, updated_ms=1).to_polars()
+    texts = table.select(ASSETS)
+    loose, inside = (ALICE, "ethereum", BLOCK.height, "wallet", "WALLET", ""), ("aave3", "LENDING", "Main")
+    assert set(texts.rows()) == {
+        (*loose, "owned", "usdc", USDC, "1.5", "2", "3", None),
+        (*loose, "owned", "eth", coin.token.asset.shown_contract, "1", None, None, "spam"),
+        (*loose[:3], *inside, "owned", "usdc", USDC, "0.000005", "2", "0.00001", None),
+        (*loose[:3], *inside, "owed", "usdc", USDC, "0.000002", "2", "0.000004", None),
+        (*loose[:3], *inside, "claimable", "usdc", USDC, "0.000003", "2", "0.000006", None),
+    }
+    assert table["valueDecimal"].sum() == Decimal("3.00002")
+
+
+def test_transactions_are_a_row_for_each_asset_and_the_fee_stands_once() -> None:
+    nft = asset("nft", "1", nft=Nft(token_id="7"))
+    swap = record("SWAP", [asset("a", "5", "50"), nft], [asset("b", "7", "49")], ("2", "3"))
+    vote, gift = record("VOTE", fee=("4", "5")), record("TRANSFERIN", [asset("a", "1", "10")], sender=OTHER)
+    table = Transactions((swap, vote, gift)).to_polars()
+    time = datetime.fromtimestamp(1_600_000_000, UTC)
+
+    def shared(type_: str, sender: str = ME) -> tuple[object, ...]:
+        return "chain", 1, time, "0x1", type_, "", "unknown", sender, POOL
+
+    assert table.select(COLUMNS).rows() == [
+        (*shared("SWAP"), "in", "a", "a", None, "5", None, "50", "2", "coin"),
+        (*shared("SWAP"), "in", "nft", "nft", "7", "1", None, None, None, None),
+        (*shared("SWAP"), "out", "b", "b", None, "7", None, "49", None, None),
+        (*shared("VOTE"), *[None] * 7, "4", "coin"),
+        (*shared("TRANSFERIN", OTHER), "in", "a", "a", None, "1", None, "10", None, None),
+    ]
+    assert (table["feeDecimal"].sum(), table["valueDecimal"].sum()) == (6, 109)

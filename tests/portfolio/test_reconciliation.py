@@ -256,3 +256,83 @@ def test_coins_are_named_by_what_the_block_shows_and_unknown_where_nothing_shows
     assert named(5, is_read=True, transactions=2, missing={"native": 4}) == causes.UNKNOWN
     far = Change(0, 10, 5, 0, 5)
     assert cause_of(COIN, RunningTotals(), far, [far], Evidence(transactions=0))[0] == causes.UNKNOWN
+
+
+def test_coins_have_the_reason_of_their_cause() -> None:
+    def reason(amount: int = 5, **evidence: Any) -> tuple[str, str]:
+        return cause_of(COIN, RunningTotals(), change(10, amount), [], Evidence(**evidence))
+
+    lacking = "the chain has the movement (dataset {}), and the index does not"
+    both = {"withdrawals": 2, "internal": 3, "native": 0}
+    assert reason(missing=both) == (causes.MISSING_TRACE, lacking.format("`internal`, `withdrawals`"))
+    assert reason(missing={"native": 4, "mints": 1}) == (causes.MINT, lacking.format("`mints`, `native`"))
+    assert reason(missing={"native": 5}, unindexed=("native", "fees")) == (
+        causes.NOT_INDEXED,
+        "not indexed at this block: `native`, `fees`",
+    )
+    assert reason(missing={"native": 3, "fees": 2}, unindexed=("transfers",)) == (
+        causes.MISSING_ROW,
+        "the chain has rows of `fees`, `native` that the index lacks, though it read the block",
+    )
+    assert reason(unindexed=("internal", "native")) == (causes.NOT_INDEXED, "not indexed at this block: `native`")
+    assert reason(is_rewarded=True) == (causes.BLOCK_REWARD, "the block names the account as the one who gets its fees")
+    assert reason(transactions=0) == (
+        causes.WITHDRAWAL,
+        "the block has no transactions: the protocol itself paid, as it does for validators",
+    )
+    hidden = "a call inside a transaction moved coins, as it seems, and what calls move is not known of this block"
+    assert reason(unindexed=("internal",)) == reason(untraced=True) == (causes.MISSING_TRACE, hidden)
+    assert reason(untraced=True, reader_note="a burn") == (causes.MISSING_TRACE, f"{hidden}: a burn")
+    assert reason(is_read=True, unindexed=("native",)) == (
+        causes.UNKNOWN,
+        "nothing that is known of the block explains it",
+    )
+    assert reason(reader_note="a burn") == (causes.UNKNOWN, "a burn")
+    assert reason(0, missing={"native": 0})[0] == reason(0, is_rewarded=True)[0] == causes.UNKNOWN
+    assert reason(0, missing={"native": 5, "internal": -5})[0] == causes.MISSING_TRACE
+
+
+def test_tokens_have_the_reason_of_their_cause() -> None:
+    def reason(amount: int, totals: RunningTotals, key: BalanceKey = TOKEN, **evidence: Any) -> tuple[str, str]:
+        only = change(10, amount)
+        return cause_of(key, totals, only, [only], replace(WHOLE, **evidence))
+
+    moved = course({10: 100})
+    assert reason(5, moved, missing={"transfers": 3}) == (
+        causes.MISSING_ROW,
+        "the chain has rows of `transfers` that the index lacks, though it read the block; "
+        "2 of the difference is something else",
+    )
+    one_event = reason(5, moved, missing={"transfers": 5}, left_out=("log 3",))
+    assert one_event[1] == "the node left out log 3 when the block was indexed: read again, the block has it"
+    many = reason(5, moved, missing={"transfers": 5}, left_out=("log 3", *["log 4"] * 1_000))
+    assert " log 3 and 1,000 more when" in many[1]
+    assert reason(5, moved, unindexed=("transfers",), is_read=False) == (
+        causes.NOT_INDEXED,
+        "not indexed at this block: `transfers`",
+    )
+    assert reason(5, RunningTotals()) == (
+        causes.WITHOUT_EVENTS,
+        "the balance changed, and no event of the token says so",
+    )
+    assert reason(-100, moved) == (
+        causes.EVENTS_WITHOUT_EFFECT,
+        "its events say that it moved, and the balance did not change",
+    )
+    assert reason(-1, moved) == (
+        causes.FEE_ON_TRANSFER,
+        "less came than was sent, or more left: the token keeps a part of what is transferred",
+    )
+    strange = causes.UNKNOWN, "the balance changed by something else than what its events of this block say"
+    collectible = BalanceKey(ALICE, INFO.asset("erc721", TOKENS[0], 7))
+    assert reason(1, moved) == reason(-1, moved, collectible) == strange
+    far = Change(0, 10, 5, 0, 5)
+    assert cause_of(TOKEN, moved, replace(far, after=0), [far], WHOLE) == (
+        causes.UNKNOWN,
+        "the balances between these blocks could not be read, so that the block is not known",
+    )
+    twice = [change(10, 5), change(20, 6)]
+    assert cause_of(TOKEN, course({30: 50}), twice[1], twice, WHOLE) == (
+        causes.REBASING,
+        "its balances change again and again without an event: accounts hold shares of it",
+    )

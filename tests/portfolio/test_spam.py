@@ -138,6 +138,23 @@ def test_a_balance_that_no_transfer_explains_counts_against_a_token() -> None:
     assert "NO_TRANSFER" in found.reasons
 
 
+@pytest.mark.parametrize(
+    ("net", "balance", "is_forged"),
+    [(-1, 5, True), (-1, 0, True), (5, 0, True), (5, 5, False), (5, 1, False), (0, 0, False), (5, None, False)],
+)
+def test_transfers_that_the_balance_contradicts_are_forged(net: int, balance: int | None, is_forged: bool) -> None:
+    judged = judge(facts("USDC", "USD Coin", balance=balance, arrival=replace(SENT, net=net)), ORIGINALS)
+    assert judged is not None
+    assert ("FORGED" in judged.reasons) is is_forged
+
+
+@pytest.mark.parametrize("hidden", ["\u0336", "\u200b", "\x07"], ids=["mark", "format", "control"])
+def test_a_symbol_with_invisible_characters_looks_like_the_one_without(hidden: str) -> None:
+    judged = judge(facts(f"US{hidden}DC", ""), ORIGINALS)
+    assert judged is not None
+    assert "LOOKALIKE" in judged.reasons
+
+
 def test_what_the_holder_did_with_a_token_speaks_for_it_but_does_not_clear_a_trap() -> None:
     mine = TokenArrival(transfer_count=2, is_own_action=True, recipients=MASS_RECIPIENTS)
     assert judge(facts("USDC", "bought elsewhere", arrival=mine), ORIGINALS) is None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfolio.amounts import EXACT, total
 from chainfolio.portfolio.metrics.changes import (
+    NOT_CONTINUED,
     OTHER_VALUE,
     ChangesDocument,
     DayState,
@@ -115,3 +117,18 @@ def test_a_fault_of_one_asset_changes_no_part_of_another(entries: list[Entry], p
     rows_alone = change(alone, prices, 0)[0].unexplained
     assert [each for each in rows_of_both if each.contract == "a"] == list(rows_alone)
     assert [each.reason for each in rows_of_both if each.contract == "b"]
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_lots_that_cross_chains_are_a_fault_only_if_their_cost_does_not_arrive(arrives: bool) -> None:
+    bought = [Entry(0, "buy", f"chain:{symbol}", 10, 50 * USD) for symbol in ("a", "b", "c")]
+    crossed = [Entry(60, "depart", "chain:a", 4, to="lot"), Entry(61, "arrive", "chain:b", 4, to="lot")]
+    document, _, last = change([*bought, *crossed], (5, 7), 0)
+    assert not document.unexplained
+    assert (document.realised, document.unrealised) == ("0", "60")
+    assert last.lots["chain:b"].cost == 70 * USD
+    if not arrives:  # its arrival is not among the entries of the period
+        first = change(bought, (5, 7), 0)[1]
+        document = ValueChange(first, last, crossed[:1], ()).document("fifo")
+        reasons = {row.contract: (row.raw, row.reason) for row in document.unexplained}
+        assert reasons == {"a": ("0", NOT_CONTINUED), "b": ("0", NOT_CONTINUED)}

@@ -120,6 +120,16 @@ def test_what_nobody_priced_is_counted_and_in_no_sum() -> None:
     assert [(int(each.value_usd), each.unpriced_assets) for each in found.values()] == [(2000, 1), (0, 1)]
 
 
+def test_spam_of_an_account_is_in_no_sum_of_it() -> None:
+    held = snapshot(
+        *(Holding(each, token, 10**6) for each in (ALICE, BOB) for token in (erc20(), erc20(ASSETS[1].reference))),
+        prices=(price(erc20(), "2"), price(erc20(ASSETS[1].reference), "5")),
+        accounts=(ALICE, BOB),
+    )
+    worths = net_worths([replace(held, spam={(ALICE, ASSETS[1]): Spam(90, ("LINK",))})])
+    assert [(int(worths[each].value_usd), worths[each].unpriced_assets) for each in (ALICE, BOB)] == [(2, 0), (7, 0)]
+
+
 def test_what_fits_columns_is_not_valued_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(quote: AssetQuote, raw: int) -> Decimal:
         raise AssertionError(f"{raw} at {quote} one by one")
