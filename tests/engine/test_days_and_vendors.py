@@ -62,10 +62,10 @@ async def test_a_day_that_is_recomputed_is_its_snapshot_after_a_vendor_changed_i
         settings = msgspec.structs.replace(whole, prices_file=str(prices))
         taken = await told(settings, wallets, days)
         assert all(b'"price":"2000"' in each for each in taken)
-        asked, mind[0] = len(found.asked), 2345
+        asked, mind[0] = len(found.requests), 2345
         forget(settings, SNAPSHOTS.name, SNAPSHOT_HOLDINGS.name)
         assert await told(settings, wallets, days) == taken
-        assert len(found.asked) == asked > 0
+        assert len(found.requests) == asked > 0
         forget(settings, SNAPSHOTS.name, SNAPSHOT_HOLDINGS.name, PRICES.name)
         anew = await told(settings, wallets, days)
     assert anew != taken  # without what is kept, the day would be worth what the vendor says by now

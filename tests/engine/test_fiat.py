@@ -110,7 +110,7 @@ async def test_a_bank_that_is_not_configured_is_not_asked_and_says_what_to_do() 
 async def test_what_is_known_is_kept_and_an_old_date_is_answered_without_the_bank(store: RateStore) -> None:
     async with vendor(lambda request: answered(request, RATES)) as bank, sending(NOW_S) as http:
         first = [await rate(fiat(http, bank.url, store), "CAD", moment(day)) for day in (FRIDAY, MONDAY)]
-        assert len(bank.asked) == 1
+        assert len(bank.requests) == 1
     async with sending(NOW_S) as http:
         again = Fiat(http.environment, http, VendorHost("http://127.0.0.1:1"), store)
         assert [await rate(again, "CAD", moment(day)) for day in (FRIDAY, MONDAY)] == first
@@ -127,7 +127,7 @@ async def test_a_rate_that_the_bank_changes_later_stays_as_it_was_kept(store: Ra
     async with vendor(lambda request: answered(request, changed)) as bank, sending(NOW_S) as http:
         again = fiat(http, bank.url, store)
         assert isinstance(await again.at("CHF", moment(date(2024, 3, 18))), str)  # so it is told of those days again
-        assert len(bank.asked) == 1
+        assert len(bank.requests) == 1
         assert [await rate(again, "CHF", each) for each in moments] == first
     assert store.load()[date(2024, 3, 28)]["CHF"] == Decimal("0.9766")
 
@@ -159,7 +159,7 @@ async def test_a_day_whose_rates_are_not_out_is_asked_for_again_and_not_at_once(
         late = await rate(bank, "EUR", now_us)
         assert late.source.endswith("of 2024-03-28, carried forward to 2024-04-02")
         assert await rate(bank, "EUR", now_us) == late
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
         published[date(2024, 4, 2)] = RATES[date(2024, 4, 2)]
         await http.environment.clock.sleep(RETRY_S)
         assert (await rate(bank, "EUR", now_us)).source.endswith("reference rate of 2024-04-02")
@@ -172,7 +172,7 @@ async def test_a_year_of_days_is_two_requests() -> None:
         bank = fiat(http, server.url)
         for day in days:
             await rate(bank, "SGD", moment(day, 16))
-        assert len(server.asked) <= 2
+        assert len(server.requests) <= 2
 
 
 HEAD = "KEY,FREQ,CURRENCY,CURRENCY_DENOM,EXR_TYPE,EXR_SUFFIX,TIME_PERIOD,OBS_VALUE\n"

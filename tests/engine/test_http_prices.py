@@ -97,7 +97,7 @@ async def test_a_price_may_come_from_a_web_server_in_the_round_of_the_chain_s_re
         await http.close()
     assert [each.usd for each in taken.prices] == ([] if price is None else [price])
     assert [issue.reason for issue in taken.issues if issue.adapter == "web"] == refused
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.usefixtures("installed")

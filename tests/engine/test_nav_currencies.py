@@ -86,7 +86,7 @@ async def test_one_chain_and_the_bank_give_every_currency_and_hand_set_rates_com
         assert Fraction(found[name].nav) == Fraction(usd) * Fraction(found[name].conversion_price)
     assert found["CHF"].conversion_source == "the operator's settings"
     assert found["EUR"].conversion_source.startswith("European Central Bank, reference rate of ")
-    assert len(bank.asked) == 1
+    assert len(bank.requests) == 1
 
 
 async def test_without_the_bank_a_currency_is_refused_with_the_line_that_turns_it_on(

@@ -66,9 +66,9 @@ async def test_a_vendor_is_asked_once_for_many_blocks_and_its_failure_spoils_no_
             prices, issues = await past.prices(wanted)
             assert [[price.source for price in each.values()] for each in prices.values()] == [["behind"]] * 3
             assert issues == []
-            down[0], before = False, len(found.asked)
+            down[0], before = False, len(found.requests)
             prices, issues = await past.prices(wanted)
             await http.close()
     assert [each[TOKEN].usd for each in prices.values()] == [1, 2, 3]
     assert [each[OTHER].usd for each in prices.values()] == [7, 7, 7]
-    assert len(found.asked) == before + 1
+    assert len(found.requests) == before + 1

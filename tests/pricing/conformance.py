@@ -1,5 +1,7 @@
-"""What every source that asks a vendor has to do, whatever the vendor answers. A vendor is a `Subject` in
-`test_conformance.py`: it says how its answers are written."""
+"""Vendors as subjects of the conformance tests of price sources.
+
+A vendor is a `Subject` in `test_conformance.py`, which says how its answers are written.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,11 @@ from tests.pricing.vendor_server import NOW_S
 
 @dataclass(frozen=True)
 class Subject:
-    """One vendor. `write` makes its answer to a request for `asset`: the price as JSON has it, and when it was seen;
-    `unknown` is its answer where it does not know the asset."""
+    """A vendor, its price source and its answers.
+
+    `write` returns its answer to a request for `asset`, from the price as JSON has it and the time of the price in
+    seconds. `unknown` is its answer if it does not know the asset.
+    """
 
     name: str
     build: Callable[[str], PriceSource]  # of the address at which it is asked
@@ -25,12 +30,12 @@ class Subject:
     number: Callable[[str], str] = str  # how the vendor writes a number: some write it as text
     text: Callable[[str], str] = '"{}"'.format  # what it never writes instead
     says_when: bool = True
-    beside: PriceSource | None = None  # what prices the assets in which it answers
+    base_source: PriceSource | None = None  # what prices the assets in which it answers
     now_s: int = NOW_S  # when it is asked about the block
 
     def sources(self, url: str) -> list[PriceSource]:
         """The source, with what it rests upon."""
-        return [*([self.beside] if self.beside else []), self.build(url)]
+        return [*([self.base_source] if self.base_source else []), self.build(url)]
 
 
 BAD_PRICES = ("-1", "0", "1e40", "1e-40", "null", "[]", "{}", "true", "1" * 500, "1e999999999")

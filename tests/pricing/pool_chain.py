@@ -1,4 +1,4 @@
-"""A real node with tokens, feeds' coins, and pools of the published contracts, on which anybody can trade."""
+"""A local node with tokens, and pools of the published contracts to trade in."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ TICKS = {100: 1, 500: 10, 3000: 60, 10_000: 200}  # fee -> tick spacing
 
 @dataclass(slots=True)
 class PoolChain:
-    """The chain. `me` has plenty of every token; each deed is mined at once, unless collected `in_one_block`."""
+    """A local chain on which `me` holds every token.
+
+    Each transaction is mined at once, except within `in_one_block`.
+    """
 
     node: LocalNode
     deployer: Deployer
@@ -80,7 +83,7 @@ class PoolChain:
 
     @contextmanager
     def in_one_block(self):  # type: ignore[no-untyped-def]
-        """What is done in here is mined together."""
+        """Mine the transactions sent within the context in one block."""
         self.deployer.settle()
         self._held_back = True
         yield
@@ -91,7 +94,7 @@ class PoolChain:
 
     @contextmanager
     def undone(self) -> Iterator[PoolChain]:
-        """What is done in here is taken back."""
+        """Revert the chain to its state before the context."""
         before, nonce, tokens = self.node.snapshot(), self.deployer.nonce, dict(self.tokens)
         yield self
         self.node.revert(before)
@@ -101,25 +104,25 @@ class PoolChain:
 
     # --- Uniswap V2 ---------------------------------------------------------------------------------------------------
 
-    def pair(self, one: str, raw_one: int, other: str, raw_other: int) -> str:
-        """Liquidity in a pair, which is made where there is none."""
-        a, b = self.tokens[one].address, self.tokens[other].address
+    def pair(self, symbol_a: str, raw_a: int, symbol_b: str, raw_b: int) -> str:
+        """Add liquidity to a pair, which the router creates if it does not exist; return its address."""
+        a, b = self.tokens[symbol_a].address, self.tokens[symbol_b].address
         self.do(
             self.contracts["UniswapV2Router02"],
             "addLiquidity(address,address,uint256,uint256,uint256,uint256,address,uint256)",
             a,
             b,
-            raw_one,
-            raw_other,
+            raw_a,
+            raw_b,
             0,
             0,
             self.me,
             FOREVER,
         )
-        return self.pair_at(one, other) if not self._held_back else ""
+        return self.pair_at(symbol_a, symbol_b) if not self._held_back else ""
 
-    def pair_at(self, one: str, other: str) -> str:
-        a, b = self.tokens[one].address, self.tokens[other].address
+    def pair_at(self, symbol_a: str, symbol_b: str) -> str:
+        a, b = self.tokens[symbol_a].address, self.tokens[symbol_b].address
         pair: str = self.node.call(self.contracts["UniswapV2Factory"], "getPair(address,address)(address)", a, b)
         return pair
 
@@ -131,16 +134,18 @@ class PoolChain:
 
     # --- Uniswap V3 ---------------------------------------------------------------------------------------------------
 
-    def pool(self, one: str, raw_one: int, other: str, raw_other: int, fee: int = 3000, width: int = 0) -> str:
-        """A pool at the price at which these are worth the same, with them in it over all prices (or within `width`
-        spacings of the price)."""
-        raws = {self.tokens[one].address: raw_one, self.tokens[other].address: raw_other}
+    def pool(self, symbol_a: str, raw_a: int, symbol_b: str, raw_b: int, fee: int = 3000, width: int = 0) -> str:
+        """Create a pool at the price at which both amounts are worth the same; return its address.
+
+        The liquidity spans all prices, or `width` tick spacings around the price.
+        """
+        raws = {self.tokens[symbol_a].address: raw_a, self.tokens[symbol_b].address: raw_b}
         token0, token1 = sorted(raws, key=lambda address: int(address, 16))
         manager, root = self.contracts["NonfungiblePositionManager"], sqrt_price_x96(raws[token0], raws[token1])
         self.do(
             manager, "createAndInitializePoolIfNecessary(address,address,uint24,uint160)", token0, token1, fee, root
         )
-        pool = self.pool_at(one, other, fee)
+        pool = self.pool_at(symbol_a, symbol_b, fee)
         spacing = TICKS[fee]
         tick = self.node.call(pool, "slot0()(uint160,int24,uint16,uint16,uint16,uint8,bool)")[1] // spacing * spacing
         lower, upper = (tick - width * spacing, tick + (width + 1) * spacing) if width else (-887_272, 887_272)
@@ -152,9 +157,9 @@ class PoolChain:
         )
         return pool
 
-    def pool_at(self, one: str, other: str, fee: int = 3000) -> str:
+    def pool_at(self, symbol_a: str, symbol_b: str, fee: int = 3000) -> str:
         find = "getPool(address,address,uint24)(address)"
-        a, b = self.tokens[one].address, self.tokens[other].address
+        a, b = self.tokens[symbol_a].address, self.tokens[symbol_b].address
         return checked(self.deployer.read(self.contracts["UniswapV3Factory"], find, a, b, fee))
 
     def swap_v3(self, sold: str, bought: str, raw: int, fee: int = 3000) -> None:
@@ -165,19 +170,22 @@ class PoolChain:
     # --- prices -------------------------------------------------------------------------------------------------------
 
     def quoted(self, source: PriceSource, *symbols: str | Asset, height: int | None = None) -> Quotes:
-        """What a source says of some tokens at a block, or now; `requests` counts what went to the node for it."""
+        """Return the quotes of a source for tokens at `height`, or at the latest block.
+
+        `requests` is then the number of requests to the node.
+        """
         assets = [self.asset(each) if isinstance(each, str) else each for each in symbols]
-        quotes: Quotes = self.asked(lambda block: source.prices(assets, block), height)
+        quotes: Quotes = self.run_plan(lambda block: source.prices(assets, block), height)
         return quotes
 
-    def asked(self, plan_at: Any, height: int | None = None) -> Any:
-        """What a plan gives at a block."""
+    def run_plan(self, plan_at: Any, height: int | None = None) -> Any:
+        """Return the result of a plan at `height`, or at the latest block."""
 
         async def go() -> Any:
             facts, environment = load(LOCAL), Environment()
             endpoint = EvmEndpoint(self.node.url, HttpTransport(), environment)
-            own = EvmChain(facts, Node(facts, [endpoint], environment), EvmSettings(rpc=[self.node.url]))
-            chain = with_mixed_reads(own, Http(environment))
+            evm_chain = EvmChain(facts, Node(facts, [endpoint], environment), EvmSettings(rpc=[self.node.url]))
+            chain = with_mixed_reads(evm_chain, Http(environment))
             try:
                 block = await chain.block(self.node.height if height is None else height)
                 before = chain.requests
@@ -219,12 +227,12 @@ def one_part(quotes: Quotes) -> tuple[RelativePrice, Asset, Fraction]:
     return relative, part, amount
 
 
-def section(chain: PoolChain, quotes: Mapping[str, str], *venues: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """The settings of pools here: the quotes with their floors, and venues (those of Uniswap where none is given)."""
+def section(chain: PoolChain, quotes: Mapping[str, str], *venues: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
+    """Return a section of pools: quote tokens with their floors, and venues (by default those of Uniswap)."""
     return {
         "quotes": {str(chain.asset(symbol)): floor for symbol, floor in quotes.items()},
         "venues": list(venues) or uniswap(chain),
-        **more,
+        **settings,
     }
 
 

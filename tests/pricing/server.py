@@ -12,14 +12,14 @@ from aiohttp import web
 
 @dataclass
 class Server:
-    """A server at a port of its own."""
+    """A web server on a free port, with the requests that it received."""
 
     url: str = ""
-    asked: list[web.Request] = field(default_factory=list)
+    requests: list[web.Request] = field(default_factory=list)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """What each path answers."""
-        self.asked.append(request)
+        """Return the response of each path."""
+        self.requests.append(request)
         match request.path:
             case "/price":
                 return web.json_response({"asked": dict(request.query)})
@@ -36,15 +36,15 @@ class Server:
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[Server]:
-    """A server that runs meanwhile."""
-    found, app = Server(), web.Application()
-    app.router.add_get("/{path}", found.answer)
+    """Run a server within the context."""
+    server, app = Server(), web.Application()
+    app.router.add_get("/{path}", server.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]
-    found.url = f"http://{host}:{port}"
+    server.url = f"http://{host}:{port}"
     try:
-        yield found
+        yield server
     finally:
         await runner.cleanup()

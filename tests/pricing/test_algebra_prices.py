@@ -45,7 +45,10 @@ def deployed() -> Iterator[PoolChain]:
 
 
 def algebra(deployer: Deployer, weth: str) -> dict[str, str]:
-    """The deployer of pools and the factory name each other: where the factory will lie is known before it does."""
+    """Deploy Algebra and return its addresses by contract.
+
+    The deployer of pools and the factory name each other, so the factory's address is computed before it exists.
+    """
     folder = install.archives(MANIFEST, install.home() / "algebra") / "node_modules" / "@cryptoalgebra"
 
     def create(package: str, name: str, *addresses: str) -> str:
@@ -56,10 +59,10 @@ def algebra(deployer: Deployer, weth: str) -> dict[str, str]:
         deployer.settle()
         return at
 
-    foretold = created_address(deployer.account, deployer.nonce + 1)
-    build_pools = create("core", "AlgebraPoolDeployer", foretold, deployer.account)
+    factory_address = created_address(deployer.account, deployer.nonce + 1)
+    build_pools = create("core", "AlgebraPoolDeployer", factory_address, deployer.account)
     factory = create("core", "AlgebraFactory", build_pools)
-    assert factory == foretold
+    assert factory == factory_address
     manager = create("periphery", "NonfungiblePositionManager", factory, weth, ZERO, build_pools)
     router = create("periphery", "SwapRouter", factory, weth, build_pools)
     return {"AlgebraFactory": factory, "NonfungiblePositionManager": manager, "SwapRouter": router}
@@ -68,10 +71,10 @@ def algebra(deployer: Deployer, weth: str) -> dict[str, str]:
 @pytest.fixture
 def chain(deployed: PoolChain) -> Iterator[PoolChain]:
     """A pool of 100 ether and 200,000 dollars between half and twice the price, some blocks old."""
-    with deployed.undone() as found:
-        pool(found, 100 * WAD, 200_000 * USDC)
-        found.node.mine(2)
-        yield found
+    with deployed.undone() as pool_chain:
+        pool(pool_chain, 100 * WAD, 200_000 * USDC)
+        pool_chain.node.mine(2)
+        yield pool_chain
 
 
 def pool(chain: PoolChain, weth: int, usdc: int) -> None:
@@ -122,19 +125,21 @@ def test_selling_pays_between_the_prices_before_and_after_and_no_more_than_the_d
     relative, _, first = one_part(chain.quoted(source(chain), "WETH"))
     had = chain.node.call(chain.tokens["USDC"].address, "balanceOf(address)(uint256)", chain.me)
     swap(chain, "WETH", "USDC", WAD)
-    paid = chain.node.call(chain.tokens["USDC"].address, "balanceOf(address)(uint256)", chain.me) - had
+    proceeds = chain.node.call(chain.tokens["USDC"].address, "balanceOf(address)(uint256)", chain.me) - had
     _, _, last = one_part(chain.quoted(source(chain), "WETH"))
-    assert last * Fraction(98, 100) < Fraction(paid, USDC) < first
+    assert last * Fraction(98, 100) < Fraction(proceeds, USDC) < first
     assert last < first < last * Fraction(102, 100)
     assert relative.depth
-    held = chain.node.call(chain.tokens["USDC"].address, "balanceOf(address)(uint256)", pool_at(chain)) + paid
-    assert 0 < relative.depth[1] <= Fraction(held, USDC)
+    pool_balance = (
+        chain.node.call(chain.tokens["USDC"].address, "balanceOf(address)(uint256)", pool_at(chain)) + proceeds
+    )
+    assert 0 < relative.depth[1] <= Fraction(pool_balance, USDC)
 
 
 def test_an_algebra_pool_that_a_trade_moved_has_no_price_in_that_block(chain: PoolChain) -> None:
     swap(chain, "WETH", "USDC", 40 * WAD)
-    (refused,) = chain.quoted(source(chain), "WETH").refused
-    assert "within the block: manipulated?" in refused.reason
+    (refusal,) = chain.quoted(source(chain), "WETH").refused
+    assert "within the block: manipulated?" in refusal.reason
     chain.node.mine()
     assert chain.quoted(source(chain), "WETH").relative
 
@@ -143,11 +148,11 @@ def test_what_came_into_an_algebra_pool_in_the_block_and_a_gift_to_it_are_no_dep
     (first,) = chain.quoted(source(chain), "WETH").relative
     chain.do(chain.tokens["USDC"].address, "transfer(address,uint256)", pool_at(chain), 10**6 * USDC)
     chain.node.mine()
-    (given,) = chain.quoted(source(chain), "WETH").relative
+    (after_gift,) = chain.quoted(source(chain), "WETH").relative
     assert first.depth
-    assert given.depth
-    assert given.depth[1] < 4 * first.depth[1], "no more than the active liquidity stands for"
+    assert after_gift.depth
+    assert after_gift.depth[1] < 4 * first.depth[1], "no more than the active liquidity stands for"
     pool(chain, 1_000 * WAD, 2_000_000 * USDC)
     (filled,) = chain.quoted(source(chain), "WETH").relative
-    assert filled.depth == given.depth
+    assert filled.depth == after_gift.depth
     assert "could pay enough" in chain.quoted(source(chain, "1000000"), "WETH").refused[0].reason

@@ -30,8 +30,8 @@ SOL = asset("solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp/slip44:501")
 
 
 def llama(price: str, seen_s: int) -> str:
-    seen = f'"symbol":"X","price":{price},"timestamp":{seen_s},"confidence":0.99'
-    return f'{{"coins":{{"ethereum:{TOKEN}":{{{seen}}}}}}}'
+    quote = f'"symbol":"X","price":{price},"timestamp":{seen_s},"confidence":0.99'
+    return f'{{"coins":{{"ethereum:{TOKEN}":{{{quote}}}}}}}'
 
 
 def gecko(price: str, seen_s: int) -> str:
@@ -44,13 +44,13 @@ def gecko_past(price: str, seen_s: int) -> str:
 
 def pyth(price: str, seen_s: int) -> str:
     """The vendor writes a whole number as text, and where the point is; a test's price has 24 places."""
-    seen = f'"price":{price},"conf":"1","expo":-24,"publish_time":{seen_s}'
-    return f'{{"binary":{{}},"parsed":[{{"id":"{FEED}","price":{{{seen}}},"ema_price":{{}},"metadata":{{}}}}]}}'
+    quote = f'"price":{price},"conf":"1","expo":-24,"publish_time":{seen_s}'
+    return f'{{"binary":{{}},"parsed":[{{"id":"{FEED}","price":{{{quote}}},"ema_price":{{}},"metadata":{{}}}}]}}'
 
 
-def pyth_number(written: str) -> str:
-    whole, point, places = written.partition(".")
-    return f'"{whole}{places:0<24}"' if point else f'"{written}"'
+def pyth_number(number: str) -> str:
+    integer, point, decimals = number.partition(".")
+    return f'"{integer}{decimals:0<24}"' if point else f'"{number}"'
 
 
 def jupiter(price: str, seen_s: int) -> str:
@@ -118,7 +118,7 @@ SUBJECTS = (
         300,
         number='"{}"'.format,
         text=str,
-        beside=build_fixed({str(USDT): "1"}, "prices"),
+        base_source=build_fixed({str(USDT): "1"}, "prices"),
     ),
 )
 every = pytest.mark.parametrize("subject", SUBJECTS, ids=[f"{each.name}-{each.write.__name__}" for each in SUBJECTS])
@@ -126,39 +126,43 @@ every = pytest.mark.parametrize("subject", SUBJECTS, ids=[f"{each.name}-{each.wr
 
 @every
 async def test_a_price_keeps_every_digit_that_the_vendor_wrote(subject: Subject) -> None:
-    written = "1234.567890123456789012345"
-    body = subject.write(subject.number(written), NOW_S - 30)
-    async with vendor(lambda _: body) as found, sending(subject.now_s) as http:
-        (quotes,) = await priced(http, subject.sources(found.url), [subject.asset])
+    digits = "1234.567890123456789012345"
+    body = subject.write(subject.number(digits), NOW_S - 30)
+    async with vendor(lambda _: body) as server, sending(subject.now_s) as http:
+        (quotes,) = await priced(http, subject.sources(server.url), [subject.asset])
     (price,) = quotes.prices
-    assert (price.usd, price.source, quotes.refused) == (Decimal(written), subject.name, ())
+    assert (price.usd, price.source, quotes.refused) == (Decimal(digits), subject.name, ())
     assert NOW_S - subject.stale_s <= price.time_us // 1_000_000 <= NOW_S
-    assert (price.calls[0].read.label[1] or "").startswith(found.url)
-    assert len(found.asked) == 1
+    assert (price.calls[0].read.label[1] or "").startswith(server.url)
+    assert len(server.requests) == 1
 
 
 @every
 async def test_what_the_vendor_does_not_know_is_neither_priced_nor_refused(subject: Subject) -> None:
-    async with vendor(lambda _: subject.unknown) as found, sending(subject.now_s) as http:
-        (quotes,) = await priced(http, subject.sources(found.url), [subject.asset])
+    async with vendor(lambda _: subject.unknown) as server, sending(subject.now_s) as http:
+        (quotes,) = await priced(http, subject.sources(server.url), [subject.asset])
     assert (quotes.prices, quotes.refused) == ((), ())
-    assert found.asked
+    assert server.requests
 
 
 @every
 async def test_what_no_vendor_lists_is_not_asked_for(subject: Subject) -> None:
-    others = [asset(f"eip155:1/erc721:{TOKEN}/7"), asset(f"eip155:4242/erc20:{TOKEN}"), asset("eip155:31337/slip44:60")]
-    async with vendor(lambda _: subject.unknown) as found, sending(subject.now_s) as http:
-        (quotes,) = await priced(http, subject.sources(found.url), others)
-    assert (quotes.prices, quotes.refused, found.asked) == ((), (), [])
+    unlisted = [
+        asset(f"eip155:1/erc721:{TOKEN}/7"),
+        asset(f"eip155:4242/erc20:{TOKEN}"),
+        asset("eip155:31337/slip44:60"),
+    ]
+    async with vendor(lambda _: subject.unknown) as server, sending(subject.now_s) as http:
+        (quotes,) = await priced(http, subject.sources(server.url), unlisted)
+    assert (quotes.prices, quotes.refused, server.requests) == ((), (), [])
 
 
 @every
 @pytest.mark.parametrize("bad", [*BAD_PRICES, "text", "NaN", "Infinity"])
 async def test_a_price_that_is_none_is_refused_with_a_reason(subject: Subject, bad: str) -> None:
-    written = subject.text("12.5") if bad == "text" else subject.number(bad)
-    async with vendor(lambda _: subject.write(written, NOW_S - 30)) as found, sending(subject.now_s) as http:
-        (quotes,) = await priced(http, subject.sources(found.url), [subject.asset])
+    price_text = subject.text("12.5") if bad == "text" else subject.number(bad)
+    async with vendor(lambda _: subject.write(price_text, NOW_S - 30)) as server, sending(subject.now_s) as http:
+        (quotes,) = await priced(http, subject.sources(server.url), [subject.asset])
     assert quotes.prices == ()
     assert [(each.asset, each.source) for each in quotes.refused] == [(subject.asset, subject.name)]
     assert len(quotes.refused[0].reason) > 10
@@ -167,28 +171,31 @@ async def test_a_price_that_is_none_is_refused_with_a_reason(subject: Subject, b
 @every
 @pytest.mark.parametrize("name", [*BAD_BODIES, "cut off", "slow"])
 async def test_an_answer_that_is_none_is_refused_with_a_reason(subject: Subject, name: str) -> None:
-    whole = subject.write(subject.number("12.5"), NOW_S - 30).encode()
-    body = None if name == "slow" else whole[:-2] if name == "cut off" else BAD_BODIES[name]
-    async with vendor(lambda _: body) as found, sending(subject.now_s, timeout_s=0.2, max_body_bytes=60_000) as http:
-        (quotes,) = await priced(http, subject.sources(found.url), [subject.asset])
+    complete = subject.write(subject.number("12.5"), NOW_S - 30).encode()
+    body = None if name == "slow" else complete[:-2] if name == "cut off" else BAD_BODIES[name]
+    async with vendor(lambda _: body) as server, sending(subject.now_s, timeout_s=0.2, max_body_bytes=60_000) as http:
+        (quotes,) = await priced(http, subject.sources(server.url), [subject.asset])
     assert quotes.prices == ()
     assert [each.asset for each in quotes.refused] == [subject.asset]
     assert "127.0.0.1" in quotes.refused[0].reason or "answer" in quotes.refused[0].reason
 
 
 @pytest.mark.parametrize("subject", [each for each in SUBJECTS if each.says_when], ids=lambda each: each.write.__name__)
-@pytest.mark.parametrize(("shift", "words"), [(1, "after the block"), (None, "stale")])
-async def test_a_price_of_another_time_is_refused(subject: Subject, shift: int | None, words: str) -> None:
+@pytest.mark.parametrize(("shift", "reason"), [(1, "after the block"), (None, "stale")])
+async def test_a_price_of_another_time_is_refused(subject: Subject, shift: int | None, reason: str) -> None:
     seen_s = NOW_S + shift if shift else NOW_S - subject.stale_s - 1
-    async with vendor(lambda _: subject.write(subject.number("12.5"), seen_s)) as found, sending(subject.now_s) as http:
-        (quotes,) = await priced(http, subject.sources(found.url), [subject.asset])
+    async with (
+        vendor(lambda _: subject.write(subject.number("12.5"), seen_s)) as server,
+        sending(subject.now_s) as http,
+    ):
+        (quotes,) = await priced(http, subject.sources(server.url), [subject.asset])
     assert quotes.prices == ()
-    assert words in quotes.refused[0].reason
+    assert reason in quotes.refused[0].reason
 
 
 @every
 @pytest.mark.parametrize(
-    ("status", "words"),
+    ("status", "reason"),
     [
         (429, "status 429: it is asked again after 7 s"),
         (503, "status 503: it is asked again after 7 s"),
@@ -197,34 +204,34 @@ async def test_a_price_of_another_time_is_refused(subject: Subject, shift: int |
     ],
 )
 async def test_a_vendor_that_refuses_is_a_reason_with_a_cure_and_is_left_alone_as_it_asks(
-    subject: Subject, status: int, words: str
+    subject: Subject, status: int, reason: str
 ) -> None:
     headers = {"Retry-After": "7"} if status in (429, 503) else {}
     good = subject.write(subject.number("12.5"), NOW_S - 30)
-    said: list[web.Response | str] = [web.Response(status=status, headers=headers), good]
+    responses: list[web.Response | str] = [web.Response(status=status, headers=headers), good]
     later = replace(BLOCK, height=101, time_us=BLOCK.time_us + 1_000_000)
-    async with vendor(lambda _: said.pop(0)) as found, sending(subject.now_s) as http:
-        source = subject.sources(found.url)
+    async with vendor(lambda _: responses.pop(0)) as server, sending(subject.now_s) as http:
+        source = subject.sources(server.url)
         (quotes,) = await priced(http, source, [subject.asset])
         assert (quotes.prices, len(quotes.refused)) == ((), 1)
-        assert words in quotes.refused[0].reason
-        (again,) = await priced(http, source, [subject.asset], later)
-        assert (len(found.asked), len(again.prices)) == ((1, 0) if headers else (2, 1))
+        assert reason in quotes.refused[0].reason
+        (retry,) = await priced(http, source, [subject.asset], later)
+        assert (len(server.requests), len(retry.prices)) == ((1, 0) if headers else (2, 1))
         if headers:
             await http.environment.clock.sleep(7.0)
-            (again,) = await priced(http, source, [subject.asset], later)
-        assert len(again.prices) == 1
+            (retry,) = await priced(http, source, [subject.asset], later)
+        assert len(retry.prices) == 1
 
 
 @every
 async def test_a_moment_is_asked_for_once(subject: Subject) -> None:
     body = subject.write(subject.number("12.5"), NOW_S - 30)
-    async with vendor(lambda _: body) as found, sending(subject.now_s) as http:
-        source = subject.sources(found.url)
+    async with vendor(lambda _: body) as server, sending(subject.now_s) as http:
+        source = subject.sources(server.url)
         first = await priced(http, source, [subject.asset], BLOCK, BLOCK)
         second = await priced(http, source, [subject.asset])
     assert first == [*second, *second]
-    assert len(found.asked) == 1
+    assert len(server.requests) == 1
 
 
 def test_the_answers_above_are_json() -> None:

@@ -36,20 +36,23 @@ def coin(price: object, seen_s: int) -> dict[str, object]:
 
 
 def moments(request: web.Request) -> dict[str, list[int]]:
-    """What a request asks for."""
+    """Return the times in seconds that a request asks for, by coin."""
     if request.path == "/batchHistorical":
-        found: dict[str, list[int]] = json.loads(request.query["coins"])
-        return found
-    *_, moment, coins = request.path.split("/")
-    return {name: [int(moment)] for name in coins.split(",")}
+        times_by_coin: dict[str, list[int]] = json.loads(request.query["coins"])
+        return times_by_coin
+    *_, time_s, coins = request.path.split("/")
+    return {name: [int(time_s)] for name in coins.split(",")}
 
 
-def answered(request: web.Request, seen: Mapping[str, Mapping[int, int]]) -> str:
-    """What DefiLlama does: of each coin, what it saw nearest to each moment. `seen` has prices by their times."""
+def answered(request: web.Request, history: Mapping[str, Mapping[int, int]]) -> str:
+    """Return DefiLlama's answer: for each coin the price nearest to each requested time.
+
+    `history` has the prices of each coin by their times in seconds.
+    """
     coins: dict[str, object] = {}
-    for name, asked in moments(request).items():
-        of_coin = seen.get(name, {})
-        nearest = [min(of_coin, key=lambda at: abs(at - moment)) for moment in asked] if of_coin else []
+    for name, times in moments(request).items():
+        of_coin = history.get(name, {})
+        nearest = [min(of_coin, key=lambda at: abs(at - time_s)) for time_s in times] if of_coin else []
         if nearest and request.path == "/batchHistorical":
             coins[name] = {"symbol": "X", "prices": [coin(of_coin[at], at) for at in nearest]}
         elif nearest:
@@ -59,62 +62,62 @@ def answered(request: web.Request, seen: Mapping[str, Mapping[int, int]]) -> str
 
 async def test_a_native_coin_is_asked_for_by_its_name_and_a_token_by_its_contract() -> None:
     tokens = [asset(f"eip155:56/erc20:0x{'ab' * 20}"), asset("eip155:56/slip44:714")]
-    async with vendor(lambda _: '{"coins":{}}') as found, sending() as http:
-        await priced(http, build(found.url), tokens)
-    (asked,) = found.asked
-    assert asked.path == f"/prices/historical/{NOW_S}/bsc:0x{'ab' * 20},coingecko:binancecoin"
+    async with vendor(lambda _: '{"coins":{}}') as server, sending() as http:
+        await priced(http, build(server.url), tokens)
+    (request,) = server.requests
+    assert request.path == f"/prices/historical/{NOW_S}/bsc:0x{'ab' * 20},coingecko:binancecoin"
 
 
 async def test_what_was_seen_after_the_moment_is_asked_for_before_it() -> None:
     """The vendor gives the nearest, and a price from after the block would look ahead."""
-    seen = {"coingecko:ethereum": {NOW_S - 900: 2990, NOW_S - 290: 2000, NOW_S + 10: 2010}}
-    async with vendor(lambda request: answered(request, seen)) as found, sending() as http:
-        source = build(found.url)
+    history = {"coingecko:ethereum": {NOW_S - 900: 2990, NOW_S - 290: 2000, NOW_S + 10: 2010}}
+    async with vendor(lambda request: answered(request, history)) as server, sending() as http:
+        source = build(server.url)
         (quotes,) = await priced(http, source, [ETHER])
     (price,) = quotes.prices
     assert (price.usd, price.time_us) == (Decimal(2000), (NOW_S - 290) * 1_000_000)
-    assert price.calls[0].read.label[1] == f"{found.url}/prices/historical/{NOW_S - 300}/coingecko:ethereum"
-    assert len(found.asked) == 2
+    assert price.calls[0].read.label[1] == f"{server.url}/prices/historical/{NOW_S - 300}/coingecko:ethereum"
+    assert len(server.requests) == 2
 
 
 async def test_a_thousand_tokens_at_one_block_are_ten_requests() -> None:
     tokens = [asset(f"eip155:1/erc20:0x{number:040x}") for number in range(1000)]
-    seen = {f"ethereum:0x{number:040x}": {NOW_S - 60: number + 1} for number in range(1000)}
-    async with vendor(lambda request: answered(request, seen)) as found, sending() as http:
-        source = build(found.url)
+    history = {f"ethereum:0x{number:040x}": {NOW_S - 60: number + 1} for number in range(1000)}
+    async with vendor(lambda request: answered(request, history)) as server, sending() as http:
+        source = build(server.url)
         (quotes,) = await priced(http, source, tokens)
     assert [price.usd for price in quotes.prices] == list(range(1, 1001))
-    assert len(found.asked) == 10
-    assert max(len(str(request.rel_url)) for request in found.asked) < 8000
+    assert len(server.requests) == 10
+    assert max(len(str(request.rel_url)) for request in server.requests) < 8000
 
 
 async def test_many_blocks_are_asked_for_in_one_request_and_each_gets_its_own_price() -> None:
     tokens = [asset(f"eip155:1/erc20:0x{number:040x}") for number in range(1, 4)]
     blocks = [replace(BLOCK, height=day, time_us=(NOW_S + 86_400 * day) * 1_000_000) for day in range(30)]
-    seen = {
+    history = {
         f"ethereum:0x{number:040x}": {NOW_S + 86_400 * day - number: 100 * number + day for day in range(30)}
         for number in range(1, 4)
     }
-    async with vendor(lambda request: answered(request, seen)) as found, sending() as http:
-        source = build(found.url)
+    async with vendor(lambda request: answered(request, history)) as server, sending() as http:
+        source = build(server.url)
         quotes = await priced(http, source, tokens, *blocks)
     assert [[price.usd for price in each.prices] for each in quotes] == [
         [100 * number + day for number in range(1, 4)] for day in range(30)
     ]
-    assert [request.path for request in found.asked] == ["/batchHistorical"]
+    assert [request.path for request in server.requests] == ["/batchHistorical"]
 
 
 async def test_a_year_of_fifty_tokens_is_asked_for_in_addresses_that_servers_read() -> None:
     keys = [(f"ethereum:0x{number:040x}", NOW_S + 86_400 * day) for number in range(50) for day in range(365)]
     gets = list(CoinBatch(VendorHost("http://vendor")).requests(keys, NOW_S))
-    assert sorted(key for _, some in gets for key in some) == sorted(keys)
+    assert sorted(key for _, request_keys in gets for key in request_keys) == sorted(keys)
     assert len(gets) < 60
 
 
 async def test_a_price_that_the_vendor_is_not_sure_of_is_refused() -> None:
     body = json.dumps({"coins": {"coingecko:ethereum": coin(2000, NOW_S - 9) | {"confidence": 0.5}}})
-    async with vendor(lambda _: body) as found, sending() as http:
-        source = build(found.url)
+    async with vendor(lambda _: body) as server, sending() as http:
+        source = build(server.url)
         (quotes,) = await priced(http, source, [ETHER])
     assert [each.reason for each in quotes.refused] == [
         "the vendor is not sure of it: confidence 0.5, 0.9 is the least"
@@ -130,7 +133,7 @@ def test_a_key_of_the_paid_service_is_sent_and_shown_nowhere(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("section", "words"),
+    ("section", "reason"),
     [
         ({"url": "https://x"}, "unknown key url"),
         ({"base_url": "ftp://x"}, "base_url is no http"),
@@ -142,21 +145,21 @@ def test_a_key_of_the_paid_service_is_sent_and_shown_nowhere(monkeypatch: pytest
         ({"coins": {"ether": "coingecko:ethereum"}}, "ether"),
     ],
 )
-def test_a_section_that_is_wrong_is_a_settings_error(section: dict[str, object], words: str) -> None:
-    with pytest.raises(BadSettings, match=words):
+def test_a_section_that_is_wrong_is_a_settings_error(section: dict[str, object], reason: str) -> None:
+    with pytest.raises(BadSettings, match=reason):
         SECTION.build(section, "ethereum", "prices.toml: defillama")
 
 
 def test_recorded_answers_are_read_to_the_digits_that_were_recorded() -> None:
     coins = CoinBatch(VendorHost("http://vendor"))
     read = 0
-    for path, _, body, written in answers("defillama"):
+    for path, _, body, document in answers("defillama"):
         names = [name.lower() if ":0x" in name else name for name in path.rpartition("/")[2].split(",")]
-        told = coins.parse(body, [(name, 0) for name in names])
-        recorded = {name.lower() if ":0x" in name else name: facts for name, facts in written["coins"].items()}
-        assert {name for name, _ in told} == recorded.keys()
-        for (name, _), seen in told.items():
-            assert isinstance(seen, VendorQuote)
-            assert (seen.usd, seen.time_s) == (Decimal(recorded[name]["price"]), int(recorded[name]["timestamp"]))
+        quotes = coins.parse(body, [(name, 0) for name in names])
+        recorded = {name.lower() if ":0x" in name else name: facts for name, facts in document["coins"].items()}
+        assert {name for name, _ in quotes} == recorded.keys()
+        for (name, _), quote in quotes.items():
+            assert isinstance(quote, VendorQuote)
+            assert (quote.usd, quote.time_s) == (Decimal(recorded[name]["price"]), int(recorded[name]["timestamp"]))
             read += 1
     assert read > 20

@@ -99,7 +99,7 @@ def test_only_complete_days_of_the_request_are_parsed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("body", "reason"),
     [
         (b"\xff", "utf-8"),
         (b"<html>", "it is no CSV of rates"),
@@ -111,8 +111,8 @@ def test_only_complete_days_of_the_request_are_parsed() -> None:
     ],
     ids=["bytes", "html", "columns", "small", "large", "negative", "empty"],
 )
-def test_a_body_without_rates_is_refused(body: bytes, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_a_body_without_rates_is_refused(body: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         parse_rates(body, FRIDAY, TUESDAY)
     bounds = {**RATES, "CAD": Decimal("0.000001"), "SGD": Decimal(1_000_000)}
     rows = [(currency, FRIDAY, f"{rate:f}") for currency, rate in bounds.items()]

@@ -76,10 +76,10 @@ def test_every_rule_has_its_row() -> None:
     ),
     st.integers(0, 36),
 )
-def test_whatever_a_feed_says_is_judged_without_raising(said: tuple[int, int, int, int], decimals: int) -> None:
-    round_id, answer, updated_s, answered_in = said
-    seen = FeedRound(round_id, answer, updated_s, answered_in, decimals, decimals, 3600, 1_760_000_000)
-    assert round_fault(seen) or 0 < seen.usd <= 10**12
+def test_whatever_a_feed_says_is_judged_without_raising(raw_round: tuple[int, int, int, int], decimals: int) -> None:
+    round_id, answer, updated_s, answered_in = raw_round
+    feed_round = FeedRound(round_id, answer, updated_s, answered_in, decimals, decimals, 3600, 1_760_000_000)
+    assert round_fault(feed_round) or 0 < feed_round.usd <= 10**12
 
 
 @pytest.mark.parametrize(
@@ -125,6 +125,6 @@ def test_an_answer_that_is_none_has_a_reason(answer: object, fault: str) -> None
     ],
 )
 def test_no_source_can_bring_a_price_that_cannot_be(change: dict[str, object], fault: str) -> None:
-    found = price_fault(replace(PRICE, **change), BLOCK)  # type: ignore[arg-type]
-    assert fault in found
-    assert bool(fault) == bool(found)
+    message = price_fault(replace(PRICE, **change), BLOCK)  # type: ignore[arg-type]
+    assert fault in message
+    assert bool(fault) == bool(message)

@@ -16,21 +16,21 @@ SECRET = "k3y-of-mine"
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    async with serving() as found:
-        yield found
+    async with serving() as running:
+        yield running
 
 
 @pytest.fixture
 async def http() -> AsyncIterator[Http]:
-    found = Http(Environment(), timeout_s=0.3, max_body_bytes=4000, max_rps=1000)
-    yield found
-    await found.close()
+    transport = Http(Environment(), timeout_s=0.3, max_body_bytes=4000, max_rps=1000)
+    yield transport
+    await transport.close()
 
 
 async def test_a_body_comes_back_as_it_is_and_a_key_is_sent_and_not_shown(server: Server, http: Http) -> None:
     read = HttpGet(f"{server.url}/price", (("ids", "ether"),), (("X-Key", SECRET),))
     assert await http.read([read]) == [b'{"asked": {"ids": "ether"}}']
-    assert server.asked[0].headers["X-Key"] == SECRET
+    assert server.requests[0].headers["X-Key"] == SECRET
     assert SECRET not in repr(read) + str(read.label)
 
 
@@ -49,13 +49,13 @@ async def test_what_is_no_answer_is_unknown_with_a_reason_and_spoils_no_other(
     bad, good = await http.read([HttpGet(f"{server.url}{path}?key={SECRET}"), HttpGet(f"{server.url}/price")])
     assert bad == Unknown(reason)
     assert good == b'{"asked": {}}'
-    assert sorted(each.path for each in server.asked) == sorted([path, "/price"])  # a redirect is not followed
+    assert sorted(each.path for each in server.requests) == sorted([path, "/price"])  # a redirect is not followed
 
 
 @pytest.mark.parametrize("url", ["ftp://host/x", "price", "http://", "http://[half"])
 async def test_what_is_no_web_address_is_not_asked(http: Http, url: str) -> None:
-    (found,) = await http.read([HttpGet(url)])
-    assert isinstance(found, Unknown)
+    (result,) = await http.read([HttpGet(url)])
+    assert isinstance(result, Unknown)
     assert http.requests == 0
 
 

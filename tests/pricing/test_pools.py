@@ -1,4 +1,4 @@
-"""Prices from pools on a real node, with real trades: against direct calls, and against who moves a pool."""
+"""Prices from pools on a local node, compared with direct calls and with trades that move a pool."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ FLOORS = {"WETH": "5", "USDC": "10000"}
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[LocalNode]:
-    with LocalNode() as found:
-        yield found
+    with LocalNode() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +75,9 @@ def test_prices_at_past_blocks_are_the_reserves_and_slot0_of_those_blocks(chain:
         usdc_per_cat = Fraction(root**2, 2**192)
         if int(chain.tokens["USDC"].address, 16) < int(chain.tokens["CATS"].address, 16):
             usdc_per_cat = 1 / usdc_per_cat
-        told = {each.asset: each for each in quotes.relative}
-        assert told[chain.asset("PEPE")].parts == ((chain.asset("WETH"), Fraction(weth, pepe)),)
-        assert told[chain.asset("CATS")].parts == ((chain.asset("USDC"), usdc_per_cat * 1000),)
+        by_asset = {each.asset: each for each in quotes.relative}
+        assert by_asset[chain.asset("PEPE")].parts == ((chain.asset("WETH"), Fraction(weth, pepe)),)
+        assert by_asset[chain.asset("CATS")].parts == ((chain.asset("USDC"), usdc_per_cat * 1000),)
         assert not quotes.refused
     assert chain.requests == 2
 
@@ -253,14 +253,14 @@ def bid(chain: PoolChain, symbol: str, raw: int, tick: int) -> None:
 def test_a_bid_far_below_the_price_in_a_pool_without_the_token_is_no_price_however_much_it_could_pay(
     chain: PoolChain,
 ) -> None:
-    """Nobody loses by bidding a thousandth, and where nothing is sold nobody can correct it by buying."""
+    """A bid of a thousandth costs its bidder nothing, and without an offer no purchase can correct it."""
     names = [f"T{number}" for number in range(8)]
     for name in names:
         chain.token(name)
     weth = int(chain.tokens["WETH"].address, 16)
     first, second = (
-        next(name for name in names if (int(chain.tokens[name].address, 16) < weth) is wanted)
-        for wanted in (True, False)
+        next(name for name in names if (int(chain.tokens[name].address, 16) < weth) is is_first)
+        for is_first in (True, False)
     )
     for name in (first, second):
         chain.pair(name, 10**6 * WAD, "WETH", 100 * WAD)
@@ -274,9 +274,9 @@ def test_a_bid_far_below_the_price_in_a_pool_without_the_token_is_no_price_howev
 @pytest.mark.node
 def test_a_pool_of_which_no_trade_was_ever_made_and_an_empty_one_give_no_price(chain: PoolChain) -> None:
     chain.token("PEPE")
-    one, other = (chain.tokens[each].address for each in ("PEPE", "WETH"))
-    chain.do(chain.contracts["UniswapV2Factory"], "createPair(address,address)", one, other)
-    chain.do(chain.contracts["UniswapV3Factory"], "createPool(address,address,uint24)", one, other, 500)
+    pepe, weth = (chain.tokens[each].address for each in ("PEPE", "WETH"))
+    chain.do(chain.contracts["UniswapV2Factory"], "createPair(address,address)", pepe, weth)
+    chain.do(chain.contracts["UniswapV3Factory"], "createPool(address,address,uint24)", pepe, weth, 500)
     chain.node.mine()
     assert chain.quoted(source(chain), "PEPE").relative == ()
     assert chain.quoted(source(chain), "PEPE").refused == ()
@@ -298,11 +298,11 @@ def test_a_token_is_priced_over_two_pools_at_the_same_block_and_never_over_three
     chain.node.mine()
     trusting = build_pools(section(chain, {"WETH": "5", "PEPE": "1000", "CATS": "100000"}), "here")
     eth = build_fixed({str(chain.asset("WETH")): "2000"}, "fixed")
-    wanted = [chain.asset(symbol) for symbol in ("CATS", "DOGS")]
-    found: Quotes = chain.asked(lambda block: query_sources([eth, trusting], wanted, block))
-    (price,) = found.prices
-    assert (price.asset, price.usd, price.depth_usd) == (wanted[0], Decimal("0.6"), Decimal(200_000))
-    assert "more than 2 markets" in next(each.reason for each in found.refused if each.asset == wanted[1])
+    assets = [chain.asset(symbol) for symbol in ("CATS", "DOGS")]
+    quotes: Quotes = chain.run_plan(lambda block: query_sources([eth, trusting], assets, block))
+    (price,) = quotes.prices
+    assert (price.asset, price.usd, price.depth_usd) == (assets[0], Decimal("0.6"), Decimal(200_000))
+    assert "more than 2 markets" in next(each.reason for each in quotes.refused if each.asset == assets[1])
     assert chain.requests <= 6
 
 
@@ -318,12 +318,12 @@ BY_READ: dict[Any, Any] = {
 
 
 def of_answers(changed: dict[str, Any]) -> Quotes:
-    """What is said of a token with one pair, by answers to the functions, some of them changed."""
+    """Return the quotes for a token with one pair by `BY_READ`, with some answers changed."""
     venue = {"family": "uniswap_v2", "factory": FACTORY}
-    told = BY_READ | changed
+    answers = BY_READ | changed
 
     def answer(read: Any) -> Any:
-        return told["before"] if isinstance(read, AtParent) else told[read.signature]
+        return answers["before"] if isinstance(read, AtParent) else answers[read.signature]
 
     return run_offline(
         build_pools({"quotes": {WETH: "5"}, "venues": [venue]}, "x").prices([asset(PEPE)], BLOCK), answer
@@ -331,7 +331,7 @@ def of_answers(changed: dict[str, Any]) -> Quotes:
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
+    ("changed", "reason"),
     [
         ({"getPair(address,address)(address)": Unknown("out of gas")}, "its pools could not be read: out of gas"),
         ({"getReserves()(uint112,uint112)": Unknown("out of gas")}, "its pools could not be read: out of gas"),
@@ -342,36 +342,36 @@ def of_answers(changed: dict[str, Any]) -> Quotes:
     ],
 )
 def test_what_cannot_be_read_of_pools_leaves_the_token_without_a_price_and_says_why(
-    changed: dict[str, Any], words: str
+    changed: dict[str, Any], reason: str
 ) -> None:
     quotes = of_answers(changed)
     assert quotes.relative == ()
-    assert words in quotes.refused[0].reason
+    assert reason in quotes.refused[0].reason
     assert one_part(of_answers({}))[2] == Fraction(1, 10**4)
 
 
 def test_of_many_tokens_nothing_is_asked_of_venues_that_are_not_on_the_chain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chainfolio.adapters.evm.prices.pools.MAX_TOKENS_FOR_ALL_VENUES", 2)
-    other = "0x" + "fb" * 20
+    absent_factory = "0x" + "fb" * 20
     venues = [
         {"family": "uniswap_v2", "factory": FACTORY},
-        {"family": "uniswap_v3", "factory": other, "fees": [500, 3000]},
+        {"family": "uniswap_v3", "factory": absent_factory, "fees": [500, 3000]},
     ]
-    source, asked = build_pools({"quotes": {WETH: "5"}, "venues": venues}, "x"), list[Any]()
+    source, reads = build_pools({"quotes": {WETH: "5"}, "venues": venues}, "x"), list[Any]()
 
     def answer(read: Any) -> Any:
-        asked.append(read)
+        reads.append(read)
         inner: Any = read.read if isinstance(read, AtParent) else read
-        return Unknown("there is no contract", "absent") if inner.to == other else BY_READ[inner.signature]
+        return Unknown("there is no contract", "absent") if inner.to == absent_factory else BY_READ[inner.signature]
 
     tokens = [asset(f"{CHAIN}/erc20:0x{k:040x}") for k in range(1, 4)]
-    many = run_offline(source.prices(tokens, BLOCK), answer)
-    assert [each.asset for each in many.relative] == tokens
-    assert sum(getattr(each, "to", "") == other for each in asked) == 2  # one pair, both fees
-    asked.clear()
-    few = run_offline(source.prices(tokens[:2], BLOCK), answer)
-    assert few.relative == many.relative[:2]
-    assert sum(getattr(each, "to", "") == other for each in asked) == 4  # no round for so few
+    quotes = run_offline(source.prices(tokens, BLOCK), answer)
+    assert [each.asset for each in quotes.relative] == tokens
+    assert sum(getattr(each, "to", "") == absent_factory for each in reads) == 2  # one pair, both fees
+    reads.clear()
+    first_quotes = run_offline(source.prices(tokens[:2], BLOCK), answer)
+    assert first_quotes.relative == quotes.relative[:2]
+    assert sum(getattr(each, "to", "") == absent_factory for each in reads) == 4  # no round for so few
 
 
 def test_a_venue_that_cannot_be_read_is_not_taken_for_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,14 +386,14 @@ def test_tokens_beyond_the_bound_are_told_so_and_not_looked_for(monkeypatch: pyt
     tokens = [asset(f"{CHAIN}/erc20:0x{k:040x}") for k in range(1, 4)]
     first = next(source.prices(tokens, BLOCK))
     assert len(first) == 2 + 1 + 2
-    nothing = run_offline(
+    quotes = run_offline(
         source.prices(tokens, BLOCK), lambda read: 18 if "decimals" in read.signature else ZERO_ADDRESS
     )
-    assert [(each.asset, each.reason) for each in nothing.refused] == [(tokens[2], TOO_MANY_TOKENS)]
+    assert [(each.asset, each.reason) for each in quotes.refused] == [(tokens[2], TOO_MANY_TOKENS)]
 
 
 @pytest.mark.parametrize(
-    ("section", "words"),
+    ("section", "reason"),
     [
         ({"quote": {}}, "unknown key `quote`"),
         ({"quotes": {WETH: 5}}, "what a pool has to have"),
@@ -411,10 +411,10 @@ def test_tokens_beyond_the_bound_are_told_so_and_not_looked_for(monkeypatch: pyt
         *(({"max_move_percent": value}, f"max_move_percent is {value!r}") for value in (5.0, True, "5")),
     ],
 )
-def test_a_section_of_pools_that_is_wrong_is_a_settings_error(section: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadSettings) as told:
+def test_a_section_of_pools_that_is_wrong_is_a_settings_error(section: dict[str, Any], reason: str) -> None:
+    with pytest.raises(BadSettings) as caught:
         build_pools(section, "here")
-    assert words in str(told.value)
+    assert reason in str(caught.value)
 
 
 @pytest.mark.parametrize("percent", [1, 100])

@@ -1,4 +1,4 @@
-"""Prices from pools whose code has no package: against what that code answered and paid when it was recorded."""
+"""Prices from pools whose code has no package, compared with recorded answers of that code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def asset(address: str) -> Asset:
 
 
 def quoted(recorded: RecordedContracts, moment: int, token: str, quote: str, venue: dict[str, Any]) -> Quotes:
-    """What is said of a token at a recorded moment; the moment before is the state before the block."""
+    """Return the quotes for a token at a recorded moment; the moment before is the parent block."""
     section = {"quotes": {str(asset(quote)): "1000"}, "venues": [venue]}
     plan = build_pools(section, "here").prices([asset(token)], Block(recorded.blocks[moment], "0xaa", "0xbb", 10**15))
     return run_offline(plan, lambda read: recorded.answer(read, moment))
@@ -42,44 +42,44 @@ def quoted(recorded: RecordedContracts, moment: int, token: str, quote: str, ven
 
 
 def aerodrome() -> tuple[RecordedContracts, dict[str, Any]]:
-    """The recording, whose factory names the pools that its events say it made."""
+    """Return the recording, whose factory names the pools of its events, and the venue's settings."""
     recorded = RecordedContracts("aerodrome")
     factory = recorded.addresses["pool factory"]
-    made = {
-        (*("0x" + each.topics[side][26:] for side in (1, 2)), int(each.topics[3], 16)): f"0x{each.words[0]:040x}"
+    pools_by_key = {
+        (*("0x" + each.topics[side][26:] for side in (1, 2)), int(each.topics[3], 16)): f"0x{each.data[0]:040x}"
         for each in recorded.events(CREATED)
     }
-    recorded.more[factory, solidly.GET_POOL] = lambda _, *pair: made.get(pair, "0x" + "00" * 20)
+    recorded.overrides[factory, solidly.GET_POOL] = lambda _, *pair: pools_by_key.get(pair, "0x" + "00" * 20)
     for token in ("WETH", "USDC", "DAI"):
-        recorded.more[recorded.addresses[token], DECIMALS] = 18
+        recorded.overrides[recorded.addresses[token], DECIMALS] = 18
     return recorded, {"family": "solidly", "name": "Aerodrome", "factory": factory}
 
 
 @pytest.mark.parametrize(("token", "quote", "kind"), [("WETH", "USDC", "volatile"), ("DAI", "USDC", "stable")])
 def test_a_solidly_pool_has_the_price_of_its_curve_at_recorded_reserves(token: str, quote: str, kind: str) -> None:
     recorded, venue = aerodrome()
-    one, other = recorded.addresses[token], recorded.addresses[quote]
+    base, quote_token = recorded.addresses[token], recorded.addresses[quote]
     pool = next(at for name, at in recorded.addresses.items() if name.startswith(f"{kind} pool"))
-    relative, part, price = one_part(quoted(recorded, 1, one, other, venue))
+    relative, part, price = one_part(quoted(recorded, 1, base, quote_token, venue))
     x, y = recorded.call(1, f"{kind} pool {'WETH/USDC' if kind == 'volatile' else 'USDC/DAI'}", solidly.RESERVES)[:2]
     assert (part, relative.detail, relative.confidence) == (
-        asset(other),
+        asset(quote_token),
         f"Aerodrome {kind} pool {pool}",
         Decimal("0.7"),
     )
     if kind == "volatile":
         assert price == Fraction(y, x)
-        assert relative.depth == (asset(other), min(Fraction(y, WAD), Fraction(4000)))
+        assert relative.depth == (asset(quote_token), min(Fraction(y, WAD), Fraction(4000)))
     else:  # of the second in the first
         assert price == Fraction(x**3 + 3 * x * y * y, 3 * x * x * y + y**3)
-        assert relative.depth == (asset(other), Fraction(x, WAD))
+        assert relative.depth == (asset(quote_token), Fraction(x, WAD))
 
 
 @pytest.mark.parametrize("name", ["volatile pool WETH/USDC", "stable pool USDC/DAI"])
 def test_what_each_recorded_trade_in_a_solidly_pool_paid_lies_between_the_prices_before_and_after_it(name: str) -> None:
     recorded, _ = aerodrome()
     venue = solidly.Solidly("Aerodrome", recorded.addresses["pool factory"])
-    reserves = [tuple(each.words) for each in recorded.events(SYNC, name)]
+    reserves = [tuple(each.data) for each in recorded.events(SYNC, name)]
     trades = list(recorded.events(SWAP, name))
     assert len(trades) == 6
     widest = Fraction(11, 10) if "volatile" in name else Fraction(10_001, 10_000)
@@ -90,8 +90,8 @@ def test_what_each_recorded_trade_in_a_solidly_pool_paid_lies_between_the_prices
         market = venue.market(pool, [after, before, *([18, 18] if "stable" in name else [])])
         assert isinstance(market, Market)
         assert market.parent
-        paid = Fraction(before[1 - sold] - after[1 - sold], after[sold] - before[sold])
-        assert market.current.price < paid < market.parent.price
+        trade_price = Fraction(before[1 - sold] - after[1 - sold], after[sold] - before[sold])
+        assert market.current.price < trade_price < market.parent.price
         assert market.parent.price / market.current.price < widest
 
 
@@ -102,7 +102,7 @@ PLAIN, META = "plain pool USDC/DAI", "metapool FRAX/(USDC/DAI)"
 
 
 def curve() -> tuple[RecordedContracts, dict[str, Any]]:
-    """The recording, whose factory finds the pools by the coins that it was recorded to name."""
+    """Return the recording, whose factory finds pools by their coins, and the venue's settings."""
     recorded = RecordedContracts("curve")
     factory = recorded.addresses["factory"]
     coins = {
@@ -110,13 +110,13 @@ def curve() -> tuple[RecordedContracts, dict[str, Any]]:
         for name in (PLAIN, META)
     }
 
-    def find(_: int, one: str, other: str, number: int) -> Any:
-        found = [at for at, own in coins.items() if {one, other} <= own]
-        return found[number] if number < len(found) else Reverted()
+    def find(_: int, coin_a: str, coin_b: str, number: int) -> Any:
+        pools = [at for at, pool_coins in coins.items() if {coin_a, coin_b} <= pool_coins]
+        return pools[number] if number < len(pools) else Reverted()
 
-    recorded.more[factory, curve_ng.FIND_POOL] = find
+    recorded.overrides[factory, curve_ng.FIND_POOL] = find
     for token, decimals in (("USDC", 6), ("DAI", 18), ("FRAX", 18), (PLAIN, 18)):
-        recorded.more[recorded.addresses[token], DECIMALS] = decimals
+        recorded.overrides[recorded.addresses[token], DECIMALS] = decimals
     return recorded, {"family": "curve_ng", "name": "Curve", "factory": factory}
 
 
@@ -131,38 +131,40 @@ def test_the_invariant_of_a_stable_pool_is_that_behind_the_virtual_price_its_cod
         recorded.call(moment, name, each)
         for each in (curve_ng.AMP, "totalSupply()(uint256)", "get_virtual_price()(uint256)")
     )
-    whole = stable.invariant(stable.scale_balances(balances, rates), Fraction(amp))
-    assert whole * WAD // supply == virtual
+    constant = stable.invariant(stable.scale_balances(balances, rates), Fraction(amp))
+    assert constant * WAD // supply == virtual
 
 
 def trades(recorded: RecordedContracts) -> list[tuple[list[int], list[int], int]]:
     """The balances of the plain pool before and after each recorded trade, and which coin was sold."""
     balances = list(recorded.call(0, PLAIN, curve_ng.BALANCES))
-    taken = [recorded.call(1, PLAIN, "admin_balances(uint256)(uint256)", coin) for coin in (0, 1)]
-    found = []
+    admin_fees = [recorded.call(1, PLAIN, "admin_balances(uint256)(uint256)", coin) for coin in (0, 1)]
+    changes = []
     events = list(recorded.events(EXCHANGED, PLAIN))
     for event in events:
-        sold, raw, bought, paid = event.words
+        sold, raw, bought, raw_bought = event.data
         before = list(balances)
         balances[sold] += raw
-        balances[bought] -= paid + taken[bought] // sum(each.words[2] == bought for each in events)
-        found.append((before, list(balances), sold))
-    said = recorded.call(1, PLAIN, curve_ng.BALANCES)
-    assert all(abs(one - other) <= 5 for one, other in zip(balances, said, strict=True))
-    return found
+        balances[bought] -= raw_bought + admin_fees[bought] // sum(each.data[2] == bought for each in events)
+        changes.append((before, list(balances), sold))
+    recorded_balances = recorded.call(1, PLAIN, curve_ng.BALANCES)
+    assert all(abs(computed - expected) <= 5 for computed, expected in zip(balances, recorded_balances, strict=True))
+    return changes
 
 
 def test_what_each_recorded_trade_in_a_stable_pool_paid_lies_between_the_prices_before_and_after_it() -> None:
     recorded, _ = curve()
     rates, fee = recorded.call(0, PLAIN, curve_ng.RATES), Fraction(recorded.call(0, PLAIN, "fee()(uint256)"), 10**10)
-    found = trades(recorded)
-    assert len(found) == 10
-    for (before, after, sold), event in zip(found, recorded.events(EXCHANGED, PLAIN), strict=True):
+    balance_changes = trades(recorded)
+    assert len(balance_changes) == 10
+    for (before, after, sold), event in zip(balance_changes, recorded.events(EXCHANGED, PLAIN), strict=True):
         first, last = (stable.price(each, rates, Fraction(200), sold, 1 - sold) for each in (before, after))
         assert first
         assert last
-        paid = Fraction(event.words[3], event.words[1])
-        assert last * (1 - 2 * fee) < paid < first  # the fee is up to twice as high where the pool is out of balance
+        trade_price = Fraction(event.data[3], event.data[1])
+        assert (
+            last * (1 - 2 * fee) < trade_price < first
+        )  # the fee is up to twice as high where the pool is out of balance
         assert first / last < Fraction(10_020, 10_000)
 
 
@@ -171,36 +173,36 @@ def test_what_each_recorded_trade_in_a_stable_pool_paid_lies_between_the_prices_
 )
 def test_a_stable_pool_has_the_price_at_which_its_invariant_stays_what_it_is(token: str, quote: str, pool: str) -> None:
     recorded, venue = curve()
-    one, other = recorded.addresses[token], recorded.addresses[quote]
-    relative, part, price = one_part(quoted(recorded, 1, one, other, venue))
-    assert (part, relative.detail) == (asset(other), f"Curve pool {recorded.addresses[pool]}")
+    base, quote_token = recorded.addresses[token], recorded.addresses[quote]
+    relative, part, price = one_part(quoted(recorded, 1, base, quote_token, venue))
+    assert (part, relative.detail) == (asset(quote_token), f"Curve pool {recorded.addresses[pool]}")
     balances, rates = (recorded.call(1, pool, each) for each in (curve_ng.BALANCES, curve_ng.RATES))
-    sold = recorded.call(1, "factory", curve_ng.COINS, recorded.addresses[pool]).index(one)
-    decimals = [recorded.more[each, DECIMALS] for each in (one, other)]
+    sold = recorded.call(1, "factory", curve_ng.COINS, recorded.addresses[pool]).index(base)
+    decimals = [recorded.overrides[each, DECIMALS] for each in (base, quote_token)]
     depth = min(recorded.call(at, pool, curve_ng.BALANCES)[1 - sold] for at in (0, 1))
     assert relative.depth == (part, Fraction(depth, 10 ** decimals[1]))
-    held = stable.scale_balances(balances, rates)
+    scaled = stable.scale_balances(balances, rates)
     step = WAD  # one coin of thousands
     per_scaled = price * Fraction(rates[1 - sold], rates[sold]) * Fraction(10 ** decimals[1], 10 ** decimals[0])
-    assert abs(sell(held, sold, step) / step / per_scaled - 1) < Fraction(1, 10_000)
-    assert sell(held, sold, step) / step < per_scaled < -sell(held, sold, -step) / step
+    assert abs(sell(scaled, sold, step) / step / per_scaled - 1) < Fraction(1, 10_000)
+    assert sell(scaled, sold, step) / step < per_scaled < -sell(scaled, sold, -step) / step
 
 
-def sell(held: Sequence[int], sold: int, raw: int) -> Fraction:
-    """How much of the other coin leaves a pool of two where the invariant stays, found by halving."""
-    whole, low, high = stable.invariant(held, Fraction(200)), 0, 2 * sum(held)
+def sell(balances: Sequence[int], sold: int, raw: int) -> Fraction:
+    """Return how much of the other coin leaves a pool of two if the invariant stays, by bisection."""
+    constant, low, high = stable.invariant(balances, Fraction(200)), 0, 2 * sum(balances)
     while high - low > 1:
         middle = (low + high) // 2
-        now = list(held)
+        now = list(balances)
         now[sold] += raw
         now[1 - sold] = middle
-        low, high = (low, middle) if stable.invariant(now, Fraction(200)) >= whole else (middle, high)
-    return Fraction(held[1 - sold] - high)
+        low, high = (low, middle) if stable.invariant(now, Fraction(200)) >= constant else (middle, high)
+    return Fraction(balances[1 - sold] - high)
 
 
 def test_a_metapool_is_no_market_of_the_coins_behind_its_base_pool() -> None:
     recorded, venue = curve()
-    recorded.more[venue["factory"], curve_ng.FIND_POOL] = recorded.addresses[META]
+    recorded.overrides[venue["factory"], curve_ng.FIND_POOL] = recorded.addresses[META]
     frax, dai = recorded.addresses["FRAX"], recorded.addresses["DAI"]
     assert quoted(recorded, 1, frax, dai, venue) == Quotes()
 
@@ -220,7 +222,7 @@ NATIVE = f"{CHAIN}/slip44:60"
 
 
 def shared(recorded: RecordedContracts, moment: int, share: str, role: str) -> Quotes:
-    """What is said of a share at a recorded moment; the moment before is the state before the block."""
+    """Return the quotes for a share at a recorded moment; the moment before is the parent block."""
     source = build_shares(
         {role: [recorded.addresses["factory" if role[0] == "c" else "pool factory"]], "native": NATIVE}, "x"
     )
@@ -230,26 +232,26 @@ def shared(recorded: RecordedContracts, moment: int, share: str, role: str) -> Q
 
 def test_a_share_of_a_curve_pool_is_worth_what_leaving_the_pool_paid_unless_it_was_moved_in_the_block() -> None:
     recorded, _ = curve()
-    (moved,) = shared(recorded, 1, recorded.addresses[PLAIN], "curve_factory").refused
-    assert "moved by 7 % within the block: manipulated?" in moved.reason
+    (refusal,) = shared(recorded, 1, recorded.addresses[PLAIN], "curve_factory").refused
+    assert "moved by 7 % within the block: manipulated?" in refusal.reason
     (relative,) = shared(recorded, 2, recorded.addresses[PLAIN], "curve_factory").relative
-    (left,) = recorded.events(LEFT, PLAIN)
-    burnt, paid = recorded.call(1, PLAIN, "totalSupply()(uint256)") - left.words[2], left.words[4:6]
+    (event,) = recorded.events(LEFT, PLAIN)
+    burnt, payments = recorded.call(1, PLAIN, "totalSupply()(uint256)") - event.data[2], event.data[4:6]
     assert burnt == 1500 * WAD
-    for (part, amount), token, one, raw in zip(relative.parts, ("USDC", "DAI"), (10**6, WAD), paid, strict=True):
+    for (part, amount), token, unit, raw in zip(relative.parts, ("USDC", "DAI"), (10**6, WAD), payments, strict=True):
         assert part == asset(recorded.addresses[token])
-        assert abs(amount * burnt / WAD - Fraction(raw, one)) <= Fraction(1, one)
+        assert abs(amount * burnt / WAD - Fraction(raw, unit)) <= Fraction(1, unit)
 
 
 def test_a_pool_that_no_factory_made_is_no_share() -> None:
     recorded, _ = curve()
-    recorded.more[recorded.addresses["factory"], curve_ng.COINS] = ()
+    recorded.overrides[recorded.addresses["factory"], curve_ng.COINS] = ()
     assert shared(recorded, 2, recorded.addresses[PLAIN], "curve_factory") == Quotes()
     recorded, _ = aerodrome()
     pool = recorded.addresses["stable pool USDC/DAI"]
-    recorded.more[pool, DECIMALS] = 18
+    recorded.overrides[pool, DECIMALS] = 18
     assert shared(recorded, 1, pool, "solidly_factory").relative
-    recorded.more[recorded.addresses["pool factory"], "isPool(address)(bool)"] = False
+    recorded.overrides[recorded.addresses["pool factory"], "isPool(address)(bool)"] = False
     assert shared(recorded, 1, pool, "solidly_factory") == Quotes()
 
 
@@ -257,12 +259,12 @@ def test_a_pool_that_no_factory_made_is_no_share() -> None:
 def test_a_share_of_a_solidly_pool_is_its_part_of_both_reserves(name: str) -> None:
     recorded, _ = aerodrome()
     pool = recorded.addresses[name]
-    recorded.more[pool, DECIMALS] = 18
+    recorded.overrides[pool, DECIMALS] = 18
     (relative,) = shared(recorded, 1, pool, "solidly_factory").relative
-    held, supply = recorded.call(1, name, solidly.RESERVES), recorded.call(1, name, "totalSupply()(uint256)")
+    reserves, supply = recorded.call(1, name, solidly.RESERVES), recorded.call(1, name, "totalSupply()(uint256)")
     tokens = (recorded.call(1, name, f"token{side}()(address)") for side in (0, 1))
     assert relative.parts == tuple(
-        (asset(token), Fraction(raw, supply)) for token, raw in zip(tokens, held[:2], strict=True)
+        (asset(token), Fraction(raw, supply)) for token, raw in zip(tokens, reserves[:2], strict=True)
     )
     assert relative.depth is None
 
@@ -275,18 +277,18 @@ def test_a_slipstream_pool_has_the_price_of_its_recorded_slot0_and_pays_no_more_
     recorded = RecordedContracts("slipstream")
     pool, token0, token1 = (recorded.addresses[name] for name in ("pool", "token0", "token1"))
     for token in (token0, token1):
-        recorded.more[token, DECIMALS] = 18
-        recorded.more[token, "balanceOf(address)(uint256)"] = lambda at, who: recorded.held(at, token1, who)
-    recorded.more[pool, "observe(uint32[])(int56[],uint160[])"] = Reverted()
+        recorded.overrides[token, DECIMALS] = 18
+        recorded.overrides[token, "balanceOf(address)(uint256)"] = lambda at, who: recorded.balance(at, token1, who)
+    recorded.overrides[pool, "observe(uint32[])(int56[],uint160[])"] = Reverted()
     venue = {"family": "slipstream", "factory": recorded.addresses["factory"], "spacings": [100]}
     quotes = quoted(recorded, moment, token0, token1, venue)
     root = recorded.call(moment, "pool", "slot0()(uint160,int24,uint16,uint16,uint16,bool)")[0]
     relative, part, price = one_part(quotes)
     assert (part, price) == (asset(token1), Fraction(root**2, 2**192))
     assert relative.detail == f"slipstream pool {pool} (spacing 100)"
-    held = [Fraction(recorded.held(at, token1, pool), WAD) for at in (moment, moment - 1)]
+    balances = [Fraction(recorded.balance(at, token1, pool), WAD) for at in (moment, moment - 1)]
     assert relative.depth
-    assert 0 < relative.depth[1] <= min(held)
+    assert 0 < relative.depth[1] <= min(balances)
 
 
 # --- guards ----------------------------------------------------------------------------------------------------------
@@ -301,19 +303,19 @@ MOVED = {"volatile": (4 * 10**24, 10**24 // 4), "stable": (3 * 10**24, 10**23), 
 
 
 def of_states(kind: str, now: Any, before: Any, **changed: Any) -> Quotes:
-    """What is said of a token by the reserves of its only pool, now and before the block."""
+    """Return the quotes for a token by the reserves of its only pool at the block and at its parent."""
     number = kind == "stable"
 
     def answer(read: Any) -> Any:
         parent = isinstance(read, AtParent)
-        own = read.read if parent else read
-        if own.signature in (solidly.RESERVES, curve_ng.BALANCES):
+        call = read.read if parent else read
+        if call.signature in (solidly.RESERVES, curve_ng.BALANCES):
             return before if parent else now
-        if own.signature == solidly.GET_POOL:
-            return POOL if own.args[2] == number else "0x" + "00" * 20
-        if own.signature == curve_ng.FIND_POOL:
-            return POOL if own.args[2] == 0 else Reverted()
-        return {**COMMON, **changed}[own.signature]
+        if call.signature == solidly.GET_POOL:
+            return POOL if call.args[2] == number else "0x" + "00" * 20
+        if call.signature == curve_ng.FIND_POOL:
+            return POOL if call.args[2] == 0 else Reverted()
+        return {**COMMON, **changed}[call.signature]
 
     section = {"quotes": {str(asset(QUOTE)): "1000"}, "venues": [CURVE if kind == "curve" else SOLIDLY]}
     return run_offline(build_pools(section, "x").prices([asset(TOKEN)], Block(100, "0xaa", "0xbb", 10**15)), answer)
@@ -322,11 +324,11 @@ def of_states(kind: str, now: Any, before: Any, **changed: Any) -> Quotes:
 @pytest.mark.parametrize("kind", ["volatile", "stable", "curve"])
 def test_a_pool_that_was_moved_filled_or_drained_in_the_block_gives_no_price_whatever_its_curve(kind: str) -> None:
     assert one_part(of_states(kind, GOOD, GOOD))[2] == 1
-    (refused,) = of_states(kind, MOVED[kind], GOOD).refused
-    assert "within the block: manipulated?" in refused.reason
+    (refusal,) = of_states(kind, MOVED[kind], GOOD).refused
+    assert "within the block: manipulated?" in refusal.reason
     for now, before in ((GOOD, (10**20, 10**20)), ((10**20, 10**20), GOOD), (GOOD, Unknown("none yet", "absent"))):
-        (refused,) = of_states(kind, now, before).refused
-        assert "none of its 1 pools could pay enough" in refused.reason
+        (refusal,) = of_states(kind, now, before).refused
+        assert "none of its 1 pools could pay enough" in refusal.reason
     relative, _, _ = one_part(of_states(kind, (2 * 10**24, 2 * 10**24), GOOD))
     assert relative.depth == (asset(QUOTE), Fraction(10**6)), "what came in this block is no depth"
     assert of_states(kind, (0, 10**24), GOOD) == Quotes()
@@ -335,17 +337,17 @@ def test_a_pool_that_was_moved_filled_or_drained_in_the_block_gives_no_price_wha
 @pytest.mark.parametrize("kind", ["volatile", "stable", "curve"])
 def test_a_pool_of_two_worthless_tokens_is_known_to_nobody_whatever_its_curve(kind: str) -> None:
     section = {"quotes": {str(asset("0x" + "0d" * 20)): "1000"}, "venues": [CURVE if kind == "curve" else SOLIDLY]}
-    asked: list[Any] = []
+    reads: list[Any] = []
 
     def answer(read: Any) -> Any:
-        asked.append(read)
+        reads.append(read)
         return 18 if read.signature == DECIMALS else "0x" + "00" * 20
 
     assert (
         run_offline(build_pools(section, "x").prices([asset(TOKEN)], Block(9, "0xa", "0xb", 10**15)), answer)
         == Quotes()
     )
-    assert all(QUOTE not in getattr(read, "args", ()) for read in asked)
+    assert all(QUOTE not in getattr(read, "args", ()) for read in reads)
 
 
 @pytest.mark.parametrize(

@@ -55,39 +55,39 @@ def share(of: Asset, *parts: tuple[Asset, Fraction], source: str = "share") -> R
 def market(
     of: Asset, quote: Asset, amount: Fraction, depth: Fraction = Fraction(10), source: str = "pool"
 ) -> RelativePrice:
-    told = RelativePrice(of, ((quote, amount),), source, BLOCK.time_us, Decimal(1), f"pool {of.reference}")
-    return replace(told, depth=(quote, depth))
+    relative = RelativePrice(of, ((quote, amount),), source, BLOCK.time_us, Decimal(1), f"pool {of.reference}")
+    return replace(relative, depth=(quote, depth))
 
 
 @dataclass
-class Told:
-    """A source of what it is told, which notes what it was asked; each asking is one round of one read."""
+class PreparedSource:
+    """A source with prepared outcomes that records the assets asked of it, in one round of one read."""
 
     name: str
     says: Mapping[Asset, Price | RelativePrice | Refusal] = field(default_factory=dict)
-    asked: list[Asset] = field(default_factory=list)
+    requests: list[Asset] = field(default_factory=list)
 
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
-        self.asked += assets
+        self.requests += assets
         yield [Call(self.name, "x()(uint256)")]
-        said = [self.says[each] for each in assets if each in self.says]
+        outcomes = [self.says[each] for each in assets if each in self.says]
         return Quotes(
-            tuple(each for each in said if isinstance(each, Price)),
-            tuple(each for each in said if isinstance(each, Refusal)),
-            tuple(each for each in said if isinstance(each, RelativePrice)),
+            tuple(each for each in outcomes if isinstance(each, Price)),
+            tuple(each for each in outcomes if isinstance(each, Refusal)),
+            tuple(each for each in outcomes if isinstance(each, RelativePrice)),
         )
 
 
-def told(name: str, *said: Price | RelativePrice | Refusal) -> Told:
-    return Told(name, {each.asset: replace(each, source=name) for each in said})
+def prepared(name: str, *outcomes: Price | RelativePrice | Refusal) -> PreparedSource:
+    return PreparedSource(name, {each.asset: replace(each, source=name) for each in outcomes})
 
 
-def quoted(sources: Sequence[Told], *assets: Asset) -> Quotes:
+def quoted(sources: Sequence[PreparedSource], *assets: Asset) -> Quotes:
     return run_offline(query_sources(sources, assets, BLOCK), lambda _: 1)
 
 
 def driven(plan: Plan[Quotes]) -> tuple[Quotes, int]:
-    """What a plan returns, and in how many rounds."""
+    """Return the result of a plan and the number of its rounds."""
     rounds, answers = 0, None
     while True:
         try:
@@ -109,56 +109,60 @@ def reasons(quotes: Quotes, of: Asset) -> list[str]:
 
 
 def test_a_share_is_worth_the_sum_of_its_parts_and_names_the_way_to_it() -> None:
-    feed = told("feed", price(ETH, "2000.5"), price(USD, "0.999"))
+    feed = prepared("feed", price(ETH, "2000.5"), price(USD, "0.999"))
     basket = share(A, (ETH, Fraction(1, 4)), (USD, Fraction(3)))
-    (got,) = quoted([feed, told("share", basket)], A).prices
-    assert got.usd == Decimal("2000.5") / 4 + Decimal("0.999") * 3
-    assert (got.source, got.depth_usd) == ("share", None)
-    assert got.detail == f"vault a → {ETH} → feed round of eth + {USD} → feed round of usd"
+    (total,) = quoted([feed, prepared("share", basket)], A).prices
+    assert total.usd == Decimal("2000.5") / 4 + Decimal("0.999") * 3
+    assert (total.source, total.depth_usd) == ("share", None)
+    assert total.detail == f"vault a → {ETH} → feed round of eth + {USD} → feed round of usd"
 
 
 def test_it_is_as_old_as_its_oldest_part_and_as_sure_as_its_least_sure_and_shows_every_read_once() -> None:
     read = ReadResult(Call("0xfeed", "latest()"), 7)
-    feed = Told(
+    feed = PreparedSource(
         "feed",
         {
             ETH: replace(price(ETH, "5"), time_us=OLD_US, confidence=Decimal("0.5"), calls=(read,)),
             USD: replace(price(USD, "1"), calls=(read,)),
         },
     )
-    own = ReadResult(Call("0xvault", "rate()"), [1])
-    (got,) = quoted(
-        [feed, Told("share", {A: replace(share(A, (ETH, Fraction(1)), (USD, Fraction(2))), calls=(own,))})], A
+    rate_read = ReadResult(Call("0xvault", "rate()"), [1])
+    (basket,) = quoted(
+        [
+            feed,
+            PreparedSource("share", {A: replace(share(A, (ETH, Fraction(1)), (USD, Fraction(2))), calls=(rate_read,))}),
+        ],
+        A,
     ).prices
-    assert (got.usd, got.time_us, got.confidence, got.calls) == (
+    assert (basket.usd, basket.time_us, basket.confidence, basket.calls) == (
         Decimal(7),
         OLD_US,
         Decimal("0.5"),
-        (own, read),
+        (rate_read, read),
     )
 
 
 def test_a_price_of_thirds_is_rounded_once_to_36_digits_half_to_even() -> None:
-    got = usd_of(quoted([told("feed", price(ETH, "1")), told("share", share(A, (ETH, Fraction(2, 3))))], A))
-    assert got == {A: Decimal("0." + "6" * 35 + "7")}
+    prices = usd_of(quoted([prepared("feed", price(ETH, "1")), prepared("share", share(A, (ETH, Fraction(2, 3))))], A))
+    assert prices == {A: Decimal("0." + "6" * 35 + "7")}
     assert rounded(Fraction(10**36 + 1, 10)) == Decimal(10**35)  # …0.1 rounds down
     assert [int(rounded(Fraction(2 * (10**35 + odd) + 1, 2))) % 10 for odd in (0, 1)] == [0, 2]  # a half goes to even
 
 
 def test_a_part_that_nobody_wanted_is_priced_and_not_given() -> None:
-    feed, shares = told("feed", price(ETH, "3")), told("share", share(A, (ETH, Fraction(2))))
+    feed, shares = prepared("feed", price(ETH, "3")), prepared("share", share(A, (ETH, Fraction(2))))
     assert usd_of(quoted([feed, shares], A)) == {A: 6}
     assert usd_of(quoted([feed, shares], ETH, A)) == {ETH: 3, A: 6}
 
 
 def test_all_that_is_open_is_asked_in_one_round_each_source_once_for_an_asset() -> None:
-    feed = told("feed", price(ETH, "3"), price(USD, "1"))
-    shares = told("share", *(share(token(f"s{n}"), (ETH if n % 2 else USD, Fraction(n + 1))) for n in range(50)))
-    wanted = [token(f"s{n}") for n in range(50)]
-    got, rounds = driven(query_sources([feed, shares], wanted, BLOCK))
-    assert len(got.prices) == 50
+    feed = prepared("feed", price(ETH, "3"), price(USD, "1"))
+    shares = prepared("share", *(share(token(f"s{n}"), (ETH if n % 2 else USD, Fraction(n + 1))) for n in range(50)))
+    assets = [token(f"s{n}") for n in range(50)]
+    quotes, rounds = driven(query_sources([feed, shares], assets, BLOCK))
+    assert len(quotes.prices) == 50
     assert rounds == 3  # the feeds for the shares, the shares, the feeds for their parts
-    assert (len(feed.asked), len(set(feed.asked)), sorted(shares.asked)) == (52, 52, sorted(wanted))
+    assert (len(feed.requests), len(set(feed.requests)), sorted(shares.requests)) == (52, 52, sorted(assets))
 
 
 # --- what bounds it ---------------------------------------------------------------------------------------------------
@@ -166,51 +170,51 @@ def test_all_that_is_open_is_asked_in_one_round_each_source_once_for_an_asset() 
 
 def test_what_could_be_sold_is_bounded_by_the_shallowest_market_on_the_way() -> None:
     sources = [
-        told("feed", price(ETH, "2000")),
-        told(
+        prepared("feed", price(ETH, "2000")),
+        prepared(
             "pool",
             market(A, ETH, Fraction(1, 100), Fraction(50)),
             market(B, A, Fraction(2), Fraction(30)),
             market(C, ETH, Fraction(1), Fraction(1, 3)),
         ),
     ]
-    got = {each.asset: each for each in quoted(sources, A, B, C).prices}
-    assert {of: each.usd for of, each in got.items()} == {A: 20, B: 40, C: 2000}
-    assert (got[A].depth_usd, got[B].depth_usd) == (Decimal(50 * 2000), Decimal(30 * 20))
-    assert got[C].depth_usd == rounded(Fraction(2000, 3))
-    (held,) = quoted([*sources, told("share", share(D, (A, Fraction(1))))], D).prices
-    assert held.depth_usd == 100_000
+    quotes = {each.asset: each for each in quoted(sources, A, B, C).prices}
+    assert {of: each.usd for of, each in quotes.items()} == {A: 20, B: 40, C: 2000}
+    assert (quotes[A].depth_usd, quotes[B].depth_usd) == (Decimal(50 * 2000), Decimal(30 * 20))
+    assert quotes[C].depth_usd == rounded(Fraction(2000, 3))
+    (basket,) = quoted([*sources, prepared("share", share(D, (A, Fraction(1))))], D).prices
+    assert basket.depth_usd == 100_000
 
 
 def test_depth_in_the_token_itself_counts_at_its_own_price() -> None:
-    told_a = replace(market(A, ETH, Fraction(2)), depth=(A, Fraction(5)))
-    (got,) = quoted([told("feed", price(ETH, "10")), told("pool", told_a)], A).prices
-    assert (got.usd, got.depth_usd) == (Decimal(20), Decimal(100))
+    market_a = replace(market(A, ETH, Fraction(2)), depth=(A, Fraction(5)))
+    (sum_price,) = quoted([prepared("feed", price(ETH, "10")), prepared("pool", market_a)], A).prices
+    assert (sum_price.usd, sum_price.depth_usd) == (Decimal(20), Decimal(100))
 
 
 def test_two_markets_may_lie_upon_each_other_and_not_three_whatever_else_is_asked() -> None:
-    pools = told("pool", market(A, ETH, Fraction(2)), market(B, A, Fraction(2)), market(C, B, Fraction(2)))
-    feed = told("feed", price(ETH, "1"))
-    for wanted in ([A, B, C], [C], [C, B, A]):
-        got = quoted([feed, pools], *wanted)
-        assert usd_of(got) == {of: usd for of, usd in ((A, 2), (B, 4)) if of in wanted}
-        assert reasons(got, C) == ["it rests on more than 2 markets, one upon the other"]
+    pools = prepared("pool", market(A, ETH, Fraction(2)), market(B, A, Fraction(2)), market(C, B, Fraction(2)))
+    feed = prepared("feed", price(ETH, "1"))
+    for assets in ([A, B, C], [C], [C, B, A]):
+        quotes = quoted([feed, pools], *assets)
+        assert usd_of(quotes) == {of: usd for of, usd in ((A, 2), (B, 4)) if of in assets}
+        assert reasons(quotes, C) == ["it rests on more than 2 markets, one upon the other"]
 
 
 def test_shares_of_shares_are_followed_four_deep_and_no_deeper() -> None:
     names = [token(f"v{n}") for n in range(8)]
-    shares = told("share", *(share(of, (below, Fraction(2))) for below, of in pairwise(names)))
-    got = quoted([told("feed", price(names[0], "1")), shares], names[MAX_STEPS])
-    assert usd_of(got) == {names[4]: 16}
-    deep = quoted([told("feed", price(names[0], "1")), shares], names[5])
+    shares = prepared("share", *(share(of, (below, Fraction(2))) for below, of in pairwise(names)))
+    quotes = quoted([prepared("feed", price(names[0], "1")), shares], names[MAX_STEPS])
+    assert usd_of(quotes) == {names[4]: 16}
+    deep = quoted([prepared("feed", price(names[0], "1")), shares], names[5])
     assert usd_of(deep) == {}
     assert "more than 4 assets" in reasons(deep, names[5])[-1]
 
 
 def test_a_tower_of_shares_that_anybody_built_is_not_climbed() -> None:
-    class Endless(Told):
+    class Endless(PreparedSource):
         def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
-            self.asked += assets
+            self.requests += assets
             yield [Call(self.name, "x()(uint256)")]
             return Quotes(
                 relative=tuple(
@@ -220,21 +224,21 @@ def test_a_tower_of_shares_that_anybody_built_is_not_climbed() -> None:
             )
 
     tower = Endless("tower")
-    got = quoted([tower], A)
-    assert got.prices == ()
-    assert len(tower.asked) == MAX_STEPS + 1
-    assert "more than 4 assets away" in reasons(got, A)[0]
+    quotes = quoted([tower], A)
+    assert quotes.prices == ()
+    assert len(tower.requests) == MAX_STEPS + 1
+    assert "more than 4 assets away" in reasons(quotes, A)[0]
 
 
 def test_sources_that_never_end_are_stopped_and_the_others_still_price() -> None:
-    class Restless(Told):
+    class Restless(PreparedSource):
         def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
             while True:
                 yield [Call(self.name, "x()(uint256)")]
 
-    restless: list[Told] = [Restless(f"r{n}") for n in range(6)]
-    got = quoted([*restless, told("feed", price(ETH, "1"))], ETH, A)
-    assert "too many reads" in reasons(got, A)[0]
+    restless: list[PreparedSource] = [Restless(f"r{n}") for n in range(6)]
+    quotes = quoted([*restless, prepared("feed", price(ETH, "1"))], ETH, A)
+    assert "too many reads" in reasons(quotes, A)[0]
     _, rounds = driven(query_sources([*restless], [A], BLOCK))
     assert rounds <= MAX_CHAIN_ROUNDS
 
@@ -243,46 +247,48 @@ def test_sources_that_never_end_are_stopped_and_the_others_still_price() -> None
 
 
 def test_a_part_without_a_price_leaves_the_asset_without_one_and_says_why() -> None:
-    feed = told("feed", price(ETH, "1"), Refusal(USD, "feed", "the feed is stale"))
-    got = quoted(
-        [feed, told("share", share(A, (ETH, Fraction(1)), (USD, Fraction(1))), share(B, (C, Fraction(1))))], A, B
+    feed = prepared("feed", price(ETH, "1"), Refusal(USD, "feed", "the feed is stale"))
+    quotes = quoted(
+        [feed, prepared("share", share(A, (ETH, Fraction(1)), (USD, Fraction(1))), share(B, (C, Fraction(1))))], A, B
     )
-    assert got.prices == ()
-    assert reasons(got, A) == [f"{USD}, which it is worth some of, has no price: the feed is stale"]
-    assert reasons(got, B) == [f"{C}, which it is worth some of, has no price"]
+    assert quotes.prices == ()
+    assert reasons(quotes, A) == [f"{USD}, which it is worth some of, has no price: the feed is stale"]
+    assert reasons(quotes, B) == [f"{C}, which it is worth some of, has no price"]
 
 
 def test_an_asset_whose_parts_have_no_price_is_asked_of_the_next_source() -> None:
-    got = quoted([told("share", share(A, (B, Fraction(1)))), told("vendor", price(A, "7"))], A)
-    assert [(each.source, each.usd) for each in got.prices] == [("vendor", Decimal(7))]
-    assert len(reasons(got, A)) == 1
+    quotes = quoted([prepared("share", share(A, (B, Fraction(1)))), prepared("vendor", price(A, "7"))], A)
+    assert [(each.source, each.usd) for each in quotes.prices] == [("vendor", Decimal(7))]
+    assert len(reasons(quotes, A)) == 1
 
 
-@pytest.mark.parametrize("wanted", [[A], [B], [A, B], [B, A], [A, B, C]])
-def test_what_rests_on_itself_has_no_price_and_what_rests_on_that_neither(wanted: list[Asset]) -> None:
-    shares = told("share", share(A, (B, Fraction(1))), share(B, (A, Fraction(1))), share(C, (A, Fraction(1, 2))))
-    got = quoted([told("feed", price(ETH, "1")), shares], *wanted)
-    assert got.prices == ()
-    for of in set(wanted) - {C}:
-        assert [each.partition(": ")[0] for each in reasons(got, of)] == ["its price would rest on itself"]
-    if C in wanted:
-        assert len(reasons(got, C)) == 1
+@pytest.mark.parametrize("assets", [[A], [B], [A, B], [B, A], [A, B, C]])
+def test_what_rests_on_itself_has_no_price_and_what_rests_on_that_neither(assets: list[Asset]) -> None:
+    shares = prepared("share", share(A, (B, Fraction(1))), share(B, (A, Fraction(1))), share(C, (A, Fraction(1, 2))))
+    quotes = quoted([prepared("feed", price(ETH, "1")), shares], *assets)
+    assert quotes.prices == ()
+    for of in set(assets) - {C}:
+        assert [each.partition(": ")[0] for each in reasons(quotes, of)] == ["its price would rest on itself"]
+    if C in assets:
+        assert len(reasons(quotes, C)) == 1
 
 
 def test_an_asset_that_is_a_part_of_itself_has_no_price() -> None:
-    got = quoted([told("share", share(A, (A, Fraction(1, 2)), (ETH, Fraction(1)))), told("feed", price(ETH, "1"))], A)
-    assert reasons(got, A) == [f"its price would rest on itself: {A} → {A}"]
+    quotes = quoted(
+        [prepared("share", share(A, (A, Fraction(1, 2)), (ETH, Fraction(1)))), prepared("feed", price(ETH, "1"))], A
+    )
+    assert reasons(quotes, A) == [f"its price would rest on itself: {A} → {A}"]
 
 
 def test_a_circle_is_left_by_whoever_has_another_source_in_whatever_order_they_are_asked() -> None:
-    shares = told("share", share(A, (B, Fraction(2))), share(B, (A, Fraction(2))))
-    for wanted in ([A, B], [B, A], [A], [B]):
-        got = usd_of(quoted([shares, told("vendor", price(A, "3"), price(B, "5"))], *wanted))
-        assert got == {of: usd for of, usd in ((A, 3), (B, 5)) if of in wanted}
+    shares = prepared("share", share(A, (B, Fraction(2))), share(B, (A, Fraction(2))))
+    for assets in ([A, B], [B, A], [A], [B]):
+        prices = usd_of(quoted([shares, prepared("vendor", price(A, "3"), price(B, "5"))], *assets))
+        assert prices == {of: usd for of, usd in ((A, 3), (B, 5)) if of in assets}
 
 
 def test_two_that_rest_on_one_that_is_priced_in_the_same_round_are_no_circle() -> None:
-    shares = told("share", share(A, (B, Fraction(2))), share(B, (ETH, Fraction(2))), price(ETH, "1"))
+    shares = prepared("share", share(A, (B, Fraction(2))), share(B, (ETH, Fraction(2))), price(ETH, "1"))
     assert usd_of(quoted([shares], A, B, ETH)) == {A: 4, B: 2, ETH: 1}
 
 
@@ -304,28 +310,35 @@ NONE: dict[str, tuple[RelativePrice, str]] = {
 
 def test_a_price_has_as_many_parts_as_are_allowed_and_a_detail_that_is_cut() -> None:
     parts = [token(f"p{number:02}") for number in range(MAX_PARTS)]
-    sources = [told("feed", *(price(each, "2") for each in parts)), told("share", share(A, *((p, ONE) for p in parts)))]
-    (found,) = quoted(sources, A).prices
-    assert found.usd == 2 * MAX_PARTS
-    assert (len(found.detail), found.detail[-1]) == (MAX_DETAIL, "…")
+    sources = [
+        prepared("feed", *(price(each, "2") for each in parts)),
+        prepared("share", share(A, *((p, ONE) for p in parts))),
+    ]
+    (basket,) = quoted(sources, A).prices
+    assert basket.usd == 2 * MAX_PARTS
+    assert (len(basket.detail), basket.detail[-1]) == (MAX_DETAIL, "…")
     usd = price(USD, "1")
     room = MAX_DETAIL - len(to_usd(replace(share(A, (USD, ONE)), detail="v"), {USD: usd}).detail)
-    for more, is_cut in ((room, False), (room + 1, True)):
-        detail = to_usd(replace(share(A, (USD, ONE)), detail="v" + "x" * more), {USD: usd}).detail
+    for length, is_cut in ((room, False), (room + 1, True)):
+        detail = to_usd(replace(share(A, (USD, ONE)), detail="v" + "x" * length), {USD: usd}).detail
         assert (len(detail), detail.endswith("…")) == (MAX_DETAIL, is_cut)
 
 
 @pytest.mark.parametrize("name", NONE)
 def test_a_relative_price_that_is_none_is_refused_and_the_next_source_is_asked(name: str) -> None:
     odd, reason = NONE[name]
-    sources = [told("feed", price(ETH, "1"), price(USD, "1")), Told("share", {A: odd}), told("vendor", price(A, "7"))]
-    got = quoted(sources, A)
-    assert usd_of(got) == {A: 7}
-    assert reason in reasons(got, A)[0]
+    sources = [
+        prepared("feed", price(ETH, "1"), price(USD, "1")),
+        PreparedSource("share", {A: odd}),
+        prepared("vendor", price(A, "7")),
+    ]
+    quotes = quoted(sources, A)
+    assert usd_of(quotes) == {A: 7}
+    assert reason in reasons(quotes, A)[0]
 
 
 def test_a_relative_price_that_nobody_asked_for_is_ignored() -> None:
-    class Chatty(Told):
+    class Chatty(PreparedSource):
         def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
             yield from ()
             return Quotes(relative=(share(B, (ETH, Fraction(1)), source="chatty"),))
@@ -349,19 +362,19 @@ RELATIVES = st.dictionaries(
 def from_the_definition(
     of: Asset, feed: Mapping[Asset, Decimal], shares: Mapping[Asset, RelativePrice], above: tuple[Asset, ...] = ()
 ) -> tuple[Decimal, int, int] | None:
-    """The price with its steps and markets, by recursion; None where there is none, or where the way is not clear."""
+    """Return the price, its steps and its markets by recursion, or None without such a path."""
     if of in feed:
         return feed[of], 0, 0
     if of in above or of not in shares:
         return None
-    told = shares[of]
-    found = {part: from_the_definition(part, feed, shares, (*above, of)) for part in told.dependencies}
-    if None in found.values():
+    relative = shares[of]
+    part_prices = {part: from_the_definition(part, feed, shares, (*above, of)) for part in relative.dependencies}
+    if None in part_prices.values():
         return None
-    known = {part: each for part, each in found.items() if each is not None}
-    steps = 1 + max(known[part][1] for part, _ in told.parts)
-    markets = (told.depth is not None) + max(known[part][2] for part, _ in told.parts)
-    usd = rounded(sum((amount * Fraction(known[part][0]) for part, amount in told.parts), Fraction(0)))
+    priced = {part: each for part, each in part_prices.items() if each is not None}
+    steps = 1 + max(priced[part][1] for part, _ in relative.parts)
+    markets = (relative.depth is not None) + max(priced[part][2] for part, _ in relative.parts)
+    usd = rounded(sum((amount * Fraction(priced[part][0]) for part, amount in relative.parts), Fraction(0)))
     return (usd, steps, markets) if usd and steps <= 4 and markets <= 2 else None
 
 
@@ -371,25 +384,25 @@ def from_the_definition(
     st.permutations(NAMES),
 )
 def test_whatever_rests_on_whatever_has_the_price_of_the_definition_however_it_is_asked(
-    drawn: Mapping[Asset, tuple[list[tuple[Asset, Fraction]], bool]], fed: Mapping[Asset, Decimal], wanted: list[Asset]
+    drawn: Mapping[Asset, tuple[list[tuple[Asset, Fraction]], bool]], fed: Mapping[Asset, Decimal], assets: list[Asset]
 ) -> None:
     shares = {of: market(of, *parts[0]) if sold else share(of, *parts) for of, (parts, sold) in drawn.items()}
 
-    def sources() -> Iterable[Told]:
-        yield told("feed", *(price(of, str(usd)) for of, usd in fed.items()))
-        yield told("share", *shares.values())
+    def sources() -> Iterable[PreparedSource]:
+        yield prepared("feed", *(price(of, str(usd)) for of, usd in fed.items()))
+        yield prepared("share", *shares.values())
 
-    expected = {of: each[0] for of in wanted if (each := from_the_definition(of, fed, shares)) is not None}
-    got = quoted([*sources()], *wanted)
-    assert usd_of(got) == expected
-    alone = {of: usd for each in wanted for of, usd in usd_of(quoted([*sources()], each)).items()}
+    expected = {of: each[0] for of in assets if (each := from_the_definition(of, fed, shares)) is not None}
+    quotes = quoted([*sources()], *assets)
+    assert usd_of(quotes) == expected
+    alone = {of: usd for each in assets for of, usd in usd_of(quoted([*sources()], each)).items()}
     assert alone == expected
     for of in set(shares) - set(expected):
-        assert reasons(got, of)
+        assert reasons(quotes, of)
 
 
 async def test_many_blocks_at_once_share_their_rounds() -> None:
-    feed, shares = told("feed", price(ETH, "3")), told("share", share(A, (ETH, Fraction(2))))
+    feed, shares = prepared("feed", price(ETH, "3")), prepared("share", share(A, (ETH, Fraction(2))))
     batches = 0
 
     async def answer(reads: list[Any]) -> list[Any]:
@@ -416,5 +429,8 @@ def test_a_path_of_too_many_assets_or_markets_is_refused_with_the_reason(path: P
 
 @pytest.mark.parametrize("is_unread", [True, False])
 def test_a_share_of_what_could_not_be_read_is_unread_and_of_what_has_no_price_is_not(is_unread: bool) -> None:
-    sources = [told("feed", Refusal(ETH, "feed", "no answer", is_unread)), told("share", share(A, (ETH, Fraction(1))))]
+    sources = [
+        prepared("feed", Refusal(ETH, "feed", "no answer", is_unread)),
+        prepared("share", share(A, (ETH, Fraction(1)))),
+    ]
     assert [each.is_unread for each in quoted(sources, A).refused if each.asset == A] == [is_unread]

@@ -1,4 +1,4 @@
-"""Shares by what they redeem for, on real contracts: equal to what redeeming gives, and nobody's own word counts."""
+"""Prices of shares by what they redeem for on real contracts; a contract's own claim does not count."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Shared:
         return Asset(CHAIN, "erc20", self.at(name))
 
     def at(self, name: str) -> str:
-        found = self.venus.markets[name[1:]] if name in ("vDAI", "vUSDC", "vETH") else self.chain.contracts[name]
-        return found.lower()
+        address = self.venus.markets[name[1:]] if name in ("vDAI", "vUSDC", "vETH") else self.chain.contracts[name]
+        return address.lower()
 
     def reason(self, name: str) -> str:
         quotes = self.chain.quoted(self.source, self.asset(name))
@@ -58,8 +58,8 @@ def deployed() -> Iterator[Shared]:
         node.settle(supply(account, markets, deployment, "ETH", 10 * WAD))
         deployer = Deployer(node, account, int(node.rpc("eth_getTransactionCount", account, "pending"), 16))
         deployer.contracts.update(deployment.contracts)
-        named = {role: [deployer.contracts[name].lower()] for role, name in ROLES.items()}
-        section = {**named, "comptroller": [markets.comptroller.lower()], "native": NATIVE}
+        addresses = {role: [deployer.contracts[name].lower()] for role, name in ROLES.items()}
+        section = {**addresses, "comptroller": [markets.comptroller.lower()], "native": NATIVE}
         yield Shared(PoolChain(node, deployer, dict(deployment.tokens)), markets, build_shares(section, "here"))
 
 
@@ -75,8 +75,8 @@ def world(deployed: Shared) -> Iterator[Shared]:
 @pytest.mark.node
 def test_a_share_of_a_named_vault_is_worth_what_the_vault_redeems_it_for(world: Shared) -> None:
     relative, part, amount = one_part(world.chain.quoted(world.source, world.asset("Vault")))
-    told = world.chain.node.call(world.at("Vault"), "convertToAssets(uint256)(uint256)", 10**9 * WAD)
-    assert (part, amount) == (world.chain.asset("DAI"), Fraction(told, 10**9 * WAD))
+    redeemed = world.chain.node.call(world.at("Vault"), "convertToAssets(uint256)(uint256)", 10**9 * WAD)
+    assert (part, amount) == (world.chain.asset("DAI"), Fraction(redeemed, 10**9 * WAD))
     assert Fraction(105, 100) - amount < Fraction(1, 10**15)
     assert relative.depth is None
     assert world.chain.requests == 2
@@ -86,10 +86,10 @@ def test_a_share_of_a_named_vault_is_worth_what_the_vault_redeems_it_for(world: 
 def test_a_vault_that_nobody_names_mints_no_worth_whatever_it_says(world: Shared) -> None:
     chain = world.chain
     dai, types = chain.tokens["DAI"].address, ("address", "string", "string")
-    mine = chain.deployer.create("Mine", "Vault", types, dai, "M", "M")
-    chain.do(dai, "approve(address,uint256)", mine, 2**256 - 1)
-    chain.do(mine, "deposit(uint256,address)", 10**21, chain.me)
-    chain.do(dai, "transfer(address,uint256)", mine, 10**24)
+    vault = chain.deployer.create("Mine", "Vault", types, dai, "M", "M")
+    chain.do(dai, "approve(address,uint256)", vault, 2**256 - 1)
+    chain.do(vault, "deposit(uint256,address)", 10**21, chain.me)
+    chain.do(dai, "transfer(address,uint256)", vault, 10**24)
     chain.node.mine()
     quotes = chain.quoted(world.source, world.asset("Mine"), "DAI", "WETH")
     assert (quotes.relative, quotes.refused) == ((), ())
@@ -145,14 +145,14 @@ def test_a_share_of_a_pair_is_its_part_of_both_reserves_as_burning_pays_it(world
         FOREVER,
     )
     for each in PAIR:
-        paid = held(chain, each) - before[each]
-        assert paid == parts[chain.asset(each)] * raw // 1  # both have 18 decimals, as the share
+        payment = balance(chain, each) - before[each]
+        assert payment == parts[chain.asset(each)] * raw // 1  # both have 18 decimals, as the share
 
 
 PAIR = ("WETH", "DAI")
 
 
-def held(chain: PoolChain, symbol: str) -> int:
+def balance(chain: PoolChain, symbol: str) -> int:
     raw: int = chain.node.call(chain.tokens[symbol].address, "balanceOf(address)(uint256)", chain.me)
     return raw
 
@@ -186,11 +186,11 @@ CLAIMS: dict[str, Any] = {  # what a token says that imitates every share there 
 
 
 def claimed(role: str, **vouched: Any) -> Any:
-    """What is said of the imitation where one contract may vouch for it, which answers as given."""
+    """Return the prices of the imitation if the one trusted contract answers as given."""
     source = build_shares({role: [KNOWN], "native": NATIVE}, "here")
     token = Asset(CHAIN, "erc20", IMITATION)
-    told = CLAIMS | {f"{name}": answer for name, answer in vouched.items()}
-    by_name = {signature.partition("(")[0]: answer for signature, answer in told.items()}
+    answers = CLAIMS | {f"{name}": answer for name, answer in vouched.items()}
+    by_name = {signature.partition("(")[0]: answer for signature, answer in answers.items()}
 
     def answer(read: Any) -> Any:
         inner: Any = read.read if isinstance(read, AtParent) else read
@@ -234,7 +234,7 @@ def test_the_rate_of_wrapped_steth_is_the_recorded_one_unless_it_jumped_within_t
 
 
 @pytest.mark.parametrize(
-    ("section", "words"),
+    ("section", "reason"),
     [
         ({"vaults": []}, "unknown key `vaults`"),
         ({"vault": ["0x1"]}, "a vault is not an address"),
@@ -247,7 +247,7 @@ def test_the_rate_of_wrapped_steth_is_the_recorded_one_unless_it_jumped_within_t
         ),
     ],
 )
-def test_a_section_of_shares_that_is_wrong_is_a_settings_error(section: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadSettings) as told:
+def test_a_section_of_shares_that_is_wrong_is_a_settings_error(section: dict[str, Any], reason: str) -> None:
+    with pytest.raises(BadSettings) as caught:
         build_shares(section, "here")
-    assert words in str(told.value)
+    assert reason in str(caught.value)

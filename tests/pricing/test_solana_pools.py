@@ -1,4 +1,4 @@
-"""Prices from pools of Orca and Raydium on Solana: their bytes and addresses are by the vendors' own SDKs."""
+"""Prices from pools of Orca and Raydium on Solana, with bytes and addresses of the vendors' SDKs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ DEEP: Final = 10**15
 
 
 def key() -> str:
-    """An address of nobody."""
+    """Return a new address that no account uses."""
     return str(Keypair().pubkey())
 
 
@@ -60,7 +60,7 @@ def orca(mints: tuple[str, str], tick: int, liquidity: int = DEEP, spacing: int 
 
 
 def stored(*pools: Pool, vaults: int = DEEP, mints: dict[str, int] | None = None) -> Ledger:
-    """Some pools of Orca with their vaults, and mints by their decimals."""
+    """Return a ledger with pools of Orca, their vaults, and mints by their decimals."""
     ledger = Ledger()
     for mint, decimals in {USDC.reference: 6, WSOL.reference: 9, TOKEN_A: 6, TOKEN_B: 9, **(mints or {})}.items():
         ledger.put(mint, TOKEN, accounts.mint(10**18, decimals))
@@ -72,7 +72,7 @@ def stored(*pools: Pool, vaults: int = DEEP, mints: dict[str, int] | None = None
 
 
 def priced(ledger: Any, *assets: Asset) -> Quotes:
-    """What the shipped venues say of some assets, where USDC is 1 USD and SOL 150."""
+    """Return the quotes of the shipped venues at 1 USD for USDC and 150 USD for SOL."""
     usual = build_fixed({str(USDC): "1", str(WSOL): "150"}, "test")
     [pools] = build_sources({"solana_pools": PRICES["solana_pools"]}, {}, "solana", "solana")
     quotes: Quotes = run_offline(query_sources([usual, pools], assets, BLOCK), ledger)
@@ -172,8 +172,8 @@ def test_pools_of_orca_and_raydium_that_agree_are_surer_and_the_deepest_counts()
 
 
 def test_pools_that_are_far_apart_give_no_price_whichever_is_deeper() -> None:
-    for moved, other in ((500, 1_600), (1_600, 500)):
-        pools = orca((TOKEN_A, USDC.reference), moved), orca((TOKEN_A, USDC.reference), other, DEEP // 2, 8)
+    for deep_tick, shallow_tick in ((500, 1_600), (1_600, 500)):
+        pools = orca((TOKEN_A, USDC.reference), deep_tick), orca((TOKEN_A, USDC.reference), shallow_tick, DEEP // 2, 8)
         quotes = priced(stored(*pools), token(TOKEN_A))
         assert not quotes.prices
         assert "apart, so one is moved" in quotes.refused[0].reason
@@ -190,7 +190,7 @@ def by_product(pool: Reserves, raws: tuple[int, int], **said: Any) -> dict[str, 
 
 
 def reserves(mints: tuple[str, str]) -> Reserves:
-    """A pool by product of two mints, some of which belongs to others."""
+    """Return the reserves of a constant-product pool that owes fees to others."""
     return Reserves(mints, VAULTS, 10**12, ((1, 2), (30, 40), (500, 600)), index=1)
 
 
@@ -201,8 +201,8 @@ def test_a_token_in_a_pool_by_product_is_worth_what_its_vaults_hold_without_the_
     first = mints[1] == USDC.reference
     ledger = stored()
     ledger.accounts |= by_product(reserves(mints), (7_000_000_000_531, 9_000_000_000_642))
-    own = mints[0] if first else mints[1]
-    [price] = priced(ledger, token(own)).prices
+    mint = mints[0] if first else mints[1]
+    [price] = priced(ledger, token(mint)).prices
     assert price.usd == rounded(Fraction(9, 7) if first else Fraction(7 * 150, 9))
     assert (price.depth_usd, price.confidence) == (Decimal(9_000_000 if first else 7_000 * 150), Decimal("0.5"))
     assert price.detail.startswith("raydium cpmm ")
@@ -219,14 +219,14 @@ def test_a_pool_by_product_and_one_of_a_range_have_to_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raws", "said"),
+    ("raws", "fields"),
     [((10**13, 642), {}), ((531, 10**13), {}), ((0, 0), {}), ((10**13, 10**13), {"fundFeesMintA": 2**64 - 1})],
 )
 def test_a_pool_by_product_that_owes_all_that_it_has_prices_nothing(
-    raws: tuple[int, int], said: dict[str, int]
+    raws: tuple[int, int], fields: dict[str, int]
 ) -> None:
     ledger = stored()
-    ledger.accounts |= by_product(reserves((TOKEN_A, USDC.reference)), raws, **said)
+    ledger.accounts |= by_product(reserves((TOKEN_A, USDC.reference)), raws, **fields)
     quotes = priced(ledger, token(TOKEN_A))
     assert [each.reason for each in quotes.refused] == ["none of its 1 pools could pay enough for a price"]
 
@@ -291,27 +291,27 @@ def test_a_token_without_a_mint_has_no_price() -> None:
 
 def test_pools_that_could_not_be_read_are_no_reason_to_take_others() -> None:
     pool = orca((TOKEN_A, USDC.reference), 0)
-    ledger, lost = stored(pool), orca((TOKEN_A, USDC.reference), 0, spacing=8).address
+    ledger, unreadable = stored(pool), orca((TOKEN_A, USDC.reference), 0, spacing=8).address
 
     def answered(read: AccountRead) -> Any:
-        return Unknown("the node is gone") if read.address == lost else ledger(read)
+        return Unknown("the node is gone") if read.address == unreadable else ledger(read)
 
     [refusal] = priced(answered, token(TOKEN_A)).refused
     assert refusal.reason == "its pools could not be read: the node is gone"
 
 
 def test_more_tokens_than_are_looked_for_at_once_are_said() -> None:
-    several = [token(key()) for _ in range(MAX_TOKENS + 2)]
-    assert [each.reason for each in priced(stored(), *several).refused] == [TOO_MANY_TOKENS] * 2
+    tokens = [token(key()) for _ in range(MAX_TOKENS + 2)]
+    assert [each.reason for each in priced(stored(), *tokens).refused] == [TOO_MANY_TOKENS] * 2
 
 
 def test_things_of_which_there_is_one_are_not_looked_for_and_take_no_places() -> None:
     pool = orca((TOKEN_A, USDC.reference), 0)
     ledger = stored(pool)
-    several = [key() for _ in range(MAX_TOKENS + 2)]
-    for mint in several:
+    mints = [key() for _ in range(MAX_TOKENS + 2)]
+    for mint in mints:
         ledger.put(mint, TOKEN, accounts.mint(1, 0))
-    quotes = priced(ledger, *map(token, several), token(TOKEN_A))
+    quotes = priced(ledger, *map(token, mints), token(TOKEN_A))
     assert [each.asset for each in quotes.prices] == [token(TOKEN_A)]
     assert quotes.refused == ()
 
@@ -320,7 +320,7 @@ VENUE: Final = {"family": "raydium_clmm", "program": RAYDIUM, "indexes": [0]}
 
 
 @pytest.mark.parametrize(
-    ("section", "said"),
+    ("section", "reason"),
     [
         ({"pools": []}, "unknown key `pools`"),
         ({"quotes": {str(USDC): "0"}}, "what a pool has to have"),
@@ -332,8 +332,8 @@ VENUE: Final = {"family": "raydium_clmm", "program": RAYDIUM, "indexes": [0]}
         ({"venues": [VENUE | {"program": "0x"}]}, "program is '0x', not an address"),
     ],
 )
-def test_venues_that_cannot_be_meant_are_refused(section: dict[str, Any], said: str) -> None:
+def test_venues_that_cannot_be_meant_are_refused(section: dict[str, Any], reason: str) -> None:
     with pytest.raises(BadSettings) as caught:
         build_sources({"solana_pools": {"solana": section}}, {}, "solana", "solana")
-    assert said in str(caught.value)
-    assert ("one of " in caught.value.remedy) == ("family is" in said)
+    assert reason in str(caught.value)
+    assert ("one of " in caught.value.remedy) == ("family is" in reason)

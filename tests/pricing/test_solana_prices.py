@@ -1,4 +1,4 @@
-"""Prices that Solana keeps in accounts: Pyth's, and what pools of staked SOL redeem. The bytes are the vendors' own."""
+"""Prices in accounts of Solana: Pyth's and those of stake pools, in bytes of the vendors' SDKs."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ def stored() -> Ledger:
 
 
 def priced(ledger: Ledger, *assets: Asset, block: Block = BLOCK) -> Quotes:
-    """What the shipped sources of Solana say of some assets."""
+    """Return the quotes of the shipped sources of Solana."""
     tree = {name: PRICES[name] for name in ("pyth_accounts", "liquid_stake")}
     quotes: Quotes = run_offline(query_sources(build_sources(tree, {}, "solana", "solana"), assets, block), ledger)
     return quotes
 
 
 def refusal(ledger: Ledger, of: Asset = SOL, block: Block = BLOCK) -> str:
-    """Why an asset has no price."""
-    found = priced(ledger, of, block=block)
-    assert not found.prices
-    return found.refused[0].reason
+    """Return the reason why an asset has no price."""
+    quotes = priced(ledger, of, block=block)
+    assert not quotes.prices
+    return quotes.refused[0].reason
 
 
 def changed(ledger: Ledger, address: str, owner: str, content: bytes) -> Ledger:
@@ -76,14 +76,14 @@ def changed(ledger: Ledger, address: str, owner: str, content: bytes) -> Ledger:
 
 
 def test_accounts_that_the_vendors_wrote_give_exact_prices(stored: Ledger) -> None:
-    found = {price.asset: price for price in priced(stored, SOL, JITO, MSOL).prices}
-    assert found[SOL].usd == Decimal("150.25")
-    assert (found[SOL].source, found[SOL].time_us) == ("pyth_accounts", (NOW_S - 3) * 1_000_000)
-    assert found[SOL].confidence == 1 - Decimal("0.000033")
-    assert found[JITO].usd == Decimal("187.8125")
-    assert Fraction(found[MSOL].usd) == Fraction(5_583_457_484, 2**32) * Fraction(Decimal("150.25"))
-    assert found[JITO].detail == f"what pool {JITO_POOL} redeems → {SOL} → pyth_accounts"
-    assert [call.read.label[:2] for call in found[JITO].calls] == [
+    prices_of = {price.asset: price for price in priced(stored, SOL, JITO, MSOL).prices}
+    assert prices_of[SOL].usd == Decimal("150.25")
+    assert (prices_of[SOL].source, prices_of[SOL].time_us) == ("pyth_accounts", (NOW_S - 3) * 1_000_000)
+    assert prices_of[SOL].confidence == 1 - Decimal("0.000033")
+    assert prices_of[JITO].usd == Decimal("187.8125")
+    assert Fraction(prices_of[MSOL].usd) == Fraction(5_583_457_484, 2**32) * Fraction(Decimal("150.25"))
+    assert prices_of[JITO].detail == f"what pool {JITO_POOL} redeems → {SOL} → pyth_accounts"
+    assert [call.read.label[:2] for call in prices_of[JITO].calls] == [
         ("getMultipleAccounts", JITO_POOL),
         ("getMultipleAccounts", SOL_FEED_AT),
     ]
@@ -94,7 +94,7 @@ def test_the_account_of_a_feed_is_where_pyth_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("fields", "reason"),
     [
         ({"price": 0}, "the price is zero"),
         ({"price": -5}, "the price is not above zero"),
@@ -106,8 +106,8 @@ def test_the_account_of_a_feed_is_where_pyth_says() -> None:
         ({"verificationLevel": {"partial": {"numSignatures": Small(5)}}}, "its price was not verified in full"),
     ],
 )
-def test_what_pyth_is_not_sure_of_is_no_price(stored: Ledger, said: dict[str, Any], reason: str) -> None:
-    assert reason in refusal(changed(stored, SOL_FEED_AT, RECEIVER, pyth_bytes(NOW_S - 3, **said)))
+def test_what_pyth_is_not_sure_of_is_no_price(stored: Ledger, fields: dict[str, Any], reason: str) -> None:
+    assert reason in refusal(changed(stored, SOL_FEED_AT, RECEIVER, pyth_bytes(NOW_S - 3, **fields)))
 
 
 def test_a_price_that_is_a_little_newer_than_a_slow_clock_is_of_the_block(stored: Ledger) -> None:
@@ -170,7 +170,7 @@ def test_a_token_of_staked_coins_without_a_price_of_the_coin_has_none(stored: Le
 
 
 @pytest.mark.parametrize(
-    ("section", "said"),
+    ("section", "reason"),
     [
         ({"pyth_accounts": {"solana": {"receiver": RECEIVER, "push_oracle": "x", "feeds": {}}}}, "push_oracle is 'x'"),
         ({"pyth_accounts": {"solana": {"receiver": RECEIVER, "push_oracle": PUSH, "shard": -1}}}, "shard is -1"),
@@ -189,14 +189,14 @@ def test_a_token_of_staked_coins_without_a_price_of_the_coin_has_none(stored: Le
         ),
     ],
 )
-def test_sections_that_cannot_be_meant_are_refused(section: dict[str, Any], said: str) -> None:
+def test_sections_that_cannot_be_meant_are_refused(section: dict[str, Any], reason: str) -> None:
     with pytest.raises(BadSettings) as caught:
         build_sources(section, {}, "solana", "solana")
-    assert said in str(caught.value)
+    assert reason in str(caught.value)
 
 
 def test_a_chain_without_a_section_has_sources_that_know_nothing() -> None:
-    made = build_sources({"pyth_accounts": {}, "liquid_stake": {}}, {}, "solana", "solana")
-    assert [type(each) for each in made] == [PythAccounts, LiquidStake]
+    sources = build_sources({"pyth_accounts": {}, "liquid_stake": {}}, {}, "solana", "solana")
+    assert [type(each) for each in sources] == [PythAccounts, LiquidStake]
     assert priced(Ledger()).prices == ()
-    assert not any(each.knows(SOL) for each in made)  # type: ignore[attr-defined]
+    assert not any(each.knows(SOL) for each in sources)  # type: ignore[attr-defined]

@@ -41,8 +41,8 @@ SAID: dict[Read, Any] = {
 }
 
 
-def quoted(source: PriceSource, *written: str, said: dict[Read, Any] | None = None) -> Quotes:
-    return run_offline(source.prices([asset(each) for each in written], BLOCK), SAID if said is None else said)
+def quoted(source: PriceSource, *assets: str, answers: dict[Read, Any] | None = None) -> Quotes:
+    return run_offline(source.prices([asset(each) for each in assets], BLOCK), SAID if answers is None else answers)
 
 
 def never(_: Read) -> Any:
@@ -53,8 +53,8 @@ def never(_: Read) -> Any:
 
 
 def test_a_fixed_price_is_certain_at_every_block_and_asks_nobody() -> None:
-    got = run_offline(build_fixed({USDC: "1.00"}, "prices").prices([asset(ETH), asset(USDC)], BLOCK), never)
-    assert got == Quotes((Price(asset(USDC), Decimal("1.00"), "fixed", BLOCK.time_us, Decimal(1)),))
+    quotes = run_offline(build_fixed({USDC: "1.00"}, "prices").prices([asset(ETH), asset(USDC)], BLOCK), never)
+    assert quotes == Quotes((Price(asset(USDC), Decimal("1.00"), "fixed", BLOCK.time_us, Decimal(1)),))
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_fixed_prices_reach_to_their_bound() -> None:
     assert build_fixed({USDC: "1000000000000"}, "prices").usd[asset(USDC)] == 10**12
 
 
-@pytest.mark.parametrize("written", ["usdc", "eip155:1/erc20:0x1", f"eip155:1/erc20:0x{'A0' * 20}", ETH + " "])
-def test_an_asset_that_is_not_canonical_is_a_settings_error(written: str) -> None:
+@pytest.mark.parametrize("name", ["usdc", "eip155:1/erc20:0x1", f"eip155:1/erc20:0x{'A0' * 20}", ETH + " "])
+def test_an_asset_that_is_not_canonical_is_a_settings_error(name: str) -> None:
     with pytest.raises(BadSettings):
-        build_fixed({written: "1"}, "[prices]")
+        build_fixed({name: "1"}, "[prices]")
 
 
 # --- chainlink --------------------------------------------------------------------------------------------------------
@@ -108,11 +108,14 @@ def test_where_there_is_no_feed_nothing_is_asked() -> None:
 
 def test_the_heartbeat_is_the_feeds_own() -> None:
     late = (9, 99_990_000, NOW_S - 4000, NOW_S - 4000, 9)
-    got = quoted(
-        build_chainlink(FEEDS, "x"), ETH, USDC, said=SAID | {Call(ETH_USD, LATEST): late, Call(USDC_USD, LATEST): late}
+    quotes = quoted(
+        build_chainlink(FEEDS, "x"),
+        ETH,
+        USDC,
+        answers=SAID | {Call(ETH_USD, LATEST): late, Call(USDC_USD, LATEST): late},
     )
-    assert [str(price.asset) for price in got.prices] == [USDC]
-    (refusal,) = got.refused
+    assert [str(price.asset) for price in quotes.prices] == [USDC]
+    (refusal,) = quotes.refused
     assert refusal.asset == asset(ETH)
     assert refusal.source == "chainlink"
     assert "stale: 4000 s old, its heartbeat is 3600 s" in refusal.reason
@@ -120,7 +123,7 @@ def test_the_heartbeat_is_the_feeds_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("feed_answers", "reason"),
     [
         ({Call(ETH_USD, LATEST): Reverted(b"No data present")}, "refused to tell its latest round"),
         ({Call(ETH_USD, LATEST): Unknown("no code there")}, "no code there"),
@@ -129,10 +132,12 @@ def test_the_heartbeat_is_the_feeds_own() -> None:
         ({Call(ETH_USD, LATEST): (7, -5, 0, NOW_S, 7)}, "negative"),
     ],
 )
-def test_a_feed_that_cannot_be_believed_says_why_and_spoils_no_other(said: dict[Read, Any], reason: str) -> None:
-    got = quoted(build_chainlink(FEEDS, "x"), ETH, USDC, said=SAID | said)
-    assert [str(price.asset) for price in got.prices] == [USDC]
-    assert [reason in refusal.reason for refusal in got.refused] == [True]
+def test_a_feed_that_cannot_be_believed_says_why_and_spoils_no_other(
+    feed_answers: dict[Read, Any], reason: str
+) -> None:
+    quotes = quoted(build_chainlink(FEEDS, "x"), ETH, USDC, answers=SAID | feed_answers)
+    assert [str(price.asset) for price in quotes.prices] == [USDC]
+    assert [reason in refusal.reason for refusal in quotes.refused] == [True]
 
 
 @pytest.mark.parametrize(
@@ -162,8 +167,8 @@ def test_feeds_of_two_chains_in_one_section_are_a_settings_error() -> None:
 def test_a_feed_may_price_the_native_coin_of_another_chain() -> None:
     """There is no other way to ask for a net asset value in the coin of a chain that is not configured."""
     solana = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp/slip44:501"
-    found = build_chainlink({WETH: FEEDS[ETH], solana: FEEDS[ETH]}, "x")
-    assert [price.usd for price in quoted(found, solana).prices] == [Decimal("2000.12345678")]
+    feeds = build_chainlink({WETH: FEEDS[ETH], solana: FEEDS[ETH]}, "x")
+    assert [price.usd for price in quoted(feeds, solana).prices] == [Decimal("2000.12345678")]
 
 
 # --- the chain of sources ---------------------------------------------------------------------------------------------
@@ -171,52 +176,52 @@ def test_a_feed_may_price_the_native_coin_of_another_chain() -> None:
 
 @dataclass
 class Scripted:
-    """A source that gives what it is told and notes what it was asked."""
+    """A source that returns or raises `gives` and records the assets asked of it."""
 
     name: str
     gives: Quotes | Exception
-    asked: tuple[Asset, ...] = ()
+    requests: tuple[Asset, ...] = ()
 
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
-        self.asked = tuple(assets)
+        self.requests = tuple(assets)
         yield [Call(self.name, "x()(uint256)")]
         if isinstance(self.gives, Exception):
             raise self.gives
         return self.gives
 
 
-def price(written: str, usd: str, source: str) -> Price:
-    return Price(asset(written), Decimal(usd), source, BLOCK.time_us, Decimal(1))
+def price(name: str, usd: str, source: str) -> Price:
+    return Price(asset(name), Decimal(usd), source, BLOCK.time_us, Decimal(1))
 
 
-def chain_quoted(chained: list[Any], *written: str) -> Quotes:
-    return run_offline(query_sources(chained, [asset(each) for each in written], BLOCK), lambda _: 1)
+def chain_quoted(chained: list[Any], *assets: str) -> Quotes:
+    return run_offline(query_sources(chained, [asset(each) for each in assets], BLOCK), lambda _: 1)
 
 
 def test_the_next_source_is_asked_only_for_what_is_unpriced_and_each_price_names_its_source() -> None:
     first = Scripted("first", Quotes((price(ETH, "2000", "first"),), (Refusal(asset(USDC), "first", "stale"),)))
     second = Scripted("second", Quotes((price(USDC, "1", "second"),)))
     third = Scripted("third", Quotes())
-    got = chain_quoted([first, second, third], USDC, ETH, USDC)
-    assert [(str(each.asset), each.source) for each in got.prices] == [(USDC, "second"), (ETH, "first")]
-    assert got.refused == (Refusal(asset(USDC), "first", "stale"),)
-    assert (first.asked, second.asked, third.asked) == ((asset(USDC), asset(ETH)), (asset(USDC),), ())
+    quotes = chain_quoted([first, second, third], USDC, ETH, USDC)
+    assert [(str(each.asset), each.source) for each in quotes.prices] == [(USDC, "second"), (ETH, "first")]
+    assert quotes.refused == (Refusal(asset(USDC), "first", "stale"),)
+    assert (first.requests, second.requests, third.requests) == ((asset(USDC), asset(ETH)), (asset(USDC),), ())
 
 
 def test_a_source_that_breaks_is_a_refusal_and_the_next_is_asked() -> None:
-    got = chain_quoted(
+    quotes = chain_quoted(
         [Scripted("broken", ZeroDivisionError("oh")), Scripted("whole", Quotes((price(ETH, "2", "whole"),)))], ETH
     )
-    assert [each.source for each in got.prices] == ["whole"]
-    assert [(each.source, each.reason) for each in got.refused] == [
+    assert [each.source for each in quotes.prices] == ["whole"]
+    assert [(each.source, each.reason) for each in quotes.refused] == [
         ("broken", "the source failed: ZeroDivisionError: oh")
     ]
 
 
 def test_an_impossible_price_is_refused_and_one_nobody_asked_for_ignored() -> None:
-    got = chain_quoted([Scripted("odd", Quotes((price(ETH, "0", "odd"), price(USDC, "1", "odd"))))], ETH)
-    assert got.prices == ()
-    assert [each.asset for each in got.refused] == [asset(ETH)]
+    quotes = chain_quoted([Scripted("odd", Quotes((price(ETH, "0", "odd"), price(USDC, "1", "odd"))))], ETH)
+    assert quotes.prices == ()
+    assert [each.asset for each in quotes.refused] == [asset(ETH)]
 
 
 @pytest.mark.parametrize(
@@ -244,9 +249,9 @@ def test_an_impossible_price_is_refused_and_one_nobody_asked_for_ignored() -> No
 )
 def test_a_price_that_is_none_is_refused_and_the_next_source_is_asked(change: dict[str, Any], reason: str) -> None:
     odd = Scripted("odd", Quotes((replace(price(ETH, "1", "odd"), **change), price(USDC, "1", "odd"))))
-    got = chain_quoted([odd, Scripted("whole", Quotes((price(ETH, "2", "whole"),)))], ETH, USDC)
-    assert [(str(each.asset), each.source) for each in got.prices] == [(ETH, "whole"), (USDC, "odd")]
-    assert got.refused == (Refusal(asset(ETH), "odd", reason),)
+    quotes = chain_quoted([odd, Scripted("whole", Quotes((price(ETH, "2", "whole"),)))], ETH, USDC)
+    assert [(str(each.asset), each.source) for each in quotes.prices] == [(ETH, "whole"), (USDC, "odd")]
+    assert quotes.refused == (Refusal(asset(ETH), "odd", reason),)
 
 
 ODD: dict[str, Any] = {
@@ -261,9 +266,9 @@ ODD: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", ODD)
 def test_what_is_no_quotes_is_a_refusal_of_the_source(name: str) -> None:
-    got = chain_quoted([Scripted("odd", ODD[name]), Scripted("whole", Quotes((price(ETH, "2", "whole"),)))], ETH)
-    assert [each.source for each in got.prices] == ["whole"]
-    ((source, reason),) = [(each.source, each.reason) for each in got.refused]
+    quotes = chain_quoted([Scripted("odd", ODD[name]), Scripted("whole", Quotes((price(ETH, "2", "whole"),)))], ETH)
+    assert [each.source for each in quotes.prices] == ["whole"]
+    ((source, reason),) = [(each.source, each.reason) for each in quotes.refused]
     assert (source, reason.partition(": ")[0]) == ("odd", "the source failed")
 
 
@@ -279,10 +284,10 @@ def test_no_assets_and_no_sources_are_no_quotes() -> None:
 def test_the_settings_come_first_then_fixed_then_feeds_then_pegs() -> None:
     tree = {"peg": {USDC: "1", WETH: "5"}, "chainlink": {"ethereum": FEEDS}, "fixed": {ETH: "3"}}
     chained = build_sources(tree, {ETH: "4"}, "ethereum", "evm")
-    got = run_offline(
+    quotes = run_offline(
         query_sources(chained, [asset(ETH), asset(WETH), asset(USDC)], BLOCK), SAID | {Call(USDC_USD, DECIMALS): 6}
     )
-    assert [(each.source, each.usd) for each in got.prices] == [
+    assert [(each.source, each.usd) for each in quotes.prices] == [
         ("fixed", Decimal(4)),
         ("chainlink", Decimal("2000.12345678")),
         ("peg", Decimal(1)),
@@ -328,19 +333,19 @@ def test_sources_of_ours_are_the_modules_that_have_a_section_and_no_others() -> 
 
 
 @pytest.mark.parametrize(
-    ("build", "told"),
+    ("build", "reason"),
     [
         (lambda section, chain, where: section["url"], "no source can be made of it: KeyError: 'url'"),
         (lambda section, chain, where: None, "what is made of it is a NoneType, not a source of prices"),
     ],
 )
 def test_a_section_of_which_no_source_can_be_made_is_a_settings_error_that_names_it(
-    build: Any, told: str, monkeypatch: pytest.MonkeyPatch
+    build: Any, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chainfolio.pricing.registry.load_sections", lambda names, file: {"odd": PriceSection(build)})
     with pytest.raises(BadSettings) as caught:
         build_sources({"odd": {}}, {}, "ethereum", "evm")
-    assert str(caught.value) == f"prices.toml: odd: {told}"
+    assert str(caught.value) == f"prices.toml: odd: {reason}"
 
 
 def test_a_source_that_two_packages_have_is_refused_with_both(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,12 +369,12 @@ def test_feeds_are_believed_while_the_sequencer_is_up_and_its_feed_is_read_in_th
     plan = build_chainlink(L2, "x").prices([asset(ETH)], BLOCK)
     reads = next(plan)
     assert list(reads) == [Call(ETH_USD, LATEST), Call(ETH_USD, DECIMALS), Call(UPTIME, LATEST)]
-    (got,) = quoted(build_chainlink(L2, "x"), ETH, said=uptime(0, NOW_S - 3601)).prices
-    assert [call.read for call in got.calls] == list(reads)
+    (ether_price,) = quoted(build_chainlink(L2, "x"), ETH, answers=uptime(0, NOW_S - 3601)).prices
+    assert [call.read for call in ether_price.calls] == list(reads)
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("feed_answers", "reason"),
     [
         (uptime(1, NOW_S - 9), "the sequencer is down"),
         (uptime(0, NOW_S - 3600), "the sequencer is up for 3600 s only, 3600 s are waited for"),
@@ -381,11 +386,11 @@ def test_feeds_are_believed_while_the_sequencer_is_up_and_its_feed_is_read_in_th
     ],
 )
 def test_no_feed_is_believed_while_the_sequencer_is_down_just_came_back_or_is_not_known(
-    said: dict[Read, Any], reason: str
+    feed_answers: dict[Read, Any], reason: str
 ) -> None:
-    got = quoted(build_chainlink(L2, "x"), ETH, USDC, said=said)
-    assert got.prices == ()
-    assert [(str(each.asset), reason in each.reason, UPTIME in each.reason) for each in got.refused] == [
+    quotes = quoted(build_chainlink(L2, "x"), ETH, USDC, answers=feed_answers)
+    assert quotes.prices == ()
+    assert [(str(each.asset), reason in each.reason, UPTIME in each.reason) for each in quotes.refused] == [
         (ETH, True, True),
         (USDC, True, True),
     ]
@@ -393,7 +398,7 @@ def test_no_feed_is_believed_while_the_sequencer_is_down_just_came_back_or_is_no
 
 def test_before_the_uptime_feed_was_there_nobody_could_know_and_feeds_are_believed() -> None:
     absent = SAID | {Call(UPTIME, LATEST): Unknown("no contract there", "absent")}
-    assert [str(each.asset) for each in quoted(build_chainlink(L2, "x"), ETH, said=absent).prices] == [ETH]
+    assert [str(each.asset) for each in quoted(build_chainlink(L2, "x"), ETH, answers=absent).prices] == [ETH]
 
 
 @pytest.mark.parametrize("facts", [5, {"feed": UPTIME}, {"feed": "0x1", "grace_s": 5}, {"feed": UPTIME, "grace_s": -1}])

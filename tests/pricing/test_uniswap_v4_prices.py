@@ -1,4 +1,4 @@
-"""Prices from pools of Uniswap V4 on its published code: exact, in native coins too, and no deeper than they pay."""
+"""Prices and depths from pools of Uniswap V4 on its published code, in native coins too."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.pricing.pool_chain import PoolChain, one_part, section
 from tests.protocols.uniswap_v4_deployment import HIGHEST_PRICE, KEY, LOWEST_PRICE, PoolKey, UniswapV4, uniswap_v4
 
 pytestmark = pytest.mark.node
-Made = tuple[PoolChain, UniswapV4]
+World = tuple[PoolChain, UniswapV4]
 
 
 @pytest.fixture(scope="module")
-def deployed() -> Iterator[Made]:
+def deployed() -> Iterator[World]:
     with LocalNode() as node:
         deployment: Deployment = deploy(node)
         with node.by_hand():
@@ -39,7 +39,7 @@ def deployed() -> Iterator[Made]:
 
 
 @pytest.fixture
-def made(deployed: Made) -> Iterator[Made]:
+def world(deployed: World) -> Iterator[World]:
     with deployed[0].undone():
         yield deployed
 
@@ -64,20 +64,20 @@ def swap(chain: PoolChain, key: PoolKey, zero_for_one: bool, raw: int, limit: in
     chain.deployer.settle()
 
 
-def test_the_price_of_a_pool_is_that_of_its_slot0_and_a_wrapped_coin_is_traded_as_the_coin(made: Made) -> None:
-    chain, v4 = made
+def test_the_price_of_a_pool_is_that_of_its_slot0_and_a_wrapped_coin_is_traded_as_the_coin(world: World) -> None:
+    chain, v4 = world
     quotes = chain.quoted(source(chain, v4), "DAI", "WETH")
-    for told, key, decimals in zip(quotes.relative, reversed(v4.keys), (18, 18), strict=True):
+    for relative, key, decimals in zip(quotes.relative, reversed(v4.keys), (18, 18), strict=True):
         root = chain.node.call(v4.view, "getSlot0(bytes32)(uint160,int24,uint24,uint24)", pool_id(lower(key)))[0]
         usdc_first = key[0].lower() == chain.tokens["USDC"].address.lower()
         price = Fraction(2**192, root**2) if usdc_first else Fraction(root**2, 2**192)
-        assert told.parts == ((chain.asset("USDC"), price * 10**decimals / 10**6),)
-    assert [told.asset for told in quotes.relative] == [chain.asset("DAI"), chain.asset("WETH")]
+        assert relative.parts == ((chain.asset("USDC"), price * 10**decimals / 10**6),)
+    assert [relative.asset for relative in quotes.relative] == [chain.asset("DAI"), chain.asset("WETH")]
     assert chain.requests == 2
 
 
-def test_a_pool_could_pay_what_a_trade_to_the_end_of_its_tick_spacing_pays(made: Made) -> None:
-    chain, v4 = made
+def test_a_pool_could_pay_what_a_trade_to_the_end_of_its_tick_spacing_pays(world: World) -> None:
+    chain, v4 = world
     relative, _, _ = one_part(chain.quoted(source(chain, v4), "DAI"))
     assert relative.depth is not None
     usdc, key = chain.tokens["USDC"].address, v4.keys[1]
@@ -86,15 +86,15 @@ def test_a_pool_could_pay_what_a_trade_to_the_end_of_its_tick_spacing_pays(made:
     end = tick // 60 * 60 + (0 if sells_first else 60)
     before = chain.node.call(usdc, "balanceOf(address)(uint256)", chain.me)
     swap(chain, key, sells_first, 10**24, sqrt_price(end))
-    paid = chain.node.call(usdc, "balanceOf(address)(uint256)", chain.me) - before
-    assert paid > 10**6
-    assert abs(relative.depth[1] * 10**6 - paid) <= 1
+    proceeds = chain.node.call(usdc, "balanceOf(address)(uint256)", chain.me) - before
+    assert proceeds > 10**6
+    assert abs(relative.depth[1] * 10**6 - proceeds) <= 1
     assert not chain.quoted(source(chain, v4, str(relative.depth[1].__ceil__() + 1)), "DAI").relative
 
 
-def test_what_could_be_paid_counts_as_far_as_the_token_is_there_to_be_bought(made: Made) -> None:
-    """As in a pool into which somebody put the quote alone, to bid far below what the token is worth."""
-    chain, v4 = made
+def test_what_could_be_paid_counts_as_far_as_the_token_is_there_to_be_bought(world: World) -> None:
+    """A pool that holds the quote token alone is a bid far below the token's price."""
+    chain, v4 = world
     usdc, key = chain.tokens["USDC"].address, v4.keys[1]
     buys_first = key[0] != usdc  # DAI is bought: is it the first?
     tick = chain.node.call(v4.view, "getSlot0(bytes32)(uint160,int24,uint24,uint24)", pool_id(lower(key)))[1]
@@ -106,13 +106,13 @@ def test_what_could_be_paid_counts_as_far_as_the_token_is_there_to_be_bought(mad
     assert "could pay enough" in quotes.refused[0].reason
 
 
-def test_a_pool_that_a_trade_moved_has_no_price_in_that_block(made: Made) -> None:
-    chain, v4 = made
+def test_a_pool_that_a_trade_moved_has_no_price_in_that_block(world: World) -> None:
+    chain, v4 = world
     assert one_part(chain.quoted(source(chain, v4), "WETH"))
     swap(chain, v4.keys[0], True, 40 * 10**18)
     quotes = chain.quoted(source(chain, v4), "WETH")
     assert not quotes.relative
-    assert any(words in quotes.refused[0].reason for words in ("manipulated?", "could pay enough"))
+    assert any(reason in quotes.refused[0].reason for reason in ("manipulated?", "could pay enough"))
 
 
 def lower(key: PoolKey) -> PoolKey:

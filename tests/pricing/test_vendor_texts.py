@@ -1,4 +1,4 @@
-"""What each price source accepts as settings, what it says of others, its requests, and its quotes of whole answers."""
+"""Settings of each price source with their whole error texts, its requests, and its quotes of answers."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ HOST = VendorHost("http://vendor", (("x-key", "secret"),), 2.5, "/path")
 NOW_S = 1_760_000_000
 
 
-def named(text: str) -> str:
-    """A text with the names of NAMES replaced by what they stand for."""
+def expand_names(text: str) -> str:
+    """Return a text with the names of NAMES replaced by their values."""
     for name, value in NAMES.items():
         text = text.replace(name, value)
     return text
@@ -52,12 +52,12 @@ def test_a_file_of_prices_is_accepted_or_refused_with_this_whole_text(
     chain, settings, text = line.split(" | ")
     try:
         build_sources(
-            tomllib.loads(named(settings.replace(r"\n", "\n"))), {}, chain, "evm" if "eth" in chain else chain
+            tomllib.loads(expand_names(settings.replace(r"\n", "\n"))), {}, chain, "evm" if "eth" in chain else chain
         )
-        told = "accepted"
+        outcome = "accepted"
     except BadSettings as error:
-        told = str(error)
-    assert told == named(text)
+        outcome = str(error)
+    assert outcome == expand_names(text)
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -173,14 +173,14 @@ def test_a_vendor_is_sent_exactly_these_requests(vendor: str, keys: Sequence[Any
 
 
 @pytest.mark.parametrize(
-    ("vendor", "most"), [("coingecko", 50), ("defillama", 100), ("pyth", 50), ("jupiter", 50)], ids=str
+    ("vendor", "limit"), [("coingecko", 50), ("defillama", 100), ("pyth", 50), ("jupiter", 50)], ids=str
 )
-def test_one_request_has_as_many_coins_as_the_vendor_takes(vendor: str, most: int) -> None:
-    keys: list[Any] = [(f"{number:060}", NOW_S) for number in range(2 * most + 1)]
+def test_one_request_has_as_many_coins_as_the_vendor_takes(vendor: str, limit: int) -> None:
+    keys: list[Any] = [(f"{number:060}", NOW_S) for number in range(2 * limit + 1)]
     keys = [("", *key) for key in keys] if vendor == "coingecko" else keys
-    found = list(BATCHES[vendor].requests(keys, NOW_S))
-    assert [len(some) for _, some in found] == [most, most, 1]
-    assert [key for _, some in found for key in some] == keys
+    requests_made = list(BATCHES[vendor].requests(keys, NOW_S))
+    assert [len(request_keys) for _, request_keys in requests_made] == [limit, limit, 1]
+    assert [key for _, request_keys in requests_made for key in request_keys] == keys
 
 
 def test_a_combined_request_is_as_long_as_an_address_may_be() -> None:

@@ -1,4 +1,4 @@
-"""What sections of the settings make of venues, shares and sources, without a node."""
+"""Venues, shares and sources built from sections of the settings, without a node."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def test_a_number_out_of_its_range_is_a_settings_error(number: object) -> None:
 
 
 def test_the_rate_of_a_token_is_its_own_price() -> None:
-    token, other = (Asset("eip155:1", "erc20", "0x" + letter * 40) for letter in "ab")
-    source = Shares((), {token: ExchangeRate(other, "rate()(uint256)")}, None)
+    token, rate_asset = (Asset("eip155:1", "erc20", "0x" + letter * 40) for letter in "ab")
+    source = Shares((), {token: ExchangeRate(rate_asset, "rate()(uint256)")}, None)
     read = Call(token.reference, "rate()(uint256)")
     quotes = run_offline(source.prices([token], BLOCK), {read: 3 * 10**18, AtParent(read): 3 * 10**18})
     (relative,) = quotes.relative
-    assert (relative.asset, relative.parts) == (token, ((other, Fraction(3)),))
+    assert (relative.asset, relative.parts) == (token, ((rate_asset, Fraction(3)),))
     assert (relative.detail, relative.time_us) == ("what it redeems for", BLOCK.time_us)
     assert [(call.read, call.result) for call in relative.calls] == [(read, 3 * 10**18)]
 
@@ -80,8 +80,8 @@ def test_the_rate_of_a_token_is_its_own_price() -> None:
 def test_a_source_by_chain_is_built_of_the_section_of_that_chain() -> None:
     built: list[Any] = []
 
-    def build(section: Mapping[str, Any], where: str) -> Any:
-        built.append((section, where))
+    def build(section: Mapping[str, Any], label: str) -> Any:
+        built.append((section, label))
 
     factory = by_chain(build)
     factory({"base": {"key": 1}}, "base", "prices.toml: [mine]")

@@ -1,4 +1,4 @@
-"""A web server that stands for a vendor: it answers what a function says, and counts what it was asked."""
+"""A web server in place of a vendor, which records its requests and answers by a function."""
 
 from __future__ import annotations
 
@@ -25,43 +25,46 @@ Answer = Callable[[web.Request], str | bytes | int | web.Response | None]
 
 @dataclass
 class Vendor:
-    """A vendor at a port of its own. `answer` gives a body, or a status; None never answers."""
+    """A vendor on a free port.
+
+    `answer` returns a response, a body or a status; at None the vendor never answers.
+    """
 
     answer: Answer
     url: str = ""
-    asked: list[web.Request] = field(default_factory=list)
+    requests: list[web.Request] = field(default_factory=list)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """What each request is answered."""
-        self.asked.append(request)
-        found = self.answer(request)
-        if found is None:
+        """Return the response to a request."""
+        self.requests.append(request)
+        response = self.answer(request)
+        if response is None:
             await asyncio.Event().wait()
-        if isinstance(found, web.Response):
-            return found
-        if isinstance(found, int):
-            return web.Response(status=found)
-        return web.Response(body=found if isinstance(found, bytes) else str(found).encode())
+        if isinstance(response, web.Response):
+            return response
+        if isinstance(response, int):
+            return web.Response(status=response)
+        return web.Response(body=response if isinstance(response, bytes) else str(response).encode())
 
 
 @asynccontextmanager
 async def vendor(answer: Answer) -> AsyncIterator[Vendor]:
-    """A vendor that runs meanwhile."""
-    found, app = Vendor(answer), web.Application()
-    app.router.add_get("/{path:.*}", found.handle)
+    """Run a vendor within the context."""
+    server, app = Vendor(answer), web.Application()
+    app.router.add_get("/{path:.*}", server.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]
-    found.url = f"http://{host}:{port}"
+    server.url = f"http://{host}:{port}"
     try:
-        yield found
+        yield server
     finally:
         await runner.cleanup()
 
 
 class Clock:
-    """A clock that stands still, and goes on where somebody waits."""
+    """A clock that stands still and advances by the seconds of each sleep."""
 
     def __init__(self, now_s: int = NOW_S) -> None:
         self.now_s, self.waited_s = now_s, 0.0
@@ -78,7 +81,7 @@ class Clock:
 
 @asynccontextmanager
 async def sending(now_s: int = NOW_S, **bounds: Any) -> AsyncIterator[Http]:
-    """What sends HTTP reads, at a time."""
+    """Yield a transport for HTTP reads whose clock stands at `now_s`."""
     http = Http(Environment(clock=Clock(now_s)), **bounds)
     try:
         yield http
@@ -89,7 +92,7 @@ async def sending(now_s: int = NOW_S, **bounds: Any) -> AsyncIterator[Http]:
 async def priced(
     http: Http, source: PriceSource | list[PriceSource], assets: Sequence[Asset], *blocks: Block
 ) -> list[Quotes]:
-    """What the chain of sources makes of one source, at each block, in rounds that the blocks share."""
+    """Return the quotes of one or several sources at each block, in rounds that the blocks share."""
     sources = source if isinstance(source, list) else [source]
     plans = {str(at): query_sources(sources, assets, block) for at, block in enumerate(blocks or (BLOCK,))}
     reports = await run_batched(plans, http.read)

@@ -39,7 +39,7 @@ async def test_the_coin_is_asked_for_by_its_name_and_a_token_by_all_of_its_digit
         source = defillama.SECTION.build({"base_url": found.url, **names("defillama")}, "starknet", "defillama")
         (quotes,) = await priced(http, source, [STRK, TOKEN])
     assert {each.asset: each.usd for each in quotes.prices} == {STRK: Decimal("0.5"), TOKEN: Decimal(7)}
-    (asked,) = found.asked
+    (asked,) = found.requests
     assert set(asked.path.split("/")[-1].split(",")) == {"coingecko:starknet", f"starknet:{EKUBO}"}
 
 
