@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from chainfolio.alerts.kinds import checked_bound, checked_subject, kind_of
-from chainfolio.alerts.reachable import check_url
 from chainfolio.alerts.signing import as_text, secret_of
 from chainfolio.errors import BadRequest
 from chainfolio.storage.state import accounts, alerts, audit
+from chainfolio.transport.reachable import check_url
 
 if TYPE_CHECKING:
     from chainfolio.storage.state.alerts import Rule, Target

@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 import aiohttp
 
-from chainfolio.alerts.reachable import Forbidden, Reachable
 from chainfolio.alerts.signing import headers
+from chainfolio.transport.guarded import GuardedSessions
+from chainfolio.transport.reachable import Forbidden, Reachable
 
 if TYPE_CHECKING:
     from chainfolio.environment import Clock
@@ -50,7 +50,10 @@ class Sender:
     reachable: Reachable
     clock: Clock
     timeout_s: float
-    _sessions: dict[bool, aiohttp.ClientSession] = field(default_factory=dict)
+    _sessions: GuardedSessions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._sessions = GuardedSessions(self.reachable)
 
     async def send(self, target: Target, event: Delivery, secrets: Sequence[bytes]) -> Outcome:
         """Send an event, and return the outcome; only cancellation is raised."""
@@ -66,8 +69,7 @@ class Sender:
 
     async def close(self) -> None:
         """Close all connections."""
-        for session in self._sessions.values():
-            await session.close()
+        await self._sessions.close()
 
     async def _post(self, url: str, event: Delivery, secrets: Sequence[bytes]) -> Outcome:
         at_s = self.clock.now_us() // 1_000_000
@@ -76,9 +78,10 @@ class Sender:
             "User-Agent": AGENT,
             **headers(secrets, event.id, at_s, event.body),
         }
-        session = self._session(urlsplit(url).hostname or "")
         try:
-            async with session.post(url, data=event.body, headers=request_headers, allow_redirects=False) as answer:
+            async with self._sessions.of(url).post(
+                url, data=event.body, headers=request_headers, allow_redirects=False
+            ) as answer:
                 with suppress(aiohttp.ClientError):  # the status counts, and not the rest
                     await answer.content.read(MAX_ANSWER)
                 if 200 <= answer.status < 300:
@@ -90,22 +93,6 @@ class Sender:
             return Outcome(str(cause) if isinstance(cause, Forbidden) else f"not reachable ({type(cause).__name__})")
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return Outcome(str(error) if isinstance(error, Forbidden) else f"failed ({type(error).__name__})")
-
-    def _session(self, host: str) -> aiohttp.ClientSession:
-        """Return the session for a host: one checks every address, one is for hosts that the operator names."""
-        is_named = self.reachable.names(host)
-        if is_named not in self._sessions:
-            connector = aiohttp.TCPConnector(
-                limit=0, use_dns_cache=False, socket_factory=None if is_named else self.reachable.new_socket
-            )
-            self._sessions[is_named] = aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None),
-                trust_env=False,  # a proxy would resolve the name by itself
-                auto_decompress=False,
-            )
-        return self._sessions[is_named]
 
 
 def _seconds(text: str) -> float:

@@ -14,13 +14,13 @@ from chainfolio.alerts.conditions import Holding, holding
 from chainfolio.alerts.delivery import Deliverer
 from chainfolio.alerts.events import event
 from chainfolio.alerts.kinds import KINDS
-from chainfolio.alerts.reachable import Reachable
 from chainfolio.alerts.rules import active_of
 from chainfolio.alerts.scan import Scanner
 from chainfolio.alerts.sending import Sender
 from chainfolio.errors import ChainfolioError, Locked
 from chainfolio.storage.state import alerts, deliveries
 from chainfolio.supervisor import Task, described
+from chainfolio.transport.reachable import Reachable
 
 if TYPE_CHECKING:
     from chainfolio.engine.service import Engine

@@ -116,7 +116,7 @@ class Chain(Protocol):
         """Read symbol, name and decimals of tokens from their contracts."""
 
     def token_uris(self, collectibles: Sequence[Asset]) -> Plan[Sequence[TokenUri]]:
-        """Read where the metadata of collectibles are, in one round and in order; `""` if their contracts name none."""
+        """Read the URIs of the metadata of collectibles, in one round and in order; `""` for none."""
 
     async def probe(self, first: int) -> None:
         """Check which of the optional datasets the nodes serve from a height on."""

@@ -151,6 +151,19 @@ class Images(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     chain: Annotated[str, doc("of chains, with `{key}`")] = ""
 
 
+class Nfts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Gateways to metadata of collectibles outside the chain. Without a gateway they are not read."""
+
+    gateways: Annotated[
+        dict[str, str],
+        doc(
+            "`ipfs` and `ar` to a URL with `{path}`, as `https://ipfs.example.org/ipfs/{path}`; `https` to a URL with "
+            "`{url}`, or to `{url}` alone, which asks the hosts that the collections name"
+        ),
+    ] = {}
+    timeout_s: Annotated[int, doc("seconds for all metadata of one answer")] = 10
+
+
 class Alerts(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Alert rules, and the deliveries of their events."""
 
@@ -230,6 +243,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     snapshots: Snapshots = Snapshots()
     pnl: Pnl = Pnl()
     images: Images = Images()
+    nfts: Nfts = Nfts()
     alerts: Alerts = Alerts()
     schedule: Schedule = Schedule()
     telemetry: Telemetry = Telemetry()
@@ -270,6 +284,7 @@ SECTIONS = (
     "snapshots",
     "pnl",
     "images",
+    "nfts",
     "alerts",
     "schedule",
     "telemetry",

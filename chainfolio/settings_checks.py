@@ -16,6 +16,7 @@ from chainfolio.settings import (
     Alerts,
     Images,
     Lake,
+    Nfts,
     Pnl,
     Schedule,
     Server,
@@ -52,6 +53,7 @@ def check(settings: Settings) -> None:
     _check_pnl(settings.pnl)
     if settings.images != Images():
         _check_images(settings.images)
+    _check_nfts(settings.nfts)
     _check_alerts(settings.alerts)
     if settings.schedule != Schedule():
         _check_schedule(settings.schedule)
@@ -83,6 +85,24 @@ def _check_images(images: Images) -> None:
         if template and not (is_http(template) and all(place in template for place in places)):
             remedy = f"an http or https URL with {' and '.join(places)}"
             raise BadSettings(f"images.{name}", f"`{template}` is no template of pictures", remedy=remedy)
+
+
+def _check_nfts(nfts: Nfts) -> None:
+    """Raise BadSettings for a gateway of an unknown scheme, or without its place after the host.
+
+    The URL is not shown: it may hold a key.
+    """
+    for scheme, template in nfts.gateways.items():
+        place = {"ipfs": "{path}", "ar": "{path}", "https": "{url}"}.get(scheme)
+        if place is None:
+            raise BadSettings("nfts.gateways", f"`{scheme}` is none of ipfs, ar, https")
+        is_direct = scheme == "https" and template == place
+        if not is_direct and not (is_http(template) and re.fullmatch(r"https?://[^/?#@{}]+/.*", template)):
+            raise BadSettings(f"nfts.gateways.{scheme}", "not the URL of a gateway", remedy=f"an http URL with {place}")
+        if template.count(place) != 1:
+            raise BadSettings(f"nfts.gateways.{scheme}", f"it has to contain {place} once")
+    if nfts.timeout_s < 1:
+        raise BadSettings("nfts.timeout_s", "at least 1")
 
 
 def _check_lake(lake: Lake) -> None:

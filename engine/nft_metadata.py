@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from chainfolio.contracts import Collectible
+from chainfolio.engine.nft_gateways import Gateways
 from chainfolio.engine.snapshots.trust import mark_untrusted
 from chainfolio.errors import SourceError
 from chainfolio.messages import public
@@ -20,10 +21,10 @@ from chainfolio.portfolio.nft_metadata import (
     NO_URI,
     MetadataError,
     NftMetadata,
+    is_data,
     parse,
     read_data,
     resolved_uri,
-    shown_uri,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 MAX_COLLECTIBLES: Final = 128  # of one account and chain whose metadata are read
 TOO_MANY: Final = f"not read: only the metadata of {MAX_COLLECTIBLES} collectibles are read"
-NO_GATEWAY: Final = "its metadata are not on the chain, and no gateway is configured for them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class MetadataReader:
     system: System
     snapshotter: Callable[[Chain], Snapshotter]
     budget: Callable[[Chain], AbstractAsyncContextManager[None]]
+    gateways: Gateways
 
     async def read(self, collectibles: Sequence[Collectible]) -> dict[Asset, NftMetadata]:
         """Return the metadata of the collectibles of one account; those that are not known have a `problem`."""
@@ -71,23 +72,27 @@ class MetadataReader:
             uris: Sequence[TokenUri] = report.result or [Unknown(report.reason)] * len(assets)
         except SourceError as error:
             uris = [Unknown(error.reason)] * len(assets)
-        metadata = {asset: _decoded(asset, uri) for asset, uri in zip(assets, uris, strict=True)}
-        return metadata | dict.fromkeys(omitted, NftMetadata(problem=TOO_MANY))
+        metadata = dict.fromkeys(omitted, NftMetadata(problem=TOO_MANY))
+        remote: dict[Asset, str] = {}
+        for asset, uri in zip(assets, uris, strict=True):
+            if isinstance(uri, str) and (text := resolved_uri(uri, asset.token_id)) and not is_data(text):
+                remote[asset] = text
+            else:
+                metadata[asset] = _decoded(asset, uri)
+        files = await self.gateways.read(remote.values())
+        return metadata | {asset: files[uri] for asset, uri in remote.items()}
 
 
 def _decoded(asset: Asset, uri: TokenUri) -> NftMetadata:
-    """Return the metadata inside a URI; those that lie elsewhere have a problem."""
+    """Return the metadata inside a `data:` URI, or why there is none."""
     if isinstance(uri, Unknown):
-        return NftMetadata(
-            problem=public(f"its contract could not be read: {uri.reason}"), is_unread=uri.cause == "read"
-        )
+        problem = public(f"its contract could not be read: {uri.reason}")
+        return NftMetadata(problem=problem, is_unread=uri.cause == "read")
     if not isinstance(uri, str):
         return NftMetadata(problem="its contract refuses to name its metadata")
     uri = resolved_uri(uri, asset.token_id)
     if not uri:
         return NftMetadata(problem=NO_URI)
-    if uri[:5].lower() != "data:":
-        return NftMetadata(shown_uri(uri), problem=NO_GATEWAY)
     try:
         return parse(read_data(uri))
     except MetadataError as error:

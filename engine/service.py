@@ -24,6 +24,7 @@ from chainfolio.engine.gains.limited import limited_report
 from chainfolio.engine.history.day_blocks import midnight_us
 from chainfolio.engine.history.past_days import History
 from chainfolio.engine.history.performance import performance, read_values
+from chainfolio.engine.nft_gateways import Gateways
 from chainfolio.engine.nft_metadata import MetadataReader
 from chainfolio.engine.prices.navs import check_fiat, joint_nav, navs_at
 from chainfolio.engine.prices.quoter import Quoter
@@ -108,7 +109,12 @@ class Engine:
         self._rates = RequestRates(self.system, self._snapshotter, self._record_failure)
         parts = self._snapshotter, self._budget, self._gains_of, self._record_failure
         self._accounts = AccountCache(self.system, *parts)
-        metadata = MetadataReader(self.system, self._snapshotter, self._budget)
+        metadata = MetadataReader(
+            self.system,
+            self._snapshotter,
+            self._budget,
+            Gateways(self.system.settings.nfts, self.system.environment.clock),
+        )
         self._documents = Documents(self.system, self.facts, self._rates, metadata)
         self.history = History(self.system, self._snapshotter, self.facts, self._budget)
 

@@ -43,7 +43,7 @@ ASSETS: Final = (
 
 
 class CallDocument(msgspec.Struct, rename="camel", frozen=True):
-    """A read of the chain behind one number: `balance`, `decimal`, `price`, `owner`, or a whole `position`.
+    """One read of the chain, for a `balance`, `decimal`, `price`, `owner` or a whole `position`.
 
     The same call at the same block gives the same result. `contract` and `signature` are null for `eth_getBalance`.
     Numbers are decimal, bytes are hex.

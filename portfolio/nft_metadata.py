@@ -60,6 +60,11 @@ def shown_uri(uri: str) -> str:
     return clean(uri, MAX_SHOWN_URI)
 
 
+def is_data(uri: str) -> bool:
+    """Return True for a `data:` URI."""
+    return uri[:5].lower() == "data:"
+
+
 def read_data(uri: str) -> bytes:
     """Return the content of a `data:` URI (RFC 2397) of a JSON or text type.
 

@@ -11,12 +11,12 @@ import sqlalchemy as sa
 
 from chainfolio.alerts import delivery
 from chainfolio.alerts.delivery import Deliverer
-from chainfolio.alerts.reachable import Reachable
 from chainfolio.alerts.sending import Sender
 from chainfolio.environment import SystemClock
 from chainfolio.settings import Alerts
 from chainfolio.storage.state import State
 from chainfolio.storage.state.database import Statement
+from chainfolio.transport.reachable import Reachable
 
 LIMIT_S = 60
 

@@ -13,10 +13,10 @@ from aiohttp import web
 
 from chainfolio.alerts.delivery import Deliverer
 from chainfolio.alerts.events import event
-from chainfolio.alerts.reachable import Reachable
 from chainfolio.alerts.sending import Sender
 from chainfolio.settings import Alerts
 from chainfolio.storage.state import State, alerts, deliveries
+from chainfolio.transport.reachable import Reachable
 from tests.indexer.clock import ManualClock
 
 Conduct = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]

@@ -12,8 +12,8 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainfolio.alerts.reachable import Forbidden, Reachable, check_url
 from chainfolio.errors import BadRequest, BadSettings
+from chainfolio.transport.reachable import Forbidden, Reachable, check_url
 from tests.alerts.receivers import desk, receiver
 
 PRIVATE = (

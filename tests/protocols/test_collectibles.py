@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from chainfolio.assets import Account, Asset
 from chainfolio.contracts import Issue, Snapshot
-from chainfolio.engine.nft_metadata import NO_GATEWAY
+from chainfolio.engine.nft_gateways import NO_GATEWAY
 from chainfolio.engine.service import Engine
 from chainfolio.engine.snapshots import collectibles
 from chainfolio.engine.snapshots.trust import Trust

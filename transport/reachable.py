@@ -1,4 +1,4 @@
-"""Which addresses a webhook may connect to: public ones, and those that the operator allows."""
+"""Check addresses of other hosts: public ones may be connected to, and those that the operator allows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMPATIBLE: Final = ip_network("::/96")
 
 
 class Forbidden(OSError):
-    """A webhook's host resolves to an address that it may not connect to."""
+    """A host resolves to an address that may not be connected to."""
 
 
 def check_url(url: str) -> None:
@@ -38,7 +38,7 @@ def check_url(url: str) -> None:
 
 
 class Reachable:
-    """The addresses that webhooks may connect to.
+    """The addresses that may be connected to.
 
     Args:
         allowed: Host names, addresses and networks that are allowed although they are not public.
