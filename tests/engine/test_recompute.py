@@ -117,18 +117,20 @@ def test_an_empty_lake_and_an_unknown_account_have_no_rows(tmp_path: Path) -> No
     assert at_block(tmp_path, 10**9, TWO) == []
 
 
-HOLDINGS = st.lists(
-    st.builds(
-        Held,
-        st.sampled_from([NATIVE, USDC, THIN, BARE]),
-        st.one_of(st.none(), st.integers(0, 2**256 - 1), st.integers(0, 10**20)),
-        st.sampled_from([None, 0, 6, 18, 77]),
-        st.sampled_from([None, "0.1", "7E+3"]),
-        st.sampled_from(["owned", "borrowed", "reward"]),
-        st.sampled_from(["", "Position"]),
-        st.booleans(),
-    ),
-    max_size=12,
+ASSETS = (NATIVE, USDC, THIN, BARE)
+HOLDINGS = st.fixed_dictionaries({asset: st.sampled_from([None, 0, 6, 18, 77]) for asset in ASSETS}).flatmap(
+    lambda decimals: st.lists(  # an asset has the same decimals in a whole snapshot
+        st.builds(
+            lambda asset, raw, *rest: Held(asset, raw, decimals[asset], *rest),
+            st.sampled_from(ASSETS),
+            st.one_of(st.none(), st.integers(0, 2**256 - 1), st.integers(0, 10**20)),
+            st.sampled_from([None, "0.1", "7E+3"]),
+            st.sampled_from(["owned", "borrowed", "reward"]),
+            st.sampled_from(["", "Position"]),
+            st.booleans(),
+        ),
+        max_size=12,
+    )
 )
 USD = st.builds(lambda digits, places: str(Decimal(digits).scaleb(-places)), st.integers(0, 10**30), st.integers(0, 36))
 QUOTES = st.dictionaries(st.sampled_from([NATIVE, USDC, THIN]), st.tuples(USD, st.one_of(st.none(), USD)))
