@@ -54,9 +54,13 @@ class CheckedAccount(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, rename="camel"):
-    """An endpoint and its chain as `chainfolio doctor` reports them; `problem` is empty if it can be used."""
+    """An endpoint and its chain as `chainfolio doctor` reports them; `ok` is True if it can be used.
+
+    A `problem` of an endpoint that can be used is a warning.
+    """
 
     endpoint: str
+    ok: bool = False
     problem: str = ""
     remedy: str = ""
     chain: KnownChain | None = None

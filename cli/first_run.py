@@ -34,6 +34,7 @@ from chainfolio.storage.state.accounts import SESSION_NAME
 from chainfolio.storage.state.database import Transaction
 
 CHECK_S: Final = 30.0
+OTHER_ENDPOINT: Final = "try again, or take another endpoint"
 LOCAL_NODES: Final = {  # the default ports of geth, solana-validator, pathfinder, java-tron and lighthouse
     "evm": "http://127.0.0.1:8545",
     "solana": "http://127.0.0.1:8899",
@@ -92,9 +93,10 @@ class FirstRun:
             async with asyncio.timeout(CHECK_S), self._system(request) as system:
                 return await _report(system, name, request.addresses, set(self.settings.chains))
         except TimeoutError:
-            return Report(name, f"no complete answer within {CHECK_S:.0f} s", "try again, or take another endpoint")
+            problem = f"no complete answer within {CHECK_S:.0f} s"
+            return Report(name, problem=problem, remedy=OTHER_ENDPOINT)
         except ChainfolioError as error:
-            return Report(name, error.message, error.remedy)
+            return Report(name, problem=error.message, remedy=error.remedy or OTHER_ENDPOINT)
 
     async def portfolios(self, request: Request) -> bytes:
         """Return the portfolios of the accounts that are of the endpoint's chain, as JSON. Raises ChainfolioError."""
@@ -176,7 +178,17 @@ async def _report(system: System, name: str, texts: list[str], configured: set[s
     shown = {key: value for key, value in row.items() if key not in HIDDEN} | {"maxBatch": health.max_batch}
     known = KnownChain(chain.key, chain.kind, chain.info.name, chain.key in configured)
     checked = [(await _account(system, text))[0] for text in texts]
-    return Report(name, str(row["problem"]), "", known, shown, missing_capabilities(chain), checked)
+    is_usable, problem = bool(row["ok"]), str(row["problem"])
+    return Report(
+        name,
+        is_usable,
+        problem,
+        "" if is_usable else OTHER_ENDPOINT,
+        known,
+        shown,
+        missing_capabilities(chain),
+        checked,
+    )
 
 
 async def _account(system: System, text: str) -> tuple[CheckedAccount, Account | None]:

@@ -1,5 +1,6 @@
 // The first page: addresses and an endpoint, what the endpoint can do, the portfolio, and the chain for the settings.
 import * as api from "./api.js";
+import { chosen } from "./addresses.js";
 import { badge, busy, button, el, failure, name } from "./dom.js";
 import { holdings } from "./portfolio.js";
 import { TEXTS } from "./texts.js";
@@ -17,7 +18,7 @@ export async function addChain() {
 const pairs = (rows) => el("dl", {}, ...rows.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)]));
 
 const lineText = (key, value) => {
-  if (key === "oldestState") return value > 1 ? T.stateFrom(value) : T.archive;
+  if (key === "oldestState" && typeof value === "number") return value > 1 ? T.stateFrom(value) : T.archive;
   if (key === "maxBatch") return value === null ? T.noLimit : String(value);
   if (typeof value === "boolean") return value ? T.yes : T.no;
   return String(value ?? TEXTS.unknown);
@@ -37,10 +38,9 @@ function reportCard(report) {
   const keys = new Set([...Object.keys(T.lines).filter((key) => key in report.row), ...Object.keys(report.row)]);
   rows.push(...[...keys].map((key) => [T.lines[key] ?? key, name(lineText(key, report.row[key]), 100)]));
   if (report.lacks.length) rows.push([T.lacks, name(report.lacks.join(", "), 400)]);
-  const usable = chain && !report.problem;
   return el("section", { class: "card", id: "report", "data-chain": chain?.key ?? "" },
     el("div", { class: "row" }, el("h2", {}, name(report.endpoint, 100)),
-      badge(usable ? T.usable : T.unusable, usable ? "good" : "bad")),
+      badge(report.ok ? T.usable : T.unusable, report.ok ? "good" : "bad")),
     report.problem ? el("p", { class: "bad", role: "alert" }, name(report.problem, 400)) : null,
     report.remedy ? el("p", { class: "faint" }, name(report.remedy, 400)) : null,
     rows.length ? pairs(rows) : null,
@@ -125,7 +125,7 @@ export async function start(page, view) {
 
   function settle(result) {
     last = result;
-    show.disabled = !(last?.chain && !last.problem && fitting().length);
+    show.disabled = !(last?.ok && fitting().length);
   }
 
   const keeping = (chain) => (chain.configured ? el("p", { class: "card" }, T.isConfigured)
@@ -144,7 +144,7 @@ export async function start(page, view) {
       const result = await api.post("/dashboard/start/check", { ...asked(), addresses: texts() }, mine.signal);
       if (mine !== running) return;
       settle(result);
-      report.replaceChildren(reportCard(result), ...(result.chain && !result.problem ? [keeping(result.chain)] : []));
+      report.replaceChildren(reportCard(result), ...(result.ok ? [keeping(result.chain)] : []));
     } catch (error) {
       if (mine === running) report.replaceChildren(failure(mine.signal.aborted ? new Error(T.stopped) : error, check));
     }
@@ -204,5 +204,6 @@ export async function start(page, view) {
       field("start-addresses", TEXTS.addresses, form.addresses), field("start-chain", T.chain, form.chain),
       field("start-rpc", T.endpoint, form.rpc), local, el("p", { class: "faint" }, T.endpointText), show),
     report, shown);
+  form.addresses.value = chosen(view.fields).join(", ");
   form.addresses.focus();
 }

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,7 +123,7 @@ async def test_an_empty_folder_becomes_a_server_of_a_chain(face: Face, node: Loc
     local = {"key": "local", "kind": "evm", "name": "Local", "configured": False}
     assert local in start["chains"]
     report = await face.done("check", rpc=node.url, addresses=[ALICE])
-    assert (report["problem"], report["chain"]) == ("", local)
+    assert (report["ok"], report["problem"], report["remedy"], report["chain"]) == (True, "", "", local)
     assert report["row"]["head"] == node.height
     assert report["row"]["oldestState"] == 0
     assert {"final", "lagBlocks", "headAgeS", "latencyMs", "reads", "maxBatch"} <= report["row"].keys()
@@ -208,7 +208,7 @@ async def test_a_server_for_others_adds_no_chain(here: Path, node: LocalNode) ->
 async def test_a_wrong_address_is_a_problem_of_the_report(face: Face, rpc: str, problem: str) -> None:
     report = await face.done("check", rpc=rpc, addresses=[ALICE])
     assert problem in report["problem"]
-    assert report["chain"] is None
+    assert (report["ok"], report["chain"]) == (False, None)
     for name in POSTS[1:]:
         status, document = await face.post(name, {"rpc": rpc})
         assert status in (400, 502)
@@ -229,33 +229,65 @@ async def test_the_own_port_is_refused_under_every_name(here: Path, host: str) -
         assert "dashboard's own server" in report["problem"]
 
 
+Reply = Callable[[web.BaseRequest], Awaitable[web.Response]]
+
+
 @asynccontextmanager
-async def answering(status: int | None) -> AsyncIterator[tuple[str, asyncio.Event, asyncio.Event]]:
-    """An endpoint that answers with a status only, or never; events of a request that came, and of one that left."""
+async def endpoint(reply: Reply) -> AsyncIterator[tuple[str, asyncio.Event, asyncio.Event]]:
+    """An endpoint of a URL with a key; events of a request that came, and of one that is answered or has left."""
     came, left = asyncio.Event(), asyncio.Event()
 
-    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+    async def answer(request: web.BaseRequest) -> web.Response:
         came.set()
         try:
-            if status is None:
-                await asyncio.Event().wait()
-            return web.Response(status=status or 200)
+            return await reply(request)
         finally:
             left.set()
 
     runner = web.ServerRunner(web.Server(answer, handler_cancellation=True), shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}/v2/{SECRET}", came, left
     finally:
         await runner.cleanup()
 
 
+async def silence(_: web.BaseRequest) -> web.Response:
+    await asyncio.Event().wait()
+    raise AssertionError("the request has left before")
+
+
+def pruned(node: LocalNode, client: ClientSession) -> Reply:
+    """Replies of the node, but without the state of any block but the newest."""
+    newest = (node.rpc("eth_getBlockByNumber", "latest", False)["hash"], hex(node.height), "latest")
+
+    def refusal(call: dict[str, Any]) -> dict[str, Any] | None:
+        at = call["params"][1:2] if call["method"] in ("eth_call", "eth_getBalance") else []
+        if not at or (at[0]["blockHash"] if isinstance(at[0], dict) else at[0]) in newest:
+            return None
+        return {"jsonrpc": "2.0", "id": call["id"], "error": {"code": -32000, "message": "missing trie node"}}
+
+    async def reply(request: web.BaseRequest) -> web.Response:
+        asked = await request.json()
+        async with client.post(node.url, json=asked) as answer:
+            replies = await answer.json()
+        if isinstance(asked, list):
+            return web.json_response([refusal(call) or each for call, each in zip(asked, replies, strict=True)])
+        return web.json_response(refusal(asked) or replies)
+
+    return reply
+
+
+@pytest.mark.slow("requests are repeated for seconds", only=["429", "500"])
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500])
-async def test_a_refusing_endpoint_is_reported_without_its_key(face: Face, status: int) -> None:
-    async with answering(status) as (url, *_):
+async def test_a_refusing_endpoint_is_reported_without_its_key(
+    face: Face, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refuse(_: web.BaseRequest) -> web.Response:
+        return web.Response(status=status)
+
+    async with endpoint(refuse) as (url, *_):
         report = await face.done("check", rpc=url, addresses=[ALICE])
         shown = [
             report,
@@ -265,13 +297,14 @@ async def test_a_refusing_endpoint_is_reported_without_its_key(face: Face, statu
             ],
         ]
     assert report["problem"]
+    assert report["remedy"]
     assert SECRET not in json.dumps(shown, default=str)
-    assert SECRET not in str(face.logs)
+    assert SECRET not in str(face.logs) + caplog.text
 
 
 async def test_a_hanging_endpoint_is_given_up(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_run, "CHECK_S", 0.2)
-    async with answering(None) as (url, _, left):
+    async with endpoint(silence) as (url, _, left):
         report = await face.done("check", rpc=url)
         await left.wait()
     assert "no complete answer within" in report["problem"]
@@ -279,11 +312,20 @@ async def test_a_hanging_endpoint_is_given_up(face: Face, monkeypatch: pytest.Mo
 
 
 async def test_a_check_that_the_user_stops_leaves_the_endpoint(face: Face) -> None:
-    async with answering(None) as (url, came, left):
+    async with endpoint(silence) as (url, came, left):
         check = asyncio.create_task(face.done("check", rpc=url))
         await came.wait()
         check.cancel()
         await left.wait()
+
+
+async def test_an_endpoint_without_an_archive_says_so(face: Face, node: LocalNode) -> None:
+    async with endpoint(pruned(node, face.client)) as (url, *_):
+        report = await face.done("check", rpc=url, addresses=[ALICE])
+        assert report["problem"] == ""
+        assert report["row"]["oldestState"] == report["row"]["head"] == node.height
+        (document,) = await face.done("portfolio", rpc=url, addresses=[ALICE])
+        assert document["assetByProtocols"]["wallet"]["chains"]["local"]
 
 
 async def test_another_chain_and_other_accounts_are_named(face: Face, node: LocalNode) -> None:
