@@ -11,7 +11,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "watch": (WALLET, f"{WALLET} --chain ethereum --estimate", f"{WALLET} --chain ethereum --from 19000000 --json"),
     "index": ("ethereum", "ethereum --estimate", "ethereum --from 19000000 --datasets transfers,approvals"),
     "materialise": ("ethereum", "ethereum --tables balances"),
-    "portfolio": (WALLET, f"{WALLET} --chain ethereum --block 19000000 --json", "--from wallets.txt --chain ethereum"),
+    "portfolio": (
+        WALLET,
+        f"{WALLET} --chain ethereum --block 19000000 --json",
+        f"{WALLET} --nfts",
+        "--from wallets.txt --chain ethereum",
+    ),
     "history": (
         f"{WALLET} --from 2025-01-01 --plot",
         f"{WALLET} --from 2024-01-01 --to 2024-12-31 --interval week -o 2024.svg",

@@ -27,6 +27,7 @@ from chainfolio.cli.common import (
 )
 from chainfolio.cli.groups import GROUPS
 from chainfolio.cli.names import accounts_of
+from chainfolio.cli.nfts import show_nfts
 from chainfolio.cli.table import Column, Group, print_wrapped, shortened_ids, show_groups
 from chainfolio.engine.named_accounts import is_name, name_of
 from chainfolio.engine.requests.portfolios import portfolios
@@ -59,6 +60,7 @@ def add(commands: Commands, common: argparse.ArgumentParser) -> None:
     command.add_argument("--chain", help="only this chain; needed with --block where several are configured")
     command.add_argument("--block", type=int, metavar="N", help="at this block instead of now")
     command.add_argument("--include-spam", action="store_true", help="let sums have what is taken for spam in them")
+    command.add_argument("--nfts", action="store_true", help="show collectibles with what their metadata say")
     command.add_argument("--sources", action="store_true", help="name block and price source of each number")
     add_csv(command)
     command.add_argument("--names", action="store_true", help="show the ENS names of the addresses")
@@ -72,9 +74,11 @@ def run(options: argparse.Namespace) -> int:
     The exit code is 0 even if there are issues.
 
     Raises:
-        BadRequest: for --csv together with --from.
+        BadRequest: for --csv together with --from or --nfts.
     """
     wallets.check(options)
+    if options.nfts and options.csv:
+        raise BadRequest("nfts", "--csv has a row for each asset with a price", remedy="--json has collectibles")
     if options.file is not None:
         if options.csv:
             raise BadRequest("csv", "--from writes a line for each address", remedy="--json has all of it")
@@ -88,20 +92,27 @@ def run(options: argparse.Namespace) -> int:
         show_csv(ASSETS, (row for document in documents for row in asset_rows(document)))
         show_issues(issue for document in documents for issue in document.issues)
         return 0
+    _show_text(documents, names, options)
+    return 0
+
+
+def _show_text(documents: Sequence[Portfolio], names: Mapping[str, str], options: argparse.Namespace) -> None:
+    """Print portfolios as a table, with collectibles, sources and hints as the options ask."""
     show(documents, names)
+    if options.nfts:
+        show_nfts(documents, spam=options.include_spam)
     if options.sources:
         for line in _source_lines(documents):
             print(harmless(line))
     for document in documents:
         if options.rpc and any(issue.adapter == "index" for issue in document.issues):
             print(f'  to read what is missing:\n  chainfolio watch {document.address} --rpc "$RPC"')
-    return 0
 
 
 async def _read_portfolios(system: System, options: argparse.Namespace) -> tuple[list[Portfolio], dict[str, str]]:
     """Return the portfolios, and the ENS names of accounts with `--names` or if one was given by name."""
     accounts = await accounts_of(system, options.address, [options.chain] if options.chain else [])
-    document_options = _document_options(options.sources, spam=options.include_spam, rates=options.json)
+    document_options = _document_options(options)
     documents = await portfolios(Engine(system), accounts, options.chain, options.block, document_options)
     named_accounts = accounts if options.names or any(map(is_name, options.address)) else []
     names = {each.address: name for each in named_accounts if (name := await name_of(system, each)) is not None}
@@ -110,7 +121,7 @@ async def _read_portfolios(system: System, options: argparse.Namespace) -> tuple
 
 def _listing(options: argparse.Namespace) -> wallets.Listing[Portfolio]:
     """Return how portfolios of many wallets are read and printed: a line each, or JSON with --json."""
-    document_options = _document_options(options.sources, spam=options.include_spam, rates=options.json)
+    document_options = _document_options(options)
 
     async def read_some(engine: Engine, accounts: Sequence[Account], key: str, block: Block) -> list[Portfolio]:
         return await engine.at_pinned(accounts, key, block, document_options, past=options.block is not None)
@@ -136,9 +147,15 @@ def _line(document: Portfolio) -> str:
     return f"{document.address:<42}  {money(document.networth):>20}  {positions:>9}  {len(document.issues):>6}{partial}"
 
 
-def _document_options(sources: bool, *, spam: bool, rates: bool) -> Options:
-
-    return Options(sources=sources, explorer_urls=False, images=False, spam=spam, nfts=True, rates=rates)
+def _document_options(options: argparse.Namespace) -> Options:
+    """Return the parts of documents that the command's options ask for; collectibles are listed in each."""
+    return Options(
+        sources=options.sources,
+        spam=options.include_spam,
+        nfts=True,
+        nft_metadata=options.nfts,
+        rates=options.json,
+    )
 
 
 def show(documents: Sequence[Portfolio], names: Mapping[str, str]) -> None:
