@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from chainfolio.portfolio.pnl.methods import gains_of
+from chainfolio.portfolio.pnl.moved_positions import MovedPositions, moved_positions
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.transactions import Nft, TransactionAssetDocument, TransactionDocument
 from chainfolio.position_changes import PositionChange
-from tests.portfolio.test_pnl_records import ME, NOBODY, OTHER, POOL, USD, asset, record
+from tests.portfolio.test_pnl_records import ME, MINE, NOBODY, OTHER, POOL, USD, asset, record
 
 BUYER, FARM = "buyer", "farm"
 TREATMENT = Treatment(burn_addresses={NOBODY}, is_trusted=lambda contract: contract != "chain:bait")
@@ -52,3 +57,76 @@ def test_a_contract_that_pays_the_owner_of_a_position_has_it_lent(sender: str, r
     assert not [each for each in gains(paid, FARM) if each[1] == 500]
     other = record("INTERACTION", [asset("bait", "1", "1", POOL)], hash="0x4", sender=sender, recipient=recipient)
     assert gains(other, FARM) == [("chain:a", 500, 900, 500)]
+
+
+KEY = "chain:nft:7"
+
+
+Moves = tuple[str, Sequence[TransactionAssetDocument], Sequence[TransactionAssetDocument]]
+
+
+def moves(type_: str, came: Sequence[TransactionAssetDocument], left: Sequence[TransactionAssetDocument]) -> Moves:
+    return type_, came, left
+
+
+def moved(
+    *records: Moves,
+    units: Sequence[int] = (),
+    is_sender: bool = True,
+    **treatment: Any,
+) -> MovedPositions:
+    """Return what moved, by types of records and their assets; `units` are those of the position in each."""
+    changes = {("chain", f"0x{i}"): [changed(each, 0)] for i, each in enumerate(units) if each}
+    documents = [
+        record(type_, came, left, hash=f"0x{i}", sender=ME if is_sender else OTHER)
+        for i, (type_, came, left) in enumerate(records)
+    ]
+    return moved_positions(documents, changes, (ME, MINE), replace(TREATMENT, **treatment))
+
+
+def test_position_that_comes_back_without_a_payment_was_lent() -> None:
+    gone, back = moves("TRANSFEROUT", [], [position(FARM)]), moves("TRANSFERIN", [position(FARM)], [])
+    assert moved(gone, back, units=[0, 0, 9]).lent == {(KEY, 0), (KEY, 1)}
+    paid = moves("SWAP", [position(FARM)], [asset("a", "5", "5")])
+    sold = moves("SWAP", [asset("a", "5", "5")], [position(FARM)])
+    other = moves("TRANSFERIN", [position(OTHER)], [])
+    for first, last in ((gone, paid), (sold, back), (gone, other)):
+        result = moved(first, last, units=[0, 0, 9])
+        assert (result.lent, result.bought) == (set(), {(KEY, 1): 0})
+    assert moved(gone, back).bought == {}  # nothing shows that it is a position
+    assert moved(gone, back, back, units=[0, 0, 0, 9]).bought == {(KEY, 2): 0}
+    kept = moved(gone, back, units=[0, 0, 9])
+    assert [kept.kind_of("sent", KEY, order) for order in (0, 2)] == ["deposit", "sent"]
+    assert kept.kind_of("sell", KEY, 0) == "sell"
+
+
+@pytest.mark.parametrize("sender", [ME, MINE, NOBODY])
+def test_position_of_own_wallets_or_a_new_one_is_not_bought(sender: str) -> None:
+    assert moved(moves("TRANSFERIN", [position(sender)], []), units=[9]).bought == {}
+
+
+@pytest.mark.parametrize(("units", "liquidity"), [((0, -3, -4), 7), ((5, -3, -4), 2), ((0, 3, 0), 0)])
+def test_bought_position_has_the_liquidity_that_was_removed_before_it_was_burnt(
+    units: tuple[int, ...], liquidity: int
+) -> None:
+    came, burnt = moves("SWAP", [position(OTHER)], []), moves("INTERACTION", [], [position(NOBODY)])
+    change, sold = moves("INTERACTION", [], []), moves("TRANSFEROUT", [], [position(BUYER)])
+    assert moved(came, change, change, burnt, units=units).bought == {(KEY, 0): liquidity}
+    assert moved(came, change, change, sold, units=units).bought == {(KEY, 0): 0}
+    again = moved(came, change, came, change, burnt, units=[0, -3, 0, -4])
+    assert again.bought == {(KEY, 0): 0, (KEY, 2): 4}
+
+
+def test_given_assets_have_the_first_order_from_which_they_may_come_back() -> None:
+    def left(symbol: str, amount: str = "5", type_: str = "STAKE") -> Moves:
+        return type_, (), [asset(symbol, amount, other=FARM)]
+
+    repaid = left("a", type_="TRANSFEROUT")
+    nothing, unknown, spam = left("a", "0"), left("a", "N/A"), left("a", type_="SPAM")
+    assert moved(nothing, unknown, spam, left("a"), left("a")).given == {("chain:a", FARM): 3}
+    assert moved(nothing, left("a"), repaid).given == {("chain:a", FARM): 0}
+    aliases = {"chain:a": "chain:coin"}
+    assert moved(nothing, left("a"), aliases=aliases).given == {("chain:coin", FARM): 1}
+    forged = moved(nothing, left("bait"), left("a"), is_sender=False)
+    assert forged.given == {("chain:a", FARM): 2}
+    assert moved(nothing, left("bait")).given == {("chain:bait", FARM): 1}

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from chainfolio.amounts import EXACT, total
 from chainfolio.portfolio.metrics.changes import (
     NOT_CONTINUED,
+    ONE_DAY,
     OTHER_VALUE,
+    OWN_VALUE,
     ChangesDocument,
     DayState,
     HoldingValue,
@@ -19,8 +25,8 @@ from chainfolio.portfolio.metrics.changes import (
 )
 from chainfolio.portfolio.pnl.closing import HeldAsset, closings
 from chainfolio.portfolio.pnl.debts import open_debts
-from chainfolio.portfolio.pnl.entries import MONEY_DIGITS, Entry, Kind, sort_entries, without_loans
-from chainfolio.portfolio.pnl.gains import Gains
+from chainfolio.portfolio.pnl.entries import MONEY_DIGITS, UNASKED, Entry, Kind, sort_entries, without_loans
+from chainfolio.portfolio.pnl.gains import NO_PRICE, Gains
 from chainfolio.portfolio.pnl.methods import gains_of
 
 USD = 10**MONEY_DIGITS
@@ -132,3 +138,86 @@ def test_lots_that_cross_chains_are_a_fault_only_if_their_cost_does_not_arrive(a
         document = ValueChange(first, last, crossed[:1], ()).document("fifo")
         reasons = {row.contract: (row.raw, row.reason) for row in document.unexplained}
         assert reasons == {"a": ("0", NOT_CONTINUED), "b": ("0", NOT_CONTINUED)}
+
+
+def row_of(
+    asset: str, first: DayState, last: DayState, entries: Sequence[Entry] = (), **more: Any
+) -> tuple[str, str, str, str, int | None, str, str] | None:
+    """The row of an asset among the unexplained changes, as a tuple; None if it has none."""
+    document = ValueChange(first, last, entries, (), SHARES, {"chain:b": 7}, **more).document("fifo")
+    rows = {f"{row.chain}:{row.contract}": row for row in document.unexplained}
+    return astuple(rows[asset]) if asset in rows else None
+
+
+def test_an_unexplained_change_names_asset_block_and_difference() -> None:
+    entries = [Entry(0, "buy", "chain:b", 10, 50 * USD)]
+    gains = gains_of(entries, "fifo")
+    first, last = state(entries, gains, 5), state(entries, gains, 7, wrong=3)
+    for day in (first, last):
+        day.holdings["chain:b"].symbol, day.holdings["chain:b"].decimals = "B", 6
+    row = row_of("chain:b", first, last)
+    assert row is not None
+    assert row[:6] == ("chain", "b", "B", "3", 7, "41")  # 13 units at 7, less 10 units at 5
+    assert row[6] == "its wallet holds 0.000013 of it, and 0.00001 by its transactions"
+    row = row_of("chain:b", last, first)
+    assert row is not None
+    assert (row[3], row[5]) == ("3", "-41")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_day_without_a_value_of_an_asset_leaves_its_change_unexplained(is_first: bool) -> None:
+    entries = [Entry(0, "buy", "chain:b", 10, 50 * USD)]
+    gains = gains_of(entries, "fifo")
+    valued, unvalued = state(entries, gains, 5), state(entries, gains, 0)
+    unvalued.holdings["chain:b"].is_unvalued, unvalued.holdings["chain:b"].is_valued = True, False
+    days = (unvalued, valued) if is_first else (valued, unvalued)
+    row = row_of("chain:b", *days)
+    assert row is not None
+    assert (row[3], row[4], row[5], row[6]) == ("0", 7, "50" if is_first else "-50", ONE_DAY)
+    assert row_of("chain:b", unvalued, unvalued) is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason", "value"),
+    [
+        (Entry(60, "unasked", "chain:b", 1), UNASKED, "20"),
+        (Entry(60, "taken", "chain:b", 1), UNASKED, "20"),
+        (Entry(60, "buy", "chain:b", 1, None), NO_PRICE, "20"),
+        (Entry(60, "sell", "chain:b", 1, None, reason="no feed"), "no feed", "20"),
+        (Entry(60, "income", "chain:b", 1, 5 * USD), NOT_CONTINUED, "15"),
+        (Entry(60, "received", "chain:b", 1, 5 * USD, USD), NOT_CONTINUED, "14"),
+        (Entry(60, "sent", "chain:b", 1, None, USD), NO_PRICE, "20"),
+    ],
+    ids=["unasked", "taken", "no price", "reason of the entry", "income", "received", "sent"],
+)
+def test_movements_without_a_known_gain_leave_what_they_do_not_explain(entry: Entry, reason: str, value: str) -> None:
+    entries = [Entry(0, "buy", "chain:b", 10, 50 * USD)]
+    gains = gains_of(entries, "fifo")
+    row = row_of("chain:b", state(entries, gains, 5), state(entries, gains, 7), [entry])
+    assert row is not None
+    assert (row[3], row[5], row[6]) == ("0", value, reason)
+
+
+def test_an_asset_without_a_value_has_a_row_only_if_it_is_trusted() -> None:
+    nothing = state([], Gains([], []), 5)
+    entry = Entry(60, "unasked", "chain:b", 1)
+    assert row_of("chain:b", nothing, nothing, [entry], is_trusted=lambda asset: asset != "chain:b") is None
+    row = row_of("chain:b", nothing, nothing, [entry])
+    assert row is not None
+    assert (row[5], row[6]) == ("0", UNASKED)
+
+
+def test_a_share_with_a_value_of_its_own_is_not_explained() -> None:
+    entries = [Entry(0, "buy", "chain:s", 10, 50 * USD)]
+    gains = gains_of(entries, "fifo")
+    first, last = (state(entries, gains, price, has_shares=True) for price in (5, 7))
+    row = row_of("chain:s", first, last)
+    assert row is not None
+    assert (row[2], row[3], row[4], row[5], row[6]) == ("", "0", None, "20", OWN_VALUE)
+
+
+def test_a_value_that_no_asset_has_is_a_row_without_an_asset() -> None:
+    nothing = state([], Gains([], []), 5)
+    document = ValueChange(nothing, replace(nothing, value=Decimal(3), rewards=Decimal(1)), (), ()).document("lifo")
+    assert [astuple(row) for row in document.unexplained] == [("", "", "", "0", None, "2", OTHER_VALUE)]
+    assert (document.method, document.rewards, document.flows) == ("lifo", "1", "0")
