@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,11 +15,13 @@ import msgspec
 
 from chainfolio.api.openapi import describe
 from chainfolio.api.routes import ROUTES
+from chainfolio.localchain import install
 from chainfolio.settings import Settings
-from clients import python_source
+from clients import python_source, typescript_source
 
 HERE: Final = Path(__file__).resolve().parent
 DIST: Final = HERE.parent / "dist" / "clients"
+PATIENCE_S: Final = 120.0  # for each step of npm's installation
 OPEN: Final = ("chain", "chainKey", "currency")  # parameters whose values an operator's settings extend
 
 
@@ -67,11 +71,49 @@ def build_python(folder: Path) -> Path:
     return wheel
 
 
+def write_typescript(folder: Path) -> Path:
+    """Copy the TypeScript package into a new folder, add and compile what is generated, and return the folder.
+
+    Raises:
+        InstallFailed, NodeJsMissing: npm could not install the compiler.
+    """
+    tools = install.packages(HERE / "typescript" / "package.json", install.home() / "clients", PATIENCE_S)
+    shutil.copytree(HERE / "typescript", folder, ignore=shutil.ignore_patterns("node_modules", "dist", "*-lock.json"))
+    shutil.copy(HERE.parent / "LICENSE", folder)
+    (folder / "node_modules").symlink_to(tools / "node_modules")
+    description = describe_api()
+    manifest = json.loads((folder / "package.json").read_text()) | {"version": description["info"]["version"]}
+    (folder / "package.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    (folder / "openapi.json").write_text(json.dumps(typescript_source.exact_description(description)))
+    (folder / "src" / "operations.ts").write_text(typescript_source.operations_module(description))
+    _run(folder, "node_modules/.bin/openapi-typescript", "openapi.json", "--output", "src/schema.ts")
+    _run(folder, "node_modules/.bin/tsc", "--project", ".")
+    return folder
+
+
+def build_typescript(folder: Path) -> Path:
+    """Build the tarball of the TypeScript client into a folder and return it."""
+    with tempfile.TemporaryDirectory() as temporary:
+        source = write_typescript(Path(temporary, "typescript"))
+        _run(source, "npm", "pack", "--ignore-scripts", "--pack-destination", str(folder.resolve()))
+    (archive,) = folder.glob("chainfolio-client-*.tgz")
+    return archive
+
+
+def _run(folder: Path, *command: str) -> None:
+    """Run a program in a folder; SystemExit with its output if it fails."""
+    environment = {**os.environ, "REDOCLY_TELEMETRY": "off"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+
+
 def main() -> None:
     """Build the clients and print their files."""
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir(parents=True)
-    print(build_python(DIST).relative_to(HERE.parent))
+    for build in (build_python, build_typescript):
+        print(build(DIST).relative_to(HERE.parent))
 
 
 if __name__ == "__main__":

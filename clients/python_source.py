@@ -52,8 +52,8 @@ def _models(description: Document) -> dict[str, Document]:
     schemas, names = description["components"]["schemas"], dict[str, None]()
     waiting: list[object] = []
     for _, _, operation in operations(description):
-        media, schema = _answer(operation)
-        waiting += [operation.get("requestBody"), _event_data(description, schema) if media == EVENTS else schema]
+        media, schema = answer_of(operation)
+        waiting += [operation.get("requestBody"), event_data(description, schema) if media == EVENTS else schema]
     while waiting:
         node = waiting.pop()
         if isinstance(node, list):
@@ -108,7 +108,7 @@ def client_module(description: Document) -> str:
 
 def _method(description: Document, method: str, path: str, operation: Document) -> str:
     """Return the method of a call."""
-    layout = _layout(description, operation)
+    layout = page_layout(description, operation)
     arguments = list(_arguments(description, operation, layout))
     required = [f"{name}: {kind}" for name, kind, default, _ in arguments if default is None]
     optional = [f"{name}: {kind} = {default}" for name, kind, default, _ in arguments if default is not None]
@@ -138,14 +138,14 @@ def _body(
     url = re.sub(r"\{(\w+)\}", lambda match: f"{{segment({snake(match[1])})}}", path)
     url = f'{"f" if url != path else ""}"{url}"'
     query, headers = (f"{{{', '.join(parts[where])}}}" for where in ("query", "header"))
-    media, schema = _answer(operation)
+    media, schema = answer_of(operation)
     if layout:
         parameter, items = layout
         page, item = _type(schema), _type(_resolve(description, schema)["properties"][items]["items"])
         kinds = f'({page}, {item}), {url}, {query}, {headers}, PageLayout("{parameter}", "{snake(items)}")'
         return f"AsyncPages[{page}, {item}]", f"return self._paged({kinds})"
     if media == EVENTS:
-        data = _type(_event_data(description, schema))
+        data = _type(event_data(description, schema))
         return f"AsyncIterator[Event[{data}]]", f"return self._events({data}, {url}, {query}, last_event_id)"
     if media != "application/json" and media:
         return (
@@ -187,24 +187,24 @@ def _body_fields(description: Document, operation: Document) -> Iterator[str]:
         yield f'"{name}": {f"as_list({value})" if schema.get("type") == "array" else value}'
 
 
-def _layout(description: Document, operation: Document) -> tuple[str, str] | None:
+def page_layout(description: Document, operation: Document) -> tuple[str, str] | None:
     """Return the parameter with the position of a page, and the field with its items; None for other answers."""
     names = {each["name"] for each in operation["parameters"]}
     position = next((name for name in ("cursor", "page", "offset") if {name, "limit"} <= names), None)
     if position is None:
         return None
-    schema = _resolve(description, _answer(operation)[1])
+    schema = _resolve(description, answer_of(operation)[1])
     return position, next(name for name in ("data", "items", "transactions") if name in schema["properties"])
 
 
-def _answer(operation: Document) -> tuple[str, Document]:
+def answer_of(operation: Document) -> tuple[str, Document]:
     """Return the media type and schema of a successful answer; empty ones if it has no body."""
     content = next(reply for status, reply in operation["responses"].items() if status < "300").get("content", {})
     media = next((kind for kind in content if kind != "application/json"), "application/json")
     return (media, content[media]["schema"]) if content else ("", {})
 
 
-def _event_data(description: Document, event: Document) -> Document:
+def event_data(description: Document, event: Document) -> Document:
     """Return the schema of the JSON in the events of a stream."""
     data: Document = _resolve(description, event)["properties"]["data"]["contentSchema"]
     return data

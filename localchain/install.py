@@ -83,15 +83,17 @@ def ensure(report: Say = _ignore) -> Path:
 def packages(manifest: Path, folder: Path, patience_s: float) -> Path:
     """Install the packages of a `package.json` into a folder once, and return the folder.
 
-    A changed manifest installs them again.
+    A `package-lock.json` beside it says which releases, with their hashes. A changed file installs them again.
     """
-    key = _hash([manifest])
+    files = [file for file in (manifest, manifest.with_name("package-lock.json")) if file.exists()]
+    key = _hash(files)
     if not _complete(folder / "node_modules", key):
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder, _ignore) as lock:
             if not _complete(folder / "node_modules", key):
                 _check_node_js()
-                shutil.copyfile(manifest, folder / "package.json")
+                for file in files:
+                    shutil.copyfile(file, folder / file.name)
                 _fresh(folder / "node_modules", key, lambda: _install_twice(folder, lock, patience_s))
     return folder
 

@@ -1,9 +1,11 @@
-"""The Python client as it is installed: built into a wheel and unpacked."""
+"""The clients as they are installed: built into a wheel and a tarball, and unpacked."""
 
 from __future__ import annotations
 
 import importlib
+import shutil
 import sys
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,10 @@ from typing import Any
 
 import pytest
 
-from clients.build import build_python
+from chainfolio.localchain.errors import InstallFailed, NodeJsMissing
+from clients.build import build_python, build_typescript
+
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +40,24 @@ def package(installed: Path) -> Iterator[Any]:
         yield importlib.import_module("chainfolio_client")
     finally:
         sys.path.remove(str(installed))
+
+
+@pytest.fixture(scope="session")
+def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The TypeScript client; skips where npm cannot install its compiler."""
+    try:
+        return build_typescript(tmp_path_factory.mktemp("tarball"))
+    except (InstallFailed, NodeJsMissing) as error:
+        pytest.skip(f"the TypeScript compiler cannot be installed here: {error}")
+
+
+@pytest.fixture(scope="session")
+def project(tarball: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which Node.js finds the package, as after `npm install`."""
+    folder = tmp_path_factory.mktemp("project")
+    with tarfile.open(tarball) as archive:
+        archive.extractall(folder, filter="data")
+    (folder / "node_modules").mkdir()
+    (folder / "package").rename(folder / "node_modules" / "chainfolio-client")
+    shutil.copy(HERE / "calls.mjs", folder)
+    return folder

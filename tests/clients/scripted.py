@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+
+HANG = b"\0"  # no answer, and the connection stays open
 
 
 @dataclass
@@ -37,19 +39,29 @@ def answer(status: int, body: bytes | str = b"", *, length: int | None = None, *
 @asynccontextmanager
 async def scripted(answers: Sequence[bytes]) -> AsyncIterator[Scripted]:
     """Give the answers in their order, the last one again and again; an empty one closes the connection."""
-    server, left = Scripted(), list(answers)
+    server, left, ended = Scripted(), list(answers), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):  # a connection that is opened and not used
+            await answered(reader, writer)
+        writer.close()
+        await writer.wait_closed()
+
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         length = re.search(r"^content-length: (\d+)", head, re.M | re.I)
         body = await reader.readexactly(int(length[1])) if length else b""
         server.requests.append(head + body.decode())
-        writer.write(left.pop(0) if len(left) > 1 else left[0])
+        content = left.pop(0) if len(left) > 1 else left[0]
+        writer.write(content.removesuffix(HANG))
+        if content.endswith(HANG):
+            await ended.wait()
         await writer.drain()
-        writer.close()
-        await writer.wait_closed()
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0)
     server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     async with listener:
-        yield server
+        try:
+            yield server
+        finally:
+            ended.set()

@@ -16,7 +16,7 @@ import pytest
 
 from tests.api.fakes import ALICE
 from tests.clients.calling import KINDS, Caller, raises
-from tests.clients.scripted import Scripted, answer, scripted
+from tests.clients.scripted import HANG, Scripted, answer, scripted
 
 LIMITED = '{"error":"Rate limit exceeded","message":"slow down","retryAfter":7,"retry_after":7}'
 CREDITS = answer(200, "8777")
@@ -98,6 +98,14 @@ async def test_a_change_that_is_sent_again_has_the_same_key(asking: Asking, cut:
         first, second = server.headers("Idempotency-Key")
         assert first == second != ""
         assert json.loads(server.requests[1].partition("\r\n\r\n")[2]) == {"entries": [{"address": ALICE}]}
+
+
+@pytest.mark.parametrize("hang", [HANG, answer(200, "87", length=4) + HANG], ids=["no answer", "half an answer"])
+async def test_a_server_that_is_silent_is_left(asking: Asking, package: Any, hang: bytes) -> None:
+    async with asking(hang, timeout_s=0.2, retry=package.Retry(attempts=1)) as (caller, _):
+        with raises(package.ConnectionFailed) as errors:
+            await caller.call("credits")
+        assert "Timeout" in str(errors[0])
 
 
 async def test_a_connection_that_never_works_is_one_error(asking: Asking, package: Any) -> None:

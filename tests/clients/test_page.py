@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from chainfolio.localchain import install
 from tests.docs.test_commands import FENCES
 from tests.e2e.running import ROOT, Demo
 
@@ -45,8 +47,53 @@ def test_the_python_of_the_page_runs(
     assert "is malformed" in printed
 
 
-def test_the_page_names_the_files_of_this_version(wheel: Path) -> None:
-    assert f"dist/clients/{wheel.name}[polars]" in PAGE
+TSCONFIG = {
+    "compilerOptions": {
+        "target": "es2022",
+        "lib": ["es2023", "dom", "dom.asynciterable"],
+        "module": "nodenext",
+        "types": [],
+        "strict": True,
+        "exactOptionalPropertyTypes": True,
+        "noUncheckedIndexedAccess": True,
+        "skipLibCheck": True,  # the build has checked them
+    },
+    "include": ["*.ts"],
+}
+WRONG = """
+import { createClient } from "chainfolio-client";
+const client = createClient("");
+// @ts-expect-error: an argument that the call does not have
+await client.portfolio({ addresses: [], wallets: [] });
+// @ts-expect-error: a required argument that is missing
+await client.historical({ addresses: [] });
+// @ts-expect-error: a value that is none of the enumeration
+client.transactions({ addresses: [], sort: "UP" });
+// @ts-expect-error: an amount is a text, with which nobody computes by mistake
+const sum: number = (await client.nav({ addresses: [] })).nav + 1;
+"""
+
+
+@pytest.mark.node
+@pytest.mark.xdist_group("demo")
+def test_the_typescript_of_the_page_is_strict_and_runs(project: Path, demo: Demo) -> None:
+    (project / "package.json").write_text('{"type": "module"}')
+    (project / "tsconfig.json").write_text(json.dumps(TSCONFIG))
+    (project / "page.ts").write_text("\n".join(blocks("ts", demo)))
+    (project / "wrong.ts").write_text(WRONG)
+    tsc = install.home() / "clients" / "node_modules" / ".bin" / "tsc"
+    for command in ([str(tsc)], ["node", "page.js"]):
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^[\d.]{10,} complete$", done.stdout, re.M)
+    assert "[ 'treasury' ]" in done.stdout
+    assert re.search(r"^400 Validation Failed 400 Validation Failed: ", done.stdout, re.M)
+
+
+def test_the_page_names_the_files_that_are_built(wheel: Path) -> None:
+    paths = re.findall(r"dist/clients/(\S+\*\S+)", PAGE)
+    assert len(paths) == 2
+    assert wheel.match(paths[0])
 
 
 @pytest.mark.slow("a minute of type checks; the other tests run the same code")

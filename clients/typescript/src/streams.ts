@@ -1,0 +1,70 @@
+/** Bodies that are read in parts. */
+
+import { ConnectionFailed } from "./errors.js";
+
+/** Aborts a request whose server is silent for too long. */
+export class Silence {
+  readonly #controller = new AbortController();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  readonly signal: AbortSignal;
+
+  constructor(readonly seconds: number, signal?: AbortSignal) {
+    this.signal = signal ? AbortSignal.any([this.#controller.signal, signal]) : this.#controller.signal;
+    this.#begin();
+  }
+
+  pause(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #begin(): void {
+    this.pause();
+    const abort = () => this.#controller.abort(new Error(`the server was silent for ${this.seconds} s`));
+    this.#timer = setTimeout(abort, this.seconds * 1000);
+  }
+
+  /** Return a body whose chunks are waited for no longer than that. */
+  watch(body: ReadableStream<Uint8Array> | null): ReadableStream<Uint8Array> | null {
+    if (!body) return null;
+    const reader = body.getReader();
+    return new ReadableStream({
+      pull: async (controller) => {
+        this.#begin();
+        try {
+          const { done, value } = await reader.read();
+          if (done) controller.close();
+          else controller.enqueue(value);
+        } catch (fault) {
+          controller.error(new ConnectionFailed(`the answer was cut: ${reason(fault)}`));
+        } finally {
+          this.pause();
+        }
+      },
+      cancel: (why) => reader.cancel(why),
+    });
+  }
+}
+
+/** Yield the fields of each whole event of a stream. */
+export async function* blocks(response: Response): AsyncGenerator<Record<string, string>> {
+  let rest = "";
+  const decoder = new TextDecoder();
+  for await (const chunk of response.body ?? []) {
+    const parts = (rest + decoder.decode(chunk, { stream: true })).split(/\r?\n\r?\n/);
+    rest = parts.pop() ?? "";
+    for (const part of parts) {
+      const fields: Record<string, string> = {};
+      for (const [, name = "", value = ""] of part.matchAll(/^(\w+): ?(.*)$/gm)) {
+        fields[name] = name in fields ? `${fields[name]}\n${value}` : value;
+      }
+      yield fields;
+    }
+  }
+}
+
+/** What went wrong on a connection. */
+export function reason(fault: unknown): string {
+  if (!(fault instanceof Error)) return String(fault);
+  return fault.cause instanceof Error ? `${fault.message}: ${fault.cause.message}` : fault.message;
+}
