@@ -17,7 +17,7 @@ from chainfolio.errors import AccessDenied, StoreError, StoreUnavailable
 from chainfolio.storage.lake import Lake
 from chainfolio.storage.results import write_result
 from tests.cli.conftest import Run
-from tests.engine.recomputed import NATIVE, USDC, Held, Snap, wallet, write_prices, write_snapshots
+from tests.engine.recomputed import NATIVE, USDC, Snap, SnapshotAsset, wallet, write_prices, write_snapshots
 from tests.storage.s3_server import S3
 
 WALLETS = [wallet(number) for number in range(1, 4)]
@@ -28,7 +28,10 @@ def stored(here: Path) -> Path:
     """Settings, a file of three wallets, and two days of two of them."""
     (here / "chainfolio.toml").write_text('data = "d"\n[chains.ethereum]\nrpc = ["http://127.0.0.1:9"]\n')
     (here / "wallets.txt").write_text("\n".join(WALLETS) + "  # the last has no snapshot\n")
-    held = [Held(NATIVE, 2 * 10**18, value="1"), Held(USDC, 10**6, 6, value="1", side="borrowed", name="Loan")]
+    held = [
+        SnapshotAsset(NATIVE, 2 * 10**18, value="1"),
+        SnapshotAsset(USDC, 10**6, 6, value="1", side="borrowed", name="Loan"),
+    ]
     snapshots = [Snap(each, day, 100 + day, held) for each in WALLETS[:2] for day in range(2)]
     write_snapshots(here / "d" / "lake", snapshots)
     write_prices(here / "d" / "lake", [(100, NATIVE, "10.25", None), (101, NATIVE, "20", None)])
@@ -136,7 +139,7 @@ def test_a_result_that_cannot_replace_a_file_leaves_it(tmp_path: Path) -> None:
 def test_a_lake_and_results_in_a_bucket_are_reached_by_the_settings(
     run: Run, here: Path, s3: S3, bucket_lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_snapshots(bucket_lake.uri, [Snap(WALLETS[0], 0, 100, [Held(USDC, 10**6, 6, value="1")])])
+    write_snapshots(bucket_lake.uri, [Snap(WALLETS[0], 0, 100, [SnapshotAsset(USDC, 10**6, 6, value="1")])])
     for name in ("AWS_ENDPOINT_URL", "AWS_REGION"):
         monkeypatch.delenv(name)
     lake = f'[lake]\nuri = "{bucket_lake.uri}"\nendpoint = "{s3.url}"\nregion = "eu-central-1"\n'
@@ -164,7 +167,9 @@ def test_results_that_a_bucket_refuses_are_a_typed_error(s3: S3, bucket_lake: La
 @pytest.mark.slow("waits for worker processes of an interrupted command")
 def test_an_interrupt_ends_the_command_and_its_workers(stored: Path) -> None:
     wallets = [wallet(number) for number in range(1, 4_001)]
-    write_snapshots(stored / "d" / "lake", [Snap(each, 5, 700, [Held(USDC, 1, 6, "1")]) for each in wallets], 1)
+    write_snapshots(
+        stored / "d" / "lake", [Snap(each, 5, 700, [SnapshotAsset(USDC, 1, 6, "1")]) for each in wallets], 1
+    )
     Path("wallets.txt").write_text("\n".join(wallets))
     command = [sys.executable, "-m", "chainfolio", *asked(*DAYS, "--executor", "processes", "--workers", "2")]
     process = subprocess.Popen(

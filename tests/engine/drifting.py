@@ -1,4 +1,4 @@
-"""A token that a test can have misbehave: rebasing, charging, moving without events, telling what did not happen.
+"""A token that misbehaves on request: it rebases, charges fees, moves without events, or logs lies.
 
 Its runtime, in Yul (compiled by solc for Paris):
 

@@ -22,7 +22,7 @@ NAMES = {NATIVE: "eip155:1/slip44:60"}
 FIRST = date(2025, 1, 1)
 
 
-class Held(NamedTuple):
+class SnapshotAsset(NamedTuple):
     """One asset of a snapshot."""
 
     asset: str
@@ -40,7 +40,7 @@ class Snap(NamedTuple):
     account: str
     day: int
     height: int
-    held: Sequence[Held]
+    holdings: Sequence[SnapshotAsset]
     attempt: int = 0
     completeness: str = "complete"
 
@@ -57,10 +57,10 @@ def write_snapshots(folder: Path | str, snapshots: Sequence[Snap], batch: int = 
         day = datetime(FIRST.year, FIRST.month, FIRST.day, tzinfo=UTC) + timedelta(days=each.day)
         key = {"chain": CHAIN, "bucket": bucket(each.account), "account": each.account, "day": day}
         key |= {"attempt": each.attempt, "height": each.height}
-        rest = {"time": day, "hash": "0x00", "taken": day, "batch": batch, "retry": False}
-        facts.append({**key, **rest, "completeness": each.completeness, "value": "0"})
-        for item, held in enumerate(each.held):
-            row = held._asdict() | {"raw": None if held.raw is None else held.raw.to_bytes(32, "big")}
+        facts_columns = {"time": day, "hash": "0x00", "taken": day, "batch": batch, "retry": False}
+        facts.append({**key, **facts_columns, "completeness": each.completeness, "value": "0"})
+        for item, holding in enumerate(each.holdings):
+            row = holding._asdict() | {"raw": None if holding.raw is None else holding.raw.to_bytes(32, "big")}
             holdings.append({**key, **row, "item": item, "protocol": "wallet", "position": "WALLET", "symbol": "T"})
     _append(folder, SNAPSHOTS, facts, batch)
     _append(folder, SNAPSHOT_HOLDINGS, holdings, batch)
@@ -68,16 +68,16 @@ def write_snapshots(folder: Path | str, snapshots: Sequence[Snap], batch: int = 
 
 def write_prices(folder: Path, prices: Sequence[tuple[int, str, str, str | None]], batch: int = 0) -> None:
     """Store prices: height, contract, USD and what the market could pay."""
-    moment = datetime(2025, 1, 1, tzinfo=UTC)
+    observed_at = datetime(2025, 1, 1, tzinfo=UTC)
     rows = [
         {
             "chain": CHAIN,
             "height": height,
-            "time": moment,
+            "time": observed_at,
             "asset": NAMES.get(contract, f"eip155:1/erc20:{contract}"),
             "usd": usd,
             "source": "example",
-            "observed": moment,
+            "observed": observed_at,
             "confidence": "1",
             "depth_usd": depth,
             **{"detail": "", "others": "[]", "calls": "[]"},

@@ -30,19 +30,19 @@ NOBODY = cast("Any", SimpleNamespace(is_trusted_contract=lambda contract: True))
 def book(monkeypatch: pytest.MonkeyPatch) -> GainsCache:
     """A book with room for three rows, and accounts of two rows each."""
 
-    async def found(engine: Any, accounts: list[Account], wanted: PnlRequest) -> Any:
+    async def compute(engine: Any, accounts: list[Account], request: PnlRequest) -> Any:
         entries = [Entry(at, "buy", "a:eth", 5, 7, transaction=f"0x{at}") for at in range(2)]
         return GainsResult(entries, Gains(), {}, {}, ())
 
-    monkeypatch.setattr(account_gains, "compute_gains", found)
+    monkeypatch.setattr(account_gains, "compute_gains", compute)
     monkeypatch.setattr(account_gains, "MAX_ROWS", 3)
     return GainsCache(lambda error: None)
 
 
 async def test_accounts_that_were_asked_for_first_make_room_for_others(book: GainsCache) -> None:
     for each in (ONE, OTHER, OTHER):
-        known = await book._compute(NOBODY, each, PnlRequest(), MARK)
-        assert known.in_transactions.costs == {("0x0", "a:eth"): 7, ("0x1", "a:eth"): 7}
+        gains = await book._compute(NOBODY, each, PnlRequest(), MARK)
+        assert gains.in_transactions.costs == {("0x0", "a:eth"): 7, ("0x1", "a:eth"): 7}
     assert list(book._entries) == [OTHER.address]
     assert book._rows == 2
 
@@ -52,8 +52,8 @@ async def test_why_gains_are_not_known_is_said_and_not_kept(book: GainsCache, mo
         raise Unavailable("node", "it is away")
 
     monkeypatch.setattr(account_gains, "compute_gains", failed)
-    known = await book._compute(NOBODY, ONE, PnlRequest(), MARK)
-    assert "it is away" in known.in_transactions.reason == known.in_portfolio.reason
+    gains = await book._compute(NOBODY, ONE, PnlRequest(), MARK)
+    assert "it is away" in gains.in_transactions.reason == gains.in_portfolio.reason
     assert not book._entries
 
 
@@ -68,24 +68,24 @@ class Holder:
     async def portfolios(self, *_: Any, **__: Any) -> list[Portfolio]:
         """The portfolio."""
         self.reads += 1
-        held = document({"USDC": self.raw})
+        portfolio = document({"USDC": self.raw})
         chains = {
-            key: msgspec.structs.replace(chain, block_number=str(self.block)) for key, chain in held.chains.items()
+            key: msgspec.structs.replace(chain, block_number=str(self.block)) for key, chain in portfolio.chains.items()
         }
-        return [msgspec.structs.replace(held, chains=chains)]
+        return [msgspec.structs.replace(portfolio, chains=chains)]
 
 
 async def test_a_portfolio_is_compared_once_unless_it_is_older_than_the_history() -> None:
     usdc = KEYS["USDC"]
     lots = {usdc: RemainingLots(usdc, "", 100, 0)}
-    known = KnownGains(AccountGains(lots), TransactionGains(), MARK, {usdc: 7})
+    gains = KnownGains(AccountGains(lots), TransactionGains(), MARK, {usdc: 7})
     cache, source = GainsCache(lambda error: None), Holder(100, 6)
-    assert await cache.unclosed(cast("Any", source), ONE, known) == frozenset()
+    assert await cache.unclosed(cast("Any", source), ONE, gains) == frozenset()
     source.raw = 99
-    assert await cache.unclosed(cast("Any", source), ONE, known) == frozenset(), "the last transaction is newer"
+    assert await cache.unclosed(cast("Any", source), ONE, gains) == frozenset(), "the last transaction is newer"
     source.block = 7
     for _ in range(2):
-        assert await cache.unclosed(cast("Any", source), ONE, known) == {usdc}
+        assert await cache.unclosed(cast("Any", source), ONE, gains) == {usdc}
     assert source.reads == 3
     source.raw = 100
-    assert await cache.unclosed(cast("Any", source), ONE, replace(known, mark=((2, 2),))) == frozenset()
+    assert await cache.unclosed(cast("Any", source), ONE, replace(gains, mark=((2, 2),))) == frozenset()

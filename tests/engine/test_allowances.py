@@ -1,4 +1,4 @@
-"""What approvals still allow is what the contracts say at one block; what could be taken is exact, or unknown."""
+"""Remaining allowances equal those of the contracts at one block; the sum at risk is exact or unknown."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def labels(chain: str, spenders: object) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
-    with evm(10) as found:
-        found.trade(30, 3)
-        yield found
+    with evm(10) as chain:
+        chain.trade(30, 3)
+        yield chain
 
 
 def snapshotter(indexed: Index, prices: dict[str, str]) -> Snapshotter:
@@ -48,8 +48,8 @@ async def stand(indexed: Index, owner: str, prices: dict[str, str]) -> CurrentAp
     return await read_current_approvals(snapshotter(indexed, prices), [owner], labels)
 
 
-def by_spender(found: CurrentApprovals, token: str) -> dict[str, Allowance]:
-    return {each.approval.spender: each for each in found.allowances if each.approval.token == token}
+def by_spender(approvals: CurrentApprovals, token: str) -> dict[str, Allowance]:
+    return {each.approval.spender: each for each in approvals.allowances if each.approval.token == token}
 
 
 @pytest.mark.node
@@ -57,11 +57,11 @@ async def test_what_is_left_is_what_contracts_say_and_the_risk_is_exact(subject:
     carol = subject.deployment.accounts["carol"]
     usdc, dai, weth = (subject.token(symbol) for symbol in ("USDC", "DAI", "WETH"))
     approve = "approve(address,uint256)"
-    held = subject.balance(carol.lower(), usdc, subject.height) or 0
-    assert held > 2
+    balance = subject.balance(carol.lower(), usdc, subject.height) or 0
+    assert balance > 2
     for token, spender, raw in (
         (usdc, FRIEND, MAX),
-        (usdc, OTHER, held - 1),
+        (usdc, OTHER, balance - 1),
         (dai, FRIEND, 7),
         (weth, FRIEND, 9),
         (weth, FRIEND, 0),
@@ -72,21 +72,29 @@ async def test_what_is_left_is_what_contracts_say_and_the_risk_is_exact(subject:
         await indexed.fill_final()
         await indexed.materialise()
         await indexed.follower().step()
-        found = await stand(indexed, carol.lower(), {usdc: "0.5"})
-        assert found.block.height == subject.height
-        for each in found.allowances:
-            said = subject.allowance(carol.lower(), each.approval.token, each.approval.spender, found.block.height)
-            assert each.raw == said != 0
-        mine = by_spender(found, usdc)
-        assert (mine[FRIEND].unlimited, mine[FRIEND].at_risk) == (True, Decimal(held).scaleb(-6) / 2)
-        assert (mine[OTHER].unlimited, mine[OTHER].at_risk) == (False, Decimal(held - 1).scaleb(-6) / 2)
-        assert (mine[FRIEND].label, mine[OTHER].label) == ("A friend", None)
-        unpriced = by_spender(found, dai)[FRIEND]
+        approvals = await stand(indexed, carol.lower(), {usdc: "0.5"})
+        assert approvals.block.height == subject.height
+        for each in approvals.allowances:
+            allowed = subject.allowance(
+                carol.lower(), each.approval.token, each.approval.spender, approvals.block.height
+            )
+            assert each.raw == allowed != 0
+        usdc_allowances = by_spender(approvals, usdc)
+        assert (usdc_allowances[FRIEND].unlimited, usdc_allowances[FRIEND].at_risk) == (
+            True,
+            Decimal(balance).scaleb(-6) / 2,
+        )
+        assert (usdc_allowances[OTHER].unlimited, usdc_allowances[OTHER].at_risk) == (
+            False,
+            Decimal(balance - 1).scaleb(-6) / 2,
+        )
+        assert (usdc_allowances[FRIEND].label, usdc_allowances[OTHER].label) == ("A friend", None)
+        unpriced = by_spender(approvals, dai)[FRIEND]
         assert (unpriced.raw, unpriced.at_risk) == (7, None), "no price is no worth, and not zero"
-        assert FRIEND not in by_spender(found, weth), "what was revoked is not allowed any more"
-        assert found.unpriced == sum(each.at_risk is None for each in found.allowances) > 0
-        assert found.at_risk == Decimal(held).scaleb(-6) / 2, "one holding can be taken once, by whomever"
-        risks = [each.at_risk for each in found.allowances]
+        assert FRIEND not in by_spender(approvals, weth), "what was revoked is not allowed any more"
+        assert approvals.unpriced == sum(each.at_risk is None for each in approvals.allowances) > 0
+        assert approvals.at_risk == Decimal(balance).scaleb(-6) / 2, "one holding can be taken once, by whomever"
+        risks = [each.at_risk for each in approvals.allowances]
         assert risks == sorted(risks, key=lambda risk: (risk is None, -(risk or 0)))
 
 
@@ -113,12 +121,12 @@ async def test_who_may_move_collectibles_is_asked_of_the_contract(subject: EvmSu
     async with index(subject, tmp_path) as indexed:
         await indexed.fill_final()
         await indexed.follower().step()
-        found = (await stand(indexed, heidi.lower(), {})).operators
+        operators = (await stand(indexed, heidi.lower(), {})).operators
 
         def short(each: Operator) -> tuple[str, str, str | None, int | None, int | None]:
             return each.token, each.spender, each.standard, each.token_id, each.movable_count
 
-        assert {short(each) for each in found} == {
+        assert {short(each) for each in operators} == {
             (collectible.lower(), FRIEND, "erc721", None, 1),
             (edition.lower(), FRIEND, "erc1155", None, 2),
             (collectible.lower(), OTHER, "erc721", 10**6, 1),
@@ -136,12 +144,12 @@ async def test_what_was_replaced_is_known_on_whichever_page(subject: EvmSubject,
         await indexed.follower().step()
         check_complete(indexed.tail, indexed.key, ["0x" + "1" * 40], subject.height, 0)
         start: EventPosition | int | None = subject.height
-        seen, now = [], []
+        approvals, now = [], []
         while start is not None:
             items, start = approvals_page(indexed.lake, indexed.tail, indexed.key, [ivan.lower()], 1, start)
-            seen += items
+            approvals += items
             now += unreplaced(items, indexed.lake, indexed.tail, indexed.key)
-        raws = [item.raw for item in seen if item.spender == FRIEND]
+        raws = [item.raw for item in approvals if item.spender == FRIEND]
         assert (raws, [item.raw for item in now if item.spender == FRIEND]) == ([7, 6, 5], [7])
         assert now == latest_amounts(indexed.lake, indexed.tail, indexed.key, [ivan.lower()])
 
@@ -175,9 +183,9 @@ def test_a_sum_at_risk_has_every_digit_and_leaves_out_what_nobody_can_tell() -> 
         allowance(None, 5 * wei, "2", None),
         allowance(wei, 5 * wei, None, None),
     )
-    found = CurrentApprovals(Block(1, "", "", 0), parts)
-    assert found.at_risk == Decimal("8.000000000000000002")
-    assert found.unpriced == 2
+    approvals = CurrentApprovals(Block(1, "", "", 0), parts)
+    assert approvals.at_risk == Decimal("8.000000000000000002")
+    assert approvals.unpriced == 2
 
 
 def test_a_spender_is_called_by_its_protocol_and_what_it_is_there_for() -> None:

@@ -1,4 +1,4 @@
-"""Approvals as a real node mined them: newest first, each once on a walk while blocks come, never empty for unknown."""
+"""Approvals as a real node mined them: newest first, each once on a walk while blocks arrive."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ APPROVAL = "0x8c5be1e5ebec7d5bd14f71427d1e84f3dd0314c0f7b2291e5b200ac8c7c3b925"
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
-    with evm(30) as found:
-        found.trade(40, 1)
-        yield found
+    with evm(30) as chain:
+        chain.trade(40, 1)
+        yield chain
 
 
 def details(subject: EvmSubject, owners: list[str]) -> list[tuple[int, int, str, str, str, str, int]]:
-    """What the node says: every ERC-20 approval of some owners, newest first."""
+    """Read every ERC-20 approval of some owners from the node, newest first."""
     logs = subject.node.rpc("eth_getLogs", {"fromBlock": "0x0", "toBlock": "latest", "topics": [APPROVAL]})
     rows = [
         (
@@ -53,20 +53,20 @@ def details(subject: EvmSubject, owners: list[str]) -> list[tuple[int, int, str,
     return sorted((row for row in rows if row[4] in owners), reverse=True)
 
 
-def shown(items: list[Approval]) -> list[tuple[int, int, str, str, str, str, int]]:
+def fields_of(items: list[Approval]) -> list[tuple[int, int, str, str, str, str, int]]:
     return [
         (i.position.height, i.position.log_index, i.position.tx_hash, i.token, i.owner, i.spender, i.raw) for i in items
     ]
 
 
 def walk(indexed: Index, owners: list[str], limit: int, height: int) -> list[Approval]:
-    found: list[Approval] = []
+    approvals: list[Approval] = []
     start: EventPosition | int | None = height
     while start is not None:
         items, start = approvals_page(indexed.lake, indexed.tail, indexed.key, owners, limit, start)
         assert len(items) <= limit
-        found += items
-    return found
+        approvals += items
+    return approvals
 
 
 @pytest.mark.slow("other sizes of the same pages", only=["1", "100"])
@@ -81,7 +81,7 @@ async def test_a_walk_meets_every_approval_once_newest_first(subject: EvmSubject
         assert indexed.stored("approvals").num_rows
         for chosen in (owners, owners[:1]):
             assert len(details(subject, chosen)) > 3
-            assert shown(walk(indexed, chosen, limit, subject.height)) == details(subject, chosen)
+            assert fields_of(walk(indexed, chosen, limit, subject.height)) == details(subject, chosen)
         assert walk(indexed, ["0x" + "12" * 20], limit, subject.height) == []
 
 
@@ -103,9 +103,9 @@ async def test_blocks_that_come_and_become_final_during_a_walk_change_none_of_it
             await indexed.fill_final()
             follower = indexed.follower()
             await follower.step()
-            before, found = details(subject, owners), []
+            before, approvals = details(subject, owners), []
             items, start = approvals_page(indexed.lake, indexed.tail, indexed.key, owners, 2, subject.height)
-            found += items
+            approvals += items
             for seed in range(4):
                 subject.trade(5, seed + 10)
                 await follower.step()
@@ -114,11 +114,11 @@ async def test_blocks_that_come_and_become_final_during_a_walk_change_none_of_it
                     await indexed.materialise()  # what is sorted by account now, and what is not yet, are one list
                 assert start is not None
                 items, start = approvals_page(indexed.lake, indexed.tail, indexed.key, owners, 2, start)
-                found += items
+                approvals += items
             while start is not None:
                 items, start = approvals_page(indexed.lake, indexed.tail, indexed.key, owners, 5, start)
-                found += items
-            assert shown(found) == before
+                approvals += items
+            assert fields_of(approvals) == before
 
 
 async def test_a_cursor_into_a_block_that_left_the_chain_is_refused(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ async def test_a_cursor_into_a_block_that_left_the_chain_is_refused(tmp_path: Pa
             with pytest.raises(BadRequest, match="begin again"):
                 approvals_page(indexed.lake, indexed.tail, indexed.key, [alice.lower()], 1, start)
             items, _ = approvals_page(indexed.lake, indexed.tail, indexed.key, [alice.lower()], 1, subject.height)
-            assert shown(items) == details(subject, [alice.lower()])[:1]
+            assert fields_of(items) == details(subject, [alice.lower()])[:1]
 
 
 async def test_what_is_not_indexed_is_said_and_never_shown_as_nothing(subject: EvmSubject, tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ async def test_what_is_not_indexed_is_said_and_never_shown_as_nothing(subject: E
         with pytest.raises(NotIndexed) as error:
             approvals_page(indexed.lake, indexed.tail, indexed.key, [stranger], 5, subject.height)
         assert (error.value.first, error.value.last) == (0, floor - 1)
-        known = [row for row in details(subject, [alice]) if row[0] >= floor]
+        expected = [row for row in details(subject, [alice]) if row[0] >= floor]
         items, start = approvals_page(indexed.lake, indexed.tail, indexed.key, [alice], 100, subject.height)
-        assert shown(items) == known
+        assert fields_of(items) == expected
         assert start is not None
         with pytest.raises(NotIndexed):
             approvals_page(indexed.lake, indexed.tail, indexed.key, [alice], 100, start)
@@ -169,7 +169,7 @@ async def test_what_is_not_indexed_is_said_and_never_shown_as_nothing(subject: E
             approvals_page(indexed.lake, indexed.tail, indexed.key, [alice], 100, start)
         assert (error.value.first, error.value.last) == (floor - 10, floor - 1)
         await indexed.fill(floor - 10, floor - 1)
-        assert shown(walk(indexed, [alice], 7, subject.height)) == details(subject, [alice])
+        assert fields_of(walk(indexed, [alice], 7, subject.height)) == details(subject, [alice])
 
 
 async def test_other_tokens_of_an_index_by_contract_are_not_known(subject: EvmSubject, tmp_path: Path) -> None:
@@ -188,27 +188,27 @@ async def test_an_asset_is_what_its_owner_holds_now_or_is_not_there(subject: Evm
         await indexed.follower().step()
         facts = indexed.chain.facts
         asset = facts.token_asset
-        listed = {
+        token_list = {
             asset(usdc): Token(asset(usdc), "USDC", "USD Coin", 6),
             asset(dai): Token(asset(dai), "DAI", "Dai", 18),
         }
         prices = build_fixed({str(asset(usdc)): "0.5", str(asset(weth)): "2000"}, "test")
-        book = TokenBook(facts.key, indexed.lake, listed)
+        book = TokenBook(facts.key, indexed.lake, token_list)
         snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (prices,))
         await indexed.chain.heads()
         before = indexed.chain.requests
-        found = await assets(
+        owner_assets = await assets(
             snapshotter, [(owner, token) for owner in (alice, stranger) for token in (usdc, dai, weth)]
         )
-        # DAI is listed but nobody prices it: an asset has everything or is absent. WETH says itself what it is.
-        assert set(found) == {(who, token) for who in (alice, stranger) for token in (usdc, weth)}
+        # DAI is listed but has no price: an asset has everything or is absent. WETH has its own symbol and decimals.
+        assert set(owner_assets) == {(account, token) for account in (alice, stranger) for token in (usdc, weth)}
         assert indexed.chain.requests - before <= 2
-        held = Decimal(subject.balance(alice, usdc, subject.height) or 0).scaleb(-6)
-        mine = found[alice, usdc]
-        assert held
-        assert (mine.balance, mine.price, mine.value) == (held, Decimal("0.5"), held / 2)
-        assert (mine.symbol, mine.name, mine.decimals) == ("USDC", "USD Coin", 6)
-        assert found[stranger, usdc].balance == 0
+        balance = Decimal(subject.balance(alice, usdc, subject.height) or 0).scaleb(-6)
+        usdc_asset = owner_assets[alice, usdc]
+        assert balance
+        assert (usdc_asset.balance, usdc_asset.price, usdc_asset.value) == (balance, Decimal("0.5"), balance / 2)
+        assert (usdc_asset.symbol, usdc_asset.name, usdc_asset.decimals) == ("USDC", "USD Coin", 6)
+        assert owner_assets[stranger, usdc].balance == 0
 
 
 async def test_without_its_node_a_page_has_no_assets(
@@ -217,14 +217,14 @@ async def test_without_its_node_a_page_has_no_assets(
     alice, usdc = subject.deployment.accounts["alice"].lower(), subject.token("USDC")
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         asset = indexed.chain.info.token_asset(usdc)
-        listed = {asset: Token(asset, "USDC", "USD Coin", 6)}
-        book = TokenBook(indexed.chain.key, indexed.lake, listed)
+        token_list = {asset: Token(asset, "USDC", "USD Coin", 6)}
+        book = TokenBook(indexed.chain.key, indexed.lake, token_list)
         snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
 
-        async def gone() -> None:
+        async def failing_heads() -> None:
             raise Unavailable("node", "refused the connection")
 
-        monkeypatch.setattr(indexed.chain, "heads", gone)
+        monkeypatch.setattr(indexed.chain, "heads", failing_heads)
         assert await assets(snapshotter, [(alice, usdc)]) == {}
         assert await assets(snapshotter, []) == {}
 
@@ -238,5 +238,5 @@ async def test_any_walk_over_any_owners_is_what_was_mined(subject: EvmSubject, t
         await indexed.follower().step()
         for _ in range(15):
             chosen = chance.sample(owners, chance.randrange(1, len(owners)))
-            found = await asyncio.to_thread(walk, indexed, chosen, chance.randrange(1, 20), subject.height)
-            assert shown(found) == details(subject, chosen)
+            approvals = await asyncio.to_thread(walk, indexed, chosen, chance.randrange(1, 20), subject.height)
+            assert fields_of(approvals) == details(subject, chosen)

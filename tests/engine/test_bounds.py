@@ -1,4 +1,4 @@
-"""What a process keeps stays within bounds, which metrics and a table of the documentation name."""
+"""Caches of a process stay within the bounds that metrics and a table of the documentation name."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def bounds_in(folder: Path) -> list[Bound]:
 def test_a_store_that_does_not_answer_takes_no_other_metric_along(tmp_path: Path) -> None:
     state = State.open(f"sqlite:///{tmp_path / 'state.db'}", bytes(32), SystemClock(), random.Random(1))
 
-    def away(_: object) -> None:
+    def failing_read(_: object) -> None:
         raise StoreUnavailable("state", "the database does not answer")
 
-    database = cast("Any", SimpleNamespace(read=away))
+    database = cast("Any", SimpleNamespace(read=failing_read))
     assert [each.name for each in state_bounds(cast("Any", SimpleNamespace(database=database)), 3, 30)] == [
         "event_streams"
     ]

@@ -1,4 +1,4 @@
-"""The last block before a day: what a linear search finds, in a handful of rounds, and from a real node."""
+"""The last block before a day equals that of a linear search, in few rounds, and on a real node."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def test_it_is_the_block_that_a_linear_search_finds(
         times[0], began_us = 0, times[1]
     instant_us = min(instant_us, times[-1])
     older = [height for height, time_us in enumerate(times) if time_us < instant_us]
-    found = run_offline(
+    last_block = run_offline(
         last_before(block(len(times) - 1, times[-1]), instant_us), lambda height: block(height, times[height])
     )
-    assert (found and found.height) == (older[-1] if began_us < instant_us else None)
+    assert (last_block and last_block.height) == (older[-1] if began_us < instant_us else None)
 
 
 @given(st.lists(st.integers(1, 50), min_size=3, max_size=300), st.data(), st.integers(0, 10_000))
@@ -53,29 +53,31 @@ def test_blocks_that_nodes_have_dropped_are_never_asked_for(
 ) -> None:
     times = list(accumulate(steps, initial=1))
     first = data.draw(st.integers(1, len(times) - 2))
-    there = {height: block(height, time_us) for height, time_us in enumerate(times) if height >= first}
+    blocks_by_height = {height: block(height, time_us) for height, time_us in enumerate(times) if height >= first}
     instant_us = min(instant_us, times[-1])
-    found = run_offline(last_before(there[len(times) - 1], instant_us, first=first), there.__getitem__)
-    older = [height for height in there if times[height] < instant_us]
-    assert (found and found.height) == (older[-1] if older else None)
+    last_block = run_offline(
+        last_before(blocks_by_height[len(times) - 1], instant_us, first=first), blocks_by_height.__getitem__
+    )
+    older = [height for height in blocks_by_height if times[height] < instant_us]
+    assert (last_block and last_block.height) == (older[-1] if older else None)
 
 
 @given(st.lists(st.integers(1, 50), min_size=2, max_size=300), st.data(), st.integers(0, 10_000))
 def test_heights_without_a_block_change_nothing_of_it(steps: list[int], data: st.DataObject, instant_us: int) -> None:
     times = list(accumulate(steps, initial=1))
     skipped = data.draw(st.sets(st.integers(0, len(times) - 2)))
-    there = [block(height, time_us) for height, time_us in enumerate(times) if height not in skipped]
+    blocks_by_height = [block(height, time_us) for height, time_us in enumerate(times) if height not in skipped]
     instant_us = min(instant_us, times[-1])
-    plan = last_before(there[-1], instant_us)
+    plan = last_before(blocks_by_height[-1], instant_us)
     rounds = 0
     try:
         heights = next(plan)
         while True:
             rounds += 1
-            heights = plan.send([each for each in there if each.height in heights])
+            heights = plan.send([each for each in blocks_by_height if each.height in heights])
     except StopIteration as stop:
-        found = stop.value
-    assert found == next((each for each in reversed(there) if each.time_us < instant_us), None)
+        last_block = stop.value
+    assert last_block == next((each for each in reversed(blocks_by_height) if each.time_us < instant_us), None)
     assert rounds <= 12
 
 
@@ -85,18 +87,18 @@ def test_several_moments_together_are_what_each_is_alone(
 ) -> None:
     times = list(accumulate(steps, initial=1))
     skipped = data.draw(st.sets(st.integers(0, len(times) - 2)))
-    there = [block(height, time_us) for height, time_us in enumerate(times) if height not in skipped]
+    blocks_by_height = [block(height, time_us) for height, time_us in enumerate(times) if height not in skipped]
     moments_us = [min(moment_us, times[-1]) for moment_us in moments_us]
     rounds = 0
 
     async def blocks(heights: Sequence[int]) -> list[Block]:
         nonlocal rounds
         rounds += 1
-        return [each for each in there if each.height in heights]
+        return [each for each in blocks_by_height if each.height in heights]
 
-    found = asyncio.run(blocks_before(there[-1], moments_us, blocks))
-    assert found == {
-        moment_us: next((each for each in reversed(there) if each.time_us < moment_us), None)
+    last_blocks = asyncio.run(blocks_before(blocks_by_height[-1], moments_us, blocks))
+    assert last_blocks == {
+        moment_us: next((each for each in reversed(blocks_by_height) if each.time_us < moment_us), None)
         for moment_us in moments_us
     }
     assert rounds <= 20
@@ -106,22 +108,22 @@ def test_a_year_on_a_chain_of_twenty_million_blocks_takes_ten_rounds_and_a_few_h
     def time_us(height: int) -> int:
         return (1_438_269_973 + 14 * height + (height * 7919) % 11) * 1_000_000
 
-    rounds = asked = 0
+    rounds = header_count = 0
 
     async def blocks(heights: Sequence[int]) -> list[Block]:
-        nonlocal rounds, asked
-        rounds, asked = rounds + 1, asked + len(heights)
+        nonlocal rounds, header_count
+        rounds, header_count = rounds + 1, header_count + len(heights)
         return [block(height, time_us(height)) for height in heights]
 
     days = days_from(date(2020, 2, 1), date(2021, 1, 31))
     head = block(20_000_000, time_us(20_000_000))
-    found = asyncio.run(blocks_before(head, map(midnight_us, days), blocks))
+    last_blocks = asyncio.run(blocks_before(head, map(midnight_us, days), blocks))
     for day in days:
-        last = found[midnight_us(day)]
+        last = last_blocks[midnight_us(day)]
         assert last is not None
         assert last.time_us < midnight_us(day) <= time_us(last.height + 1)
     assert rounds <= 10
-    assert asked <= 20 * len(days)
+    assert header_count <= 20 * len(days)
 
 
 def test_a_chain_of_twenty_million_blocks_takes_a_handful_of_rounds() -> None:
@@ -134,17 +136,17 @@ def test_a_chain_of_twenty_million_blocks_takes_a_handful_of_rounds() -> None:
 
     head = block(20_000_000, time_s(20_000_000) * 1_000_000)
     for day in (date(2015, 8, 1), date(2018, 1, 1), date(2021, 6, 15), date(2023, 1, 1)):
-        plan, rounds, asked = last_before(head, midnight_us(day)), 1, 0
+        plan, rounds, header_count = last_before(head, midnight_us(day)), 1, 0
         heights = next(plan)
         try:
             while True:
-                rounds, asked = rounds + 1, asked + len(heights)
+                rounds, header_count = rounds + 1, header_count + len(heights)
                 heights = plan.send([block(height, time_s(height) * 1_000_000) for height in heights])
         except StopIteration as stop:
-            found = stop.value
-        assert time_s(found.height) * 1_000_000 < midnight_us(day) <= time_s(found.height + 1) * 1_000_000
+            last_block = stop.value
+        assert time_s(last_block.height) * 1_000_000 < midnight_us(day) <= time_s(last_block.height + 1) * 1_000_000
         assert rounds <= 8
-        assert asked <= 160
+        assert header_count <= 160
 
 
 @pytest.mark.parametrize(
@@ -160,8 +162,8 @@ def test_a_chain_of_twenty_million_blocks_takes_a_handful_of_rounds() -> None:
     ],
 )
 def test_days_weeks_and_months_are_those_of_the_calendar(first: str, last: str, interval: str, days: str) -> None:
-    found = days_from(date.fromisoformat(first), date.fromisoformat(last), interval)
-    assert " ".join(map(str, found)) == days
+    calendar_days = days_from(date.fromisoformat(first), date.fromisoformat(last), interval)
+    assert " ".join(map(str, calendar_days)) == days
 
 
 def test_a_day_begins_at_midnight_utc() -> None:
@@ -194,13 +196,13 @@ async def test_a_block_at_midnight_belongs_to_the_day_and_is_not_before_it() -> 
         node.mine()
         node.mine(50)
         chain, history = subject.chain(finality=20), DayBlocks()
-        found = await history.before(chain, DAY)
-        assert found is not None
-        assert (found.height, found.hash) == (last, node.block(last)["hash"])
+        last_block = await history.before(chain, DAY)
+        assert last_block is not None
+        assert (last_block.height, last_block.hash) == (last, node.block(last)["hash"])
         assert await history.before(chain, DAY - timedelta(days=1)) is None  # the chain began that second
         assert await history.before(chain, date(1900, 1, 1)) is None
         before = chain.requests
-        assert await history.before(chain, DAY) == found
+        assert await history.before(chain, DAY) == last_block
         assert chain.requests == before
         with pytest.raises(NodeBehind):
             await history.before(chain, DAY + timedelta(days=1))

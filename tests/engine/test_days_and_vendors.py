@@ -1,4 +1,4 @@
-"""A past day is the snapshot that was taken of it, byte for byte, after a vendor of its prices changed its mind."""
+"""A past day equals its stored snapshot byte for byte after a price vendor changes its answers."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from tests.pricing.test_defillama import answered, moments
 from tests.pricing.vendor_server import vendor
 
 pytestmark = pytest.mark.node
-world, whole = test_history.world, test_history.whole
+world, indexed_settings = test_history.world, test_history.indexed_settings
 ETHER = "eip155:31337/slip44:60"
 
 
-async def told(settings: Settings, wallets: Sequence[str], days: Sequence[date]) -> list[bytes]:
-    """What a new process answers about these days; it moves what it keeps to the lake, as a server does."""
+async def read_days(settings: Settings, wallets: Sequence[str], days: Sequence[date]) -> list[bytes]:
+    """Return the encoded portfolios of these days from a new process, which moves its prices to the lake."""
     system = System(settings)
     engine = Engine(system)
-    found = [
+    answers = [
         encode_one(each)
         for day in days
         for each in await engine.historical([account(wallet) for wallet in wallets], day)
     ]
     await engine.settle_prices()
     await system.close()
-    return found
+    return answers
 
 
 def forget(settings: Settings, *tables: str) -> None:
@@ -48,25 +48,25 @@ def forget(settings: Settings, *tables: str) -> None:
 
 
 async def test_a_day_that_is_recomputed_is_its_snapshot_after_a_vendor_changed_its_mind(
-    world: World, whole: Settings, tmp_path: Path
+    world: World, indexed_settings: Settings, tmp_path: Path
 ) -> None:
     mind, days, wallets = [2000], DAYS[3:5], [world.wallets["alice"], world.wallets["carol"]]
 
     def says(request: web.Request) -> str:
-        seen = {at: mind[0] for ats in moments(request).values() for at in ats}
-        return answered(request, {"coingecko:ether": seen})
+        price_by_time = {at: mind[0] for ats in moments(request).values() for at in ats}
+        return answered(request, {"coingecko:ether": price_by_time})
 
-    async with vendor(says) as found:
+    async with vendor(says) as server:
         prices = tmp_path / "prices.toml"
-        prices.write_text(f'[defillama]\nbase_url = "{found.url}"\n[defillama.coins]\n"{ETHER}" = "ether"\n')
-        settings = msgspec.structs.replace(whole, prices_file=str(prices))
-        taken = await told(settings, wallets, days)
-        assert all(b'"price":"2000"' in each for each in taken)
-        asked, mind[0] = len(found.requests), 2345
+        prices.write_text(f'[defillama]\nbase_url = "{server.url}"\n[defillama.coins]\n"{ETHER}" = "ether"\n')
+        settings = msgspec.structs.replace(indexed_settings, prices_file=str(prices))
+        snapshots = await read_days(settings, wallets, days)
+        assert all(b'"price":"2000"' in each for each in snapshots)
+        request_count, mind[0] = len(server.requests), 2345
         forget(settings, SNAPSHOTS.name, SNAPSHOT_HOLDINGS.name)
-        assert await told(settings, wallets, days) == taken
-        assert len(found.requests) == asked > 0
+        assert await read_days(settings, wallets, days) == snapshots
+        assert len(server.requests) == request_count > 0
         forget(settings, SNAPSHOTS.name, SNAPSHOT_HOLDINGS.name, PRICES.name)
-        anew = await told(settings, wallets, days)
-    assert anew != taken  # without what is kept, the day would be worth what the vendor says by now
+        anew = await read_days(settings, wallets, days)
+    assert anew != snapshots  # without what is kept, the day would be worth what the vendor says by now
     assert all(b'"price":"2345"' in each for each in anew)

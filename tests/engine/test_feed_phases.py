@@ -1,5 +1,4 @@
-"""A feed whose aggregator is replaced (a phase change of Chainlink's own proxy): before and after it, prices are those
-that the feed itself tells at the block."""
+"""Prices of a feed before and after its aggregator is replaced (Chainlink's phase change)."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ PHASE = "phaseId()(uint16)"
 
 @pytest.fixture
 def subject() -> Iterator[EvmSubject]:
-    with evm(1) as found:
-        yield found
+    with evm(1) as chain:
+        yield chain
 
 
 def deployer(subject: EvmSubject) -> Deployer:
@@ -34,7 +33,10 @@ def deployer(subject: EvmSubject) -> Deployer:
 
 
 def replaced(subject: EvmSubject, *, decimals: int, price: int | None) -> int:
-    """Put another aggregator behind the feed of ether, as Chainlink does; the height. None: it has no round yet."""
+    """Put another aggregator behind the feed of ether, and return the height.
+
+    Without `price`, the new aggregator has no round yet.
+    """
     work, feed = deployer(subject), subject.deployment.feeds["ETH"]
     aggregator = work.create(
         "next",
@@ -61,9 +63,9 @@ def replaced(subject: EvmSubject, *, decimals: int, price: int | None) -> int:
     return subject.node.height
 
 
-async def said(subject: EvmSubject, folder: Path, heights: list[int]) -> list[tuple[Decimal | None, str]]:
-    """The price of ether, with what its feed is said to have told, or why there is none, at each height."""
-    found: list[tuple[Decimal | None, str]] = []
+async def read_prices(subject: EvmSubject, folder: Path, heights: list[int]) -> list[tuple[Decimal | None, str]]:
+    """Return the price of ether with its detail, or None with the reason, at each height."""
+    prices_with_details: list[tuple[Decimal | None, str]] = []
     async with index(subject, folder, datasets=("transfers",)) as indexed:
         book = TokenBook(indexed.chain.key, indexed.lake, {})
         taking = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (feeds(subject, indexed),))
@@ -71,9 +73,11 @@ async def said(subject: EvmSubject, folder: Path, heights: list[int]) -> list[tu
         for block in await indexed.chain.blocks(heights):
             quotes = (await taking.token_context([native], block)).quotes
             prices = {each.asset: each for each in quotes.prices}
-            refused = [each.reason for each in quotes.refused if each.asset == native]
-            found.append((prices[native].usd, prices[native].detail) if native in prices else (None, refused[0]))
-    return found
+            refusal_reasons = [each.reason for each in quotes.refused if each.asset == native]
+            prices_with_details.append(
+                (prices[native].usd, prices[native].detail) if native in prices else (None, refusal_reasons[0])
+            )
+    return prices_with_details
 
 
 async def test_prices_before_and_after_a_phase_change_are_those_of_the_feed_at_the_block(
@@ -88,7 +92,7 @@ async def test_prices_before_and_after_a_phase_change_are_those_of_the_feed_at_t
     for height in (before, after):
         number, answer, *_ = subject.node.call(feed, ROUND, block=height)
         expected.append((Decimal(answer).scaleb(-8), f"feed {feed.lower()} round {number}"))
-    assert await said(subject, tmp_path, [before, after]) == expected
+    assert await read_prices(subject, tmp_path, [before, after]) == expected
     assert expected[0] != expected[1]
     assert int(expected[1][1].rpartition(" ")[2]) >> 64 == phases[1]
 
@@ -97,11 +101,11 @@ async def test_an_aggregator_with_other_decimals_prices_nothing_from_its_first_b
     subject: EvmSubject, tmp_path: Path
 ) -> None:
     before, after = subject.node.height, replaced(subject, decimals=18, price=2_345 * 10**18)
-    old, new = await said(subject, tmp_path, [before, after])
+    old, new = await read_prices(subject, tmp_path, [before, after])
     assert old[0] is not None
     assert (new[0], new[1].partition(" (")[0]) == (None, "the feed has 18 decimals, the settings say 8")
 
 
 async def test_an_aggregator_without_a_round_prices_nothing(subject: EvmSubject, tmp_path: Path) -> None:
-    ((usd, why),) = await said(subject, tmp_path, [replaced(subject, decimals=8, price=None)])
-    assert (usd, why.partition(" (")[0]) == (None, "the feed refused to tell its latest round")
+    ((usd, detail),) = await read_prices(subject, tmp_path, [replaced(subject, decimals=8, price=None)])
+    assert (usd, detail.partition(" (")[0]) == (None, "the feed refused to tell its latest round")

@@ -1,4 +1,4 @@
-"""Reference rates of the European Central Bank: from a real server, over weekends and holidays, kept in the lake."""
+"""Reference rates of the European Central Bank from a real server, on weekends and holidays."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ RATES: Published = {
 }
 
 
-def moment(day: date, hour: int = 12) -> int:
+def timestamp_us(day: date, hour: int = 12) -> int:
     return int(datetime(day.year, day.month, day.day, hour, tzinfo=UTC).timestamp()) * 1_000_000
 
 
 def answered(request: web.Request, published: Published) -> str:
-    """What the bank does: one line for each day and currency in the period, in its order."""
+    """Answer as the bank: one line for each day and currency of the period, in the bank's order."""
     *_, series = request.path.split("/")
     currencies = series.split(".")[1].split("+")
     first, last = (date.fromisoformat(request.query[name]) for name in ("startPeriod", "endPeriod"))
@@ -54,8 +54,8 @@ def answered(request: web.Request, published: Published) -> str:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[RateStore]:
-    with store_at(tmp_path) as found:
-        yield found
+    with store_at(tmp_path) as rate_store:
+        yield rate_store
 
 
 def fiat(http: Http, url: str, store: RateStore | None = None) -> Fiat:
@@ -63,12 +63,12 @@ def fiat(http: Http, url: str, store: RateStore | None = None) -> Fiat:
 
 
 async def rate(bank: Fiat, currency: str, at_us: int) -> FiatRate:
-    found = await bank.at(currency, at_us)
-    assert isinstance(found, FiatRate), found
-    return found
+    fiat_rate = await bank.at(currency, at_us)
+    assert isinstance(fiat_rate, FiatRate), fiat_rate
+    return fiat_rate
 
 
-NOW_S = moment(date(2024, 5, 2)) // 1_000_000
+NOW_S = timestamp_us(date(2024, 5, 2)) // 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -86,34 +86,36 @@ async def test_a_day_without_rates_has_the_last_before_it_and_says_so(
     day: date, hour: int, of: date, says: str
 ) -> None:
     async with vendor(lambda request: answered(request, RATES)) as bank, sending(NOW_S) as http:
-        found = {currency: await rate(fiat(http, bank.url), currency, moment(day, hour)) for currency in ("EUR", "CHF")}
+        fiat_rates = {
+            currency: await rate(fiat(http, bank.url), currency, timestamp_us(day, hour)) for currency in ("EUR", "CHF")
+        }
     usd = Fraction(RATES[of]["USD"])
     for currency, per_euro in (("EUR", Fraction(1)), ("CHF", Fraction(RATES[of]["CHF"]))):
-        assert abs(Fraction(found[currency].per_usd) - per_euro / usd) <= Fraction(1, 2 * 10**18)
-        assert found[currency].source.endswith(says)
+        assert abs(Fraction(fiat_rates[currency].per_usd) - per_euro / usd) <= Fraction(1, 2 * 10**18)
+        assert fiat_rates[currency].source.endswith(says)
 
 
 async def test_the_dirham_has_its_peg_and_asks_nobody() -> None:
     async with sending(NOW_S) as http:
         bank = Fiat(http.environment, http, None, None)
-        assert await bank.at("AED", moment(MONDAY)) == FiatRate(Decimal("3.6725"), "peg of 3.6725 per USD")
-        assert await bank.at("AED", moment(date(1997, 11, 1))) == "AED had no peg then"
+        assert await bank.at("AED", timestamp_us(MONDAY)) == FiatRate(Decimal("3.6725"), "peg of 3.6725 per USD")
+        assert await bank.at("AED", timestamp_us(date(1997, 11, 1))) == "AED had no peg then"
         assert http.requests == 0
 
 
 async def test_a_bank_that_is_not_configured_is_not_asked_and_says_what_to_do() -> None:
     async with sending(NOW_S) as http:
-        said = await Fiat(http.environment, http, None, None).at("EUR", moment(MONDAY))
-    assert said == "the European Central Bank is not asked: [ecb] is not in the file of prices"
+        reason = await Fiat(http.environment, http, None, None).at("EUR", timestamp_us(MONDAY))
+    assert reason == "the European Central Bank is not asked: [ecb] is not in the file of prices"
 
 
 async def test_what_is_known_is_kept_and_an_old_date_is_answered_without_the_bank(store: RateStore) -> None:
     async with vendor(lambda request: answered(request, RATES)) as bank, sending(NOW_S) as http:
-        first = [await rate(fiat(http, bank.url, store), "CAD", moment(day)) for day in (FRIDAY, MONDAY)]
+        first = [await rate(fiat(http, bank.url, store), "CAD", timestamp_us(day)) for day in (FRIDAY, MONDAY)]
         assert len(bank.requests) == 1
     async with sending(NOW_S) as http:
-        again = Fiat(http.environment, http, VendorHost("http://127.0.0.1:1"), store)
-        assert [await rate(again, "CAD", moment(day)) for day in (FRIDAY, MONDAY)] == first
+        offline_bank = Fiat(http.environment, http, VendorHost("http://127.0.0.1:1"), store)
+        assert [await rate(offline_bank, "CAD", timestamp_us(day)) for day in (FRIDAY, MONDAY)] == first
         assert http.requests == 0
     assert store.load()[date(2024, 3, 29)] == {}  # a holiday is known to be one
 
@@ -121,14 +123,16 @@ async def test_what_is_known_is_kept_and_an_old_date_is_answered_without_the_ban
 async def test_a_rate_that_the_bank_changes_later_stays_as_it_was_kept(store: RateStore) -> None:
     changed = {day: {**rates, "CHF": "0.5"} for day, rates in RATES.items()}
     changed[date(2024, 3, 29)] = {**RATES[date(2024, 3, 28)], "CHF": "0.4"}  # and rates of what was a holiday
-    moments = [moment(day, 16) for day in (*RATES, date(2024, 3, 29))]
+    moments = [timestamp_us(day, 16) for day in (*RATES, date(2024, 3, 29))]
     async with vendor(lambda request: answered(request, RATES)) as bank, sending(NOW_S) as http:
         first = [await rate(fiat(http, bank.url, store), "CHF", each) for each in moments]
     async with vendor(lambda request: answered(request, changed)) as bank, sending(NOW_S) as http:
-        again = fiat(http, bank.url, store)
-        assert isinstance(await again.at("CHF", moment(date(2024, 3, 18))), str)  # so it is told of those days again
+        restarted = fiat(http, bank.url, store)
+        assert isinstance(
+            await restarted.at("CHF", timestamp_us(date(2024, 3, 18))), str
+        )  # so it asks for those days again
         assert len(bank.requests) == 1
-        assert [await rate(again, "CHF", each) for each in moments] == first
+        assert [await rate(restarted, "CHF", each) for each in moments] == first
     assert store.load()[date(2024, 3, 28)]["CHF"] == Decimal("0.9766")
 
 
@@ -140,20 +144,20 @@ async def test_rates_that_cannot_be_kept_are_answered_all_the_same_and_kept_as_s
 
     changed = {day: {**rates, "CHF": "0.5"} for day, rates in RATES.items()}
     async with vendor(lambda request: answered(request, RATES)) as bank, sending(NOW_S) as http:
-        one = fiat(http, bank.url, store)
+        reader = fiat(http, bank.url, store)
         with monkeypatch.context() as patch:
             patch.setattr(store.lake, "append", full)
-            first = await rate(one, "CHF", moment(FRIDAY, 16))
+            first = await rate(reader, "CHF", timestamp_us(FRIDAY, 16))
         assert store.load() == {}
         bank.answer = lambda request: answered(request, changed)
-        await one.at("CHF", moment(date(2024, 3, 18)))
-        assert await rate(fiat(http, bank.url, store), "CHF", moment(FRIDAY, 16)) == first
+        await reader.at("CHF", timestamp_us(date(2024, 3, 18)))
+        assert await rate(fiat(http, bank.url, store), "CHF", timestamp_us(FRIDAY, 16)) == first
 
 
 async def test_a_day_whose_rates_are_not_out_is_asked_for_again_and_not_at_once() -> None:
     published = dict(RATES)
     del published[date(2024, 4, 2)]
-    now_us = moment(date(2024, 4, 2), 16)
+    now_us = timestamp_us(date(2024, 4, 2), 16)
     async with vendor(lambda request: answered(request, published)) as server, sending(now_us // 1_000_000) as http:
         bank = fiat(http, server.url)
         late = await rate(bank, "EUR", now_us)
@@ -171,7 +175,7 @@ async def test_a_year_of_days_is_two_requests() -> None:
     async with vendor(lambda request: answered(request, weekdays)) as server, sending(NOW_S) as http:
         bank = fiat(http, server.url)
         for day in days:
-            await rate(bank, "SGD", moment(day, 16))
+            await rate(bank, "SGD", timestamp_us(day, 16))
         assert len(server.requests) <= 2
 
 
@@ -180,7 +184,7 @@ LINE = "k,D,{},EUR,SP00,A,2024-03-28,{}\n"
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("body", "expected"),
     [
         ("<html>down</html>", "no CSV of rates"),
         (b"\xff\xfe", "utf-8"),
@@ -197,12 +201,12 @@ LINE = "k,D,{},EUR,SP00,A,2024-03-28,{}\n"
     ],
 )
 async def test_an_answer_that_is_none_is_a_reason_and_nothing_is_kept(
-    body: str | bytes | int, words: str, store: RateStore
+    body: str | bytes | int, expected: str, store: RateStore
 ) -> None:
     async with vendor(lambda _: body) as server, sending(NOW_S) as http:
-        said = await fiat(http, server.url, store).at("EUR", moment(FRIDAY))
-    assert isinstance(said, str)
-    assert words in said
+        reason = await fiat(http, server.url, store).at("EUR", timestamp_us(FRIDAY))
+    assert isinstance(reason, str)
+    assert expected in reason
     assert not any(store.load().values())
 
 
@@ -220,24 +224,26 @@ async def test_the_recorded_file_of_the_bank_is_reproduced() -> None:
     assert len(recorded) > 3000
     newest = max(recorded)
     async with vendor(lambda request: answered(request, recorded)) as server, sending() as http:
-        http.environment.clock.now_s = moment(newest, 23) // 1_000_000  # type: ignore[attr-defined]
+        http.environment.clock.now_s = timestamp_us(newest, 23) // 1_000_000  # type: ignore[attr-defined]
         bank = fiat(http, server.url)
         for day, rates in recorded.items():
             for currency in set(FIAT) - {"USD", "AED"}:
-                found = await rate(bank, currency, moment(day, 15))
+                fiat_rate = await rate(bank, currency, timestamp_us(day, 15))
                 exact = Fraction(rates.get(currency, "1")) / Fraction(rates["USD"])
-                assert abs(Fraction(found.per_usd) - exact) <= Fraction(1, 2 * 10**18)
-                assert found.source.endswith(f"reference rate of {day}")
+                assert abs(Fraction(fiat_rate.per_usd) - exact) <= Fraction(1, 2 * 10**18)
+                assert fiat_rate.source.endswith(f"reference rate of {day}")
 
 
 async def test_of_a_day_that_is_told_twice_the_first_rates_count_in_every_process(store: RateStore) -> None:
-    """Each question asks for the days around it, too: what the bank says of these by then changes nothing."""
+    """Each request covers the days around it too: later answers for these days change nothing."""
     later = date(2024, 4, 2)
     changed = {day: {**rates, "CHF": "0.5"} for day, rates in RATES.items() if day != later}
     async with vendor(lambda request: answered(request, RATES)) as bank, sending(NOW_S) as http:
-        other = fiat(http, bank.url, store)
-        assert isinstance(await other.at("CHF", moment(date(2020, 5, 5))), str)  # it has read the table: there is none
-        first = await rate(fiat(http, bank.url, store), "CHF", moment(FRIDAY, 16))
+        second_process = fiat(http, bank.url, store)
+        assert isinstance(
+            await second_process.at("CHF", timestamp_us(date(2020, 5, 5))), str
+        )  # it has read the table: there is none
+        first = await rate(fiat(http, bank.url, store), "CHF", timestamp_us(FRIDAY, 16))
         bank.answer = lambda request: answered(request, changed)
-        assert (await rate(other, "CHF", moment(FRIDAY, 16))) == first
-        assert (await rate(fiat(http, bank.url, store), "CHF", moment(FRIDAY, 16))) == first
+        assert (await rate(second_process, "CHF", timestamp_us(FRIDAY, 16))) == first
+        assert (await rate(fiat(http, bank.url, store), "CHF", timestamp_us(FRIDAY, 16))) == first

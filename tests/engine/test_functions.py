@@ -42,22 +42,22 @@ def test_well_known_functions_have_their_names(selector: str, name: str) -> None
 
 
 def test_every_function_that_a_family_types_is_known() -> None:
-    named = {name for family in families().values() for each in family.calls for name in each.functions}
-    assert named
-    assert sorted(named - set(SHIPPED.values())) == []
+    signatures = {name for family in families().values() for each in family.calls for name in each.functions}
+    assert signatures
+    assert sorted(signatures - set(SHIPPED.values())) == []
 
 
 def test_every_function_that_a_rule_names_is_known() -> None:
     files = (CONFIGS / "protocols").glob("*.toml")
-    named = {
+    signatures = {
         function
         for path in files
         for each in protocol_of(path, {}, allow_unknown=True).transactions
         for function in each.functions
     }
-    assert named
-    named |= TRANSFERS
-    assert named <= set(SHIPPED.values())
+    assert signatures
+    signatures |= TRANSFERS
+    assert signatures <= set(SHIPPED.values())
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_names_are_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('signatures = ["many_msg_babbage(bytes1)", "transfer(address,uint256)"]', "begins like"),
         ("signatures = 5", "array"),
@@ -110,15 +110,15 @@ def test_names_are_names() -> None:
         ('signatures = []\n[types]\nSWAP = ["swap()"]\nCLAIM = ["swap()"]', "both SWAP and CLAIM"),
     ],
 )
-def test_a_wrong_table_is_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_table_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "functions.toml"
     path.write_text(text)
-    with pytest.raises(BadSettings, match=told):
+    with pytest.raises(BadSettings, match=message):
         load(path, KIND.selector)
 
 
 class Toy:
-    """Of a kind of chain, what selects functions."""
+    """A kind of chain that only selects functions."""
 
     def selector(self, function: str) -> bytes:
         return function.encode()[:3]

@@ -1,4 +1,4 @@
-"""Past days of accounts: kept snapshots, and reads of many days at once, which say the same to the byte."""
+"""Past days of accounts: stored snapshots and reads of many days at once are equal to the byte."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ DAYS = days_from(FIRST, LAST)
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     """A chain that lives through two weeks, 29 February among them; Alice pays Carol every day."""
-    with paid_daily(DAYS) as found:
-        yield found
+    with paid_daily(DAYS) as paid_world:
+        yield paid_world
 
 
 @pytest.fixture(scope="module")
-def whole(world: World, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def indexed_settings(world: World, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """An index of everything."""
     return indexed(world, tmp_path_factory.mktemp("whole") / "data")
 
 
 @pytest.fixture
-async def system(world: World, whole: Settings) -> AsyncIterator[System]:
+async def system(world: World, indexed_settings: Settings) -> AsyncIterator[System]:
     """Everything is indexed, and no snapshot is kept."""
     for table in (SNAPSHOTS, SNAPSHOT_HOLDINGS):
-        shutil.rmtree(Path(whole.lake_uri, table.name), ignore_errors=True)
-    made = System(whole)
-    yield made
-    await made.close()
+        shutil.rmtree(Path(indexed_settings.lake_uri, table.name), ignore_errors=True)
+    running = System(indexed_settings)
+    yield running
+    await running.close()
 
 
 @pytest.fixture
@@ -71,25 +71,25 @@ def fresh(world: World, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 async def unindexed(world: World, tmp_path: Path) -> AsyncIterator[System]:
-    """Nothing is indexed."""
-    made = System(configured(world, tmp_path / "data"))
-    yield made
-    await made.close()
+    """Yield a system without an index."""
+    running = System(configured(world, tmp_path / "data"))
+    yield running
+    await running.close()
 
 
 async def all_of(
-    system: System, wallets: list[str], days: list[date], *, again: bool = False
+    system: System, wallets: list[str], days: list[date], *, retry: bool = False
 ) -> dict[tuple[str, date], DaySnapshot]:
-    """What the history of an engine gives, and each day of each wallet once."""
+    """Read days of some wallets from an engine's history; each day of each wallet must come once."""
     engine, chain = Engine(system), system.chain("local")
-    found = [
-        each async for some in engine.history.read(chain, dict.fromkeys(days, wallets), retry=again) for each in some
+    snapshots = [
+        each async for batch in engine.history.read(chain, dict.fromkeys(days, wallets), retry=retry) for each in batch
     ]
-    assert len({(each.account, each.day) for each in found}) == len(found)
-    return {(each.account, each.day): each for each in found}
+    assert len({(each.account, each.day) for each in snapshots}) == len(snapshots)
+    return {(each.account, each.day): each for each in snapshots}
 
 
-def kept(system: System, table: Any = SNAPSHOTS) -> list[dict[str, Any]]:
+def stored_rows(system: System, table: Any = SNAPSHOTS) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = system.lake.scan(table).collect().sort(table.key).to_dicts()
     return rows
 
@@ -98,16 +98,16 @@ async def test_each_day_is_what_the_last_block_before_it_says_and_so_is_29_febru
     world: World, system: System
 ) -> None:
     carol = world.wallets["carol"]
-    found = await all_of(system, [carol], DAYS)
-    assert list(found) == [(carol, day) for day in DAYS]
-    for (_, day), each in found.items():
+    snapshots = await all_of(system, [carol], DAYS)
+    assert list(snapshots) == [(carol, day) for day in DAYS]
+    for (_, day), each in snapshots.items():
         block = world.node.block(each.block.height)
         assert each.block.hash == block["hash"]
         assert int(block["timestamp"], 16) == midnight_us(day) // 1_000_000 - 1
         assert (each.completeness, each.reason) == ("complete", "")
         (row,) = [
             row
-            for row in kept(system, SNAPSHOT_HOLDINGS)
+            for row in stored_rows(system, SNAPSHOT_HOLDINGS)
             if row["day"] == datetime(day.year, day.month, day.day, tzinfo=UTC) and row["asset"] == "0x" + "0" * 40
         ]
         raw = int(world.node.rpc("eth_getBalance", carol, hex(each.block.height)), 16)
@@ -125,10 +125,10 @@ async def test_a_day_that_is_read_again_is_the_snapshot_byte_for_byte(world: Wor
         documents = await engine.history.portfolios([account(each) for each in wallets], day)
         assert [encode_one(each) for each in documents] == [first[each, day].document for each in wallets]
         before = anew.chain("local").requests
-        again = await engine.history.portfolios([account(each) for each in wallets], day)
+        repeated = await engine.history.portfolios([account(each) for each in wallets], day)
         assert anew.chain("local").requests == before
-        assert [encode_one(each) for each in again] == [encode_one(each) for each in documents]
-    assert len(kept(anew)) == len(first)
+        assert [encode_one(each) for each in repeated] == [encode_one(each) for each in documents]
+    assert len(stored_rows(anew)) == len(first)
     await anew.close()
 
 
@@ -179,8 +179,8 @@ async def test_a_day_that_was_read_with_an_unread_feed_is_read_again(
             for each, result in zip(queries, results, strict=True)
         ]
 
-    async def each_without_feeds(node: Any, asked: Any) -> list[Any]:
-        return [await without_feeds(node, queries, block) for block, queries in asked]
+    async def each_without_feeds(node: Any, reads: Any) -> list[Any]:
+        return [await without_feeds(node, queries, block) for block, queries in reads]
 
     with monkeypatch.context() as patched:
         patched.setattr(scan, "answer", without_feeds)
@@ -189,7 +189,7 @@ async def test_a_day_that_was_read_with_an_unread_feed_is_read_again(
     assert (first.completeness, first.retry) == ("partial", True)
     assert "could not be read" in first.reason
     before = chain.requests
-    (second,) = (await all_of(system, [alice], DAYS[:1], again=True)).values()
+    (second,) = (await all_of(system, [alice], DAYS[:1], retry=True)).values()
     assert (second.completeness, second.retry) == ("complete", False)
     assert Decimal(second.value or 0) > Decimal(first.value or 0)
     assert chain.requests > before
@@ -200,14 +200,14 @@ async def test_without_an_index_days_are_partial_and_are_not_asked_again_until_t
     world: World, unindexed: System
 ) -> None:
     alice = world.wallets["alice"]
-    found = await all_of(unindexed, [alice], DAYS[:3])
-    assert {each.completeness for each in found.values()} == {"partial"}
-    assert all("not indexed" in each.reason and not each.retry for each in found.values())
+    snapshots = await all_of(unindexed, [alice], DAYS[:3])
+    assert {each.completeness for each in snapshots.values()} == {"partial"}
+    assert all("not indexed" in each.reason and not each.retry for each in snapshots.values())
     chain = unindexed.chain("local")
     before = chain.requests
-    assert await all_of(unindexed, [alice], DAYS[:3]) == found
+    assert await all_of(unindexed, [alice], DAYS[:3]) == snapshots
     assert chain.requests == before
-    height = found[alice, DAYS[0]].block.height
+    height = snapshots[alice, DAYS[0]].block.height
     unindexed.tail.add_ranges("local", [("transfers", "")], Span(0, height))
     await all_of(unindexed, [alice], DAYS[:3])
     assert chain.requests > before
@@ -218,10 +218,10 @@ async def test_days_before_the_chain_and_days_that_are_not_final_are_named_and_n
 ) -> None:
     alice = world.wallets["alice"]
     long_ago, tomorrow = date(1999, 12, 31), LAST + timedelta(days=400)
-    found = await all_of(system, [alice], [long_ago, LAST, tomorrow])
-    assert [found[alice, day].completeness for day in (long_ago, LAST, tomorrow)] == [ABSENT, "complete", PENDING]
-    assert [found[alice, day].value for day in (long_ago, tomorrow)] == [None, None]
-    assert len(kept(system)) == 1
+    snapshots = await all_of(system, [alice], [long_ago, LAST, tomorrow])
+    assert [snapshots[alice, day].completeness for day in (long_ago, LAST, tomorrow)] == [ABSENT, "complete", PENDING]
+    assert [snapshots[alice, day].value for day in (long_ago, tomorrow)] == [None, None]
+    assert len(stored_rows(system)) == 1
 
 
 class _Killed(BaseException):
@@ -240,37 +240,37 @@ async def test_a_writer_that_dies_between_its_two_commits_costs_no_row_and_no_re
         patched.setattr(snapshot_store.SnapshotStore, "_add_holdings", killed)
         with pytest.raises(_Killed):
             await all_of(system, [alice], DAYS[:4])
-    assert (len(kept(system)), len(kept(system, SNAPSHOT_HOLDINGS))) == (4, 0)
+    assert (len(stored_rows(system)), len(stored_rows(system, SNAPSHOT_HOLDINGS))) == (4, 0)
     anew = System(system.settings)
     before = anew.chain("local").requests
-    found = await all_of(anew, [alice], DAYS[:4])
+    snapshots = await all_of(anew, [alice], DAYS[:4])
     assert anew.chain("local").requests == before
     await all_of(anew, [bob], DAYS[:1])  # the next one that writes
-    rows = kept(anew, SNAPSHOT_HOLDINGS)
+    rows = stored_rows(anew, SNAPSHOT_HOLDINGS)
     assert {row["account"] for row in rows} == {alice, bob}
-    assert len(kept(anew)) == 5
-    for (wallet, day), each in found.items():
-        own = [row for row in rows if (row["account"], row["day"].date()) == (wallet, day)]
-        assert [row["item"] for row in own] == list(range(len(own)))
-        assert {row["symbol"] for row in own} >= {"eth"}
-        assert each.value == kept_value(own)
+    assert len(stored_rows(anew)) == 5
+    for (wallet, day), each in snapshots.items():
+        wallet_rows = [row for row in rows if (row["account"], row["day"].date()) == (wallet, day)]
+        assert [row["item"] for row in wallet_rows] == list(range(len(wallet_rows)))
+        assert {row["symbol"] for row in wallet_rows} >= {"eth"}
+        assert each.value == kept_value(wallet_rows)
     await anew.close()
 
 
 def kept_value(rows: list[dict[str, Any]]) -> str:
     """The net worth by the holdings."""
-    counted = [row for row in rows if row["value"] is not None and not row["spam"]]
-    values = [(row["side"], Decimal(row["value"])) for row in counted]
+    valued_rows = [row for row in rows if row["value"] is not None and not row["spam"]]
+    values = [(row["side"], Decimal(row["value"])) for row in valued_rows]
     return amounts.text(amounts.total([each.copy_negate() if side == "borrowed" else each for side, each in values]))
 
 
 async def test_what_two_processes_read_at_once_is_kept_once(world: World, system: System) -> None:
-    alice, other = world.wallets["alice"], System(system.settings)
-    await asyncio.gather(all_of(system, [alice], DAYS[:5]), all_of(other, [alice], DAYS[:5]))
-    assert [(row["day"].date(), row["attempt"]) for row in kept(system)] == [(day, 0) for day in DAYS[:5]]
-    rows = kept(system, SNAPSHOT_HOLDINGS)
+    alice, second_system = world.wallets["alice"], System(system.settings)
+    await asyncio.gather(all_of(system, [alice], DAYS[:5]), all_of(second_system, [alice], DAYS[:5]))
+    assert [(row["day"].date(), row["attempt"]) for row in stored_rows(system)] == [(day, 0) for day in DAYS[:5]]
+    rows = stored_rows(system, SNAPSHOT_HOLDINGS)
     assert len({tuple(row[name] for name in SNAPSHOT_HOLDINGS.key) for row in rows}) == len(rows)
-    await other.close()
+    await second_system.close()
 
 
 async def test_a_day_that_no_node_has_the_state_of_is_kept_with_its_reason_and_read_the_next_time(
@@ -279,34 +279,34 @@ async def test_a_day_that_no_node_has_the_state_of_is_kept_with_its_reason_and_r
     alice, chain = world.wallets["alice"], system.chain("local")
     real, alone = type(chain).answer_each, type(chain).answer
 
-    def lost(block: Block) -> HistoryUnavailable | None:
-        return HistoryUnavailable("local", block.height, "pruned") if block.height < gone else None
+    def pruned_error(block: Block) -> HistoryUnavailable | None:
+        return HistoryUnavailable("local", block.height, "pruned") if block.height < first_readable else None
 
-    async def pruned(self: Any, asked: Any) -> Any:
-        errors = [lost(block) for block, _ in asked]
-        known = [each for each in errors if each is not None]
-        if known and len(known) == len(errors):
-            raise known[0]
-        given = iter(await real(self, [each for each in asked if lost(each[0]) is None]))
-        return [error or next(given) for error in errors]
+    async def pruned(self: Any, reads: Any) -> Any:
+        errors = [pruned_error(block) for block, _ in reads]
+        present_errors = [each for each in errors if each is not None]
+        if present_errors and len(present_errors) == len(errors):
+            raise present_errors[0]
+        results = iter(await real(self, [each for each in reads if pruned_error(each[0]) is None]))
+        return [error or next(results) for error in errors]
 
     async def pruned_alone(self: Any, reads: Any, block: Block) -> Any:
-        if (error := lost(block)) is not None:
+        if (error := pruned_error(block)) is not None:
             raise error
         return await alone(self, reads, block)
 
     blocks = await Engine(system).history.days.final_before(chain, DAYS)
-    gone = max(block.height for day, block in blocks.items() if block is not None and day < DAYS[3]) + 1
+    first_readable = max(block.height for day, block in blocks.items() if block is not None and day < DAYS[3]) + 1
     with monkeypatch.context() as patched:
         patched.setattr(type(chain), "answer_each", pruned)
         patched.setattr(type(chain), "answer", pruned_alone)
-        found = await all_of(system, [alice], DAYS[:6])
-    assert [found[alice, day].completeness for day in DAYS[:6]] == [UNREADABLE] * 3 + ["complete"] * 3
-    assert [row["value"] is None for row in kept(system)] == [True] * 3 + [False] * 3
-    assert all("no state at block" in row["reason"] for row in kept(system)[:3])
-    again = await all_of(system, [alice], DAYS[:6])
-    assert {each.completeness for each in again.values()} == {"complete"}
-    assert [row["attempt"] for row in kept(system)] == [0, 1, 0, 1, 0, 1, 0, 0, 0]
+        snapshots = await all_of(system, [alice], DAYS[:6])
+    assert [snapshots[alice, day].completeness for day in DAYS[:6]] == [UNREADABLE] * 3 + ["complete"] * 3
+    assert [row["value"] is None for row in stored_rows(system)] == [True] * 3 + [False] * 3
+    assert all("no state at block" in row["reason"] for row in stored_rows(system)[:3])
+    repeated = await all_of(system, [alice], DAYS[:6])
+    assert {each.completeness for each in repeated.values()} == {"complete"}
+    assert [row["attempt"] for row in stored_rows(system)] == [0, 1, 0, 1, 0, 1, 0, 0, 0]
 
 
 async def test_a_node_that_fails_in_a_window_leaves_nothing_half_kept(
@@ -316,16 +316,16 @@ async def test_a_node_that_fails_in_a_window_leaves_nothing_half_kept(
     calls = 0
     real = type(chain).answer_each
 
-    async def failing(self: Any, asked: Any) -> Any:
+    async def failing(self: Any, reads: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 2:
             raise Unavailable("local", "gone")
-        return await real(self, asked)
+        return await real(self, reads)
 
     with monkeypatch.context() as patched:
         patched.setattr(type(chain), "answer_each", failing)
         with pytest.raises(Unavailable):
             await all_of(system, [alice], DAYS)
-    assert not system.lake.exists(SNAPSHOTS) or not kept(system)
+    assert not system.lake.exists(SNAPSHOTS) or not stored_rows(system)
     assert len(await all_of(system, [alice], DAYS)) == len(DAYS)

@@ -53,8 +53,8 @@ SECTION = PriceSection(lambda section, chain, where: Web(section["url"], section
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
-    with evm(0) as found:
-        yield found
+    with evm(0) as chain:
+        yield chain
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 @pytest.mark.node
 @pytest.mark.parametrize(
-    ("path", "price", "refused"),
+    ("path", "price", "reasons"),
     [
         ("usd", Decimal("1234.5") * 6, []),
         ("gone", None, ["127.0.0.1 answered with status 503: it is asked again with the next answer"]),
@@ -83,32 +83,32 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 )
 @pytest.mark.usefixtures("installed")
 async def test_a_price_may_come_from_a_web_server_in_the_round_of_the_chain_s_reads(
-    subject: EvmSubject, tmp_path: Path, path: str, price: Decimal | None, refused: list[str]
+    subject: EvmSubject, tmp_path: Path, path: str, price: Decimal | None, reasons: list[str]
 ) -> None:
     alice, usdc = subject.deployment.accounts["alice"].lower(), subject.token("USDC")
     async with index(subject, tmp_path, datasets=("transfers",)) as indexed, serving() as server:
         await indexed.fill_final()
         http = Http(Environment())
-        found = build_sources({"web": {"url": f"{server.url}/{path}", "token": usdc}}, {}, indexed.key, "evm")
+        sources = build_sources({"web": {"url": f"{server.url}/{path}", "token": usdc}}, {}, indexed.key, "evm")
         book = TokenBook(indexed.chain.key, indexed.lake, {})
-        taken = await Snapshotter(with_mixed_reads(indexed.chain, http), indexed.lake, indexed.tail, book, found).take(
-            [alice], extra=[indexed.chain.info.token_asset(usdc)]
-        )
+        snapshot = await Snapshotter(
+            with_mixed_reads(indexed.chain, http), indexed.lake, indexed.tail, book, sources
+        ).take([alice], extra=[indexed.chain.info.token_asset(usdc)])
         await http.close()
-    assert [each.usd for each in taken.prices] == ([] if price is None else [price])
-    assert [issue.reason for issue in taken.issues if issue.adapter == "web"] == refused
+    assert [each.usd for each in snapshot.prices] == ([] if price is None else [price])
+    assert [issue.reason for issue in snapshot.issues if issue.adapter == "web"] == reasons
     assert len(server.requests) == 1
 
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
         ("torn", r"\[torn\]: p_torn:SECTION cannot be loaded: RuntimeError: torn"),
         ("wrong", r"\[wrong\]: p_web:Web is a type, not a PriceSection"),
         ("webs", r"unknown section \[webs\] \(did you mean \[web\]\?"),
     ],
 )
-def test_a_source_that_cannot_be_used_is_told_where_its_section_is_named(name: str, words: str) -> None:
-    with pytest.raises(BadSettings, match=words):
+def test_a_source_that_cannot_be_used_is_told_where_its_section_is_named(name: str, message: str) -> None:
+    with pytest.raises(BadSettings, match=message):
         build_sources({name: {}}, {}, "local", "evm")

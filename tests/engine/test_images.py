@@ -26,9 +26,9 @@ chain = "{LOGOS}/chain/{{key}}.png"
 """
 
 
-def opened(folder: Path, more: str = "") -> Engine:
+def opened(folder: Path, settings_text: str = "") -> Engine:
     file = folder / "chainfolio.toml"
-    file.write_text(CHAIN + more)
+    file.write_text(CHAIN + settings_text)
     return Engine(System(load(file, {}), keeps_nothing=True))
 
 

@@ -1,4 +1,4 @@
-"""What the engine keeps of an account: a whole answer for a while, one that lacks a chain not at all."""
+"""The engine caches a complete answer of an account for a while, and never one that lacks a chain."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ class Node:
 
     chain: str
     failure: Exception | None = None
-    asked: list[Sequence[str]] = field(default_factory=list)
+    requests: list[Sequence[str]] = field(default_factory=list)
     hangs: bool = False
-    left: int = 0
+    cancelled: int = 0
 
     async def take(self, accounts: Sequence[str], *, live: bool = False) -> Snapshot:
-        self.asked.append(accounts)
+        self.requests.append(accounts)
         if self.hangs:
             try:
                 await asyncio.Event().wait()
             finally:
-                self.left += 1
+                self.cancelled += 1
         if self.failure:
             raise self.failure
         coin = Token(Asset(IDS[self.chain], "slip44", "60"), "ETH", "Ether", 18)
-        held = tuple(Holding(each, coin, 10**18) for each in accounts)
-        return Snapshot(self.chain, Block(7, "0x07", "0x06", 1_760_000_000_000_000), tuple(accounts), held, (), ())
+        holdings = tuple(Holding(each, coin, 10**18) for each in accounts)
+        return Snapshot(self.chain, Block(7, "0x07", "0x06", 1_760_000_000_000_000), tuple(accounts), holdings, (), ())
 
 
 @pytest.fixture
@@ -63,18 +63,18 @@ async def nodes(tmp_path: Path) -> AsyncIterator[tuple[Engine, Node, Node]]:
 
 
 async def ask(engine: Engine, *, wait: bool = False) -> Portfolio:
-    (found,) = await engine.portfolios([ALICE], Options(), wait=wait, wallet_only=False)
-    return found
+    (portfolio,) = await engine.portfolios([ALICE], Options(), wait=wait, wallet_only=False)
+    return portfolio
 
 
 async def test_an_answer_that_lacks_a_chain_says_so_and_is_not_kept(nodes: tuple[Engine, Node, Node]) -> None:
     engine, first, second = nodes
     second.failure = Unavailable("node", "timed out")
-    for asked in (1, 2):
-        found = await ask(engine)
-        assert (found.completeness, sorted(found.chains)) == ("partial", ["base", "ethereum"])
-        assert [issue.reason for issue in found.issues] == ["the chain could not be read: timed out"]
-        assert len(first.asked) == asked, "it was kept"
+    for attempt in (1, 2):
+        portfolio = await ask(engine)
+        assert (portfolio.completeness, sorted(portfolio.chains)) == ("partial", ["base", "ethereum"])
+        assert [issue.reason for issue in portfolio.issues] == ["the chain could not be read: timed out"]
+        assert len(first.requests) == attempt, "it was kept"
     second.failure = None
     assert (await ask(engine)).completeness == "complete"
 
@@ -83,24 +83,24 @@ async def test_a_whole_answer_is_kept_and_a_failure_after_it_is_told_only_to_who
     nodes: tuple[Engine, Node, Node],
 ) -> None:
     engine, first, second = nodes
-    whole = await ask(engine)
-    assert (whole.completeness, whole.unpriced_assets) == ("complete", 2)
-    assert await ask(engine) == whole
-    assert len(first.asked) == 1
+    complete = await ask(engine)
+    assert (complete.completeness, complete.unpriced_assets) == ("complete", 2)
+    assert await ask(engine) == complete
+    assert len(first.requests) == 1
     second.failure = Unavailable("node", "timed out")
     engine._accounts._entries[ALICE.address].updated_us = 0
     assert (await ask(engine, wait=True)).completeness == "partial"
-    assert (await ask(engine)).networth == whole.networth
+    assert (await ask(engine)).networth == complete.networth
 
 
 async def test_a_chain_that_never_answers_leaves_the_others_time_to(nodes: tuple[Engine, Node, Node]) -> None:
     engine, _, second = nodes
     second.hangs = True
-    found = await asyncio.wait_for(ask(engine), 5)
-    assert [issue.reason for issue in found.issues] == [
+    portfolio = await asyncio.wait_for(ask(engine), 5)
+    assert [issue.reason for issue in portfolio.issues] == [
         "the chain could not be read: it could not be read within 0.75 s"
     ]
-    assert (found.completeness, second.left) == ("partial", 1)
+    assert (portfolio.completeness, second.cancelled) == ("partial", 1)
 
 
 async def test_chains_that_never_answer_are_an_error_with_a_time_to_come_again(
@@ -121,10 +121,10 @@ async def test_what_nobody_waits_for_any_more_is_not_read_on(nodes: tuple[Engine
     for caller in callers[:2]:
         caller.cancel()
     await asyncio.sleep(0.05)
-    assert (len(first.asked), first.left) == (1, 0), "the third one waits for the read that the three share"
+    assert (len(first.requests), first.cancelled) == (1, 0), "the third one waits for the read that the three share"
     callers[2].cancel()
     await asyncio.sleep(0.05)
-    assert first.left == 1
+    assert first.cancelled == 1
     assert ALICE.address not in engine._accounts._reads
 
 
@@ -134,11 +134,11 @@ async def test_only_so_many_accounts_are_read_for_later(
     monkeypatch.setattr(module, "MAX_BACKGROUND_READS", 2)
     engine, first, _ = nodes
     first.hangs = True
-    several = [account(f"0x{number:040x}") for number in range(1, 4)]
-    assert await engine.sync(several[:2])
+    accounts = [account(f"0x{number:040x}") for number in range(1, 4)]
+    assert await engine.sync(accounts[:2])
     with pytest.raises(Unavailable, match="too many"):
-        await engine.sync(several[2:])
-    assert await engine.sync(several[:1]) is False, "that one is being read"
+        await engine.sync(accounts[2:])
+    assert await engine.sync(accounts[:1]) is False, "that one is being read"
 
 
 async def test_of_what_is_kept_the_oldest_goes_first(
@@ -146,10 +146,10 @@ async def test_of_what_is_kept_the_oldest_goes_first(
 ) -> None:
     monkeypatch.setattr(module, "MAX_ACCOUNTS", 2)
     engine, *_ = nodes
-    several = [account(f"0x{number:040x}") for number in range(1, 4)]
-    for each in several:
+    accounts = [account(f"0x{number:040x}") for number in range(1, 4)]
+    for each in accounts:
         await engine.portfolios([each], Options(), wait=True, wallet_only=False)
-    assert list(engine._accounts._entries) == [each.address for each in several[1:]]
+    assert list(engine._accounts._entries) == [each.address for each in accounts[1:]]
 
 
 async def test_the_words_of_a_node_reach_the_log_and_no_tenant(
@@ -163,10 +163,10 @@ async def test_the_words_of_a_node_reach_the_log_and_no_tenant(
     engine.indexing = {"base": Status(problem=str(second.failure))}
     task = engine.supervisor.task("indexing", chain="ethereum")
     task.problem = f"indexing failed: {second.failure}"
-    told = await engine.readiness()
-    assert "CANARY" not in repr(told)
-    assert "it limits us" in repr(told.chains)
-    assert "it limits us" in repr(told.tasks)
+    readiness = await engine.readiness()
+    assert "CANARY" not in repr(readiness)
+    assert "it limits us" in repr(readiness.chains)
+    assert "it limits us" in repr(readiness.tasks)
 
 
 async def test_readiness_names_no_host_of_a_node(nodes: tuple[Engine, Node, Node]) -> None:
@@ -190,17 +190,17 @@ async def test_up_to_when_transactions_are_known_follows_the_index_and_each_new_
     tail = engine.system.tail
 
     async def known_us() -> int | None:
-        (found,) = await engine.status([ALICE])
-        return found.transactions_us
+        (status,) = await engine.status([ALICE])
+        return status.transactions_us
 
     await ask(engine)
     assert await known_us() is None, "nothing is indexed"
     tail.set_anchor("ethereum", Block(7, "0x07", "0x06", 2_000_000))
     tail.set_anchor("base", Block(9, "0x09", "0x08", 1_000_000))
-    (found,) = await engine.status([ALICE])
-    assert found.transactions_us == found.portfolio_us
-    (other,) = await engine.status([account("0x" + "b0" * 20)])
-    assert (other.portfolio_us, other.transactions_us) == (None, 1_000_000), "what all its chains are indexed to"
+    (account_status,) = await engine.status([ALICE])
+    assert account_status.transactions_us == account_status.portfolio_us
+    (unread,) = await engine.status([account("0x" + "b0" * 20)])
+    assert (unread.portfolio_us, unread.transactions_us) == (None, 1_000_000), "what all its chains are indexed to"
     before = await known_us()
     assert await engine.sync([ALICE])
     await engine._accounts._reads.results(

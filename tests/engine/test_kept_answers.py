@@ -1,4 +1,4 @@
-"""An answer about a final block is the same bytes again, whatever its sources say by then, and asks them nothing."""
+"""An answer about a final block stays the same bytes and causes no request to its sources."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class Moody:
     """A source that says another price each time it is asked, and notes how often."""
 
     name: str = "moody"
-    asked: int = 0
+    request_count: int = 0
 
     def prices(self, assets: Any, block: Block) -> Plan[Quotes]:
         yield from ()
-        self.asked += len(assets)
-        price = Decimal(self.asked) / 7
+        self.request_count += len(assets)
+        price = Decimal(self.request_count) / 7
         return Quotes(tuple(Price(each, price, self.name, block.time_us, Decimal(1)) for each in assets))
 
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
-    with evm(12) as found:
-        found.mine(70)
-        yield found
+    with evm(12) as chain:
+        chain.mine(70)
+        yield chain
 
 
 def snapshotter(indexed: Index, source: Moody, store: PriceStore | None) -> Snapshotter:
@@ -58,9 +58,9 @@ def snapshotter(indexed: Index, source: Moody, store: PriceStore | None) -> Snap
 
 async def answer(source: Snapshotter, account: str, block: Block) -> bytes:
     """The document of a portfolio at a block, with its sources."""
-    taken = valuate([await source.take([account], block)])
+    valuation = valuate([await source.take([account], block)])
     facts = {"local": ChainFacts("local", "Local", 31337)}
-    return encode_one(portfolio(account, taken, facts, updated_ms=0, options=Options(sources=True)))
+    return encode_one(portfolio(account, valuation, facts, updated_ms=0, options=Options(sources=True)))
 
 
 async def test_a_past_answer_is_the_same_bytes_after_its_source_changed_its_mind(
@@ -77,14 +77,14 @@ async def test_a_past_answer_is_the_same_bytes_after_its_source_changed_its_mind
         bare = snapshotter(indexed, source, None)
         assert await answer(bare, account, block) != await answer(bare, account, block)  # its source is moody indeed
         first = await answer(snapshotter(indexed, source, store), account, block)
-        asked = source.asked
+        request_count = source.request_count
         assert b'"moody"' in first
         assert await answer(snapshotter(indexed, source, store), account, block) == first
         assert await snapshotter(indexed, source, store).settle_prices() > 1
         anew = PriceStore(indexed.key, Lake(indexed.lake.uri), Tail(indexed.tail.place, reader=True))
         assert await answer(snapshotter(indexed, source, anew), account, block) == first
         anew.tail.close()
-        assert source.asked == asked
+        assert source.request_count == request_count
 
 
 async def test_prices_of_past_blocks_are_asked_for_once_and_not_again_by_another_process(
@@ -96,13 +96,13 @@ async def test_prices_of_past_blocks_are_asked_for_once_and_not_again_by_another
         await indexed.chain.heads()
         store = PriceStore(indexed.key, indexed.lake, indexed.tail)
         native: Asset = indexed.chain.info.native.asset
-        wanted = {await indexed.chain.block(height): [native] for height in (2, 3, 4)}
-        first, issues = await snapshotter(indexed, source, store).past.prices(wanted)
-        assert (issues, source.asked) == ([], 3)
+        assets_by_block = {await indexed.chain.block(height): [native] for height in (2, 3, 4)}
+        first, issues = await snapshotter(indexed, source, store).past.prices(assets_by_block)
+        assert (issues, source.request_count) == ([], 3)
         await snapshotter(indexed, source, store).settle_prices()
         before = indexed.chain.requests
-        again, _ = await snapshotter(indexed, source, store).past.prices(wanted)
-        assert (again, source.asked, indexed.chain.requests) == (first, 3, before)
+        second_prices, _ = await snapshotter(indexed, source, store).past.prices(assets_by_block)
+        assert (second_prices, source.request_count, indexed.chain.requests) == (first, 3, before)
 
 
 async def test_prices_at_the_head_are_kept_when_its_block_is_final_and_gone_when_it_was_reorganised(
@@ -114,13 +114,13 @@ async def test_prices_at_the_head_are_kept_when_its_block_is_final_and_gone_when
         taking = snapshotter(indexed, source, store)
         saved = subject.node.rpc("evm_snapshot")
         subject.mine(1)
-        lost = (await taking.take([account], live=True)).block
+        replaced_block = (await taking.take([account], live=True)).block
         assert (await taking.settle_prices(), store.has_waiting()) == (0, True)
         subject.node.rpc("evm_revert", saved)
         subject.trade(1, 5)
-        taken = await taking.take([account], live=True)
+        snapshot = await taking.take([account], live=True)
         subject.mine(70)
-        assert await taking.settle_prices() == len(taken.prices)
+        assert await taking.settle_prices() == len(snapshot.prices)
         assert not store.has_waiting()
-        assert {each.usd for each in store.at(taken.block).values()} == {each.usd for each in taken.prices}
-        assert lost.hash != taken.block.hash
+        assert {each.usd for each in store.at(snapshot.block).values()} == {each.usd for each in snapshot.prices}
+        assert replaced_block.hash != snapshot.block.hash

@@ -1,4 +1,4 @@
-"""Rows of accounts that are read often: the same rows as ever, from memory as far as files did not change."""
+"""Rows of accounts that are read often come from memory if their files did not change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from chainfolio.table import Table
 from chainfolio.tables import ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS, ACCOUNT_TRANSFERS, TRANSFERS
 from tests.chains.evm import EvmSubject, evm
 from tests.chains.index import index
-from tests.engine.test_rows import ACCOUNTS, CHAIN, HEIGHTS, HISTORY_TABLES, SOURCES, places, spans
+from tests.engine.test_rows import ACCOUNTS, CHAIN, HEIGHTS, HISTORY_TABLES, SOURCES, spans, stored_blocks
 from tests.engine.test_together import everywhere
 
 moves = st.lists(st.sampled_from(["append", "drop", "move", "materialise", "merge", "rewind"]), max_size=8)
@@ -37,16 +37,16 @@ NOTHING: list[Any] = []
 
 @pytest.fixture
 def openings(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each file of the lake was opened for its rows."""
+    """Count how often each file of the lake is opened for its rows."""
     counts: Counter[str] = Counter()
     open_file = parquet.open_file
 
-    def counted(folder: Any, path: str, *args: Any) -> Any:
+    def counting_open(folder: Any, path: str, *args: Any) -> Any:
         counts[f"{Path(str(folder.root)).name}/{path}"] += 1
         return open_file(folder, path, *args)
 
     for module in (parquet, history_files):
-        monkeypatch.setattr(module, "open_file", counted)
+        monkeypatch.setattr(module, "open_file", counting_open)
     return counts
 
 
@@ -59,37 +59,39 @@ def test_repeated_reads_give_all_rows_wherever_they_move_between(table: Table) -
     @given(st.data())
     def holds(data: st.DataObject) -> None:
         rows = data.draw(st.lists(SOURCES[HISTORIES[table.name].source.name], min_size=5, max_size=25), "rows")
-        with places(table, rows) as there:
-            stores = ChainIndex(there.lake, there.tail, CHAIN)
+        with stored_blocks(table, rows) as blocks:
+            stores = ChainIndex(blocks.lake, blocks.tail, CHAIN)
             for move in [*data.draw(moves, "moves"), "stay", "stay"]:
                 if move == "merge":
-                    for each in (table, there.source):
-                        if there.lake.exists(each):
-                            there.lake.merge_crowded(each, CHAIN, 1)
+                    for each in (table, blocks.source):
+                        if blocks.lake.exists(each):
+                            blocks.lake.merge_crowded(each, CHAIN, 1)
                 elif move == "rewind":
-                    rewind(there)
+                    rewind(blocks)
                 else:
-                    there.step(move)
+                    blocks.step(move)
                 for accounts in (ACCOUNTS[:1], ACCOUNTS[1:3], ACCOUNTS[:1]):
                     span = data.draw(spans, "span")
-                    found = rows_of(stores, table, accounts, columns, span=span)
-                    expected = there.all_of(accounts, span, pl.lit(True)).select(columns)
-                    assert_frame_equal(found.sort(columns), expected.sort(columns))
+                    row_frame = rows_of(stores, table, accounts, columns, span=span)
+                    expected = blocks.all_of(accounts, span, pl.lit(True)).select(columns)
+                    assert_frame_equal(row_frame.sort(columns), expected.sort(columns))
 
     holds()
 
 
-def rewind(there: Any) -> None:
+def rewind(blocks: Any) -> None:
     """Delete the blocks above the middle from all places."""
-    there.lake.delete_span(CHAIN, Span(HEIGHTS // 2 + 1, HEIGHTS), (there.history, there.source))
-    there.tail.rewind(CHAIN, HEIGHTS // 2, None)
-    there.rows = there.rows.filter(pl.col("height") <= HEIGHTS // 2)
+    blocks.lake.delete_span(CHAIN, Span(HEIGHTS // 2 + 1, HEIGHTS), (blocks.history, blocks.source))
+    blocks.tail.rewind(CHAIN, HEIGHTS // 2, None)
+    blocks.rows = blocks.rows.filter(pl.col("height") <= HEIGHTS // 2)
 
 
 def test_an_account_that_is_read_often_costs_only_new_files(openings: Counter[str]) -> None:
     rows = [{"height": height, "owner": ACCOUNTS[0], "raw": 1} for height in range(HEIGHTS)]
-    with places(ACCOUNT_APPROVALS, rows, ("append", "append", "drop", "materialise", "append", "drop")) as there:
-        stores = ChainIndex(there.lake, there.tail, CHAIN)
+    with stored_blocks(
+        ACCOUNT_APPROVALS, rows, ("append", "append", "drop", "materialise", "append", "drop")
+    ) as blocks:
+        stores = ChainIndex(blocks.lake, blocks.tail, CHAIN)
 
         def read(max_transactions: int | None = None) -> int:
             openings.clear()
@@ -99,10 +101,10 @@ def test_an_account_that_is_read_often_costs_only_new_files(openings: Counter[st
 
         assert (read(), read(), read(), read()) == (2, 2, 0, 0)
         assert read(max_transactions=100) == 0  # as pages of transactions and gains read them
-        there.step("append")
-        there.step("drop")
+        blocks.step("append")
+        blocks.step("drop")
         assert (read(), read()) == (1, 0)
-        there.step("materialise")
+        blocks.step("materialise")
         assert (read(), read()) == (1, 0)
 
 
@@ -111,57 +113,57 @@ def table_of(count: int) -> pa.Table:
 
 
 def test_kept_rows_stay_within_their_bounds_and_drop_the_least_used() -> None:
-    kept = KeptRows(max_rows=1000, max_bytes=10**6, max_recent=50)
+    cache = KeptRows(max_rows=1000, max_bytes=10**6, max_recent=50)
     for number in range(100):
-        kept.put(number, table_of(50))
-        assert kept.get(0) is not None  # used each time
-        assert kept.row_count <= 1000
-    assert kept.row_count == 1000
-    assert kept.get(1) is None
-    assert kept.get(99) is not None
-    kept.put("large", table_of(101))
-    assert kept.get("large") is None
+        cache.put(number, table_of(50))
+        assert cache.get(0) is not None  # used each time
+        assert cache.row_count <= 1000
+    assert cache.row_count == 1000
+    assert cache.get(1) is None
+    assert cache.get(99) is not None
+    cache.put("large", table_of(101))
+    assert cache.get("large") is None
     for number in range(200):
-        kept.put(("empty", number), table_of(0))
-    assert kept.row_count == 1000
-    assert kept.byte_count <= 10**6
-    many = KeptRows(max_bytes=8 * 100)
+        cache.put(("empty", number), table_of(0))
+    assert cache.row_count == 1000
+    assert cache.byte_count <= 10**6
+    byte_bounded = KeptRows(max_bytes=8 * 100)
     for number in range(100):
-        many.put(number, table_of(10))
-        assert many.byte_count <= 800
-    assert many.row_count == 100
+        byte_bounded.put(number, table_of(10))
+        assert byte_bounded.byte_count <= 800
+    assert byte_bounded.row_count == 100
     for number in range(500):
-        kept.often_read("table", [number])
-    assert kept.recent_count == 50
+        cache.often_read("table", [number])
+    assert cache.recent_count == 50
 
 
 def test_kept_rows_do_not_hold_the_buffers_from_which_they_were_cut() -> None:
-    kept = KeptRows()
-    kept.put(1, table_of(10_000).slice(5, 10))
-    assert kept.byte_count == 80
+    cache = KeptRows()
+    cache.put(1, table_of(10_000).slice(5, 10))
+    assert cache.byte_count == 80
 
 
 def test_an_account_is_read_often_from_its_second_read_on_and_not_by_jobs_over_all() -> None:
-    kept = KeptRows()
-    assert kept.often_read("table", ["a"]) == set()
-    assert kept.often_read("other", ["a"]) == set()
-    assert kept.often_read("table", ["a", "b"]) == {"a"}
-    everybody = [str(number) for number in range(MAX_TOGETHER + 1)]
-    assert kept.often_read("table", everybody) == kept.often_read("table", everybody) == set()
+    cache = KeptRows()
+    assert cache.often_read("table", ["a"]) == set()
+    assert cache.often_read("other", ["a"]) == set()
+    assert cache.often_read("table", ["a", "b"]) == {"a"}
+    accounts = [str(number) for number in range(MAX_TOGETHER + 1)]
+    assert cache.often_read("table", accounts) == cache.often_read("table", accounts) == set()
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=3))))))
 def test_decoded_rows_are_those_of_the_streams(reads: list[tuple[int, list[tuple[int, bytes]]]]) -> None:
-    decoded, held = DecodedRows(), dict[int, bytes]()
+    decoded, stream_by_height = DecodedRows(), dict[int, bytes]()
 
     def decode(streams: Any) -> tuple[pl.DataFrame, list[int]]:
         frame = pl.DataFrame({"byte": list(b"".join(streams))}, schema={"byte": pl.Int64})
         return frame, [len(stream) for stream in streams]
 
     for first, changes in reads:
-        held = {height: stream for height, stream in (held | dict(changes)).items() if stream}
-        streams = sorted((height, stream) for height, stream in held.items() if height >= first)
+        stream_by_height = {height: stream for height, stream in (stream_by_height | dict(changes)).items() if stream}
+        streams = sorted((height, stream) for height, stream in stream_by_height.items() if height >= first)
         rows = decoded.of("table", streams, decode)
         expected = [byte for _, stream in streams for byte in stream]
         assert (NOTHING if rows is None else rows["byte"].to_list()) == expected
@@ -185,39 +187,39 @@ def test_only_new_blocks_of_the_tail_are_decoded(monkeypatch: pytest.MonkeyPatch
     loads: list[int] = []
     load = arrow_ipc.load_counted
 
-    def counted(streams: Any, table: Table) -> tuple[pa.Table, list[int]]:
+    def counting_load(streams: Any, table: Table) -> tuple[pa.Table, list[int]]:
         loads.append(len(streams))
         return load(streams, table)
 
-    monkeypatch.setattr(arrow_ipc, "load_counted", counted)
+    monkeypatch.setattr(arrow_ipc, "load_counted", counting_load)
     row = {"sender": ACCOUNTS[0], "recipient": ACCOUNTS[1], "raw": 1, "standard": "erc20"}
     rows = [{"height": height, **row} for height in range(HEIGHTS)]
-    with places(ACCOUNT_TRANSFERS, rows) as there:
+    with stored_blocks(ACCOUNT_TRANSFERS, rows) as blocks:
 
         def read(span: Span = EVERYWHERE) -> int:
             loads.clear()
-            in_tail(there.tail, CHAIN, TRANSFERS, span)
+            in_tail(blocks.tail, CHAIN, TRANSFERS, span)
             return sum(loads)
 
         assert (read(), read(), read(Span(2, 4))) == (HEIGHTS, 0, 0)
-        there.tail.rollback(CHAIN, HEIGHTS - 2)
-        other = [row | {"height": HEIGHTS - 1, "recipient": ACCOUNTS[2]} for row in rows[:1]]
-        with places(ACCOUNT_TRANSFERS, other) as elsewhere:
+        blocks.tail.rollback(CHAIN, HEIGHTS - 2)
+        replaced_rows = [row | {"height": HEIGHTS - 1, "recipient": ACCOUNTS[2]} for row in rows[:1]]
+        with stored_blocks(ACCOUNT_TRANSFERS, replaced_rows) as elsewhere:
             (stream,) = [each for _, each in elsewhere.tail.rows(CHAIN, TRANSFERS.name, 0, HEIGHTS)]
         block = Block(HEIGHTS - 1, "0xother", f"0x{HEIGHTS - 2}", HEIGHTS)
-        there.tail.put(CHAIN, [TailBlock(block, {TRANSFERS.name: stream})])
+        blocks.tail.put(CHAIN, [TailBlock(block, {TRANSFERS.name: stream})])
         assert (read(), read()) == (1, 0)
-        assert in_tail(there.tail, CHAIN, TRANSFERS)["recipient"].to_list()[-1] == ACCOUNTS[2]
-        there.tail.drop(CHAIN, 1)
+        assert in_tail(blocks.tail, CHAIN, TRANSFERS)["recipient"].to_list()[-1] == ACCOUNTS[2]
+        blocks.tail.drop(CHAIN, 1)
         assert read() == 0
-        assert in_tail(there.tail, CHAIN, TRANSFERS)["height"].to_list() == list(range(2, HEIGHTS))
+        assert in_tail(blocks.tail, CHAIN, TRANSFERS)["height"].to_list() == list(range(2, HEIGHTS))
 
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
-    with evm(12) as found:
-        found.mine(20)
-        yield found
+    with evm(12) as chain:
+        chain.mine(20)
+        yield chain
 
 
 @pytest.mark.node
@@ -230,13 +232,13 @@ async def test_a_snapshot_opens_each_file_of_its_accounts_once_and_then_never(
         await everywhere(indexed)
         block = await indexed.chain.block(subject.height)
 
-        async def opened(asked: list[str]) -> list[int]:
+        async def opened(owners: list[str]) -> list[int]:
             openings.clear()
-            await indexed.snapshot(asked, block)
+            await indexed.snapshot(owners, block)
             return [count for path, count in openings.items() if path.startswith(names)]
 
-        for asked in (accounts, accounts[:3]):
-            counts = await opened(asked)
+        for group in (accounts, accounts[:3]):
+            counts = await opened(group)
             assert counts
             assert max(counts) == 1
         assert await opened(accounts[:3]) == []

@@ -20,12 +20,14 @@ ME, SHARE, POOL, OTHER, PROVIDER, FIRST, SECOND = ("0x" + letter * 40 for letter
 QUESTION = "POOL()(address)"
 
 
-def position(met: ProtocolMatch) -> DecoderPlan:
+def position(match: ProtocolMatch) -> DecoderPlan:
     """Finds a unit of each token that named the pool."""
     yield []
-    assert met.is_fork
-    assert not met.contracts or met.is_listed("pool")
-    return DecodedPosition("LENDING", supplied=tuple(TokenAmount(each, 1) for each in met.tokens), pool=met.contract)
+    assert match.is_fork
+    assert not match.contracts or match.is_listed("pool")
+    return DecodedPosition(
+        "LENDING", supplied=tuple(TokenAmount(each, 1) for each in match.tokens), pool=match.contract
+    )
 
 
 FAMILY = Family(
@@ -40,9 +42,9 @@ FAMILY = Family(
 
 
 def read(
-    says: dict[tuple[str, str], Any], contracts: dict[str, str], asked: list[str] | None = None
+    says: dict[tuple[str, str], Any], contracts: dict[str, str], requests: list[str] | None = None
 ) -> AccountContents:
-    """What an account has that met one token, which names a pool."""
+    """Read an account that interacted with one token, which names a pool."""
     row = InstalledProtocol(
         "fork", FAMILY, {role: (contract,) for role, contract in contracts.items()}, {}, is_fork=True
     )
@@ -51,13 +53,13 @@ def read(
         if isinstance(ask, NativeBalance):
             return 0
         assert isinstance(ask, Call)
-        if asked is not None and ask.to != SHARE:
-            asked.append(ask.to)
+        if requests is not None and ask.to != SHARE:
+            requests.append(ask.to)
         name = ask.signature.partition("(")[0]
         return POOL if name == "POOL" else says.get((ask.to, name), Unknown("there is no contract", "absent"))
 
-    met = ContractInteractions(tokens=frozenset({SHARE}))
-    return run_offline(SingleAccountReader(Shares(Protocols([row])), ME, met).read_all([]), answer)
+    interactions = ContractInteractions(tokens=frozenset({SHARE}))
+    return run_offline(SingleAccountReader(Shares(Protocols([row])), ME, interactions).read_all([]), answer)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +73,9 @@ def read(
 def test_a_pool_to_which_a_contract_of_a_file_leads_is_its_protocol_s(
     says: dict[tuple[str, str], Any], contracts: dict[str, str]
 ) -> None:
-    found = read(says, contracts)
-    assert [(each.protocol, each.decoded.pool) for each in found.positions] == [("fork", POOL)]
-    assert found.issues == ()
+    contents = read(says, contracts)
+    assert [(each.protocol, each.decoded.pool) for each in contents.positions] == [("fork", POOL)]
+    assert contents.issues == ()
 
 
 def test_a_pool_that_only_its_token_names_is_nobody_s() -> None:
@@ -86,12 +88,12 @@ def test_a_contract_that_could_not_be_asked_leaves_it_unknown_whose_the_pool_is(
     (issue,) = read(failed, {"data": FIRST}).issues
     assert (issue.adapter, issue.makes_partial) == ("protocols", True)
     assert FIRST in issue.reason
-    led = {(SECOND, "all"): (PROVIDER,), (PROVIDER, "getPool"): POOL}
-    assert read(failed | led, {"data": FIRST, "list": SECOND}).issues == ()
+    answers_of_second = {(SECOND, "all"): (PROVIDER,), (PROVIDER, "getPool"): POOL}
+    assert read(failed | answers_of_second, {"data": FIRST, "list": SECOND}).issues == ()
 
 
 def test_where_a_file_names_the_pool_itself_nobody_is_asked_where_others_lead() -> None:
-    asked: list[str] = []
-    found = read({}, {"pool": POOL, "data": FIRST}, asked)
-    assert FIRST not in asked
-    assert [each.decoded.pool for each in found.positions] == [POOL]
+    requests: list[str] = []
+    contents = read({}, {"pool": POOL, "data": FIRST}, requests)
+    assert FIRST not in requests
+    assert [each.decoded.pool for each in contents.positions] == [POOL]

@@ -15,11 +15,11 @@ COIN = Token(Asset("eip155:1", "slip44", "60"), "ETH", "Ether", 18)
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("answer", "reason"),
     [(Reverted(b"no"), "the contract refuses"), (Unknown("it is too short"), "it is too short")],
 )
-def test_a_native_balance_that_is_refused_is_an_issue_and_no_failure(answer: Reverted | Unknown, why: str) -> None:
-    known, (issue,) = natives_of({ALICE: AccountState(answer, {}, (), ())}, COIN)
-    assert known == []
+def test_a_native_balance_that_is_refused_is_an_issue_and_no_failure(answer: Reverted | Unknown, reason: str) -> None:
+    holdings, (issue,) = natives_of({ALICE: AccountState(answer, {}, (), ())}, COIN)
+    assert holdings == []
     assert (issue.account, issue.makes_partial) == (ALICE, True)
-    assert issue.reason == f"the native balance could not be read: {why}"
+    assert issue.reason == f"the native balance could not be read: {reason}"

@@ -1,5 +1,4 @@
-"""Net asset values in all eleven currencies, and in one of the settings, of a real wallet on a real node, with a bank
-that is a real server."""
+"""Net asset values of a real wallet in all eleven currencies, and in one of the settings."""
 
 from __future__ import annotations
 
@@ -40,8 +39,8 @@ COINS = f"""[fixed]
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
-    with evm(0) as found:
-        yield found
+    with evm(0) as chain:
+        yield chain
 
 
 def system(subject: EvmSubject, folder: Path, sections: str, rates: dict[str, str] | None = None) -> System:
@@ -68,24 +67,29 @@ async def test_one_chain_and_the_bank_give_every_currency_and_hand_set_rates_com
         try:
             engine = Engine(running)
             served = (*CURRENCIES, "GBP")
-            found = {name: await engine.nav([alice], name, wait=False) for name in served}
-            kept = running.lake.scan(FIAT_RATES).filter(day=midnight(last_day(running.environment.clock.now_us())))
-            assert dict(kept.select("currency", "per_euro").collect().iter_rows()) in (PER_EURO, {})  # no weekend
+            navs = {name: await engine.nav([alice], name, wait=False) for name in served}
+            stored_rates = running.lake.scan(FIAT_RATES).filter(
+                day=midnight(last_day(running.environment.clock.now_us()))
+            )
+            assert dict(stored_rates.select("currency", "per_euro").collect().iter_rows()) in (
+                PER_EURO,
+                {},
+            )  # no weekend
         finally:
             await running.close()
-    usd = found["USD"].nav
+    usd = navs["USD"].nav
     assert usd > 0
-    assert found["USD"].conversion_source == ""
+    assert navs["USD"].conversion_source == ""
     for name in CRYPTO:
-        assert found[name].conversion_price == USD[name]
-        assert abs(Fraction(found[name].nav) - Fraction(usd) / Fraction(USD[name])) <= Fraction(1, 10**18)
+        assert navs[name].conversion_price == USD[name]
+        assert abs(Fraction(navs[name].nav) - Fraction(usd) / Fraction(USD[name])) <= Fraction(1, 10**18)
     expected = {name: Fraction(PER_EURO.get(name, "1")) / Fraction(PER_EURO["USD"]) for name in FIAT[1:]}
     expected |= {"AED": Fraction("3.6725"), "CHF": Fraction("0.8"), "GBP": Fraction(GBP)}
     for name, per_usd in expected.items():
-        assert abs(Fraction(found[name].conversion_price) - per_usd) <= Fraction(1, 10**18)
-        assert Fraction(found[name].nav) == Fraction(usd) * Fraction(found[name].conversion_price)
-    assert found["CHF"].conversion_source == "the operator's settings"
-    assert found["EUR"].conversion_source.startswith("European Central Bank, reference rate of ")
+        assert abs(Fraction(navs[name].conversion_price) - per_usd) <= Fraction(1, 10**18)
+        assert Fraction(navs[name].nav) == Fraction(usd) * Fraction(navs[name].conversion_price)
+    assert navs["CHF"].conversion_source == "the operator's settings"
+    assert navs["EUR"].conversion_source.startswith("European Central Bank, reference rate of ")
     assert len(bank.requests) == 1
 
 

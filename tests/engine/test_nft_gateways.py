@@ -64,8 +64,8 @@ async def read(uris: list[str], gateways: Mapping[str, str], timeout_s: int = 20
 async def from_gateway(conduct: Conduct, timeout_s: int = 20) -> tuple[NftMetadata, Receiver]:
     """The metadata of one file at a gateway on this machine, which the operator names."""
     async with receiver(conduct) as gateway:
-        found = await read(["ipfs://Qm/7.json"], {"ipfs": gateway.url + "/ipfs/{path}"}, timeout_s)
-        return found["ipfs://Qm/7.json"], gateway
+        metadata = await read(["ipfs://Qm/7.json"], {"ipfs": gateway.url + "/ipfs/{path}"}, timeout_s)
+        return metadata["ipfs://Qm/7.json"], gateway
 
 
 async def test_a_gateway_of_the_operator_gives_names_and_attributes() -> None:
@@ -101,8 +101,8 @@ async def test_a_collection_cannot_name_a_private_host(host: str) -> None:
     async with receiver(good) as private:
         port = private.url.split(":")[2].partition("/")[0]
         uri = f"https://{host}:{port}/7.json"
-        found = await read([uri], {"https": "{url}", "ipfs": private.url + "/{path}"})
-        assert found[uri].problem == "the gateway could not be read: the host has a private address"
+        metadata = await read([uri], {"https": "{url}", "ipfs": private.url + "/{path}"})
+        assert metadata[uri].problem == "the gateway could not be read: the host has a private address"
         assert private.got == []
 
 
@@ -140,8 +140,8 @@ def test_a_uri_becomes_a_path_or_a_parameter_of_the_gateway(uri: str, url: str) 
 
 @pytest.mark.parametrize("uri", ["ipfs://Qm/7", "http://a.example/7", "gopher://a/7", "ftp://a/7", "7.json"])
 async def test_without_a_gateway_nothing_is_requested(uri: str) -> None:
-    found = await read([uri], {"ar": "https://ar.example/{path}"})
-    assert found[uri].problem == NO_GATEWAY
+    metadata = await read([uri], {"ar": "https://ar.example/{path}"})
+    assert metadata[uri].problem == NO_GATEWAY
 
 
 async def test_files_are_cached_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,8 +149,8 @@ async def test_files_are_cached_and_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     async with receiver(good) as gateway:
         gateways = Gateways(Nfts({"ipfs": gateway.url + "/{path}"}), ManualClock())
         uris = [f"ipfs://Qm/{number}" for number in range(MAX_FILES + 3)]
-        found = await gateways.read(uris + uris)
-        assert [found[uri].problem for uri in uris] == [""] * MAX_FILES + [TOO_MANY] * 3
+        metadata = await gateways.read(uris + uris)
+        assert [metadata[uri].problem for uri in uris] == [""] * MAX_FILES + [TOO_MANY] * 3
         assert len(gateway.got) == MAX_FILES
         newest = uris[MAX_FILES - 5 : MAX_FILES]
         assert (await gateways.read(newest))[newest[0]].name == "Ape #7"

@@ -30,11 +30,11 @@ def read_page(
 ) -> tuple[list[Activity], ListPosition | None]:
     """One page of the list, and the position behind it; None at its end."""
     order = sort_activities(keys, newest_first)
-    left = order if at is None else remaining(order, at, newest_first)
-    page = left[:size]
+    remaining_keys = order if at is None else remaining(order, at, newest_first)
+    page = remaining_keys[:size]
     if len(page) < size:
         return page, None
-    return page, position_after((at.count if at else 0) + size, page[-1], left, is_replaceable, at)
+    return page, position_after((at.count if at else 0) + size, page[-1], remaining_keys, is_replaceable, at)
 
 
 heights = st.integers(FINAL - 8, FINAL + 8)
@@ -47,14 +47,14 @@ heights = st.integers(FINAL - 8, FINAL + 8)
     st.booleans(),
 )
 def test_replaced_blocks_hide_no_row_and_repeat_none(
-    places: list[int], size: int, moves: list[list[int]], newest_first: bool
+    first_heights: list[int], size: int, moves: list[list[int]], newest_first: bool
 ) -> None:
-    keys = [activity(number, height, number) for number, height in enumerate(places)]
-    shown: list[str] = []
+    keys = [activity(number, height, number) for number, height in enumerate(first_heights)]
+    hashes: list[str] = []
     at: ListPosition | None = None
     while True:
         page, at = read_page(keys, size, at, newest_first=newest_first)
-        shown += [key.tx_hash for key in page]
+        hashes += [key.tx_hash for key in page]
         if at is None:
             break
         if moves:  # every row above the final block gets another block
@@ -65,7 +65,7 @@ def test_replaced_blocks_hide_no_row_and_repeat_none(
                 else key
                 for n, key in enumerate(keys)
             ]
-    assert sorted(shown) == sorted(key.tx_hash for key in keys)
+    assert sorted(hashes) == sorted(key.tx_hash for key in keys)
 
 
 def test_rows_that_come_between_two_pages_are_not_shown_at_the_wrong_place() -> None:
@@ -80,8 +80,8 @@ def test_rows_that_come_between_two_pages_are_not_shown_at_the_wrong_place() -> 
 def test_a_row_that_moves_above_the_end_of_a_page_is_on_the_next_one() -> None:
     keys = [activity(1, 105), activity(2, 104), activity(3, 103)]
     _, at = read_page(keys, 1, None, newest_first=True)
-    moved = [activity(1, 105), activity(2, 106), activity(3, 103)]
-    page, _ = read_page(moved, 5, at, newest_first=True)
+    replaced_keys = [activity(1, 105), activity(2, 106), activity(3, 103)]
+    page, _ = read_page(replaced_keys, 5, at, newest_first=True)
     assert [key.tx_hash for key in page] == [keys[1].tx_hash, keys[2].tx_hash]
 
 

@@ -1,4 +1,4 @@
-"""Reads of the state that a block began with, on a real node: at the parent, in the request of the block's own."""
+"""Reads of the state at the parent of a block, on a real node, in the request of the block itself."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ GIVEN = 10**6 * WAD  # to each wallet by the deployment
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
     """A chain in whose last two blocks bob got 3 DAI and then 4."""
-    with evm(0) as found:
-        alice, bob = (found.deployment.accounts[name] for name in ("alice", "bob"))
+    with evm(0) as chain:
+        alice, bob = (chain.deployment.accounts[name] for name in ("alice", "bob"))
         for dai in (3, 4):
-            found.node.settle([tx(alice, found.token("DAI"), "transfer(address,uint256)", bob, dai * WAD)])
-        yield found
+            chain.node.settle([tx(alice, chain.token("DAI"), "transfer(address,uint256)", bob, dai * WAD)])
+        yield chain
 
 
 @asynccontextmanager
 async def reading(subject: EvmSubject) -> AsyncIterator[tuple[Chain, Any]]:
     chain, http = subject.chain(), Http(Environment())
-    held = balance_of(subject.token("DAI"), subject.deployment.accounts["bob"].lower())
+    balance_read = balance_of(subject.token("DAI"), subject.deployment.accounts["bob"].lower())
     try:
-        await chain.answer([held], (await chain.heads()).latest)  # the handshake is over
+        await chain.answer([balance_read], (await chain.heads()).latest)  # the handshake is over
         subject.asked.forget()
-        yield with_mixed_reads(chain, http), held
+        yield with_mixed_reads(chain, http), balance_read
     finally:
         await http.close()
         await chain.close()
 
 
 async def test_a_read_at_the_parent_has_the_state_before_the_block_in_the_same_request(subject: EvmSubject) -> None:
-    async with reading(subject) as (chain, held):
+    async with reading(subject) as (chain, balance_read):
         block = await chain.block(subject.height)
         subject.asked.forget()
-        before, web, now = await chain.answer([AtParent(held), HttpGet("ftp://nowhere"), held], block)
+        before, web, now = await chain.answer([AtParent(balance_read), HttpGet("ftp://nowhere"), balance_read], block)
     assert (before, now) == (GIVEN + 3 * WAD, GIVEN + 7 * WAD)
     assert isinstance(web, Unknown)
     assert subject.asked.requests == 1
@@ -61,27 +61,29 @@ async def test_a_read_at_the_parent_has_the_state_before_the_block_in_the_same_r
 async def test_several_blocks_with_their_parents_are_one_request_and_unknown_parents_one_more(
     subject: EvmSubject,
 ) -> None:
-    async with reading(subject) as (chain, held):
+    async with reading(subject) as (chain, balance_read):
         last, first = await chain.block(subject.height), await chain.block(subject.height - 1)
-        wanted = [held, AtParent(held)]
+        reads = [balance_read, AtParent(balance_read)]
         subject.asked.forget()
-        told = await chain.answer_each([(last, wanted), (first, wanted)])
+        results = await chain.answer_each([(last, reads), (first, reads)])
         with_parents = subject.asked.requests
-        bare = await chain.answer_each([(replace(last, parent=""), wanted), (first, wanted)])
-    assert told == bare == [[GIVEN + 7 * WAD, GIVEN + 3 * WAD], [GIVEN + 3 * WAD, GIVEN]]
+        bare = await chain.answer_each([(replace(last, parent=""), reads), (first, reads)])
+    assert results == bare == [[GIVEN + 7 * WAD, GIVEN + 3 * WAD], [GIVEN + 3 * WAD, GIVEN]]
     assert (with_parents, subject.asked.requests - with_parents) == (1, 2)
 
 
 async def test_the_parent_of_another_block_of_that_height_and_of_the_first_block_is_unknown(
     subject: EvmSubject,
 ) -> None:
-    async with reading(subject) as (chain, held):
+    async with reading(subject) as (chain, balance_read):
         first = await chain.block(0)
         last = await chain.block(subject.height)
-        other = replace(
+        sibling = replace(
             await chain.block(subject.height - 1), height=last.height, parent=""
         )  # a hash of another height
-        at_first, at_other = await chain.answer_each([(first, [AtParent(held)]), (other, [held, AtParent(held)])])
+        at_first, at_other = await chain.answer_each(
+            [(first, [AtParent(balance_read)]), (sibling, [balance_read, AtParent(balance_read)])]
+        )
     assert isinstance(at_first, list)
     assert [type(each) for each in at_first] == [Unknown]
     assert isinstance(at_other, list)
@@ -89,20 +91,20 @@ async def test_the_parent_of_another_block_of_that_height_and_of_the_first_block
 
 
 async def test_reads_of_two_blocks_before_are_answered_beside_those_of_one_and_of_none(subject: EvmSubject) -> None:
-    async with reading(subject) as (chain, held):
+    async with reading(subject) as (chain, balance_read):
         block = await chain.block(subject.height)
         subject.asked.forget()
-        wanted = [AtParent(AtParent(held)), held, AtParent(held)]
-        assert await chain.answer(wanted, block) == [GIVEN, GIVEN + 7 * WAD, GIVEN + 3 * WAD]
+        reads = [AtParent(AtParent(balance_read)), balance_read, AtParent(balance_read)]
+        assert await chain.answer(reads, block) == [GIVEN, GIVEN + 7 * WAD, GIVEN + 3 * WAD]
         assert subject.asked.requests == 2  # the header of the parent, and the reads
-        assert await chain.answer(wanted[:1], block) == [GIVEN]
+        assert await chain.answer(reads[:1], block) == [GIVEN]
         genesis = await chain.block(1)
-        (lost,) = await chain.answer([AtParent(AtParent(AtParent(held)))], genesis)
-    assert lost == Unknown("the parent of the block is not known", "gone")
+        (before_genesis,) = await chain.answer([AtParent(AtParent(AtParent(balance_read)))], genesis)
+    assert before_genesis == Unknown("the parent of the block is not known", "gone")
 
 
 async def test_a_parent_without_its_state_is_gone_also_where_nothing_else_is_read(subject: EvmSubject) -> None:
-    async with reading(subject) as (chain, held):
+    async with reading(subject) as (chain, balance_read):
         block = await chain.block(subject.height)
 
         class Pruned:
@@ -120,9 +122,9 @@ async def test_a_parent_without_its_state_is_gone_also_where_nothing_else_is_rea
                 ]
 
         pruned = with_mixed_reads(Pruned(), Http(Environment()))  # type: ignore[arg-type]
-        alone = await pruned.answer([AtParent(held)], block)
-        beside = await pruned.answer([AtParent(held), held], block)
+        alone = await pruned.answer([AtParent(balance_read)], block)
+        combined = await pruned.answer([AtParent(balance_read), balance_read], block)
         older = replace(block, height=block.height - 1)
         with pytest.raises(HistoryUnavailable):
-            await pruned.answer([held], older)
-    assert (alone[0].cause, beside[0].cause, beside[1]) == ("gone", "gone", GIVEN + 7 * WAD)
+            await pruned.answer([balance_read], older)
+    assert (alone[0].cause, combined[0].cause, combined[1]) == ("gone", "gone", GIVEN + 7 * WAD)

@@ -1,4 +1,4 @@
-"""The past in all eleven currencies: what was answered once is the same bytes, whatever is said of those days later."""
+"""Past answers in all eleven currencies stay the same bytes after the rates of those days change."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ base_url = "{}"
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    with paid_daily(DAYS) as found:
-        yield found
+    with paid_daily(DAYS) as paid_world:
+        yield paid_world
 
 
 @pytest.fixture
@@ -53,15 +53,17 @@ def published(chf: str) -> Mapping[date, Mapping[str, str]]:
     return {day: rates for day in days_from(date(2024, 2, 1), date(2024, 3, 31)) if day.weekday() < 5}
 
 
-def say(file: Path, coins: tuple[str, ...], url: str) -> None:
-    """What the operator says coins are worth, and where the bank is."""
+def write_prices(file: Path, coins: tuple[str, ...], url: str) -> None:
+    """Write fixed prices of coins and the URL of the bank into the file of prices."""
     file.write_text(file.read_text().partition("\n[fixed]")[0] + COINS.format(*coins, url))
 
 
-async def asked(settings: Settings, wallet: str, chf: str, coins: tuple[str, ...]) -> dict[str, PerformanceDocument]:
-    """What a process of its own answers in each currency, where the bank and the operator say this."""
+async def read_performances(
+    settings: Settings, wallet: str, chf: str, coins: tuple[str, ...]
+) -> dict[str, PerformanceDocument]:
+    """Return the performance in each currency from a new process with this bank and these fixed prices."""
     async with vendor(lambda request: answered(request, published(chf))) as bank:
-        say(Path(settings.prices_file), coins, bank.url)
+        write_prices(Path(settings.prices_file), coins, bank.url)
         system = System(settings)
         try:
             engine = Engine(system)
@@ -75,9 +77,9 @@ async def test_a_past_answer_is_the_same_bytes_in_every_currency_whatever_is_sai
     world: World, settings: Settings
 ) -> None:
     settings, carol = msgspec.structs.replace(settings, rates={"GBP": "0.79"}), world.wallets["carol"]
-    first = await asked(settings, carol, "0.95", ("150", "600", "90000", "1.1"))
-    again = await asked(settings, carol, "0.5", ("1", "1", "1", "1"))
-    assert {name: msgspec.json.encode(each) for name, each in again.items()} == {
+    first = await read_performances(settings, carol, "0.95", ("150", "600", "90000", "1.1"))
+    repeated = await read_performances(settings, carol, "0.5", ("1", "1", "1", "1"))
+    assert {name: msgspec.json.encode(each) for name, each in repeated.items()} == {
         name: msgspec.json.encode(each) for name, each in first.items()
     }
     usd = [Decimal(day.value) for day in first["USD"].days]

@@ -1,4 +1,4 @@
-"""Prices of past transactions: those of the feeds at each transaction's own block, in few requests, or none at all."""
+"""Prices of past transactions are those of the feeds at their own blocks, read in few requests."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ YEAR_S = 365 * 86_400
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
-    with evm(20) as found:
+    with evm(20) as chain:
         for price in (1_900, 2_100, 2_345):
-            found.trade(3, price)
-            set_price(found.node, found.deployment, "ETH", price * 10**8)
-        found.mine(70)
-        yield found
+            chain.trade(3, price)
+            set_price(chain.node, chain.deployment, "ETH", price * 10**8)
+        chain.mine(70)
+        yield chain
 
 
 def feeds(subject: EvmSubject, indexed: Index) -> Chainlink:
@@ -72,9 +72,9 @@ async def ask(
     source: Snapshotter, indexed: Index, account: str, limit: int = 250
 ) -> tuple[list[TransactionDocument], Statement]:
     statement = Statement(Registry(()), FUNCTIONS, 100_000, TransactionFilter(limit, 0))
-    shown = ChainFacts("local", "Local", 31337)
-    found, _ = await statement.page([Subject(source, shown, indexed.datasets, (account,))])
-    return found, statement
+    facts = ChainFacts("local", "Local", 31337)
+    documents, _ = await statement.page([Subject(source, facts, indexed.datasets, (account,))])
+    return documents, statement
 
 
 async def filled(indexed: Index) -> None:
@@ -83,19 +83,19 @@ async def filled(indexed: Index) -> None:
     await indexed.follower().step()
 
 
-def told(node: LocalNode, feed: str, height: int) -> str:
-    """What a feed said at the end of a block, as text."""
+def feed_price(node: LocalNode, feed: str, height: int) -> str:
+    """Read the answer of a feed at the end of a block, as text."""
     raw = node.call(feed, "latestAnswer()(int256)", block=height)
     return f"{Decimal(raw).scaleb(-8).normalize():f}"
 
 
-def check(subject: EvmSubject, found: list[TransactionDocument]) -> set[str]:
+def check(subject: EvmSubject, documents: list[TransactionDocument]) -> set[str]:
     """Hold every price against its feed; the prices of ether that were met."""
     symbols = {t.address.lower(): symbol for symbol, t in subject.deployment.tokens.items()}
     ether = set()
-    for each in found:
+    for each in documents:
         height = each.block_number
-        coin = Decimal(told(subject.node, subject.deployment.feeds["ETH"], height))
+        coin = Decimal(feed_price(subject.node, subject.deployment.feeds["ETH"], height))
         ether.add(each.native_asset_fees.price)
         assert Decimal(each.fees_fiat) == Decimal(each.fees) * coin
         assert Decimal(each.value_fiat) == Decimal(each.value) * coin
@@ -106,7 +106,7 @@ def check(subject: EvmSubject, found: list[TransactionDocument]) -> set[str]:
             if feed is None or asset.nft is not msgspec.UNSET:
                 assert (asset.price, asset.value, asset.price_source) == ("N/A", "N/A", "N/A")
                 return
-            assert asset.price == told(subject.node, feed, height)
+            assert asset.price == feed_price(subject.node, feed, height)
             assert Decimal(asset.value) == Decimal(asset.balance) * Decimal(asset.price)
             assert asset.price_source == "chainlink"
 
@@ -125,16 +125,16 @@ async def test_each_price_is_of_its_own_block_and_read_once(subject: EvmSubject,
         source = snapshotter(subject, indexed)
         await ask(source, indexed, account, 1)  # what tokens are called is asked once
         before = indexed.chain.requests
-        found, statement = await ask(source, indexed, account)
+        documents, statement = await ask(source, indexed, account)
         first = indexed.chain.requests - before
-        heights = {each.block_number for each in found}
-        deployed = [each for each in found if each.native_asset_fees.price != "N/A"]
+        heights = {each.block_number for each in documents}
+        deployed = [each for each in documents if each.native_asset_fees.price != "N/A"]
         assert len(heights) > 12
         assert len(check(subject, deployed)) > 3
         assert statement.issues == []
         before = indexed.chain.requests
-        again, _ = await ask(source, indexed, account)
-        assert again == found
+        repeated, _ = await ask(source, indexed, account)
+        assert repeated == documents
         # All prices of all blocks are one request, and none the second time.
         assert first == indexed.chain.requests - before + 1 <= 5
 
@@ -153,7 +153,9 @@ async def test_many_blocks_are_one_request(subject: EvmSubject, tmp_path: Path) 
         assert {len(each) for each in prices.values()} == {2}
         for block in blocks[::9]:
             price = prices[block.height][ether]
-            assert f"{price.usd.normalize():f}" == told(subject.node, subject.deployment.feeds["ETH"], block.height)
+            assert f"{price.usd.normalize():f}" == feed_price(
+                subject.node, subject.deployment.feeds["ETH"], block.height
+            )
 
 
 async def test_before_there_was_a_feed_there_is_no_price(subject: EvmSubject, tmp_path: Path) -> None:
@@ -175,16 +177,16 @@ async def test_a_block_that_the_node_has_forgotten_has_no_price_and_that_is_said
         async with index(subject, tmp_path) as indexed:
             await filled(indexed)
             source = snapshotter(subject, indexed)
-            found, statement = await ask(source, indexed, account)
+            documents, statement = await ask(source, indexed, account)
             newest = subject.height
-            fresh = [each for each in found if each.block_number > newest - 3]
-            old = [each for each in found if each.block_number < newest - 50]
+            fresh = [each for each in documents if each.block_number > newest - 3]
+            old = [each for each in documents if each.block_number < newest - 50]
             assert fresh
             assert old
             check(subject, fresh)
             for each in old:
-                shown = (each.native_asset_fees, *each.assets_in, *each.assets_out)
-                assert {asset.price for asset in shown} | {asset.value for asset in shown} == {"N/A"}
+                record_assets = (each.native_asset_fees, *each.assets_in, *each.assets_out)
+                assert {asset.price for asset in record_assets} | {asset.value for asset in record_assets} == {"N/A"}
                 assert (each.value_fiat, each.fees_fiat) == ("N/A", "N/A")
             (issue,) = statement.issues
             assert (issue.adapter, issue.subject, issue.makes_partial) == ("local", "prices", False)

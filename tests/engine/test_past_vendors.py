@@ -1,4 +1,4 @@
-"""Past prices where a vendor is one of the sources: many blocks in one request, and what its failure may not spoil."""
+"""Past prices with a vendor among the sources: many blocks in one request, and isolated failures."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Behind:
 
         (balance,) = yield [NativeBalance("0x" + "a1" * 20)]
         assert isinstance(balance, int), balance
-        known = [each for each in assets if each == OTHER]
-        return Quotes(tuple(Price(each, Decimal(7), self.name, block.time_us, Decimal(1)) for each in known))
+        priced_assets = [each for each in assets if each == OTHER]
+        return Quotes(tuple(Price(each, Decimal(7), self.name, block.time_us, Decimal(1)) for each in priced_assets))
 
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
-    with evm(5) as found:
-        found.mine(70)
-        yield found
+    with evm(5) as chain:
+        chain.mine(70)
+        yield chain
 
 
 async def test_a_vendor_is_asked_once_for_many_blocks_and_its_failure_spoils_no_other_source(
@@ -55,20 +55,20 @@ async def test_a_vendor_is_asked_once_for_many_blocks_and_its_failure_spoils_no_
     async with index(subject, tmp_path, datasets=("transfers",)) as indexed:
         await indexed.fill_final()
         blocks = await indexed.chain.blocks([2, 3, 4])
-        wanted = dict.fromkeys(blocks, (TOKEN, OTHER))
-        seen = {block.time_us // 1_000_000: number for number, block in enumerate(blocks, 1)}
+        assets_by_block = dict.fromkeys(blocks, (TOKEN, OTHER))
+        price_by_time = {block.time_us // 1_000_000: number for number, block in enumerate(blocks, 1)}
         async with vendor(
-            lambda request: 404 if down[0] else answered(request, {f"x:{TOKEN.reference}": seen})
-        ) as found:
+            lambda request: 404 if down[0] else answered(request, {f"x:{TOKEN.reference}": price_by_time})
+        ) as server:
             http = Http(Environment())
-            source = SECTION.build({"base_url": found.url, "chains": {"eip155:1": "x"}}, "local", "defillama")
+            source = SECTION.build({"base_url": server.url, "chains": {"eip155:1": "x"}}, "local", "defillama")
             past = PastPrices(with_mixed_reads(indexed.chain, http), (source, Behind()))
-            prices, issues = await past.prices(wanted)
+            prices, issues = await past.prices(assets_by_block)
             assert [[price.source for price in each.values()] for each in prices.values()] == [["behind"]] * 3
             assert issues == []
-            down[0], before = False, len(found.requests)
-            prices, issues = await past.prices(wanted)
+            down[0], before = False, len(server.requests)
+            prices, issues = await past.prices(assets_by_block)
             await http.close()
     assert [each[TOKEN].usd for each in prices.values()] == [1, 2, 3]
     assert [each[OTHER].usd for each in prices.values()] == [7, 7, 7]
-    assert len(found.requests) == before + 1
+    assert len(server.requests) == before + 1

@@ -1,4 +1,4 @@
-"""What the protocol itself paid an account, in everything that answers: a record, a reason of its balance, income."""
+"""Payments of the protocol to an account: records, reasons of balance changes, and income."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ pytestmark = pytest.mark.node
 
 @pytest.fixture(scope="module")
 def paying() -> Iterator[Paying]:
-    with paying_chain() as found:
-        found.node.mine(10)
-        yield found
+    with paying_chain() as chain:
+        chain.node.mine(10)
+        yield chain
 
 
 @pytest.mark.slow("the same rows from another index", only=["everything"])
@@ -55,11 +55,11 @@ async def test_withdrawals_are_records_of_no_transaction_and_explain_the_balance
         last = (await chain.heads()).finalized
         await (index.fill(0, last) if scope == "everything" else index.fill_accounts([alice], 0, last))
         await index.materialise()
-        found = {each.hash: each for each in await ask(index, [alice])}
+        documents = {each.hash: each for each in await ask(index, [alice])}
         heights = [height for height in paying.withdrawn if height <= last]
-        records = [found[paying.node.rpc("eth_getBlockByNumber", hex(at), False)["hash"]] for at in heights]
+        records = [documents[paying.node.rpc("eth_getBlockByNumber", hex(at), False)["hash"]] for at in heights]
         check_records(records, alice, heights)
-        minted = [each for each in found.values() if each.block_number in paying.minted and each.sender == alice]
+        minted = [each for each in documents.values() if each.block_number in paying.minted and each.sender == alice]
         assert {each.type for each in minted} == {"BRIDGEIN"}
         (reconciled,) = await Reconciler(chain, index.lake, tail, checkpoints=4).run([alice])
         native = str(chain.info.native.asset)
@@ -71,7 +71,7 @@ async def test_withdrawals_are_records_of_no_transaction_and_explain_the_balance
 
 
 def check_records(records: list[TransactionDocument], alice: str, heights: list[int]) -> None:
-    """One for each block; nobody sent it, nobody paid for it, and no explorer has a page of it."""
+    """Check one record for each block, without sender, fee or explorer page."""
     assert len(records) == 5
     for record, height in zip(records, heights, strict=True):
         assert (record.block_number, record.recipient, record.fees) == (height, alice, "0")
@@ -86,13 +86,12 @@ def check_records(records: list[TransactionDocument], alice: str, heights: list[
 
 
 def beacon_of(address: str = "") -> Protocol:
-    """What deposits and withdrawals of validators are called, with the deposit contract at an address of the local
-    chain."""
-    found = next(each for each in System(Settings()).registry.on("ethereum") if each.key == "beacon")
-    return msgspec.structs.replace(found, contracts={"local": {"deposit": [address]}} if address else {}, labels=[])
+    """Return the protocol of validator deposits, with `address` as its contract on the local chain."""
+    protocol = next(each for each in System(Settings()).registry.on("ethereum") if each.key == "beacon")
+    return msgspec.structs.replace(protocol, contracts={"local": {"deposit": [address]}} if address else {}, labels=[])
 
 
-def kept(lake: Lake, table: Table, rows: list[dict[str, Any]]) -> None:
+def append_rows(lake: Lake, table: Table, rows: list[dict[str, Any]]) -> None:
     every = [{column.name: None for column in table.columns} | {"chain": "own"} | row for row in rows]
     lake.append(table, pa.Table.from_pylist(every, table.schema()), stream="test", batch=1)
 
@@ -109,9 +108,9 @@ async def test_a_withdrawal_names_its_validators_where_the_beacon_chain_is_index
         await index.materialise()
         rows: list[dict[str, Any]] = []
         expected: dict[int, list[int]] = {}
-        for height, paid in paying.withdrawn.items():
-            moment = datetime.fromtimestamp(int(paying.node.block(height)["timestamp"], 16), UTC)
-            for each in paid:
+        for height, block_withdrawals in paying.withdrawn.items():
+            block_time = datetime.fromtimestamp(int(paying.node.block(height)["timestamp"], 16), UTC)
+            for each in block_withdrawals:
                 validator = 1000 - len(rows)
                 rows.append(
                     {
@@ -119,7 +118,7 @@ async def test_a_withdrawal_names_its_validators_where_the_beacon_chain_is_index
                         "validator": validator,
                         "epoch": 0,
                         "height": height,
-                        "time": moment,
+                        "time": block_time,
                         "number": len(rows),
                         "address": each["address"],
                         "gwei": int(each["amount"], 16),
@@ -127,7 +126,7 @@ async def test_a_withdrawal_names_its_validators_where_the_beacon_chain_is_index
                 )
                 if each["address"] == alice and height <= last:
                     expected.setdefault(height, []).append(validator)
-        kept(lake, WITHDRAWALS, rows)
+        append_rows(lake, WITHDRAWALS, rows)
         registry = [
             {
                 "bucket": row["bucket"],
@@ -141,13 +140,15 @@ async def test_a_withdrawal_names_its_validators_where_the_beacon_chain_is_index
             }
             for row in rows
         ]
-        kept(lake, VALIDATORS, registry)
+        append_rows(lake, VALIDATORS, registry)
         beacon = cast(Any, SimpleNamespace(key="own"))
-        known = Stakes(chain.info.native.asset, beacon, lake, tail)
-        found = [each for each in await ask(index, [alice], protocols=(beacon_of(),), stakes=known) if each.validators]
+        stakes = Stakes(chain.info.native.asset, beacon, lake, tail)
+        documents = [
+            each for each in await ask(index, [alice], protocols=(beacon_of(),), stakes=stakes) if each.validators
+        ]
         assert {
             each.block_number: list(cast(Any, each.validators))
-            for each in found
+            for each in documents
             if each.validators is not msgspec.UNSET
         } == expected
         assert any(len(validators) > 1 for validators in expected.values()), "several at once are one record"
@@ -182,8 +183,8 @@ async def test_a_deposit_for_a_validator_is_a_stake_of_its_sender(paying: Paying
         index = IndexOf(chain, Lake(str(tmp_path / "lake")), tail, DATASETS)
         await index.fill(0, (await chain.heads()).finalized)
         await index.materialise()
-        found = await ask(index, [alice], protocols=(beacon_of(contract),))
-        (deposit,) = [each for each in found if each.block_number == height]
+        documents = await ask(index, [alice], protocols=(beacon_of(contract),))
+        (deposit,) = [each for each in documents if each.block_number == height]
         assert (deposit.type, deposit.protocol.name, deposit.function_name) == (
             "STAKE",
             "Ethereum validators",

@@ -1,4 +1,4 @@
-"""What a performance is made of: days that are known whole, and assets that have a value on all of them."""
+"""Performance uses days that are fully known, and assets that have a value on all of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def value(day: date, usd: str | None, completeness: str = "complete", account: s
 
 
 def test_a_day_that_is_not_known_whole_is_left_out_with_its_reason_and_ends_that_are_not_there_are_silent() -> None:
-    known, remarks = _known_days(
+    day_values, remarks = _known_days(
         [
             value(DAYS[0], None, ABSENT),
             value(DAYS[1], "5"),
@@ -41,12 +41,12 @@ def test_a_day_that_is_not_known_whole_is_left_out_with_its_reason_and_ends_that
             value(DAYS[4], None, PENDING),
         ]
     )
-    assert known == {DAYS[1]: Decimal(5), DAYS[3]: Decimal(7)}
+    assert day_values == {DAYS[1]: Decimal(5), DAYS[3]: Decimal(7)}
     assert remarks == [f"{DAYS[2]} is left out, partial: why", f"{DAYS[4]} is left out, pending: why"]
 
 
 def test_a_wallet_of_which_a_day_is_not_known_leaves_that_day_of_all_wallets_out() -> None:
-    known, _ = _known_days(
+    day_values, _ = _known_days(
         [
             value(DAYS[0], "5"),
             value(DAYS[0], "6", account="other"),
@@ -56,17 +56,17 @@ def test_a_wallet_of_which_a_day_is_not_known_leaves_that_day_of_all_wallets_out
             value(DAYS[2], None, ABSENT, "other"),
         ]
     )
-    assert known == {DAYS[0]: Decimal(11), DAYS[2]: Decimal(5)}
+    assert day_values == {DAYS[0]: Decimal(11), DAYS[2]: Decimal(5)}
 
 
 def test_an_asset_that_has_a_value_on_one_of_two_days_only_is_named_and_no_gain() -> None:
-    nobody = frozenset[str]()
-    held = {
-        DAYS[0]: (frozenset({"a:eth"}), frozenset({"a:odd"}), nobody),
-        DAYS[1]: (frozenset({"a:eth", "a:odd", "a:new"}), nobody, nobody),
+    no_assets = frozenset[str]()
+    assets_by_day = {
+        DAYS[0]: (frozenset({"a:eth"}), frozenset({"a:odd"}), no_assets),
+        DAYS[1]: (frozenset({"a:eth", "a:odd", "a:new"}), no_assets, no_assets),
     }
-    assert _changes(held, DAYS[0], DAYS[1]) == [f"a:odd has a value on one of {DAYS[0]} and {DAYS[1]} only"]
-    assert len(_changes(held, DAYS[1], DAYS[0])) == 1
+    assert _changes(assets_by_day, DAYS[0], DAYS[1]) == [f"a:odd has a value on one of {DAYS[0]} and {DAYS[1]} only"]
+    assert len(_changes(assets_by_day, DAYS[1], DAYS[0])) == 1
 
 
 def test_more_reasons_than_can_be_read_are_counted() -> None:
@@ -81,18 +81,20 @@ DEPOSITED, WITHDRAWN = MONTH[2], MONTH[7]
 
 def at_noon(type_: str, day: date, *assets: TransactionAssetDocument) -> TransactionDocument:
     """A deposit or withdrawal of dollars at noon of a day."""
-    came, left = (assets, ()) if type_ == "WITHDRAW" else ((), assets)
-    return record(type_, came, left, hash=type_, timestamp=str((midnight_us(day) + 43_200_000_000) // 1_000_000))
+    incoming, outgoing = (assets, ()) if type_ == "WITHDRAW" else ((), assets)
+    return record(
+        type_, incoming, outgoing, hash=type_, timestamp=str((midnight_us(day) + 43_200_000_000) // 1_000_000)
+    )
 
 
-def state_of(shown: int, *, wrong: int = 0) -> ReadState:
-    """Days of an account with 100 dollars, of which protocols show `shown` of the 40 that are deposited."""
+def state_of(visible: int, *, wrong: int = 0) -> ReadState:
+    """Return days of an account with 100 dollars, with `visible` of its 40 deposited dollars in protocols."""
 
     async def read(day: date) -> tuple[DayState, dict[str, str]]:
         deposited = 40 if DEPOSITED < day <= WITHDRAWN else 0
         lots = RemainingLots("chain:usd", "", 100, 100, deposited=deposited)
-        held = {("chain:usd", ""): HeldAsset(100 - deposited + wrong, min(shown, deposited))}
-        checks = {asset: check for (asset, _), check in closings([lots], held, lambda asset: True).items()}
+        held_assets = {("chain:usd", ""): HeldAsset(100 - deposited + wrong, min(visible, deposited))}
+        checks = {asset: check for (asset, _), check in closings([lots], held_assets, lambda asset: True).items()}
         both = {"chain:usd": lots, "chain:eth": RemainingLots("chain:eth", "", 1, 1)}
         return DayState(Decimal(100), {}, Decimal(0), both, checks, {}), {"chain:weth": "chain:eth"}
 
@@ -119,10 +121,10 @@ async def flows_of(deposits: ContainedDeposits) -> tuple[list[int], list[str]]:
     return [int(flow.value) for flow, _ in flows], [reason for reasons in faults.values() for reason in reasons]
 
 
-@pytest.mark.parametrize(("shown", "expected"), [(40, []), (30, []), (10, [-40, 40]), (0, [-40, 40])])
-async def test_a_deposit_is_a_flow_if_the_days_in_between_do_not_show_it(shown: int, expected: list[int]) -> None:
+@pytest.mark.parametrize(("visible", "expected"), [(40, []), (30, []), (10, [-40, 40]), (0, [-40, 40])])
+async def test_a_deposit_is_a_flow_if_the_days_in_between_do_not_show_it(visible: int, expected: list[int]) -> None:
     """The asset closes on the first and the last day in each case."""
-    deposits = ContainedDeposits(state_of(shown), (MONTH[0], MONTH[-1]), max_days=10)
+    deposits = ContainedDeposits(state_of(visible), (MONTH[0], MONTH[-1]), max_days=10)
     assert await flows_of(deposits) == (expected, [])
 
 

@@ -1,4 +1,4 @@
-"""Allowances inside the published Permit2: found by its events, and exactly what it lets a spender take."""
+"""Allowances inside the published Permit2: found by its events, equal to what it lets spenders take."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ RELAY = "0x" + "4e" * 20  # sends what another one signed
 
 @pytest.fixture
 def subject() -> Iterator[EvmSubject]:
-    with evm(20) as found:
-        found.node.rpc("anvil_setCode", PERMIT2, "0x" + code())
-        found.trade(20, 5)
-        yield found
+    with evm(20) as chain:
+        chain.node.rpc("anvil_setCode", PERMIT2, "0x" + code())
+        chain.trade(20, 5)
+        yield chain
 
 
 def code() -> str:
-    found = re.search(r'hex"([0-9a-f]+)"', (install.ensure() / PUBLISHED).read_text())
-    assert found, "the package keeps the code in another way"
-    return found[1]
+    match = re.search(r'hex"([0-9a-f]+)"', (install.ensure() / PUBLISHED).read_text())
+    assert match, "the package keeps the code in another way"
+    return match[1]
 
 
 def names(subject: EvmSubject) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def now_s(subject: EvmSubject) -> int:
     return int(subject.node.block()["timestamp"], 16)
 
 
-async def left(
+async def read_allowances(
     indexed: Index, owners: list[str], prices: dict[str, str] | None = None
 ) -> tuple[tuple[Permit2Allowance, ...], Block]:
     facts = indexed.chain.facts
@@ -79,18 +79,18 @@ async def filled(indexed: Index) -> None:
     await indexed.follower().step()
 
 
-def can_take(subject: EvmSubject, given: Permit2Allowance, raw: int) -> bool:
-    """Whether Permit2 itself would let the spender take that much now."""
-    data = call_data(TAKE, given.owner, given.spender, raw, given.token)
+def can_take(subject: EvmSubject, allowance: Permit2Allowance, raw: int) -> bool:
+    """Return True if Permit2 itself lets the spender take `raw` now."""
+    data = call_data(TAKE, allowance.owner, allowance.spender, raw, allowance.token)
     try:
-        subject.node.rpc("eth_call", {"from": given.spender, "to": PERMIT2, "data": data}, "latest")
+        subject.node.rpc("eth_call", {"from": allowance.spender, "to": PERMIT2, "data": data}, "latest")
     except LocalChainError:
         return False
     return True
 
 
 def sign(subject: EvmSubject, owner: str, token: str, spender: str, raw: int, until_s: int, nonce: int) -> bytes:
-    """What an owner signs to permit without a transaction of his own."""
+    """Sign a permit of Permit2 as `owner`, which needs no transaction of the owner."""
     fields = {
         "PermitDetails": [("address", "token"), ("uint160", "amount"), ("uint48", "expiration"), ("uint48", "nonce")],
         "PermitSingle": [("PermitDetails", "details"), ("address", "spender"), ("uint256", "sigDeadline")],
@@ -111,12 +111,12 @@ async def test_what_is_left_is_what_permit2_lets_be_taken_to_the_unit(subject: E
     alice, bob, carol, dave = names(subject)
     usdc, dai, weth = (subject.token(symbol) for symbol in ("USDC", "DAI", "WETH"))
     soon = now_s(subject) + 100_000
-    held = subject.balance(alice.lower(), usdc, subject.height) or 0
-    assert held > 10_000
+    balance = subject.balance(alice.lower(), usdc, subject.height) or 0
+    assert balance > 10_000
     approve = "approve(address,uint256)"
     single = ((dai, 900, soon, 0), carol, FOREVER)
     permit = "permit(address,((address,uint160,uint48,uint48),address,uint256),bytes)"
-    sent = [
+    transactions = [
         tx(alice, usdc, approve, PERMIT2, MAX),
         tx(alice, dai, approve, PERMIT2, 500),
         tx(alice, PERMIT2, APPROVE, usdc, bob, 7_000, soon),
@@ -127,8 +127,8 @@ async def test_what_is_left_is_what_permit2_lets_be_taken_to_the_unit(subject: E
         tx(alice, PERMIT2, APPROVE, weth, bob, 5, now_s(subject) + 50),  # expires
         tx(alice, PERMIT2, APPROVE, weth, carol, 5, soon),  # that the token itself does not let Permit2 take
     ]
-    for one in sent:
-        subject.node.settle([one])
+    for transaction in transactions:
+        subject.node.settle([transaction])
     subject.node.rpc("anvil_setChainId", ELSEWHERE)
     signed = sign(subject, alice, dai, carol, 900, soon, 0)
     subject.node.rpc("anvil_impersonateAccount", RELAY)
@@ -139,29 +139,29 @@ async def test_what_is_left_is_what_permit2_lets_be_taken_to_the_unit(subject: E
     async with index(subject, tmp_path, datasets=DATASETS) as indexed:
         await filled(indexed)
         before = indexed.chain.requests
-        found, block = await left(indexed, [alice], {usdc: "0.5", dai: "1"})
+        allowances, block = await read_allowances(indexed, [alice], {usdc: "0.5", dai: "1"})
         assert indexed.chain.requests - before <= 4  # the head, what tokens are called, prices, and what is left
-        assert {(each.token, each.spender): (each.raw, each.takeable) for each in found} == {
+        assert {(each.token, each.spender): (each.raw, each.takeable) for each in allowances} == {
             (usdc, bob.lower()): (6_000, 6_000),
-            (usdc, carol.lower()): (ALL, held - 1_000),
+            (usdc, carol.lower()): (ALL, balance - 1_000),
             (dai, carol.lower()): (900, 500),
             (weth, carol.lower()): (5, 0),
         }
-        for each in found:
-            said = subject.node.call(PERMIT2, ALLOWANCE, each.owner, each.token, each.spender, block=block.height)
-            assert (each.raw, each.expires_s) == tuple(said[:2])
+        for each in allowances:
+            stored = subject.node.call(PERMIT2, ALLOWANCE, each.owner, each.token, each.spender, block=block.height)
+            assert (each.raw, each.expires_s) == tuple(stored[:2])
             assert each.takeable is not None
             assert not each.takeable or can_take(subject, each, each.takeable)
             assert not can_take(subject, each, each.takeable + 1)
             assert each.unlimited is (each.raw == ALL)
-        risks = {(each.token, each.spender): each.at_risk for each in found}
+        risks = {(each.token, each.spender): each.at_risk for each in allowances}
         assert risks[usdc, bob.lower()] == Decimal("0.003")
-        assert risks[usdc, carol.lower()] == Decimal(held - 1_000).scaleb(-6) / 2
+        assert risks[usdc, carol.lower()] == Decimal(balance - 1_000).scaleb(-6) / 2
         assert risks[dai, carol.lower()] == Decimal(500).scaleb(-18)
         assert risks[weth, carol.lower()] == 0
-        heights = [each.position.height for each in found]
+        heights = [each.position.height for each in allowances]
         assert heights == sorted(heights, reverse=True)
-        assert (await left(indexed, [bob, dave]))[0] == ()
+        assert (await read_allowances(indexed, [bob, dave]))[0] == ()
 
 
 async def test_it_is_found_in_the_tail_goes_with_its_block_and_stays_when_final(
@@ -169,23 +169,23 @@ async def test_it_is_found_in_the_tail_goes_with_its_block_and_stays_when_final(
 ) -> None:
     alice, bob, *_ = names(subject)
     usdc, until_s = subject.token("USDC"), now_s(subject) + 1_000_000
-    given = tx(alice, PERMIT2, APPROVE, usdc, bob, 70, until_s)
+    approval = tx(alice, PERMIT2, APPROVE, usdc, bob, 70, until_s)
     async with index(subject, tmp_path, datasets=DATASETS) as indexed:
         await filled(indexed)
-        subject.node.settle([given])
+        subject.node.settle([approval])
         follower = indexed.follower()
         await follower.step()
-        ((only,), _) = await left(indexed, [alice])
+        ((only,), _) = await read_allowances(indexed, [alice])
         assert (only.raw, only.expires_s, only.takeable) == (70, until_s, 0)
         subject.reorg(2)
         await follower.step()
-        assert (await left(indexed, [alice]))[0] == ()
-        subject.node.settle([given])
+        assert (await read_allowances(indexed, [alice]))[0] == ()
+        subject.node.settle([approval])
         subject.mine(80)
         await follower.step()
         follower.finalise(subject.height - 64)
         for _ in range(2):
-            ((only,), _) = await left(indexed, [alice])
+            ((only,), _) = await read_allowances(indexed, [alice])
             assert only.raw == 70
             await indexed.materialise()
 
@@ -196,11 +196,11 @@ async def test_what_is_not_indexed_or_not_known_is_said(subject: EvmSubject, tmp
     async with index(subject, tmp_path, datasets=EVERYTHING) as indexed:
         await filled(indexed)
         with pytest.raises(NotIndexed) as error:
-            await left(indexed, [alice])
+            await read_allowances(indexed, [alice])
         assert (error.value.dataset, error.value.first) == ("events", 0)
         await indexed.fill(5, 9, ("events",))
         with pytest.raises(NotIndexed) as error:
-            await left(indexed, [alice])
+            await read_allowances(indexed, [alice])
         assert (error.value.first, error.value.last) == (0, 4)
         source = Snapshotter(
             indexed.chain, indexed.lake, indexed.tail, TokenBook(indexed.chain.key, indexed.lake, {}), ()

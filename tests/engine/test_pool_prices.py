@@ -1,4 +1,4 @@
-"""Portfolios with prices from pools, on a real node: who moves a pool, or opens one for spam, moves nobody's value."""
+"""Portfolios priced from pools on a real node: moved pools and spam pools change no account's value."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ NONE = InstalledProtocols()
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
-    with evm(5) as found:
-        yield found
+    with evm(5) as chain:
+        yield chain
 
 
 @pytest.fixture(scope="module")
 def market(subject: EvmSubject) -> PoolChain:
-    """The same chain, as somebody sees it who trades."""
+    """Return the chain with a deployer of pools, and WETH and USDC as trusted tokens."""
     node, account = subject.node, subject.deployment.accounts["deployer"]
     nonce = int(node.rpc("eth_getTransactionCount", account, "pending"), 16)
     deployer = Deployer(node, account, nonce)
@@ -75,10 +75,10 @@ def settings(market: PoolChain, feeds: Any) -> dict[str, Any]:
     return {"chainlink": {"local": chainlink}, "pools": {"local": section(market, {"WETH": "5", "USDC": "10000"})}}
 
 
-def taken(
+def take_snapshot(
     subject: EvmSubject, market: PoolChain, folder: Path, account: str, installed: InstalledProtocols = NONE
 ) -> Snapshot:
-    """What an account has now, with the chain indexed."""
+    """Index the chain and take a snapshot of an account."""
 
     async def go() -> Snapshot:
         async with index(subject, folder) as indexed:
@@ -105,17 +105,17 @@ def test_who_moves_a_pool_moves_nobody_s_net_asset_value(
     market.do(market.tokens["PEPE"].address, "transfer(address,uint256)", holder, 1000 * WAD)
     market.do(market.tokens["USDC"].address, "transfer(address,uint256)", holder, 50 * 10**6)
     market.node.mine()
-    honest = nav(valuate([taken(subject, market, tmp_path / "1", holder)]))
+    honest = nav(valuate([take_snapshot(subject, market, tmp_path / "1", holder)]))
     assert (honest.nav, honest.unpriced_assets) == (Decimal(250), 0)  # 1,000 PEPE for 0.1 WETH of 2,000 USD, 50 USDC
 
     market.swap("WETH", "PEPE", 900 * WAD)  # a hundred times the price, at the end of the block
-    snapshot = taken(subject, market, tmp_path / "2", holder)
-    moved = nav(valuate([snapshot]))
-    assert (moved.nav, moved.unpriced_assets) == (Decimal(50), 1)
-    (told,) = [issue for issue in snapshot.issues if issue.adapter == "pools"]
-    assert told.subject == str(market.asset("PEPE"))
-    assert "within the block: manipulated?" in told.reason
-    assert not told.makes_partial
+    snapshot = take_snapshot(subject, market, tmp_path / "2", holder)
+    moved_nav = nav(valuate([snapshot]))
+    assert (moved_nav.nav, moved_nav.unpriced_assets) == (Decimal(50), 1)
+    (pool_issue,) = [issue for issue in snapshot.issues if issue.adapter == "pools"]
+    assert pool_issue.subject == str(market.asset("PEPE"))
+    assert "within the block: manipulated?" in pool_issue.reason
+    assert not pool_issue.makes_partial
 
 
 def test_what_somebody_sends_of_a_token_with_a_thin_market_is_worth_no_more_than_that_pays(
@@ -137,22 +137,22 @@ def test_what_somebody_sends_of_a_token_with_a_thin_market_is_worth_no_more_than
             source = Snapshotter(
                 with_mixed_reads(indexed.chain, Http(Environment())), indexed.lake, indexed.tail, book, priced
             )
-            shown = Subject(source, ChainFacts(indexed.key, "Local", 31337), indexed.datasets, (holder,))
+            page_subject = Subject(source, ChainFacts(indexed.key, "Local", 31337), indexed.datasets, (holder,))
             statement = Statement(Registry(()), Functions(), 1000, TransactionFilter(10, 0))
             snapshot = await source.take([holder], await indexed.chain.block(subject.height))
-            return snapshot, (await statement.page([shown]))[0]
+            return snapshot, (await statement.page([page_subject]))[0]
 
     snapshot, (record,) = asyncio.run(go())
-    (came,) = record.assets_in
-    assert nav(valuate([snapshot])).nav == Decimal(came.value) == 200_000  # what is in the pool, and not 2 * 10^14
-    (lot,) = entries_of([record], {holder}, Treatment()).entries
-    assert (lot.kind, lot.value) == ("received", money(Decimal(200_000)))
+    (incoming,) = record.assets_in
+    assert nav(valuate([snapshot])).nav == Decimal(incoming.value) == 200_000  # what is in the pool, and not 2 * 10^14
+    (entry,) = entries_of([record], {holder}, Treatment()).entries
+    assert (entry.kind, entry.value) == ("received", money(Decimal(200_000)))
 
 
 def test_a_token_that_logs_what_it_likes_at_a_price_of_its_own_market_is_no_gain_and_no_loss(
     subject: EvmSubject, market: PoolChain, tmp_path: Path
 ) -> None:
-    """Its maker opens a real market for it, and logs that it came to a wallet, and that the wallet gave it away."""
+    """The token's maker opens a real market for it, and logs transfers to and from a wallet."""
     holder, maker, weth = "0x" + "7d" * 20, market.node.accounts[9], market.tokens["WETH"].address
     rows = [answer.row(signature) for signature, answer in GOOD.items()]
     nonce = int(market.node.rpc("eth_getTransactionCount", maker, "pending"), 16)
@@ -182,9 +182,9 @@ def test_a_token_that_logs_what_it_likes_at_a_price_of_its_own_market_is_no_gain
             source = Snapshotter(
                 with_mixed_reads(indexed.chain, Http(Environment())), indexed.lake, indexed.tail, book, priced
             )
-            shown = Subject(source, ChainFacts(indexed.key, "Local", 31337), indexed.datasets, (holder,))
+            page_subject = Subject(source, ChainFacts(indexed.key, "Local", 31337), indexed.datasets, (holder,))
             statement = Statement(Registry(()), Functions(), 1000, TransactionFilter(10, 0, newest_first=False))
-            return source, (await statement.page([shown]))[0]
+            return source, (await statement.page([page_subject]))[0]
 
     source, records = asyncio.run(go())
     forged = [
@@ -197,16 +197,16 @@ def test_a_token_that_logs_what_it_likes_at_a_price_of_its_own_market_is_no_gain
     vouched = Treatment(is_trusted=lambda key: source.is_trusted_contract(key.partition(":")[2]))
     read = entries_of(records, {holder}, vouched)
     assert [each.kind for each in read.entries] == ["unasked"] * 3 + ["taken"] * 2 + ["received"]
-    found = gains_of(read.entries, "fifo")
-    assert found.gains == []
-    (usdc,) = [each for each in found.remaining if each.quantity]
+    gains = gains_of(read.entries, "fifo")
+    assert gains.gains == []
+    (usdc,) = [each for each in gains.remaining if each.quantity]
     assert (usdc.quantity, usdc.cost) == (50 * 10**6, money(Decimal(50)))
 
 
 def test_worthless_pairs_with_a_token_mint_no_more_than_its_own_market_could_pay(
     subject: EvmSubject, market: PoolChain, tmp_path: Path
 ) -> None:
-    """Pairs of a token with one that nobody prices cost only gas: what lies in them is the token all the same."""
+    """Pairs with an unpriced token cost only gas, but hold units of the priced token."""
     holder, router = "0x" + "7c" * 20, market.contracts["UniswapV2Router02"]
     market.token("BAIT")
     market.pair("BAIT", 10**6 * WAD, "WETH", 100 * WAD)
@@ -217,12 +217,12 @@ def test_worthless_pairs_with_a_token_mint_no_more_than_its_own_market_could_pay
         market.do(router, add, *tokens, 10**7 * WAD, WAD, 0, 0, holder, FOREVER)
     market.node.mine()
     pairs = InstalledProtocol("uniswap2", FAMILY, {"factory": (market.contracts["UniswapV2Factory"].lower(),)}, {})
-    snapshot = taken(subject, market, tmp_path, holder, InstalledProtocols((pairs,)))
+    snapshot = take_snapshot(subject, market, tmp_path, holder, InstalledProtocols((pairs,)))
     valuation = valuate([snapshot])
     assert len(valuation.positions) == 5
     assert nav(valuation).nav == 200_000, "what lies in the pool with WETH, and not five times that"
-    (told,) = valuation.capped_issues
-    assert "200000 USD at most" in told.reason
+    (issue,) = valuation.capped_issues
+    assert "200000 USD at most" in issue.reason
 
 
 def test_spam_for_which_somebody_opened_a_pool_is_spam_still(
@@ -236,7 +236,7 @@ def test_spam_for_which_somebody_opened_a_pool_is_spam_still(
     market.do(weth, "transfer(address,uint256)", pair, 100 * WAD)
     market.do(pair, "mint(address)", market.me)
     market.node.settle([tx(market.me, weth, "transfer(address,uint256)", bob, 1)])
-    snapshot = taken(subject, market, tmp_path, bob)
+    snapshot = take_snapshot(subject, market, tmp_path, bob)
     prices = {price.asset.reference: price for price in snapshot.prices}
     assert prices[moon.lower()].source == "pools"
     assert prices[moon.lower()].depth_usd == 200_000

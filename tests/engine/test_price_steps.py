@@ -1,4 +1,4 @@
-"""Steps of prices are held in the prices of many blocks as they are where each block is asked for alone."""
+"""Prices of many blocks hold steps back exactly as prices of single blocks do."""
 
 from __future__ import annotations
 
@@ -45,49 +45,58 @@ class Final:
 
 
 @dataclass
-class Told:
-    """A source of what it is told, by height; it notes at which blocks it was asked."""
+class ScriptedSource:
+    """A price source with given prices by height; `heights` lists the blocks that were read."""
 
     name: str
     says: Series
-    asked: list[int] = field(default_factory=list)
+    heights: list[int] = field(default_factory=list)
 
     def prices(self, assets: Sequence[Asset], block: Block) -> Plan[Quotes]:
         yield from ()
-        self.asked.append(block.height)
-        said = self.says.get(block.height, {})
-        known = [each for each in assets if each in said]
-        return Quotes(tuple(Price(each, Decimal(said[each]), self.name, block.time_us, Decimal(1)) for each in known))
+        self.heights.append(block.height)
+        price_by_asset = self.says.get(block.height, {})
+        priced_assets = [each for each in assets if each in price_by_asset]
+        return Quotes(
+            tuple(
+                Price(each, Decimal(price_by_asset[each]), self.name, block.time_us, Decimal(1))
+                for each in priced_assets
+            )
+        )
 
 
 def block(height: int) -> Block:
     return Block(height, f"0x{height}", f"0x{height - 1}", 1_700_000_000_000_000 + height * DAY_US)
 
 
-Found = dict[int, dict[Asset, tuple[str, Decimal]]]
+PricesByHeight = dict[int, dict[Asset, tuple[str, Decimal]]]
 
 
-async def found(folder: Path, sources: Sequence[Told], batches: Sequence[Mapping[int, Sequence[Asset]]]) -> Found:
-    """The prices that are found where these are asked for one after the other."""
+async def read_prices(
+    folder: Path, sources: Sequence[ScriptedSource], batches: Sequence[Mapping[int, Sequence[Asset]]]
+) -> PricesByHeight:
+    """Return the prices of these batches, read one after the other."""
     store = PriceStore("a", Lake(str(folder / "lake")), Tail(folder / "tail.sqlite"))
     past, all_of_them = PastPrices(cast(Chain, Final()), sources, store), dict[int, dict[Asset, tuple[str, Decimal]]]()
     for batch in batches:
         prices, issues = await past.prices({block(height): assets for height, assets in batch.items()})
         assert issues == []
         for height, each in prices.items():
-            all_of_them.setdefault(height, {}).update({of: (one.source, one.usd) for of, one in each.items()})
+            all_of_them.setdefault(height, {}).update({of: (price.source, price.usd) for of, price in each.items()})
     store.tail.close()
     return all_of_them
 
 
-def both(batches: Sequence[Mapping[int, Sequence[Asset]]], *says: Series) -> tuple[Found, Found, list[Told]]:
-    """What is found in these batches, and where each block is asked for alone; the sources of the first."""
+def both(
+    batches: Sequence[Mapping[int, Sequence[Asset]]], *says: Series
+) -> tuple[PricesByHeight, PricesByHeight, list[ScriptedSource]]:
+    """Return prices of these batches, prices of each block read alone, and the sources of the batches."""
     alone = [{height: batch[height]} for batch in batches for height in sorted(batch)]
-    with TemporaryDirectory() as one, TemporaryDirectory() as other:
-        asked = [Told(f"s{at}", each) for at, each in enumerate(says)]
-        together = asyncio.run(found(Path(one), asked, batches))
-        single = [Told(f"s{at}", each) for at, each in enumerate(says)]
-        return together, asyncio.run(found(Path(other), single, alone)), asked
+    with TemporaryDirectory() as first_folder, TemporaryDirectory() as second_folder:
+        sources = [ScriptedSource(f"s{at}", each) for at, each in enumerate(says)]
+        batch_prices = asyncio.run(read_prices(Path(first_folder), sources, batches))
+        single = [ScriptedSource(f"s{at}", each) for at, each in enumerate(says)]
+        return batch_prices, asyncio.run(read_prices(Path(second_folder), single, alone)), sources
 
 
 SAID = st.dictionaries(
@@ -103,30 +112,30 @@ BATCH = st.dictionaries(st.integers(1, 14), st.lists(st.sampled_from([ETH, USDC]
 def test_many_blocks_at_once_have_the_prices_that_each_alone_has(
     batches: list[dict[int, list[Asset]]], first: Series, second: Series
 ) -> None:
-    together, alone, _ = both(batches, first, second)
-    assert together == alone
+    batch_prices, alone, _ = both(batches, first, second)
+    assert batch_prices == alone
 
 
 def test_a_step_within_a_batch_is_held_and_what_comes_after_it_is_not() -> None:
     says = {1: {ETH: "100"}, 2: {ETH: "100000"}, 3: {ETH: "101"}}
-    together, alone, (source,) = both([dict.fromkeys(says, (ETH,))], says)
-    assert together == alone == {1: {ETH: ("s0", Decimal(100))}, 2: {}, 3: {ETH: ("s0", Decimal(101))}}
-    assert source.asked == [1, 2, 3, 2]  # the one that was wrong is asked again, the others are not
+    batch_prices, alone, (source,) = both([dict.fromkeys(says, (ETH,))], says)
+    assert batch_prices == alone == {1: {ETH: ("s0", Decimal(100))}, 2: {}, 3: {ETH: ("s0", Decimal(101))}}
+    assert source.heights == [1, 2, 3, 2]  # the one that was wrong is asked again, the others are not
 
 
 def test_a_step_that_stays_is_the_price_once_the_last_one_is_too_old() -> None:
     says = {height: {ETH: "1" if height < 3 else "1000"} for height in range(1, 14)}
-    together, alone, (source,) = both([dict.fromkeys(says, (ETH,))], says)
-    assert together == alone
-    assert [height for height, each in together.items() if not each] == [3, 4, 5, 6, 7, 8, 9]
-    assert len(source.asked) < 2 * len(says) + 1
+    batch_prices, alone, (source,) = both([dict.fromkeys(says, (ETH,))], says)
+    assert batch_prices == alone
+    assert [height for height, each in batch_prices.items() if not each] == [3, 4, 5, 6, 7, 8, 9]
+    assert len(source.heights) < 2 * len(says) + 1
 
 
 def test_a_price_that_is_kept_between_two_blocks_counts_for_the_later_one() -> None:
     says = {1: {ETH: "1"}, 2: {ETH: "9"}, 3: {ETH: "80"}}
-    together, alone, _ = both([{1: [ETH]}, {2: [ETH]}, {1: [USDC], 3: [ETH]}], says)
-    assert together == alone
-    assert together[3] == {ETH: ("s0", Decimal(80))}
+    batch_prices, alone, _ = both([{1: [ETH]}, {2: [ETH]}, {1: [USDC], 3: [ETH]}], says)
+    assert batch_prices == alone
+    assert batch_prices[3] == {ETH: ("s0", Decimal(80))}
 
 
 def test_what_is_not_settled_in_the_turns_that_there_are_has_no_price_rather_than_a_wrong_one(
@@ -135,8 +144,8 @@ def test_what_is_not_settled_in_the_turns_that_there_are_has_no_price_rather_tha
     monkeypatch.setattr("chainfolio.engine.prices.past_prices.MAX_ITERATIONS", 1)
     says = {1: {ETH: "100"}, 2: {ETH: "100000"}, 3: {ETH: "101"}}
     with TemporaryDirectory() as folder:
-        got = asyncio.run(found(Path(folder), [Told("s0", says)], [dict.fromkeys(says, (ETH,))]))
-    assert got[2] == {}
+        prices = asyncio.run(read_prices(Path(folder), [ScriptedSource("s0", says)], [dict.fromkeys(says, (ETH,))]))
+    assert prices[2] == {}
     assert MAX_ITERATIONS == 16
 
 
@@ -148,7 +157,7 @@ async def test_a_feed_that_jumps_for_a_block_has_no_price_there_alone_or_with_ot
             set_price(subject.node, subject.deployment, "ETH", price * 10**8)
             heights.append(subject.node.height)
         subject.mine(70)
-        said = []
+        price_lists = []
         for name in ("together", "alone"):
             async with index(subject, tmp_path / name) as indexed:
                 await indexed.fill_final()
@@ -162,5 +171,5 @@ async def test_a_feed_that_jumps_for_a_block_has_no_price_there_alone_or_with_ot
                 prices = dict[int, dict[Asset, Price]]()
                 for part in parts:
                     prices |= (await past.prices(dict.fromkeys(part, (native,))))[0]
-                said.append({height: [price.usd for price in each.values()] for height, each in prices.items()})
-    assert said[0] == said[1] == dict(zip(heights, ([Decimal(2_000)], [], [Decimal(2_010)]), strict=True))
+                price_lists.append({height: [price.usd for price in each.values()] for height, each in prices.items()})
+    assert price_lists[0] == price_lists[1] == dict(zip(heights, ([Decimal(2_000)], [], [Decimal(2_010)]), strict=True))

@@ -43,14 +43,14 @@ def store_at(folder: Path) -> PriceStore:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[PriceStore]:
-    made = store_at(tmp_path)
-    yield made
-    made.tail.close()
+    price_store = store_at(tmp_path)
+    yield price_store
+    price_store.tail.close()
 
 
 def test_a_price_comes_back_from_the_tail_and_from_the_lake_to_the_last_digit(store: PriceStore) -> None:
     call = ReadResult(Call(f"0x{'f1' * 20}", "latestRoundData()(uint80,int256)", ()), (7, -5, b"\x01", [1, "x"]))
-    given = price(
+    original = price(
         ETH,
         LONG,
         detail="feed 0xf1 → round 7",
@@ -58,17 +58,17 @@ def test_a_price_comes_back_from_the_tail_and_from_the_lake_to_the_last_digit(st
         calls=(call,),
         alternatives=(price(ETH, "1.00", "vendor"),),
     )
-    (kept,) = store.add(block(5), [given], final=True).values()
-    for found in (kept, store.at(block(5))[ETH]):
-        assert replace(found, calls=()) == replace(given, calls=())
-        assert str(found.usd) == str(LONG)
-        (told,) = found.calls
-        assert told.read.label[:3] == call.read.label[:3]
-        assert told.result == ("7", "-5", "0x01", "[1, 'x']")
+    (added,) = store.add(block(5), [original], final=True).values()
+    for stored in (added, store.at(block(5))[ETH]):
+        assert replace(stored, calls=()) == replace(original, calls=())
+        assert str(stored.usd) == str(LONG)
+        (stored_call,) = stored.calls
+        assert stored_call.read.label[:3] == call.read.label[:3]
+        assert stored_call.result == ("7", "-5", "0x01", "[1, 'x']")
     assert store.move_final(5) == (1, [])
     assert not store.has_waiting()
-    assert store.at(block(5)) == {ETH: kept}
-    assert store.at(block(5))[ETH].calls == kept.calls
+    assert store.at(block(5)) == {ETH: added}
+    assert store.at(block(5))[ETH].calls == added.calls
 
 
 def test_what_was_said_of_a_block_first_stays_whatever_is_said_later(store: PriceStore) -> None:
@@ -88,7 +88,7 @@ def test_prices_of_blocks_that_are_not_final_wait_and_go_to_the_lake_when_they_a
     assert store.move_final(6) == (0, [])
     assert store.at(block(7)) == {ETH: price(ETH, "2000")}
     assert store.at(block(7, "b")) == {}
-    assert store.move_final(7) == (0, [7])  # nobody knows yet which block it is
+    assert store.move_final(7) == (0, [7])  # its block is not in the tail yet
     store.tail.put("a", [TailBlock(block(7), {})])
     assert store.move_final(7) == (1, [])
     assert store.lake.scan(PRICES).collect()["usd"].to_list() == ["2000"]
@@ -118,9 +118,9 @@ class Killed(BaseException):
     """A process that ends there."""
 
 
-@pytest.mark.parametrize("where", ["append", "drop_prices"])
+@pytest.mark.parametrize("method", ["append", "drop_prices"])
 def test_a_process_that_is_killed_on_the_way_to_the_lake_loses_and_doubles_nothing(
-    store: PriceStore, where: str, monkeypatch: pytest.MonkeyPatch
+    store: PriceStore, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for height in (1, 2, 3):
         store.add(block(height), [price(ETH, str(height)), price(USDC, "1")], final=True)
@@ -129,7 +129,7 @@ def test_a_process_that_is_killed_on_the_way_to_the_lake_loses_and_doubles_nothi
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(store.lake if where == "append" else store.tail, where, killed)
+        patch.setattr(store.lake if method == "append" else store.tail, method, killed)
         with pytest.raises(Killed):
             store.move_final(3)
     store.add(block(4), [price(ETH, "4")], final=True)
@@ -164,21 +164,24 @@ def gated(barrier: Any) -> None:
 
 
 def keep_many(work: Work) -> dict[int, str]:
-    """What one process of two uses for each block: each asks its own source, for both see that nothing is kept."""
-    mine = store_at(work.folder)
+    """Return the source used for each block by one of two processes that store prices at the same time.
+
+    Both processes see an empty store first, so each reads its own source.
+    """
+    store = store_at(work.folder)
     used = {}
     for height in range(1, 41):
-        assert mine.at(block(height)) == {}
+        assert store.at(block(height)) == {}
         GATE[0].wait(20)
-        kept = mine.add(block(height), [price(ETH, height, work.name)], final=True)
-        assert mine.at(block(height)) == kept
-        used[height] = kept[ETH].source
+        added = store.add(block(height), [price(ETH, height, work.name)], final=True)
+        assert store.at(block(height)) == added
+        used[height] = added[ETH].source
         GATE[0].wait(20)  # the other has kept its own by now: what is used has to be what stays
-        assert mine.at(block(height))[ETH].source == used[height]
+        assert store.at(block(height))[ETH].source == used[height]
         if height % 10 == 0:
-            mine.move_final(height)
-    mine.move_final(40)
-    mine.tail.close()
+            store.move_final(height)
+    store.move_final(40)
+    store.tail.close()
     return used
 
 
@@ -197,20 +200,20 @@ def test_two_processes_that_ask_different_sources_use_and_keep_the_same_prices(t
 
 
 def test_the_last_price_before_a_block_is_found_in_both_places_and_not_from_long_ago(store: PriceStore) -> None:
-    def told(of: Asset, height: int) -> Price:
+    def price_at(of: Asset, height: int) -> Price:
         return replace(price(of, height), time_us=block(height).time_us)
 
-    store.add(block(3), [told(ETH, 3), told(USDC, 3)], final=True)
+    store.add(block(3), [price_at(ETH, 3), price_at(USDC, 3)], final=True)
     store.move_final(3)
-    store.add(block(8), [told(ETH, 8)], final=False)
-    for wanted in (3, 4, 9, 8):
+    store.add(block(8), [price_at(ETH, 8)], final=False)
+    for next_height in (3, 4, 9, 8):
         fresh = PriceStore("a", store.lake, store.tail)
-        found = {of: int(found.usd) for of, found in fresh.recent(block(wanted), 7).items()}
-        assert found == {3: {}, 4: {ETH: 3, USDC: 3}, 8: {ETH: 3, USDC: 3}, 9: {ETH: 8, USDC: 3}}[wanted]
+        usd_by_asset = {of: int(quote.usd) for of, quote in fresh.recent(block(next_height), 7).items()}
+        assert usd_by_asset == {3: {}, 4: {ETH: 3, USDC: 3}, 8: {ETH: 3, USDC: 3}, 9: {ETH: 8, USDC: 3}}[next_height]
     assert fresh.recent(block(8 * 86_400), 7) == {}
-    fresh.add(block(9), [told(USDC, 9)], final=False)
-    assert {of: int(found.usd) for of, found in fresh.recent(block(10), 7).items()} == {ETH: 3, USDC: 9}
-    assert {of: int(found.usd) for of, found in fresh.recent(block(4), 7).items()} == {ETH: 3, USDC: 3}
+    fresh.add(block(9), [price_at(USDC, 9)], final=False)
+    assert {of: int(quote.usd) for of, quote in fresh.recent(block(10), 7).items()} == {ETH: 3, USDC: 9}
+    assert {of: int(quote.usd) for of, quote in fresh.recent(block(4), 7).items()} == {ETH: 3, USDC: 3}
 
 
 async def test_stored_prices_of_final_blocks_are_given_without_a_node(store: PriceStore) -> None:
@@ -218,7 +221,7 @@ async def test_stored_prices_of_final_blocks_are_given_without_a_node(store: Pri
         store.add(block(height), [price(ETH, height)], final=True)
     past = PastPrices(SimpleNamespace(key="a"), (), store)
     prices, issues = await past.stored({block(5): [ETH, USDC], block(6): [ETH]}, final=5)
-    assert {height: {of: each.usd for of, each in found.items()} for height, found in prices.items()} == {
+    assert {height: {of: each.usd for of, each in block_prices.items()} for height, block_prices in prices.items()} == {
         5: {ETH: Decimal(5)},
         6: {},
     }
@@ -231,10 +234,10 @@ def test_the_lake_gives_kept_prices_to_other_engines(store: PriceStore) -> None:
     store.move_final(5)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        found = connection.sql(
+        rows = connection.sql(
             f"SELECT asset, usd, epoch_us(observed), epoch_us(time) FROM read_parquet({store.lake.files(PRICES)!r})"
         ).fetchall()
-    assert found == [(str(ETH), str(LONG), 1_700_000_000_654_321, block(5).time_us)]
+    assert rows == [(str(ETH), str(LONG), 1_700_000_000_654_321, block(5).time_us)]
 
 
 def test_a_deep_reorg_forgets_the_prices_above_it(store: PriceStore) -> None:

@@ -1,4 +1,4 @@
-"""Who has met what, what is believed, and what lies behind shares: on contracts that are a dictionary."""
+"""Interactions, trusted claims and underlying assets of shares, on contracts given as a dictionary."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def protocols(family: Family, options: Mapping[str, str] | None = None, **roles:
     )
 
 
-def asked(contracts: Contracts, ask: Read[object]) -> Any:
+def answer_of(contracts: Contracts, ask: Read[object]) -> Any:
     assert isinstance(ask, Call)
-    said = contracts.get((ask.to, ask.signature), Reverted())
-    return said(*ask.args) if callable(said) else said
+    result = contracts.get((ask.to, ask.signature), Reverted())
+    return result(*ask.args) if callable(result) else result
 
 
 def read(
-    given: Protocols, match: ContractInteractions, contracts: Contracts, held: Mapping[str, int] = NOTHING
+    protocol_set: Protocols, match: ContractInteractions, contracts: Contracts, balances: Mapping[str, int] = NOTHING
 ) -> AccountContents:
-    """All that is read of an account that met something and holds some tokens."""
+    """Read the contents of an account with these interactions and token balances."""
 
     def answer(ask: Read[object]) -> Any:
         if isinstance(ask, AtParent):  # the block before was the same
@@ -66,18 +66,20 @@ def read(
         if isinstance(ask, NativeBalance):
             return 0
         assert isinstance(ask, Call)
-        return held[ask.to] if ask.signature == BALANCE_OF and ask.args == (ME,) else asked(contracts, ask)
+        return balances[ask.to] if ask.signature == BALANCE_OF and ask.args == (ME,) else answer_of(contracts, ask)
 
-    found: AccountContents = run_offline(SingleAccountReader(Shares(given), ME, match).read_all(tuple(held)), answer)
-    return found
-
-
-def supplied(found: AccountContents) -> list[dict[str, int]]:
-    return [each.underlying.parts for each in found.positions]
+    contents: AccountContents = run_offline(
+        SingleAccountReader(Shares(protocol_set), ME, match).read_all(tuple(balances)), answer
+    )
+    return contents
 
 
-def told(*names: str) -> Family:
-    """A family that finds as many units of the contract that a rule brought up as its id, or as it has tokens."""
+def supplied(contents: AccountContents) -> list[dict[str, int]]:
+    return [each.underlying.parts for each in contents.positions]
+
+
+def family_of(*names: str) -> Family:
+    """Return a family whose positions count the id, or the tokens, of each match."""
 
     def position(match: ProtocolMatch) -> DecoderPlan:
         yield []
@@ -96,8 +98,8 @@ def told(*names: str) -> Family:
 
 
 def test_nobody_is_asked_about_what_nobody_met() -> None:
-    given = protocols(told("farm", "ids", "pool"), farm=FARM, ids=OTHER, pool=POOL)
-    plan = SingleAccountReader(Shares(given), ME, ContractInteractions()).read_all([])
+    protocol_set = protocols(family_of("farm", "ids", "pool"), farm=FARM, ids=OTHER, pool=POOL)
+    plan = SingleAccountReader(Shares(protocol_set), ME, ContractInteractions()).read_all([])
     assert next(plan) == [NativeBalance(ME)]
     with pytest.raises(StopIteration) as stop:
         plan.send([7])
@@ -105,35 +107,42 @@ def test_nobody_is_asked_about_what_nobody_met() -> None:
 
 
 def test_a_counterparty_s_tokens_are_told() -> None:
-    seen: list[ProtocolMatch] = []
+    received: list[ProtocolMatch] = []
 
     def position(match: ProtocolMatch) -> DecoderPlan:
-        seen.append(match)
+        received.append(match)
         yield []
 
-    given = protocols(Family("farms", (Counterparty("farm"),), position=position), {"pending": "x()"}, farm=FARM)
-    read(given, ContractInteractions(exchanged={FARM: frozenset({SHARE, COIN, None}), OTHER: frozenset({SHARE})}), {})
+    protocol_set = protocols(Family("farms", (Counterparty("farm"),), position=position), {"pending": "x()"}, farm=FARM)
+    read(
+        protocol_set,
+        ContractInteractions(exchanged={FARM: frozenset({SHARE, COIN, None}), OTHER: frozenset({SHARE})}),
+        {},
+    )
     expected = ProtocolMatch(ME, FARM, tokens=(SHARE, COIN), contracts={"farm": (FARM,)}, options={"pending": "x()"})
-    assert seen == [expected]
+    assert received == [expected]
 
 
 def test_each_token_of_a_collection_is_a_meeting() -> None:
-    given = protocols(told("ids"), ids=OTHER)
-    found = read(given, ContractInteractions(ids={OTHER: frozenset({7, 3}), FARM: frozenset({1})}), {})
-    assert [each.decoded.supplied for each in found.positions] == [(TokenAmount(OTHER, 3),), (TokenAmount(OTHER, 7),)]
+    protocol_set = protocols(family_of("ids"), ids=OTHER)
+    contents = read(protocol_set, ContractInteractions(ids={OTHER: frozenset({7, 3}), FARM: frozenset({1})}), {})
+    assert [each.decoded.supplied for each in contents.positions] == [
+        (TokenAmount(OTHER, 3),),
+        (TokenAmount(OTHER, 7),),
+    ]
 
 
 def test_tokens_that_give_one_answer_are_one_meeting() -> None:
-    given = protocols(told("pool"), pool=POOL)
+    protocol_set = protocols(family_of("pool"), pool=POOL)
     contracts = {(SHARE, "POOL()(address)"): POOL, (COIN, "POOL()(address)"): POOL, (GOLD, "POOL()(address)"): OTHER}
-    found = read(given, ContractInteractions(tokens=frozenset({SHARE, COIN, GOLD, OTHER})), contracts)
-    assert [each.decoded.supplied for each in found.positions] == [(TokenAmount(POOL, 2),)]
+    contents = read(protocol_set, ContractInteractions(tokens=frozenset({SHARE, COIN, GOLD, OTHER})), contracts)
+    assert [each.decoded.supplied for each in contents.positions] == [(TokenAmount(POOL, 2),)]
 
 
 def test_what_a_token_answers_at_one_block_is_forgotten_at_the_next() -> None:
-    given = protocols(told("pool"), pool=POOL)
+    protocol_set = protocols(family_of("pool"), pool=POOL)
     match, answers = ContractInteractions(tokens=frozenset({SHARE})), {(SHARE, "POOL()(address)"): POOL}
-    assert [len(read(given, match, each).positions) for each in (answers, {}, answers)] == [1, 0, 1]
+    assert [len(read(protocol_set, match, each).positions) for each in (answers, {}, answers)] == [1, 0, 1]
 
 
 def test_tokens_that_lay_in_shares_are_asked_in_the_first_round_the_next_time() -> None:
@@ -141,38 +150,40 @@ def test_tokens_that_lay_in_shares_are_asked_in_the_first_round_the_next_time() 
         yield []
         return (TokenAmount(COIN, raw),) if match.contract == SHARE else None
 
-    given = protocols(
+    protocol_set = protocols(
         Family("wrap", (Token("pool", "POOL()(address)"),), unwrap=unwrap, position_type="VAULT"), pool=POOL
     )
     match = ContractInteractions()
 
     def rounds() -> list[set[str]]:
-        plan, found = SingleAccountReader(Shares(given), ME, match).read_all([SHARE]), []
+        plan, targets = SingleAccountReader(Shares(protocol_set), ME, match).read_all([SHARE]), []
         answers: list[Any] | None = None
         with suppress(StopIteration):
             while True:
                 reads = next(plan) if answers is None else plan.send(answers)
-                found.append({ask.to for ask in reads if isinstance(ask, Call)})
+                targets.append({ask.to for ask in reads if isinstance(ask, Call)})
                 answers = [1 if not isinstance(ask, Call) or ask.signature == BALANCE_OF else POOL for ask in reads]
-        return [each for each in found if each]
+        return [each for each in targets if each]
 
     assert [rounds() for _ in range(2)] == [[{SHARE}, {SHARE}, {COIN}], [{SHARE, COIN}, {SHARE}]]
 
 
 def test_a_token_whose_question_could_not_be_read_makes_the_answer_partial() -> None:
-    given = protocols(told("pool"), pool=POOL)
+    protocol_set = protocols(family_of("pool"), pool=POOL)
     contracts = {
         (SHARE, "POOL()(address)"): Unknown("the node is busy"),
         (COIN, "POOL()(address)"): Unknown("", "absent"),
     }
-    found = read(given, ContractInteractions(tokens=frozenset({SHARE, COIN})), contracts, {SHARE: 10, COIN: 10})
-    assert [(each.subject, each.makes_partial) for each in found.issues] == [(SHARE, True)]
+    contents = read(
+        protocol_set, ContractInteractions(tokens=frozenset({SHARE, COIN})), contracts, {SHARE: 10, COIN: 10}
+    )
+    assert [(each.subject, each.makes_partial) for each in contents.issues] == [(SHARE, True)]
 
 
 def test_a_token_that_is_held_is_enough_where_no_transfer_of_it_was_indexed() -> None:
-    given = protocols(told("pool"), pool=POOL)
-    found = read(given, ContractInteractions(), {(SHARE, "POOL()(address)"): POOL}, {SHARE: 10, COIN: 0})
-    assert [each.decoded.supplied for each in found.positions] == [(TokenAmount(POOL, 1),)]
+    protocol_set = protocols(family_of("pool"), pool=POOL)
+    contents = read(protocol_set, ContractInteractions(), {(SHARE, "POOL()(address)"): POOL}, {SHARE: 10, COIN: 0})
+    assert [each.decoded.supplied for each in contents.positions] == [(TokenAmount(POOL, 1),)]
 
 
 # --- what is believed ---
@@ -190,15 +201,17 @@ def test_a_vault_that_nobody_lists_is_believed_by_who_deposited_its_asset_into_i
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "tokens_sent",
     [{}, {OTHER: frozenset({COIN})}, {SHARE: frozenset({GOLD})}, {SHARE: frozenset({None})}],
     ids=["nothing", "its asset to somebody else", "another token", "native coins"],
 )
-def test_a_vault_that_was_sent_to_a_wallet_stays_a_token_and_is_said(sent: dict[str, frozenset[str | None]]) -> None:
-    match = ContractInteractions(tokens=frozenset({SHARE}), sent=sent)
-    found = read(protocols(VAULT), match, BACKED, {SHARE: 10**30})
-    assert supplied(found) == []
-    (issue,) = found.issues
+def test_a_vault_that_was_sent_to_a_wallet_stays_a_token_and_is_said(
+    tokens_sent: dict[str, frozenset[str | None]],
+) -> None:
+    match = ContractInteractions(tokens=frozenset({SHARE}), sent=tokens_sent)
+    contents = read(protocols(VAULT), match, BACKED, {SHARE: 10**30})
+    assert supplied(contents) == []
+    (issue,) = contents.issues
     assert "never deposited" in issue.reason
     assert (issue.adapter, issue.subject, issue.account, issue.makes_partial) == ("ours", SHARE, ME, False)
 
@@ -215,15 +228,15 @@ def test_a_vault_that_was_sent_to_a_wallet_stays_a_token_and_is_said(sent: dict[
     ids=["too few assets", "too many shares", "fewer shares than one holds", "a preview of anything", "no preview"],
 )
 def test_a_deposit_into_a_vault_counts_only_as_far_as_its_assets_cover_all_holders(changed: Contracts) -> None:
-    found = read(protocols(VAULT), DEPOSITOR, BACKED | dict(changed), {SHARE: 10})
-    assert supplied(found) == []
-    (issue,) = found.issues
+    contents = read(protocols(VAULT), DEPOSITOR, BACKED | dict(changed), {SHARE: 10})
+    assert supplied(contents) == []
+    (issue,) = contents.issues
     assert "do not cover" in issue.reason
     assert not issue.makes_partial
 
 
 @pytest.mark.parametrize(
-    ("changed", "counted"),
+    ("changed", "expected"),
     [
         ({(COIN, BALANCE_OF): 188}, 18),
         ({(COIN, BALANCE_OF): 180}, 18),
@@ -233,42 +246,42 @@ def test_a_deposit_into_a_vault_counts_only_as_far_as_its_assets_cover_all_holde
     ],
     ids=["few assets", "just enough", "many shares", "a promise above them", "a larger promise"],
 )
-def test_a_vault_that_lacks_little_counts_with_its_part_of_what_lies_there(changed: Contracts, counted: int) -> None:
-    found = read(protocols(VAULT), DEPOSITOR, BACKED | dict(changed), {SHARE: 10})
-    assert supplied(found) == [{COIN: counted}]
-    (issue,) = found.issues
+def test_a_vault_that_lacks_little_counts_with_its_part_of_what_lies_there(changed: Contracts, expected: int) -> None:
+    contents = read(protocols(VAULT), DEPOSITOR, BACKED | dict(changed), {SHARE: 10})
+    assert supplied(contents) == [{COIN: expected}]
+    (issue,) = contents.issues
     assert LAGS in issue.reason
     assert not issue.makes_partial
 
 
 @given(*[st.integers(0, 500)] * 4)
-@example(promised=22, raw=10, supply=100, held=200)
+@example(promised=22, raw=10, supply=100, assets=200)
 def test_a_vault_never_counts_with_more_than_its_part_of_what_lies_there(
-    promised: int, raw: int, supply: int, held: int
+    promised: int, raw: int, supply: int, assets: int
 ) -> None:
-    """Whatever a hostile vault promises and whatever supply it claims: not more than the rule without the lag paid."""
-    counted = payable(promised, raw, supply, held)
-    if counted is not None:
+    """A vault counts at most with its part of the assets, for any promise and any claimed supply."""
+    payable_raw = payable(promised, raw, supply, assets)
+    if payable_raw is not None:
         assert 0 <= raw <= supply
-        assert counted <= promised
-        assert counted * supply <= (held + 1) * raw
+        assert payable_raw <= promised
+        assert payable_raw * supply <= (assets + 1) * raw
 
 
 def test_a_vault_that_is_listed_needs_no_deposit() -> None:
-    given = protocols(VAULT, vault=SHARE)
-    assert supplied(read(given, ContractInteractions(), HONEST, {SHARE: 10})) == [{COIN: 19}]
+    protocol_set = protocols(VAULT, vault=SHARE)
+    assert supplied(read(protocol_set, ContractInteractions(), HONEST, {SHARE: 10})) == [{COIN: 19}]
 
 
 def test_a_vault_that_will_not_preview_pays_what_its_shares_stand_for() -> None:
-    contracts = {key: said for key, said in HONEST.items() if key[1] != PREVIEW}
+    contracts = {key: result for key, result in HONEST.items() if key[1] != PREVIEW}
     assert supplied(read(protocols(VAULT, vault=SHARE), ContractInteractions(), contracts, {SHARE: 10})) == [{COIN: 20}]
 
 
 def test_a_preview_that_could_not_be_read_is_not_a_refusal() -> None:
     contracts = HONEST | {(SHARE, PREVIEW): Unknown("the node ran out of gas")}
-    found = read(protocols(VAULT, vault=SHARE), ContractInteractions(), contracts, {SHARE: 10})
-    assert supplied(found) == []
-    (issue,) = found.issues
+    contents = read(protocols(VAULT, vault=SHARE), ContractInteractions(), contracts, {SHARE: 10})
+    assert supplied(contents) == []
+    (issue,) = contents.issues
     assert "previewRedeem" in issue.reason
     assert issue.makes_partial
 
@@ -288,27 +301,32 @@ GENUINE = {(FARM, "getPair(address,address)(address)"): SHARE}
 
 
 def test_a_pair_is_one_if_its_factory_knows_it() -> None:
-    given = protocols(OURS["uniswap_v2"], factory=FARM)
-    assert supplied(read(given, ContractInteractions(), PAIR | GENUINE, {SHARE: 10})) == [{COIN: 100, GOLD: 5}]
-    fake = read(given, ContractInteractions(), PAIR | {(FARM, "getPair(address,address)(address)"): OTHER}, {SHARE: 10})
+    protocol_set = protocols(OURS["uniswap_v2"], factory=FARM)
+    assert supplied(read(protocol_set, ContractInteractions(), PAIR | GENUINE, {SHARE: 10})) == [{COIN: 100, GOLD: 5}]
+    fake = read(
+        protocol_set, ContractInteractions(), PAIR | {(FARM, "getPair(address,address)(address)"): OTHER}, {SHARE: 10}
+    )
     assert (supplied(fake), fake.issues) == ([], ())
     for fewer in (0, 9):
         fake = read(
-            given, ContractInteractions(), PAIR | GENUINE | {(SHARE, "totalSupply()(uint256)"): fewer}, {SHARE: 10}
+            protocol_set,
+            ContractInteractions(),
+            PAIR | GENUINE | {(SHARE, "totalSupply()(uint256)"): fewer},
+            {SHARE: 10},
         )
         assert (supplied(fake), fake.issues) == ([], ())  # a token that lies is a loose token like any other
 
 
 def test_a_pair_of_another_factory_is_no_pair() -> None:
-    given = protocols(OURS["uniswap_v2"], factory=OTHER)
-    assert supplied(read(given, ContractInteractions(), PAIR | GENUINE, {SHARE: 10})) == []
+    protocol_set = protocols(OURS["uniswap_v2"], factory=OTHER)
+    assert supplied(read(protocol_set, ContractInteractions(), PAIR | GENUINE, {SHARE: 10})) == []
 
 
 # --- what lies behind shares ---
 
 
 def test_shares_of_shares_are_unfolded_and_sums_are_made_once() -> None:
-    given = Protocols(
+    protocol_set = Protocols(
         [
             InstalledProtocol("pairs", OURS["uniswap_v2"], {"factory": (FARM,)}, {}),
             InstalledProtocol("vaults", VAULT, {"vault": (OTHER, COIN)}, {}),
@@ -319,22 +337,25 @@ def test_shares_of_shares_are_unfolded_and_sums_are_made_once() -> None:
         for vault in (OTHER, COIN)
         for call in (ASSET, TOTAL, PREVIEW)
     }
-    assert supplied(read(given, ContractInteractions(), PAIR | GENUINE | vaults, {SHARE: 10})) == [{GOLD: 5 + 300}]
+    assert supplied(read(protocol_set, ContractInteractions(), PAIR | GENUINE | vaults, {SHARE: 10})) == [
+        {GOLD: 5 + 300}
+    ]
 
 
 @pytest.mark.parametrize(
-    ("inner", "why"), [({SHARE: SHARE}, "leads back to itself"), ({SHARE: OTHER, OTHER: SHARE}, "leads back to itself")]
+    ("inner", "reason"),
+    [({SHARE: SHARE}, "leads back to itself"), ({SHARE: OTHER, OTHER: SHARE}, "leads back to itself")],
 )
-def test_shares_that_go_in_circles_stay_what_they_are_and_are_said(inner: dict[str, str], why: str) -> None:
+def test_shares_that_go_in_circles_stay_what_they_are_and_are_said(inner: dict[str, str], reason: str) -> None:
     contracts = {
         (vault, call): (asset if call == ASSET else lambda raw: raw)
         for vault, asset in inner.items()
         for call in (ASSET, TOTAL, PREVIEW)
     }
-    given = Protocols([InstalledProtocol("vaults", VAULT, {"vault": tuple(inner)}, {})])
-    found = read(given, ContractInteractions(), contracts, {SHARE: 10})
-    assert supplied(found) == []  # the loose token stays
-    assert [why in issue.reason for issue in found.issues] == [True]
+    protocol_set = Protocols([InstalledProtocol("vaults", VAULT, {"vault": tuple(inner)}, {})])
+    contents = read(protocol_set, ContractInteractions(), contracts, {SHARE: 10})
+    assert supplied(contents) == []  # the loose token stays
+    assert [reason in issue.reason for issue in contents.issues] == [True]
 
 
 def test_shares_deeper_than_anybody_builds_are_left_and_said() -> None:
@@ -344,21 +365,21 @@ def test_shares_deeper_than_anybody_builds_are_left_and_said() -> None:
         for vault, asset in pairwise(chain)
         for call in (ASSET, TOTAL, PREVIEW)
     }
-    given = Protocols([InstalledProtocol("vaults", VAULT, {"vault": tuple(chain)}, {})])
-    found = read(given, ContractInteractions(), contracts, {chain[0]: 10})
-    assert ["lie in each other" in issue.reason for issue in found.issues] == [True]
-    assert supplied(found) == [{chain[8]: 10}]
+    protocol_set = Protocols([InstalledProtocol("vaults", VAULT, {"vault": tuple(chain)}, {})])
+    contents = read(protocol_set, ContractInteractions(), contracts, {chain[0]: 10})
+    assert ["lie in each other" in issue.reason for issue in contents.issues] == [True]
+    assert supplied(contents) == [{chain[8]: 10}]
 
 
 # --- decoders that fail ---
 
 
-def broken(what: str) -> Family:
+def broken(fault: str) -> Family:
     def position(match: ProtocolMatch) -> DecoderPlan:
-        if what == "raises at once":
+        if fault == "raises at once":
             raise KeyError("pending")
-        got = yield [Call(match.contract, "read()(uint256)"), MayRefuse(Call(match.contract, "maybe()(uint256)"))]
-        found: dict[str, Any] = {
+        results = yield [Call(match.contract, "read()(uint256)"), MayRefuse(Call(match.contract, "maybe()(uint256)"))]
+        behaviours: dict[str, Any] = {
             "raises later": lambda: 1 // 0,
             "finds garbage": lambda: [DecodedPosition("STAKED"), "a string"],
             "finds a number": lambda: 7,
@@ -375,13 +396,13 @@ def broken(what: str) -> Family:
             "finds no end": lambda: DecodedPosition("STAKED", unlock_s=None),  # type: ignore[arg-type]
             "asks for ever": lambda: None,
             "reads": lambda: DecodedPosition(
-                "STAKED", supplied=(TokenAmount(COIN, got[0]),), unknown="" if got[1] else "its rewards"
+                "STAKED", supplied=(TokenAmount(COIN, results[0]),), unknown="" if results[1] else "its rewards"
             ),
         }
-        if what == "asks for ever":
+        if fault == "asks for ever":
             while True:
                 yield [Call(match.contract, "read()(uint256)")]
-        return found[what]()
+        return behaviours[fault]()
 
     return Family("broken", (Counterparty("farm"),), position=position)
 
@@ -391,7 +412,7 @@ MET = ContractInteractions(exchanged={FARM: frozenset({COIN})})
 
 
 @pytest.mark.parametrize(
-    "what",
+    "fault",
     [
         "raises at once",
         "raises later",
@@ -411,24 +432,24 @@ MET = ContractInteractions(exchanged={FARM: frozenset({COIN})})
         "asks for ever",
     ],
 )
-def test_a_decoder_that_breaks_is_an_issue_and_nothing_is_found(what: str) -> None:
-    found = read(protocols(broken(what), farm=FARM), MET, READS)
-    assert found.positions == ()
-    (issue,) = found.issues
+def test_a_decoder_that_breaks_is_an_issue_and_nothing_is_found(fault: str) -> None:
+    contents = read(protocols(broken(fault), farm=FARM), MET, READS)
+    assert contents.positions == ()
+    (issue,) = contents.issues
     assert (issue.adapter, issue.subject, issue.makes_partial) == ("ours", FARM, True)
     assert ME in issue.reason
 
 
 @pytest.mark.parametrize(
-    ("what", "told"),
+    ("fault", "message"),
     [
         ("finds one part", "`supplied` is one TokenAmount, not a tuple of them (is a comma missing?)"),
         ("finds another type", "there is no position type 'STEAKED' (did you mean `STAKED`?)"),
     ],
 )
-def test_what_is_wrong_with_a_position_is_said(what: str, told: str) -> None:
-    (issue,) = read(protocols(broken(what), farm=FARM), MET, READS).issues
-    assert told in issue.reason
+def test_what_is_wrong_with_a_position_is_said(fault: str, message: str) -> None:
+    (issue,) = read(protocols(broken(fault), farm=FARM), MET, READS).issues
+    assert message in issue.reason
 
 
 def test_shares_that_are_unfolded_to_one_part_are_said_to_be() -> None:
@@ -437,29 +458,29 @@ def test_shares_that_are_unfolded_to_one_part_are_said_to_be() -> None:
         return TokenAmount(COIN, raw)
 
     family = Family("shares", (Token("share"),), unwrap=unwrap, position_type="VAULT")
-    found = read(protocols(family, share=SHARE), ContractInteractions(), {}, {SHARE: 1})
-    assert found.positions == ()
-    (issue,) = found.issues
+    contents = read(protocols(family, share=SHARE), ContractInteractions(), {}, {SHARE: 1})
+    assert contents.positions == ()
+    (issue,) = contents.issues
     assert "is one TokenAmount, not a tuple of them" in issue.reason
 
 
-@pytest.mark.parametrize("said", [Reverted(b"no"), Unknown("out of gas"), Unknown("no contract", cause="absent")])
-def test_a_read_that_gives_nothing_is_never_a_position_of_zero(said: Any) -> None:
-    found = read(protocols(broken("reads"), farm=FARM), MET, READS | {(FARM, "read()(uint256)"): said})
-    assert (found.positions, len(found.issues)) == ((), 1)
+@pytest.mark.parametrize("failure", [Reverted(b"no"), Unknown("out of gas"), Unknown("no contract", cause="absent")])
+def test_a_read_that_gives_nothing_is_never_a_position_of_zero(failure: Any) -> None:
+    contents = read(protocols(broken("reads"), farm=FARM), MET, READS | {(FARM, "read()(uint256)"): failure})
+    assert (contents.positions, len(contents.issues)) == ((), 1)
 
 
-@pytest.mark.parametrize("said", [Reverted(b"no"), Unknown("no contract", cause="absent")])
-def test_what_a_contract_may_refuse_is_known_to_be_missing(said: Any) -> None:
-    found = read(protocols(broken("reads"), farm=FARM), MET, READS | {(FARM, "maybe()(uint256)"): said})
-    assert supplied(found) == [{COIN: 5}]
-    assert [issue.reason for issue in found.issues] == [f"not known of {ME}: its rewards"]
+@pytest.mark.parametrize("failure", [Reverted(b"no"), Unknown("no contract", cause="absent")])
+def test_what_a_contract_may_refuse_is_known_to_be_missing(failure: Any) -> None:
+    contents = read(protocols(broken("reads"), farm=FARM), MET, READS | {(FARM, "maybe()(uint256)"): failure})
+    assert supplied(contents) == [{COIN: 5}]
+    assert [issue.reason for issue in contents.issues] == [f"not known of {ME}: its rewards"]
 
 
 def test_what_may_be_refused_must_still_be_read() -> None:
     failed = {(FARM, "maybe()(uint256)"): Unknown("the node could not finish this read")}
-    found = read(protocols(broken("reads"), farm=FARM), MET, READS | failed)
-    assert (found.positions, len(found.issues)) == ((), 1)
+    contents = read(protocols(broken("reads"), farm=FARM), MET, READS | failed)
+    assert (contents.positions, len(contents.issues)) == ((), 1)
 
 
 def test_reads_are_written_down_for_whoever_asks_where_a_number_is_from() -> None:
@@ -494,7 +515,7 @@ def test_rows_are_of_the_chain_and_of_families_that_are_installed() -> None:
 
 
 def put(account: str, number: int) -> NamedEvent:
-    """An event by which somebody put something into a place with a number, for an account."""
+    """Return a deposit event of a numbered position for `account`, sent by another account."""
     topics = ("0x" + "00" * 12 + OTHER[2:], "0x" + "00" * 12 + account[2:])
     return NamedEvent(2, topics, number.to_bytes(32, "big"))
 
@@ -505,13 +526,13 @@ BY_PUT, BY_TAKING = PUT.parsed.filter(FARM), TOOK.parsed.filter(FARM)
 
 
 def matches(match: ContractInteractions, *rules: Rule) -> list[ProtocolMatch]:
-    given = protocols(Family("mine", rules=rules or (PUT, TOOK)), farm=FARM)
-    return [each.match for each in given.by_contract(ME, match)]
+    protocol_set = protocols(Family("mine", rules=rules or (PUT, TOOK)), farm=FARM)
+    return [each.match for each in protocol_set.by_contract(ME, match)]
 
 
 def test_the_events_of_a_chain_are_those_that_its_protocols_ask_for() -> None:
-    given = protocols(Family("mine", rules=(PUT, TOOK, Counterparty("farm"))), farm=FARM)
-    assert set(given.events) == {BY_PUT, BY_TAKING}
+    protocol_set = protocols(Family("mine", rules=(PUT, TOOK, Counterparty("farm"))), farm=FARM)
+    assert set(protocol_set.events) == {BY_PUT, BY_TAKING}
     assert protocols(Family("mine", rules=(PUT,)), chef=FARM).events == ()
 
 
@@ -559,20 +580,20 @@ def test_an_event_that_is_not_as_declared_is_a_meeting_of_which_not_all_is_known
 def test_who_met_a_protocol_that_cannot_be_read_is_told_and_nobody_else(match: ContractInteractions) -> None:
     farm = Protocol("farm", "The farm", {"ethereum": {"farm": [FARM], "chef": [FARM]}}, families=["erc4627"])
     (unread,) = Registry([farm]).unread(OURS)
-    given = Protocols((), unread={FARM: unread.document}, listed=frozenset({COIN}))
-    (issue,) = given.unread_protocols(ME, match)
+    protocol_set = Protocols((), unread={FARM: unread.document}, listed=frozenset({COIN}))
+    (issue,) = protocol_set.unread_protocols(ME, match)
     assert (issue.adapter, issue.subject, issue.account, issue.makes_partial) == ("protocols", "farm", ME, True)
     assert f"positions of {ME} in The farm are unknown: its file names the family `erc4627`" in issue.reason
-    assert list(given.unread_protocols(ME, ContractInteractions(tokens=frozenset({COIN})))) == []
+    assert list(protocol_set.unread_protocols(ME, ContractInteractions(tokens=frozenset({COIN})))) == []
     assert "did you mean `erc4626`?" in unread.remedy
     assert "`families` in farm.toml" in unread.remedy
 
 
 def test_whose_token_only_logs_a_transfer_to_a_protocol_makes_no_answer_partial() -> None:
     farm = Protocol("farm", "The farm", {"ethereum": {"farm": [FARM]}}, undecoded=["farm"])
-    given = Protocols((), unread=Registry([farm]).undecoded("ethereum"), listed=frozenset({COIN}))
-    (forged,) = given.unread_protocols(ME, ContractInteractions(exchanged={FARM: frozenset({GOLD})}))
-    (real,) = given.unread_protocols(ME, ContractInteractions(exchanged={FARM: frozenset({GOLD, COIN})}))
+    protocol_set = Protocols((), unread=Registry([farm]).undecoded("ethereum"), listed=frozenset({COIN}))
+    (forged,) = protocol_set.unread_protocols(ME, ContractInteractions(exchanged={FARM: frozenset({GOLD})}))
+    (real,) = protocol_set.unread_protocols(ME, ContractInteractions(exchanged={FARM: frozenset({GOLD, COIN})}))
     assert (forged.makes_partial, real.makes_partial) == (False, True)
     assert forged.reason == real.reason == f"positions of {ME} in The farm are unknown: there is no decoder for them"
 

@@ -30,17 +30,17 @@ LONG = Decimal("1.08110000000000000000000000000000000000001")
 
 @contextmanager
 def store_at(folder: Path) -> Iterator[RateStore]:
-    made = RateStore(Lake(str(folder / "lake")), Tail(folder / "tail.sqlite"))
+    rate_store = RateStore(Lake(str(folder / "lake")), Tail(folder / "tail.sqlite"))
     try:
-        yield made
+        yield rate_store
     finally:
-        made.tail.close()
+        rate_store.tail.close()
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[RateStore]:
-    with store_at(tmp_path) as made:
-        yield made
+    with store_at(tmp_path) as rate_store:
+        yield rate_store
 
 
 def rates(usd: str | Decimal) -> Rates:
@@ -54,19 +54,19 @@ def days(count: int, usd: str | Decimal = "1.1") -> Days:
 def test_what_was_told_of_a_day_first_stays_and_comes_back_to_the_last_digit(store: RateStore) -> None:
     assert store.load() == {}
     holiday = DAY + timedelta(days=1)
-    told = {DAY: rates(LONG), holiday: {}}
-    assert store.add(told, ASKED) == told
-    assert store.add({DAY: rates("2"), holiday: rates("2")}, ASKED) == told
-    assert store.load() == told
+    first_rates = {DAY: rates(LONG), holiday: {}}
+    assert store.add(first_rates, ASKED) == first_rates
+    assert store.add({DAY: rates("2"), holiday: rates("2")}, ASKED) == first_rates
+    assert store.load() == first_rates
     assert str(store.load()[DAY]["USD"]) == str(LONG)
     assert store.lake.count(FIAT_RATES) == 2 * len(CURRENCIES)
 
 
 def test_many_small_commits_are_merged_and_nothing_is_lost(store: RateStore) -> None:
-    told = days(MIN_MERGED_FILES + 1)
-    for day in told:
-        kept = store.add({day: told[day]}, ASKED)
-    assert kept == store.load() == told
+    rates_by_day = days(MIN_MERGED_FILES + 1)
+    for day in rates_by_day:
+        stored = store.add({day: rates_by_day[day]}, ASKED)
+    assert stored == store.load() == rates_by_day
     assert len(store.lake.entries(FIAT_RATES)) < MIN_MERGED_FILES
 
 
@@ -74,14 +74,14 @@ class Killed(BaseException):
     """A process that ends there."""
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("position", ["before", "after"])
 def test_a_process_that_is_killed_while_it_keeps_rates_loses_and_doubles_nothing(
-    store: RateStore, when: str, monkeypatch: pytest.MonkeyPatch
+    store: RateStore, position: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append = store.lake.append
 
     def killed(*given: Any, **more: Any) -> None:
-        if when == "after":
+        if position == "after":
             append(*given, **more)
         raise Killed
 
@@ -89,8 +89,8 @@ def test_a_process_that_is_killed_while_it_keeps_rates_loses_and_doubles_nothing
         patch.setattr(store.lake, "append", killed)
         with pytest.raises(Killed):
             store.add(days(3, "1.1"), ASKED)
-    kept = store.add(days(3, "1.2"), ASKED)
-    assert kept == store.load() == days(3, "1.1" if when == "after" else "1.2")
+    stored = store.add(days(3, "1.2"), ASKED)
+    assert stored == store.load() == days(3, "1.1" if position == "after" else "1.2")
     assert store.lake.count(FIAT_RATES) == 3 * len(CURRENCIES)
 
 
@@ -125,15 +125,18 @@ def gated(barrier: Any) -> None:
 
 
 def keep_many(work: Work) -> list[Decimal]:
-    """The rate that one process of two uses for each day: each was told another one, and both saw that none is kept."""
+    """Return the rate used for each day by one of two processes with different rates.
+
+    Both processes see an empty store first.
+    """
     used = []
-    with store_at(work.folder) as mine:
-        for day, told in days(20, work.usd).items():
-            assert day not in mine.load()
+    with store_at(work.folder) as rate_store:
+        for day, day_rates in days(20, work.usd).items():
+            assert day not in rate_store.load()
             GATE[0].wait(20)
-            used.append(mine.add({day: told}, ASKED)[day]["USD"])
+            used.append(rate_store.add({day: day_rates}, ASKED)[day]["USD"])
             GATE[0].wait(20)  # the other has kept its own by now: what is used has to be what stays
-            assert mine.load()[day]["USD"] == used[-1]
+            assert rate_store.load()[day]["USD"] == used[-1]
     return used
 
 
@@ -167,6 +170,6 @@ def test_three_engines_read_the_same_rates_and_holidays(store: RateStore) -> Non
         for day, value in ((28, str(LONG)), (29, None))
         for currency in sorted(CURRENCIES)
     ]
-    for found in (by_duckdb, by_polars, by_arrow):
-        in_utc = found.with_columns(pl.col("day").dt.convert_time_zone("UTC"))
+    for frame in (by_duckdb, by_polars, by_arrow):
+        in_utc = frame.with_columns(pl.col("day").dt.convert_time_zone("UTC"))
         assert sorted(in_utc.rows(), key=lambda row: (row[1], row[2])) == expected

@@ -1,5 +1,4 @@
-"""What a currency is worth: the operator's word, reference rates, what is held, what any chain prices it at; or why
-nobody knows."""
+"""Sources of currency rates in order: settings, reference rates, holdings, chains; or the reason."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ class Chain:
         self.info = type("Info", (), {"native": type("Coin", (), {"asset": native().asset, "symbol": symbol})()})()
 
 
-async def worth(chain: Any, assets: Sequence[Asset]) -> Mapping[Asset, Price]:
+async def no_prices(chain: Any, assets: Sequence[Asset]) -> Mapping[Asset, Price]:
     if isinstance(chain.answer, Exception):
         raise chain.answer
     return {each: chain.answer[each] for each in assets if each in chain.answer}
@@ -42,35 +41,35 @@ async def fiat(currency: str, moment_us: int) -> FiatRate | str:
     return FiatRate(Decimal("0.9"), "the bank") if currency != "CHF" else "the bank is closed"
 
 
-async def asked(
-    currency: str, *chains: Chain, held: Valuation | None = None, fixed: dict[str, str] | None = None
+async def rate_of(
+    currency: str, *chains: Chain, valuation: Valuation | None = None, fixed: dict[str, str] | None = None
 ) -> Rate:
-    rates = Rates(fixed or {}, fiat, {"SOL": [SOL]}, chains, worth)  # type: ignore[arg-type]
-    return await rates.of(currency, held or valuate([]), NOW_US)
+    rates = Rates(fixed or {}, fiat, {"SOL": [SOL]}, chains, no_prices)  # type: ignore[arg-type]
+    return await rates.of(currency, valuation or valuate([]), NOW_US)
 
 
 def quoted(usd: str, of: Asset | None = None) -> dict[Asset, Price]:
-    known = of or native().asset
-    return {known: Price(known, Decimal(usd), "feed", 0, Decimal(1))}
+    asset = of or native().asset
+    return {asset: Price(asset, Decimal(usd), "feed", 0, Decimal(1))}
 
 
 async def test_the_operators_word_comes_first() -> None:
-    held = valuate([snapshot(Holding(ALICE, native(), 10**18), prices=(price(native(), "2000"),))])
-    said = await asked("ETH", Chain("a", quoted("1900")), held=held, fixed={"ETH": "2100.5"})
-    assert said == Rate(Decimal("2100.5"), "the operator's settings")
-    assert (await asked("EUR", fixed={"EUR": "0.92"})).value == Decimal("0.92")
+    valuation = valuate([snapshot(Holding(ALICE, native(), 10**18), prices=(price(native(), "2000"),))])
+    rate = await rate_of("ETH", Chain("a", quoted("1900")), valuation=valuation, fixed={"ETH": "2100.5"})
+    assert rate == Rate(Decimal("2100.5"), "the operator's settings")
+    assert (await rate_of("EUR", fixed={"EUR": "0.92"})).value == Decimal("0.92")
 
 
 async def test_fiat_is_what_the_bank_said_of_the_moment() -> None:
-    assert await asked("EUR") == Rate(Decimal("0.9"), "the bank")
+    assert await rate_of("EUR") == Rate(Decimal("0.9"), "the bank")
 
 
 async def test_a_coin_that_is_held_counts_as_it_is_held() -> None:
     """Two wallets, read at other prices: the mean by amount, not by wallet."""
     first = snapshot(Holding(ALICE, native(), 10**18), prices=(price(native(), "2000"),))
     second = snapshot(Holding(BOB, native(), 3 * 10**18), prices=(price(native(), "2004"),), accounts=(BOB,))
-    held = Valuation(valuate([first]).holdings + valuate([second]).holdings)
-    assert (await asked("ETH", Chain("a", quoted("1")), held=held)).value == Decimal("2003")
+    valuation = Valuation(valuate([first]).holdings + valuate([second]).holdings)
+    assert (await rate_of("ETH", Chain("a", quoted("1")), valuation=valuation)).value == Decimal("2003")
 
 
 async def test_a_token_that_anybody_named_like_a_coin_is_not_that_coin() -> None:
@@ -78,48 +77,48 @@ async def test_a_token_that_anybody_named_like_a_coin_is_not_that_coin() -> None
     fakes = [Token(asset(f"eip155:1/erc20:0x{number:040x}"), name, name, 18) for number, name in enumerate(CRYPTO, 1)]
     holdings = [Holding(ALICE, native(), 10**18), *(Holding(ALICE, fake, 10**40) for fake in fakes)]
     cheap = (price(native(), "2000"), *(price(fake, "0.000001") for fake in fakes))
-    held = valuate([snapshot(*holdings, prices=cheap)])
+    valuation = valuate([snapshot(*holdings, prices=cheap)])
     chain = Chain("a", {**quoted("1900"), **quoted("150", SOL)})
-    assert (await asked("SOL", chain, held=held)).value == 150
-    assert await asked("ETH", chain, held=held) == Rate(Decimal(2000), "the price of what is held")
+    assert (await rate_of("SOL", chain, valuation=valuation)).value == 150
+    assert await rate_of("ETH", chain, valuation=valuation) == Rate(Decimal(2000), "the price of what is held")
 
 
 async def test_a_coin_that_is_not_held_counts_as_a_chain_prices_it() -> None:
     down = Chain("a", Unavailable("node", "down"))
-    assert await asked("ETH", down, Chain("b", quoted("1999.5"))) == Rate(
+    assert await rate_of("ETH", down, Chain("b", quoted("1999.5"))) == Rate(
         Decimal("1999.5"), f"feed price of {native().asset}"
     )
     with pytest.raises(Unavailable):
-        await asked("ETH", down)
+        await rate_of("ETH", down)
 
 
 async def test_a_coin_of_a_chain_that_is_not_configured_is_priced_by_another() -> None:
     chains = Chain("a", {}), Chain("b", Unavailable("node", "down")), Chain("c", quoted("150", SOL))
-    assert (await asked("SOL", *chains)).value == 150
+    assert (await rate_of("SOL", *chains)).value == 150
 
 
 async def test_the_chain_whose_coin_it_is_is_believed_before_others() -> None:
     chains = Chain("a", quoted("140", SOL), "ETH"), Chain("b", quoted("151"), "SOL")
-    assert (await asked("SOL", *chains)).value == 151
+    assert (await rate_of("SOL", *chains)).value == 151
 
 
 @pytest.mark.parametrize("currency", ["CHF", *CRYPTO])
 async def test_what_nobody_knows_is_said_with_its_cure(currency: str) -> None:
-    with pytest.raises(NotSupported, match=rf"{currency} = .* under") as refused:
-        await asked(currency, Chain("a", {}))
-    assert ("the bank is closed" in refused.value.message) == (currency in FIAT)
+    with pytest.raises(NotSupported, match=rf"{currency} = .* under") as raised:
+        await rate_of(currency, Chain("a", {}))
+    assert ("the bank is closed" in raised.value.message) == (currency in FIAT)
 
 
 async def test_every_currency_has_a_rate_where_one_chain_prices_the_coins() -> None:
     coins = {name: [asset(f"eip155:1/erc20:0x{number:040x}")] for number, name in enumerate(CRYPTO, 1)}
-    chain = Chain("a", {one: Price(one, Decimal(7), "feed", 0, Decimal(1)) for (one,) in coins.values()}, "POL")
+    chain = Chain("a", {coin: Price(coin, Decimal(7), "feed", 0, Decimal(1)) for (coin,) in coins.values()}, "POL")
 
     async def bank(currency: str, moment_us: int) -> FiatRate | str:
         return FiatRate(Decimal("0.5"), "the bank")
 
-    rates = Rates({}, bank, coins, [chain], worth)  # type: ignore[list-item]
-    found = {name: (await rates.of(name, valuate([]), NOW_US)).value for name in CURRENCIES if name != "USD"}
-    assert found == {name: Decimal("0.5") for name in FIAT[1:]} | dict.fromkeys(CRYPTO, Decimal(7))
+    rates = Rates({}, bank, coins, [chain], no_prices)  # type: ignore[list-item]
+    values = {name: (await rates.of(name, valuate([]), NOW_US)).value for name in CURRENCIES if name != "USD"}
+    assert values == {name: Decimal("0.5") for name in FIAT[1:]} | dict.fromkeys(CRYPTO, Decimal(7))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Values of many portfolios from stored snapshots and prices: what counts, and the same from every executor."""
+"""Values of many portfolios from stored snapshots and prices, equal from every executor."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from tests.engine.recomputed import (
     NATIVE,
     THIN,
     USDC,
-    Held,
     Snap,
+    SnapshotAsset,
     wallet,
     write_prices,
     write_snapshots,
@@ -58,8 +58,12 @@ def by_day(folder: Path, days: int, *accounts: str) -> list[dict[str, object]]:
 
 
 def test_holdings_are_valued_by_the_prices_of_the_snapshot(tmp_path: Path) -> None:
-    held = [Held(NATIVE, 2 * COIN, value="1"), Held(USDC, 5, 6, value="1"), Held(BARE, 7)]
-    write_snapshots(tmp_path, [Snap(ONE, 0, 100, held)])
+    holdings = [
+        SnapshotAsset(NATIVE, 2 * COIN, value="1"),
+        SnapshotAsset(USDC, 5, 6, value="1"),
+        SnapshotAsset(BARE, 7),
+    ]
+    write_snapshots(tmp_path, [Snap(ONE, 0, 100, holdings)])
     write_prices(tmp_path, [(100, NATIVE, "3000.5", None), (100, USDC, "1", None), (99, BARE, "9", None)])
     (row,) = by_day(tmp_path, 1, ONE)
     assert (row["value_usd"], row["valued"], row["unpriced"]) == ("6001.000005", 2, 1)
@@ -67,7 +71,7 @@ def test_holdings_are_valued_by_the_prices_of_the_snapshot(tmp_path: Path) -> No
 
 
 def test_at_a_block_the_newest_price_up_to_it_counts(tmp_path: Path) -> None:
-    write_snapshots(tmp_path, [Snap(ONE, 0, 100, [Held(NATIVE, COIN, value="1")]), Snap(ONE, 1, 200, [])])
+    write_snapshots(tmp_path, [Snap(ONE, 0, 100, [SnapshotAsset(NATIVE, COIN, value="1")]), Snap(ONE, 1, 200, [])])
     write_prices(tmp_path, [(90, NATIVE, "1", None), (120, NATIVE, "2", None), (130, NATIVE, "3", None)])
     assert [row["value_usd"] for block in (99, 100, 125, 199, 200) for row in at_block(tmp_path, block, ONE)] == [
         *("1", "2", "3"),
@@ -76,35 +80,41 @@ def test_at_a_block_the_newest_price_up_to_it_counts(tmp_path: Path) -> None:
 
 
 def test_without_a_stored_price_the_value_of_the_snapshot_stays(tmp_path: Path) -> None:
-    held = [Held(USDC, 5, 6, value="4.5"), Held(THIN, COIN, value="2", side="borrowed", name="Loan")]
-    write_snapshots(tmp_path, [Snap(ONE, 0, 100, held)])
+    holdings = [
+        SnapshotAsset(USDC, 5, 6, value="4.5"),
+        SnapshotAsset(THIN, COIN, value="2", side="borrowed", name="Loan"),
+    ]
+    write_snapshots(tmp_path, [Snap(ONE, 0, 100, holdings)])
     assert by_day(tmp_path, 1, ONE)[0]["value_usd"] == "2.5"
 
 
 def test_debts_spam_and_unverified_positions(tmp_path: Path) -> None:
-    held = [
-        Held(NATIVE, 3 * COIN, value="1", side="supplied", name="Loan"),
-        Held(USDC, 2_000_000, 6, value="1", side="borrowed", name="Loan"),
-        Held(USDC, 9_000_000, 6, value="1", spam=True),
-        Held(NATIVE, COIN, value=None, name="Unverified"),
-        Held(NATIVE, None, None),
-        Held(NATIVE, 0),
+    holdings = [
+        SnapshotAsset(NATIVE, 3 * COIN, value="1", side="supplied", name="Loan"),
+        SnapshotAsset(USDC, 2_000_000, 6, value="1", side="borrowed", name="Loan"),
+        SnapshotAsset(USDC, 9_000_000, 6, value="1", spam=True),
+        SnapshotAsset(NATIVE, COIN, value=None, name="Unverified"),
+        SnapshotAsset(NATIVE, None, None),
+        SnapshotAsset(NATIVE, 0),
     ]
-    write_snapshots(tmp_path, [Snap(ONE, 0, 100, held)])
+    write_snapshots(tmp_path, [Snap(ONE, 0, 100, holdings)])
     write_prices(tmp_path, [(100, NATIVE, "10", None), (100, USDC, "1", "0.5")])
     (row,) = by_day(tmp_path, 1, ONE)
     assert (row["value_usd"], row["valued"], row["unpriced"]) == ("28", 2, 2), "a debt is not limited by its market"
 
 
 def test_a_thin_market_pays_once_for_all_holdings_of_an_account(tmp_path: Path) -> None:
-    held = [Held(THIN, 3 * COIN, value="3"), Held(THIN, 4 * COIN, value="2", side="supplied", name="Vault")]
-    write_snapshots(tmp_path, [Snap(ONE, 0, 100, held), Snap(TWO, 0, 100, held[:1])])
+    holdings = [
+        SnapshotAsset(THIN, 3 * COIN, value="3"),
+        SnapshotAsset(THIN, 4 * COIN, value="2", side="supplied", name="Vault"),
+    ]
+    write_snapshots(tmp_path, [Snap(ONE, 0, 100, holdings), Snap(TWO, 0, 100, holdings[:1])])
     write_prices(tmp_path, [(100, THIN, "1", "5")])
     assert [row["value_usd"] for row in by_day(tmp_path, 1, ONE, TWO)] == ["5", "3"]
 
 
 def test_the_last_attempt_counts_and_an_unreadable_day_has_no_value(tmp_path: Path) -> None:
-    first, second = [Held(USDC, 1, 0, value="1")], [Held(USDC, 2, 0, value="2")]
+    first, second = [SnapshotAsset(USDC, 1, 0, value="1")], [SnapshotAsset(USDC, 2, 0, value="2")]
     write_snapshots(tmp_path, [Snap(ONE, 0, 100, first), Snap(ONE, 0, 100, second, 1)])
     write_snapshots(tmp_path, [Snap(ONE, 1, 200, [], completeness="unreadable")], 1)
     assert [row["value_usd"] for row in by_day(tmp_path, 2, ONE)] == ["2", None]
@@ -113,7 +123,7 @@ def test_the_last_attempt_counts_and_an_unreadable_day_has_no_value(tmp_path: Pa
 
 def test_an_empty_lake_and_an_unknown_account_have_no_rows(tmp_path: Path) -> None:
     assert at_block(tmp_path, 10, ONE) == []
-    write_snapshots(tmp_path, [Snap(ONE, 0, 100, [Held(USDC, 1, 0, value="1")])])
+    write_snapshots(tmp_path, [Snap(ONE, 0, 100, [SnapshotAsset(USDC, 1, 0, value="1")])])
     assert at_block(tmp_path, 10**9, TWO) == []
 
 
@@ -121,7 +131,7 @@ ASSETS = (NATIVE, USDC, THIN, BARE)
 HOLDINGS = st.fixed_dictionaries({asset: st.sampled_from([None, 0, 6, 18, 77]) for asset in ASSETS}).flatmap(
     lambda decimals: st.lists(  # an asset has the same decimals in a whole snapshot
         st.builds(
-            lambda asset, raw, *rest: Held(asset, raw, decimals[asset], *rest),
+            lambda asset, raw, *rest: SnapshotAsset(asset, raw, decimals[asset], *rest),
             st.sampled_from(ASSETS),
             st.one_of(st.none(), st.integers(0, 2**256 - 1), st.integers(0, 10**20)),
             st.sampled_from([None, "0.1", "7E+3"]),
@@ -139,7 +149,7 @@ QUOTES = st.dictionaries(st.sampled_from([NATIVE, USDC, THIN]), st.tuples(USD, s
 @settings(max_examples=40, deadline=None)
 @given(holdings=HOLDINGS, quotes=QUOTES)
 def test_columns_equal_fractions_computed_one_by_one(
-    tmp_path_factory: pytest.TempPathFactory, holdings: list[Held], quotes: dict[str, tuple[str, str | None]]
+    tmp_path_factory: pytest.TempPathFactory, holdings: list[SnapshotAsset], quotes: dict[str, tuple[str, str | None]]
 ) -> None:
     folder = tmp_path_factory.mktemp("lake")
     write_snapshots(folder, [Snap(ONE, 0, 100, holdings)])
@@ -148,7 +158,7 @@ def test_columns_equal_fractions_computed_one_by_one(
     assert Fraction(str(row["value_usd"])) == _one_by_one(holdings, quotes)
 
 
-def _one_by_one(holdings: list[Held], quotes: dict[str, tuple[str, str | None]]) -> Fraction:
+def _one_by_one(holdings: list[SnapshotAsset], quotes: dict[str, tuple[str, str | None]]) -> Fraction:
     total, by_market = Fraction(0), dict[tuple[str, int], Fraction]()
     for each in holdings:
         if each.spam or not each.raw or each.decimals is None:
@@ -170,7 +180,9 @@ def _one_by_one(holdings: list[Held], quotes: dict[str, tuple[str, str | None]])
 
 def test_files_of_other_days_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for day in range(3):
-        write_snapshots(tmp_path, [Snap(ONE, day, 100 + day, [Held(USDC, day + 1, 0, value=f"{day + 1}")])], day)
+        write_snapshots(
+            tmp_path, [Snap(ONE, day, 100 + day, [SnapshotAsset(USDC, day + 1, 0, value=f"{day + 1}")])], day
+        )
     read = list[str]()
 
     def note(table: Table, files: Sequence[LakeFile], *more: Any) -> pa.Table:
@@ -216,11 +228,11 @@ def test_a_partition_of_a_block_has_no_days() -> None:
 # --- executors -------------------------------------------------------------------------------------------------------
 
 
-def many(folder: Path, accounts: int = 120, days: int = 2) -> list[Partition]:
+def write_many(folder: Path, accounts: int = 120, days: int = 2) -> list[Partition]:
     """Partitions of a lake with some accounts and days."""
     wallets = [wallet(number) for number in range(1, accounts + 1)]
-    held = [Held(NATIVE, 3 * COIN, value="1"), Held(USDC, 10**9 + 1, 6, value="1")]
-    snapshots = [Snap(each, day, 100 + day, held) for day in range(days) for each in wallets]
+    holdings = [SnapshotAsset(NATIVE, 3 * COIN, value="1"), SnapshotAsset(USDC, 10**9 + 1, 6, value="1")]
+    snapshots = [Snap(each, day, 100 + day, holdings) for day in range(days) for each in wallets]
     write_snapshots(folder, snapshots)
     write_prices(folder, [(100 + day, NATIVE, f"300{day}.123", None) for day in range(days)])
     return partitions(Task(str(folder), CHAIN, None, FIRST, FIRST + timedelta(days=days)), wallets, 2)
@@ -245,20 +257,20 @@ def refuse(partition: Partition) -> pl.DataFrame:
     raise BadRequest("partition", "refused")
 
 
-def written(results: list[pl.DataFrame], file: Path) -> bytes:
+def parquet_bytes(results: list[pl.DataFrame], file: Path) -> bytes:
     """The results as the bytes of a file."""
     pl.concat(results).write_parquet(file)
     return file.read_bytes()
 
 
 def test_processes_give_the_bytes_of_inline_although_one_dies(tmp_path: Path) -> None:
-    parts, reported = many(tmp_path), list[Partition]()
+    parts, reported = write_many(tmp_path), list[Partition]()
     inline = Executor().run(parts, lambda part: None)
     pooled = Executor("processes", 2, compute=die_once).run(parts, reported.append)
     assert len(parts) > 2
     assert (tmp_path / "died").exists()
     assert sorted(part.accounts for part in reported) == sorted(part.accounts for part in parts)
-    assert written(pooled, tmp_path / "b.parquet") == written(inline, tmp_path / "a.parquet")
+    assert parquet_bytes(pooled, tmp_path / "b.parquet") == parquet_bytes(inline, tmp_path / "a.parquet")
     assert sum(map(len, inline)) == 240
     assert set(pl.concat(inline)["value_usd"].unique()) == {"9001.369", "9004.369"}
 
@@ -274,7 +286,7 @@ def test_a_partition_that_always_kills_its_worker_ends_the_run(tmp_path: Path) -
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
 def test_ray_gives_the_bytes_of_inline_although_a_worker_dies(tmp_path: Path) -> None:
     pytest.importorskip("ray")
-    parts = many(tmp_path)
+    parts = write_many(tmp_path)
     inline = Executor().run(parts, lambda part: None)
     try:
         on_ray = Executor("ray", 2, compute=die_once).run(parts, lambda part: None)
@@ -283,6 +295,6 @@ def test_ray_gives_the_bytes_of_inline_although_a_worker_dies(tmp_path: Path) ->
             raise
         pytest.skip(f"Ray does not start here: {error}")  # a busy machine exceeds its limits
     assert (tmp_path / "died").exists()
-    assert written(on_ray, tmp_path / "b.parquet") == written(inline, tmp_path / "a.parquet")
+    assert parquet_bytes(on_ray, tmp_path / "b.parquet") == parquet_bytes(inline, tmp_path / "a.parquet")
     with pytest.raises(BadRequest, match="refused"):
         Executor("ray", 1, compute=refuse).run(parts[:1], lambda part: None)

@@ -1,4 +1,4 @@
-"""What balances on a real chain and movements of an index do not share is found in its first block, and named."""
+"""Differences between balances of a real chain and indexed movements, found in their first block."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Lived:
     def __post_init__(self) -> None:
         self.start = self.node.height
 
-    def who(self, name: str) -> str:
+    def address(self, name: str) -> str:
         return self.deployment.accounts[name].lower()
 
     def plant(self, name: str, asset: str, height: int, amount: int, cause: str) -> None:
-        """What is to be found."""
-        self.planted.setdefault(self.who(name), {}).setdefault(asset, []).append((height, amount, cause))
+        """Add an expected difference of an account."""
+        self.planted.setdefault(self.address(name), {}).setdefault(asset, []).append((height, amount, cause))
 
 
 def erc20(token: str) -> str:
@@ -108,7 +108,7 @@ def tokens(lived: Lived) -> None:
     node = lived.node
     owner, alice, carol = (lived.deployment.accounts[name] for name in ("deployer", "alice", "carol"))
     grows, charges, moves, pretends = (drifting(node, owner) for _ in range(4))
-    node.settle([tx(owner, grows, "mint(address,uint256)", who, 1_000) for who in (alice, carol)])
+    node.settle([tx(owner, grows, "mint(address,uint256)", account, 1_000) for account in (alice, carol)])
     for rate in (11, 12, 13):
         node.mine(5)
         height = node.settle([tx(owner, grows, "rebase(uint256)", rate * WAD // 10)])
@@ -131,7 +131,7 @@ def tokens(lived: Lived) -> None:
 
 
 def coins(lived: Lived) -> None:
-    """Coins that no transaction shows: a call pays dave, the protocol pays erin, frank has the fees of a block."""
+    """Plant coin movements without a transaction: a call to dave, a withdrawal of erin, fees of frank."""
     node, deployer = lived.node, lived.deployment.accounts["deployer"]
     dave, erin, frank = (lived.deployment.accounts[name] for name in ("dave", "erin", "frank"))
     for value in (3, 4):
@@ -155,21 +155,26 @@ def coins(lived: Lived) -> None:
 
 def withdrawals(lived: Lived) -> Fault:
     """Anvil has no validators: the block in which coins came to heidi names a withdrawal."""
-    ((height, amount, _),) = lived.planted[lived.who("heidi")][COIN]
-    paid = {"index": "0x0", "validatorIndex": "0x1", "address": lived.who("heidi"), "amount": hex(amount // 10**9)}
+    ((height, amount, _),) = lived.planted[lived.address("heidi")][COIN]
+    withdrawal = {
+        "index": "0x0",
+        "validatorIndex": "0x1",
+        "address": lived.address("heidi"),
+        "amount": hex(amount // 10**9),
+    }
 
-    def told(ask: dict[str, Any]) -> dict[str, Any] | None:
+    def add_withdrawal(ask: dict[str, Any]) -> dict[str, Any] | None:
         if ask["method"] != "eth_getBlockByNumber" or ask["params"][0] != hex(height):
             return None
         return {
             "result": {
                 **lived.node.rpc(ask["method"], *ask["params"]),
-                "withdrawals": [paid],
-                "withdrawalsRoot": root_of([paid]),
+                "withdrawals": [withdrawal],
+                "withdrawalsRoot": root_of([withdrawal]),
             }
         }
 
-    return told
+    return add_withdrawal
 
 
 @asynccontextmanager
@@ -192,12 +197,12 @@ async def reconciled(index: Index, accounts: Sequence[str], **bounds: Any) -> li
     return await Reconciler(index.chain, index.lake, index.tail, checkpoints=6).run(accounts, **bounds)
 
 
-def differences(found: Reconciliation) -> dict[str, list[Planted]]:
-    named: dict[str, list[Planted]] = {}
-    for each in found.differences:
+def differences(reconciliation: Reconciliation) -> dict[str, list[Planted]]:
+    by_asset: dict[str, list[Planted]] = {}
+    for each in reconciliation.differences:
         assert each.after == each.block - 1
-        named.setdefault(each.asset, []).append((each.block, int(each.amount), each.cause))
-    return named
+        by_asset.setdefault(each.asset, []).append((each.block, int(each.amount), each.cause))
+    return by_asset
 
 
 async def test_every_planted_difference_is_found_in_its_first_block_and_named_and_none_is_invented(
@@ -209,15 +214,15 @@ async def test_every_planted_difference_is_found_in_its_first_block_and_named_an
     async with indexed(lived, tmp_path, fault=withdrawals(lived)) as index:
         results = await reconciled(index, accounts)
         for each in results:
-            wanted = lived.planted.get(each.address, {})
-            if each.address == lived.who("dave"):
-                wanted = {}
-            assert differences(each) == wanted, each.address
+            expected = lived.planted.get(each.address, {})
+            if each.address == lived.address("dave"):
+                expected = {}
+            assert differences(each) == expected, each.address
             assert each.counts["equal"] > 3
             assert each.counts["unreadable"] == each.counts["unindexed"] == 0
-            assert each.is_equal == (not wanted)
+            assert each.is_equal == (not expected)
         assert (results[0].first_block, results[0].last_block) == (0, lived.node.height - 8)
-        alice = {each.asset: each for each in results[accounts.index(lived.who("alice"))].assets}
+        alice = {each.asset: each for each in results[accounts.index(lived.address("alice"))].assets}
         single = f"eip155:31337/erc721:{lived.deployment.contracts['Collectible'].lower()}"
         assert [alice[f"{single}/{number}"].balance for number in (7, 8, 9)] == ["1", "0", "0"]
 
@@ -225,21 +230,21 @@ async def test_every_planted_difference_is_found_in_its_first_block_and_named_an
 async def test_without_traces_coins_moved_by_calls_are_missed_and_found_in_the_block_of_each(
     lived: Lived, tmp_path: Path
 ) -> None:
-    dave = lived.who("dave")
+    dave = lived.address("dave")
     async with indexed(lived, tmp_path, EVERYTHING) as index:
-        (found,) = await reconciled(index, [dave])
-        assert differences(found) == lived.planted[dave]
-        assert {each.reason for each in found.differences} == {
+        (reconciliation,) = await reconciled(index, [dave])
+        assert differences(reconciliation) == lived.planted[dave]
+        assert {each.reason for each in reconciliation.differences} == {
             "the chain has the movement (dataset `internal`), and the index does not"
         }
-        assert "`internal` is not indexed at" in " ".join(found.notes)
+        assert "`internal` is not indexed at" in " ".join(reconciliation.notes)
     async with indexed(lived, tmp_path, EVERYTHING, without=(*TRACES, *SEARCH, *SIMULATION)) as index:
-        (found,) = await reconciled(index, [dave])
-        assert differences(found) == lived.planted[dave]
+        (reconciliation,) = await reconciled(index, [dave])
+        assert differences(reconciliation) == lived.planted[dave]
 
 
 async def test_blocks_that_nobody_indexed_are_named_as_such(lived: Lived, tmp_path: Path) -> None:
-    alice, height = lived.who("alice"), lived.start
+    alice, height = lived.address("alice"), lived.start
     async with served(lived.node, lived.deployment, Provider(lived.node.url)) as chain:
         tail = Tail(tmp_path / "tail.db")
         index = IndexOf(chain, Lake(str(tmp_path / "lake")), tail, WHOLE)
@@ -248,28 +253,30 @@ async def test_blocks_that_nobody_indexed_are_named_as_such(lived: Lived, tmp_pa
             await reconciled(index, [alice])
         await index.fill(0, height)
         await index.fill(height + 2, last)
-        (found,) = await reconciled(index, [alice])
-        lost = [each for each in found.differences if each.block == height + 1]
-        assert {each.cause for each in lost} == {"not_indexed"}
-        assert {each.asset.split("/")[1].split(":")[0] for each in lost} == {"slip44", "erc20"}
-        left = {asset: some for asset, some in differences(found).items() if some[0][0] != height + 1}
-        assert left == lived.planted[alice]
+        (reconciliation,) = await reconciled(index, [alice])
+        unindexed = [each for each in reconciliation.differences if each.block == height + 1]
+        assert {each.cause for each in unindexed} == {"not_indexed"}
+        assert {each.asset.split("/")[1].split(":")[0] for each in unindexed} == {"slip44", "erc20"}
+        rest_by_asset = {
+            asset: planted for asset, planted in differences(reconciliation).items() if planted[0][0] != height + 1
+        }
+        assert rest_by_asset == lived.planted[alice]
         gaps = [f"`{name}` is not indexed at 1 of the {last + 1:,} blocks" for name in MOVEMENTS]
-        assert sorted(gaps) == sorted(note for note in found.notes if "not indexed" in note)
+        assert sorted(gaps) == sorted(note for note in reconciliation.notes if "not indexed" in note)
         await index.fill(height + 1, height + 1)
-        (whole,) = await reconciled(index, [alice])
-        assert not [note for note in whole.notes if "not indexed" in note]
+        (filled_in,) = await reconciled(index, [alice])
+        assert not [note for note in filled_in.notes if "not indexed" in note]
         tail.close()
 
 
 async def test_a_row_that_the_index_lacks_in_a_block_that_it_read_is_named(lived: Lived, tmp_path: Path) -> None:
     """A node that left out a log without a word, when it was indexed."""
-    alice, height = lived.who("alice"), lived.start + 2
+    alice, height = lived.address("alice"), lived.start + 2
     async with indexed(lived, tmp_path) as index:
         index.lake.delete_span(index.key, Span(height, height))
-        (found,) = await reconciled(index, [alice])
-        lost = [each for each in found.differences if each.block == height]
-        assert [(each.cause, each.amount) for each in lost] == [("missing_row", "9")]
+        (reconciliation,) = await reconciled(index, [alice])
+        missing_rows = [each for each in reconciliation.differences if each.block == height]
+        assert [(each.cause, each.amount) for each in missing_rows] == [("missing_row", "9")]
 
 
 def transfer_at(lived: Lived, height: int, token: str) -> dict[str, Any]:
@@ -278,83 +285,91 @@ def transfer_at(lived: Lived, height: int, token: str) -> dict[str, Any]:
     return dict(log)
 
 
-def leaving_out(lived: Lived, lost: dict[str, Any]) -> Fault:
+def leaving_out(lived: Lived, omitted: dict[str, Any]) -> Fault:
     """A node that never gives a log where logs are asked for."""
 
-    def others(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [log for log in logs if (log["blockNumber"], log["logIndex"]) != (lost["blockNumber"], lost["logIndex"])]
+    def remaining_logs(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [
+            log
+            for log in logs
+            if (log["blockNumber"], log["logIndex"]) != (omitted["blockNumber"], omitted["logIndex"])
+        ]
 
-    return changing(lived.node, eth_getLogs=others)
+    return changing(lived.node, eth_getLogs=remaining_logs)
 
 
 async def test_a_log_that_the_node_leaves_out_again_and_again_is_named_by_the_receipts(
     lived: Lived, tmp_path: Path
 ) -> None:
-    """Of a token that keeps a part of what is transferred, which is not blamed for what the node did."""
+    """The token charges fees on transfers, but is not blamed for the log that the node left out."""
     charges = next(
         (asset, *planted[0])
-        for asset, planted in lived.planted[lived.who("carol")].items()
+        for asset, planted in lived.planted[lived.address("carol")].items()
         if planted[0][2] == "fee_on_transfer"
     )
-    lost = transfer_at(lived, charges[1], charges[0].rpartition(":")[2])
-    async with indexed(lived, tmp_path, fault=leaving_out(lived, lost)) as index:
-        (found,) = await reconciled(index, [lived.who("alice")])
-        (lacking,) = (each for each in found.differences if each.asset == charges[0])
-        told = f"the node left out log {int(lost['logIndex'], 16)} of transaction {lost['transactionHash']} when"
-        assert (lacking.block, lacking.amount, lacking.cause) == (charges[1], "-400", "missing_row")
-        assert lacking.reason.startswith(told)
-        assert any('integrity = "roots"' in note.replace("`", "") for note in found.notes)
+    omitted = transfer_at(lived, charges[1], charges[0].rpartition(":")[2])
+    async with indexed(lived, tmp_path, fault=leaving_out(lived, omitted)) as index:
+        (reconciliation,) = await reconciled(index, [lived.address("alice")])
+        (difference,) = (each for each in reconciliation.differences if each.asset == charges[0])
+        expected_reason = (
+            f"the node left out log {int(omitted['logIndex'], 16)} of transaction {omitted['transactionHash']} when"
+        )
+        assert (difference.block, difference.amount, difference.cause) == (charges[1], "-400", "missing_row")
+        assert difference.reason.startswith(expected_reason)
+        assert any('integrity = "roots"' in note.replace("`", "") for note in reconciliation.notes)
 
 
 async def test_without_receipts_no_token_is_blamed_for_what_a_node_may_have_left_out(
     lived: Lived, tmp_path: Path
 ) -> None:
-    carol = lived.who("carol")
+    carol = lived.address("carol")
 
-    def refused(ask: dict[str, Any]) -> dict[str, Any] | None:
+    def refuse_receipts(ask: dict[str, Any]) -> dict[str, Any] | None:
         if ask["method"] not in ("eth_getBlockReceipts", "eth_getTransactionReceipt"):
             return None
         return {"error": {"code": -32601, "message": f"the method {ask['method']} does not exist"}}
 
-    async with indexed(lived, tmp_path, ("transfers",), fault=refused) as index:
-        (found,) = await reconciled(index, [carol])
-        named = {each.cause: each.reason for each in found.differences if each.cause != "rebasing"}
-        assert set(named) == {"unknown"}
-        assert "its receipts, which have all, could not be read" in named["unknown"]
+    async with indexed(lived, tmp_path, ("transfers",), fault=refuse_receipts) as index:
+        (reconciliation,) = await reconciled(index, [carol])
+        reason_by_cause = {each.cause: each.reason for each in reconciliation.differences if each.cause != "rebasing"}
+        assert set(reason_by_cause) == {"unknown"}
+        assert "its receipts, which have all, could not be read" in reason_by_cause["unknown"]
 
 
 async def test_a_token_that_does_not_say_its_balance_is_unreadable_and_not_equal(lived: Lived, tmp_path: Path) -> None:
     """Tokens that misbehave in every way that the local chain knows tell of a transfer to grace."""
-    grace = lived.who("grace")
+    grace = lived.address("grace")
     async with indexed(lived, tmp_path) as index:
-        (found,) = await reconciled(index, [grace])
-        status = {each.asset: each.status for each in found.assets}
+        (reconciliation,) = await reconciled(index, [grace])
+        status = {each.asset: each.status for each in reconciliation.assets}
         balances = {name: status[erc20(token.lower())] for name, token in lived.hostile.items() if name in BALANCES}
         sound = {"balance of 64 bytes", "balance of max uint256"}
-        assert {name for name, one in balances.items() if one == "unreadable"} == BALANCES.keys() - sound
-        assert not found.is_equal
+        assert {
+            name for name, balance_status in balances.items() if balance_status == "unreadable"
+        } == BALANCES.keys() - sound
+        assert not reconciliation.is_equal
 
 
 async def test_without_an_archive_the_end_is_compared_and_no_block_is_made_up(lived: Lived, tmp_path: Path) -> None:
-    gone = lived.node.height - 20
+    first_readable = lived.node.height - 20
 
     def pruned(ask: dict[str, Any]) -> dict[str, Any] | None:
         if ask["method"] not in ("eth_call", "eth_getBalance"):
             return None
         at = ask["params"][1]
         block = lived.node.rpc("eth_getBlockByHash", at["blockHash"], False) if isinstance(at, dict) else None
-        if block is None or int(block["number"], 16) >= gone:
+        if block is None or int(block["number"], 16) >= first_readable:
             return None
         return {"error": {"code": -32000, "message": "missing trie node: state is not available"}}
 
-    bob, carol = lived.who("bob"), lived.who("carol")
+    bob, carol = lived.address("bob"), lived.address("carol")
     async with indexed(lived, tmp_path, fault=pruned) as index:
-        plain, other = await reconciled(index, [bob, carol])
-        assert other.unread_checkpoints == tuple(height for height in other.checkpoints if height < gone)
-        assert {each.cause for each in other.differences} == {"unknown"}
-        assert {each.asset for each in other.differences} >= set(lived.planted[carol])
-        assert all(each.after < gone <= each.block for each in other.differences)
-        assert any("archive" in note for note in other.notes)
+        plain, limited = await reconciled(index, [bob, carol])
+        assert limited.unread_checkpoints == tuple(height for height in limited.checkpoints if height < first_readable)
+        assert {each.cause for each in limited.differences} == {"unknown"}
+        assert {each.asset for each in limited.differences} >= set(lived.planted[carol])
+        assert all(each.after < first_readable <= each.block for each in limited.differences)
+        assert any("archive" in note for note in limited.notes)
         assert not plain.is_equal, "of genesis nobody knows"
         (coin,) = (each for each in plain.assets if each.asset == COIN)
         assert (coin.status, coin.opening) == ("differs", None)
@@ -362,14 +377,14 @@ async def test_without_an_archive_the_end_is_compared_and_no_block_is_made_up(li
 
 
 async def test_a_part_of_the_range_begins_with_what_was_there(lived: Lived, tmp_path: Path) -> None:
-    carol = lived.who("carol")
+    carol = lived.address("carol")
     async with indexed(lived, tmp_path) as index:
         second = next(iter(lived.planted[carol].values()))[1][0]
-        (found,) = await reconciled(index, [carol], first=second, last=second)
-        assert [(each.block, each.amount) for each in found.differences] == [(second, "100")]
-        (found,) = await reconciled(index, [carol], first=second + 1, last=second + 4)
-        assert found.is_equal
-        coin = next(each for each in found.assets if each.asset == COIN)
+        (reconciliation,) = await reconciled(index, [carol], first=second, last=second)
+        assert [(each.block, each.amount) for each in reconciliation.differences] == [(second, "100")]
+        (reconciliation,) = await reconciled(index, [carol], first=second + 1, last=second + 4)
+        assert reconciliation.is_equal
+        coin = next(each for each in reconciliation.assets if each.asset == COIN)
         assert int(coin.opening or 0) + int(coin.movements) == int(coin.balance or 0) > WAD
         with pytest.raises(BadRequest, match="above the head"):
             await reconciled(index, [carol], last=10**6)
@@ -378,13 +393,13 @@ async def test_a_part_of_the_range_begins_with_what_was_there(lived: Lived, tmp_
 
 
 async def test_a_result_is_kept_until_a_block_of_its_range_goes(lived: Lived, tmp_path: Path) -> None:
-    alice, bob = lived.who("alice"), lived.who("bob")
+    alice, bob = lived.address("alice"), lived.address("bob")
     async with indexed(lived, tmp_path) as index:
         results = await reconciled(index, [alice, bob])
         assert [each.address for each in stored_results(index.tail, index.key)] == sorted([alice, bob])
-        (again,) = stored_results(index.tail, index.key, [alice])
-        assert again.differences == results[0].differences
-        assert {each.status for each in again.assets} == {"differs"}
+        (stored,) = stored_results(index.tail, index.key, [alice])
+        assert stored.differences == results[0].differences
+        assert {each.status for each in stored.assets} == {"differs"}
         rewind(index.lake, index.tail, index.key, results[0].last_block + 1)
         assert len(stored_results(index.tail, index.key)) == 2
         rewind(index.lake, index.tail, index.key, results[0].last_block)
@@ -395,12 +410,12 @@ async def test_a_range_whose_last_block_has_left_the_chain_is_refused(lived: Liv
     async with indexed(lived, tmp_path) as index:
         last = (await index.chain.heads()).finalized
         below = await index.chain.block(last)
-        other = Block(last + 1, "0x" + "0b" * 32, below.hash, below.time_us + 1)
-        index.tail.put(index.key, [TailBlock(other, {})], datasets=WHOLE)
+        sibling = Block(last + 1, "0x" + "0b" * 32, below.hash, below.time_us + 1)
+        index.tail.put(index.key, [TailBlock(sibling, {})], datasets=WHOLE)
         with pytest.raises(Reorged, match=str(last + 1)):
-            await reconciled(index, [lived.who("alice")])
+            await reconciled(index, [lived.address("alice")])
         assert stored_results(index.tail, index.key) == []
-        await reconciled(index, [lived.who("alice")], last=last)
+        await reconciled(index, [lived.address("alice")], last=last)
 
 
 async def test_a_budget_ends_it_before_more_is_asked(lived: Lived, tmp_path: Path) -> None:
@@ -408,10 +423,10 @@ async def test_a_budget_ends_it_before_more_is_asked(lived: Lived, tmp_path: Pat
         reconciler = Reconciler(index.chain, index.lake, index.tail, max_requests=4)
         before = index.chain.requests
         with pytest.raises(OverBudget, match="budget of 4 requests"):
-            await reconciler.run([lived.who("alice")])
+            await reconciler.run([lived.address("alice")])
         assert index.chain.requests - before <= 8
         assert stored_results(index.tail, index.key) == []
-        await Reconciler(index.chain, index.lake, index.tail, max_requests=1_000).run([lived.who("alice")])
+        await Reconciler(index.chain, index.lake, index.tail, max_requests=1_000).run([lived.address("alice")])
         assert len(stored_results(index.tail, index.key)) == 1
 
 
@@ -424,14 +439,14 @@ async def test_an_estimate_is_as_near_as_it_says_and_keeps_nothing(
     """Bob has nothing that differs, Alice several assets."""
     async with indexed(lived, tmp_path) as index:
         reconciler = Reconciler(index.chain, index.lake, index.tail, steps)
-        told = await estimate(reconciler, [lived.who(name)], None, None, index.environment.clock)
-        assert (told["state"], told["differing"] > 0) == ("estimated", name == "alice")
+        figures = await estimate(reconciler, [lived.address(name)], None, None, index.environment.clock)
+        assert (figures["state"], figures["differing"] > 0) == ("estimated", name == "alice")
         assert stored_results(index.tail, index.key) == []
         before, size = index.chain.requests, spent(index)
-        await Reconciler(index.chain, index.lake, index.tail, steps).run([lived.who(name)])
+        await Reconciler(index.chain, index.lake, index.tail, steps).run([lived.address(name)])
         real = {"requests": index.chain.requests - before, "bytes": spent(index) - size}
         for figure, cost in real.items():
-            assert cost / told["factor"] <= told[figure] <= cost * told["factor"], (figure, told, real)
+            assert cost / figures["factor"] <= figures[figure] <= cost * figures["factor"], (figure, figures, real)
 
 
 def spent(index: Index) -> int:

@@ -28,13 +28,13 @@ def validator(exited: int | None = None) -> ValidatorNow:
 
 
 def row(epoch: int, **fields: int | None) -> dict[str, Any]:
-    """A row of an epoch in which nothing happened but what is said."""
+    """Return a reward row of an epoch, with zeros in all fields that are not given."""
     columns = {each.name: 0 for each in VALIDATOR_REWARDS.columns if each.name not in ("chain", "bucket")}
     return columns | {"epoch": epoch, "effective": 32 * GWEI} | fields
 
 
 def lived(random: Random, begin: int, end: int) -> list[dict[str, Any]]:
-    """Rows of a long life: losses, blocks, seats, epochs without a row, and some of which a node did not tell all."""
+    """Return random reward rows with losses, blocks, seats, missing epochs and unknown fields."""
     return [
         row(
             epoch,
@@ -58,9 +58,9 @@ def lived(random: Random, begin: int, end: int) -> list[dict[str, Any]]:
     ]
 
 
-def known(rows: list[dict[str, Any]], told: list[tuple[int, int]], exited: int | None = None) -> RewardHistory:
+def history_of(rows: list[dict[str, Any]], balances: list[tuple[int, int]], exited: int | None = None) -> RewardHistory:
     types = {each.name: pl.Int64 for each in VALIDATOR_REWARDS.columns if each.name not in ("chain", "bucket")}
-    registry = pl.DataFrame(told, schema={"epoch": pl.Int64, "effective": pl.Int64}, orient="row")
+    registry = pl.DataFrame(balances, schema={"epoch": pl.Int64, "effective": pl.Int64}, orient="row")
     return RewardHistory(validator(exited), CLOCK, pl.DataFrame(rows, schema=types), registry)
 
 
@@ -69,22 +69,22 @@ def monday(day: datetime) -> datetime:
 
 
 def name_of(epoch: int, granularity: Granularity) -> object:
-    """What two epochs share if they are of one bucket."""
+    """Return a key that epochs of the same bucket share."""
     day = datetime.fromtimestamp(GENESIS_S + epoch * 5760, UTC).replace(hour=0, minute=0, second=0)
     names = {"epoch": epoch, "day": day, "week": monday(day), "month": (day.year, day.month)}
     return names[granularity]
 
 
 def plainly(rows: list[dict[str, Any]], epochs: range, exited: int | None) -> dict[str, Any]:
-    """What a bucket says, added up row by row."""
-    own = [each for each in rows if each["epoch"] in epochs]
-    reward = sum(each[name] for each in own for name in OWN)
-    told_all = all(each["ideal"] is not None for each in own)
-    could = sum((each["ideal"] or 0) + each["sync_ideal"] + each["proposals"] for each in own)
-    duties = [each for each in own if exited is None or each["epoch"] < exited]
+    """Add up the rows of a bucket one by one."""
+    own_rows = [each for each in rows if each["epoch"] in epochs]
+    reward = sum(each[name] for each in own_rows for name in OWN)
+    told_all = all(each["ideal"] is not None for each in own_rows)
+    could = sum((each["ideal"] or 0) + each["sync_ideal"] + each["proposals"] for each in own_rows)
+    duties = [each for each in own_rows if exited is None or each["epoch"] < exited]
     missed = sum(each["source"] < 0 and each["target"] < 0 for each in duties)
-    blocks = sum(each["proposed"] for each in own)
-    knows_missed = all(each["missed"] is not None for each in own)
+    blocks = sum(each["proposed"] for each in own_rows)
+    knows_missed = all(each["missed"] is not None for each in own_rows)
     return {
         "epochStart": epochs[0],
         "epochEnd": epochs[-1],
@@ -93,11 +93,11 @@ def plainly(rows: list[dict[str, Any]], epochs: range, exited: int | None) -> di
         "efficiency": min(max(Fraction(reward, could), Fraction(0)), Fraction(1)) if told_all and could > 0 else None,
         "attestationsIncluded": len(duties) - missed,
         "attestationsMissed": missed,
-        "syncParticipations": sum(each["sync_hits"] for each in own),
-        "syncMissed": sum(each["sync_misses"] for each in own),
+        "syncParticipations": sum(each["sync_hits"] for each in own_rows),
+        "syncMissed": sum(each["sync_misses"] for each in own_rows),
         "proposedBlocks": blocks,
         "executionReward": "N/A" if blocks else "0",
-        "missedBlocks": sum(each["missed"] for each in own) if knows_missed else None,
+        "missedBlocks": sum(each["missed"] for each in own_rows) if knows_missed else None,
     }
 
 
@@ -106,14 +106,16 @@ def plainly(rows: list[dict[str, Any]], epochs: range, exited: int | None) -> di
 def test_each_bucket_is_the_plain_sum_of_its_rows(granularity: Granularity, exited: int | None) -> None:
     begin, end = 77, 77 + 15 * 120
     rows = lived(Random(7), begin, end)
-    told = [(0, 32 * GWEI), (1000, 17 * GWEI)]
-    found = reward_buckets(known(rows, told, exited), Buckets(CLOCK, granularity, begin, end), Window(0, 10_000))
+    balances = [(0, 32 * GWEI), (1000, 17 * GWEI)]
+    buckets = reward_buckets(
+        history_of(rows, balances, exited), Buckets(CLOCK, granularity, begin, end), Window(0, 10_000)
+    )
     expected: dict[object, list[int]] = {}
     for epoch in range(begin, end + 1):
         expected.setdefault(name_of(epoch, granularity), []).append(epoch)
-    assert found.total == len(found.rows) == len(expected)
+    assert buckets.total == len(buckets.rows) == len(expected)
     by_epoch = {each["epoch"]: each for each in rows}
-    for bucket, epochs in zip(found.rows, expected.values(), strict=True):
+    for bucket, epochs in zip(buckets.rows, expected.values(), strict=True):
         document = msgspec.json.decode(msgspec.json.encode(bucket))
         plain = plainly(rows, range(epochs[0], epochs[-1] + 1), exited)
         share = plain.pop("efficiency")
@@ -129,17 +131,17 @@ def test_each_bucket_is_the_plain_sum_of_its_rows(granularity: Granularity, exit
 @pytest.mark.parametrize("window", [Window(0, 10), Window(3, 5), Window(116, 10), Window(2**63 - 1, 10)])
 def test_a_window_shows_the_buckets_that_the_whole_has_there(window: Window) -> None:
     rows = lived(Random(8), 0, 15 * 120)
-    facts, buckets = known(rows, [(0, 32 * GWEI)]), Buckets(CLOCK, "day", 0, 15 * 120)
-    whole, found = reward_buckets(facts, buckets, Window(0, 10_000)), reward_buckets(facts, buckets, window)
-    assert found.total == whole.total
-    assert list(found.rows) == list(whole.rows)[window.offset : window.offset + window.limit]
+    facts, buckets = history_of(rows, [(0, 32 * GWEI)]), Buckets(CLOCK, "day", 0, 15 * 120)
+    all_rows, window_rows = reward_buckets(facts, buckets, Window(0, 10_000)), reward_buckets(facts, buckets, window)
+    assert window_rows.total == all_rows.total
+    assert list(window_rows.rows) == list(all_rows.rows)[window.offset : window.offset + window.limit]
 
 
 def test_a_bucket_without_a_row_has_nothing_and_the_balance_that_the_registry_told() -> None:
-    facts = known([row(40, source=5, ideal=10)], [(0, 32 * GWEI), (30, 31 * GWEI)])
+    facts = history_of([row(40, source=5, ideal=10)], [(0, 32 * GWEI), (30, 31 * GWEI)])
     empty, full = reward_buckets(facts, Buckets(CLOCK, "epoch", 39, 40), Window(0, 10)).rows
     assert (empty.consensus_reward, empty.consensus_potential_reward, empty.consensus_efficiency) == ("0", "0", None)
     assert (empty.missed_blocks, empty.attestations_included, empty.end_effective_balance) == (0, 0, str(31 * 10**18))
     assert (full.consensus_reward, full.consensus_efficiency) == (str(5 * GWEI), msgspec.Raw(b"0.5"))
-    unknown = reward_buckets(known([], []), Buckets(CLOCK, "all", 39, 40), Window(0, 10)).rows
+    unknown = reward_buckets(history_of([], []), Buckets(CLOCK, "all", 39, 40), Window(0, 10)).rows
     assert [each.end_effective_balance for each in unknown] == ["N/A"]

@@ -1,4 +1,4 @@
-"""Rows of accounts against all rows in one frame, wherever they lie, and while they move to the next place."""
+"""Rows of accounts equal those of one frame with all rows, also while rows move between stores."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ HISTORY_TABLES = (ACCOUNT_TRANSFERS, ACCOUNT_APPROVALS, ACCOUNT_TRANSACTIONS, AC
 KEY = [name for name in ACCOUNT_APPROVALS.key if name != "chain"]
 
 
-class Places:
+class StoredBlocks:
     """Blocks on their way from the tail over the lake into the histories of accounts."""
 
     def __init__(self, folder: Path, history: Table, rows: Sequence[dict[str, Any]]) -> None:
@@ -100,17 +100,20 @@ class Places:
         rows = self._rows(height, height)
         return {self.source.name: arrow_ipc.dump(rows)} if rows.num_rows else {}
 
-    def step(self, what: str) -> None:
-        """One more block is in the lake beside the tail, or in the lake alone; or all are; or those of the lake are in
-        the histories too."""
-        if what == "append":
+    def step(self, action: str) -> None:
+        """Move rows on by one action.
+
+        "append" copies the next block into the lake, "drop" deletes it from the tail, "move" does both for all blocks,
+        and "materialise" copies rows of the lake into the histories.
+        """
+        if action == "append":
             self._append(min(self.appended, HEIGHTS - 1))
-        elif what == "drop":
+        elif action == "drop":
             self._drop(min(self.dropped, self.appended - 1))
-        elif what == "move":
+        elif action == "move":
             self._append(HEIGHTS - 1)
             self._drop(HEIGHTS - 1)
-        elif what == "materialise":
+        elif action == "materialise":
             materialise(self.lake, self.tail, CHAIN, (self.history.name,))
 
     def _append(self, last: int) -> None:
@@ -123,20 +126,22 @@ class Places:
 
     def moving(self, steps: Sequence[str]) -> tuple[Any, Any]:
         """The lake and the tail, with a step before each time that one of them is read."""
-        left = iter(steps)
+        pending = iter(steps)
 
         def step() -> None:
-            self.step(next(left, "stay"))
+            self.step(next(pending, "stay"))
 
-        return Moving(self.lake, step), Moving(self.tail, step)
+        return ShiftingStore(self.lake, step), ShiftingStore(self.tail, step)
 
-    def all_of(self, accounts: Sequence[str], span: Span, where: pl.Expr) -> pl.DataFrame:
-        """What there is to find, out of all rows at once."""
-        mine = by_account(self.history, self.rows.lazy().filter(where)).filter(pl.col("account").is_in(accounts))
-        return mine.filter(pl.col("height").is_between(span.first, span.last)).collect()
+    def all_of(self, accounts: Sequence[str], span: Span, condition: pl.Expr) -> pl.DataFrame:
+        """Return the expected rows of some accounts, from the frame of all rows."""
+        matching = by_account(self.history, self.rows.lazy().filter(condition)).filter(
+            pl.col("account").is_in(accounts)
+        )
+        return matching.filter(pl.col("height").is_between(span.first, span.last)).collect()
 
 
-class Moving:
+class ShiftingStore:
     """A store under which rows move on before each read."""
 
     def __init__(self, store: Lake | Tail, step: Callable[[], None]) -> None:
@@ -148,16 +153,16 @@ class Moving:
 
 
 @contextmanager
-def places(history: Table, rows: Sequence[dict[str, Any]], steps: Sequence[str] = ()) -> Iterator[Places]:
+def stored_blocks(history: Table, rows: Sequence[dict[str, Any]], steps: Sequence[str] = ()) -> Iterator[StoredBlocks]:
     """Blocks that have come so far as some steps take them."""
     with TemporaryDirectory() as folder:
-        several = Places(Path(folder), history, rows)
+        blocks = StoredBlocks(Path(folder), history, rows)
         try:
             for step in steps:
-                several.step(step)
-            yield several
+                blocks.step(step)
+            yield blocks
         finally:
-            several.tail.close()
+            blocks.tail.close()
 
 
 steps = st.lists(st.sampled_from(["append", "drop", "move", "materialise", "stay"]), max_size=20)
@@ -180,14 +185,14 @@ def test_rows_of_accounts_are_all_rows_of_them_while_rows_move_on(history: Table
         rows = data.draw(st.lists(SOURCES[HISTORIES[history.name].source.name], min_size=5, max_size=25), "rows")
         before, meanwhile = data.draw(steps, "before"), data.draw(steps, "meanwhile")
         accounts, span = data.draw(several_accounts, "accounts"), data.draw(spans, "span")
-        where = WHERE[history.name] if data.draw(st.booleans(), "chosen") else pl.lit(True)
+        condition = WHERE[history.name] if data.draw(st.booleans(), "chosen") else pl.lit(True)
         columns = [name for name in history.names if name not in ("chain", "bucket")]
-        with places(history, rows, before) as there:
-            index = ChainIndex(*there.moving(meanwhile), CHAIN)
-            found = rows_of(index, history, accounts, columns, span=span, where=where)
-            expected = there.all_of(accounts, span, where).select(columns)
-            assert_frame_equal(found.sort(columns), expected.sort(columns))
-            distinct = rows_of(index, history, accounts, ("account", pl.col("height") % 2), span=span, where=where)
+        with stored_blocks(history, rows, before) as blocks:
+            index = ChainIndex(*blocks.moving(meanwhile), CHAIN)
+            read_rows = rows_of(index, history, accounts, columns, span=span, where=condition)
+            expected = blocks.all_of(accounts, span, condition).select(columns)
+            assert_frame_equal(read_rows.sort(columns), expected.sort(columns))
+            distinct = rows_of(index, history, accounts, ("account", pl.col("height") % 2), span=span, where=condition)
             pairs = expected.select("account", pl.col("height") % 2).unique()
             assert_frame_equal(distinct.sort(pl.all()), pairs.sort(pl.all()))
 
@@ -200,10 +205,10 @@ def test_no_row_is_missed_whenever_it_moves_on() -> None:
         for between in (0, 2):
             steps = [*["stay"] * before, "move", *["stay"] * between, "materialise"]
             for start in ((), ("move",)):
-                with places(ACCOUNT_APPROVALS, rows, start) as there:
-                    index = ChainIndex(*there.moving(steps), CHAIN)
-                    found = rows_of(index, ACCOUNT_APPROVALS, ACCOUNTS[:1], KEY)
-                    assert sorted(found["height"]) == list(range(HEIGHTS)), (start, steps)
+                with stored_blocks(ACCOUNT_APPROVALS, rows, start) as blocks:
+                    index = ChainIndex(*blocks.moving(steps), CHAIN)
+                    read_rows = rows_of(index, ACCOUNT_APPROVALS, ACCOUNTS[:1], KEY)
+                    assert sorted(read_rows["height"]) == list(range(HEIGHTS)), (start, steps)
 
 
 @settings(max_examples=15, deadline=None)
@@ -211,11 +216,11 @@ def test_no_row_is_missed_whenever_it_moves_on() -> None:
 def test_rows_at_heights_are_all_rows_there_while_rows_move_on(
     rows: list[dict[str, Any]], before: list[str], meanwhile: list[str], heights: set[int]
 ) -> None:
-    with places(ACCOUNT_TRANSFERS, rows, before) as there:
-        parts = list(rows_at(*there.moving(meanwhile), CHAIN, TRANSFERS, heights, TRANSFERS.names))
-        found = pl.concat([there.rows.clear(), *parts])
-        expected = there.rows.filter(pl.col("height").is_in(heights))
-        assert_frame_equal(found.sort(TRANSFERS.key), expected.sort(TRANSFERS.key))
+    with stored_blocks(ACCOUNT_TRANSFERS, rows, before) as blocks:
+        parts = list(rows_at(*blocks.moving(meanwhile), CHAIN, TRANSFERS, heights, TRANSFERS.names))
+        read_rows = pl.concat([blocks.rows.clear(), *parts])
+        expected = blocks.rows.filter(pl.col("height").is_in(heights))
+        assert_frame_equal(read_rows.sort(TRANSFERS.key), expected.sort(TRANSFERS.key))
 
 
 @pytest.mark.parametrize("steps", [(), ("append", "drop"), ("append", "drop", "materialise")])
@@ -224,8 +229,8 @@ def test_who_has_more_transactions_than_are_served_is_refused_wherever_they_lie(
         {"height": 0, "tx_index": number // 2, "sender": ACCOUNTS[0], "recipient": ACCOUNTS[1], "raw": 1}
         for number in range(6)
     ]
-    with places(ACCOUNT_TRANSFERS, rows, steps) as there:
-        index = ChainIndex(there.lake, there.tail, CHAIN)
+    with stored_blocks(ACCOUNT_TRANSFERS, rows, steps) as blocks:
+        index = ChainIndex(blocks.lake, blocks.tail, CHAIN)
         served = rows_of(index, ACCOUNT_TRANSFERS, ACCOUNTS[:1], ("log_index",), max_transactions=3)
         assert served.height == len(rows), "three transactions of two transfers each"
         with pytest.raises(NotFound, match="more than 2 transactions"):

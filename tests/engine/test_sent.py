@@ -1,4 +1,4 @@
-"""What accounts paid, up to any block, is what the receipts of a real node say; where it is not known, nothing is."""
+"""Fees paid by accounts up to any block equal those of a real node's receipts, or are unknown."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ LAST = 24
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
-    with evm(LAST) as found:
-        yield found
+    with evm(LAST) as chain:
+        yield chain
 
 
 def of_receipts(subject: EvmSubject, accounts: list[str], height: int) -> dict[str, int]:
-    found = dict.fromkeys(accounts, 0)
+    fees = dict.fromkeys(accounts, 0)
     for number in range(height + 1):
         for receipt in subject.node.rpc("eth_getBlockReceipts", hex(number)):
-            if receipt["from"] in found:
-                found[receipt["from"]] += int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
-    return found
+            if receipt["from"] in fees:
+                fees[receipt["from"]] += int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
+    return fees
 
 
 def wallets(subject: EvmSubject) -> list[str]:
@@ -51,9 +51,9 @@ async def test_fees_are_those_of_the_receipts_wherever_the_rows_lie(subject: Evm
         await indexed.follower().step()
         assert indexed.tail.rows(indexed.key, "transactions", 0, 2**40)
         for height in (0, 5, 9, 12, 16, subject.height):
-            found = await of_index(indexed, accounts, height)
-            assert found == of_receipts(subject, accounts, height), height
-        assert max(found.values()) > found[subject.token("WETH")] == 0
+            fees = await of_index(indexed, accounts, height)
+            assert fees == of_receipts(subject, accounts, height), height
+        assert max(fees.values()) > fees[subject.token("WETH")] == 0
         assert await of_index(indexed, ["0x" + "12" * 20], 16) == {"0x" + "12" * 20: 0}
 
 

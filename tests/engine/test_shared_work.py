@@ -1,4 +1,4 @@
-"""Work that several share: done once, cancelled when nobody waits."""
+"""Work shared by several callers: done once, and cancelled when no caller waits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chainfolio.engine.shared_work import SharedWork
 
 
 class Desk:
-    """Work that ends when it is told to; it remembers what became of it."""
+    """Work that ends when `done` is set; it counts its starts and cancellations."""
 
     def __init__(self) -> None:
         self.noted: list[str] = []
@@ -31,7 +31,7 @@ class Desk:
         return asyncio.create_task(self.shared.results([(key, self.work)]))
 
 
-async def settled(*waiting: Awaitable[object]) -> None:
+async def let_tasks_run(*waiting: Awaitable[object]) -> None:
     await asyncio.gather(*waiting, return_exceptions=True)
     for _ in range(3):
         await asyncio.sleep(0)
@@ -40,7 +40,7 @@ async def settled(*waiting: Awaitable[object]) -> None:
 async def test_who_asks_while_it_runs_shares_it() -> None:
     desk = Desk()
     callers = [desk.caller() for _ in range(3)]
-    await settled()
+    await let_tasks_run()
     desk.done.set()
     assert await asyncio.gather(*callers) == [[1]] * 3
     assert "a" not in desk.shared
@@ -49,13 +49,13 @@ async def test_who_asks_while_it_runs_shares_it() -> None:
 async def test_it_ends_with_the_last_one_who_waits_and_is_begun_anew_for_the_next() -> None:
     desk = Desk()
     callers = [desk.caller() for _ in range(2)]
-    await settled()
+    await let_tasks_run()
     callers[0].cancel()
-    await settled(callers[0])
+    await let_tasks_run(callers[0])
     assert (desk.began, desk.cancelled) == (1, 0)
     callers[1].cancel()
     another = desk.caller()
-    await settled(callers[1])
+    await let_tasks_run(callers[1])
     assert (desk.began, desk.cancelled) == (2, 1)
     desk.done.set()
     assert await another == [2]
@@ -65,13 +65,13 @@ async def test_what_was_begun_for_later_is_not_cancelled_and_is_counted() -> Non
     desk = Desk()
     desk.shared.begin("a", desk.work)
     caller = desk.caller()
-    await settled()
+    await let_tasks_run()
     caller.cancel()
-    await settled(caller)
+    await let_tasks_run(caller)
     assert (desk.cancelled, desk.shared.background_count) == (0, 1)
     desk.done.set()
-    await settled()
-    await settled()
+    await let_tasks_run()
+    await let_tasks_run()
     assert (desk.shared.background_count, "a" in desk.shared) == (0, False)
 
 
@@ -83,5 +83,5 @@ async def test_a_failure_is_noted_and_told_to_who_waits_and_lets_go_of_the_rest(
 
     with pytest.raises(ValueError, match="no"):
         await desk.shared.results([("b", failing), ("a", desk.work)])
-    await settled()
+    await let_tasks_run()
     assert (desk.noted, desk.cancelled) == (["no"], 1)

@@ -1,4 +1,4 @@
-"""Snapshots of wallets that met hostile tokens, of chains that forgot their past, and of very many tokens."""
+"""Snapshots of wallets with hostile tokens, of pruned chains, and of thousands of tokens."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ async def test_hostile_tokens_spoil_nothing(hostile: tuple[EvmSubject, dict[str,
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         await followed(indexed)
         snapshot = await indexed.snapshot([alice])
-        held = {holding.token.asset.reference: holding.raw for holding in snapshot.holdings}
+        balances = {holding.token.asset.reference: holding.raw for holding in snapshot.holdings}
         honest = {token: subject.balance(alice, token, subject.height) for token in subject.plain}
-        assert {token: held.get(token, 0) for token in honest} == honest
+        assert {token: balances.get(token, 0) for token in honest} == honest
         assert [issue for issue in snapshot.issues if issue.makes_partial] == []
         silent = {tokens[name] for name in BALANCES} - {tokens[name] for name in READABLE}
         assert silent <= {issue.subject for issue in snapshot.issues}
-        assert not silent & set(held)
-        assert held[tokens["balance of max uint256"]] == MAX_RAW
+        assert not silent & set(balances)
+        assert balances[tokens["balance of max uint256"]] == MAX_RAW
 
 
 async def test_a_total_is_what_it_would_be_without_hostile_tokens(
@@ -89,9 +89,9 @@ async def test_a_total_is_what_it_would_be_without_hostile_tokens(
         assert document.issues != ()
 
 
-@pytest.mark.parametrize("known", ["listed", "priced", "neither"])
+@pytest.mark.parametrize("trust", ["listed", "priced", "neither"])
 async def test_an_unreadable_balance_makes_the_answer_partial_where_the_token_is_listed_or_priced(
-    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path, known: str
+    hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path, trust: str
 ) -> None:
     subject, tokens = hostile
     alice, reverting = subject.deployment.accounts["alice"].lower(), tokens["balance reverts"]
@@ -99,26 +99,31 @@ async def test_an_unreadable_balance_makes_the_answer_partial_where_the_token_is
         await followed(indexed)
         asset = indexed.chain.facts.token_asset(reverting)
         book = TokenBook(
-            indexed.chain.key, indexed.lake, {asset: Described(asset, "R", "R", 6)} if known == "listed" else {}
+            indexed.chain.key, indexed.lake, {asset: Described(asset, "R", "R", 6)} if trust == "listed" else {}
         )
-        sources = [build_fixed({str(asset): "1"}, "test")] if known == "priced" else []
-        taken = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, sources).take([alice])
-    spoilt = [issue.subject for issue in taken.issues if issue.makes_partial]
-    assert spoilt == ([] if known == "neither" else [reverting])
-    assert reverting in {issue.subject for issue in taken.issues}
+        sources = [build_fixed({str(asset): "1"}, "test")] if trust == "priced" else []
+        snapshot = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, sources).take([alice])
+    partial_subjects = [issue.subject for issue in snapshot.issues if issue.makes_partial]
+    assert partial_subjects == ([] if trust == "neither" else [reverting])
+    assert reverting in {issue.subject for issue in snapshot.issues}
 
 
 async def test_a_portfolio_is_partial_for_a_protocol_that_nothing_here_can_read(
     hostile: tuple[EvmSubject, dict[str, str]], tmp_path: Path
 ) -> None:
     subject, _ = hostile
-    alice, nobody, usdc = subject.deployment.accounts["alice"].lower(), "0x" + "12" * 20, subject.token("USDC")
+    alice, stranger, usdc = subject.deployment.accounts["alice"].lower(), "0x" + "12" * 20, subject.token("USDC")
     (unread,) = Registry([Protocol("bank", "Bank", {"local": {"vault": [usdc]}}, families=["of_mine"])]).unread(())
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         await followed(indexed)
-        book, known = TokenBook(indexed.chain.key, indexed.lake, {}), InstalledProtocols(unread={usdc: unread.document})
-        taken = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), known).take([alice, nobody])
-    assert [(issue.subject, issue.account) for issue in taken.issues if issue.makes_partial] == [("bank", alice)]
+        book, protocols = (
+            TokenBook(indexed.chain.key, indexed.lake, {}),
+            InstalledProtocols(unread={usdc: unread.document}),
+        )
+        snapshot = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), protocols).take(
+            [alice, stranger]
+        )
+    assert [(issue.subject, issue.account) for issue in snapshot.issues if issue.makes_partial] == [("bank", alice)]
 
 
 async def test_a_wallet_is_read_at_the_newest_block_whatever_is_indexed_and_a_portfolio_says_how_far_it_is_behind(
@@ -139,16 +144,19 @@ async def test_a_wallet_is_read_at_the_newest_block_whatever_is_indexed_and_a_po
             source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
             engine = Engine(system, _snapshotters={"local": source})
             (now,) = await engine.portfolios([bob], Options(), wait=True, wallet_only=True)
-            (kept,) = await engine.portfolios([bob], Options(), wait=True, wallet_only=False)
+            (indexed_portfolio,) = await engine.portfolios([bob], Options(), wait=True, wallet_only=False)
             await system.close()
-        assert (held(now), held(kept)) == ({"eth": "0.000000000000000007", "usdc": "0.000005"}, {})
-        assert (now.completeness, kept.completeness) == ("complete", "complete")
-        chains = [each.chains["local"] for each in (now, kept)]
+        assert (balances_of(now), balances_of(indexed_portfolio)) == (
+            {"eth": "0.000000000000000007", "usdc": "0.000005"},
+            {},
+        )
+        assert (now.completeness, indexed_portfolio.completeness) == ("complete", "complete")
+        chains = [each.chains["local"] for each in (now, indexed_portfolio)]
         assert [chain.block_number for chain in chains] == [str(node.height), str(top)]
         assert [chain.blocks_behind for chain in chains] == [0, node.height - top]
 
 
-def held(document: Portfolio) -> dict[str, str]:
+def balances_of(document: Portfolio) -> dict[str, str]:
     chains = document.asset_by_protocols["wallet"].chains.values()
     return {asset.symbol: asset.balance for chain in chains for asset in every_asset(chain)}
 
@@ -210,17 +218,17 @@ async def test_five_thousand_tokens_are_three_requests(
 ) -> None:
     subject, _ = hostile
     bob = subject.deployment.accounts["bob"].lower()
-    many = [f"0x{0xABC0_0000 + at:040x}" for at in range(5_000)]
-    paying = set(many[::100])
-    subject.node.batch(("anvil_setCode", [token, answers(1 if token in paying else 0)]) for token in many)
+    contracts = [f"0x{0xABC0_0000 + at:040x}" for at in range(5_000)]
+    paying = set(contracts[::100])
+    subject.node.batch(("anvil_setCode", [token, answers(1 if token in paying else 0)]) for token in contracts)
     subject.mine(1)
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         await followed(indexed)
-        book = TokenBook(indexed.chain.key, indexed.lake, listed(indexed, many))
+        book = TokenBook(indexed.chain.key, indexed.lake, token_list(indexed, contracts))
         before = indexed.chain.requests
         snapshot = await Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ()).take([bob])
-        held = {holding.token.asset.reference for holding in snapshot.holdings if not holding.token.asset.is_native}
-        assert held == paying | {token for token in subject.plain if subject.balance(bob, token, subject.height)}
+        tokens = {holding.token.asset.reference for holding in snapshot.holdings if not holding.token.asset.is_native}
+        assert tokens == paying | {token for token in subject.plain if subject.balance(bob, token, subject.height)}
         assert snapshot.issues == ()
         assert snapshot.requests == indexed.chain.requests - before <= 3
 
@@ -230,7 +238,7 @@ def answers(number: int) -> str:
     return f"0x60{number:02x}5f5260205ff3"
 
 
-def listed(indexed: Index, contracts: list[str]) -> dict[Asset, Described]:
+def token_list(indexed: Index, contracts: list[str]) -> dict[Asset, Described]:
     assets = map(indexed.chain.info.token_asset, contracts)
     return {asset: Described(asset, "X", "X", 6) for asset in assets}
 
@@ -257,43 +265,49 @@ async def test_what_a_token_is_called_is_what_it_said_at_the_block_whichever_was
     with evm(0) as subject:
         node, maker, bob = subject.node, subject.deployment.accounts["deployer"], "0x" + "b0" * 20
         at = [int(node.rpc("eth_getTransactionCount", maker, "pending"), 16) + k for k in range(2)]
-        token, other = (created_address(maker, nonce).lower() for nonce in at)
-        about = [
-            words(["string", "string", "uint8"], "Token", name, places) for name, places in (("OLD", 6), ("NEW", 18))
+        token, second_token = (created_address(maker, nonce).lower() for nonce in at)
+        constructor_args = [
+            words(["string", "string", "uint8"], "Token", name, decimals)
+            for name, decimals in (("OLD", 6), ("NEW", 18))
         ]
-        node.settle([Tx(maker, None, artifact("Token").creation(each), gas=5_000_000) for each in about])
+        node.settle([Tx(maker, None, artifact("Token").creation(each), gas=5_000_000) for each in constructor_args])
         node.settle([tx(maker, token, "mint(address,uint256)", bob, 10**18)])
         early = node.height
         node.mine()  # the node keeps the state of a block when the next one is made
-        node.rpc("anvil_setCode", token, node.rpc("eth_getCode", other, "latest"))  # as a proxy that was upgraded
+        node.rpc(
+            "anvil_setCode", token, node.rpc("eth_getCode", second_token, "latest")
+        )  # as a proxy that was upgraded
         node.mine(2)
         async with index(subject, tmp_path, datasets=LOGS) as indexed:
             await followed(indexed)
             blocks = await indexed.chain.blocks([early, node.height])
-            seen = []
+            decimals_read = []
             for order in ((0, 1), (1, 0)):
                 book = TokenBook(indexed.chain.key, Lake(f"{indexed.lake.uri}{order[0]}"), {})
                 source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, ())
-                taken = {k: await source.take([bob], blocks[k]) for k in order}
-                again = [await source.take([bob], blocks[k]) for k in (0, 1)]
-                assert [each.holdings for each in again] == [taken[0].holdings, taken[1].holdings]
-                assert [each.requests for each in again] == [1, 1]  # as many as the balances alone
-                seen.append(
-                    [{h.token.asset.shown_contract: h.token.decimals for h in taken[k].holdings}[token] for k in (0, 1)]
+                snapshots = {k: await source.take([bob], blocks[k]) for k in order}
+                repeated = [await source.take([bob], blocks[k]) for k in (0, 1)]
+                assert [each.holdings for each in repeated] == [snapshots[0].holdings, snapshots[1].holdings]
+                assert [each.requests for each in repeated] == [1, 1]  # as many as the balances alone
+                decimals_read.append(
+                    [
+                        {h.token.asset.shown_contract: h.token.decimals for h in snapshots[k].holdings}[token]
+                        for k in (0, 1)
+                    ]
                 )
-    assert seen == [[6, 18], [6, 18]]
+    assert decimals_read == [[6, 18], [6, 18]]
 
 
 async def test_what_a_token_is_a_share_of_is_what_it_said_at_the_block_whichever_was_asked_first(
     tmp_path: Path,
 ) -> None:
-    def unwrap(met: ProtocolMatch, raw: int) -> DecoderPlan:
+    def unwrap(match: ProtocolMatch, raw: int) -> DecoderPlan:
         yield []
-        return (TokenAmount(met.answer, raw),)
+        return (TokenAmount(match.answer, raw),)
 
-    inside = [f"0x{number:040x}" for number in (5, 7)]
+    underlying = [f"0x{number:040x}" for number in (5, 7)]
     family = Family("wrap", (Token("pool", question="pool()(address)"),), unwrap=unwrap, position_type="VAULT")
-    row = InstalledProtocol("wrap", family, {"pool": tuple(inside)}, {})
+    row = InstalledProtocol("wrap", family, {"pool": tuple(underlying)}, {})
     with evm(0) as subject:
         node, bob, token = subject.node, "0x" + "b0" * 20, subject.token("USDC")
         node.settle([tx(subject.deployment.accounts["deployer"], token, "mint(address,uint256)", bob, 1)])
@@ -305,15 +319,15 @@ async def test_what_a_token_is_a_share_of_is_what_it_said_at_the_block_whichever
         async with index(subject, tmp_path, datasets=LOGS) as indexed:
             await followed(indexed)
             blocks = await indexed.chain.blocks(heights)
-            seen = []
+            underlying_read = []
             for order in ((0, 1), (1, 0)):
                 book = TokenBook(indexed.chain.key, Lake(f"{indexed.lake.uri}{order[0]}"), {})
                 source = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), InstalledProtocols((row,)))
-                taken = {k: await source.take([bob], blocks[k]) for k in order}
-                again = [await source.take([bob], blocks[k]) for k in (0, 1)]
-                for k, each in enumerate(again):
-                    assert replace(each, requests=0) == replace(taken[k], requests=0)
-                seen.append(
-                    [part.token.asset.shown_contract for k in (0, 1) for part in taken[k].positions[0].supplied]
+                snapshots = {k: await source.take([bob], blocks[k]) for k in order}
+                repeated = [await source.take([bob], blocks[k]) for k in (0, 1)]
+                for k, each in enumerate(repeated):
+                    assert replace(each, requests=0) == replace(snapshots[k], requests=0)
+                underlying_read.append(
+                    [part.token.asset.shown_contract for k in (0, 1) for part in snapshots[k].positions[0].supplied]
                 )
-    assert seen == [inside, inside]
+    assert underlying_read == [underlying, underlying]

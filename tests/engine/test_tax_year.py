@@ -1,4 +1,4 @@
-"""Rates of a tax year: each hour of the history has the rate of its own day."""
+"""Rates of a tax year: each hour of the history has the rate of the day it belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read for many accounts at once is what is read for each alone, wherever their rows lie."""
+"""Reads of many accounts at once equal reads of each alone, wherever their rows lie."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ STRANGER = "0x" + "12" * 20
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
-    with evm(24) as found:
-        airdrop(found.node, found.deployment)
-        found.mine(20)
-        yield found
+    with evm(24) as chain:
+        airdrop(chain.node, chain.deployment)
+        chain.mine(20)
+        yield chain
 
 
 def wallets(subject: EvmSubject) -> list[str]:
@@ -50,7 +50,7 @@ async def everywhere(indexed: Index) -> None:
 async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
     subject: EvmSubject, tmp_path: Path
 ) -> None:
-    everybody = wallets(subject)
+    owners = wallets(subject)
     async with index(subject, tmp_path) as indexed:
         await everywhere(indexed)
         lake, tail, key, info = indexed.lake, indexed.tail, indexed.key, indexed.chain.info
@@ -59,7 +59,7 @@ async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
         tokens = sorted(
             {
                 token
-                for each in account_index.interactions_of(rows, everybody, subject.height, info).values()
+                for each in account_index.interactions_of(rows, owners, subject.height, info).values()
                 for token in each.tokens
             }
         )
@@ -67,43 +67,45 @@ async def test_what_many_met_and_paid_and_how_it_came_is_what_each_alone_did(
 
         @settings(max_examples=12, deadline=None)
         @given(
-            st.lists(st.sampled_from(everybody), min_size=1, max_size=12, unique=True),
+            st.lists(st.sampled_from(owners), min_size=1, max_size=12, unique=True),
             st.sampled_from(sorted(blocks)),
             st.randoms(),
         )
         def equal(accounts: list[str], height: int, random: Random) -> None:
-            met = account_index.interactions_of(rows, accounts, height, info)
-            assert list(met) == accounts
+            interactions = account_index.interactions_of(rows, accounts, height, info)
+            assert list(interactions) == accounts
             fees = fees_at(rows, accounts, blocks[height])
-            asked = {account: random.sample(tokens, 4) for account in accounts}
+            token_samples = {account: random.sample(tokens, 4) for account in accounts}
             trusted = {account: random.sample(tokens, 2) for account in accounts}
-            came = arrivals_of(rows, asked, trusted, height)
-            more = {account: [*trusted[account], *tokens[:2]] for account in accounts}
-            assert arrivals_of(rows, asked, trusted, height, tokens[:2]) == arrivals_of(rows, asked, more, height)
+            arrivals = arrivals_of(rows, token_samples, trusted, height)
+            extended_trust = {account: [*trusted[account], *tokens[:2]] for account in accounts}
+            assert arrivals_of(rows, token_samples, trusted, height, tokens[:2]) == arrivals_of(
+                rows, token_samples, extended_trust, height
+            )
             for account in accounts:
-                assert account_index.interactions_of(rows, [account], height, info) == {account: met[account]}
+                assert account_index.interactions_of(rows, [account], height, info) == {account: interactions[account]}
                 assert fees_at(rows, [account], blocks[height]) == {account: fees[account]}
-                alone = arrivals_of(rows, {account: asked[account]}, {account: trusted[account]}, height)
-                assert alone == {account: came[account]}
+                alone = arrivals_of(rows, {account: token_samples[account]}, {account: trusted[account]}, height)
+                assert alone == {account: arrivals[account]}
 
         equal()
 
 
 @pytest.mark.node
 async def test_an_account_has_the_same_portfolio_alone_and_among_others(subject: EvmSubject, tmp_path: Path) -> None:
-    """Its issues and what is taken for spam too: who else is asked for says nothing about it."""
-    everybody = wallets(subject)
+    """Issues and spam flags are equal too: they do not depend on the other accounts of a request."""
+    accounts = wallets(subject)
     chains = {"local": ChainFacts("local", "Local", 31337)}
     async with index(subject, tmp_path) as indexed:
         await everywhere(indexed)
         block = await indexed.chain.block(subject.height)
-        many = await indexed.snapshot(everybody, block)
-        parts = valuate([many]).by_account()
+        snapshot = await indexed.snapshot(accounts, block)
+        parts = valuate([snapshot]).by_account()
         spam = 0
-        for account in everybody:
+        for account in accounts:
             alone = valuate([await indexed.snapshot([account], block)])
             document = portfolio(account, parts[account], chains, updated_ms=0, block_number=block.height)
             assert document == portfolio(account, alone, chains, updated_ms=0, block_number=block.height)
-            assert document == portfolio(account, valuate([many]), chains, updated_ms=0, block_number=block.height)
+            assert document == portfolio(account, valuate([snapshot]), chains, updated_ms=0, block_number=block.height)
             spam += document.spam_assets
         assert spam > 0

@@ -1,4 +1,4 @@
-"""Tokens of the registry are found without an index, shown with what is known of them, and asked for at little cost."""
+"""Tokens of the registry: found without an index, shown with their facts, read in few requests."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def test_a_registry_that_cannot_be_meant_is_refused_with_its_name(tmp_path: Path
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
-    with evm(0) as found:
-        yield found
+    with evm(0) as chain:
+        yield chain
 
 
 @asynccontextmanager
 async def engine(subject: EvmSubject, folder: Path, lines: list[str], registry_lists: int = 2) -> AsyncIterator[Engine]:
-    """An engine with nothing indexed, whose chain has this registry and no list of its own."""
+    """Yield an engine without an index, whose chain has this registry and no own token list."""
     configs = folder / "configs"
     shutil.copytree(CONFIGS, configs)
     write(configs / "tokens" / "local.csv", lines)
@@ -90,7 +90,7 @@ async def engine(subject: EvmSubject, folder: Path, lines: list[str], registry_l
 
 
 def mint(subject: EvmSubject, symbol: str, name: str) -> str:
-    """A new token, some of which the holder has."""
+    """Deploy a new token, mint some of it for the holder, and return its address."""
     deployer = subject.deployment.accounts["deployer"]
     nonce = int(subject.node.rpc("eth_getTransactionCount", deployer, "latest"), 16)
     creation = artifact("Token").creation(words(["string", "string", "uint8"], name, symbol, 18))
@@ -114,16 +114,20 @@ async def read(engine: Engine) -> Portfolio:
 async def test_without_an_index_what_the_registry_names_is_found_and_what_is_not_held_is_not_shown(
     subject: EvmSubject, tmp_path: Path
 ) -> None:
-    held, unheld, unnamed = mint(subject, "HELD", "Held"), subject.token("DAI"), mint(subject, "NEW", "New")
-    lines = [line(held, 5, "HELD"), line(unheld, 5, "DAI"), *(line(f"0xc0de{k:036x}", 2, "X") for k in range(5_000))]
-    async with engine(subject, tmp_path, lines) as asked:
-        document = await read(asked)
-        chain = asked.system.chain("local")
+    held_token, unheld, unnamed = mint(subject, "HELD", "Held"), subject.token("DAI"), mint(subject, "NEW", "New")
+    lines = [
+        line(held_token, 5, "HELD"),
+        line(unheld, 5, "DAI"),
+        *(line(f"0xc0de{k:036x}", 2, "X") for k in range(5_000)),
+    ]
+    async with engine(subject, tmp_path, lines) as running:
+        document = await read(running)
+        chain = running.system.chain("local")
         (health,) = chain.health()
-        found = loose(document)
-        assert found.keys() == {held}
-        assert unnamed not in found
-        assert (found[held].symbol, found[held].balance) == ("held", "0.000000000000000005")
+        loose_assets = loose(document)
+        assert loose_assets.keys() == {held_token}
+        assert unnamed not in loose_assets
+        assert (loose_assets[held_token].symbol, loose_assets[held_token].balance) == ("held", "0.000000000000000005")
         assert health.cost.reads["balanceOf"] == 5_002
         assert chain.requests == health.requests <= 4
         (missing,) = [issue for issue in document.issues if issue.adapter == "index"]
@@ -136,17 +140,22 @@ async def test_without_an_index_what_the_registry_names_is_found_and_what_is_not
 async def test_a_token_that_few_lists_name_is_said_to_be_so_and_one_that_looks_like_a_known_one_is_spam(
     subject: EvmSubject, tmp_path: Path
 ) -> None:
-    known, few = mint(subject, "KNOWN", "Known"), mint(subject, "FEW", "Few")
+    listed_token, rarely_listed = mint(subject, "KNOWN", "Known"), mint(subject, "FEW", "Few")
     lookalike = mint(subject, "FAM\u039fUS", "Token")  # a Greek letter
     famous = "0x" + "fa" * 20
-    lines = [line(famous, 9, "FAMOUS"), line(known, 3, "KNOWN"), line(few, 2, "FEW"), line(lookalike, 2, "FAMOUS")]
-    async with engine(subject, tmp_path, lines) as asked:
-        document = await read(asked)
-    found = loose(document)
-    assert {known, few, lookalike} <= found.keys()
-    assert {issue.subject for issue in document.issues if issue.adapter == "registry"} == {few, lookalike}
+    lines = [
+        line(famous, 9, "FAMOUS"),
+        line(listed_token, 3, "KNOWN"),
+        line(rarely_listed, 2, "FEW"),
+        line(lookalike, 2, "FAMOUS"),
+    ]
+    async with engine(subject, tmp_path, lines) as running:
+        document = await read(running)
+    loose_assets = loose(document)
+    assert {listed_token, rarely_listed, lookalike} <= loose_assets.keys()
+    assert {issue.subject for issue in document.issues if issue.adapter == "registry"} == {rarely_listed, lookalike}
     assert document.spam_assets == 1
-    assert "LOOKALIKE" in found[lookalike].spam.reasons  # type: ignore[union-attr]
+    assert "LOOKALIKE" in loose_assets[lookalike].spam.reasons  # type: ignore[union-attr]
     assert document.networth == "0"
 
 
@@ -154,22 +163,22 @@ async def test_a_token_that_few_lists_name_is_said_to_be_so_and_one_that_looks_l
 async def test_tokens_of_the_registry_that_lie_or_break_spoil_nothing_else_and_show_no_character_that_misleads(
     subject: EvmSubject, tmp_path: Path
 ) -> None:
-    """What a contract says counts where few lists name it, and what the lists say where many do."""
-    held, hostile = mint(subject, "HELD", "Held"), deploy_hostile(subject.node, HOLDER.address)
-    lines = [line(held, 5, "HELD"), line(hostile["decimals 77"].lower(), 4, "HOST")]
+    """Decimals of the contract count if few lists name the token, else those of the lists."""
+    held_token, hostile = mint(subject, "HELD", "Held"), deploy_hostile(subject.node, HOLDER.address)
+    lines = [line(held_token, 5, "HELD"), line(hostile["decimals 77"].lower(), 4, "HOST")]
     lines += [line(each.lower(), 2, "HOST") for name, each in hostile.items() if name != "decimals 77"]
-    async with engine(subject, tmp_path, lines) as asked:
-        document = await read(asked)
-    found = loose(document)
-    assert (found[held].symbol, found[held].balance) == ("held", "0.000000000000000005")
-    assert found[hostile["decimals 77"].lower()].balance == "1", "four lists say 18"
-    assert found[hostile["decimals 0"].lower()].balance == str(WAD), "two lists say 18, and the contract 0"
+    async with engine(subject, tmp_path, lines) as running:
+        document = await read(running)
+    loose_assets = loose(document)
+    assert (loose_assets[held_token].symbol, loose_assets[held_token].balance) == ("held", "0.000000000000000005")
+    assert loose_assets[hostile["decimals 77"].lower()].balance == "1", "four lists say 18"
+    assert loose_assets[hostile["decimals 0"].lower()].balance == str(WAD), "two lists say 18, and the contract 0"
     unread = {hostile[name].lower() for name in ("balance reverts", "balance loops", "balance of 0 bytes")}
-    assert not unread & found.keys()
+    assert not unread & loose_assets.keys()
     assert document.completeness == "partial"
     assert document.networth == "0"
-    shown = [(asset.symbol, asset.name) for asset in found.values()]
-    assert all(clean(text, 10_000) == text for texts in shown for text in texts), shown
+    texts_shown = [(asset.symbol, asset.name) for asset in loose_assets.values()]
+    assert all(clean(text, 10_000) == text for texts in texts_shown for text in texts), texts_shown
 
 
 @pytest.mark.node
@@ -178,19 +187,19 @@ async def test_an_operator_says_how_many_lists_have_to_name_a_token_that_is_look
 ) -> None:
     two, five = mint(subject, "TWO", "Two"), mint(subject, "FIVE", "Five")
     lines = [line(five, 5, "FIVE"), line(two, 2, "TWO")]
-    for lists, wanted in ((2, {two, five}), (4, {five}), (0, {five})):  # five lists make it one of the chain's list
-        async with engine(subject, tmp_path / str(lists), lines, registry_lists=lists) as asked:
-            assert loose(await read(asked)).keys() == wanted
+    for lists, expected in ((2, {two, five}), (4, {five}), (0, {five})):  # five lists make it one of the chain's list
+        async with engine(subject, tmp_path / str(lists), lines, registry_lists=lists) as running:
+            assert loose(await read(running)).keys() == expected
 
 
 @pytest.mark.node
 async def test_where_transfers_are_indexed_the_registry_is_not_asked(subject: EvmSubject, tmp_path: Path) -> None:
-    held = mint(subject, "HELD", "Held")
-    async with engine(subject, tmp_path, [line(held, 2, "HELD")]) as asked:
-        asked.system.tail.add_ranges("local", [("transfers", "")], Span(0, subject.height))
-        document = await read(asked)
-        assert asked.system.chain("local").health()[0].cost.reads["balanceOf"] == 0
-    assert held not in loose(document)
+    held_token = mint(subject, "HELD", "Held")
+    async with engine(subject, tmp_path, [line(held_token, 2, "HELD")]) as running:
+        running.system.tail.add_ranges("local", [("transfers", "")], Span(0, subject.height))
+        document = await read(running)
+        assert running.system.chain("local").health()[0].cost.reads["balanceOf"] == 0
+    assert held_token not in loose(document)
     assert [issue for issue in document.issues if issue.adapter == "index"] == []
 
 
@@ -198,15 +207,15 @@ async def test_where_transfers_are_indexed_the_registry_is_not_asked(subject: Ev
 async def test_the_registry_is_asked_for_the_accounts_alone_whose_transfers_are_not_indexed(
     subject: EvmSubject, tmp_path: Path
 ) -> None:
-    held, watched = mint(subject, "HELD", "Held"), account("0x" + "b1" * 20)
-    async with engine(subject, tmp_path, [line(held, 2, "HELD")]) as asked:
-        whole, tail = Span(0, subject.height), asked.system.tail
-        tail.add_ranges("local", [("transfers", account_filter(watched.address))], whole)
-        block = await asked.system.chain("local").block(subject.height)
-        both = await asked.at_pinned([HOLDER, watched], "local", block, Options(), past=True)
-        assert asked.system.chain("local").health()[0].cost.reads["balanceOf"] == 1
+    held_token, watched = mint(subject, "HELD", "Held"), account("0x" + "b1" * 20)
+    async with engine(subject, tmp_path, [line(held_token, 2, "HELD")]) as running:
+        full_span, tail = Span(0, subject.height), running.system.tail
+        tail.add_ranges("local", [("transfers", account_filter(watched.address))], full_span)
+        block = await running.system.chain("local").block(subject.height)
+        both = await running.at_pinned([HOLDER, watched], "local", block, Options(), past=True)
+        assert running.system.chain("local").health()[0].cost.reads["balanceOf"] == 1
     assert [issue.adapter for issue in both[1].issues if issue.adapter == "index"] == []
-    assert held in loose(both[0])
+    assert held_token in loose(both[0])
 
 
 @pytest.mark.node
@@ -214,7 +223,7 @@ async def test_without_an_index_a_share_that_the_registry_names_is_a_position(tm
     with evm(0) as subject:
         subject.trade(150, 1)
         vault = subject.deployment.contracts["Vault"].lower()
-        own = [
+        accounts = [
             each
             for each in subject.deployment.accounts.values()
             if subject.balance(each.lower(), vault, subject.height)
@@ -222,9 +231,9 @@ async def test_without_an_index_a_share_that_the_registry_names_is_a_position(tm
         (tmp_path / "protocols").mkdir()
         described = f'key = "vault"\nname = "Vault"\nfamilies = ["erc4626"]\n[contracts.local]\nvault = ["{vault}"]\n'
         (tmp_path / "protocols" / "vault.toml").write_text(described)
-        async with engine(subject, tmp_path, [line(vault, 2, "VAULT")]) as asked:
-            holder = account(own[0])
-            (document,) = await asked.portfolios([holder], Options(), wait=True, wallet_only=False)
-            assert asked.system.chain("local").requests <= 7
+        async with engine(subject, tmp_path, [line(vault, 2, "VAULT")]) as running:
+            holder = account(accounts[0])
+            (document,) = await running.portfolios([holder], Options(), wait=True, wallet_only=False)
+            assert running.system.chain("local").requests <= 7
     assert document.asset_by_protocols.keys() == {"wallet", "vault"}
     assert vault not in loose(document)

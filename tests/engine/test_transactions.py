@@ -1,4 +1,4 @@
-"""Transactions of accounts as a real node mined them: each once, in order, exact, and never fewer than there are."""
+"""Transactions of accounts as a real node mined them: each once, in order, exact and complete."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ EVERYONE = 10_000
 
 @pytest.fixture(scope="module")
 def subject() -> Iterator[EvmSubject]:
-    with evm(60) as found:
-        found.trade(6, 1)
-        yield found
+    with evm(60) as chain:
+        chain.trade(6, 1)
+        yield chain
 
 
 @pytest.fixture(scope="module")
@@ -56,20 +56,20 @@ def details(subject: EvmSubject) -> dict[str, list[Row]]:
     """The whole chain, read from its receipts by code that is not ours."""
     from chainfolio.blocks import Span
 
-    found = dict(subject.rows(Span(0, subject.height)))
-    found["receipts"] = [
+    rows_by_table = dict(subject.rows(Span(0, subject.height)))
+    rows_by_table["receipts"] = [
         receipt
         for height in range(subject.height + 1)
         for receipt in subject.node.rpc("eth_getBlockReceipts", hex(height))
     ]
-    return found
+    return rows_by_table
 
 
 def wallets(subject: EvmSubject) -> list[str]:
     return [account.lower() for account in subject.deployment.accounts.values()]
 
 
-def wanted(limit: int = EVERYONE, offset: int = 0, **more: Any) -> TransactionFilter:
+def transaction_filter(limit: int = EVERYONE, offset: int = 0, **more: Any) -> TransactionFilter:
     return TransactionFilter(limit=limit, offset=offset, **more)
 
 
@@ -85,7 +85,7 @@ async def page(
     accounts: list[str],
     question: TransactionFilter | None = None,
     *,
-    most: int = 100_000,
+    max_rows: int = 100_000,
     protocols: tuple[Protocol, ...] = (),
     stakes: Stakes | None = None,
     max_lookups: int | None = MAX_LOOKUPS,
@@ -93,10 +93,14 @@ async def page(
     """One page over one chain, and how far it goes."""
     facts = indexed.chain.facts
     book = TokenBook(facts.key, indexed.lake, {})
-    shown = ChainFacts(facts.key, facts.name, facts.chain_id, {"transaction": "https://scan.example/tx/{hash}"})
+    explorer_facts = ChainFacts(
+        facts.key, facts.name, facts.chain_id, {"transaction": "https://scan.example/tx/{hash}"}
+    )
     snapshotter = Snapshotter(indexed.chain, indexed.lake, indexed.tail, book, (), stakes=stakes)
-    statement = Statement(Registry(protocols), FUNCTIONS, most, question or wanted(), lookups=Lookups(max_lookups))
-    return await statement.page([Subject(snapshotter, shown, indexed.datasets, tuple(accounts))])
+    statement = Statement(
+        Registry(protocols), FUNCTIONS, max_rows, question or transaction_filter(), lookups=Lookups(max_lookups)
+    )
+    return await statement.page([Subject(snapshotter, explorer_facts, indexed.datasets, tuple(accounts))])
 
 
 async def filled(indexed: Index) -> None:
@@ -105,35 +109,35 @@ async def filled(indexed: Index) -> None:
     await indexed.follower().step()
 
 
-def done(subject: EvmSubject, *txs: Tx) -> list[str]:
-    """The hashes of some transactions, each in a block of its own."""
-    found = []
+def send_all(subject: EvmSubject, *txs: Tx) -> list[str]:
+    """Send transactions, each in a separate block, and return their hashes."""
+    tx_hashes = []
     with subject.node.by_hand():
         for each in txs:
-            found.append(subject.node.send(each))
+            tx_hashes.append(subject.node.send(each))
             subject.node.mine()
-    return found
+    return tx_hashes
 
 
-def hashes(found: list[TransactionDocument]) -> list[str]:
-    return [each.hash for each in found]
+def hashes(documents: list[TransactionDocument]) -> list[str]:
+    return [each.hash for each in documents]
 
 
 def expected(details: dict[str, list[Row]], account: str, *, events_only: bool = False) -> list[tuple[int, int, str]]:
     """Height, position and hash of everything that an account took part in, the newest first."""
-    places = {(t["height"], t["tx_index"]): t["hash"] for t in details["transactions"]}
-    found = {
+    hash_by_position = {(t["height"], t["tx_index"]): t["hash"] for t in details["transactions"]}
+    positions = {
         (row["height"], row["tx_index"])
         for row in details["transfers"]
         if account in (row["sender"], row["recipient"]) and not (events_only and row["standard"] == "native")
     }
-    found |= {(row["height"], row["tx_index"]) for row in details["approvals"] if row["owner"] == account}
+    positions |= {(row["height"], row["tx_index"]) for row in details["approvals"] if row["owner"] == account}
     if not events_only:
         ends = ("sender", "recipient", "created")
-        found |= {
+        positions |= {
             (row["height"], row["tx_index"]) for row in details["transactions"] if account in [row[end] for end in ends]
         }
-    return [(*place, places[place]) for place in sorted(found, reverse=True)]
+    return [(*position, hash_by_position[position]) for position in sorted(positions, reverse=True)]
 
 
 def number(raw: object) -> int:
@@ -152,7 +156,7 @@ async def test_everything_that_wallets_did_is_there_once_the_newest_first(
             right = [tx_hash for *_, tx_hash in expected(details, account)]
             assert len(right) > 20
             assert hashes(await ask(indexed, [account])) == right
-            assert hashes(await ask(indexed, [account], wanted(newest_first=False))) == right[::-1]
+            assert hashes(await ask(indexed, [account], transaction_filter(newest_first=False))) == right[::-1]
         assert await ask(indexed, ["0x" + "12" * 20]) == []
 
 
@@ -165,24 +169,27 @@ async def test_what_a_record_says_is_what_the_receipt_says(
     decimals = {token.address.lower(): token.decimals for token in subject.deployment.tokens.values()}
     async with index(subject, tmp_path) as indexed:
         await filled(indexed)
-        for found in await ask(indexed, [account]):
-            receipt, row = receipts[found.hash], rows[found.hash]
-            block = subject.node.block(found.block_number)
-            assert found.block_number == int(receipt["blockNumber"], 16)
-            assert found.timestamp == str(int(block["timestamp"], 16))
-            assert (found.sender, found.recipient) == (receipt["from"], receipt["to"] or receipt["contractAddress"])
+        for document in await ask(indexed, [account]):
+            receipt, row = receipts[document.hash], rows[document.hash]
+            block = subject.node.block(document.block_number)
+            assert document.block_number == int(receipt["blockNumber"], 16)
+            assert document.timestamp == str(int(block["timestamp"], 16))
+            assert (document.sender, document.recipient) == (
+                receipt["from"],
+                receipt["to"] or receipt["contractAddress"],
+            )
             fee = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
-            assert Decimal(found.fees) == Decimal(fee).scaleb(-18)
-            assert Decimal(found.value) == Decimal(number(row["raw"])).scaleb(-18)
-            assert (found.type == "FAILED") is (receipt["status"] == "0x0")
-            assert found.user.address == account
-            assert (found.value_fiat, found.fees_fiat, found.closed_pnl) == ("N/A", "N/A", "N/A")
-            assert found.explorer_url == f"https://scan.example/tx/{found.hash}"
-            fees = found.native_asset_fees
-            assert (fees.balance, fees.symbol, fees.is_native_asset_fees) == (found.fees, "eth", True)
-            moves = [row for row in details["transfers"] if row["tx_hash"] == found.hash]
-            for assets, mine in ((found.assets_in, "recipient"), (found.assets_out, "sender")):
-                shown = [
+            assert Decimal(document.fees) == Decimal(fee).scaleb(-18)
+            assert Decimal(document.value) == Decimal(number(row["raw"])).scaleb(-18)
+            assert (document.type == "FAILED") is (receipt["status"] == "0x0")
+            assert document.user.address == account
+            assert (document.value_fiat, document.fees_fiat, document.closed_pnl) == ("N/A", "N/A", "N/A")
+            assert document.explorer_url == f"https://scan.example/tx/{document.hash}"
+            fees = document.native_asset_fees
+            assert (fees.balance, fees.symbol, fees.is_native_asset_fees) == (document.fees, "eth", True)
+            moves = [row for row in details["transfers"] if row["tx_hash"] == document.hash]
+            for assets, own_side in ((document.assets_in, "recipient"), (document.assets_out, "sender")):
+                asset_moves = [
                     (
                         asset.contract,
                         asset.sender,
@@ -191,7 +198,7 @@ async def test_what_a_record_says_is_what_the_receipt_says(
                     )
                     for asset in assets
                 ]
-                assert shown == [
+                assert asset_moves == [
                     (
                         row["token"] or ZERO,
                         row["sender"],
@@ -199,12 +206,12 @@ async def test_what_a_record_says_is_what_the_receipt_says(
                         None if row["token_id"] is None else number(row["token_id"]),
                     )
                     for row in moves
-                    if row[mine] == account
+                    if row[own_side] == account
                 ]
-                for asset, row in zip(assets, [row for row in moves if row[mine] == account], strict=True):
-                    places = decimals.get(asset.contract, 0 if row["token_id"] is not None else 18)
-                    assert Decimal(asset.balance or "") == Decimal(number(row["raw"])).scaleb(-places)
-                    assert (asset.decimal, asset.price, asset.value) == (str(places), "N/A", "N/A")
+                for asset, row in zip(assets, [row for row in moves if row[own_side] == account], strict=True):
+                    decimal_places = decimals.get(asset.contract, 0 if row["token_id"] is not None else 18)
+                    assert Decimal(asset.balance or "") == Decimal(number(row["raw"])).scaleb(-decimal_places)
+                    assert (asset.decimal, asset.price, asset.value) == (str(decimal_places), "N/A", "N/A")
 
 
 CALLED = {
@@ -226,23 +233,25 @@ CALLED = {
 async def test_types_say_what_was_called(subject: EvmSubject, tmp_path: Path) -> None:
     async with index(subject, tmp_path) as indexed:
         await filled(indexed)
-        found = [each for each in await ask(indexed, wallets(subject)) if each.type != "FAILED"]
-        own = [each for each in found if each.user.address == each.sender]
-        seen = set()
-        for each in found:
+        documents = [each for each in await ask(indexed, wallets(subject)) if each.type != "FAILED"]
+        sent_documents = [each for each in documents if each.user.address == each.sender]
+        function_names = set()
+        for each in documents:
             assert each.type in get_args(TransactionType)
             if each.function_name in CALLED:
-                seen.add(each.function_name)
+                function_names.add(each.function_name)
                 assert each.type in CALLED[each.function_name], (each.function_name, each.type)
-        assert {"Approve", "Transfer", "SwapExactTokensForTokens", "Supply"} <= seen
+        assert {"Approve", "Transfer", "SwapExactTokensForTokens", "Supply"} <= function_names
         weth = subject.token("WETH")
-        wrapping = [each for each in own if each.recipient == weth and each.function_name in ("Deposit", "Withdraw")]
+        wrapping = [
+            each for each in sent_documents if each.recipient == weth and each.function_name in ("Deposit", "Withdraw")
+        ]
         assert {each.type for each in wrapping} == {"WRAP", "UNWRAP"}
         wraps = [each for each in wrapping if each.type == "WRAP"]
         assert all([asset.balance for asset in each.assets_out] == [each.value] for each in wraps)
         plain = [
             each
-            for each in found
+            for each in documents
             if not each.function_name and each.value != "0" and each.recipient in wallets(subject)
         ]
         assert {each.type for each in plain} == {"TRANSFERIN", "TRANSFEROUT"}
@@ -251,16 +260,20 @@ async def test_types_say_what_was_called(subject: EvmSubject, tmp_path: Path) ->
 async def test_a_payment_between_two_wallets_is_there_for_each_and_one_to_oneself_once(tmp_path: Path) -> None:
     with evm(0) as subject:
         alice, bob = (subject.deployment.accounts[name] for name in ("alice", "bob"))
-        paid, kept = done(subject, Tx(alice, bob, value=7, gas=21_000), Tx(alice, alice, value=9, gas=21_000))
+        payment, self_payment = send_all(
+            subject, Tx(alice, bob, value=7, gas=21_000), Tx(alice, alice, value=9, gas=21_000)
+        )
         async with index(subject, tmp_path) as indexed:
             await filled(indexed)
-            found = await ask(indexed, [alice.lower(), bob.lower()])
-            mine = [(each.hash, each.user.address, each.type) for each in found if each.hash in (paid, kept)]
-            assert sorted(mine) == sorted(
+            documents = await ask(indexed, [alice.lower(), bob.lower()])
+            payments = [
+                (each.hash, each.user.address, each.type) for each in documents if each.hash in (payment, self_payment)
+            ]
+            assert sorted(payments) == sorted(
                 [
-                    (kept, alice.lower(), "SELFTRANSFER"),
-                    (paid, alice.lower(), "TRANSFEROUT"),
-                    (paid, bob.lower(), "TRANSFERIN"),
+                    (self_payment, alice.lower(), "SELFTRANSFER"),
+                    (payment, alice.lower(), "TRANSFEROUT"),
+                    (payment, bob.lower(), "TRANSFERIN"),
                 ]
             )
 
@@ -273,19 +286,19 @@ async def test_native_balances_are_what_records_say_with_what_contracts_paid_ins
     async with index(subject, tmp_path, datasets=(*EVERYTHING, "internal")) as indexed:
         await filled(indexed)
         assert indexed.tail.rows(indexed.key, "transfers", 0, 2**40)
-        found = await ask(indexed, accounts)
+        documents = await ask(indexed, accounts)
     net = dict.fromkeys(accounts, Decimal(0))
-    paid = 0
-    for each in found:
-        mine = each.user.address
-        net[mine] -= Decimal(each.fees) if each.sender == mine else 0
+    internal_payments = 0
+    for each in documents:
+        owner = each.user.address
+        net[owner] -= Decimal(each.fees) if each.sender == owner else 0
         for asset in (*each.assets_in, *each.assets_out):
             if asset.contract == ZERO:
-                net[mine] += Decimal(asset.balance) if asset.is_asset_in else -Decimal(asset.balance)
-        paid += any(asset.contract == ZERO and asset.sender != each.sender for asset in each.assets_in)
-        unwrapped = each.type == "UNWRAP" and each.sender == mine
+                net[owner] += Decimal(asset.balance) if asset.is_asset_in else -Decimal(asset.balance)
+        internal_payments += any(asset.contract == ZERO and asset.sender != each.sender for asset in each.assets_in)
+        unwrapped = each.type == "UNWRAP" and each.sender == owner
         assert not unwrapped or [asset.contract for asset in each.assets_in] == [ZERO]
-    assert paid > 5
+    assert internal_payments > 5
     for account in accounts:
         before, now = (subject.native(account, height) for height in (0, subject.height))
         assert net[account] == Decimal(now - before).scaleb(-18), account
@@ -296,7 +309,7 @@ async def test_who_is_imitated_is_named_and_the_trick_is_left_out_only_when_aske
         alice, bob, eve = (subject.deployment.accounts[name] for name in ("alice", "bob", "carol"))
         dai = subject.token("DAI")
         false = bob[:6].lower() + "0" * 32 + bob[-4:].lower()
-        (paid, trick, fallen) = done(
+        (payment, trick, fallen) = send_all(
             subject,
             tx(alice, dai, "transfer(address,uint256)", bob, 10**18),
             tx(eve, dai, "transferFrom(address,address,uint256)", alice, false, 0),
@@ -304,33 +317,36 @@ async def test_who_is_imitated_is_named_and_the_trick_is_left_out_only_when_aske
         )
         async with index(subject, tmp_path) as indexed:
             await filled(indexed)
-            found = {each.hash: each for each in await ask(indexed, [alice.lower()])}
-            assert found[paid].flags == ()
-            assert [found[each].type for each in (paid, trick, fallen)] == ["TRANSFEROUT", "SPAM", "TRANSFEROUT"]
+            documents = {each.hash: each for each in await ask(indexed, [alice.lower()])}
+            assert documents[payment].flags == ()
+            assert [documents[each].type for each in (payment, trick, fallen)] == ["TRANSFEROUT", "SPAM", "TRANSFEROUT"]
             for each in (trick, fallen):
-                flag = found[each].flags[0]
+                flag = documents[each].flags[0]
                 assert (flag.kind, flag.address, flag.resembles) == ("POISONING", false, bob.lower())
-            left = {each.hash for each in await ask(indexed, [alice.lower()], wanted(hide_spam=True))}
-            assert found.keys() - left == {trick}
+            visible = {each.hash for each in await ask(indexed, [alice.lower()], transaction_filter(hide_spam=True))}
+            assert documents.keys() - visible == {trick}
 
 
 async def test_a_transfer_that_a_token_only_logs_is_spam_that_can_be_hidden(tmp_path: Path) -> None:
-    """The token has an honest name; its balances stay zero, and somebody else sent the transactions."""
+    """The token has an honest name; its balances stay zero, and another account sent the transactions."""
     with evm(0) as subject:
         alice, eve = (subject.deployment.accounts[name] for name in ("alice", "carol"))
         forger = deploy_hostile(subject.node)["transfer with 64 kB"]
-        log = Log([TRANSFER, *("0x" + "00" * 12 + who[2:].lower() for who in (alice, eve))], words(["uint256"], 10**30))
-        (forged, paid) = done(
+        log = Log(
+            [TRANSFER, *("0x" + "00" * 12 + account[2:].lower() for account in (alice, eve))],
+            words(["uint256"], 10**30),
+        )
+        (forged, payment) = send_all(
             subject, log_tx(eve, forger, log), tx(eve, subject.token("DAI"), "transfer(address,uint256)", alice, 5)
         )
         async with index(subject, tmp_path) as indexed:
             await filled(indexed)
-            found = {each.hash: each for each in await ask(indexed, [alice.lower()])}
-            left = {each.hash for each in await ask(indexed, [alice.lower()], wanted(hide_spam=True))}
-    assert (found[forged].type, found[paid].type) == ("SPAM", "TRANSFERIN")
-    assert "SPAM" in {flag.kind for flag in found[forged].flags}
-    assert forged not in left
-    assert paid in left
+            documents = {each.hash: each for each in await ask(indexed, [alice.lower()])}
+            visible = {each.hash for each in await ask(indexed, [alice.lower()], transaction_filter(hide_spam=True))}
+    assert (documents[forged].type, documents[payment].type) == ("SPAM", "TRANSFERIN")
+    assert "SPAM" in {flag.kind for flag in documents[forged].flags}
+    assert forged not in visible
+    assert payment in visible
 
 
 @pytest.mark.parametrize(
@@ -359,22 +375,26 @@ async def test_what_an_account_did_is_found_without_reading_what_others_did(
         read: list[str] = []
         scan = indexed.lake.scan
 
-        def noted(table: Table, **more: Any) -> Any:
+        def recording_scan(table: Table, **more: Any) -> Any:
             read.append(table.name)
             return scan(table, **more)
 
-        monkeypatch.setattr(indexed.lake, "scan", noted)
-        assert len(await ask(indexed, [alice], wanted(20))) == 20
+        monkeypatch.setattr(indexed.lake, "scan", recording_scan)
+        assert len(await ask(indexed, [alice], transaction_filter(20))) == 20
         # What moved something of hers and does not name her is looked up by height, in `transactions`; everything else
         # is sorted by account.
         assert set(read) <= {"transactions", "tokens"}
         assert read.count("transactions") <= 1
         rows = indexed.stored("account_transactions").to_pylist()
-        mine = [row for row in rows if row["account"] == row["sender"] == alice]
-        assert {row["tx_hash"] for row in mine} <= {each.hash for each in before}
-        sent = {row["hash"]: row for row in indexed.stored("transactions").to_pylist() if row["sender"] == alice}
-        assert {row["tx_hash"]: row["fee"] for row in mine} == {name: row["fee"] for name, row in sent.items()}
-        assert all(row["selector"] == sent[row["tx_hash"]]["input"][:4] for row in mine)
+        own_rows = [row for row in rows if row["account"] == row["sender"] == alice]
+        assert {row["tx_hash"] for row in own_rows} <= {each.hash for each in before}
+        transactions = {
+            row["hash"]: row for row in indexed.stored("transactions").to_pylist() if row["sender"] == alice
+        }
+        assert {row["tx_hash"]: row["fee"] for row in own_rows} == {
+            name: row["fee"] for name, row in transactions.items()
+        }
+        assert all(row["selector"] == transactions[row["tx_hash"]]["input"][:4] for row in own_rows)
 
 
 async def test_tokens_of_a_long_list_are_judged_once(
@@ -385,22 +405,22 @@ async def test_tokens_of_a_long_list_are_judged_once(
     judged: list[set[tuple[str, str]]] = []
     judge = Snapshotter.judge
 
-    async def counted(source: Snapshotter, pairs: Collection[tuple[str, Asset]], *others: Any) -> Any:
+    async def recording_judge(source: Snapshotter, pairs: Collection[tuple[str, Asset]], *others: Any) -> Any:
         judged.append({(account, asset.reference) for account, asset in pairs})
         return await judge(source, pairs, *others)
 
-    monkeypatch.setattr(Snapshotter, "judge", counted)
+    monkeypatch.setattr(Snapshotter, "judge", recording_judge)
     async with index(subject, tmp_path) as indexed:
         await filled(indexed)
-        whole = await ask(indexed, wallets(subject))
-    moved = {
+        documents = await ask(indexed, wallets(subject))
+    account_assets = {
         (record.user.address, asset.contract)
-        for record in whole
+        for record in documents
         for asset in (*record.assets_in, *record.assets_out)
         if asset.contract != ZERO
     }
-    assert len(whole) > 20
-    assert judged == [moved]
+    assert len(documents) > 20
+    assert judged == [account_assets]
 
 
 @pytest.mark.slow("reads a history in pages of many sizes")
@@ -414,21 +434,21 @@ async def test_pages_of_any_size_are_the_whole(
         await filled(indexed)
         for _ in range(6):
             chosen = chance.sample(wallets(subject), chance.randrange(1, 4))
-            question = wanted(
+            question = transaction_filter(
                 chance.randrange(7, 60),
                 newest_first=chance.random() < 0.5,
                 types=chance.choice([(), ("APPROVAL", "SWAP")]),
             )
-            whole = await ask(indexed, chosen, replace(question, limit=EVERYONE))
+            documents = await ask(indexed, chosen, replace(question, limit=EVERYONE))
             paged: list[TransactionDocument] = []
             while True:
                 part = await ask(indexed, chosen, replace(question, offset=len(paged)))
                 paged += part
                 if len(part) < question.limit:
                     break
-            assert paged == whole
+            assert paged == documents
             assert len({(each.hash, each.user.address) for each in paged}) == len(paged)
-            order = [int(each.timestamp) for each in whole]
+            order = [int(each.timestamp) for each in documents]
             assert order == sorted(order, reverse=question.newest_first)
 
 
@@ -436,26 +456,26 @@ async def test_filters_leave_exactly_what_fits(subject: EvmSubject, tmp_path: Pa
     alice, weth, usdc = wallets(subject)[1], subject.token("WETH"), subject.token("USDC")
     async with index(subject, tmp_path) as indexed:
         await filled(indexed)
-        whole = await ask(indexed, [alice])
+        documents = await ask(indexed, [alice])
 
-        async def left(**filters: Any) -> list[TransactionDocument]:
-            found = await ask(indexed, [alice], wanted(**filters))
-            assert found
-            assert len(found) < len(whole)
-            return found
+        async def filter_by(**filters: Any) -> list[TransactionDocument]:
+            filtered = await ask(indexed, [alice], transaction_filter(**filters))
+            assert filtered
+            assert len(filtered) < len(documents)
+            return filtered
 
-        assert await left(types=("SWAP",)) == [each for each in whole if each.type == "SWAP"]
-        with_weth = [e for e in whole if any(asset.contract == weth for asset in (*e.assets_in, *e.assets_out))]
-        by_symbol, by_contract = await left(search="weTH"), await left(search=weth[:20].upper())
+        assert await filter_by(types=("SWAP",)) == [each for each in documents if each.type == "SWAP"]
+        with_weth = [e for e in documents if any(asset.contract == weth for asset in (*e.assets_in, *e.assets_out))]
+        by_symbol, by_contract = await filter_by(search="weTH"), await filter_by(search=weth[:20].upper())
         assert [each for each in by_symbol if each.type != "APPROVAL" and each in with_weth] == [
             each for each in with_weth if each.type != "APPROVAL"
         ]
         assert set(hashes(with_weth)) <= set(hashes(by_contract))
-        middle = int(whole[len(whole) // 2].timestamp) * 1_000_000
-        assert await left(since_us=middle) == [e for e in whole if int(e.timestamp) * 1_000_000 >= middle]
-        assert await left(until_us=middle - 1) == [e for e in whole if int(e.timestamp) * 1_000_000 < middle]
+        middle = int(documents[len(documents) // 2].timestamp) * 1_000_000
+        assert await filter_by(since_us=middle) == [e for e in documents if int(e.timestamp) * 1_000_000 >= middle]
+        assert await filter_by(until_us=middle - 1) == [e for e in documents if int(e.timestamp) * 1_000_000 < middle]
         bob = wallets(subject)[2]
-        with_bob = await left(counterparties=(bob,))
+        with_bob = await filter_by(counterparties=(bob,))
         assert all(
             bob
             in {
@@ -467,32 +487,38 @@ async def test_filters_leave_exactly_what_fits(subject: EvmSubject, tmp_path: Pa
             or each.type in ("APPROVAL", "FAILED")
             for each in with_bob
         )
-        numbers = [a.nft.token_id for e in whole for a in e.assets_in if a.nft is not msgspec.UNSET]
-        for each in await left(token_id=int(numbers[0])):
-            moved = (*each.assets_in, *each.assets_out)
-            assert numbers[0] in [a.nft.token_id for a in moved if a.nft is not msgspec.UNSET]
-        tiny = [each for each in whole if may_be_dust(each) and is_dust(each)]
-        assert await ask(indexed, [alice], wanted(hide_dust=True)) == [each for each in whole if each not in tiny]
-        assert await ask(indexed, [alice], wanted(hide_spam=True)) == [e for e in whole if e.type != "SPAM"]
+        numbers = [a.nft.token_id for e in documents for a in e.assets_in if a.nft is not msgspec.UNSET]
+        for each in await filter_by(token_id=int(numbers[0])):
+            assets = (*each.assets_in, *each.assets_out)
+            assert numbers[0] in [a.nft.token_id for a in assets if a.nft is not msgspec.UNSET]
+        tiny = [each for each in documents if may_be_dust(each) and is_dust(each)]
+        assert await ask(indexed, [alice], transaction_filter(hide_dust=True)) == [
+            each for each in documents if each not in tiny
+        ]
+        assert await ask(indexed, [alice], transaction_filter(hide_spam=True)) == [
+            e for e in documents if e.type != "SPAM"
+        ]
         theirs = Protocol(key="usdc9", name="A protocol", contracts={indexed.key: {"token": [usdc]}})
-        inside = await ask(indexed, [alice], wanted(protocols=("usdc_v9",)), protocols=(theirs,))
-        assert inside
-        assert {each.protocol.key for each in inside} == {"usdc9"}
-        assert set(hashes(inside)) >= {each.hash for each in whole if each.recipient == usdc}
+        protocol_documents = await ask(
+            indexed, [alice], transaction_filter(protocols=("usdc_v9",)), protocols=(theirs,)
+        )
+        assert protocol_documents
+        assert {each.protocol.key for each in protocol_documents} == {"usdc9"}
+        assert set(hashes(protocol_documents)) >= {each.hash for each in documents if each.recipient == usdc}
 
 
 async def test_called_protocols_name_what_was_done(subject: EvmSubject, tmp_path: Path) -> None:
-    named = subject.deployment.contracts
+    contracts = subject.deployment.contracts
     shipped = {each.key: each for each in System(Settings()).registry.protocols}
-    pool, router = named["Pool"].lower(), named["UniswapV2Router02"].lower()
+    pool, router = contracts["Pool"].lower(), contracts["UniswapV2Router02"].lower()
     lending = msgspec.structs.replace(shipped["aave3"], contracts={"local": {"pool": [pool]}})
     pairs = msgspec.structs.replace(shipped["uniswap2"], contracts={"local": {"router": [router]}})
     types = {"Supply": "LEND", "Borrow": "BORROW", "AddLiquidity": "ADDLIQUIDITY", "RemoveLiquidity": "REMOVELIQUIDITY"}
     async with index(subject, tmp_path) as indexed:
         await filled(indexed)
-        found = await ask(indexed, wallets(subject), protocols=(lending, pairs))
-        own = [each for each in found if each.user.address == each.sender and each.type != "FAILED"]
-        called_there = [each for each in own if each.function_name]  # and not created
+        documents = await ask(indexed, wallets(subject), protocols=(lending, pairs))
+        sent_documents = [each for each in documents if each.user.address == each.sender and each.type != "FAILED"]
+        called_there = [each for each in sent_documents if each.function_name]  # and not created
         at_pool = [each for each in called_there if each.recipient in (pool, router)]
         assert {each.protocol.key for each in at_pool} == {"aave3", "uniswap2"}
         called = {(each.function_name, each.type) for each in at_pool if each.function_name in types}
@@ -506,29 +532,29 @@ async def test_without_the_dataset_of_transactions_the_node_says_the_same(
     alice = wallets(subject)[1]
     async with index(subject, tmp_path / "all") as complete:
         await filled(complete)
-        whole = {each.hash: each for each in await ask(complete, [alice])}
+        complete_documents = {each.hash: each for each in await ask(complete, [alice])}
     async with index(subject, tmp_path / "logs", datasets=LOGS) as indexed:
         await filled(indexed)
         right = [tx_hash for *_, tx_hash in expected(details, alice, events_only=True)]
-        found = await ask(indexed, [alice])
-        assert hashes(found) == right
-        for each in found:
-            tokens_only = tuple(asset for asset in whole[each.hash].assets_out if asset.contract != ZERO)
-            same = (each.fees, each.value, each.sender, each.recipient, each.function_name, each.assets_in)
-            other = whole[each.hash]
-            assert same == (
-                other.fees,
-                other.value,
-                other.sender,
-                other.recipient,
-                other.function_name,
-                other.assets_in,
+        documents = await ask(indexed, [alice])
+        assert hashes(documents) == right
+        for each in documents:
+            tokens_only = tuple(asset for asset in complete_documents[each.hash].assets_out if asset.contract != ZERO)
+            fields = (each.fees, each.value, each.sender, each.recipient, each.function_name, each.assets_in)
+            complete_document = complete_documents[each.hash]
+            assert fields == (
+                complete_document.fees,
+                complete_document.value,
+                complete_document.sender,
+                complete_document.recipient,
+                complete_document.function_name,
+                complete_document.assets_in,
             )
             assert each.assets_out == tokens_only
         await indexed.chain.heads()
         before = indexed.chain.requests
-        assert len(await ask(indexed, [alice], wanted(20, 3))) == 20
-        assert indexed.chain.requests - before <= 4  # the head, tokens nobody knows, and one batch for the page
+        assert len(await ask(indexed, [alice], transaction_filter(20, 3))) == 20
+        assert indexed.chain.requests - before <= 4  # the head, unknown tokens, and one batch for the page
 
 
 async def test_a_request_over_many_lookups_goes_on_where_the_last_one_ended(
@@ -542,12 +568,12 @@ async def test_a_request_over_many_lookups_goes_on_where_the_last_one_ended(
             await ask(indexed, [alice], max_lookups=10)
         assert error.value.retry_after_s == 1
         pending = int(error.value.reason.split()[0])
-        for left in range(pending, 10, -10):
-            with pytest.raises(Unavailable, match=rf"\b{left - 10} of the"):
+        for pending_before in range(pending, 10, -10):
+            with pytest.raises(Unavailable, match=rf"\b{pending_before - 10} of the"):
                 await ask(indexed, [alice], max_lookups=10)
-        found = await ask(indexed, [alice], max_lookups=10)
-        assert found == await ask(indexed, [alice], max_lookups=0), "all of them are stored"
-        assert len(found) > 10
+        documents = await ask(indexed, [alice], max_lookups=10)
+        assert documents == await ask(indexed, [alice], max_lookups=0), "all of them are stored"
+        assert len(documents) > 10
 
 
 async def test_any_number_of_lookups_is_read_in_batches_that_are_stored(
@@ -557,10 +583,10 @@ async def test_any_number_of_lookups_is_read_in_batches_that_are_stored(
     alice = wallets(subject)[1]
     async with index(subject, tmp_path, datasets=LOGS) as indexed:
         await filled(indexed)
-        whole = await ask(indexed, [alice], max_lookups=None)
-        assert len(whole) > 2 * 7
+        documents = await ask(indexed, [alice], max_lookups=None)
+        assert len(documents) > 2 * 7
         before = indexed.chain.requests
-        assert await ask(indexed, [alice], max_lookups=0) == whole
+        assert await ask(indexed, [alice], max_lookups=0) == documents
         assert indexed.chain.requests - before <= 4
 
 
@@ -572,14 +598,14 @@ async def test_details_of_a_block_that_is_replaced_are_deleted_with_it(tmp_path:
             subject.mine(5)
             await filled(indexed)
             follower = indexed.follower()
-            paid = done(subject, *(tx(alice, usdc, "transfer(address,uint256)", bob, raw) for raw in (5, 6)))
+            payments = send_all(subject, *(tx(alice, usdc, "transfer(address,uint256)", bob, raw) for raw in (5, 6)))
             await follower.step()
-            assert set(paid) <= set(hashes(await ask(indexed, [bob.lower()])))
-            assert set(indexed.tail.lookups(indexed.key, paid)) == set(paid)
+            assert set(payments) <= set(hashes(await ask(indexed, [bob.lower()])))
+            assert set(indexed.tail.lookups(indexed.key, payments)) == set(payments)
             subject.reorg(1)
             await follower.step()
-            assert set(indexed.tail.lookups(indexed.key, paid)) == {paid[0]}
-            assert paid[1] not in hashes(await ask(indexed, [bob.lower()]))
+            assert set(indexed.tail.lookups(indexed.key, payments)) == {payments[0]}
+            assert payments[1] not in hashes(await ask(indexed, [bob.lower()]))
 
 
 async def test_details_of_a_block_that_is_replaced_while_they_are_read_are_not_stored(
@@ -592,7 +618,7 @@ async def test_details_of_a_block_that_is_replaced_while_they_are_read_are_not_s
             subject.mine(5)
             await filled(indexed)
             follower, look_up = indexed.follower(), indexed.chain.look_up
-            [paid] = done(subject, tx(alice, usdc, "transfer(address,uint256)", bob, 5))
+            [payment] = send_all(subject, tx(alice, usdc, "transfer(address,uint256)", bob, 5))
             await follower.step()
 
             async def look_up_and_replace(transactions: Any) -> Any:
@@ -603,7 +629,7 @@ async def test_details_of_a_block_that_is_replaced_while_they_are_read_are_not_s
 
             monkeypatch.setattr(indexed.chain, "look_up", look_up_and_replace)
             await ask(indexed, [bob.lower()])
-            assert indexed.tail.lookups(indexed.key, [paid]) == {}
+            assert indexed.tail.lookups(indexed.key, [payment]) == {}
 
 
 async def test_an_address_with_more_than_is_served_is_not_found(
@@ -613,17 +639,17 @@ async def test_an_address_with_more_than_is_served_is_not_found(
     count = len(expected(details, alice))
     async with index(subject, tmp_path) as indexed:
         await filled(indexed)
-        assert len(await ask(indexed, [alice], most=count)) == count
+        assert len(await ask(indexed, [alice], max_rows=count)) == count
         with pytest.raises(NotFound, match="more than"):
-            await ask(indexed, [alice], wanted(1), most=count - 1)
+            await ask(indexed, [alice], transaction_filter(1), max_rows=count - 1)
         with pytest.raises(NotFound):
-            await ask(indexed, [alice], wanted(1), most=3)
+            await ask(indexed, [alice], transaction_filter(1), max_rows=3)
         rows = indexed.stored("account_transfers").to_pylist()
-        places = {(row["height"], row["tx_index"]) for row in rows if row["account"] == alice}
-        assert indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, alice, 10**6) == len(places) > 4
-        assert 3 < indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, alice, 3) <= len(places)
+        positions = {(row["height"], row["tx_index"]) for row in rows if row["account"] == alice}
+        assert indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, alice, 10**6) == len(positions) > 4
+        assert 3 < indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, alice, 3) <= len(positions)
         assert indexed.lake.count_transactions(ACCOUNT_TRANSFERS, indexed.key, "0x" + "12" * 20, 3) == 0
-        assert indexed.lake.max_rows(ACCOUNT_TRANSFERS, indexed.key, alice) >= len(places)
+        assert indexed.lake.max_rows(ACCOUNT_TRANSFERS, indexed.key, alice) >= len(positions)
 
 
 async def test_what_is_not_indexed_is_said_and_never_shown_as_nothing(
@@ -632,27 +658,31 @@ async def test_what_is_not_indexed_is_said_and_never_shown_as_nothing(
     alice, stranger = wallets(subject)[1], "0x" + "12" * 20
     async with index(subject, tmp_path) as indexed:
         with pytest.raises(NotIndexed) as error:
-            await ask(indexed, [alice], wanted(5))
+            await ask(indexed, [alice], transaction_filter(5))
         assert (error.value.first, error.value.last) == (0, subject.height)
         floor = subject.height - 30
         await indexed.fill(floor, subject.height)
-        known = [tx_hash for height, _, tx_hash in expected(details, alice) if height >= floor]
-        assert len(known) > 3
+        indexed_hashes = [tx_hash for height, _, tx_hash in expected(details, alice) if height >= floor]
+        assert len(indexed_hashes) > 3
         first_s = int(subject.node.block(floor)["timestamp"], 16)
-        assert hashes(await ask(indexed, [alice], wanted(len(known)))) == known
-        # A block that nobody indexed may be as old as the oldest that is: only dates above it are answered whole.
-        assert hashes(await ask(indexed, [alice], wanted(since_us=first_s * 1_000_000))) == known
-        for question in (wanted(len(known) + 1), wanted(1, len(known)), wanted(1, newest_first=False)):
+        assert hashes(await ask(indexed, [alice], transaction_filter(len(indexed_hashes)))) == indexed_hashes
+        # A missing block may be as old as the oldest indexed one: only dates above that one are answered completely.
+        assert hashes(await ask(indexed, [alice], transaction_filter(since_us=first_s * 1_000_000))) == indexed_hashes
+        for question in (
+            transaction_filter(len(indexed_hashes) + 1),
+            transaction_filter(1, len(indexed_hashes)),
+            transaction_filter(1, newest_first=False),
+        ):
             with pytest.raises(NotIndexed) as error:
                 await ask(indexed, [alice], question)
             assert (error.value.first, error.value.last) == (0, floor - 1)
         with pytest.raises(NotIndexed):
-            await ask(indexed, [stranger], wanted(5))
+            await ask(indexed, [stranger], transaction_filter(5))
         with pytest.raises(NotIndexed):
-            await ask(indexed, [alice], wanted(types=("VOTE",)))
+            await ask(indexed, [alice], transaction_filter(types=("VOTE",)))
         await indexed.fill(0, floor - 1, LOGS)
         with pytest.raises(NotIndexed) as error:  # native coins and transactions are still missing there
-            await ask(indexed, [stranger], wanted(5))
+            await ask(indexed, [stranger], transaction_filter(5))
         assert error.value.dataset == "transactions"
         await indexed.fill(0, floor - 1)
         right = [tx_hash for *_, tx_hash in expected(details, alice)]

@@ -54,8 +54,8 @@ def test_an_unread_balance_makes_an_answer_partial_only_if_trusted(
     account: str, asset: Asset, is_trusted: bool
 ) -> None:
     state = AccountState(0, {asset: Unknown("the node could not finish this read")}, (), ())
-    held, issues = holdings_of({account: state}, {account: {asset: True}}, TRUST)
-    assert held == []
+    holdings, issues = holdings_of({account: state}, {account: {asset: True}}, TRUST)
+    assert holdings == []
     assert [issue.makes_partial for issue in issues] == [is_trusted]
 
 
@@ -67,9 +67,9 @@ def test_reads_that_concern_strangers_are_marked() -> None:
     pool = Call(FEED, "getPool(address,address)(address)", (LISTED.reference, SENT.reference))
     inner = AtParent(balance_of(SENT.reference, ALICE))
     reads = [balance_of(SENT.reference, ALICE), balance_of(LISTED.reference, ALICE), NativeBalance(ALICE), pool, inner]
-    given = mark_untrusted(reads, {SENT.reference})
-    assert given == reads
-    assert [getattr(getattr(read, "read", read), "untrusted", False) for read in given] == [
+    marked = mark_untrusted(reads, {SENT.reference})
+    assert marked == reads
+    assert [getattr(getattr(read, "read", read), "untrusted", False) for read in marked] == [
         True,
         False,
         False,
@@ -111,15 +111,15 @@ def test_a_flood_with_one_reason_is_one_issue_with_its_count() -> None:
 
 
 def test_a_flood_of_different_reasons_is_bounded() -> None:
-    given = [issue(k, f"returned {k} bytes") for k in range(850)]
-    shown = group_untrusted_issues(given)
-    assert len(shown) == MAX_REASONS + 1
-    assert sum(each.count for each in shown) == 850
+    issues = [issue(k, f"returned {k} bytes") for k in range(850)]
+    grouped = group_untrusted_issues(issues)
+    assert len(grouped) == MAX_REASONS + 1
+    assert sum(each.count for each in grouped) == 850
 
 
 def test_few_issues_are_shown_one_by_one() -> None:
-    given = [issue(k, "loops") for k in range(MAX_SINGLE_ISSUES)]
-    assert group_untrusted_issues(given) == given
+    issues = [issue(k, "loops") for k in range(MAX_SINGLE_ISSUES)]
+    assert group_untrusted_issues(issues) == issues
 
 
 # --- feeds -----------------------------------------------------------------------------------------------------------
@@ -142,14 +142,14 @@ def quotes(answer: Any, asset: Asset = LISTED, sequencer: Any = None) -> Quotes:
     ids=["not read", "not there yet", "refused"],
 )
 def test_an_unread_feed_of_something_held_makes_the_answer_partial(answer: Any, is_partial: bool) -> None:
-    (found,) = price_issues(quotes(answer), {ALICE: {LISTED}}, [])
-    assert found.makes_partial == is_partial
+    (unread_issue,) = price_issues(quotes(answer), {ALICE: {LISTED}}, [])
+    assert unread_issue.makes_partial == is_partial
     assert price_issues(quotes(answer), {ALICE: {OWN}}, []) == []
 
 
 def test_an_unread_sequencer_makes_the_answer_partial() -> None:
-    (found,) = price_issues(quotes((1, 1, 1, 1, 1), sequencer=UNREAD), {ALICE: {LISTED}}, [])
-    assert found.makes_partial
+    (unread_issue,) = price_issues(quotes((1, 1, 1, 1, 1), sequencer=UNREAD), {ALICE: {LISTED}}, [])
+    assert unread_issue.makes_partial
 
 
 class Share:
@@ -161,12 +161,12 @@ class Share:
     def prices(self, assets: Any, block: Block) -> Any:
         yield []
         parts = ((LISTED, Fraction(1)),)
-        told = [RelativePrice(OWN, parts, self.name, BLOCK.time_us, Decimal(1))] if OWN in assets else []
-        return Quotes(relative=tuple(told))
+        quotes = [RelativePrice(OWN, parts, self.name, BLOCK.time_us, Decimal(1))] if OWN in assets else []
+        return Quotes(relative=tuple(quotes))
 
 
 def test_what_is_worth_some_of_an_unread_asset_is_unread_too() -> None:
     source = Chainlink({LISTED: Feed(LISTED, FEED, 8, 3600)})
-    found = run_offline(query_sources([source, Share()], [OWN], BLOCK, {}), lambda read: UNREAD)
-    (refusal,) = [each for each in found.refused if each.asset == OWN]
+    result = run_offline(query_sources([source, Share()], [OWN], BLOCK, {}), lambda read: UNREAD)
+    (refusal,) = [each for each in result.refused if each.asset == OWN]
     assert refusal.is_unread

@@ -1,4 +1,4 @@
-"""Whether claims of unproven decoders make an answer partial: only if the account itself used the contract."""
+"""Claims of unproven decoders make an answer partial only if the account itself used the contract."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RESOLVERS = {"positions_resolver": (FEES,), "vault_resolver": (ROUTER,)}
 
 
 def read(
-    row: InstalledProtocol, match: ContractInteractions, answers: Mapping[str, Any], held: Mapping[str, int]
+    row: InstalledProtocol, match: ContractInteractions, answers: Mapping[str, Any], balances: Mapping[str, int]
 ) -> AccountContents:
     """Read an account whose contracts answer by the function's name."""
 
@@ -53,11 +53,11 @@ def read(
             return 0
         assert isinstance(request, Call)
         if request.signature == BALANCE_OF:
-            return held.get(request.to, 0)
+            return balances.get(request.to, 0)
         return answers.get(request.signature.partition("(")[0], Reverted())
 
     reader = SingleAccountReader(Shares(Protocols([row], listed=frozenset({COIN}))), ME, match)
-    contents: AccountContents = run_offline(reader.read_all(tuple(held)), answer)
+    contents: AccountContents = run_offline(reader.read_all(tuple(balances)), answer)
     return contents
 
 
@@ -71,25 +71,27 @@ FORGED = {CONTRACT: frozenset[str | None]({OTHER})}
 
 
 @pytest.mark.parametrize(
-    ("own", "is_partial"),
+    ("actions", "is_partial"),
     [({}, False), ({"sent": FORGED}, False), ({"sent": SENT}, True), ({"self_acquired": frozenset({CONTRACT})}, True)],
     ids=["a gift", "a transfer that an unknown token logs", "a deposit", "an own transaction"],
 )
-def test_an_unproven_claim_is_partial_only_by_the_account_s_own_action(own: dict[str, Any], is_partial: bool) -> None:
+def test_an_unproven_claim_is_partial_only_by_the_account_s_own_action(
+    actions: dict[str, Any], is_partial: bool
+) -> None:
     stream = InstalledProtocol("streams", sablier.FAMILY, {"lockup": (CONTRACT,)}, {})
-    given = ContractInteractions(ids={CONTRACT: frozenset({1})}, **own)
-    assert partial(read(stream, given, STREAM, {})) == [is_partial]
+    meeting = ContractInteractions(ids={CONTRACT: frozenset({1})}, **actions)
+    assert partial(read(stream, meeting, STREAM, {})) == [is_partial]
     vault = InstalledProtocol("vaults", yearn_v2.FAMILY, {"vault": (CONTRACT,)}, {})
-    held = ContractInteractions(tokens=frozenset({CONTRACT}), **own)
-    assert partial(read(vault, held, VAULT, {CONTRACT: 10})) == [is_partial]
+    holder = ContractInteractions(tokens=frozenset({CONTRACT}), **actions)
+    assert partial(read(vault, holder, VAULT, {CONTRACT: 10})) == [is_partial]
 
 
-@pytest.mark.parametrize(("own", "is_partial"), [({}, False), ({"sent": SENT}, True)], ids=["a gift", "a deposit"])
+@pytest.mark.parametrize(("actions", "is_partial"), [({}, False), ({"sent": SENT}, True)], ids=["a gift", "a deposit"])
 def test_a_claim_that_an_unproven_decoder_cannot_read_is_partial_likewise(
-    own: dict[str, Any], is_partial: bool
+    actions: dict[str, Any], is_partial: bool
 ) -> None:
     row = InstalledProtocol("vaults", fluid_vault.FAMILY, {"vault_factory": (CONTRACT,), **RESOLVERS}, {})
-    contents = read(row, ContractInteractions(ids={CONTRACT: frozenset({1})}, **own), POOLED, {})
+    contents = read(row, ContractInteractions(ids={CONTRACT: frozenset({1})}, **actions), POOLED, {})
     assert [issue.makes_partial for issue in contents.issues] == [is_partial]
 
 
@@ -97,7 +99,7 @@ def test_a_claim_that_an_unproven_decoder_cannot_read_is_partial_likewise(
 def test_an_account_that_left_an_unproven_contract_has_no_issue(raw: int, issues: list[bool]) -> None:
     roles = {"staked_gmx": (CONTRACT,), "reward_router": (ROUTER,)}
     row = InstalledProtocol("stakes", gmx_stake.FAMILY, roles, {})
-    given = ContractInteractions(exchanged=SENT, sent=SENT)
-    contents = read(row, given, {**STAKE, "depositBalances": raw}, {})
+    interactions = ContractInteractions(exchanged=SENT, sent=SENT)
+    contents = read(row, interactions, {**STAKE, "depositBalances": raw}, {})
     assert [issue.makes_partial for issue in contents.issues] == issues
     assert len(contents.positions) == len(issues)

@@ -1,4 +1,4 @@
-"""How a number ends: a difference weighs most, then a proof, then an equal reading; and what was not seen is said."""
+"""Status of a verified number: a difference outweighs a proof, and a proof an equal reading."""
 
 from __future__ import annotations
 
@@ -38,43 +38,43 @@ PROVEN, OTHER, NONE, BROKEN = (
 )
 
 
-def said(*values: str | None) -> tuple[EndpointValue, ...]:
+def readings_of(*values: str | None) -> tuple[EndpointValue, ...]:
     return tuple(EndpointValue(f"{k}.test", value) for k, value in enumerate(values))
 
 
 @pytest.mark.parametrize(
-    ("mine", "others", "finding", "status"),
+    ("value", "readings", "finding", "status"),
     [
-        ("5", said(), PROVEN, "proven"),
-        ("5", said("5"), PROVEN, "proven"),
-        ("5", said("4"), PROVEN, "differs"),
-        ("5", said("5", "4"), PROVEN, "differs"),
-        ("5", said("5"), NONE, "equal"),
-        ("5", said("5", None), NONE, "equal"),
-        ("5", said(None), PROVEN, "proven"),
-        ("5", said(None), NONE, "unread"),
-        ("5", said(), NONE, "unprovable"),
-        ("5", said(), BROKEN, "unprovable"),
-        ("5", said("5"), BROKEN, "equal"),
-        ("5", said(), OTHER, "differs"),
-        ("5", said("5"), None, "equal"),
-        ("5", said("4"), None, "differs"),
-        ("5", said(), None, "unprovable"),
-        (None, said("5"), PROVEN, "unread"),
-        (None, said(), None, "unread"),
+        ("5", readings_of(), PROVEN, "proven"),
+        ("5", readings_of("5"), PROVEN, "proven"),
+        ("5", readings_of("4"), PROVEN, "differs"),
+        ("5", readings_of("5", "4"), PROVEN, "differs"),
+        ("5", readings_of("5"), NONE, "equal"),
+        ("5", readings_of("5", None), NONE, "equal"),
+        ("5", readings_of(None), PROVEN, "proven"),
+        ("5", readings_of(None), NONE, "unread"),
+        ("5", readings_of(), NONE, "unprovable"),
+        ("5", readings_of(), BROKEN, "unprovable"),
+        ("5", readings_of("5"), BROKEN, "equal"),
+        ("5", readings_of(), OTHER, "differs"),
+        ("5", readings_of("5"), None, "equal"),
+        ("5", readings_of("4"), None, "differs"),
+        ("5", readings_of(), None, "unprovable"),
+        (None, readings_of("5"), PROVEN, "unread"),
+        (None, readings_of(), None, "unread"),
     ],
 )
 def test_how_a_number_ends(
-    mine: str | None, others: tuple[EndpointValue, ...], finding: ProofResult | None, status: str
+    value: str | None, readings: tuple[EndpointValue, ...], finding: ProofResult | None, status: str
 ) -> None:
-    row = _check("balance", TOKEN, "T", mine, others, finding)
+    row = _check("balance", TOKEN, "T", value, readings, finding)
     assert row.status == status
     assert row.reason or status in ("proven", "equal")
 
 
 def test_an_odd_token_is_not_called_a_lie_where_two_agree_but_a_native_coin_is_what_the_root_says() -> None:
-    assert _check("balance", TOKEN, "T", "5", said("5"), OTHER).status == "equal"
-    assert _check("balance", ETHER, "ETH", "5", said("5"), OTHER).status == "differs"
+    assert _check("balance", TOKEN, "T", "5", readings_of("5"), OTHER).status == "equal"
+    assert _check("balance", ETHER, "ETH", "5", readings_of("5"), OTHER).status == "differs"
 
 
 def test_what_nobody_could_read_is_there_as_unread() -> None:
@@ -111,8 +111,8 @@ def verification(*statuses: str, faults: tuple[Fault, ...] = ()) -> Verification
 def test_what_a_verification_comes_to(
     statuses: tuple[str, ...], faults: tuple[Fault, ...], differs: bool, complete: bool
 ) -> None:
-    found = verification(*statuses, faults=faults)
-    assert (found.differs, found.complete) == (differs, complete)
+    result = verification(*statuses, faults=faults)
+    assert (result.differs, result.complete) == (differs, complete)
 
 
 def test_descriptions_of_other_endpoints_are_neither_stored_nor_cached(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Virtual users: what their owner wrote down is valued exactly, and what cannot be valued is said."""
+"""Virtual users: exact values of the balances that their owner entered, and reasons of unknown ones."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def cash(amount: str, usd: str | None = "1.0731", symbol: str = "EUR") -> Virtua
     return VirtualHolding(amount, symbol=symbol, name="Euro", usd=usd)
 
 
-def assets(found: Portfolio, protocol: str = "wallet", chain: str = "ethereum") -> tuple[AssetDocument, ...]:
-    (kind,) = found.asset_by_protocols[protocol].chains[chain].protocol_positions.values()
+def assets(portfolio: Portfolio, protocol: str = "wallet", chain: str = "ethereum") -> tuple[AssetDocument, ...]:
+    (kind,) = portfolio.asset_by_protocols[protocol].chains[chain].protocol_positions.values()
     return kind.assets
 
 
@@ -68,58 +68,62 @@ def assets(found: Portfolio, protocol: str = "wallet", chain: str = "ethereum") 
 
 
 def test_balances_lie_in_the_wallet_and_their_worth_is_said_twice() -> None:
-    found = document(user(on_chain("1.5"), on_chain("100.00", USDC)), QUOTED, SHOWN)
-    assert (found.address, found.networth, found.manual_balance_networth) == ("virtual:7f", "3099.98", "3099.98")
-    assert [(each.symbol, each.balance, each.price, each.value, each.decimal) for each in assets(found)] == [
+    portfolio = document(user(on_chain("1.5"), on_chain("100.00", USDC)), QUOTED, SHOWN)
+    assert (portfolio.address, portfolio.networth, portfolio.manual_balance_networth) == (
+        "virtual:7f",
+        "3099.98",
+        "3099.98",
+    )
+    assert [(each.symbol, each.balance, each.price, each.value, each.decimal) for each in assets(portfolio)] == [
         ("eth", "1.5", "2000", "3000", "18"),
         ("usdc", "100", "0.9998", "99.98", "6"),
     ]
-    assert (found.completeness, found.issues, found.price_adapters) == ("complete", (), ("example",))
-    assert list(found.asset_by_protocols) == ["wallet"]
+    assert (portfolio.completeness, portfolio.issues, portfolio.price_adapters) == ("complete", (), ("example",))
+    assert list(portfolio.asset_by_protocols) == ["wallet"]
 
 
 def test_what_is_written_down_is_worth_no_more_than_its_market_could_pay() -> None:
     thin = {**PRICES, ETHER.asset: replace(PRICES[ETHER.asset], depth_usd=Decimal(500))}
-    found = document(user(on_chain("1.5")), {"ethereum": replace(QUOTED["ethereum"], prices=thin)}, SHOWN)
-    assert (found.networth, assets(found)[0].price) == ("500", "2000")
-    assert "could pay 500 USD at most" in found.issues[0].reason
+    portfolio = document(user(on_chain("1.5")), {"ethereum": replace(QUOTED["ethereum"], prices=thin)}, SHOWN)
+    assert (portfolio.networth, assets(portfolio)[0].price) == ("500", "2000")
+    assert "could pay 500 USD at most" in portfolio.issues[0].reason
 
 
 def test_nothing_came_to_what_is_written_down_and_its_cash_is_what_is_pegged() -> None:
     quoted = {"ethereum": replace(QUOTED["ethereum"], pegged=frozenset({DOLLAR.asset}))}
-    held = on_chain("1.5"), on_chain("100.00", USDC), cash("50")
-    found = document(user(*held), quoted, SHOWN)
-    assert (found.daily_income, found.daily_expense, found.cash_balance) == ("0", "0", "99.98")
-    assert document(user(*held, type="CEX"), quoted, SHOWN).cash_balance == "0", "it does not lie in the wallet"
+    holdings = on_chain("1.5"), on_chain("100.00", USDC), cash("50")
+    portfolio = document(user(*holdings), quoted, SHOWN)
+    assert (portfolio.daily_income, portfolio.daily_expense, portfolio.cash_balance) == ("0", "0", "99.98")
+    assert document(user(*holdings, type="CEX"), quoted, SHOWN).cash_balance == "0", "it does not lie in the wallet"
 
 
 def test_an_exchange_is_a_protocol_of_the_users_name_and_no_manual_balance() -> None:
-    found = document(user(on_chain("1"), type="CEX"), QUOTED, SHOWN)
-    exchange = found.asset_by_protocols["cex"]
+    portfolio = document(user(on_chain("1"), type="CEX"), QUOTED, SHOWN)
+    exchange = portfolio.asset_by_protocols["cex"]
     assert (exchange.name, exchange.value, list(exchange.chains["ethereum"].protocol_positions)) == (
         "Mine",
         "2000",
         ["SPOT"],
     )
-    assert (found.networth, found.manual_balance_networth) == ("2000", "0")
-    assert found.asset_by_protocols["wallet"].chains == {}
+    assert (portfolio.networth, portfolio.manual_balance_networth) == ("2000", "0")
+    assert portfolio.asset_by_protocols["wallet"].chains == {}
 
 
 def test_cash_on_no_chain_has_the_price_that_its_owner_fixed() -> None:
-    found = document(user(cash("1000.10"), cash("5", None, "XYZ"), type="CEX"), {}, SHOWN)
-    euro, xyz = assets(found, "cex", "offchain")
+    portfolio = document(user(cash("1000.10"), cash("5", None, "XYZ"), type="CEX"), {}, SHOWN)
+    euro, xyz = assets(portfolio, "cex", "offchain")
     assert (euro.symbol, euro.name, euro.value, euro.price_source) == ("eur", "euro", "1073.20731", "fixed")
     assert (xyz.balance, xyz.value, xyz.decimal) == ("5", "N/A", "N/A")
-    chain = found.chains["offchain"]
+    chain = portfolio.chains["offchain"]
     assert (chain.name, chain.chain_id, chain.value, chain.value_percentile) == ("Off chain", 0, "1073.20731", "100")
-    assert (found.networth, found.unpriced_assets) == ("1073.20731", 1)
+    assert (portfolio.networth, portfolio.unpriced_assets) == ("1073.20731", 1)
 
 
 def test_what_nobody_priced_stays_outside_the_sum_with_the_reason() -> None:
-    found = document(user(on_chain("1"), on_chain("7", SPAM)), QUOTED, SHOWN)
-    assert (found.networth, found.unpriced_assets) == ("2000", 1)
-    assert [(issue.adapter, issue.reason) for issue in found.issues] == [("chainlink", "stale")]
-    assert found.completeness == "complete"
+    portfolio = document(user(on_chain("1"), on_chain("7", SPAM)), QUOTED, SHOWN)
+    assert (portfolio.networth, portfolio.unpriced_assets) == ("2000", 1)
+    assert [(issue.adapter, issue.reason) for issue in portfolio.issues] == [("chainlink", "stale")]
+    assert portfolio.completeness == "complete"
     assert document(user(on_chain("1")), QUOTED, SHOWN).issues == ()
 
 
@@ -130,31 +134,31 @@ def test_a_chain_that_cannot_be_read_makes_it_partial_and_no_zero() -> None:
         {},
         (Issue("ethereum", "ethereum", "down"),),
     )
-    found = document(user(on_chain("1"), on_chain("2", USDC)), {"ethereum": down}, SHOWN)
-    assert (found.networth, found.completeness, found.unpriced_assets) == ("0", "partial", 2)
-    assert sorted(each.balance or "" for each in assets(found)) == ["1", "2"]
-    assert {each.value for each in assets(found)} == {"N/A"}
+    portfolio = document(user(on_chain("1"), on_chain("2", USDC)), {"ethereum": down}, SHOWN)
+    assert (portfolio.networth, portfolio.completeness, portfolio.unpriced_assets) == ("0", "partial", 2)
+    assert sorted(each.balance or "" for each in assets(portfolio)) == ["1", "2"]
+    assert {each.value for each in assets(portfolio)} == {"N/A"}
 
 
 def test_a_chain_that_is_no_longer_configured_is_an_issue() -> None:
-    found = document(user(on_chain("1"), on_chain("5", chain="gone")), QUOTED, SHOWN)
-    assert (found.networth, found.completeness) == ("2000", "partial")
-    assert [(issue.subject, issue.reason) for issue in found.issues] == [
+    portfolio = document(user(on_chain("1"), on_chain("5", chain="gone")), QUOTED, SHOWN)
+    assert (portfolio.networth, portfolio.completeness) == ("2000", "partial")
+    assert [(issue.subject, issue.reason) for issue in portfolio.issues] == [
         (f"gone:{ZERO_ADDRESS}", "No chain gone is configured")
     ]
 
 
 def test_the_same_thing_written_twice_is_one_and_nothing_is_none() -> None:
     holdings = on_chain("1"), on_chain("0.5", ZERO_ADDRESS), on_chain("0", USDC), on_chain("2", USDC.upper())
-    found = document(user(*holdings), QUOTED, SHOWN)
-    assert [each.balance for each in assets(found)] == ["1.5", "2"]
+    portfolio = document(user(*holdings), QUOTED, SHOWN)
+    assert [each.balance for each in assets(portfolio)] == ["1.5", "2"]
 
 
 @given(st.lists(st.decimals(0, 10**30, places=30).map(lambda value: f"{value:f}"), min_size=1, max_size=5))
-def test_worth_is_exact_also_beyond_the_digits_of_the_token(written: list[str]) -> None:
-    found = document(user(*(on_chain(amount, USDC) for amount in written)), QUOTED, SHOWN)
-    total = amounts.total([Decimal(amount) for amount in written])
-    assert Decimal(found.networth) == amounts.value_of(total, Decimal("0.9998"))
+def test_worth_is_exact_also_beyond_the_digits_of_the_token(balances: list[str]) -> None:
+    portfolio = document(user(*(on_chain(amount, USDC) for amount in balances)), QUOTED, SHOWN)
+    total = amounts.total([Decimal(amount) for amount in balances])
+    assert Decimal(portfolio.networth) == amounts.value_of(total, Decimal("0.9998"))
 
 
 def test_every_chain_is_asked_once_for_all_users() -> None:
@@ -169,16 +173,20 @@ def test_every_chain_is_asked_once_for_all_users() -> None:
 def test_several_users_are_one_portfolio_under_their_joined_addresses() -> None:
     balance = document(user(on_chain("1"), cash("10", "1")), QUOTED, SHOWN)
     exchange = document(replace(user(on_chain("2"), type="CEX"), id="8e"), QUOTED, SHOWN)
-    whole = merge_users([balance, exchange])
-    assert (whole.address, whole.networth, whole.manual_balance_networth) == ("virtual:7f,virtual:8e", "6010", "2010")
-    assert {key: each.value for key, each in whole.asset_by_protocols.items()} == {"cex": "4000", "wallet": "2010"}
+    merged = merge_users([balance, exchange])
+    assert (merged.address, merged.networth, merged.manual_balance_networth) == (
+        "virtual:7f,virtual:8e",
+        "6010",
+        "2010",
+    )
+    assert {key: each.value for key, each in merged.asset_by_protocols.items()} == {"cex": "4000", "wallet": "2010"}
 
 
 def test_two_exchanges_are_both_there_by_their_names_and_two_of_one_name_are_one() -> None:
     users = [replace(user(on_chain(str(n)), type="CEX"), id=f"8{n}", label=f"Exchange {n % 3}") for n in (1, 2, 4)]
-    whole = merge_users([document(each, QUOTED, SHOWN) for each in users])
-    assert whole.networth == "14000"
-    assert {key: (each.key, each.name, each.value) for key, each in whole.asset_by_protocols.items()} == {
+    merged = merge_users([document(each, QUOTED, SHOWN) for each in users])
+    assert merged.networth == "14000"
+    assert {key: (each.key, each.name, each.value) for key, each in merged.asset_by_protocols.items()} == {
         "cex:Exchange 1": ("cex:Exchange 1", "Exchange 1", "10000"),
         "cex:Exchange 2": ("cex:Exchange 2", "Exchange 2", "4000"),
         "wallet": ("wallet", "Wallet", "0"),
@@ -187,17 +195,17 @@ def test_two_exchanges_are_both_there_by_their_names_and_two_of_one_name_are_one
 
 def test_no_link_names_a_virtual_user() -> None:
     explorer = {kind: f"https://explorer.example/{kind}/{{address}}" for kind in ("address", "token")}
-    shown = replace(
+    facts_with_explorer = replace(
         SHOWN,
         chains={"ethereum": ChainFacts("ethereum", "Ethereum", 1, explorer)},
         options=Options(explorer_urls=True),
     )
-    found = document(user(on_chain("1"), on_chain("1", USDC), cash("1")), QUOTED, shown)
-    assert [each.explorer_url for each in assets(found)] == [
+    portfolio = document(user(on_chain("1"), on_chain("1", USDC), cash("1")), QUOTED, facts_with_explorer)
+    assert [each.explorer_url for each in assets(portfolio)] == [
         msgspec.UNSET,
         f"https://explorer.example/token/{USDC}",
     ]
-    assert b"virtual" not in encode_one(found).replace(b'"address":"virtual:7f"', b"")
+    assert b"virtual" not in encode_one(portfolio).replace(b'"address":"virtual:7f"', b"")
 
 
 # --- the engine ------------------------------------------------------------------------------------------------------
@@ -208,7 +216,7 @@ class Quoting:
     """Stands for the snapshotter of a chain: one ether for every account, and the prices above."""
 
     failure: Exception | None = None
-    asked: list[Any] = field(default_factory=list)
+    reads: list[Any] = field(default_factory=list)
     native: Token = ETHER
 
     @property
@@ -219,15 +227,15 @@ class Quoting:
         return {asset: DOLLAR for asset in assets if asset == DOLLAR.asset}
 
     async def quote(self, assets: Sequence[Asset]) -> QuotedTokens:
-        self.asked.append(tuple(map(str, assets)))
+        self.reads.append(tuple(map(str, assets)))
         if self.failure:
             raise self.failure
         return QUOTED["ethereum"]
 
     async def take(self, accounts: Sequence[str], *, live: bool = False) -> Snapshot:
-        self.asked.append(tuple(accounts))
-        held = tuple(Holding(account, ETHER, 10**18) for account in accounts)
-        return Snapshot("ethereum", BLOCK, tuple(accounts), held, tuple(PRICES.values()), ())
+        self.reads.append(tuple(accounts))
+        holdings = tuple(Holding(account, ETHER, 10**18) for account in accounts)
+        return Snapshot("ethereum", BLOCK, tuple(accounts), holdings, tuple(PRICES.values()), ())
 
 
 @pytest.fixture
@@ -243,34 +251,36 @@ def group(*accounts: str) -> VirtualUser:
 
 async def test_users_come_back_in_their_order_and_a_group_is_its_accounts(engine: Any) -> None:
     users = [group(ALICE, BOB, ALICE), user(on_chain("1", USDC)), group(BOB)]
-    found = await engine.virtual(users, Options(), wait=True)
-    assert [(each.address, each.networth) for each in found] == [
+    portfolios = await engine.virtual(users, Options(), wait=True)
+    assert [(each.address, each.networth) for each in portfolios] == [
         ("virtual:g", "4000"),
         ("virtual:7f", "0.9998"),
         ("virtual:g", "2000"),
     ]
-    assert [each.balance for each in assets(found[0])] == ["2"]
+    assert [each.balance for each in assets(portfolios[0])] == ["2"]
     quoting = engine._snapshotters["ethereum"]
-    assert sorted(quoting.asked) == sorted([(ALICE,), (BOB,), (str(DOLLAR.asset),)])
+    assert sorted(quoting.reads) == sorted([(ALICE,), (BOB,), (str(DOLLAR.asset),)])
 
 
 async def test_nobody_is_asked_for_users_without_chains(engine: Any) -> None:
-    found = await engine.virtual([user(cash("2", "3"))], Options(), wait=False)
-    assert [each.networth for each in found] == ["6"]
+    portfolios = await engine.virtual([user(cash("2", "3"))], Options(), wait=False)
+    assert [each.networth for each in portfolios] == ["6"]
     assert await engine.virtual([], Options(), wait=False) == []
-    assert engine._snapshotters["ethereum"].asked == []
+    assert engine._snapshotters["ethereum"].reads == []
 
 
 async def test_a_node_that_is_down_makes_balances_partial(engine: Any) -> None:
     engine._snapshotters["ethereum"].failure = Unavailable("node", "timed out")
-    (found,) = await engine.virtual([user(on_chain("1"), on_chain("3", USDC), cash("2", "3"))], Options(), wait=True)
-    assert (found.networth, found.completeness, found.unpriced_assets) == ("6", "partial", 2)
-    assert [issue.reason for issue in found.issues] == ["the chain could not be read: timed out"]
-    assert sorted((each.symbol, each.balance) for each in assets(found)) == [("eth", "1"), ("usdc", "3")]
+    (portfolio,) = await engine.virtual(
+        [user(on_chain("1"), on_chain("3", USDC), cash("2", "3"))], Options(), wait=True
+    )
+    assert (portfolio.networth, portfolio.completeness, portfolio.unpriced_assets) == ("6", "partial", 2)
+    assert [issue.reason for issue in portfolio.issues] == ["the chain could not be read: timed out"]
+    assert sorted((each.symbol, each.balance) for each in assets(portfolio)) == [("eth", "1"), ("usdc", "3")]
 
 
 async def test_pictures_are_shown_when_asked_for(engine: Any) -> None:
-    (found,) = await engine.virtual([user(cash("1"), type="CEX")], Options(images=True, sources=True), wait=True)
-    (euro,) = assets(found, "cex", "offchain")
+    (portfolio,) = await engine.virtual([user(cash("1"), type="CEX")], Options(images=True, sources=True), wait=True)
+    (euro,) = assets(portfolio, "cex", "offchain")
     assert isinstance(euro.img_small, str)
     assert euro.sources is msgspec.UNSET
