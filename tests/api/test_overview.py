@@ -13,7 +13,7 @@ from chainfolio.assets import SHOWN_NATIVE, Account
 from chainfolio.errors import NotFound
 from chainfolio.portfolio.document import Portfolio
 from tests.api.fakes import ALICE, BOB, FakeEngine, a_portfolio
-from tests.portfolio.test_overview import ETHER, held
+from tests.portfolio.test_overview import ETHER, ether_portfolio
 
 PATH = f"/v1/token-overview?addresses={ALICE}"
 
@@ -43,7 +43,7 @@ async def test_rows_that_may_lack_something_say_so(
 
 async def test_pictures_are_those_of_now(ask: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     async def historical(*_: object) -> list[Portfolio]:
-        return [held(("ethereum", ETHER, "2000"))]  # as it was kept, without pictures
+        return [ether_portfolio(("ethereum", ETHER, "2000"))]  # as it was kept, without pictures
 
     monkeypatch.setattr(engine, "historical", historical)
     engine.images[f"ethereum:{SHOWN_NATIVE}"] = "https://images.example/now.svg"

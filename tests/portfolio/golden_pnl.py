@@ -1,4 +1,4 @@
-"""The recorded examples of gains, as entries: of a crypto tax program (rp2), and of HM Revenue & Customs."""
+"""Recorded examples of gains as entries: of a tax program (rp2) and of HM Revenue & Customs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def load(name: str) -> Any:
     return json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))
 
 
-def at_us(written: str) -> int:
+def at_us(text: str) -> int:
     """A moment as microseconds; without a zone it is in UTC."""
-    moment = datetime.fromisoformat(written)
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp()) * 1_000_000 + moment.microsecond
+    time = datetime.fromisoformat(text)
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return int(time.timestamp()) * 1_000_000 + time.microsecond
 
 
 def raw(amount: Decimal) -> int:
@@ -47,13 +47,13 @@ def program_entries(asset: Mapping[str, Any]) -> Iterator[Entry]:
     """The transactions of one asset of the tax program."""
     for each in asset["in"]:
         amount, spot = Decimal(each["crypto_in"]), Decimal(each["spot_price"])
-        paid = Decimal(each["fiat_in_no_fee"]) if "fiat_in_no_fee" in each else EXACT.multiply(amount, spot)
+        cost = Decimal(each["fiat_in_no_fee"]) if "fiat_in_no_fee" in each else EXACT.multiply(amount, spot)
         yield Entry(
             at_us(each["timestamp"]),
             KINDS[each["transaction_type"].lower()],
             each["asset"],
             raw(amount),
-            money(paid),
+            money(cost),
             money(Decimal(each.get("fiat_fee", "0"))),
             f"{each['exchange']}/{each['holder']}",
         )
@@ -68,10 +68,10 @@ def program_entries(asset: Mapping[str, Any]) -> Iterator[Entry]:
             wallet=f"{each['exchange']}/{each['holder']}",
         )
     for each in asset["intra"]:
-        sent, received = Decimal(each["crypto_sent"]), Decimal(each["crypto_received"])
+        sent_amount, received_amount = Decimal(each["crypto_sent"]), Decimal(each["crypto_received"])
         source, target = (f"{each[f'{end}_exchange']}/{each[f'{end}_holder']}" for end in ("from", "to"))
-        yield Entry(at_us(each["timestamp"]), "move", each["asset"], raw(received), wallet=source, to=target)
-        if fee := EXACT.subtract(sent, received):
+        yield Entry(at_us(each["timestamp"]), "move", each["asset"], raw(received_amount), wallet=source, to=target)
+        if fee := EXACT.subtract(sent_amount, received_amount):
             value = money(EXACT.multiply(fee, Decimal(each["spot_price"])))
             yield Entry(at_us(each["timestamp"]), "fee", each["asset"], raw(fee), value, wallet=source)
 
@@ -82,11 +82,11 @@ def authority_entries(example: Mapping[str, Any]) -> Iterator[Entry]:
         if each["Type"] != "Trade":
             continue
         buys = each["Sell Asset"] == "GBP"
-        side, other = ("Buy", "Sell") if buys else ("Sell", "Buy")
+        side, opposite = ("Buy", "Sell") if buys else ("Sell", "Buy")
         yield Entry(
             at_us(each["Timestamp"]),
             "buy" if buys else "sell",
             each[f"{side} Asset"],
             raw(Decimal(str(each[f"{side} Quantity"]))),
-            money(Decimal(str(each[f"{other} Quantity"]))),
+            money(Decimal(str(each[f"{opposite} Quantity"]))),
         )

@@ -56,19 +56,19 @@ def row(mint: str, raw: int) -> TransactionAssetDocument:
     return asset(symbol, str(abs(raw)), str(abs(raw) * PRICES[symbol]) if symbol in PRICES else "N/A")
 
 
-def result(*transactions: Sequence[CallChange], own: Sequence[str] = (ME,), **treatment: Any) -> RecordEntries:
+def result(*transactions: Sequence[CallChange], own_wallets: Sequence[str] = (ME,), **treatment: Any) -> RecordEntries:
     """Return the entries of all transactions; each moves what its changes say of the own wallets."""
     records, changes = [], {}
     for number, each in enumerate(transactions):
-        for wallet in own:
+        for wallet in own_wallets:
             moved: dict[str, int] = {}
             for mint, raw in (pair for change in each if change.owner == wallet for pair in change.moved):
                 moved[mint] = moved.get(mint, 0) + raw
-            came, left = ([row(mint, raw) for mint, raw in moved.items() if sign * raw > 0] for sign in (1, -1))
+            incoming, outgoing = ([row(mint, raw) for mint, raw in moved.items() if sign * raw > 0] for sign in (1, -1))
             user = TransactionUser(address=wallet)
-            records.append(record("INTERACTION", came, left, hash=f"0x{number}", user=user))
+            records.append(record("INTERACTION", incoming, outgoing, hash=f"0x{number}", user=user))
         changes["chain", f"0x{number}"] = each
-    return entries_of(records, own, Treatment(burn_addresses={NOBODY}, **treatment), changes)
+    return entries_of(records, own_wallets, Treatment(burn_addresses={NOBODY}, **treatment), changes)
 
 
 def last(*transactions: Sequence[CallChange], **options: Any) -> tuple[Brief, list[str]]:
@@ -249,14 +249,14 @@ def remove_part(part: int | None, span: tuple[int, int] | None, **moved: int) ->
 
 @pytest.mark.parametrize("span", [BINS, (2, 7), (2, 6), (3, 7)])
 def test_part_of_all_bins_is_that_part_of_a_position(span: tuple[int, int]) -> None:
-    quarter, half, rest = (
+    quarter_removal, half_removal, remainder = (
         remove_part(2_500, span, a=25),
         remove_part(5_000, span, a=37),
         remove_part(10_000, span, a=38),
     )
-    assert last(BINNED, [quarter]) == ({("withdraw", "a", 25, 25)}, [])
-    assert last(BINNED, [quarter], [half]) == ({("withdraw", "a", 37, 37)}, [])
-    assert last(BINNED, [quarter], [half], [rest]) == ({("withdraw", "a", 38, 38)}, [])
+    assert last(BINNED, [quarter_removal]) == ({("withdraw", "a", 25, 25)}, [])
+    assert last(BINNED, [quarter_removal], [half_removal]) == ({("withdraw", "a", 37, 37)}, [])
+    assert last(BINNED, [quarter_removal], [half_removal], [remainder]) == ({("withdraw", "a", 38, 38)}, [])
 
 
 def test_part_of_a_large_amount_is_exact() -> None:
@@ -380,22 +380,22 @@ def test_request_for_shares_without_lots_pays_without_values() -> None:
 @pytest.mark.parametrize("holder", [ME, MINE, OTHER, ""])
 def test_lamports_of_own_accounts_are_deposited_and_others_are_a_cost(kind: CallKind, holder: str) -> None:
     is_held = kind == "rent" and holder in (ME, MINE)
-    paid = call(kind, ACCOUNT, moved={"": -5}, holder=holder)
-    assert last([paid], own=(ME, MINE)) == ({("deposit" if is_held else "fee", "coin", 5, 50)}, [])
-    assert result([paid], own=(ME, MINE)).rents == ({("chain:coin", ME): 5} if is_held else {})
+    payment = call(kind, ACCOUNT, moved={"": -5}, holder=holder)
+    assert last([payment], own_wallets=(ME, MINE)) == ({("deposit" if is_held else "fee", "coin", 5, 50)}, [])
+    assert result([payment], own_wallets=(ME, MINE)).rents == ({("chain:coin", ME): 5} if is_held else {})
 
 
 RENTED = [call("rent", ACCOUNT, moved={"": -5}, holder=ME)]
 
 
 def test_account_that_grows_keeps_all_its_lamports() -> None:
-    grown = [call("rent", ACCOUNT, moved={"": -2})]  # existed before: its holder is not named
-    assert last(RENTED, grown) == ({("deposit", "coin", 2, 20)}, [])
-    assert result(RENTED, grown).rents == {("chain:coin", ME): 7}
+    growth = [call("rent", ACCOUNT, moved={"": -2})]  # existed before: its holder is not named
+    assert last(RENTED, growth) == ({("deposit", "coin", 2, 20)}, [])
+    assert result(RENTED, growth).rents == {("chain:coin", ME): 7}
 
 
 @pytest.mark.parametrize(
-    ("owner", "came", "entries", "reasons"),
+    ("owner", "returned", "entries", "reasons"),
     [
         pytest.param(ME, 5, {("withdraw", "coin", 5, None)}, [], id="all"),
         pytest.param(ME, 3, {("withdraw", "coin", 5, None), ("fee", "coin", 2, 20)}, [], id="less"),
@@ -403,12 +403,12 @@ def test_account_that_grows_keeps_all_its_lamports() -> None:
         pytest.param("", 5, {("withdraw", "coin", 5, None), ("sell", "coin", 5, None)}, [NO_RECIPIENT], id="not known"),
     ],
 )
-def test_lamports_of_a_closed_account_come_back(owner: str, came: int, entries: Brief, reasons: list[str]) -> None:
-    closed = [call("rent", ACCOUNT, owner, moved={"": came})]
+def test_lamports_of_a_closed_account_come_back(owner: str, returned: int, entries: Brief, reasons: list[str]) -> None:
+    closed = [call("rent", ACCOUNT, owner, moved={"": returned})]
     assert last(RENTED, closed) == (entries, reasons)
     assert result(RENTED, closed).rents == {}
-    again = [call("rent", ACCOUNT, moved={"": 5})]
-    assert last(RENTED, closed, again) == ({("received", "coin", 5, 50)}, [])
+    second_closing = [call("rent", ACCOUNT, moved={"": 5})]
+    assert last(RENTED, closed, second_closing) == ({("received", "coin", 5, 50)}, [])
 
 
 def test_lamports_beyond_those_of_an_account_are_received() -> None:
@@ -418,19 +418,19 @@ def test_lamports_beyond_those_of_an_account_are_received() -> None:
 
 def test_changes_by_calls_are_split_from_those_by_events() -> None:
     event = PositionChange("nft", 7, 1, ("a", "b"), (1, 1), "pool")
-    key, other, unknown, unread = (("chain", each) for each in ("0x1", "0x2", "0x3", "0x4"))
+    key, event_key, unknown, unread = (("chain", each) for each in ("0x1", "0x2", "0x3", "0x4"))
     by_events, by_calls = split_changes(
-        {key: [event, OPEN], other: [event], unknown: None, unread: [event, call("unread"), OPEN]}
+        {key: [event, OPEN], event_key: [event], unknown: None, unread: [event, call("unread"), OPEN]}
     )
-    assert by_events == {key: [event], other: [event], unknown: None, unread: None}
+    assert by_events == {key: [event], event_key: [event], unknown: None, unread: None}
     assert by_calls == {key: [OPEN], unread: [call("unread"), OPEN]}
 
 
 def concerning(
-    *changes: CallChange, positions: Sequence[str] = (), own: Sequence[str] = (ME, MINE), is_sender: bool = True
+    *changes: CallChange, positions: Sequence[str] = (), own_wallets: Sequence[str] = (ME, MINE), is_sender: bool = True
 ) -> Sequence[CallChange]:
     keys = [f"chain:{each}" for each in positions]
-    return own_changes(changes, "chain", ME, own, keys, is_sender=is_sender)
+    return own_changes(changes, "chain", ME, own_wallets, keys, is_sender=is_sender)
 
 
 PAID = call("remove", moved={"a": 3}, units=1)
@@ -439,12 +439,12 @@ UNCLEAR = CallChange("unclear", P, ME)
 
 @pytest.mark.parametrize("kind", ["add", "remove", "earn", "close", "share", "lend", "debt"])
 def test_change_of_a_strangers_position_is_none_of_a_wallet_that_did_nothing(kind: CallKind) -> None:
-    paid = call(kind, moved={"a": 3})
-    assert concerning(paid, is_sender=False) == []
-    assert concerning(paid) == [paid]
-    assert concerning(paid, positions=[P], is_sender=False) == [paid]
-    mine = call(kind, moved={"b": -1})
-    assert concerning(paid, mine, is_sender=False) == [paid, mine]
+    payment = call(kind, moved={"a": 3})
+    assert concerning(payment, is_sender=False) == []
+    assert concerning(payment) == [payment]
+    assert concerning(payment, positions=[P], is_sender=False) == [payment]
+    own_change = call(kind, moved={"b": -1})
+    assert concerning(payment, own_change, is_sender=False) == [payment, own_change]
 
 
 def test_position_that_a_stranger_opens_for_a_wallet_is_none_of_its_own() -> None:
@@ -456,10 +456,10 @@ def test_position_that_a_stranger_opens_for_a_wallet_is_none_of_its_own() -> Non
 @pytest.mark.parametrize("kind", ["remove", "close", "lend", "swap debt", "debt"])
 @pytest.mark.parametrize("is_sender", [True, False])
 def test_payment_of_a_position_to_others_is_unclear(kind: CallKind, is_sender: bool) -> None:
-    paid = call(kind, owner=OTHER, moved={"a": 3})
+    payment = call(kind, owner=OTHER, moved={"a": 3})
     expected = [UNCLEAR] if is_sender or kind != "debt" else []  # anybody can repay a loan
-    assert concerning(paid, positions=[P], is_sender=is_sender) == expected
-    assert concerning(paid, is_sender=is_sender) == []
+    assert concerning(payment, positions=[P], is_sender=is_sender) == expected
+    assert concerning(payment, is_sender=is_sender) == []
 
 
 def test_fees_for_others_change_no_lots() -> None:
@@ -473,49 +473,51 @@ def test_pool_that_pays_a_wallet_is_no_other_owner() -> None:
 
 @pytest.mark.parametrize("raw", [1, 3, 5])
 def test_removal_that_also_pays_others_is_unclear(raw: int) -> None:
-    pool, other = (call("remove", owner=who, moved={"a": by}) for who, by in (("pool", -3 - raw), (OTHER, raw)))
-    assert concerning(PAID, pool, other, positions=[P]) == [replace(PAID, kind="unclear"), UNCLEAR, UNCLEAR]
+    pool, foreign_change = (
+        call("remove", owner=owner, moved={"a": by}) for owner, by in (("pool", -3 - raw), (OTHER, raw))
+    )
+    assert concerning(PAID, pool, foreign_change, positions=[P]) == [replace(PAID, kind="unclear"), UNCLEAR, UNCLEAR]
 
 
 @pytest.mark.parametrize("raw", [1, 5])
 def test_addition_that_others_pay_in_part_is_unclear(raw: int) -> None:
-    mine = call("add", moved={"a": -3}, units=1)
+    own_change = call("add", moved={"a": -3}, units=1)
     pool = call("add", owner="pool", moved={"a": 3})
-    assert concerning(mine, pool, positions=[P]) == [mine]
-    more = [call("add", owner="pool", moved={"a": 3 + raw}), call("add", owner=OTHER, moved={"a": -raw})]
-    assert [each.kind for each in concerning(mine, *more, positions=[P])] == ["unclear"] * 3
+    assert concerning(own_change, pool, positions=[P]) == [own_change]
+    foreign_changes = [call("add", owner="pool", moved={"a": 3 + raw}), call("add", owner=OTHER, moved={"a": -raw})]
+    assert [each.kind for each in concerning(own_change, *foreign_changes, positions=[P])] == ["unclear"] * 3
 
 
 def test_change_that_several_own_wallets_share_is_unclear() -> None:
     both = [PAID, replace(PAID, owner=MINE)]
     assert concerning(*both, positions=[P]) == [replace(PAID, kind="unclear"), UNCLEAR]
-    assert concerning(*both, positions=[P], own=[ME]) == [PAID]
+    assert concerning(*both, positions=[P], own_wallets=[ME]) == [PAID]
     apart = [PAID, call("remove", "another", owner=MINE, moved={"a": 3})]
     assert concerning(*apart, positions=[P]) == [PAID]
 
 
 def test_lamports_that_come_back_to_another_wallet_are_shown_to_each() -> None:
-    back, paid = (call("rent", ACCOUNT, MINE, moved={"": raw}) for raw in (1, -1))
-    assert concerning(back, paid, is_sender=False) == [back]
+    back, payment = (call("rent", ACCOUNT, MINE, moved={"": raw}) for raw in (1, -1))
+    assert concerning(back, payment, is_sender=False) == [back]
 
 
 def test_removals_before_a_close_are_one() -> None:
     first, second = (
         replace(call("remove", moved={"a": raw, "b": 1}, units=2), part=5_000, span=BINS) for raw in (3, 4)
     )
-    close, other = call("close"), call("remove", "another", moved={"a": 9}, units=1)
+    close, other_removal = call("close"), call("remove", "another", moved={"a": 9}, units=1)
     empty = call("remove", moved={"a": 1}, units=0)
     total = call("remove", moved={"a": 7, "b": 2}, units=4)
-    assert concerning(first, other, second, empty, close, positions=[P]) == [other, total, empty, close]
+    assert concerning(first, other_removal, second, empty, close, positions=[P]) == [other_removal, total, empty, close]
     assert concerning(first, second, positions=[P]) == [first, second]
     uncounted = replace(second, units=None)
-    nothing = call("remove", owner="", units=2)
-    for pair in ((nothing, second), (second, nothing)):
+    empty_removal = call("remove", owner="", units=2)
+    for pair in ((empty_removal, second), (second, empty_removal)):
         assert concerning(*pair, close, positions=[P]) == [call("remove", moved={"a": 4, "b": 1}, units=4), close]
     assert concerning(first, uncounted, close) == [replace(total, units=None), close]
     assert concerning(uncounted, first, close) == [replace(total, units=None), close]
 
 
 def test_payments_of_a_change_without_a_recipient_belong_to_its_pool() -> None:
-    nothing, pool = call("close", owner=""), call("close", owner="pool", moved={"a": -3})
-    assert concerning(nothing, pool, positions=[P]) == [nothing]
+    empty_close, pool = call("close", owner=""), call("close", owner="pool", moved={"a": -3})
+    assert concerning(empty_close, pool, positions=[P]) == [empty_close]

@@ -1,4 +1,4 @@
-"""The rules of Canada: published examples of average costs and superficial losses, and edges of their period."""
+"""Canadian rules: published examples of average costs and superficial losses, and period edges."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MONEY = 10**MONEY_DIGITS
 
 def entry(day: str, kind: Kind, units: int, value: int | None, asset: str = "chain:eth", to: str = "") -> Entry:
     """An entry at noon in Toronto, its value in whole dollars."""
-    moment = datetime.fromisoformat(f"{day}T12:00").replace(tzinfo=ZoneInfo("America/Toronto"))
+    noon = datetime.fromisoformat(f"{day}T12:00").replace(tzinfo=ZoneInfo("America/Toronto"))
     money = None if value is None else value * MONEY
-    return Entry(int(moment.timestamp()) * 1_000_000, kind, asset, units, money, to=to, transaction=f"{kind} {day}")
+    return Entry(int(noon.timestamp()) * 1_000_000, kind, asset, units, money, to=to, transaction=f"{kind} {day}")
 
 
 def canadian(*entries: Entry) -> Gains:
@@ -157,13 +157,13 @@ trades = st.lists(st.tuples(st.integers(0, 120), st.booleans(), st.integers(1, 9
 
 @given(trades)
 def test_no_unit_of_money_is_lost(steps: list[tuple[int, bool, int, int]]) -> None:
-    """What was paid is in the costs of disposals and of what remains: a denied loss only moves."""
+    """Purchase costs equal those of disposals and remaining lots: a denied loss only moves."""
     day = 86_400 * 1_000_000
     entries = [
         Entry(1_600_000_000_000_000 + at * day + i, "buy" if buys else "sell", "chain:eth", units, value * MONEY)
         for i, (at, buys, units, value) in enumerate(steps)
     ]
     gains = canadian(*entries)
-    paid = sum(each.value or 0 for each in entries if each.kind == "buy")
-    known = sum(each.cost or 0 for each in gains.gains)
-    assert known + sum(each.cost or 0 for each in gains.remaining) == paid
+    purchase_cost = sum(each.value or 0 for each in entries if each.kind == "buy")
+    disposed_cost = sum(each.cost or 0 for each in gains.gains)
+    assert disposed_cost + sum(each.cost or 0 for each in gains.remaining) == purchase_cost

@@ -1,4 +1,4 @@
-"""The chart in the terminal: what is known is drawn, what is not is left out, and nothing is drawn outside."""
+"""The chart in the terminal draws known values, leaves gaps for unknown ones, and stays in its frame."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def test_a_rise_is_drawn_from_the_bottom_left_to_the_top_right() -> None:
 
 
 def test_a_value_that_is_not_known_is_a_gap_between_two_lines() -> None:
-    whole, broken = (chart(points(5, 5, middle, middle, 5, 5), 40, 8, braille=False) for middle in (5, None))
-    (line,) = [each for each in whole if "*" in each]
-    (left,) = [each for each in broken if "*" in each]
+    complete, broken = (chart(points(5, 5, middle, middle, 5, 5), 40, 8, braille=False) for middle in (5, None))
+    (line,) = [each for each in complete if "*" in each]
+    (row,) = [each for each in broken if "*" in each]
     assert "* *" not in line
-    first, _, last = left.partition(" " * 10)
+    first, _, last = row.partition(" " * 10)
     assert "*" in first
     assert "*" in last
     assert gaps(points(5, 5, None, None, 5, 5)) == [(FIRST + timedelta(days=2), FIRST + timedelta(days=3))]
 
 
 def test_runs_of_unknown_days_are_told_apart() -> None:
-    found = gaps(points(None, 1, None, None, 0, None))
-    days = [(first.toordinal() - FIRST.toordinal(), last.toordinal() - FIRST.toordinal()) for first, last in found]
+    runs = gaps(points(None, 1, None, None, 0, None))
+    days = [(first.toordinal() - FIRST.toordinal(), last.toordinal() - FIRST.toordinal()) for first, last in runs]
     assert days == [(0, 0), (2, 3), (5, 5)]
 
 

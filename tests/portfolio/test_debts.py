@@ -35,7 +35,7 @@ def test_a_loan_without_a_price_has_no_value_and_other_kinds_are_no_debts() -> N
 
 
 @pytest.mark.parametrize(
-    ("owed", "debt", "fault"),
+    ("balance", "debt", "fault"),
     [
         (0, Debt(), ""),
         (1, Debt(), NOT_BORROWED),
@@ -48,8 +48,8 @@ def test_a_loan_without_a_price_has_no_value_and_other_kinds_are_no_debts() -> N
         (100, Debt(100, None, 100), NO_PRICE),
     ],
 )
-def test_what_is_owed_must_be_what_was_borrowed_with_interest(owed: int, debt: Debt, fault: str) -> None:
-    assert debt_fault(owed, debt) == fault
+def test_what_is_owed_must_be_what_was_borrowed_with_interest(balance: int, debt: Debt, fault: str) -> None:
+    assert debt_fault(balance, debt) == fault
 
 
 steps = st.lists(st.tuples(st.sampled_from(("borrow", "repay")), st.integers(1, 10**20), st.integers(0, 10**30)))
@@ -61,9 +61,9 @@ def test_debts_equal_exact_fractions_and_do_not_depend_on_the_order(
 ) -> None:
     entries = [entry(i, kind, quantity, value) for i, (kind, quantity, value) in enumerate(rows)]
     quantity, value = 0, Fraction(0)
-    for kind, raw, worth in rows:
+    for kind, raw, units in rows:
         if kind == "borrow":
-            quantity, value = quantity + raw, value + worth
+            quantity, value = quantity + raw, value + units
         else:
             part = min(raw, quantity)
             value -= value * part / quantity if quantity else 0

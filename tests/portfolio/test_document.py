@@ -53,10 +53,10 @@ def tree(
 
 
 def assets(answer: Any, chain: str = "ethereum") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = answer["assetByProtocols"]["wallet"]["chains"][chain]["protocolPositions"]["WALLET"][
+    rows: list[dict[str, Any]] = answer["assetByProtocols"]["wallet"]["chains"][chain]["protocolPositions"]["WALLET"][
         "assets"
     ]
-    return found
+    return rows
 
 
 def lending(pool: str = "") -> ValuedPosition:
@@ -118,7 +118,7 @@ WALLET = {
 
 
 @pytest.mark.parametrize(
-    ("fees", "usd", "shown"),
+    ("fees", "usd", "expected"),
     [
         ({}, "2", ("N/A", "N/A")),
         ({"ethereum": 5}, "2", ("N/A", "N/A")),
@@ -128,7 +128,7 @@ WALLET = {
     ],
 )
 def test_fees_of_chains_are_added_up_only_where_all_are_known(
-    fees: dict[str, int], usd: str | None, shown: tuple[str, str]
+    fees: dict[str, int], usd: str | None, expected: tuple[str, str]
 ) -> None:
     read = [
         replace(
@@ -138,7 +138,7 @@ def test_fees_of_chains_are_added_up_only_where_all_are_known(
         for chain in ("ethereum", "base")
     ]
     answer = tree(read)
-    assert (answer["fees"], answer["feesFiat"]) == shown
+    assert (answer["fees"], answer["feesFiat"]) == expected
 
 
 def test_fees_of_an_account_that_no_chain_was_read_for_are_unknown() -> None:
@@ -148,7 +148,7 @@ def test_fees_of_an_account_that_no_chain_was_read_for_are_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("days", "shown"),
+    ("days", "expected"),
     [
         ({}, ("N/A", "N/A")),
         ({"ethereum": (1, 2)}, ("N/A", "N/A")),
@@ -157,7 +157,7 @@ def test_fees_of_an_account_that_no_chain_was_read_for_are_unknown() -> None:
     ],
 )
 def test_a_day_of_chains_is_added_up_only_where_all_are_known(
-    days: dict[str, tuple[int, int]], shown: tuple[str, str]
+    days: dict[str, tuple[int, int]], expected: tuple[str, str]
 ) -> None:
     read = [
         replace(
@@ -178,9 +178,9 @@ def test_a_day_of_chains_is_added_up_only_where_all_are_known(
         for chain in ("ethereum", "base")
     ]
     answer = tree(read)
-    assert (answer["dailyIncome"], answer["dailyExpense"], answer["networth"]) == (*shown, "0")
+    assert (answer["dailyIncome"], answer["dailyExpense"], answer["networth"]) == (*expected, "0")
     alone = portfolio(ALICE, valuate(read).by_account()[ALICE], CHAINS, updated_ms=0)
-    assert (alone.daily_income, alone.daily_expense) == shown
+    assert (alone.daily_income, alone.daily_expense) == expected
 
 
 def test_spam_that_came_today_is_income_only_where_spam_counts() -> None:
@@ -211,12 +211,15 @@ def test_cash_is_what_is_pegged_and_loose_whatever_its_price_is() -> None:
 
 
 def test_fees_in_different_coins_are_added_up_in_money_alone() -> None:
-    other = replace(native("base"), symbol="BASE")
+    base_coin = replace(native("base"), symbol="BASE")
     first = replace(snapshot(prices=(price(native(), "2"),)), fees=(Holding(ALICE, native(), 10**18),))
-    both = [first, replace(snapshot(chain="base", prices=(price(other, "3"),)), fees=(Holding(ALICE, other, 10**18),))]
+    both = [
+        first,
+        replace(snapshot(chain="base", prices=(price(base_coin, "3"),)), fees=(Holding(ALICE, base_coin, 10**18),)),
+    ]
     answer = tree(both)
     assert (answer["fees"], answer["feesFiat"]) == ("N/A", "5")
-    free = [first, replace(both[1], fees=(Holding(ALICE, other, 0),))]
+    free = [first, replace(both[1], fees=(Holding(ALICE, base_coin, 0),))]
     assert (tree(free)["fees"], tree(free)["feesFiat"]) == ("1000000000000000000", "2")
 
 
@@ -334,16 +337,16 @@ def test_an_account_that_was_not_read_has_no_chains() -> None:
 
 
 def test_at_a_block_its_number_is_echoed_and_no_adapter_is_named() -> None:
-    held = snapshot(Holding(ALICE, native(), 1), prices=(price(native(), "2"),))
-    answer = tree([held], block_number=17)
+    ether_snapshot = snapshot(Holding(ALICE, native(), 1), prices=(price(native(), "2"),))
+    answer = tree([ether_snapshot], block_number=17)
     assert (answer["blockNumber"], answer["priceAdapters"]) == ("17", [])
 
 
 def test_images_explorer_links_and_sources_are_there_when_asked() -> None:
-    held = snapshot(
+    wallet_snapshot = snapshot(
         Holding(ALICE, native(), 7), Holding(ALICE, erc20(), 5), prices=(price(native(), "2", confidence="0.90"),)
     )
-    answer = tree([held], options=Options(images=True, explorer_urls=True, sources=True))
+    answer = tree([wallet_snapshot], options=Options(images=True, explorer_urls=True, sources=True))
     eth, usdc = assets(answer)
     assert (eth["explorerUrl"], usdc["explorerUrl"]) == (
         f"https://etherscan.io/address/{ALICE}",
@@ -377,9 +380,9 @@ def test_images_explorer_links_and_sources_are_there_when_asked() -> None:
 
 def test_sources_name_the_calls_behind_balance_decimals_and_price() -> None:
     latest, decimals = Call(FEED, "latestRoundData()(uint80,int256)"), Call(FEED, "decimals()(uint8)")
-    made = (ReadResult(latest, (7, 10**8)), ReadResult(decimals, 8))
-    held = snapshot(Holding(ALICE, erc20(), 5), prices=(replace(price(erc20(), "1"), calls=made),))
-    (usdc,) = assets(tree([held], options=Options(sources=True)))
+    price_calls = (ReadResult(latest, (7, 10**8)), ReadResult(decimals, 8))
+    wallet_snapshot = snapshot(Holding(ALICE, erc20(), 5), prices=(replace(price(erc20(), "1"), calls=price_calls),))
+    (usdc,) = assets(tree([wallet_snapshot], options=Options(sources=True)))
     calls = usdc["sources"]["calls"]
     assert [(c["number"], c["contract"], c["signature"], c["arguments"], c["result"]) for c in calls] == [
         ("balance", USDC, "balanceOf(address)(uint256)", [ALICE], ["5"]),
@@ -391,15 +394,15 @@ def test_sources_name_the_calls_behind_balance_decimals_and_price() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "numbers"),
+    ("holding", "numbers"),
     [
         (Holding(ALICE, erc20(decimals=None), 5), ["balance"]),
         (Holding(ALICE, erc20(), 5, protocol="aave3"), []),
     ],
     ids=["no decimals were told", "inside a protocol"],
 )
-def test_no_call_is_listed_that_was_never_made(held: Holding, numbers: list[str]) -> None:
-    answer = tree([snapshot(held)], options=Options(sources=True))
+def test_no_call_is_listed_that_was_never_made(holding: Holding, numbers: list[str]) -> None:
+    answer = tree([snapshot(holding)], options=Options(sources=True))
     (protocol,) = (each for each in answer["assetByProtocols"].values() if each["chains"])
     (asset,) = protocol["chains"]["ethereum"]["protocolPositions"]["WALLET"]["assets"]
     assert [call["number"] for call in asset["sources"]["calls"]] == numbers
@@ -407,25 +410,25 @@ def test_no_call_is_listed_that_was_never_made(held: Holding, numbers: list[str]
 
 def test_a_chain_that_has_no_such_reads_lists_none() -> None:
     silent = {**CHAINS, "ethereum": replace(CHAINS["ethereum"], wallet_reads=None)}
-    found = portfolio(
+    document = portfolio(
         ALICE,
         valuate([snapshot(Holding(ALICE, erc20(), 5))]),
         silent,
         updated_ms=0,
         options=Options(sources=True),
     )
-    (asset,) = found.asset_by_protocols["wallet"].chains["ethereum"].protocol_positions["WALLET"].assets
+    (asset,) = document.asset_by_protocols["wallet"].chains["ethereum"].protocol_positions["WALLET"].assets
     assert isinstance(asset.sources, Sources)
     assert asset.sources.calls == ()
 
 
-def pictured(node: Any, found: dict[str, set[str]], path: str = "") -> dict[str, set[str]]:
+def pictured(node: Any, keys_by_path: dict[str, set[str]], path: str = "") -> dict[str, set[str]]:
     """Every picture and link in a tree, by what carries it."""
     for key, inner in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
         if key in ("imgSmall", "imgLarge", "explorerUrl"):
-            found.setdefault(path, set()).add(key)
-        pictured(inner, found, path if isinstance(key, int) else f"{path}.{key}".lstrip("."))
-    return found
+            keys_by_path.setdefault(path, set()).add(key)
+        pictured(inner, keys_by_path, path if isinstance(key, int) else f"{path}.{key}".lstrip("."))
+    return keys_by_path
 
 
 def test_pictures_and_links_are_on_every_level_when_asked_for_and_on_none_otherwise() -> None:
@@ -436,13 +439,13 @@ def test_pictures_and_links_are_on_every_level_when_asked_for_and_on_none_otherw
         "ethereum": replace(CHAINS["ethereum"], tokens={erc20().asset: {"small": "https://images.example/u.png"}}),
     }
 
-    def shown(options: Options) -> Any:
+    def document_with(options: Options) -> Any:
         valuation = replace(valuate(snapshots), positions=(lending(pool="0x" + "90" * 20),))
         document = portfolio(ALICE, valuation, chains, updated_ms=0, options=options, protocols=facts)
         return json.loads(encode_one(document))
 
-    assert pictured(shown(Options()), {}) == {}
-    answer = shown(Options(images=True, explorer_urls=True))
+    assert pictured(document_with(Options()), {}) == {}
+    answer = document_with(Options(images=True, explorer_urls=True))
     both, all_three = {"imgSmall", "imgLarge"}, {"imgSmall", "imgLarge", "explorerUrl"}
     on = "assetByProtocols.{}.chains.ethereum"
     aave, wallet = on.format("aave3"), on.format("wallet")
@@ -486,27 +489,27 @@ def test_a_position_without_a_contract_has_no_link() -> None:
 def test_assets_are_ordered_by_value_then_contract_with_the_unpriced_last() -> None:
     tokens = [erc20(f"0x{n:040x}", 0) for n in range(5)]
     usd = {0: "1", 1: "10", 2: "1", 3: "9"}
-    held = snapshot(
+    wallet_snapshot = snapshot(
         *(Holding(ALICE, token, 1) for token in tokens), prices=tuple(price(tokens[n], p) for n, p in usd.items())
     )
-    assert [int(a["contract"], 16) for a in assets(tree([held]))] == [1, 3, 0, 2, 4]
+    assert [int(a["contract"], 16) for a in assets(tree([wallet_snapshot]))] == [1, 3, 0, 2, 4]
 
 
 @pytest.mark.parametrize(
     "name", ["\ud800", "a\udfffb", "\ud83d\ude00", "\x00\x1b[31m", '"\\</script>', "ſ\u202eİ", "é" * 500]
 )
 def test_whatever_a_token_calls_itself_the_answer_is_json_in_utf8(name: str) -> None:
-    held = snapshot(Holding(ALICE, erc20(symbol=name), 1), issues=(Issue(name, name, name),))
-    body = encode_one(portfolio(ALICE, valuate([held]), CHAINS, updated_ms=0))
+    wallet_snapshot = snapshot(Holding(ALICE, erc20(symbol=name), 1), issues=(Issue(name, name, name),))
+    body = encode_one(portfolio(ALICE, valuate([wallet_snapshot]), CHAINS, updated_ms=0))
     assert assets(json.loads(body.decode("utf-8")))[0]["symbol"] == clean(name).lower()
 
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_clean_text_can_always_be_written_and_is_left_alone_if_it_could(text: str) -> None:
-    written = clean(text).encode("utf-8").decode()
-    assert clean(written) == written
+    cleaned = clean(text).encode("utf-8").decode()
+    assert clean(cleaned) == cleaned
     if not any("\ud800" <= char <= "\udfff" for char in text):
-        assert written == text
+        assert cleaned == text
 
 
 def test_times_are_iso_8601() -> None:
@@ -516,9 +519,9 @@ def test_times_are_iso_8601() -> None:
 @given(st.dictionaries(st.text(max_size=3), st.decimals(0, 10**30, places=18), max_size=6))
 def test_percentages_are_rounded_once_from_the_exact_share(values: dict[str, Decimal]) -> None:
     shares = percentages(values)
-    whole = sum(map(Fraction, values.values()), Fraction())
+    total = sum(map(Fraction, values.values()), Fraction())
     for key, usd in values.items():
-        exact = Fraction(usd) * 100 / whole if whole else Fraction()
+        exact = Fraction(usd) * 100 / total if total else Fraction()
         assert abs(Fraction(shares[key]) - exact) <= Fraction(1, 20_000)
 
 
@@ -541,25 +544,27 @@ HOLDINGS = st.lists(
 )
 
 
-def arranged(held: list[Any], shuffle: random.Random) -> list[Snapshot]:
-    """The same things found in another order. Of one token there is one price, and one set of facts."""
+def arranged(rows: list[Any], shuffle: random.Random) -> list[Snapshot]:
+    """Return snapshots of these rows in a random order, with one price and one set of facts per token."""
     by_chain: dict[str, Any] = {chain: ([], []) for chain in CHAINS}
     facts: dict[Any, Any] = {}
-    for chain, number, raw, decimals, usd, (protocol, position), symbol in held:
+    for chain, number, raw, decimals, usd, (protocol, position), symbol in rows:
         token, usd = facts.setdefault((chain, number), (erc20(f"0x{number:040x}", decimals, symbol, chain), usd))
         by_chain[chain][0].append(Holding(ALICE, token, raw, protocol, position))
         if usd is not None:
             by_chain[chain][1].append(price(token, str(usd)))
     for pair, items in itertools.product(by_chain.values(), range(2)):
         shuffle.shuffle(pair[items])
-    snapshots = [snapshot(*found, prices=tuple(prices), chain=chain) for chain, (found, prices) in by_chain.items()]
+    snapshots = [
+        snapshot(*holdings, prices=tuple(prices), chain=chain) for chain, (holdings, prices) in by_chain.items()
+    ]
     shuffle.shuffle(snapshots)
     return snapshots
 
 
 @given(HOLDINGS)
-def test_chains_and_protocols_add_up_to_the_net_worth_in_plain_notation(held: list[Any]) -> None:
-    answer = tree(arranged(held, random.Random(1)))
+def test_chains_and_protocols_add_up_to_the_net_worth_in_plain_notation(rows: list[Any]) -> None:
+    answer = tree(arranged(rows, random.Random(1)))
     protocols = answer["assetByProtocols"].values()
     below = [chain for protocol in protocols for chain in protocol["chains"].values()]
     wrappers = [wrapper for chain in below for wrapper in chain["protocolPositions"].values()]
@@ -573,17 +578,17 @@ def test_chains_and_protocols_add_up_to_the_net_worth_in_plain_notation(held: li
     ):
         assert sum((Fraction(each[field]) for each in level), Fraction()) == networth
     assert sum((Fraction(asset["value"]) for asset in read_all if asset["value"] != "N/A"), Fraction()) == networth
-    assert len(read_all) == sum(raw != 0 for _, _, raw, *_ in held)
+    assert len(read_all) == sum(raw != 0 for _, _, raw, *_ in rows)
     assert sum(asset["value"] == "N/A" for asset in read_all) == answer["unpricedAssets"]
     for text in (number for asset in read_all for number in (asset["balance"], asset["price"], asset["value"])):
         assert text == "N/A" or amounts.text(amounts.parse(text, max_digits=1000)) == text
 
 
 @given(HOLDINGS, st.randoms())
-def test_the_same_holdings_in_any_order_give_the_same_bytes(held: list[Any], shuffle: random.Random) -> None:
+def test_the_same_holdings_in_any_order_give_the_same_bytes(rows: list[Any], shuffle: random.Random) -> None:
     first, second = (
         encode_one(
-            portfolio(ALICE, valuate(arranged(held, order)), CHAINS, updated_ms=0, options=Options(sources=True))
+            portfolio(ALICE, valuate(arranged(rows, order)), CHAINS, updated_ms=0, options=Options(sources=True))
         )
         for order in (random.Random(1), shuffle)
     )
@@ -614,8 +619,8 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
 
 
 def test_ids_and_counts_are_numbers_and_amounts_are_text() -> None:
-    held = Holding(ALICE, native(), 10**18), Holding(ALICE, erc20(), 5)
-    answer = tree([snapshot(*held, prices=(price(native(), "2"),)), snapshot(chain="base")], block_number=19)
+    holdings = Holding(ALICE, native(), 10**18), Holding(ALICE, erc20(), 5)
+    answer = tree([snapshot(*holdings, prices=(price(native(), "2"),)), snapshot(chain="base")], block_number=19)
     assert {key: chain["chainId"] for key, chain in answer["chains"].items()} == {"ethereum": 1, "base": 8453}
     numbers = {name for name, each in answer.items() if isinstance(each, (int, float))}
     assert numbers == {"unpricedAssets", "spamAssets"}
@@ -632,16 +637,16 @@ def test_the_chain_ids_in_these_examples_are_those_of_their_facts() -> None:
 
 
 def test_sources_of_a_position_name_its_block_and_its_calls() -> None:
-    owed = ReadResult(Call(FEED, "debtOf(address)(uint256)", (ALICE,)), 5)
-    position = replace(lending(), block=BLOCK, calls=(owed,))
+    debt_call = ReadResult(Call(FEED, "debtOf(address)(uint256)", (ALICE,)), 5)
+    position = replace(lending(), block=BLOCK, calls=(debt_call,))
     answer = tree([snapshot()], positions=(position,), options=Options(sources=True))
-    ((found, *_),) = (
+    ((protocol_row, *_),) = (
         each["protocolPositions"].values()
         for protocol in answer["assetByProtocols"].values()
         for each in protocol["chains"].values()
         if "LENDING" in each["protocolPositions"]
     )
-    (sources,) = (each["sources"] for each in found["protocolPositions"])
+    (sources,) = (each["sources"] for each in protocol_row["protocolPositions"])
     assert (sources["blockNumber"], sources["blockHash"]) == ("19000000", BLOCK.hash)
     assert [(call["number"], call["signature"], call["arguments"], call["result"]) for call in sources["calls"]] == [
         ("position", "debtOf(address)(uint256)", [ALICE], ["5"])

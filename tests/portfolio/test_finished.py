@@ -1,4 +1,4 @@
-"""What a portfolio gets last: addresses and percentages of its assets, and rates of other currencies."""
+"""Final fields of a portfolio: addresses and percentages of assets, and rates of other currencies."""
 
 from __future__ import annotations
 
@@ -22,42 +22,44 @@ COINS = {f"{key}:{native(key).asset.shown_contract}": "ETH" for key in ("ethereu
 
 
 def document() -> Portfolio:
-    """One ether of 2,000 USD, 1,000 USDC that nobody prices, and a loan of 600 net."""
+    """Return a portfolio with one ether of 2,000 USD, 1,000 unpriced USDC, and a net loan of 600."""
     read = snapshot(Holding(ALICE, native(), 10**18), Holding(ALICE, erc20(), 10**9), prices=(price(native(), "2000"),))
     positions = (lending(),)
     return portfolio(ALICE, replace(valuate([read]), positions=positions), CHAINS, updated_ms=0)
 
 
-def assets(shown: Portfolio) -> dict[tuple[str, str], AssetDocument]:
+def assets(document: Portfolio) -> dict[tuple[str, str], AssetDocument]:
     """The assets of a portfolio by symbol and value."""
-    chains = (chain for protocol in shown.asset_by_protocols.values() for chain in protocol.chains.values())
+    chains = (chain for protocol in document.asset_by_protocols.values() for chain in protocol.chains.values())
     return {(each.symbol, each.value): each for chain in chains for each in every_asset(chain)}
 
 
 def test_each_asset_has_its_address_and_its_percentage_of_the_net_worth() -> None:
-    shown = finish(document())
-    assert shown.networth == "2600"
-    found = assets(shown)
-    assert {key: each.percentage for key, each in found.items()} == {
+    finished = finish(document())
+    assert finished.networth == "2600"
+    by_key = assets(finished)
+    assert {key: each.percentage for key, each in by_key.items()} == {
         ("eth", "2000"): "76.9231",
         ("usdc", "N/A"): "N/A",
         ("weth", "1000"): "38.4615",
         ("usdc", "400"): "15.3846",
     }
-    assert all(each.address == each.contract for each in found.values())
+    assert all(each.address == each.contract for each in by_key.values())
 
 
 @given(st.decimals(0, 10**30, places=18), st.decimals("0.000001", 10**30, places=6))
 @example(Decimal("0.0000005"), Decimal(1))
 @example(Decimal("0.0000015"), Decimal(1))
 def test_a_percentage_is_rounded_half_to_even_from_the_exact_share(usd: Decimal, networth: Decimal) -> None:
-    whole = document()
-    wallet = whole.asset_by_protocols["wallet"]
+    original = document()
+    wallet = original.asset_by_protocols["wallet"]
     kinds = wallet.chains["ethereum"].protocol_positions
-    held = msgspec.structs.replace(kinds["WALLET"].assets[0], value=f"{usd:f}")
-    kinds["WALLET"] = msgspec.structs.replace(kinds["WALLET"], assets=(held,))
-    shown = finish(msgspec.structs.replace(whole, networth=f"{networth:f}", asset_by_protocols={"wallet": wallet}))
-    (asset,) = assets(shown).values()
+    sized_asset = msgspec.structs.replace(kinds["WALLET"].assets[0], value=f"{usd:f}")
+    kinds["WALLET"] = msgspec.structs.replace(kinds["WALLET"], assets=(sized_asset,))
+    finished = finish(
+        msgspec.structs.replace(original, networth=f"{networth:f}", asset_by_protocols={"wallet": wallet})
+    )
+    (asset,) = assets(finished).values()
     assert Decimal(str(asset.percentage)) == rounded(Fraction(usd) * 100 / Fraction(networth), 4)
 
 
@@ -68,15 +70,15 @@ def test_the_percentages_of_a_wallet_are_those_of_its_own_net_worth() -> None:
 def test_spam_and_what_has_no_net_worth_beside_it_have_a_percentage_of_zero() -> None:
     read = snapshot(Holding(ALICE, native(), 10**18), prices=(price(native(), "2000"),))
     spam = replace(read, spam={(ALICE, native().asset): Spam(90, ("LURE",))})
-    (shown,) = assets(finish(portfolio(ALICE, valuate([spam]), CHAINS, updated_ms=0))).values()
-    assert shown.percentage == "0"
+    (spam_asset,) = assets(finish(portfolio(ALICE, valuate([spam]), CHAINS, updated_ms=0))).values()
+    assert spam_asset.percentage == "0"
 
 
 def test_rates_are_written_exactly_and_stay_if_none_are_given() -> None:
-    shown = finish(document(), {"GBP": Decimal("0.790123456789012345"), "ETH": Decimal("2E+3")})
-    assert shown.conversion_rates == {"ETH": "2000", "GBP": "0.790123456789012345"}
-    assert finish(shown).conversion_rates == shown.conversion_rates
-    assert finish(shown, {}).conversion_rates == {}
+    finished = finish(document(), {"GBP": Decimal("0.790123456789012345"), "ETH": Decimal("2E+3")})
+    assert finished.conversion_rates == {"ETH": "2000", "GBP": "0.790123456789012345"}
+    assert finish(finished).conversion_rates == finished.conversion_rates
+    assert finish(finished, {}).conversion_rates == {}
 
 
 def test_a_coin_that_is_held_has_the_mean_of_its_prices_by_amount() -> None:
@@ -84,9 +86,9 @@ def test_a_coin_that_is_held_has_the_mean_of_its_prices_by_amount() -> None:
         snapshot(Holding(ALICE, native(key), raw), prices=(price(native(key), usd),), chain=key)
         for key, raw, usd in (("ethereum", 10**18, "2000"), ("base", 3 * 10**18, "2004"))
     ]
-    held = portfolio(ALICE, valuate(read), CHAINS, updated_ms=0)
-    assert coin_rates(held, COINS) == {"ETH": Decimal(2003)}
-    assert coin_rates(held, {}) == {}
+    document = portfolio(ALICE, valuate(read), CHAINS, updated_ms=0)
+    assert coin_rates(document, COINS) == {"ETH": Decimal(2003)}
+    assert coin_rates(document, {}) == {}
     assert coin_rates(portfolio(ALICE, valuate([snapshot()]), CHAINS, updated_ms=0), COINS) == {}
 
 
@@ -96,6 +98,6 @@ def test_every_list_that_clients_read_is_there() -> None:
         for chain in finish(document()).asset_by_protocols["aave3"].chains.values()
         for nested in chain.protocol_positions["LENDING"].protocol_positions
     )
-    written = msgspec.to_builtins(position)
+    fields = msgspec.to_builtins(position)
     for name in ("marginAssets", "baseAssets", "quoteAssets", "collateralizeNFTAssets", "dexAssets", "assets"):
-        assert list(written[name]) == []
+        assert list(fields[name]) == []

@@ -1,4 +1,4 @@
-"""Which transactions bring something from outside: only what crosses the line around all that has a value."""
+"""Flows of transactions: only assets that enter or leave the set of valued assets count."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ def test_transfers_are_flows_and_swaps_claims_fees_and_own_moves_are_none(
     assert flow(each) == expected
 
 
-@pytest.mark.parametrize("other", [ODD, asset("ape", "1", nft=Nft(token_id="7"))])
+@pytest.mark.parametrize("unvalued", [ODD, asset("ape", "1", nft=Nft(token_id="7"))])
 def test_what_is_exchanged_for_something_without_a_value_leaves_and_comes_back(
-    other: TransactionAssetDocument,
+    unvalued: TransactionAssetDocument,
 ) -> None:
-    assert flow(record("SWAP", [other], [USD])) == -10
-    assert flow(record("SWAP", [USD], [other])) == 10
-    assert flow(record("TRANSFERIN", [other])) == flow(record("TRANSFEROUT", [], [other])) == 0
+    assert flow(record("SWAP", [unvalued], [USD])) == -10
+    assert flow(record("SWAP", [USD], [unvalued])) == 10
+    assert flow(record("TRANSFERIN", [unvalued])) == flow(record("TRANSFEROUT", [], [unvalued])) == 0
 
 
 def test_a_deposit_is_a_flow_only_where_its_position_has_no_value() -> None:
     share = asset("share", "10", other=NOBODY)
-    for known, unknown in (
+    for valued, unknown in (
         (record("DEPOSIT", [share], [USD], protocol=KNOWN_PROTOCOL), record("DEPOSIT", [share], [USD])),
         (record("STAKE", [], [USD], protocol=KNOWN_PROTOCOL), record("STAKE", [], [USD], protocol=STRANGE)),
         (record("INTERACTION", [], [USD], protocol=KNOWN_PROTOCOL), record("INTERACTION", [], [USD])),
     ):
-        assert flow(known) == 0
+        assert flow(valued) == 0
         assert flow(unknown) == -10
     assert flow(record("WITHDRAW", [USD], [share], protocol=STRANGE)) == 10
     assert flow(record("BORROW", [USD], protocol=KNOWN_PROTOCOL)) == 0
@@ -86,11 +86,12 @@ def test_what_comes_and_leaves_between_two_days_counts_at_what_it_was_worth() ->
 
 
 def test_what_others_say_that_a_token_did_for_which_nobody_vouches_is_no_flow() -> None:
-    """Its contract logs what it likes, at a price that whoever opens a market makes."""
+    """The contract can log any transfer, at a price that any maker of a market can set."""
     forged = asset("bait", "1000", "1000000")
-    out, came = record("TRANSFEROUT", [], [forged], sender="other"), record("TRANSFERIN", [forged], sender="other")
-    assert flow(out) == flow(came) == 0
+    transfer_out = record("TRANSFEROUT", [], [forged], sender="other")
+    transfer_in = record("TRANSFERIN", [forged], sender="other")
+    assert flow(transfer_out) == flow(transfer_in) == 0
     assert flow(record("SWAP", [USD], [forged], sender="other")) == 10, "the dollars came, whatever was said to be sold"
     assert flow(record("TRANSFEROUT", [], [forged])) == -1_000_000, "the owner signed it"
-    held = ValuationScope({"chain:bait"})
-    assert flow(out, held) is flow(came, held) is None, "it may have moved: the values have it"
+    scope = ValuationScope({"chain:bait"})
+    assert flow(transfer_out, scope) is flow(transfer_in, scope) is None, "it may have moved: the values have it"

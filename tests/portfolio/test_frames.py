@@ -30,36 +30,36 @@ cells = st.one_of(st.just(UNKNOWN), st.none(), numbers)
 
 @given(st.lists(st.tuples(st.text(), cells)))
 def test_every_number_is_its_text_and_what_is_not_known_is_null(rows: list[tuple[str, str | None]]) -> None:
-    found = frame(("name", "value"), rows, numbers=("value",))
-    assert found["name"].to_list() == [name for name, _ in rows]
-    assert found["value"].to_list() == [None if value == UNKNOWN else value for _, value in rows]
-    assert found.schema == {"name": pl.String, "value": pl.String, "valueDecimal": pl.Decimal(38, DECIMAL_PLACES)}
+    table = frame(("name", "value"), rows, numbers=("value",))
+    assert table["name"].to_list() == [name for name, _ in rows]
+    assert table["value"].to_list() == [None if value == UNKNOWN else value for _, value in rows]
+    assert table.schema == {"name": pl.String, "value": pl.String, "valueDecimal": pl.Decimal(38, DECIMAL_PLACES)}
 
 
 @given(numbers)
-def test_the_decimal_is_the_nearest_that_there_is(written: str) -> None:
-    (found,) = frame(("value",), [(written,)], numbers=("value",))["valueDecimal"]
-    exact = Fraction(written)
-    if found is None:
+def test_the_decimal_is_the_nearest_that_there_is(number: str) -> None:
+    (nearest,) = frame(("value",), [(number,)], numbers=("value",))["valueDecimal"]
+    exact = Fraction(number)
+    if nearest is None:
         assert exact >= Fraction(10) ** (38 - DECIMAL_PLACES) - Fraction(1, 10**DECIMAL_PLACES)
     else:
-        assert abs(Fraction(found) - exact) <= Fraction(1, 2 * 10**DECIMAL_PLACES)
+        assert abs(Fraction(nearest) - exact) <= Fraction(1, 2 * 10**DECIMAL_PLACES)
 
 
 @given(st.integers(0, 2**256 - 1))
 def test_whole_numbers_have_no_places(raw: int) -> None:
-    found = frame(("raw",), [(str(raw),)], numbers=("raw",), decimal_places=0)
-    assert found["raw"].item() == str(raw)
-    assert found["rawDecimal"].item() == (Decimal(raw) if raw < 10**38 else None)
+    table = frame(("raw",), [(str(raw),)], numbers=("raw",), decimal_places=0)
+    assert table["raw"].item() == str(raw)
+    assert table["rawDecimal"].item() == (Decimal(raw) if raw < 10**38 else None)
 
 
 @given(st.integers(0, 2**256 - 1), st.integers(0, 36))
-def test_a_net_asset_value_is_one_row_that_says_it_exactly(raw: int, places: int) -> None:
+def test_a_net_asset_value_is_one_row_that_says_it_exactly(raw: int, scale: int) -> None:
     with localcontext(amounts.EXACT):
-        value = Decimal(raw).scaleb(-places)
-    found = Nav(value, "EUR", Decimal("0.92"), 2, "partial", "ecb").to_polars()
-    assert Fraction(found["nav"].item()) == Fraction(value)
-    assert found.drop("nav", "navDecimal").row(0) == (
+        value = Decimal(raw).scaleb(-scale)
+    table = Nav(value, "EUR", Decimal("0.92"), 2, "partial", "ecb").to_polars()
+    assert Fraction(table["nav"].item()) == Fraction(value)
+    assert table.drop("nav", "navDecimal").row(0) == (
         "EUR",
         "0.92",
         "ecb",
@@ -70,31 +70,36 @@ def test_a_net_asset_value_is_one_row_that_says_it_exactly(raw: int, places: int
 
 
 def test_a_frame_without_rows_has_its_columns() -> None:
-    found = frame(("time", "block"), [], times=("time",), counts=("block",))
-    assert found.schema == {"time": pl.Datetime("us", "UTC"), "block": pl.Int64}
-    assert found.is_empty()
+    table = frame(("time", "block"), [], times=("time",), counts=("block",))
+    assert table.schema == {"time": pl.Datetime("us", "UTC"), "block": pl.Int64}
+    assert table.is_empty()
 
 
 def test_a_portfolio_is_a_row_for_each_asset_with_its_side() -> None:
-    def held(raw: int) -> tuple[Holding, ...]:
+    def usdc_holding(raw: int) -> tuple[Holding, ...]:
         return (Holding(ALICE, erc20(), raw),)
 
     coin = Holding(ALICE, native(), 10**18)
-    lending = Position(ALICE, "aave3", "LENDING", "Main", held(5), borrowed=held(2), rewards=held(3))
-    taken = replace(
-        snapshot(*held(1_500_000), coin, prices=(price(erc20(), "2"),)),
+    lending = Position(
+        ALICE, "aave3", "LENDING", "Main", usdc_holding(5), borrowed=usdc_holding(2), rewards=usdc_holding(3)
+    )
+    wallet_snapshot = replace(
+        snapshot(*usdc_holding(1_500_000), coin, prices=(price(erc20(), "2"),)),
         positions=(lending,),
         spam={(ALICE, coin.token.asset): Spam(90, ("LINK",))},
     )
-    table = portfolio(ALICE, valuate([taken]), CHAINS, updated_ms=1).to_polars()
+    table = portfolio(ALICE, valuate([wallet_snapshot]), CHAINS, updated_ms=1).to_polars()
     texts = table.select(ASSETS)
-    loose, inside = (ALICE, "ethereum", BLOCK.height, "wallet", "WALLET", ""), ("aave3", "LENDING", "Main")
+    wallet_columns, vault_columns = (
+        (ALICE, "ethereum", BLOCK.height, "wallet", "WALLET", ""),
+        ("aave3", "LENDING", "Main"),
+    )
     assert set(texts.rows()) == {
-        (*loose, "owned", "usdc", USDC, "1.5", "2", "3", None),
-        (*loose, "owned", "eth", coin.token.asset.shown_contract, "1", None, None, "spam"),
-        (*loose[:3], *inside, "owned", "usdc", USDC, "0.000005", "2", "0.00001", None),
-        (*loose[:3], *inside, "owed", "usdc", USDC, "0.000002", "2", "0.000004", None),
-        (*loose[:3], *inside, "claimable", "usdc", USDC, "0.000003", "2", "0.000006", None),
+        (*wallet_columns, "owned", "usdc", USDC, "1.5", "2", "3", None),
+        (*wallet_columns, "owned", "eth", coin.token.asset.shown_contract, "1", None, None, "spam"),
+        (*wallet_columns[:3], *vault_columns, "owned", "usdc", USDC, "0.000005", "2", "0.00001", None),
+        (*wallet_columns[:3], *vault_columns, "owed", "usdc", USDC, "0.000002", "2", "0.000004", None),
+        (*wallet_columns[:3], *vault_columns, "claimable", "usdc", USDC, "0.000003", "2", "0.000006", None),
     }
     assert table["valueDecimal"].sum() == Decimal("3.00002")
 

@@ -1,4 +1,4 @@
-"""All gains, reports and tax years of accounts with random records of every type are the recorded ones.
+"""Gains, reports and tax years of accounts with random records of every type equal recorded ones.
 
 Each process has another hash seed: no result depends on it. `python -m tests.portfolio.test_gain_worlds` prints what
 is recorded in gain_worlds.txt; with a world and a part, such as `3 report fifo`, it prints the text of that part.
@@ -143,22 +143,22 @@ def records(chance: random.Random) -> list[TransactionDocument]:
 
 
 def parts(world: int) -> Iterator[tuple[str, str]]:
-    """All results of one account, by name."""
+    """Yield each result of one account with its name."""
     chance = random.Random(world)
-    own = treatment(chance)
+    rules = treatment(chance)
     of_account = records(chance)
-    read = entries_of(of_account, (ME, MINE), own)
+    read = entries_of(of_account, (ME, MINE), rules)
     yield "entries", "\n".join(map(repr, read.entries))
-    rest = (read.facts, sorted(read.issues, key=repr), read.first_blocks, read.last_blocks, sorted(read.shares))
-    yield "facts", "\n".join(map(repr, (*rest, read.pools)))
+    results = (read.facts, sorted(read.issues, key=repr), read.first_blocks, read.last_blocks, sorted(read.shares))
+    yield "facts", "\n".join(map(repr, (*results, read.pools)))
     for method in METHODS:
-        yield from _of_method(world, method, read, own, of_account)
+        yield from _of_method(world, method, read, rules, of_account)
     for key, zone in (("us", "America/New_York"), ("uk", "Europe/London"), ("ca", "America/Toronto"), ("de", "UTC")):
         yield f"tax {key}", "\n".join(_tax_years(read, key, ZoneInfo(zone)))
 
 
 def _of_method(
-    world: int, method: str, read: RecordEntries, own: Treatment, of_account: Sequence[TransactionDocument]
+    world: int, method: str, read: RecordEntries, rules: Treatment, of_account: Sequence[TransactionDocument]
 ) -> Iterator[tuple[str, str]]:
     prices = {"chain:coin": Decimal(3), "chain:usd": Decimal("1.01"), "chain:lp": Decimal(0)}
     per_wallet = world % 2 == 1 and method not in ("uk", "ca")
@@ -166,9 +166,12 @@ def _of_method(
     yield f"gains {method}", "\n".join(map(repr, (*gains.gains, *gains.remaining)))
     report = document(gains, read.facts, prices, method=method, addresses=(ME, MINE), issues=read.issues)
     yield f"report {method}", msgspec.json.encode(report).decode()
-    shown = transaction_gains(read.entries, gains.gains, own.aliases, frozenset(read.shares))
-    filled = [with_gains(each, shown) for each in of_account]
-    yield f"transactions {method}", "\n".join(f"{msgspec.json.encode(each).decode()} {why}" for each, why in filled)
+    gains_by_transaction = transaction_gains(read.entries, gains.gains, rules.aliases, frozenset(read.shares))
+    filled = [with_gains(each, gains_by_transaction) for each in of_account]
+    yield (
+        f"transactions {method}",
+        "\n".join(f"{msgspec.json.encode(each).decode()} {faults}" for each, faults in filled),
+    )
 
 
 def _tax_years(read: RecordEntries, key: str, zone: ZoneInfo) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The ledger against a model of plain Python integers, and what it leaves against the tables' own schemas."""
+"""The ledger equals a model of plain Python integers, and its output fits the schemas of its tables."""
 
 from __future__ import annotations
 
@@ -73,26 +73,26 @@ def frame(table: Table, rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 def model(rows: list[dict[str, Any]]) -> dict[tuple[str, str], int]:
     """Received minus sent."""
-    held: defaultdict[tuple[str, str], int] = defaultdict(int)
+    balances: defaultdict[tuple[str, str], int] = defaultdict(int)
     for row in rows:
         if row["standard"] in ("erc20", "wrap"):
-            held[row["recipient"], row["token"]] += row["raw"]
+            balances[row["recipient"], row["token"]] += row["raw"]
         if row["standard"] in ("erc20", "unwrap"):
-            held[row["sender"], row["token"]] -= row["raw"]
-    return {key: raw for key, raw in held.items() if key[0] != ZERO_ADDRESS}
+            balances[row["sender"], row["token"]] -= row["raw"]
+    return {key: raw for key, raw in balances.items() if key[0] != ZERO_ADDRESS}
 
 
 @given(TRANSFERS)
 def test_balances_are_received_minus_sent(rows: list[dict[str, Any]]) -> None:
     result = ledger.balances(frame(tables.TRANSFERS, rows), height=9)
-    wanted = [
+    expected = [
         ("local", 9, account, token, min(abs(raw), MAX_RAW), raw < 0)
         for (account, token), raw in sorted(model(rows).items())
     ]
-    got = result.with_columns(
+    with_ints = result.with_columns(
         pl.col("raw").map_elements(lambda b: str(int.from_bytes(b, "big")), return_dtype=pl.String)
     )
-    assert [(*row[:4], int(row[4]), row[5]) for row in got.rows()] == wanted
+    assert [(*row[:4], int(row[4]), row[5]) for row in with_ints.rows()] == expected
     assert result["raw"].bin.size().eq(32).all()
 
 
@@ -103,11 +103,11 @@ def test_the_order_of_events_and_laziness_change_no_balance(rows: list[dict[str,
 
 
 def test_balances_without_a_height_stand_at_the_last_fungible_transfer_of_their_chain() -> None:
-    moved = {"standard": "erc20", "token": TOKENS[0], "sender": ACCOUNTS[0], "recipient": ACCOUNTS[1], "raw": 1}
+    transfer = {"standard": "erc20", "token": TOKENS[0], "sender": ACCOUNTS[0], "recipient": ACCOUNTS[1], "raw": 1}
     rows = [
-        moved | {"height": 5},
-        moved | {"height": 7, "chain": "other"},
-        moved | {"height": 9, "standard": "erc721", "token_id": 7},
+        transfer | {"height": 5},
+        transfer | {"height": 7, "chain": "other"},
+        transfer | {"height": 9, "standard": "erc721", "token_id": 7},
     ]
     assert ledger.balances(frame(tables.TRANSFERS, rows)).select("chain", "height").rows() == [
         ("local", 5),
@@ -116,14 +116,20 @@ def test_balances_without_a_height_stand_at_the_last_fungible_transfer_of_their_
 
 
 def test_two_chains_are_never_added_up() -> None:
-    moved = {"standard": "erc20", "token": TOKENS[0], "sender": ACCOUNTS[0], "recipient": ACCOUNTS[1], "raw": 1}
-    result = ledger.balances(frame(tables.TRANSFERS, [moved, moved | {"chain": "other"}]))
+    transfer = {"standard": "erc20", "token": TOKENS[0], "sender": ACCOUNTS[0], "recipient": ACCOUNTS[1], "raw": 1}
+    result = ledger.balances(frame(tables.TRANSFERS, [transfer, transfer | {"chain": "other"}]))
     assert [int.from_bytes(raw, "big") for raw in result["raw"]] == [1, 1]
 
 
 def test_events_that_sum_up_beyond_uint256_are_given_as_the_largest_there_is() -> None:
-    moved = {"standard": "erc20", "token": TOKENS[0], "sender": ACCOUNTS[1], "recipient": ACCOUNTS[2], "raw": MAX_RAW}
-    result = ledger.balances(frame(tables.TRANSFERS, [moved] * 3))
+    transfer = {
+        "standard": "erc20",
+        "token": TOKENS[0],
+        "sender": ACCOUNTS[1],
+        "recipient": ACCOUNTS[2],
+        "raw": MAX_RAW,
+    }
+    result = ledger.balances(frame(tables.TRANSFERS, [transfer] * 3))
     assert result.select("account", "raw", "short").rows() == [
         (ACCOUNTS[1], b"\xff" * 32, True),
         (ACCOUNTS[2], b"\xff" * 32, False),
@@ -132,8 +138,8 @@ def test_events_that_sum_up_beyond_uint256_are_given_as_the_largest_there_is() -
 
 @pytest.mark.parametrize("raw", [b"", b"\x01" * 31, b"\x01" * 33, None])
 def test_a_raw_that_is_not_32_bytes_is_not_added_up(raw: bytes | None) -> None:
-    moved = {"standard": "erc20", "token": TOKENS[0], "sender": ACCOUNTS[0], "recipient": ACCOUNTS[1], "raw": 1}
-    transfers = frame(tables.TRANSFERS, [moved]).with_columns(pl.lit(raw, dtype=pl.Binary).alias("raw"))
+    transfer = {"standard": "erc20", "token": TOKENS[0], "sender": ACCOUNTS[0], "recipient": ACCOUNTS[1], "raw": 1}
+    transfers = frame(tables.TRANSFERS, [transfer]).with_columns(pl.lit(raw, dtype=pl.Binary).alias("raw"))
     with pytest.raises(AssertionError, match="32 bytes"):
         ledger.balances(transfers)
 
@@ -163,23 +169,23 @@ def test_allowances_are_what_the_last_approval_said(rows: list[dict[str, Any]], 
             last[row["owner"], row["token"], row["spender"]] = row
     random.shuffle(numbered)
     result = ledger.allowances(frame(tables.APPROVALS, numbered), height=9)
-    wanted = [("local", 9, *key, row["raw"].to_bytes(32, "big"), row["height"]) for key, row in sorted(last.items())]
-    assert result.rows() == wanted
+    expected = [("local", 9, *key, row["raw"].to_bytes(32, "big"), row["height"]) for key, row in sorted(last.items())]
+    assert result.rows() == expected
 
 
 @given(TRANSFERS)
 def test_every_transfer_is_once_in_the_history_of_either_side(rows: list[dict[str, Any]]) -> None:
     result = ledger.in_buckets(tables.ACCOUNT_TRANSFERS, frame(tables.TRANSFERS, rows).reverse())
-    wanted = sorted(
-        (bucket(account), account, row["height"], row["tx_index"], index, 0, direction, other)
+    expected = sorted(
+        (bucket(account), account, row["height"], row["tx_index"], index, 0, direction, counterparty)
         for index, row in enumerate(rows)
-        for account, other, direction in (
+        for account, counterparty, direction in (
             (row["recipient"], row["sender"], "in"),
             (row["sender"], row["recipient"], "out"),
         )
     )
-    got = result.select("bucket", "account", "height", "tx_index", "log_index", "item", "direction", "counterparty")
-    assert got.rows() == wanted
+    columns = result.select("bucket", "account", "height", "tx_index", "log_index", "item", "direction", "counterparty")
+    assert columns.rows() == expected
     by_log = {index: row["raw"].to_bytes(32, "big") for index, row in enumerate(rows)}
     assert result["raw"].to_list() == [by_log[index] for index in result["log_index"]]
 
@@ -207,8 +213,8 @@ def test_importing_the_ledger_does_not_import_polars() -> None:
 
     slow = "{'polars', 'numpy', 'pyarrow'}"
     code = f"import sys; from chainfolio.portfolio import compose, ledger, nav; print({slow} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout == "set()\n"
 
 
 def topic(number: int) -> str:
@@ -217,15 +223,15 @@ def topic(number: int) -> str:
 
 def test_an_event_is_in_the_history_of_each_account_that_a_topic_names() -> None:
     """Neither a small number, nor one that is too large, nor the first topic is an account."""
-    one, other = f"0x{2**159 + 1:040x}", f"0x{2**64:040x}"
-    words: list[dict[str, Any]] = [
+    large, small = f"0x{2**159 + 1:040x}", f"0x{2**64:040x}"
+    log_rows: list[dict[str, Any]] = [
         {"topic0": topic(2**100), "topic1": topic(2**159 + 1), "topic2": topic(2**64), "topic3": topic(2**64 - 1)},
         {"topic0": "x", "topic1": topic(2**160), "topic2": topic(2**159 + 1), "topic3": None},
         {"topic0": "x", "topic1": topic(0), "topic2": None, "topic3": None},
         {"topic0": "x", "topic1": topic(0), "topic2": topic(1), "topic3": topic(2**64)},
     ]
-    logs = frame(tables.LOGS, [{"address": "0xa", "data": b"d", "tx_hash": "h", **each} for each in words])
+    logs = frame(tables.LOGS, [{"address": "0xa", "data": b"d", "tx_hash": "h", **each} for each in log_rows])
     rows = ledger.in_buckets(tables.ACCOUNT_EVENTS, logs)
-    told = sorted(rows.select("account", "log_index", "place").iter_rows())
-    assert told == [(other, 0, 2), (other, 3, 3), (one, 0, 1), (one, 1, 2)]
+    places_found = sorted(rows.select("account", "log_index", "place").iter_rows())
+    assert places_found == [(small, 0, 2), (small, 3, 3), (large, 0, 1), (large, 1, 2)]
     assert rows.schema == frame(tables.ACCOUNT_EVENTS, []).schema

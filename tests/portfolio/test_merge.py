@@ -48,8 +48,8 @@ def documents(draw: st.DrawFn) -> Portfolio:
     updated_ms = draw(st.integers(0, 10**13))
     rates = draw(st.dictionaries(st.sampled_from(["ETH", "SOL"]), st.integers(1, 9).map(Decimal)))
     options = Options(images=True, explorer_urls=True, sources=True)
-    found = replace(valuate(snapshots), positions=tuple(positions))
-    return finish(portfolio(ALICE, found, CHAINS, updated_ms=updated_ms, options=options), rates)
+    valuation = replace(valuate(snapshots), positions=tuple(positions))
+    return finish(portfolio(ALICE, valuation, CHAINS, updated_ms=updated_ms, options=options), rates)
 
 
 def lent(name: str, supplied: int, borrowed: int) -> ValuedPosition:
@@ -72,7 +72,7 @@ def exact(texts: list[str]) -> Decimal:
     return amounts.total([Decimal(text) for text in texts])
 
 
-some = st.lists(documents(), min_size=1, max_size=4)
+portfolio_lists = st.lists(documents(), min_size=1, max_size=4)
 
 
 @given(documents())
@@ -80,14 +80,14 @@ def test_a_merge_of_one_is_itself(document: Portfolio) -> None:
     assert encode_one(merge([document], ALICE)) == encode_one(document)
 
 
-@given(some)
+@given(portfolio_lists)
 @settings(max_examples=50)
 def test_every_level_is_the_exact_sum_of_the_parts_and_of_what_is_in_it(parts: list[Portfolio]) -> None:
-    whole = merge(parts, "all")
-    assert Decimal(whole.networth) == exact([part.networth for part in parts])
-    assert Decimal(whole.networth) == exact([chain.value for chain in whole.chains.values()])
-    assert Decimal(whole.networth) == exact([each.value for each in whole.asset_by_protocols.values()])
-    for protocol in whole.asset_by_protocols.values():
+    merged = merge(parts, "all")
+    assert Decimal(merged.networth) == exact([part.networth for part in parts])
+    assert Decimal(merged.networth) == exact([chain.value for chain in merged.chains.values()])
+    assert Decimal(merged.networth) == exact([each.value for each in merged.asset_by_protocols.values()])
+    for protocol in merged.asset_by_protocols.values():
         assert Decimal(protocol.value) == exact([chain.value for chain in protocol.chains.values()])
         for chain in protocol.chains.values():
             kinds = chain.protocol_positions.values()
@@ -98,19 +98,19 @@ def test_every_level_is_the_exact_sum_of_the_parts_and_of_what_is_in_it(parts: l
                 assert Decimal(kind.total_value) == exact([*loose, *nested])
 
 
-@given(some)
+@given(portfolio_lists)
 @settings(max_examples=50)
 def test_no_balance_is_lost_and_none_is_there_twice(parts: list[Portfolio]) -> None:
-    def held(documents: list[Portfolio]) -> dict[tuple[str, bool], Decimal]:
-        found: dict[tuple[str, bool], Decimal] = {}
+    def balances_of(documents: list[Portfolio]) -> dict[tuple[str, bool], Decimal]:
+        balances: dict[tuple[str, bool], Decimal] = {}
         for asset in (asset for document in documents for asset in read_all(document)):
             key = asset.chain_contract, asset.value == "N/A"
-            found[key] = amounts.total(
-                [found.get(key, Decimal(0)), Decimal("0" if asset.balance == "N/A" else asset.balance)]
+            balances[key] = amounts.total(
+                [balances.get(key, Decimal(0)), Decimal("0" if asset.balance == "N/A" else asset.balance)]
             )
-        return found
+        return balances
 
-    assert held([merge(parts, "all")]) == held(parts)
+    assert balances_of([merge(parts, "all")]) == balances_of(parts)
     for chain in merge(parts, "all").asset_by_protocols["wallet"].chains.values():
         rows = [
             (each.chain_contract, each.decimal, each.value == "N/A")
@@ -119,29 +119,29 @@ def test_no_balance_is_lost_and_none_is_there_twice(parts: list[Portfolio]) -> N
         assert len(rows) == len(set(rows))
 
 
-@given(some, st.randoms())
+@given(portfolio_lists, st.randoms())
 @settings(max_examples=50)
 def test_the_order_of_the_parts_changes_nothing(parts: list[Portfolio], random: Any) -> None:
     shuffled = random.sample(parts, len(parts))
     assert encode_one(merge(shuffled, "all")) == encode_one(merge(parts, "all"))
 
 
-@given(some)
+@given(portfolio_lists)
 @settings(max_examples=50)
 def test_what_is_not_known_of_a_part_is_not_known_of_the_whole(parts: list[Portfolio]) -> None:
-    whole = merge(parts, "all")
-    assert (whole.completeness == "partial") is any(part.completeness == "partial" for part in parts)
-    assert set(whole.issues) == {issue for part in parts for issue in part.issues}
-    assert whole.unpriced_assets == sum(asset.value == "N/A" for asset in read_all(whole))
-    assert int(whole.last_updated) == min(int(part.last_updated) for part in parts)
-    assert set(whole.price_adapters) == {adapter for part in parts for adapter in part.price_adapters}
+    merged = merge(parts, "all")
+    assert (merged.completeness == "partial") is any(part.completeness == "partial" for part in parts)
+    assert set(merged.issues) == {issue for part in parts for issue in part.issues}
+    assert merged.unpriced_assets == sum(asset.value == "N/A" for asset in read_all(merged))
+    assert int(merged.last_updated) == min(int(part.last_updated) for part in parts)
+    assert set(merged.price_adapters) == {adapter for part in parts for adapter in part.price_adapters}
 
 
-def one(*holdings: Holding, usd: str = "2", at_ms: int = 0, address: str = ALICE, **more: Any) -> Portfolio:
+def document_of(*holdings: Holding, usd: str = "2", at_ms: int = 0, address: str = ALICE, **more: Any) -> Portfolio:
     prices = tuple(price(holding.token, usd) for holding in holdings)
-    mine = [replace(holding, account=address) for holding in holdings]
-    found = valuate([snapshot(*mine, prices=prices, accounts=(address,))])
-    return portfolio(address, found, CHAINS, updated_ms=at_ms, **more)
+    own_holdings = [replace(holding, account=address) for holding in holdings]
+    valuation = valuate([snapshot(*own_holdings, prices=prices, accounts=(address,))])
+    return portfolio(address, valuation, CHAINS, updated_ms=at_ms, **more)
 
 
 def loose(document: Portfolio) -> tuple[AssetDocument, ...]:
@@ -150,20 +150,23 @@ def loose(document: Portfolio) -> tuple[AssetDocument, ...]:
 
 def test_equal_assets_at_other_prices_show_the_mean_that_their_sums_have() -> None:
     ether = Holding(ALICE, native(), 10**18)
-    whole = merge([one(ether, usd="2"), one(replace(ether, raw=2 * 10**18), usd="5")], "all")
-    (asset,) = loose(whole)
+    merged = merge([document_of(ether, usd="2"), document_of(replace(ether, raw=2 * 10**18), usd="5")], "all")
+    (asset,) = loose(merged)
     assert (asset.balance, asset.value, asset.price) == ("3", "12", "4")
-    whole = merge([one(ether, usd="1"), one(replace(ether, raw=2 * 10**18), usd="2")], "all")
-    (asset,) = loose(whole)
+    merged = merge([document_of(ether, usd="1"), document_of(replace(ether, raw=2 * 10**18), usd="2")], "all")
+    (asset,) = loose(merged)
     assert (asset.value, asset.price) == ("5", "1.666666666666666667")
     assert abs(Fraction(str(asset.price)) - Fraction(5, 3)) < Fraction(1, 10**18)
 
 
 def test_what_nobody_priced_stays_beside_what_is_priced() -> None:
-    priced, unpriced = one(Holding(ALICE, native(), 10**18)), one(Holding(ALICE, native(), 10**18), usd="0")
-    whole = merge([priced, unpriced], "all")
-    assert [(asset.balance, asset.value) for asset in loose(whole)] == [("1", "2"), ("1", "N/A")]
-    assert (whole.networth, whole.unpriced_assets) == ("2", 1)
+    priced, unpriced = (
+        document_of(Holding(ALICE, native(), 10**18)),
+        document_of(Holding(ALICE, native(), 10**18), usd="0"),
+    )
+    merged = merge([priced, unpriced], "all")
+    assert [(asset.balance, asset.value) for asset in loose(merged)] == [("1", "2"), ("1", "N/A")]
+    assert (merged.networth, merged.unpriced_assets) == ("2", 1)
 
 
 def test_nested_positions_stay_apart() -> None:
@@ -177,19 +180,21 @@ def test_nested_positions_stay_apart() -> None:
 
 
 def test_shares_are_of_the_whole() -> None:
-    parts = [one(Holding(ALICE, native(), 10**18), usd="3")]
+    parts = [document_of(Holding(ALICE, native(), 10**18), usd="3")]
     ether = native("base")
-    held = snapshot(Holding(ALICE, ether, 10**18), prices=(price(ether, "1"),), chain="base")
-    parts.append(portfolio(ALICE, valuate([held]), CHAINS, updated_ms=0))
+    base_snapshot = snapshot(Holding(ALICE, ether, 10**18), prices=(price(ether, "1"),), chain="base")
+    parts.append(portfolio(ALICE, valuate([base_snapshot]), CHAINS, updated_ms=0))
     shares = {key: chain.value_percentile for key, chain in merge(parts, "all").chains.items()}
     assert shares == {"base": "25", "ethereum": "75"}
 
 
 def test_links_and_lineage_that_differ_are_left_out_and_others_stay() -> None:
     options = Options(images=True, explorer_urls=True, sources=True)
-    held = Holding(ALICE, native(), 3), Holding(ALICE, erc20(), 5)
-    whole = merge([one(*held, options=options), one(*held, address=BOB, options=options)], "all")
-    ether, usdc = sorted(loose(whole), key=lambda asset: asset.contract)
+    holdings = Holding(ALICE, native(), 3), Holding(ALICE, erc20(), 5)
+    merged = merge(
+        [document_of(*holdings, options=options), document_of(*holdings, address=BOB, options=options)], "all"
+    )
+    ether, usdc = sorted(loose(merged), key=lambda asset: asset.contract)
     assert ether.explorer_url is msgspec.UNSET
     assert usdc.explorer_url == f"https://etherscan.io/token/{USDC}"
     assert isinstance(ether.img_small, str)
@@ -202,30 +207,37 @@ def test_links_and_lineage_that_differ_are_left_out_and_others_stay() -> None:
     assert [call.number for call in usdc.sources.calls].count("decimal") == 1
 
 
-@pytest.mark.parametrize(("left", "right", "both"), [("1.5", "2", "3.5"), ("N/A", "2", "N/A"), ("N/A", "N/A", "N/A")])
-def test_a_sum_with_an_unknown_part_is_unknown(left: str, right: str, both: str) -> None:
-    parts = [msgspec.structs.replace(one(), open_pnl=pnl, fees=fee) for pnl, fee in ((left, "7"), (right, "8"))]
-    whole = merge(parts, "all")
-    assert (whole.open_pnl, whole.fees) == (both, "15")
-
-
-@pytest.mark.parametrize(("left", "right", "both"), [("1.5", "2", "3.5"), ("N/A", "2", "N/A"), ("N/A", "N/A", "N/A")])
-def test_the_day_of_several_is_the_sum_of_theirs_and_unknown_where_one_is(left: str, right: str, both: str) -> None:
+@pytest.mark.parametrize(("first", "second", "both"), [("1.5", "2", "3.5"), ("N/A", "2", "N/A"), ("N/A", "N/A", "N/A")])
+def test_a_sum_with_an_unknown_part_is_unknown(first: str, second: str, both: str) -> None:
     parts = [
-        msgspec.structs.replace(one(), daily_income=each, daily_expense=each, cash_balance="2.25")
-        for each in (left, right)
+        msgspec.structs.replace(document_of(), open_pnl=pnl, fees=fee) for pnl, fee in ((first, "7"), (second, "8"))
     ]
-    whole = merge(parts, ALICE)
-    assert (whole.daily_income, whole.daily_expense, whole.cash_balance) == (both, both, "4.5")
+    merged = merge(parts, "all")
+    assert (merged.open_pnl, merged.fees) == (both, "15")
+
+
+@pytest.mark.parametrize(("first", "second", "both"), [("1.5", "2", "3.5"), ("N/A", "2", "N/A"), ("N/A", "N/A", "N/A")])
+def test_the_day_of_several_is_the_sum_of_theirs_and_unknown_where_one_is(first: str, second: str, both: str) -> None:
+    parts = [
+        msgspec.structs.replace(document_of(), daily_income=each, daily_expense=each, cash_balance="2.25")
+        for each in (first, second)
+    ]
+    merged = merge(parts, ALICE)
+    assert (merged.daily_income, merged.daily_expense, merged.cash_balance) == (both, both, "4.5")
 
 
 def test_fees_of_several_chains_may_be_in_several_coins_and_are_not_added_up() -> None:
-    ours, theirs = one(), msgspec.structs.replace(one(), chains={"base": next(iter(one().chains.values()))})
-    for fees, whole in ((("7", "8"), "N/A"), (("7", "0"), "7"), (("N/A", "0"), "N/A"), (("0", "0"), "0")):
-        parts = [msgspec.structs.replace(part, fees=fee) for part, fee in zip((ours, theirs), fees, strict=True)]
-        assert merge(parts, "all").fees == whole
+    on_ethereum, on_base = (
+        document_of(),
+        msgspec.structs.replace(document_of(), chains={"base": next(iter(document_of().chains.values()))}),
+    )
+    for fees, expected in ((("7", "8"), "N/A"), (("7", "0"), "7"), (("N/A", "0"), "N/A"), (("0", "0"), "0")):
+        parts = [
+            msgspec.structs.replace(part, fees=fee) for part, fee in zip((on_ethereum, on_base), fees, strict=True)
+        ]
+        assert merge(parts, "all").fees == expected
 
 
 def test_rates_are_those_of_the_newest_part() -> None:
-    parts = [finish(one(at_ms=at), {"ETH": Decimal(usd)}) for at, usd in ((5, 1), (9, 3), (7, 2))]
+    parts = [finish(document_of(at_ms=at), {"ETH": Decimal(usd)}) for at, usd in ((5, 1), (9, 3), (7, 2))]
     assert merge(parts, "all").conversion_rates == {"ETH": "3"}

@@ -53,14 +53,15 @@ def test_a_currency_of_the_settings_is_fiat_money() -> None:
 
 
 def test_what_has_no_price_or_could_not_be_read_is_said_beside_the_value() -> None:
-    held = snapshot(Holding(BOB, native(), 10**18), accounts=(ALICE, BOB))
-    assert nav.nav(valuate([held])).nav == 0
-    assert nav.nav(valuate([held])).unpriced_assets == 1
-    for makes_partial, said in ((True, "partial"), (False, "complete")):
+    unpriced = snapshot(Holding(BOB, native(), 10**18), accounts=(ALICE, BOB))
+    assert nav.nav(valuate([unpriced])).nav == 0
+    assert nav.nav(valuate([unpriced])).unpriced_assets == 1
+    for makes_partial, completeness in ((True, "partial"), (False, "complete")):
         doubted = replace(
-            held, issues=(Issue("balance", "0xaa", "the contract refuses", makes_partial=makes_partial, account=BOB),)
+            unpriced,
+            issues=(Issue("balance", "0xaa", "the contract refuses", makes_partial=makes_partial, account=BOB),),
         )
-        assert nav.nav(valuate([doubted])).completeness == said
+        assert nav.nav(valuate([doubted])).completeness == completeness
 
 
 def test_an_empty_wallet_is_worth_zero() -> None:
@@ -69,5 +70,5 @@ def test_an_empty_wallet_is_worth_zero() -> None:
 
 @given(st.decimals(Decimal("1E-18"), 10**12, places=18), st.decimals(Decimal("1E-8"), 10**6, places=8))
 def test_crypto_is_within_half_a_unit_of_the_exact_quotient(usd: Decimal, rate: Decimal) -> None:
-    got = Fraction(nav.nav(value_usd(str(usd)), "ETH", rate).nav)
-    assert abs(got - Fraction(usd) / Fraction(rate)) <= Fraction(1, 2 * 10**18)
+    converted = Fraction(nav.nav(value_usd(str(usd)), "ETH", rate).nav)
+    assert abs(converted - Fraction(usd) / Fraction(rate)) <= Fraction(1, 2 * 10**18)

@@ -40,7 +40,7 @@ JSON = st.recursive(
 
 
 def refusal(decode: Callable[[Input], object], content: Input) -> str:
-    """Why a decoder refuses some content; empty if it does not. Any other error fails the test."""
+    """Return the reason why a decoder refuses some content, or "" if it accepts it."""
     try:
         decode(content)
     except MetadataError as error:
@@ -132,17 +132,22 @@ def test_an_id_in_a_uri_has_64_hexadecimal_digits() -> None:
     assert resolved_uri("ipfs://x/{id}.json", "314592") == f"ipfs://x/{0x4CCE0:064x}.json"
 
 
-def held(kind: str, token_id: str, raw: int = 1) -> Collectible:
+def collectible(kind: str, token_id: str, raw: int = 1) -> Collectible:
     token = Token(Asset("eip155:1", kind, "0x" + "33" * 20, token_id), "BOTH", "Both", 0)
     return Collectible("ethereum", BLOCK, Holding(ALICE, token, raw))
 
 
 def test_a_contract_of_both_standards_gives_each_number_once() -> None:
     document = portfolio(ALICE, valuate([snapshot()]), CHAINS, updated_ms=0)
-    things = [held("erc1155", "7", 3), held("erc721", "7"), held("erc721", "8"), held("erc721", "8")]
-    shown = with_nfts(document, things, CHAINS, Options(nfts=True))
-    assert shown.nfts_by_collection is not UNSET
-    assert shown.nfts_chains is not UNSET
-    (collection,) = shown.nfts_by_collection.values()
+    things = [
+        collectible("erc1155", "7", 3),
+        collectible("erc721", "7"),
+        collectible("erc721", "8"),
+        collectible("erc721", "8"),
+    ]
+    with_collectibles = with_nfts(document, things, CHAINS, Options(nfts=True))
+    assert with_collectibles.nfts_by_collection is not UNSET
+    assert with_collectibles.nfts_chains is not UNSET
+    (collection,) = with_collectibles.nfts_by_collection.values()
     assert [(each.token_id, each.balance) for each in collection.items] == [("7", "3"), ("8", "1")]
-    assert (collection.count, shown.nfts_chains["ethereum"].count) == ("4", "4")
+    assert (collection.count, with_collectibles.nfts_chains["ethereum"].count) == ("4", "4")

@@ -17,21 +17,21 @@ from chainfolio.portfolio.overview import overview, pictures_of
 from chainfolio.portfolio.pictures import drawn
 from chainfolio.portfolio.valuation import ValuedHolding, ValuedPosition, valuate, value_holding
 from tests.portfolio.examples import ALICE, BLOCK, CHAINS, erc20, native, price, snapshot
-from tests.portfolio.test_merge import exact, some
+from tests.portfolio.test_merge import exact, portfolio_lists
 
 AAVE = {"aave3": ProtocolFacts("aave3", "Aave V3", {"small": "https://images.example/a.svg"})}
 ETHER = 10**18
 
 
-def held(*rows: tuple[str, int, str | None], lent: ValuedPosition | None = None) -> Portfolio:
+def ether_portfolio(*rows: tuple[str, int, str | None], position: ValuedPosition | None = None) -> Portfolio:
     """A portfolio of ether: chain, raw and USD price of each holding."""
     snapshots = []
     for chain, raw, usd in rows:
         token = native(chain)
         prices = (price(token, usd),) if usd else ()
         snapshots.append(snapshot(Holding(ALICE, token, raw), prices=prices, chain=chain))
-    found = replace(valuate(snapshots), positions=(lent,) if lent else ())
-    return portfolio(ALICE, found, CHAINS, updated_ms=0, protocols=AAVE)
+    valuation = replace(valuate(snapshots), positions=(position,) if position else ())
+    return portfolio(ALICE, valuation, CHAINS, updated_ms=0, protocols=AAVE)
 
 
 def lending(supplied: int, borrowed: int, usd: str) -> ValuedPosition:
@@ -44,8 +44,8 @@ def lending(supplied: int, borrowed: int, usd: str) -> ValuedPosition:
 
 
 def test_a_token_is_one_row_over_chains_and_protocols() -> None:
-    mine = held(("ethereum", ETHER, "2000"), lent=lending(3 * ETHER, ETHER, "2000"))
-    rows = overview([mine, held(("base", ETHER, "2000"))], pictures_of(CHAINS.values(), AAVE.values()))
+    first_part = ether_portfolio(("ethereum", ETHER, "2000"), position=lending(3 * ETHER, ETHER, "2000"))
+    rows = overview([first_part, ether_portfolio(("base", ETHER, "2000"))], pictures_of(CHAINS.values(), AAVE.values()))
     assert msgspec.json.decode(msgspec.json.encode(rows)) == [
         {
             "image": drawn("base:0x0000000000000000000000000000000000000000", "ETH"),
@@ -76,17 +76,17 @@ def test_a_token_is_one_row_over_chains_and_protocols() -> None:
 
 
 def test_what_is_owed_beyond_what_is_held_is_negative() -> None:
-    (row,) = overview([held(lent=lending(ETHER, 3 * ETHER, "2"))])
+    (row,) = overview([ether_portfolio(position=lending(ETHER, 3 * ETHER, "2"))])
     assert (row.balance, row.value, row.price, row.percentage) == ("-2", "-4", "2", "0")
 
 
 def test_at_other_prices_the_mean_by_balance_is_shown() -> None:
-    (row,) = overview([held(("ethereum", ETHER, "2"), ("base", 2 * ETHER, "5"))])
+    (row,) = overview([ether_portfolio(("ethereum", ETHER, "2"), ("base", 2 * ETHER, "5"))])
     assert (row.balance, row.value, row.price) == ("3", "12", "4")
 
 
 def test_what_nobody_priced_is_a_row_of_its_own_at_the_end() -> None:
-    rows = overview([held(("ethereum", ETHER, "2"), ("base", 9 * ETHER, None))])
+    rows = overview([ether_portfolio(("ethereum", ETHER, "2"), ("base", 9 * ETHER, None))])
     assert [(row.symbol, row.balance, row.value, row.price, row.percentage) for row in rows] == [
         ("ETH", "1", "2", "2", "100"),
         ("ETH", "9", "N/A", "N/A", "N/A"),
@@ -95,9 +95,11 @@ def test_what_nobody_priced_is_a_row_of_its_own_at_the_end() -> None:
 
 def test_tokens_of_one_symbol_and_other_names_are_two() -> None:
     usdc, fake = erc20(), erc20("0x" + "fa" * 20, symbol="usdc")
-    named = replace(fake, name="Free money")
+    renamed = replace(fake, name="Free money")
     tokens = snapshot(
-        Holding(ALICE, usdc, 5_000_000), Holding(ALICE, named, 1_000_000), prices=(price(usdc, "1"), price(named, "9"))
+        Holding(ALICE, usdc, 5_000_000),
+        Holding(ALICE, renamed, 1_000_000),
+        prices=(price(usdc, "1"), price(renamed, "9")),
     )
     rows = overview([portfolio(ALICE, valuate([tokens]), CHAINS, updated_ms=0)])
     assert [(row.symbol, row.name, row.value) for row in rows] == [
@@ -108,16 +110,16 @@ def test_tokens_of_one_symbol_and_other_names_are_two() -> None:
 
 def test_a_token_without_decimals_has_no_balance() -> None:
     token = erc20(decimals=None)
-    found = portfolio(ALICE, valuate([snapshot(Holding(ALICE, token, 5))]), CHAINS, updated_ms=0)
-    (row,) = overview([found])
+    document = portfolio(ALICE, valuate([snapshot(Holding(ALICE, token, 5))]), CHAINS, updated_ms=0)
+    (row,) = overview([document])
     assert (row.balance, row.value, row.protocols_detailed[0].balance) == ("N/A", "N/A", "N/A")
 
 
 def test_nothing_is_held_of_nothing() -> None:
-    assert overview([]) == overview([held()]) == []
+    assert overview([]) == overview([ether_portfolio()]) == []
 
 
-@given(some)
+@given(portfolio_lists)
 @settings(max_examples=40)
 def test_the_rows_are_the_net_worth_to_the_last_digit(parts: list[Portfolio]) -> None:
     rows = overview(parts)
@@ -127,8 +129,8 @@ def test_the_rows_are_the_net_worth_to_the_last_digit(parts: list[Portfolio]) ->
             (row.value, [each.value for each in row.protocols_detailed]),
             (row.balance, [each.balance for each in row.protocols_detailed]),
         ):
-            known = [Decimal(piece) for piece in pieces if piece != "N/A"]
-            assert (None if total == "N/A" else Decimal(total)) == (amounts.total(known) if known else None)
+            values = [Decimal(piece) for piece in pieces if piece != "N/A"]
+            assert (None if total == "N/A" else Decimal(total)) == (amounts.total(values) if values else None)
     priced = [Decimal(row.value) for row in rows if row.value != "N/A"]
     assert priced == sorted(priced, reverse=True)
     assert overview(list(reversed(parts))) == rows

@@ -1,4 +1,4 @@
-"""Transfers between own accounts over chains: the lots follow, and nobody but the owner makes one."""
+"""Transfers between own accounts over chains: the lots follow, and only the owner can make one."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ START, DAY = 1_600_000_000, 86_400
 COINS = {"one:ETH": "ETH", "two:ETH": "ETH", "three:ETH": "ETH"}
 
 
-def at(chain: str, second: int, type_: str, moved: str, **more: Any) -> TransactionDocument:
-    """One record on a chain: `moved` is like "-5 USDC", worth 2 USD a piece unless `price` says otherwise."""
-    number, symbol = moved.split()
+def at(chain: str, second: int, type_: str, movement: str, **more: Any) -> TransactionDocument:
+    """Return a record whose `movement` reads like "-5 USDC", worth 2 USD each or `price`."""
+    number, symbol = movement.split()
     amount, price = abs(int(number)), more.pop("price", 2)
     row = asset(
         symbol,
@@ -38,7 +38,7 @@ def at(chain: str, second: int, type_: str, moved: str, **more: Any) -> Transact
     facts = {
         "chain": NamedEntity(key=chain, name=chain),
         "timestamp": str(START + second),
-        "hash": f"{chain} {second} {type_} {moved}",
+        "hash": f"{chain} {second} {type_} {movement}",
         **more,
     }
     return record(type_, *(([], [row]) if number[0] == "-" else ([row], [])), **facts)
@@ -51,7 +51,7 @@ def match(*records: TransactionDocument, **more: Any) -> tuple[list[Entry], list
     return match_transfers(read.entries, ordered, (ME, MINE), treatment, read.facts)
 
 
-def held(gains: Gains) -> dict[str, tuple[int, int | None]]:
+def lots_by_wallet(gains: Gains) -> dict[str, tuple[int, int | None]]:
     """Quantity and cost in whole USD, by asset."""
     return {
         each.asset: (each.quantity, None if each.cost is None else each.cost // USD)
@@ -75,7 +75,7 @@ CROSSING = (
 def test_what_crosses_to_an_own_account_keeps_its_cost_and_the_rest_is_a_fee(method: str) -> None:
     entries, transfers = match(*CROSSING)
     gains = gains_of(entries, method)
-    assert held(gains) == {"one:USDC": (400, 400), "two:USDC": (594, 594)}
+    assert lots_by_wallet(gains) == {"one:USDC": (400, 400), "two:USDC": (594, 594)}
     assert [(each.kind, each.quantity, (each.gain or 0) // USD) for each in gains.gains] == [("fee", 6, 12)]
     assert reasons(transfers) == [""]
     assert not any(each.deposited or each.short for each in gains.remaining)
@@ -94,7 +94,7 @@ def test_lots_count_on_the_other_chain_only_once_they_arrived() -> None:
     early = at("two", 100, "TRANSFEROUT", "-50 USDC")
     gains = gains_of(match(*CROSSING, early)[0], "fifo")
     assert [each.reason for each in gains.gains if each.kind == "sent"] == ["more left than is known to have come"]
-    assert held(gains)["two:USDC"] == (594, 594)
+    assert lots_by_wallet(gains)["two:USDC"] == (594, 594)
 
 
 def test_coins_cross_without_a_price_and_as_wrapped_coins() -> None:
@@ -158,12 +158,12 @@ def test_what_just_fits_is_a_transfer(arrival: TransactionDocument) -> None:
 def test_strangers_make_no_transfer() -> None:
     theirs = at("one", 10, "BRIDGEOUT", "-600 USDC", sender=OTHER)
     assert reasons(match(CROSSING[0], theirs, CROSSING[2])[1]) == [NOT_OWN, NOTHING_LEFT]
-    paid = at("two", 500, "TRANSFERIN", "+600 USDC", sender=OTHER)
-    assert reasons(match(*CROSSING[:2], paid)[1]) == [NOTHING_ARRIVED]
+    gift = at("two", 500, "TRANSFERIN", "+600 USDC", sender=OTHER)
+    assert reasons(match(*CROSSING[:2], gift)[1]) == [NOTHING_ARRIVED]
     forged = at("two", 400, "BRIDGEIN", "+600 USDC", sender=OTHER)
     _, transfers = match(*CROSSING[:2], forged, is_trusted=lambda asset: not asset.startswith("two"))
     assert (NOTHING_ARRIVED in reasons(transfers), "" in reasons(transfers)) == (True, False)
-    # An imitation beside the real arrival takes nothing away from it.
+    # An imitation does not change the match of the real arrival.
     fake = at("two", 400, "BRIDGEIN", "+600 FAKE", sender=OTHER)
     assert "" in reasons(match(*CROSSING, fake, is_trusted=lambda asset: "FAKE" not in asset)[1])
 
@@ -173,7 +173,7 @@ def test_ambiguous_transfers_are_listed_and_their_cost_is_not_known() -> None:
     later = at("two", 600, "BRIDGEIN", "+595 USDC")
     entries, transfers = match(*CROSSING, second, later)
     assert reasons(transfers) == [AMBIGUOUS] * 4
-    assert held(gains_of(entries, "fifo"))["two:USDC"] == (1189, None)
+    assert lots_by_wallet(gains_of(entries, "fifo"))["two:USDC"] == (1189, None)
     assert reasons(match(*CROSSING, second)[1]) == [AMBIGUOUS] * 3
 
 
@@ -198,9 +198,9 @@ def test_a_transfer_is_shown_with_both_sides_and_its_fee() -> None:
     treatment = Treatment(coins=COINS)
     read = entries_of(CROSSING, (ME,), treatment)
     _, (transfer,) = match_transfers(read.entries, CROSSING, (ME,), treatment, read.facts)
-    shown = transfer_document(transfer, read.facts)
-    assert (shown.symbol, shown.amount, shown.arrived, shown.fee) == ("USDC", "600", "594", "6")
-    assert (shown.chain, shown.to_chain, shown.transaction) == ("one", "two", "one 10 BRIDGEOUT -600 USDC")
+    rendered = transfer_document(transfer, read.facts)
+    assert (rendered.symbol, rendered.amount, rendered.arrived, rendered.fee) == ("USDC", "600", "594", "6")
+    assert (rendered.chain, rendered.to_chain, rendered.transaction) == ("one", "two", "one 10 BRIDGEOUT -600 USDC")
     alone = transfer_document(OwnTransfer(None, transfer.arrival, NOTHING_LEFT), read.facts)
     assert (alone.chain, alone.amount, alone.fee, alone.to_chain) == ("", "", "", "two")
 
@@ -225,11 +225,11 @@ def test_units_close_over_chains_and_sums_do_not_depend_on_order(
     entries, transfers = match_transfers(read.entries, records, (ME,), treatment, read.facts)
     gains = gains_of(entries, method)
     for each in gains.remaining:
-        moved = [row for row in read.entries if row.asset == each.asset]
-        came = sum(row.quantity for row in moved if row.kind == "received")
-        left = sum(row.quantity for row in moved if row.kind in ("sent", "deposit"))
-        assert each.quantity - each.short - each.deposited == came - left
+        asset_entries = [row for row in read.entries if row.asset == each.asset]
+        incoming = sum(row.quantity for row in asset_entries if row.kind == "received")
+        outgoing = sum(row.quantity for row in asset_entries if row.kind in ("sent", "deposit"))
+        assert each.quantity - each.short - each.deposited == incoming - outgoing
     shuffled = list(read.entries)
     random.shuffle(shuffled)
-    again, same = match_transfers(shuffled, records, (ME,), treatment, read.facts)
-    assert (same, gains_of(again, method)) == (transfers, gains)
+    reordered, rematched = match_transfers(shuffled, records, (ME,), treatment, read.facts)
+    assert (rematched, gains_of(reordered, method)) == (transfers, gains)

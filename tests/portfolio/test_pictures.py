@@ -1,4 +1,4 @@
-"""Pictures drawn from names: equal for equal things, valid SVG whatever a name holds, readable on both themes."""
+"""Pictures drawn from names: equal for equal names, valid SVG for any name, readable on both themes."""
 
 from __future__ import annotations
 

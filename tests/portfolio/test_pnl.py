@@ -1,4 +1,4 @@
-"""Gains: worked examples of a tax authority, what is unknown, what is no disposal, and what is true of all entries."""
+"""Gains: examples of a tax authority, unknown costs, non-disposals, and properties of all entries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from chainfolio.portfolio.pnl.report import COLUMNS, PnlDocument, document, fram
 
 POUND = 10**MONEY_DIGITS
 START = datetime(2020, 1, 1, tzinfo=UTC)
-few = settings(max_examples=30, deadline=None)
+few_examples = settings(max_examples=30, deadline=None)
 
 
 def test_the_settings_know_every_method() -> None:
@@ -32,34 +32,34 @@ def test_the_settings_know_every_method() -> None:
 PER_WALLET = [method for method in GAIN_METHODS if method not in POOLED]
 
 
-def at_us(written: str) -> int:
-    moment = datetime.fromisoformat(written)
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp()) * 1_000_000
+def at_us(text: str) -> int:
+    time = datetime.fromisoformat(text)
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return int(time.timestamp()) * 1_000_000
 
 
-def entry(written: str, kind: Kind, quantity: int, value: int | None = None, **more: Any) -> Entry:
+def entry(day: str, kind: Kind, quantity: int, value: int | None = None, **more: Any) -> Entry:
     units = None if value is None else value * POUND
-    return Entry(at_us(written), kind, "token", quantity, units, transaction=f"{written} {kind}")._replace(**more)
+    return Entry(at_us(day), kind, "token", quantity, units, transaction=f"{day} {kind}")._replace(**more)
 
 
 def pounds(gains: list[Gain]) -> dict[tuple[str, str], tuple[int, int, int]]:
     """By time of the disposal and rule: quantity, cost and gain in whole units of money."""
-    found = {}
+    results = {}
     for gain in gains:
         assert gain.cost is not None
         assert gain.gain is not None
         key = gain.transaction.split(" ")[0], gain.rule
-        assert key not in found
-        found[key] = gain.quantity, gain.cost // POUND, gain.gain // POUND
-    return found
+        assert key not in results
+        results[key] = gain.quantity, gain.cost // POUND, gain.gain // POUND
+    return results
 
 
 # --- HM Revenue & Customs, Cryptoassets Manual (Open Government Licence v3.0); the years are ours ---------------------
 
 
 def test_hmrc_crypto22252_the_same_day_rule() -> None:
-    found = gains_of(
+    gains = gains_of(
         [
             entry("2020-01-01", "buy", 5_000, 500),
             entry("2020-06-23T08:00", "sell", 1_000, 800),
@@ -69,13 +69,13 @@ def test_hmrc_crypto22252_the_same_day_rule() -> None:
         "uk",
         unit=POUND,
     )
-    assert sum(gain.gain or 0 for gain in found.gains) == 462 * POUND
-    assert sum(gain.cost or 0 for gain in found.gains) == 938 * POUND
-    assert found.remaining == [RemainingLots("token", "", 5_100, 562 * POUND)]
+    assert sum(gain.gain or 0 for gain in gains.gains) == 462 * POUND
+    assert sum(gain.cost or 0 for gain in gains.gains) == 938 * POUND
+    assert gains.remaining == [RemainingLots("token", "", 5_100, 562 * POUND)]
 
 
 def test_hmrc_crypto22253_the_30_day_rule() -> None:
-    found = gains_of(
+    gains = gains_of(
         [
             entry("2020-01-01", "buy", 2_000, 1_000),
             entry("2020-03-31", "sell", 1_000, 400),
@@ -86,20 +86,20 @@ def test_hmrc_crypto22253_the_30_day_rule() -> None:
         ],
         "uk",
     )
-    costs = [(gain.transaction[:10], gain.acquired_in[:10], gain.quantity, gain.cost) for gain in found.gains]
+    costs = [(gain.transaction[:10], gain.acquired_in[:10], gain.quantity, gain.cost) for gain in gains.gains]
     assert costs == [
         ("2020-03-31", "2020-04-21", 700, 175 * POUND),
         ("2020-03-31", "2020-04-28", 300, 60 * POUND),
         ("2020-04-20", "2020-04-28", 200, 40 * POUND),
         ("2020-04-20", "2020-05-01", 300, 90 * POUND),
     ]
-    assert sum(gain.gain or 0 for gain in found.gains[:2]) == 165 * POUND
-    assert sum(gain.gain or 0 for gain in found.gains[2:]) == 20 * POUND
-    assert found.remaining == [RemainingLots("token", "", 2_200, 1_060 * POUND)]
+    assert sum(gain.gain or 0 for gain in gains.gains[:2]) == 165 * POUND
+    assert sum(gain.gain or 0 for gain in gains.gains[2:]) == 20 * POUND
+    assert gains.remaining == [RemainingLots("token", "", 2_200, 1_060 * POUND)]
 
 
 def test_hmrc_crypto22255_the_30_day_rule_and_the_pool() -> None:
-    found = gains_of(
+    gains = gains_of(
         [
             entry("2020-01-01", "buy", 14_000, 200_000),
             entry("2020-08-30", "sell", 4_000, 160_000),
@@ -107,15 +107,15 @@ def test_hmrc_crypto22255_the_30_day_rule_and_the_pool() -> None:
         ],
         "uk",
     )
-    assert pounds(found.gains) == {
+    assert pounds(gains.gains) == {
         ("2020-08-30", "30 days"): (500, 17_500, 2_500),
         ("2020-08-30", "pool"): (3_500, 50_000, 90_000),
     }
-    assert found.remaining == [RemainingLots("token", "", 10_500, 150_000 * POUND)]
+    assert gains.remaining == [RemainingLots("token", "", 10_500, 150_000 * POUND)]
 
 
 def test_hmrc_crypto22256_all_three_rules() -> None:
-    found = gains_of(
+    gains = gains_of(
         [
             entry("2020-01-01", "buy", 100_000, 300_000),
             entry("2020-07-31T09:00", "buy", 10_000, 45_000),
@@ -126,18 +126,18 @@ def test_hmrc_crypto22256_all_three_rules() -> None:
         ],
         "uk",
     )
-    shown = pounds(found.gains)
-    assert shown["2020-07-31T10:00", "same day"][:2] == (10_000, 45_000)
-    assert shown["2020-07-31T10:00", "30 days"][:2] == (20_000, 90_000)
-    assert shown["2020-07-31T10:00", "same day"][2] + shown["2020-07-31T10:00", "30 days"][2] == 15_000
-    assert shown["2020-08-05", "30 days"] == (20_000, 90_000, 10_000)
+    by_rule = pounds(gains.gains)
+    assert by_rule["2020-07-31T10:00", "same day"][:2] == (10_000, 45_000)
+    assert by_rule["2020-07-31T10:00", "30 days"][:2] == (20_000, 90_000)
+    assert by_rule["2020-07-31T10:00", "same day"][2] + by_rule["2020-07-31T10:00", "30 days"][2] == 15_000
+    assert by_rule["2020-08-05", "30 days"] == (20_000, 90_000, 10_000)
     # The pool: 100,000 tokens for £300,000, and what was left of 6 August, 10,000 for £45,000.
-    assert shown["2020-08-07", "pool"][:2] == (100_000, 345_000 * 100_000 // 110_000)
+    assert by_rule["2020-08-07", "pool"][:2] == (100_000, 345_000 * 100_000 // 110_000)
 
 
 @pytest.mark.parametrize(("zone", "rule"), [(ZoneInfo("Europe/London"), "same day"), (UTC, "pool")])
 def test_days_begin_where_the_zone_says_in_summer_time_too(zone: ZoneInfo, rule: str) -> None:
-    found = gains_of(
+    gains = gains_of(
         [
             entry("2020-01-01", "buy", 10, 10),
             entry("2020-06-23T00:10", "sell", 5, 10),
@@ -146,7 +146,7 @@ def test_days_begin_where_the_zone_says_in_summer_time_too(zone: ZoneInfo, rule:
         "uk",
         zone=zone,
     )
-    assert [gain.rule for gain in found.gains] == [rule]
+    assert [gain.rule for gain in gains.gains] == [rule]
 
 
 def test_thirty_days_after_a_sale_count_and_the_next_day_does_not() -> None:
@@ -160,31 +160,31 @@ def test_thirty_days_after_a_sale_count_and_the_next_day_does_not() -> None:
 
 @pytest.mark.parametrize("method", GAIN_METHODS)
 def test_what_is_sold_beyond_what_was_bought_has_no_known_cost(method: str) -> None:
-    found = gains_of([entry("2020-01-01", "buy", 10, 100), entry("2020-03-01", "sell", 15, 300)], method)
-    assert [(gain.quantity, gain.cost, gain.gain, gain.reason) for gain in found.gains] == [
+    gains = gains_of([entry("2020-01-01", "buy", 10, 100), entry("2020-03-01", "sell", 15, 300)], method)
+    assert [(gain.quantity, gain.cost, gain.gain, gain.reason) for gain in gains.gains] == [
         (10, 100 * POUND, 100 * POUND, ""),
         (5, None, None, SHORT),
     ]
-    assert found.remaining == [RemainingLots("token", "", 0, 0, short=5)]
-    shown = document(found, {"token": AssetFacts("tok", 0)}, {}, method=method, addresses=["a"])
-    assert (shown.closed_pnl, shown.unknown) == (UNKNOWN, {SHORT: 1})
-    assert [gain.gain for gain in shown.gains] == ["100", UNKNOWN]
+    assert gains.remaining == [RemainingLots("token", "", 0, 0, short=5)]
+    pnl = document(gains, {"token": AssetFacts("tok", 0)}, {}, method=method, addresses=["a"])
+    assert (pnl.closed_pnl, pnl.unknown) == (UNKNOWN, {SHORT: 1})
+    assert [gain.gain for gain in pnl.gains] == ["100", UNKNOWN]
 
 
 @pytest.mark.parametrize("method", GAIN_METHODS)
 def test_what_came_at_an_unknown_cost_is_sold_at_an_unknown_gain_and_never_at_zero(method: str) -> None:
-    found = gains_of(
+    gains = gains_of(
         [
             entry("2020-01-01", "received", 10, None, reason="it has no price"),
             entry("2020-03-01", "sell", 4, 40),
         ],
         method,
     )
-    (gain,) = found.gains
+    (gain,) = gains.gains
     assert (gain.proceeds, gain.cost, gain.gain, gain.reason) == (40 * POUND, None, None, "it has no price")
-    shown = document(found, {"token": AssetFacts("tok", 0)}, {"token": Decimal(12)}, method=method, addresses=["a"])
-    assert (shown.total_cost_basis, shown.open_pnl, shown.closed_pnl) == (UNKNOWN, UNKNOWN, UNKNOWN)
-    assert shown.unknown == {"it has no price": 2}
+    pnl = document(gains, {"token": AssetFacts("tok", 0)}, {"token": Decimal(12)}, method=method, addresses=["a"])
+    assert (pnl.total_cost_basis, pnl.open_pnl, pnl.closed_pnl) == (UNKNOWN, UNKNOWN, UNKNOWN)
+    assert pnl.unknown == {"it has no price": 2}
 
 
 @pytest.mark.parametrize("method", GAIN_METHODS)
@@ -192,30 +192,35 @@ def test_a_token_that_nobody_can_price_hides_no_sum_of_what_is_known(method: str
     bought = [entry("2020-01-01", "buy", 10, 100), entry("2020-03-01", "sell", 4, 60)]
     facts = {"token": AssetFacts("tok", 0), "gift": AssetFacts("gft", 0)}
 
-    def shown(*entries: Entry) -> PnlDocument:
-        found = gains_of([*bought, *entries], method)
-        return document(found, facts, {"token": Decimal(12)}, method=method, addresses=["a"])
+    def pnl_of(*entries: Entry) -> PnlDocument:
+        gains = gains_of([*bought, *entries], method)
+        return document(gains, facts, {"token": Decimal(12)}, method=method, addresses=["a"])
 
-    whole = shown()
-    assert (whole.open_pnl, whole.closed_pnl, whole.total_cost_basis, whole.unknown) == ("12", "20", "60", {})
-    sent = entry("2020-02-01", "received", 5, None, asset="gift", reason="it has no price")
-    found = shown(sent, entry("2020-04-01", "sell", 1, 3, asset="gift"))
-    assert (found.open_pnl, found.closed_pnl, found.total_cost_basis) == (UNKNOWN, UNKNOWN, UNKNOWN)
-    assert found.unknown == {"it has no price": 2}
-    assert found.known == whole.known
-    assert (found.known.open_pnl, found.known.closed_pnl, found.known.total_cost_basis) == ("12", "20", "60")
+    priced_pnl = pnl_of()
+    assert (priced_pnl.open_pnl, priced_pnl.closed_pnl, priced_pnl.total_cost_basis, priced_pnl.unknown) == (
+        "12",
+        "20",
+        "60",
+        {},
+    )
+    gift = entry("2020-02-01", "received", 5, None, asset="gift", reason="it has no price")
+    pnl = pnl_of(gift, entry("2020-04-01", "sell", 1, 3, asset="gift"))
+    assert (pnl.open_pnl, pnl.closed_pnl, pnl.total_cost_basis) == (UNKNOWN, UNKNOWN, UNKNOWN)
+    assert pnl.unknown == {"it has no price": 2}
+    assert pnl.known == priced_pnl.known
+    assert (pnl.known.open_pnl, pnl.known.closed_pnl, pnl.known.total_cost_basis) == ("12", "20", "60")
 
 
 @pytest.mark.parametrize("method", GAIN_METHODS)
 def test_what_is_sold_at_an_unknown_price_leaves_the_cost_of_the_rest_known(method: str) -> None:
-    found = gains_of([entry("2020-01-01", "buy", 10, 100), entry("2020-03-01", "sell", 4)], method)
-    (gain,) = found.gains
+    gains = gains_of([entry("2020-01-01", "buy", 10, 100), entry("2020-03-01", "sell", 4)], method)
+    (gain,) = gains.gains
     assert (gain.proceeds, gain.cost, gain.gain, gain.reason) == (None, 40 * POUND, None, NO_PRICE)
-    assert found.remaining == [RemainingLots("token", "", 6, 60 * POUND)]
+    assert gains.remaining == [RemainingLots("token", "", 6, 60 * POUND)]
 
 
 def test_a_pool_has_a_known_cost_again_when_all_of_unknown_cost_has_left() -> None:
-    found = gains_of(
+    gains = gains_of(
         [
             entry("2020-01-01", "received", 10),
             entry("2020-02-01", "sell", 10, 40),
@@ -224,7 +229,7 @@ def test_a_pool_has_a_known_cost_again_when_all_of_unknown_cost_has_left() -> No
         ],
         "average",
     )
-    assert [gain.gain for gain in found.gains] == [None, 15 * POUND]
+    assert [gain.gain for gain in gains.gains] == [None, 15 * POUND]
 
 
 def test_lots_of_unknown_cost_are_the_last_that_highest_and_lowest_in_choose() -> None:
@@ -239,7 +244,7 @@ def test_lots_of_unknown_cost_are_the_last_that_highest_and_lowest_in_choose() -
     assert costs == {"hifo": [50, 20, 0, None], "lofo": [0, 20, 50, None]}
 
 
-# --- what is no disposal ----------------------------------------------------------------------------------------------
+# --- transactions without a disposal ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", GAIN_METHODS)
@@ -268,7 +273,7 @@ def test_by_wallet_a_sale_takes_lots_of_its_own_wallet_only() -> None:
 
 @pytest.mark.parametrize("method", GAIN_METHODS)
 def test_deposits_are_no_disposals_and_what_comes_back_beyond_them_is_income(method: str) -> None:
-    found = gains_of(
+    gains = gains_of(
         [
             entry("2020-01-01", "buy", 10, 100),
             entry("2020-02-01", "deposit", 8, 90),
@@ -276,17 +281,17 @@ def test_deposits_are_no_disposals_and_what_comes_back_beyond_them_is_income(met
         ],
         method,
     )
-    assert [(gain.kind, gain.quantity, gain.gain) for gain in found.gains] == [("income", 2, 40 * POUND)]
-    assert found.remaining == [RemainingLots("token", "", 12, 140 * POUND)]
+    assert [(gain.kind, gain.quantity, gain.gain) for gain in gains.gains] == [("income", 2, 40 * POUND)]
+    assert gains.remaining == [RemainingLots("token", "", 12, 140 * POUND)]
 
 
 @pytest.mark.parametrize("method", GAIN_METHODS)
 def test_a_loan_is_no_gain_and_interest_is_a_fee(method: str) -> None:
-    found = gains_of([entry("2020-01-01", "borrow", 10, 100), entry("2020-06-01", "repay", 11, 220)], method)
-    assert [(gain.kind, gain.quantity, gain.proceeds, gain.reason) for gain in found.gains] == [
+    gains = gains_of([entry("2020-01-01", "borrow", 10, 100), entry("2020-06-01", "repay", 11, 220)], method)
+    assert [(gain.kind, gain.quantity, gain.proceeds, gain.reason) for gain in gains.gains] == [
         ("fee", 1, 20 * POUND, SHORT)
     ]
-    assert found.remaining == [RemainingLots("token", "", 0, 0, short=1)]
+    assert gains.remaining == [RemainingLots("token", "", 0, 0, short=1)]
 
 
 # --- true of all entries ----------------------------------------------------------------------------------------------
@@ -295,14 +300,14 @@ KINDS: tuple[Kind, ...] = ("buy", "income", "received", "sell", "gift", "fee", "
 
 
 @st.composite
-def entries(draw: st.DrawFn, known: bool = True) -> list[Entry]:
-    found = []
+def entries(draw: st.DrawFn, priced: bool = True) -> list[Entry]:
+    result = []
     for number in range(draw(st.integers(1, 25))):
-        value = draw(st.integers(0, 10**40) if known else st.none() | st.integers(0, 10**40))
-        moment = START + timedelta(hours=draw(st.integers(0, 2_000)), minutes=number)
-        found.append(
+        value = draw(st.integers(0, 10**40) if priced else st.none() | st.integers(0, 10**40))
+        time = START + timedelta(hours=draw(st.integers(0, 2_000)), minutes=number)
+        result.append(
             Entry(
-                int(moment.timestamp()) * 1_000_000,
+                int(time.timestamp()) * 1_000_000,
                 draw(st.sampled_from(KINDS)),
                 draw(st.sampled_from("xy")),
                 draw(st.integers(1, 10**24)),
@@ -313,53 +318,55 @@ def entries(draw: st.DrawFn, known: bool = True) -> list[Entry]:
                 draw(st.sampled_from("ab")),
             )
         )
-    return found
+    return result
 
 
-def flow(found: Gains, given: list[Entry]) -> tuple[int, int]:
-    """Gains less what is still held at cost; and what disposals brought less what acquisitions cost."""
-    gained = sum(gain.gain if gain.gain is not None else gain.proceeds or 0 for gain in found.gains)
-    kept = sum(held.cost or 0 for held in found.remaining)
-    brought = sum((each.value or 0) - each.fee for each in given if each.kind in ("sell", "gift", "fee"))
-    paid = sum((each.value or 0) + each.fee for each in given if each.kind in ACQUIRED and each.kind != "income")
-    fees = sum(each.fee for each in given if each.kind == "income")
-    return gained - kept, brought - paid - fees
+def flow(gains: Gains, given_entries: list[Entry]) -> tuple[int, int]:
+    """Return gains less remaining costs, and proceeds of disposals less costs of acquisitions."""
+    gained = sum(gain.gain if gain.gain is not None else gain.proceeds or 0 for gain in gains.gains)
+    remaining_cost = sum(lots.cost or 0 for lots in gains.remaining)
+    brought = sum((each.value or 0) - each.fee for each in given_entries if each.kind in ("sell", "gift", "fee"))
+    spent = sum(
+        (each.value or 0) + each.fee for each in given_entries if each.kind in ACQUIRED and each.kind != "income"
+    )
+    fees = sum(each.fee for each in given_entries if each.kind == "income")
+    return gained - remaining_cost, brought - spent - fees
 
 
 @pytest.mark.slow("other orders of the same lots", only=["lifo", "lofo"])
 @pytest.mark.parametrize("method", GAIN_METHODS)
-@few
+@few_examples
 @given(given_entries=entries())
 def test_gains_less_the_remaining_cost_are_money_out_less_money_in_to_the_last_unit(
     method: str, given_entries: list[Entry]
 ) -> None:
-    """What has no known cost, because more left than came, counts with its whole proceeds."""
+    """Units without a known cost, since more left than came, count with their whole proceeds."""
     gained, flowed = flow(gains_of(given_entries, method), given_entries)
     assert gained == flowed
 
 
 @pytest.mark.slow("other orders of the same lots", only=["lifo", "lofo"])
 @pytest.mark.parametrize("method", PER_WALLET)
-@few
+@few_examples
 @given(given_entries=entries())
 def test_by_wallet_no_unit_of_money_or_of_an_asset_is_lost_either(method: str, given_entries: list[Entry]) -> None:
-    found = gains_of(given_entries, method, per_wallet=True)
-    came = sum(each.quantity for each in given_entries if each.kind in ACQUIRED)
-    left = sum(each.quantity for each in given_entries if each.kind in ("sell", "gift", "fee"))
-    assert sum(held.quantity - held.short for held in found.remaining) == came - left
-    known = [gain for gain in found.gains if gain.cost is not None]
-    costs = sum(gain.cost or 0 for gain in known) + sum(held.cost or 0 for held in found.remaining)
-    paid = sum((each.value or 0) + each.fee for each in given_entries if each.kind in ACQUIRED)
+    gains = gains_of(given_entries, method, per_wallet=True)
+    incoming = sum(each.quantity for each in given_entries if each.kind in ACQUIRED)
+    outgoing = sum(each.quantity for each in given_entries if each.kind in ("sell", "gift", "fee"))
+    assert sum(lots.quantity - lots.short for lots in gains.remaining) == incoming - outgoing
+    costed = [gain for gain in gains.gains if gain.cost is not None]
+    costs = sum(gain.cost or 0 for gain in costed) + sum(lots.cost or 0 for lots in gains.remaining)
+    spent = sum((each.value or 0) + each.fee for each in given_entries if each.kind in ACQUIRED)
     # What a wallet moves on without having had it makes the cost unknown where it arrives.
-    assert costs <= paid
-    if not any(held.short for held in found.remaining):
-        assert costs == paid
+    assert costs <= spent
+    if not any(lots.short for lots in gains.remaining):
+        assert costs == spent
 
 
 @pytest.mark.slow("other orders of the same lots", only=["lifo", "hifo", "lofo"])
 @pytest.mark.parametrize("method", GAIN_METHODS)
-@few
-@given(given_entries=entries(known=False), random=st.randoms(use_true_random=False))
+@few_examples
+@given(given_entries=entries(priced=False), random=st.randoms(use_true_random=False))
 def test_the_order_in_which_entries_are_given_changes_nothing(
     method: str, given_entries: list[Entry], random: st.DataObject
 ) -> None:
@@ -370,40 +377,42 @@ def test_the_order_in_which_entries_are_given_changes_nothing(
 
 @pytest.mark.slow("other orders of the same lots", only=["lifo", "hifo", "lofo"])
 @pytest.mark.parametrize("method", GAIN_METHODS)
-@few
-@given(given_entries=entries(known=False))
+@few_examples
+@given(given_entries=entries(priced=False))
 def test_every_method_disposes_of_the_same_quantities_and_every_unknown_has_its_reason(
     method: str, given_entries: list[Entry]
 ) -> None:
-    found = gains_of(given_entries, method)
-    disposed = sum(gain.quantity for gain in found.gains if gain.kind != "income")
+    gains = gains_of(given_entries, method)
+    disposed = sum(gain.quantity for gain in gains.gains if gain.kind != "income")
     assert disposed == sum(each.quantity for each in given_entries if each.kind in ("sell", "gift", "fee"))
-    assert all((gain.gain is None) == bool(gain.reason) for gain in found.gains)
-    assert all((held.cost is None) == bool(held.reason) for held in found.remaining)
+    assert all((gain.gain is None) == bool(gain.reason) for gain in gains.gains)
+    assert all((lots.cost is None) == bool(lots.reason) for lots in gains.remaining)
 
 
-@few
+@few_examples
 @given(given_entries=entries())
 def test_lots_of_one_wallet_are_those_of_the_account_where_it_has_only_one(given_entries: list[Entry]) -> None:
     alone = [each._replace(wallet="a", to="a") for each in given_entries]
     account, wallet = gains_of(alone, "fifo"), gains_of(alone, "fifo", per_wallet=True)
     assert account.gains == wallet.gains
-    assert [held._replace(wallet="") for held in wallet.remaining] == account.remaining
+    assert [lots._replace(wallet="") for lots in wallet.remaining] == account.remaining
 
 
 # --- the report -------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_held_would_gain_no_more_than_its_market_could_pay() -> None:
-    found = gains_of([entry("2020-01-01", "buy", 1000, 10)], "fifo")
+    gains = gains_of([entry("2020-01-01", "buy", 1000, 10)], "fifo")
     facts, prices = {"token": AssetFacts("tok", 0)}, {"token": Decimal(2)}
-    for most, gain in (({}, "1990"), ({"token": Decimal(300)}, "290"), ({"token": Decimal(5000)}, "1990")):
-        shown = document(found, facts, prices, method="fifo", addresses=["a"], current=CurrentHoldings(max_values=most))
-        assert (shown.open_pnl, shown.holdings[0].open_pnl) == (gain, gain)
+    for max_values, gain in (({}, "1990"), ({"token": Decimal(300)}, "290"), ({"token": Decimal(5000)}, "1990")):
+        pnl = document(
+            gains, facts, prices, method="fifo", addresses=["a"], current=CurrentHoldings(max_values=max_values)
+        )
+        assert (pnl.open_pnl, pnl.holdings[0].open_pnl) == (gain, gain)
 
 
 def test_the_report_names_the_transaction_behind_each_lot_and_is_exact_in_a_file() -> None:
-    found = gains_of(
+    gains = gains_of(
         [
             Entry(at_us("2020-01-01"), "buy", "token", 10**18, money(Decimal("0.1")), transaction="0xaa"),
             Entry(at_us("2020-02-01"), "buy", "token", 10**18, money(Decimal("0.3")), transaction="0xbb"),
@@ -412,13 +421,13 @@ def test_the_report_names_the_transaction_behind_each_lot_and_is_exact_in_a_file
         "fifo",
     )
     facts: dict[str, AssetFacts] = {"token": AssetFacts("tok", 18, "ethereum", "0xee")}
-    shown = document(found, facts, {"token": Decimal(2)}, method="fifo", addresses=["a"])
-    rows = frame(shown.gains)
+    pnl = document(gains, facts, {"token": Decimal(2)}, method="fifo", addresses=["a"])
+    rows = frame(pnl.gains)
     assert rows.columns == [*COLUMNS, *(f"{name}Decimal" for name in ("amount", "proceeds", "cost", "gain"))]
     assert rows.select("acquiredIn", "amount", "cost", "proceeds", "gain").rows() == [
         ("0xaa", "1", "0.1", "0.000000000000000000006666666667", "-0.099999999999999999993333333333"),
         ("0xbb", "0.5", "0.15", "0.000000000000000000003333333333", "-0.149999999999999999996666666667"),
     ]
-    (held,) = shown.holdings
-    assert (held.amount, held.total_cost_basis, held.open_pnl) == ("0.5", "0.15", "0.85")
-    assert shown.total_cost_basis == "0.15"
+    (holding,) = pnl.holdings
+    assert (holding.amount, holding.total_cost_basis, holding.open_pnl) == ("0.5", "0.15", "0.85")
+    assert pnl.total_cost_basis == "0.15"

@@ -1,4 +1,4 @@
-"""Gains against recorded results: every disposal with its lot, every year, every method, every balance."""
+"""Gains equal recorded results: disposals with their lots, years, methods and balances."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def test_every_recorded_file_and_every_method_in_it_is_compared() -> None:
 def test_every_disposal_has_the_recorded_lot_proceeds_cost_and_gain(name: str, method: str) -> None:
     recorded = load(name)
     for asset, golden in recorded["golden"][method].items():
-        found = gains_of(program_entries(recorded["input"][asset]), method).gains
-        assert sorted(detail(gain) for gain in found if gain.kind != "income") == sorted(
+        disposals = gains_of(program_entries(recorded["input"][asset]), method).gains
+        assert sorted(detail(gain) for gain in disposals if gain.kind != "income") == sorted(
             golden_detail(row) for row in golden["detail"] if "lot_ts" in row
         )
-        assert [detail(gain) for gain in found if gain.kind == "income"] == [
+        assert [detail(gain) for gain in disposals if gain.kind == "income"] == [
             golden_detail(row) for row in golden["detail"] if "lot_ts" not in row
         ]
 
@@ -96,12 +96,12 @@ def test_every_year_adds_up_to_the_recorded_sums(name: str, method: str) -> None
         sums: defaultdict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
         for gain in gains_of(program_entries(recorded["input"][asset]), method).gains:
             year = datetime.fromtimestamp(gain.time_us // 1_000_000, UTC).year
-            own = sums[year, KINDS.get(gain.kind, gain.kind.upper())]
+            year_sums = sums[year, KINDS.get(gain.kind, gain.kind.upper())]
             for at, part in enumerate((gain.quantity, gain.proceeds, gain.cost, gain.gain)):
                 assert part is not None
-                own[at] += part
-        shown = {key: (amount(crypto), *(double(part) for part in money)) for key, (crypto, *money) in sums.items()}
-        assert shown == {
+                year_sums[at] += part
+        rounded = {key: (amount(crypto), *(double(part) for part in money)) for key, (crypto, *money) in sums.items()}
+        assert rounded == {
             (row["year"], row["type"]): (
                 Decimal(row["crypto"]),
                 *(double(Decimal(row[name])) for name in ("proceeds", "cost_basis", "gain")),
@@ -119,8 +119,8 @@ def test_what_each_wallet_holds_in_the_end_is_as_recorded(name: str, method: str
         final = {f"{row['exchange']}/{row['holder']}": Decimal(row["final"]) for row in golden["balances"]}
         assert amount(account.quantity) == sum(final.values())
         # The program lets a wallet go below zero for a time; here what it lacked is counted beside what is held.
-        held = gains_of(entries, method, per_wallet=True).remaining
-        assert {each.wallet: amount(each.quantity - each.short) for each in held} == final
+        lots = gains_of(entries, method, per_wallet=True).remaining
+        assert {each.wallet: amount(each.quantity - each.short) for each in lots} == final
 
 
 @pytest.mark.parametrize("name", PROGRAM)
@@ -128,9 +128,9 @@ def test_the_average_cost_of_what_was_acquired_is_the_recorded_one(name: str) ->
     recorded = load(name)
     for asset, golden in recorded["golden"]["fifo"].items():
         acquired = [each for each in program_entries(recorded["input"][asset]) if each.kind in ACQUIRED]
-        (held,) = gains_of(acquired, "average").remaining
-        assert held.cost is not None
-        assert float(Fraction(decimal(held.cost)) / Fraction(amount(held.quantity))) == float(golden["average_price"])
+        (lots,) = gains_of(acquired, "average").remaining
+        assert lots.cost is not None
+        assert float(Fraction(decimal(lots.cost)) / Fraction(amount(lots.quantity))) == float(golden["average_price"])
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -138,18 +138,18 @@ def test_the_examples_of_the_tax_authority_come_out_as_it_says(number: int) -> N
     example = json.loads(AUTHORITY.read_text())[number]
     expected = example["expected"]
     pound = 10**MONEY_DIGITS
-    found = gains_of(authority_entries(example), "uk", unit=pound)
+    gains = gains_of(authority_entries(example), "uk", unit=pound)
     by_day: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for gain in found.gains:
+    for gain in gains.gains:
         assert gain.cost is not None
         assert gain.gain is not None
-        own = by_day[f"{datetime.fromtimestamp(gain.time_us // 1_000_000, UTC):%Y-%m-%d}"]
-        own[0] += gain.gain
-        own[1] += gain.cost
+        day_sums = by_day[f"{datetime.fromtimestamp(gain.time_us // 1_000_000, UTC):%Y-%m-%d}"]
+        day_sums[0] += gain.gain
+        day_sums[1] += gain.cost
     assert by_day == {
         row["date"]: [int(row["gain"]) * pound, int(row["allowable_cost"]) * pound] for row in expected["gains"]
     }
-    (pool,) = found.remaining
+    (pool,) = gains.remaining
     assert (amount(pool.quantity), pool.cost) == (
         Decimal(expected["pool_after"]["quantity"]),
         int(expected["pool_after"]["cost"]) * pound,

@@ -1,4 +1,4 @@
-"""Costs and gains in transactions: by hand where they can be counted, and equal to the report whatever happened."""
+"""Costs and gains in transactions: examples by hand, and sums equal to the report."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ from chainfolio.portfolio.transactions import TransactionDocument
 from tests.portfolio.test_pnl_records import ME, asset, record
 
 
-def known(records: Sequence[TransactionDocument], method: str = "fifo", **treatment: Any) -> TransactionGains:
+def gains_by_transaction(
+    records: Sequence[TransactionDocument], method: str = "fifo", **treatment: Any
+) -> TransactionGains:
     read = entries_of(records, {ME}, Treatment(**treatment))
     gains = gains_of(read.entries, method).gains
     return transaction_gains(read.entries, gains, treatment.get("aliases", {}), frozenset(read.shares))
 
 
 def at(number: int, type_: str, *sides: Any, **more: Any) -> TransactionDocument:
-    came, left, *fee = sides
-    outgoing = [msgspec.structs.replace(each, is_asset_in=False) for each in left]
-    return record(type_, came, outgoing, *fee, hash=f"0x{number}", timestamp=str(1_600_000_000 + number), **more)
+    incoming, outgoing_assets, *fee = sides
+    outgoing = [msgspec.structs.replace(each, is_asset_in=False) for each in outgoing_assets]
+    return record(type_, incoming, outgoing, *fee, hash=f"0x{number}", timestamp=str(1_600_000_000 + number), **more)
 
 
 def test_a_sale_says_what_was_sold_cost_and_gained_and_a_purchase_what_it_cost() -> None:
@@ -41,12 +43,16 @@ def test_a_sale_says_what_was_sold_cost_and_gained_and_a_purchase_what_it_cost()
         at(1, "TRANSFERIN", [asset("coin", "10", "20")], []),
         at(2, "SWAP", [asset("a", "5", "12")], [asset("coin", "4", "12")], ("1", "3")),
     ]
-    gains = known(records)
+    gains = gains_by_transaction(records)
     (bought, _), (sold, faults) = (with_gains(each, gains) for each in records)
-    (came,), (left,), fee = sold.assets_in, sold.assets_out, sold.native_asset_fees
+    (incoming,), (outgoing,), fee = sold.assets_in, sold.assets_out, sold.native_asset_fees
     assert (bought.closed_pnl, bought.assets_in[0].total_cost_basis, bought.assets_in[0].cost_basis) == ("0", "20", "2")
-    assert (came.total_cost_basis, came.cost_basis, came.closed_pnl) == ("15", "3", "0")  # with the fee of 3
-    assert (left.total_cost_basis, left.cost_basis, left.closed_pnl) == ("8", "2", "4")
+    assert (incoming.total_cost_basis, incoming.cost_basis, incoming.closed_pnl) == (
+        "15",
+        "3",
+        "0",
+    )  # with the fee of 3
+    assert (outgoing.total_cost_basis, outgoing.cost_basis, outgoing.closed_pnl) == ("8", "2", "4")
     assert (fee.total_cost_basis, fee.closed_pnl) == ("2", "1")  # the coin that paid the fee was disposed of, too
     assert (sold.closed_pnl, faults) == ("5", {})
 
@@ -56,7 +62,7 @@ def test_rows_of_one_asset_share_its_net_movement_and_what_came_back_is_no_dispo
         at(1, "TRANSFERIN", [asset("a", "100", "100")], []),
         at(2, "SWAP", [asset("b", "1", "30"), asset("a", "10", "10")], [asset("a", "25", "25"), asset("a", "5", "5")]),
     ]
-    filled, _ = with_gains(records[1], known(records))
+    filled, _ = with_gains(records[1], gains_by_transaction(records))
     assert [each.total_cost_basis for each in filled.assets_out] == [
         "16.666666666666666666666666666667",
         "3.333333333333333333333333333333",
@@ -68,7 +74,7 @@ def test_rows_of_one_asset_share_its_net_movement_and_what_came_back_is_no_dispo
 
 def test_what_is_not_known_is_n_a_with_its_reason_and_so_is_the_sum() -> None:
     records = [at(1, "TRANSFEROUT", [], [asset("a", "5", "50")])]
-    filled, faults = with_gains(records[0], known(records))
+    filled, faults = with_gains(records[0], gains_by_transaction(records))
     assert filled.closed_pnl == filled.assets_out[0].closed_pnl == filled.assets_out[0].total_cost_basis == UNKNOWN
     assert faults == {"chain:a": SHORT}
     untouched = with_gains(records[0], TransactionGains(reason="not indexed"))
@@ -82,41 +88,43 @@ def test_a_deposit_closes_nothing_and_a_wrapped_coin_is_the_coin() -> None:
         at(3, "DEPOSIT", [asset("share", "4")], [asset("weth", "4", "13")]),
         at(4, "TRANSFEROUT", [], [asset("coin", "2", "9")]),
     ]
-    gains = known(records, aliases={"chain:weth": "chain:coin"})
+    gains = gains_by_transaction(records, aliases={"chain:weth": "chain:coin"})
     closed = [with_gains(each, gains)[0].closed_pnl for each in records]
     assert closed == ["0", "0", "0", "5"]
 
 
 def test_spam_has_no_gain_of_its_own() -> None:
     spam = at(1, "SPAM", [asset("bait", "5", "50")], [])
-    filled, faults = with_gains(spam, known([spam]))
+    filled, faults = with_gains(spam, gains_by_transaction([spam]))
     assert (filled.closed_pnl, filled.assets_in[0].closed_pnl, faults) == ("0", UNKNOWN, {})
 
 
-def summed(places: Iterable[Any]) -> Decimal | None:
-    """Their closed gains; None where one is not known, as of what was withdrawn and never deposited."""
-    closed = [place.closed_pnl for place in places]
+def summed(parts: Iterable[Any]) -> Decimal | None:
+    """Return the sum of closed gains, or None if one of them is unknown."""
+    closed = [part.closed_pnl for part in parts]
     return None if UNKNOWN in closed else total([Decimal(each) for each in closed])
 
 
-moved = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 50), st.integers(0, 90)), max_size=2)
+side_rows = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 50), st.integers(0, 90)), max_size=2)
 TYPES = ("SWAP", "TRANSFERIN", "CLAIM", "DEPOSIT", "WITHDRAW", "BORROW", "REPAYVAULT")
-deeds = st.lists(st.tuples(st.sampled_from(TYPES), moved, moved, st.integers(0, 3)), min_size=1, max_size=12)
+record_rows = st.lists(
+    st.tuples(st.sampled_from(TYPES), side_rows, side_rows, st.integers(0, 3)), min_size=1, max_size=12
+)
 
 
 @pytest.mark.slow("other orders of the same lots", only=["lifo", "hifo", "lofo"])
 @pytest.mark.parametrize("method", GAIN_METHODS)
 @settings(max_examples=30, deadline=None)
-@given(deeds)
-def test_all_transactions_together_closed_what_the_report_says(method: str, done: list[Any]) -> None:
+@given(record_rows)
+def test_all_transactions_together_closed_what_the_report_says(method: str, drawn_rows: list[Any]) -> None:
     records = [at(0, "TRANSFERIN", [asset(symbol, "2000", "2000") for symbol in ("a", "b", "c", "coin")], [])]
-    for number, (type_, came, left, fee) in enumerate(done, 1):
-        sides = [[asset(symbol, str(much), str(usd)) for symbol, much, usd in side] for side in (came, left)]
+    for number, (type_, incoming, outgoing, fee) in enumerate(drawn_rows, 1):
+        sides = [[asset(symbol, str(much), str(usd)) for symbol, much, usd in side] for side in (incoming, outgoing)]
         records.append(at(number, type_, *sides, (str(fee), str(2 * fee))))
     read = entries_of(records, {ME}, Treatment())
-    found = gains_of(read.entries, method)
-    report = document(found, read.facts, {}, method=method, addresses=[ME])
-    gains = transaction_gains(read.entries, found.gains, {}, frozenset(read.shares))
+    all_gains = gains_of(read.entries, method)
+    report = document(all_gains, read.facts, {}, method=method, addresses=[ME])
+    gains = transaction_gains(read.entries, all_gains.gains, {}, frozenset(read.shares))
     filled = [with_gains(each, gains)[0] for each in records]
     assert summed(filled) == summed([report])
     for each in filled:
@@ -134,7 +142,7 @@ def test_a_sold_share_has_the_gains_of_what_it_stood_for() -> None:
         at(2, "ADDLIQUIDITY", [asset("lp", "2", "120")], [asset("a", "4", "50"), asset("b", "6", "70")]),
         at(3, "SWAP", [asset("usd", "150", "150")], [asset("lp", "2", "150")]),
     ]
-    filled, faults = with_gains(records[2], known(records))
+    filled, faults = with_gains(records[2], gains_by_transaction(records))
     assert (filled.closed_pnl, filled.assets_out[0].closed_pnl, filled.assets_out[0].total_cost_basis) == (
         "50",
         "50",

@@ -1,4 +1,4 @@
-"""Cost, open and closed gain at every level of a portfolio are the sums of the level below, whatever is held where."""
+"""Cost, open and closed gain of every level of a portfolio are the sums of the level below."""
 
 from __future__ import annotations
 
@@ -29,95 +29,95 @@ TOKENS = {
         ("DAI", erc20(DAI, 18, "DAI", chain)),
     )
 }
-PRICES = {"ETH": "2000", "USDC": "1.01"}  # nobody prices DAI
-Places = dict[tuple[str, str], int]
+PRICES = {"ETH": "2000", "USDC": "1.01"}  # DAI has no price
+Amounts = dict[tuple[str, str], int]
 
 
-def whole(parts: Iterable[str]) -> str:
-    """The sum as a document has it: unknown where a part is."""
-    found = list(parts)
-    return UNKNOWN if UNKNOWN in found else text(total([Decimal(part) for part in found]))
+def sum_of(parts: Iterable[str]) -> str:
+    """Return the sum as a document writes it: unknown if a part is unknown."""
+    values = list(parts)
+    return UNKNOWN if UNKNOWN in values else text(total([Decimal(part) for part in values]))
 
 
-def counted(assets: Iterable[AssetDocument]) -> Iterator[AssetDocument]:
+def valued_assets(assets: Iterable[AssetDocument]) -> Iterator[AssetDocument]:
     return (asset for asset in assets if asset.value != UNKNOWN)
 
 
 def parts_of(position: PositionDocument) -> list[AssetDocument]:
     groups = (position.assets, position.supply_assets, position.dex_assets, position.reward_assets)
-    return [asset for group in groups for asset in counted(group)]
+    return [asset for group in groups for asset in valued_assets(group)]
 
 
 def check(document: Portfolio) -> None:
-    """Every level against the one below it."""
+    """Check every level against the one below it."""
     protocols = document.asset_by_protocols.values()
     for protocol in protocols:
         for chain in protocol.chains.values():
             for kind in chain.protocol_positions.values():
-                loose = list(counted(kind.assets))
+                loose = list(valued_assets(kind.assets))
                 for nested in kind.protocol_positions:
                     if not nested.borrow_assets:
-                        assert nested.total_cost_basis == whole(each.total_cost_basis for each in parts_of(nested))
-                        assert nested.total_open_pnl == whole(each.open_pnl for each in parts_of(nested))
+                        assert nested.total_cost_basis == sum_of(each.total_cost_basis for each in parts_of(nested))
+                        assert nested.total_open_pnl == sum_of(each.open_pnl for each in parts_of(nested))
                 nested_costs = [each.total_cost_basis for each in kind.protocol_positions]
                 nested_gains = [each.total_open_pnl for each in kind.protocol_positions]
-                assert kind.total_cost_basis == whole([*(each.total_cost_basis for each in loose), *nested_costs])
-                assert kind.total_open_pnl == whole([*(each.open_pnl for each in loose), *nested_gains])
+                assert kind.total_cost_basis == sum_of([*(each.total_cost_basis for each in loose), *nested_costs])
+                assert kind.total_open_pnl == sum_of([*(each.open_pnl for each in loose), *nested_gains])
             kinds = chain.protocol_positions.values()
-            assert chain.total_cost_basis == whole(each.total_cost_basis for each in kinds)
-            assert chain.total_open_pnl == whole(each.total_open_pnl for each in kinds)
-        assert protocol.total_cost_basis == whole(each.total_cost_basis for each in protocol.chains.values())
-        assert protocol.total_open_pnl == whole(each.total_open_pnl for each in protocol.chains.values())
+            assert chain.total_cost_basis == sum_of(each.total_cost_basis for each in kinds)
+            assert chain.total_open_pnl == sum_of(each.total_open_pnl for each in kinds)
+        assert protocol.total_cost_basis == sum_of(each.total_cost_basis for each in protocol.chains.values())
+        assert protocol.total_open_pnl == sum_of(each.total_open_pnl for each in protocol.chains.values())
         if protocol.key == "wallet":
-            assert protocol.total_closed_pnl == whole(each.total_closed_pnl for each in protocol.chains.values())
+            assert protocol.total_closed_pnl == sum_of(each.total_closed_pnl for each in protocol.chains.values())
     for key, summary in document.chains.items():
         here = [protocol.chains[key] for protocol in protocols if key in protocol.chains]
-        assert summary.total_cost_basis == whole(each.total_cost_basis for each in here)
-        assert summary.total_open_pnl == whole(each.total_open_pnl for each in here)
-    assert document.total_cost_basis == whole(each.total_cost_basis for each in protocols)
-    assert document.open_pnl == whole(each.total_open_pnl for each in protocols)
-    assert document.total_cost_basis == whole(each.total_cost_basis for each in document.chains.values())
-    assert document.closed_pnl == whole(each.total_closed_pnl for each in document.chains.values())
+        assert summary.total_cost_basis == sum_of(each.total_cost_basis for each in here)
+        assert summary.total_open_pnl == sum_of(each.total_open_pnl for each in here)
+    assert document.total_cost_basis == sum_of(each.total_cost_basis for each in protocols)
+    assert document.open_pnl == sum_of(each.total_open_pnl for each in protocols)
+    assert document.total_cost_basis == sum_of(each.total_cost_basis for each in document.chains.values())
+    assert document.closed_pnl == sum_of(each.total_closed_pnl for each in document.chains.values())
     wallet = document.asset_by_protocols["wallet"]
     assert wallet.total_closed_pnl == document.closed_pnl
-    for key, place in wallet.chains.items():
-        kind = place.protocol_positions["WALLET"]
-        assert kind.total_closed_pnl == place.total_closed_pnl == document.chains[key].total_closed_pnl
+    for key, wallet_chain in wallet.chains.items():
+        kind = wallet_chain.protocol_positions["WALLET"]
+        assert kind.total_closed_pnl == wallet_chain.total_closed_pnl == document.chains[key].total_closed_pnl
 
 
-def held(places: Places, inside: Places, costs: dict[tuple[str, str], int | None]) -> dict[str, RemainingLots]:
-    found = {}
-    for place in {*places, *inside}:
-        key = f"{place[0]}:{TOKENS[place].asset.shown_contract}"
-        cost, raw = costs.get(place), places.get(place, 0) + inside.get(place, 0)
-        found[key] = RemainingLots(
-            key, "", raw, cost, "" if cost is not None else "unknown", deposited=inside.get(place, 0)
+def lots_of(loose: Amounts, deposits: Amounts, costs: dict[tuple[str, str], int | None]) -> dict[str, RemainingLots]:
+    lots = {}
+    for token_key in {*loose, *deposits}:
+        key = f"{token_key[0]}:{TOKENS[token_key].asset.shown_contract}"
+        cost, raw = costs.get(token_key), loose.get(token_key, 0) + deposits.get(token_key, 0)
+        lots[key] = RemainingLots(
+            key, "", raw, cost, "" if cost is not None else "unknown", deposited=deposits.get(token_key, 0)
         )
-    return found
+    return lots
 
 
-def _valued(chain: str, side: Places) -> tuple[ValuedHolding, ...]:
+def _valued(chain: str, side: Amounts) -> tuple[ValuedHolding, ...]:
     return tuple(
         value_holding(
-            Holding(ALICE, TOKENS[place], raw, "aave3", "LENDING"),
+            Holding(ALICE, TOKENS[token_key], raw, "aave3", "LENDING"),
             chain,
             BLOCK,
-            price(TOKENS[place], PRICES[place[1]]) if place[1] in PRICES else None,
+            price(TOKENS[token_key], PRICES[token_key[1]]) if token_key[1] in PRICES else None,
         )
-        for place, raw in side.items()
-        if place[0] == chain
+        for token_key, raw in side.items()
+        if token_key[0] == chain
     )
 
 
-def document(places: Places, inside: Places, owed: Places) -> Portfolio:
-    """Both chains; what is deposited lies in one position for each chain, beside what is owed there."""
+def document(loose: Amounts, deposits: Amounts, debts: Amounts) -> Portfolio:
+    """Return a portfolio of both chains, with one position per chain for its deposits and debts."""
     snapshots, positions = [], []
     for chain in ("ethereum", "base"):
-        here = [(place, raw) for place, raw in places.items() if place[0] == chain]
+        here = [(token_key, raw) for token_key, raw in loose.items() if token_key[0] == chain]
         prices = tuple(price(TOKENS[chain, symbol], usd) for symbol, usd in PRICES.items())
-        holdings = [Holding(ALICE, TOKENS[place], raw) for place, raw in here]
+        holdings = [Holding(ALICE, TOKENS[token_key], raw) for token_key, raw in here]
         snapshots.append(snapshot(*holdings, prices=prices, chain=chain))
-        supplied, borrowed = (_valued(chain, side) for side in (inside, owed))
+        supplied, borrowed = (_valued(chain, side) for side in (deposits, debts))
         if supplied or borrowed:
             positions.append(ValuedPosition(ALICE, chain, "aave3", "LENDING", "pool", supplied, borrowed))
     return portfolio(ALICE, replace(valuate(snapshots), positions=tuple(positions)), CHAINS, updated_ms=1)
@@ -133,12 +133,12 @@ sums = st.dictionaries(
 @example({}, {}, {}, {}, {("base", "USDC"): money(Decimal(7)), ("ethereum", "ETH"): money(Decimal(1))})
 @given(raws, raws, raws, sums, sums)
 def test_every_level_is_the_sum_of_the_one_below(
-    places: Places,
-    inside: Places,
-    owed: Places,
+    loose: Amounts,
+    deposits: Amounts,
+    debts: Amounts,
     costs: dict[tuple[str, str], int | None],
     gains: dict[tuple[str, str], int | None],
 ) -> None:
-    closed = {f"{place[0]}:{TOKENS[place].asset.shown_contract}": gain for place, gain in gains.items()}
-    known = AccountGains(held(places, inside, costs), closed)
-    check(with_gains(document(places, inside, owed), known))
+    closed = {f"{token_key[0]}:{TOKENS[token_key].asset.shown_contract}": gain for token_key, gain in gains.items()}
+    account = AccountGains(lots_of(loose, deposits, costs), closed)
+    check(with_gains(document(loose, deposits, debts), account))

@@ -1,4 +1,4 @@
-"""Assets that a contract creates or destroys: deposits that come back, payments for shares, rewards and loans."""
+"""Assets that a contract mints or burns: returned deposits, payments for shares, rewards and loans."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_a_bought_share_is_sold_for_the_minted_asset_although_some_of_it_is_stak
 
 def test_all_that_a_bought_share_pays_is_its_price() -> None:
     staked = record("STAKE", [], [asset("bnt", "60", "60", "farm")], hash="0x1")
-    paid = [asset("bnt", "12", "12"), asset("eth", "3", "9")]
-    redeemed = record("WITHDRAW", paid, [asset("share", "10", "20", NOBODY)], hash="0x2")
+    payment = [asset("bnt", "12", "12"), asset("eth", "3", "9")]
+    redeemed = record("WITHDRAW", payment, [asset("share", "10", "20", NOBODY)], hash="0x2")
     entries = read(bought("bnt", "100", "100", 1), staked, bought("share", "10", "11", 2), redeemed)
     assert brief(entries[-3:]) == {("sell", "share", 10, 21), ("buy", "bnt", 12, 12), ("buy", "eth", 3, 9)}
 
@@ -46,8 +46,8 @@ def test_what_is_minted_beside_a_returned_deposit_is_a_reward() -> None:
     staked = [
         record("STAKE", [], [asset(symbol, "60", "60", f"{symbol} farm")], hash=symbol) for symbol in ("lp", "cvx")
     ]
-    paid = [asset("lp", "60", "60", "lp farm"), asset("cvx", "5", "5", NOBODY)]
-    entries = read(*staked, record("UNSTAKE", paid, hash="0x3"))
+    payment = [asset("lp", "60", "60", "lp farm"), asset("cvx", "5", "5", NOBODY)]
+    entries = read(*staked, record("UNSTAKE", payment, hash="0x3"))
     assert brief(entries[2:]) == {("withdraw", "lp", 60, 60), ("income", "cvx", 5, 5)}
 
 
@@ -55,15 +55,15 @@ def test_what_is_minted_beside_a_returned_deposit_is_a_reward() -> None:
 def test_what_is_minted_beside_a_reward_alone_is_a_reward_although_some_of_it_is_locked(taker: str) -> None:
     locked = record("STAKE", [], [asset("cvx", "100", "100", "locker")], hash="0x1")
     staked = record("STAKE", [], [asset("cvxcrv", "10", "10", taker)], hash="0x2", sender=OTHER, recipient=ME)
-    paid = [asset("crv", "3", "30", "pool"), asset("cvx", "5", "35", NOBODY)]
-    claimed = record("UNSTAKE", paid, hash="0x3", sender=OTHER, recipient=ME)
+    payment = [asset("crv", "3", "30", "pool"), asset("cvx", "5", "35", NOBODY)]
+    claimed = record("UNSTAKE", payment, hash="0x3", sender=OTHER, recipient=ME)
     assert brief(read(locked, staked, claimed)[2:]) == {("income", "crv", 3, 30), ("income", "cvx", 5, 35)}
 
 
 def test_a_stake_that_its_contract_burnt_returns_beside_a_reward() -> None:
     staked = record("STAKE", [], [asset("bnt", "100", "100", "farm")], hash="0x1")
-    paid = [asset("crv", "3", "30", "farm"), asset("bnt", "100", "120", NOBODY)]
-    entries = read(staked, record("UNSTAKE", paid, hash="0x2", recipient="farm"))
+    payment = [asset("crv", "3", "30", "farm"), asset("bnt", "100", "120", NOBODY)]
+    entries = read(staked, record("UNSTAKE", payment, hash="0x2", recipient="farm"))
     assert brief(entries[1:]) == {("income", "crv", 3, 30), ("withdraw", "bnt", 100, 120)}
 
 
@@ -78,8 +78,8 @@ def test_minted_debt_beside_returned_collateral_is_a_loan() -> None:
 
 
 def test_burnt_debt_beside_more_collateral_is_a_repayment() -> None:
-    left = [asset("lusd", "500", "500", NOBODY), asset("coin", "1", "11", "trove")]
-    entries = read(bought("coin", "50", "500", 1), OPENED, record("DEPOSIT", [], left, hash="0x2"))
+    outgoing = [asset("lusd", "500", "500", NOBODY), asset("coin", "1", "11", "trove")]
+    entries = read(bought("coin", "50", "500", 1), OPENED, record("DEPOSIT", [], outgoing, hash="0x2"))
     assert brief(entries[-2:]) == {("repay", "lusd", 500, 500), ("deposit", "coin", 1, 11)}
     assert [(each.asset, each.quantity) for each in gains_of(entries, "fifo").remaining if each.quantity] == [
         ("chain:coin", 50),
@@ -88,9 +88,9 @@ def test_burnt_debt_beside_more_collateral_is_a_repayment() -> None:
 
 
 def test_a_contract_that_lent_nothing_before_mints_no_loan() -> None:
-    paid = [asset("lusd", "500", "500", NOBODY), asset("coin", "1", "11", "trove")]
-    other = record("WITHDRAW", paid, hash="0x2", recipient="another contract")
-    entries = read(bought("coin", "50", "500", 1), OPENED, other)
+    payment = [asset("lusd", "500", "500", NOBODY), asset("coin", "1", "11", "trove")]
+    withdrawal = record("WITHDRAW", payment, hash="0x2", recipient="another contract")
+    entries = read(bought("coin", "50", "500", 1), OPENED, withdrawal)
     assert brief(entries[-2:]) == {("income", "lusd", 500, 500), ("withdraw", "coin", 1, 11)}
 
 

@@ -24,24 +24,24 @@ BOUGHT = record("SWAP", [asset("coin", "100", "100")], [asset("eur", "100", "100
 def operation(
     number: int,
     cost: int,
-    came: Sequence[TransactionAssetDocument] = (),
+    incoming: Sequence[TransactionAssetDocument] = (),
     prepaid: int = 0,
     fee: tuple[str, str] = ("7", "7"),
     **more: Any,
 ) -> TransactionDocument:
     """Return the record of an operation that a bundler sent, with its cost as the wallet's fee."""
-    left = [asset("coin", str(prepaid), str(prepaid), ENTRY_POINT)] if prepaid else []
+    outgoing = [asset("coin", str(prepaid), str(prepaid), ENTRY_POINT)] if prepaid else []
     facts = {"hash": f"0x{number}", "timestamp": str(1_600_000_000 + number), "sender": "bundler", **more}
-    sent = record("UNDEFINED", came, left, fee, **facts)
+    document = record("UNDEFINED", incoming, outgoing, fee, **facts)
     change = VaultChange("gas", ENTRY_POINT, ME, None, "", -cost)
-    return with_operation_fees([sent], {("chain", f"0x{number}"): (change,)})[0]
+    return with_operation_fees([document], {("chain", f"0x{number}"): (change,)})[0]
 
 
 def result(*records: TransactionDocument, treatment: Treatment = TREATMENT) -> RecordEntries:
     return entries_of(records, (ME,), treatment)
 
 
-def held(entries: Sequence[Entry]) -> int:
+def coin_balance(entries: Sequence[Entry]) -> int:
     return sum(lots.quantity for lots in gains_of(entries, "fifo").remaining if lots.asset == "chain:coin")
 
 
@@ -53,7 +53,7 @@ def test_gas_without_a_known_deposit_takes_nothing_from_other_deposits() -> None
         ("sell", "chain:eur", 100),
         ("fee", "chain:coin", 4),
     }
-    assert held(read.entries) == 88
+    assert coin_balance(read.entries) == 88
     assert [(issue.subject, issue.reason) for issue in read.issues] == [(f"0x{n}", NO_PREPAID_GAS) for n in range(3)]
 
 
@@ -65,12 +65,12 @@ def test_gas_beyond_the_deposit_is_paid_by_the_wallet() -> None:
         ("withdraw", "coin", 4, 4),
         ("withdraw", "coin", 2, 2),
     }
-    assert (held(read.entries), [issue.subject for issue in read.issues]) == (92, ["0x2"])
+    assert (coin_balance(read.entries), [issue.subject for issue in read.issues]) == (92, ["0x2"])
 
 
 def test_gas_that_its_deposit_pays_has_no_issue() -> None:
-    read = result(BOUGHT, operation(1, 4, prepaid=6, came=[asset("token", "1", "5", OTHER)]))
-    assert (held(read.entries), read.issues) == (96, [])
+    read = result(BOUGHT, operation(1, 4, prepaid=6, incoming=[asset("token", "1", "5", OTHER)]))
+    assert (coin_balance(read.entries), read.issues) == (96, [])
 
 
 def test_tokens_of_strangers_beside_an_operation_are_not_trusted() -> None:
@@ -78,15 +78,15 @@ def test_tokens_of_strangers_beside_an_operation_are_not_trusted() -> None:
     bait = asset("bait", "1000", "900000")
     entries = result(BOUGHT, operation(1, 4, [bait], prepaid=4), treatment=treatment).entries
     assert ("unasked", "bait", 1000, None) in brief(entries)
-    own = operation(1, 4, [bait], prepaid=4, sender="own bundler")
-    entries = entries_of([BOUGHT, own], (ME, "own bundler"), treatment).entries
+    own_operation = operation(1, 4, [bait], prepaid=4, sender="own bundler")
+    entries = entries_of([BOUGHT, own_operation], (ME, "own bundler"), treatment).entries
     assert ("received", "bait", 1000, 900_000) in brief(entries)
 
 
 def test_gas_is_a_fee_also_if_the_fee_of_the_transaction_is_unknown() -> None:
     read = result(BOUGHT, operation(1, 4, prepaid=4, fee=(UNKNOWN, UNKNOWN)))
     assert ("fee", "coin", 4, None) in brief(read.entries)
-    assert (held(read.entries), read.issues) == (96, [])
+    assert (coin_balance(read.entries), read.issues) == (96, [])
 
 
 def test_gas_of_a_coin_without_known_decimals_has_an_issue() -> None:

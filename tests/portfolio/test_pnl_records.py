@@ -1,4 +1,4 @@
-"""What records of transactions are for gains: purchases, sales, deposits, loans, moves, and what each was worth."""
+"""Entries of transaction records: purchases, sales, deposits, loans, moves, and their values."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def record(
     return TransactionDocument(**{**facts, **more})
 
 
-def read(*records: TransactionDocument, own: Sequence[str] = (ME, MINE), **treatment: Any) -> list[Entry]:
-    return entries_of(records, own, Treatment(burn_addresses={NOBODY}, **treatment)).entries
+def read(*records: TransactionDocument, own_wallets: Sequence[str] = (ME, MINE), **treatment: Any) -> list[Entry]:
+    return entries_of(records, own_wallets, Treatment(burn_addresses={NOBODY}, **treatment)).entries
 
 
 def brief(entries: Sequence[Entry]) -> set[tuple[str, str, int, int | None]]:
@@ -87,11 +87,11 @@ def test_a_swap_sells_and_buys_and_its_fee_is_part_of_the_cost() -> None:
     assert {each.kind: each.fee // USD for each in entries} == {"buy": 3, "sell": 0, "fee": 0}
 
 
-@pytest.mark.parametrize(("came", "left", "values"), [(UNKNOWN, "49", (49, 49)), ("50", UNKNOWN, (50, 50))])
+@pytest.mark.parametrize(("bought", "sold", "values"), [(UNKNOWN, "49", (49, 49)), ("50", UNKNOWN, (50, 50))])
 def test_what_has_no_price_is_worth_what_it_was_swapped_for(
-    came: str, left: str, values: tuple[int | None, int | None]
+    bought: str, sold: str, values: tuple[int | None, int | None]
 ) -> None:
-    entries = read(record("SWAP", [asset("a", "5", came)], [asset("b", "7", left)]))
+    entries = read(record("SWAP", [asset("a", "5", bought)], [asset("b", "7", sold)]))
     assert brief(entries) == {("buy", "a", 5, values[0]), ("sell", "b", 7, values[1])}
 
 
@@ -161,9 +161,9 @@ def test_what_comes_beside_a_deposit_is_a_reward_and_beside_liquidity_what_that_
 @pytest.mark.parametrize("type_", ["WITHDRAW", "UNSTAKE", "REMOVELIQUIDITY", "CLOSEVAULT"])
 def test_what_comes_back_and_was_never_deposited_is_no_income_and_its_cost_is_not_known(type_: str) -> None:
     entries = read(record(type_, [asset("a", "32", "64000", POOL)]))
-    found = gains_of(entries, "fifo")
-    assert found.gains == []
-    assert [(held.quantity, held.cost, held.reason) for held in found.remaining] == [(32, None, NEVER_DEPOSITED)]
+    gains = gains_of(entries, "fifo")
+    assert gains.gains == []
+    assert [(lots.quantity, lots.cost, lots.reason) for lots in gains.remaining] == [(32, None, NEVER_DEPOSITED)]
 
 
 def test_per_wallet_what_one_wallet_deposited_and_another_gets_back_moves_with_its_lots() -> None:
@@ -179,10 +179,10 @@ def test_per_wallet_what_one_wallet_deposited_and_another_gets_back_moves_with_i
             user=TransactionUser(address=MINE),
         ),
     )
-    found = gains_of(entries, "fifo", per_wallet=True)
-    assert [(gain.kind, gain.wallet, gain.gain) for gain in found.gains] == [("income", MINE, 2 * USD)]
-    held = {each.wallet: (each.quantity, each.cost) for each in found.remaining if each.asset == "chain:a"}
-    assert held == {ME: (0, 0), MINE: (11, 12 * USD)}
+    gains = gains_of(entries, "fifo", per_wallet=True)
+    assert [(gain.kind, gain.wallet, gain.gain) for gain in gains.gains] == [("income", MINE, 2 * USD)]
+    lots_by_wallet = {each.wallet: (each.quantity, each.cost) for each in gains.remaining if each.asset == "chain:a"}
+    assert lots_by_wallet == {ME: (0, 0), MINE: (11, 12 * USD)}
 
 
 def test_deposits_are_disposals_where_the_owner_says_so() -> None:
@@ -209,25 +209,25 @@ def test_what_is_claimed_or_given_away_to_all_is_income(type_: str) -> None:
 
 
 def test_what_a_stake_earned_and_keeps_is_income_once_and_no_income_when_it_is_taken_out() -> None:
-    earned = record("COLLECT", [asset("a", "5", "50", POOL, stays_staked=True)], sender=POOL)
-    taken = record("UNSTAKE", [asset("a", "5", "60", POOL)], hash="0x2", timestamp="1600000001")
-    entries = read(earned, taken)
+    reward = record("COLLECT", [asset("a", "5", "50", POOL, stays_staked=True)], sender=POOL)
+    withdrawal = record("UNSTAKE", [asset("a", "5", "60", POOL)], hash="0x2", timestamp="1600000001")
+    entries = read(reward, withdrawal)
     assert brief(entries) == {("income", "a", 5, 50), ("deposit", "a", 5, 50), ("withdraw", "a", 5, 60)}
     gains = gains_of(entries, "fifo")
     assert [(each.kind, each.quantity, (each.gain or 0) // USD) for each in gains.gains] == [("income", 5, 50)]
     assert [(each.quantity, (each.cost or 0) // USD, each.deposited) for each in gains.remaining] == [(5, 50, 0)]
-    whole = record("UNSTAKE", [asset("a", "9", "90", POOL)], hash="0x2", timestamp="1600000001")
-    found = gains_of(read(earned, whole), "fifo")
-    assert [(each.kind, each.quantity) for each in found.gains] == [("income", 5)], "what others staked is no income"
-    assert [(each.quantity, each.cost, each.reason) for each in found.remaining] == [(9, None, NEVER_DEPOSITED)]
-    sold = read(earned, taken, deposits_are_disposals=True)
+    full_withdrawal = record("UNSTAKE", [asset("a", "9", "90", POOL)], hash="0x2", timestamp="1600000001")
+    result = gains_of(read(reward, full_withdrawal), "fifo")
+    assert [(each.kind, each.quantity) for each in result.gains] == [("income", 5)], "what others staked is no income"
+    assert [(each.quantity, each.cost, each.reason) for each in result.remaining] == [(9, None, NEVER_DEPOSITED)]
+    sold = read(reward, withdrawal, deposits_are_disposals=True)
     assert brief(sold) == {("income", "a", 5, 50), ("sent", "a", 5, 50), ("received", "a", 5, 60)}
 
 
 def test_what_others_send_costs_its_value_or_is_unknown_as_the_owner_says() -> None:
-    came = record("TRANSFERIN", [asset("a", "5", "50")], sender=OTHER)
-    assert brief(read(came)) == {("received", "a", 5, 50)}
-    (unknown,) = read(came, received_at_spot=False)
+    transfer = record("TRANSFERIN", [asset("a", "5", "50")], sender=OTHER)
+    assert brief(read(transfer)) == {("received", "a", 5, 50)}
+    (unknown,) = read(transfer, received_at_spot=False)
     assert (unknown.value, unknown.reason) == (None, OF_OTHERS)
 
 
@@ -239,20 +239,20 @@ def test_what_crosses_a_bridge_is_no_disposal_and_arrives_at_an_unknown_cost() -
 
 
 def test_a_move_between_own_wallets_is_told_once_though_both_have_a_record() -> None:
-    there = record("TRANSFEROUT", [], [asset("a", "5", "50", MINE)], ("1", "2"))
-    here = record("TRANSFERIN", [asset("a", "5", "50", ME)], user=TransactionUser(address=MINE))
-    entries = read(there, here)
+    outgoing = record("TRANSFEROUT", [], [asset("a", "5", "50", MINE)], ("1", "2"))
+    incoming = record("TRANSFERIN", [asset("a", "5", "50", ME)], user=TransactionUser(address=MINE))
+    entries = read(outgoing, incoming)
     assert [(each.kind, each.wallet, each.to) for each in entries] == [("move", ME, MINE), ("fee", ME, "")]
 
 
 def test_the_wrapped_coin_is_the_coin() -> None:
     wrap = record("WRAP", [asset("wcoin", "5", "50")], [asset("coin", "5", "50")], ("1", "10"))
-    same = {"chain:wcoin": "chain:coin"}
-    assert brief(read(wrap, aliases=same)) == {("fee", "coin", 1, 10)}
+    aliases = {"chain:wcoin": "chain:coin"}
+    assert brief(read(wrap, aliases=aliases)) == {("fee", "coin", 1, 10)}
     swap = record("SWAP", [asset("wcoin", "5", "50")], [asset("a", "5", "50")], sender=OTHER, hash="0x2")
-    assert brief(read(swap, aliases=same)) == {("buy", "coin", 5, 50), ("sell", "a", 5, 50)}
+    assert brief(read(swap, aliases=aliases)) == {("buy", "coin", 5, 50), ("sell", "a", 5, 50)}
     for order in ([wrap, swap], [swap, wrap]):
-        assert entries_of(order, [ME], Treatment(aliases=same)).facts["chain:coin"].symbol == "coin"
+        assert entries_of(order, [ME], Treatment(aliases=aliases)).facts["chain:coin"].symbol == "coin"
 
 
 def test_of_spam_and_of_failed_transactions_only_the_own_fee_counts() -> None:
@@ -264,9 +264,9 @@ def test_of_spam_and_of_failed_transactions_only_the_own_fee_counts() -> None:
 def test_what_has_no_decimals_is_an_issue_and_collectibles_are_told_apart() -> None:
     odd = asset("odd", UNKNOWN, decimal=UNKNOWN)
     nft = asset("nft", "1", nft=Nft(token_id="7"))
-    found = entries_of([record("TRANSFERIN", [odd, nft])], [ME], Treatment())
-    assert [(issue.subject, issue.reason) for issue in found.issues] == [("chain:odd", NO_AMOUNT)]
-    assert [each.asset for each in found.entries] == ["chain:nft:7"]
+    result = entries_of([record("TRANSFERIN", [odd, nft])], [ME], Treatment())
+    assert [(issue.subject, issue.reason) for issue in result.issues] == [("chain:odd", NO_AMOUNT)]
+    assert [each.asset for each in result.entries] == ["chain:nft:7"]
 
 
 def test_a_record_that_comes_twice_counts_once() -> None:

@@ -1,4 +1,4 @@
-"""What strangers send, and what their contracts log, moves no sum of anybody's gains, and hides none."""
+"""Tokens sent by strangers and logs of their contracts change no sum of gains, and hide none."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ TREATMENT = Treatment(burn_addresses={NOBODY}, is_trusted=VOUCHED.__contains__)
 FACTS = {f"chain:{symbol}": AssetFacts(symbol, 0) for symbol in ("usd", "coin", "bait")}
 
 
-def entries(*records: TransactionDocument, own: Sequence[str] = (ME,)) -> list[Entry]:
-    return entries_of(records, own, TREATMENT).entries
+def entries(*records: TransactionDocument, own_wallets: Sequence[str] = (ME,)) -> list[Entry]:
+    return entries_of(records, own_wallets, TREATMENT).entries
 
 
 def gains(*records: TransactionDocument, method: str = "fifo", per_wallet: bool = False) -> Gains:
-    return gains_of(entries(*records, own=(ME, MINE)), method, per_wallet=per_wallet)
+    return gains_of(entries(*records, own_wallets=(ME, MINE)), method, per_wallet=per_wallet)
 
 
 def report(*records: TransactionDocument, method: str = "fifo") -> PnlDocument:
@@ -41,21 +41,21 @@ def report(*records: TransactionDocument, method: str = "fifo") -> PnlDocument:
     return document(gains(*records, method=method), FACTS, prices, method=method, addresses=[ME])
 
 
-def came(number: int, symbol: str, amount: str, value: str, **more: Any) -> TransactionDocument:
+def transfer_in(number: int, symbol: str, amount: str, value: str, **more: Any) -> TransactionDocument:
     return at(number, "TRANSFERIN", [asset(symbol, amount, value)], [], **{"sender": OTHER, **more})
 
 
-def left(number: int, symbol: str, amount: str, value: str, **more: Any) -> TransactionDocument:
+def transfer_out(number: int, symbol: str, amount: str, value: str, **more: Any) -> TransactionDocument:
     return at(number, "TRANSFEROUT", [], [asset(symbol, amount, value)], **{"sender": OTHER, **more})
 
 
-FUNDED = came(0, "usd", "100", "100")
+FUNDED = transfer_in(0, "usd", "100", "100")
 BOUGHT = at(1, "SWAP", [asset("bait", "10", "50")], [asset("usd", "50", "50")])
 
 
 def test_what_strangers_send_and_log_is_no_acquisition_and_no_disposal() -> None:
-    assert brief(entries(came(1, "bait", "7", "7000"))) == {("unasked", "bait", 7, None)}
-    assert brief(entries(left(1, "bait", "7", "7000"))) == {("taken", "bait", 7, None)}
+    assert brief(entries(transfer_in(1, "bait", "7", "7000"))) == {("unasked", "bait", 7, None)}
+    assert brief(entries(transfer_out(1, "bait", "7", "7000"))) == {("taken", "bait", 7, None)}
     assert brief(entries(at(1, "AIRDROP", [asset("bait", "7", "7000")], [], sender=OTHER))) == {
         ("unasked", "bait", 7, None)
     }
@@ -64,9 +64,9 @@ def test_what_strangers_send_and_log_is_no_acquisition_and_no_disposal() -> None
 
 
 def test_what_the_owner_signed_and_what_somebody_vouches_for_counts_as_before() -> None:
-    assert brief(entries(left(1, "bait", "7", "7000", sender=ME))) == {("sent", "bait", 7, 7000)}
-    assert brief(entries(came(1, "usd", "7", "7"))) == {("received", "usd", 7, 7)}
-    assert brief(entries(left(1, "usd", "7", "7"))) == {("sent", "usd", 7, 7)}
+    assert brief(entries(transfer_out(1, "bait", "7", "7000", sender=ME))) == {("sent", "bait", 7, 7000)}
+    assert brief(entries(transfer_in(1, "usd", "7", "7"))) == {("received", "usd", 7, 7)}
+    assert brief(entries(transfer_out(1, "usd", "7", "7"))) == {("sent", "usd", 7, 7)}
 
 
 def test_in_an_order_that_others_settled_it_is_worth_what_came_or_left_for_it() -> None:
@@ -81,7 +81,11 @@ def test_in_an_order_that_others_settled_it_is_worth_what_came_or_left_for_it() 
 @pytest.mark.parametrize("method", GAIN_METHODS)
 def test_no_sum_of_the_report_moves_whatever_strangers_send_and_log(method: str) -> None:
     sold = at(9, "SWAP", [asset("usd", "80", "80")], [asset("bait", "10", "80")])
-    attack = [came(2, "bait", "1000", "900000"), left(3, "bait", "500", "800000"), came(4, "bait", "1", "1000")]
+    attack = [
+        transfer_in(2, "bait", "1000", "900000"),
+        transfer_out(3, "bait", "500", "800000"),
+        transfer_in(4, "bait", "1", "1000"),
+    ]
     honest, hostile = report(FUNDED, BOUGHT, sold, method=method), report(FUNDED, BOUGHT, *attack, sold, method=method)
     for name in ("open_pnl", "closed_pnl", "total_cost_basis", "income", "fees"):
         assert getattr(hostile, name) == getattr(honest, name) != "N/A"
@@ -94,39 +98,41 @@ def test_no_sum_of_the_report_moves_whatever_strangers_send_and_log(method: str)
 @pytest.mark.parametrize("method", GAIN_METHODS)
 def test_who_sells_what_strangers_sent_has_no_known_gain_of_it_and_keeps_the_sums(method: str) -> None:
     sold = at(9, "SWAP", [asset("usd", "80", "80")], [asset("bait", "12", "80")])
-    records = (FUNDED, BOUGHT, came(2, "bait", "5", "5000"), sold)
-    found = report(*records, method=method)
+    records = (FUNDED, BOUGHT, transfer_in(2, "bait", "5", "5000"), sold)
+    pnl = report(*records, method=method)
     parts = {
-        (each.amount, each.gain, each.reason) for each in found.gains if each.kind == "sell" and each.symbol == "bait"
+        (each.amount, each.gain, each.reason) for each in pnl.gains if each.kind == "sell" and each.symbol == "bait"
     }
     assert {amount for amount, gain, reason in parts if (gain, reason) == ("N/A", UNASKED)} == {"2"}
-    assert found.closed_pnl == next(gain for _, gain, _ in parts if gain != "N/A")
-    (bait,) = [each for each in found.holdings if each.symbol == "bait"]
+    assert pnl.closed_pnl == next(gain for _, gain, _ in parts if gain != "N/A")
+    (bait,) = [each for each in pnl.holdings if each.symbol == "bait"]
     assert (bait.amount, bait.unasked) == ("0", "3")
 
 
 @pytest.mark.parametrize("method", GAIN_METHODS)
 def test_a_forged_disposal_takes_no_more_than_there_is(method: str) -> None:
-    found = gains(FUNDED, BOUGHT, came(2, "bait", "5", "5000"), left(3, "bait", "10000", "1"), method=method)
-    (bait,) = [each for each in found.remaining if each.asset == "chain:bait"]
+    result = gains(
+        FUNDED, BOUGHT, transfer_in(2, "bait", "5", "5000"), transfer_out(3, "bait", "10000", "1"), method=method
+    )
+    (bait,) = [each for each in result.remaining if each.asset == "chain:bait"]
     assert (bait.quantity, bait.unasked, bait.short) == (0, 0, 0)
-    assert {gain.asset for gain in found.gains} == {"chain:usd"}
+    assert {gain.asset for gain in result.gains} == {"chain:usd"}
 
 
 def test_what_came_unasked_moves_with_its_owner_from_wallet_to_wallet() -> None:
     moves = [at(n, "TRANSFEROUT", [], [asset("bait", raw, "1", MINE)]) for n, raw in ((3, "11"), (4, "1"))]
-    found = gains(FUNDED, BOUGHT, came(2, "bait", "5", "5000"), *moves, per_wallet=True)
+    result = gains(FUNDED, BOUGHT, transfer_in(2, "bait", "5", "5000"), *moves, per_wallet=True)
     bait = {
-        each.wallet: (each.quantity, each.cost, each.unasked) for each in found.remaining if each.asset == "chain:bait"
+        each.wallet: (each.quantity, each.cost, each.unasked) for each in result.remaining if each.asset == "chain:bait"
     }
     assert bait == {ME: (0, 0, 3), MINE: (10, 50 * USD, 2)}
 
 
 def test_shares_that_a_stranger_sent_are_sold_for_what_they_pay_and_gain_nothing_known() -> None:
     redeemed = at(3, "WITHDRAW", [asset("usd", "9", "9")], [asset("bait", "4", other=NOBODY)])
-    found = report(FUNDED, came(2, "bait", "4", "4000"), redeemed)
-    assert (found.closed_pnl, found.open_pnl) == ("0", "0")
-    assert {(each.kind, each.gain, each.reason) for each in found.gains} == {("sell", "N/A", UNASKED)}
+    pnl = report(FUNDED, transfer_in(2, "bait", "4", "4000"), redeemed)
+    assert (pnl.closed_pnl, pnl.open_pnl) == ("0", "0")
+    assert {(each.kind, each.gain, each.reason) for each in pnl.gains} == {("sell", "N/A", UNASKED)}
 
 
 def test_a_withdrawal_that_a_stranger_logs_brings_nothing_known() -> None:
@@ -136,36 +142,36 @@ def test_a_withdrawal_that_a_stranger_logs_brings_nothing_known() -> None:
 
 
 def test_transactions_of_strangers_have_no_cost_and_close_nothing() -> None:
-    records = [FUNDED, BOUGHT, came(2, "bait", "5", "5000"), left(3, "bait", "3", "1")]
+    records = [FUNDED, BOUGHT, transfer_in(2, "bait", "5", "5000"), transfer_out(3, "bait", "3", "1")]
     read = entries(*records)
-    known = transaction_gains(read, gains_of(read, "fifo").gains, {})
-    filled = [with_gains_of(each, known) for each in records[2:]]
+    gains_by_transaction = transaction_gains(read, gains_of(read, "fifo").gains, {})
+    filled = [with_gains_of(each, gains_by_transaction) for each in records[2:]]
     assert [(each.closed_pnl, faults) for each, faults in filled] == [("0", {}), ("0", {})]
     assert filled[0][0].assets_in[0].total_cost_basis == "N/A"
 
 
 def test_the_sums_of_a_portfolio_leave_out_what_strangers_sent_and_an_issue_says_so() -> None:
-    known = held.lots(("USDC", 100 * 10**6, "90"), closed={"USDC": "7"})
+    account = held.lots(("USDC", 100 * 10**6, "90"), closed={"USDC": "7"})
     dai = held.KEYS["DAI"]
-    bait = known.lots[held.KEYS["USDC"]]._replace(asset=dai, quantity=0, cost=0, unasked=5)
-    known.lots[dai] = bait  # type: ignore[index]
-    filled = with_gains(held.document({"USDC": 100 * 10**6, "DAI": 10**30}), known)  # the contract says what it likes
+    bait = account.lots[held.KEYS["USDC"]]._replace(asset=dai, quantity=0, cost=0, unasked=5)
+    account.lots[dai] = bait  # type: ignore[index]
+    filled = with_gains(held.document({"USDC": 100 * 10**6, "DAI": 10**30}), account)  # the contract says what it likes
     assert (filled.total_cost_basis, filled.open_pnl, filled.closed_pnl) == ("90", "10", "7")
     assert held.asset_of(filled, symbol="dai").open_pnl == "N/A"
     assert held.issues(filled) == [(dai, f"its gain is not known: {UNASKED}")]
 
 
 def test_dust_beside_what_was_bought_changes_neither_its_cost_nor_its_gain() -> None:
-    known = held.lots(("USDC", 100 * 10**6, "90"))
+    account = held.lots(("USDC", 100 * 10**6, "90"))
     key = held.KEYS["USDC"]
     for dust in (1, 10**5, 10**12):
-        known.lots[key] = known.lots[key]._replace(unasked=dust)  # type: ignore[index]
-        filled = with_gains(held.document({"USDC": 100 * 10**6 + dust}), known)
+        account.lots[key] = account.lots[key]._replace(unasked=dust)  # type: ignore[index]
+        filled = with_gains(held.document({"USDC": 100 * 10**6 + dust}), account)
         assert (filled.total_cost_basis, filled.open_pnl) == ("90", "10")
         assert held.issues(filled) == [(key, f"its gain is not known: {UNASKED}")]
 
 
 def test_sales_of_what_strangers_sent_are_in_no_closed_sum_of_a_portfolio() -> None:
     sold = at(3, "SWAP", [asset("usd", "80", "80")], [asset("bait", "4", "80")])
-    found = account_gains(gains(FUNDED, came(2, "bait", "5", "5000"), sold), {})
-    assert found.closed == {}
+    account = account_gains(gains(FUNDED, transfer_in(2, "bait", "5", "5000"), sold), {})
+    assert account.closed == {}

@@ -65,9 +65,11 @@ def test_bought_shares_of_a_cooldown_are_sold_for_their_part_of_each_payment() -
 def test_bought_shares_alone_are_sold_for_the_whole_payment() -> None:
     bought = record("SWAP", [asset("susde", "15", "15")], [asset("eur", "1", "15")], hash="0x2")
     cooldown = record("UNSTAKE", [], [asset("susde", "10", "12", NOBODY)], hash="0x3", recipient="susde")
-    paid = record("UNSTAKE", [asset("usde", "12", "12", "silo")], hash="0x4", recipient="susde")
-    again = record("WITHDRAW", [asset("usde", "6", "6", "susde")], [asset("susde", "5", "6", NOBODY)], hash="0x5")
-    entries = entries_of([bought, cooldown, paid, again], (ME,), TREATMENT).entries
+    payment = record("UNSTAKE", [asset("usde", "12", "12", "silo")], hash="0x4", recipient="susde")
+    second_withdrawal = record(
+        "WITHDRAW", [asset("usde", "6", "6", "susde")], [asset("susde", "5", "6", NOBODY)], hash="0x5"
+    )
+    entries = entries_of([bought, cooldown, payment, second_withdrawal], (ME,), TREATMENT).entries
     assert {each for each in brief(entries[2:]) if each[0] != "deposit"} == {
         ("sell", "susde", 10, 12),
         ("withdraw", "susde", 10, None),
@@ -86,10 +88,12 @@ def test_a_forged_payment_sells_no_waiting_shares(has_deposit: bool, is_share: b
     forged = record("TRANSFERIN", [asset("bait", "1", "1", "susde")], hash="0x4", sender=OTHER, recipient="evil")
     if is_share:
         forged = record("TRANSFERIN", [asset("susde", "1", "1")], hash="0x4", sender=OTHER, recipient="susde")
-    paid = record("UNSTAKE", [asset("usde", "12", "12", "silo")], hash="0x5", recipient="susde")
+    payment = record("UNSTAKE", [asset("usde", "12", "12", "silo")], hash="0x5", recipient="susde")
     records = [bought, cooldown, *([deposit] if has_deposit else [])]
     treatment = Treatment(burn_addresses={NOBODY}, is_trusted=lambda contract: contract != "chain:bait")
-    honest, hostile = (entries_of([*records, *more, paid], (ME,), treatment).entries for more in ([], [forged]))
+    honest, hostile = (
+        entries_of([*records, *extra_records, payment], (ME,), treatment).entries for extra_records in ([], [forged])
+    )
     added = ("received", "susde", 1, 1) if is_share else ("unasked", "bait", 1, None)
     assert brief(hostile) == brief(honest) | {added}
     assert "sell" in {kind for kind, symbol, _, _ in brief(honest) if symbol == "susde"}
@@ -99,8 +103,8 @@ def test_a_forged_payment_sells_no_waiting_shares(has_deposit: bool, is_share: b
 def test_a_forged_payer_beside_a_real_coin_sells_no_waiting_shares(kind: str) -> None:
     bought = record("SWAP", [asset("susde", "15", "15")], [asset("eur", "1", "15")], hash="0x2")
     cooldown = record("UNSTAKE", [], [asset("susde", "10", "12", NOBODY)], hash="0x3", recipient="susde")
-    moved = [asset("bait", "1", "1", "susde"), asset("usde", "1", "1", OTHER)]
-    forged = record(kind, moved, hash="0x4", sender=OTHER, recipient=OTHER)
+    assets = [asset("bait", "1", "1", "susde"), asset("usde", "1", "1", OTHER)]
+    forged = record(kind, assets, hash="0x4", sender=OTHER, recipient=OTHER)
     treatment = Treatment(burn_addresses={NOBODY}, is_trusted=lambda contract: contract != "chain:bait")
     entries = entries_of([bought, cooldown, forged], (ME,), treatment).entries
     assert "susde" not in {symbol for kind, symbol, _, _ in brief(entries) if kind == "sell"}

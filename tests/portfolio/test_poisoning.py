@@ -1,4 +1,4 @@
-"""Who imitates whom: by the ends of addresses, and by who was there first."""
+"""Address poisoning: found by equal ends of addresses and by the order of their first transfers."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ CIRCLE = Counterparties.of(
 )
 
 
-def move(who: str, raw: int, token: Asset = ETHER, direction: Any = "in") -> Movement:
-    return Movement(1, 0, direction, "native" if token.is_native else "erc20", token, raw, who)
+def move(counterparty: str, raw: int, token: Asset = ETHER, direction: Any = "in") -> Movement:
+    return Movement(1, 0, direction, "native" if token.is_native else "erc20", token, raw, counterparty)
 
 
-def seen(*movements: Movement, sender: str = FALSE, height: int = 300) -> Activity:
+def activity_with(*movements: Movement, sender: str = FALSE, height: int = 300) -> Activity:
     details = TransactionDetails(sender, ME, None, 0, 21_000, False, CALL)
     return Activity("local", ME, height, 1_000_000, 0, "0x" + "77" * 32, movements, (), details)
 
 
-def shown(activity: Activity, listed: frozenset[Asset] = frozenset({USDC})) -> TransactionDocument:
-    return record(activity, replace(SCENE, counterparties={ME: CIRCLE}, trusted=listed))
+def render(activity: Activity, trusted: frozenset[Asset] = frozenset({USDC})) -> TransactionDocument:
+    return record(activity, replace(SCENE, counterparties={ME: CIRCLE}, trusted=trusted))
 
 
 def test_how_alike_two_addresses_look_and_what_is_dust_is_the_chains_to_say() -> None:
@@ -73,7 +73,7 @@ def test_whoever_was_met_first_is_the_real_one() -> None:
         ([move(FALSE, 4, USDC)], "SPAM"),
         ([move(FALSE, 0, USDC, "out")], "SPAM"),
         ([move(FALSE, 500, FAKE, "out")], "SPAM"),
-        # Money is money, whoever sends it.
+        # A real payment counts, also from a look-alike address.
         ([move(FALSE, COIN)], "TRANSFERIN"),
         ([move(FALSE, 5, USDC)], "TRANSFERIN"),
         ([move(FALSE, 500, USDC, "out")], "TRANSFEROUT"),
@@ -83,25 +83,25 @@ def test_whoever_was_met_first_is_the_real_one() -> None:
 def test_next_to_nothing_from_a_look_alike_is_spam_and_money_is_only_flagged(
     movements: list[Movement], type_: str
 ) -> None:
-    found = shown(seen(*movements))
-    assert found.type == type_
-    assert Flag("POISONING", "begins and ends like an address met before", FALSE, REAL) in found.flags
+    document = render(activity_with(*movements))
+    assert document.type == type_
+    assert Flag("POISONING", "begins and ends like an address met before", FALSE, REAL) in document.flags
 
 
 def test_what_the_wallet_sends_to_a_look_alike_is_flagged_and_never_spam() -> None:
-    found = shown(seen(move(FALSE, 1, ETHER, "out"), sender=ME))
-    assert found.type != "SPAM"
-    assert [(flag.kind, flag.address, flag.resembles) for flag in found.flags] == [("POISONING", FALSE, REAL)]
+    document = render(activity_with(move(FALSE, 1, ETHER, "out"), sender=ME))
+    assert document.type != "SPAM"
+    assert [(flag.kind, flag.address, flag.resembles) for flag in document.flags] == [("POISONING", FALSE, REAL)]
 
 
 def test_who_moves_nothing_in_the_name_of_others_is_flagged_without_any_resemblance() -> None:
-    found = shown(seen(move(OTHER, 0, USDC, "out"), sender=OTHER))
-    assert found.type == "SPAM"
-    (flag,) = found.flags
+    document = render(activity_with(move(OTHER, 0, USDC, "out"), sender=OTHER))
+    assert document.type == "SPAM"
+    (flag,) = document.flags
     assert (flag.kind, flag.address) == ("POISONING", OTHER)
 
 
 def test_an_honest_record_has_no_flag() -> None:
-    for activity in (seen(move(REAL, COIN), sender=REAL), seen(move(OTHER, 1), sender=OTHER)):
-        assert shown(activity).flags == ()
+    for activity in (activity_with(move(REAL, COIN), sender=REAL), activity_with(move(OTHER, 1), sender=OTHER)):
+        assert render(activity).flags == ()
         assert not poisoning(activity, CIRCLE, {USDC}).only

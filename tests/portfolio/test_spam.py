@@ -1,4 +1,4 @@
-"""What is taken for spam: hostile names are, real tokens are not, and no reason is enough by itself."""
+"""Spam detection flags hostile names and no real tokens, and needs more than one reason."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ def facts(symbol: str, name: str, **more: Any) -> TokenFacts:
 
 @pytest.mark.parametrize(("symbol", "name"), HOSTILE)
 def test_hostile_names_that_a_stranger_sends_are_spam(symbol: str, name: str) -> None:
-    found = judge(facts(symbol, name), ORIGINALS)
-    assert found is not None
-    assert found.score >= SPAM_FROM
-    assert {"UNSOLICITED", "NO_PRICE"} < set(found.reasons)
-    assert list(found.reasons) == sorted(found.reasons, key=REASONS.index)
+    judgement = judge(facts(symbol, name), ORIGINALS)
+    assert judgement is not None
+    assert judgement.score >= SPAM_FROM
+    assert {"UNSOLICITED", "NO_PRICE"} < set(judgement.reasons)
+    assert list(judgement.reasons) == sorted(judgement.reasons, key=REASONS.index)
 
 
 @pytest.mark.parametrize(("symbol", "name"), HOSTILE)
@@ -124,18 +124,18 @@ def test_an_unknown_token_with_an_honest_name_is_not_spam_because_somebody_sent_
 
 
 def test_a_token_that_many_are_sent_at_once_is_spam_without_a_price_and_is_not_with_one() -> None:
-    found = judge(facts("MOON", "Moon", arrival=DROPPED), ORIGINALS)
-    assert found == Spam(65, ("MASS_TRANSFER", "UNSOLICITED", "NO_PRICE"))
+    judgement = judge(facts("MOON", "Moon", arrival=DROPPED), ORIGINALS)
+    assert judgement == Spam(65, ("MASS_TRANSFER", "UNSOLICITED", "NO_PRICE"))
     assert judge(facts("MOON", "Moon", arrival=DROPPED, is_priced=True), ORIGINALS) is None
     assert judge(facts("MOON", "Moon", arrival=replace(DROPPED, recipients=MASS_RECIPIENTS - 1)), ORIGINALS) is None
 
 
 def test_a_balance_that_no_transfer_explains_counts_against_a_token() -> None:
-    found = judge(
+    judgement = judge(
         facts("MOON", "Moon", arrival=TokenArrival(transfer_count=0, is_own_action=False, recipients=0)), ORIGINALS
     )
-    assert found is not None
-    assert "NO_TRANSFER" in found.reasons
+    assert judgement is not None
+    assert "NO_TRANSFER" in judgement.reasons
 
 
 @pytest.mark.parametrize(
@@ -156,11 +156,14 @@ def test_a_symbol_with_invisible_characters_looks_like_the_one_without(hidden: s
 
 
 def test_what_the_holder_did_with_a_token_speaks_for_it_but_does_not_clear_a_trap() -> None:
-    mine = TokenArrival(transfer_count=2, is_own_action=True, recipients=MASS_RECIPIENTS)
-    assert judge(facts("USDC", "bought elsewhere", arrival=mine), ORIGINALS) is None
-    assert judge(facts("USD\u0421", "USD Coin", arrival=mine), KnownTokens.of([])) is None
-    assert judge(facts("MOON", "Moon", arrival=mine), ORIGINALS) is None
-    assert judge(facts("USDC-GIFT.COM", "Visit https://usdc-gift.com to claim", arrival=mine), ORIGINALS) is not None
+    own_arrival = TokenArrival(transfer_count=2, is_own_action=True, recipients=MASS_RECIPIENTS)
+    assert judge(facts("USDC", "bought elsewhere", arrival=own_arrival), ORIGINALS) is None
+    assert judge(facts("USD\u0421", "USD Coin", arrival=own_arrival), KnownTokens.of([])) is None
+    assert judge(facts("MOON", "Moon", arrival=own_arrival), ORIGINALS) is None
+    assert (
+        judge(facts("USDC-GIFT.COM", "Visit https://usdc-gift.com to claim", arrival=own_arrival), ORIGINALS)
+        is not None
+    )
 
 
 @pytest.mark.parametrize("reason", REASONS)
@@ -170,11 +173,11 @@ def test_no_reason_is_enough_by_itself(reason: Any) -> None:
 
 
 @given(st.text(max_size=40), st.text(max_size=120), st.booleans())
-def test_any_text_is_judged_the_same_twice_and_never_by_one_reason(symbol: str, name: str, own: bool) -> None:
-    each = facts(symbol, name, arrival=TokenArrival(1, own, 0))
-    found = judge(each, ORIGINALS)
-    assert found == judge(each, ORIGINALS)
-    assert found is None or (SPAM_FROM <= found.score <= 100 and len(found.reasons) > 1)
+def test_any_text_is_judged_the_same_twice_and_never_by_one_reason(symbol: str, name: str, is_own: bool) -> None:
+    each = facts(symbol, name, arrival=TokenArrival(1, is_own, 0))
+    judgement = judge(each, ORIGINALS)
+    assert judgement == judge(each, ORIGINALS)
+    assert judgement is None or (SPAM_FROM <= judgement.score <= 100 and len(judgement.reasons) > 1)
 
 
 # --- real tokens -----------------------------------------------------------------------------------------------------
@@ -183,10 +186,10 @@ def test_any_text_is_judged_the_same_twice_and_never_by_one_reason(symbol: str, 
 def real() -> list[tuple[int, Asset, str, str]]:
     """Chain, asset, symbol and name of real tokens."""
     with gzip.open(DATA / "evm" / "token_metadata.jsonl.gz") as lines:
-        told = [json.loads(line) for line in lines]
-    found = [
+        list_rows = [json.loads(line) for line in lines]
+    tokens = [
         (each["chain_id"], token(each), each["expected"]["symbol"] or "", each["expected"]["name"] or "")
-        for each in told
+        for each in list_rows
         if each.get("expected")
     ]
     for list_ in ("tokens_uniswap_default.json.gz", "tokens_aave.json.gz"):
@@ -195,8 +198,8 @@ def real() -> list[tuple[int, Asset, str, str]]:
         each_of = read if isinstance(read, list) else read["tokens"]
         for row in each_of:
             asset = Asset(f"eip155:{row['chainId']}", "erc20", row["address"].lower())
-            found.append((row["chainId"], asset, row["symbol"], row["name"]))
-    return found
+            tokens.append((row["chainId"], asset, row["symbol"], row["name"]))
+    return tokens
 
 
 def token(row: Mapping[str, Any]) -> Asset:
@@ -208,7 +211,7 @@ def test_no_real_token_is_spam_listed_or_held_by_its_own_deed_and_none_by_its_na
     tokens = real()
     assert len(tokens) > 1_500
     originals = KnownTokens.of((asset, symbol, name) for _, asset, symbol, name in tokens)
-    nothing = KnownTokens.of([])
+    no_known_tokens = KnownTokens.of([])
     chains = {each[0] for each in tokens}
     by_chain = {chain: KnownTokens.of(each[1:] for each in tokens if each[0] == chain) for chain in chains}
     for chain, asset, symbol, name in tokens:
@@ -217,7 +220,7 @@ def test_no_real_token_is_spam_listed_or_held_by_its_own_deed_and_none_by_its_na
         unlisted = replace(each, is_listed=False, arrival=TokenArrival(1, True, 0))
         assert judge(unlisted, originals) is None, (symbol, name)
         assert judge(replace(unlisted, arrival=None), by_chain[chain]) is None, (symbol, name)
-        assert judge(replace(unlisted, arrival=SENT), nothing) is None, (symbol, name)
+        assert judge(replace(unlisted, arrival=SENT), no_known_tokens) is None, (symbol, name)
 
 
 # --- in answers ------------------------------------------------------------------------------------------------------
@@ -230,7 +233,7 @@ VERDICT = Spam(95, ("LOOKALIKE", "NO_PRICE"))
 REAL, LIE = erc20(), erc20(FAKE, 6, "USD\u0421")
 
 
-def taken() -> Snapshot:
+def spam_snapshot() -> Snapshot:
     """Five dollars, and nine million that are none."""
     holdings = (Holding(ALICE, REAL, 5_000_000), Holding(ALICE, LIE, 9_000_000_000))
     prices = (price(REAL, "1"), price(LIE, "1000"))
@@ -238,40 +241,40 @@ def taken() -> Snapshot:
 
 
 def document(spam: bool = False) -> Portfolio:
-    return portfolio(ALICE, valuate([taken()]), CHAINS, updated_ms=1, options=Options(spam=spam))
+    return portfolio(ALICE, valuate([spam_snapshot()]), CHAINS, updated_ms=1, options=Options(spam=spam))
 
 
-def assets(found: Portfolio) -> list[tuple[str, str, object]]:
-    wallet = found.asset_by_protocols["wallet"].chains["ethereum"].protocol_positions["WALLET"]
+def assets(portfolio: Portfolio) -> list[tuple[str, str, object]]:
+    wallet = portfolio.asset_by_protocols["wallet"].chains["ethereum"].protocol_positions["WALLET"]
     return [(asset.contract, asset.value, asset.spam) for asset in wallet.assets]
 
 
 def test_spam_is_in_sight_with_its_reasons_and_in_no_sum() -> None:
-    found = document()
-    shown = SpamDocument(95, ("LOOKALIKE", "NO_PRICE"))
-    assert assets(found) == [(USDC, "5", UNSET), (FAKE, "9000000", shown)]
-    assert (found.networth, found.chains["ethereum"].value, found.spam_assets) == ("5", "5", 1)
-    wallet = wallet_only(found)
+    spam_document = document()
+    expected = SpamDocument(95, ("LOOKALIKE", "NO_PRICE"))
+    assert assets(spam_document) == [(USDC, "5", UNSET), (FAKE, "9000000", expected)]
+    assert (spam_document.networth, spam_document.chains["ethereum"].value, spam_document.spam_assets) == ("5", "5", 1)
+    wallet = wallet_only(spam_document)
     assert (wallet.networth, wallet.spam_assets) == ("5", 1)
-    assert nav(valuate([taken()])).nav == 5
-    (row,) = overview([found])
+    assert nav(valuate([spam_snapshot()])).nav == 5
+    (row,) = overview([spam_document])
     assert (row.symbol, row.value, row.percentage) == ("USDC", "5", "100")
 
 
 def test_spam_is_in_the_sums_of_who_asks_for_it_and_still_flagged() -> None:
-    found = document(spam=True)
-    assert (found.networth, found.spam_assets) == ("9000005", 1)
-    assert assets(found) == assets(document())
+    spam_document = document(spam=True)
+    assert (spam_document.networth, spam_document.spam_assets) == ("9000005", 1)
+    assert assets(spam_document) == assets(document())
 
 
 def test_spam_of_one_member_stays_apart_in_the_portfolio_of_a_group() -> None:
-    other = replace(taken(), spam={})
-    both = merge([document(), portfolio(ALICE, valuate([other]), CHAINS, updated_ms=1)], "virtual:x")
+    unflagged = replace(spam_snapshot(), spam={})
+    both = merge([document(), portfolio(ALICE, valuate([unflagged]), CHAINS, updated_ms=1)], "virtual:x")
     assert (both.networth, both.spam_assets) == ("9000010", 1)
     assert sorted(value_ for _, value_, _ in assets(both)) == ["10", "9000000", "9000000"]
-    twice = merge([document(), document()], "virtual:x")
-    assert (twice.networth, twice.spam_assets) == ("10", 1)
-    assert assets(twice)[-1] == (FAKE, "18000000", SpamDocument(95, ("LOOKALIKE", "NO_PRICE")))
+    doubled = merge([document(), document()], "virtual:x")
+    assert (doubled.networth, doubled.spam_assets) == ("10", 1)
+    assert assets(doubled)[-1] == (FAKE, "18000000", SpamDocument(95, ("LOOKALIKE", "NO_PRICE")))
 
 
 @pytest.mark.parametrize(
@@ -282,9 +285,9 @@ def test_a_position_of_spam_is_in_sight_and_in_no_sum_unless_that_is_asked_for(
 ) -> None:
     part = Holding(ALICE, erc20(), 5_000_000, "vaults", "VAULT")
     position = Position(ALICE, "vaults", "VAULT", "USDC", (part,), rewards=(part,), replaces=replaces)
-    taken = snapshot(prices=(price(part.token, "1"),))
-    taken = replace(taken, positions=(position,), spam={spam: Spam(90, ("LINK",))})
-    valued = valuate([taken])
+    wallet_snapshot = snapshot(prices=(price(part.token, "1"),))
+    wallet_snapshot = replace(wallet_snapshot, positions=(position,), spam={spam: Spam(90, ("LINK",))})
+    valued = valuate([wallet_snapshot])
     assert [each.is_counted for each in valued.all_holdings] == [False, False]
     assert [each.value_usd for each in (valued, valued.with_spam())] == [0, 10]
-    assert valuate([replace(taken, spam={})]).value_usd == 10
+    assert valuate([replace(wallet_snapshot, spam={})]).value_usd == 10

@@ -108,16 +108,16 @@ def test_more_than_a_year_is_exempt_in_germany(acquired: str, disposed: str, ter
 
 
 @given(st.dates(date(2000, 1, 1), date(2100, 1, 1)), st.integers(0, 800))
-def test_a_year_is_long_everywhere_but_for_a_day(acquired: date, held: int) -> None:
-    disposed = date.fromordinal(acquired.toordinal() + held)
-    if held <= 364:
+def test_a_year_is_long_everywhere_but_for_a_day(acquired: date, days: int) -> None:
+    disposed = date.fromordinal(acquired.toordinal() + days)
+    if days <= 364:
         assert (us_term(acquired, disposed), german_term(acquired, disposed)) == ("short-term", "taxable")
-    if held >= 367:
+    if days >= 367:
         assert (us_term(acquired, disposed), german_term(acquired, disposed)) == ("long-term", "exempt")
 
 
 def test_a_sale_of_older_and_newer_lots_is_exempt_and_taxable_in_its_parts() -> None:
-    """Half a coin for 700, half for 1,000 and one for 1,600; one and a half are sold for 2,700: 200 are exempt."""
+    """Buy 0.5 for 700, 0.5 for 1,000 and 1 for 1,600, sell 1.5 for 2,700: 200 are exempt."""
     entries = [
         entry("buy", "2023-03-12", 5, 700),
         entry("buy", "2024-02-01", 5, 1000),
@@ -138,7 +138,7 @@ def test_a_sale_of_older_and_newer_lots_is_exempt_and_taxable_in_its_parts() -> 
 
 
 def test_a_british_year_begins_on_6_april_in_british_time() -> None:
-    """A sale at noon of 5 April is of the year before; one at 23:30 UTC of that day is on 6 April in London."""
+    """A sale at noon of 5 April is in the year before; one at 23:30 UTC is on 6 April in London."""
     late = entry("sell", "2024-04-05", 1, 30)._replace(
         time_us=int(datetime(2024, 4, 5, 23, 30, tzinfo=UTC).timestamp()) * 1_000_000, transaction="late"
     )
@@ -209,8 +209,8 @@ def test_values_are_converted_at_the_day_of_each_entry() -> None:
         max_size=25,
     )
 )
-def test_the_years_together_have_every_gain_once(moved: list[tuple[Kind, date, int, int]]) -> None:
-    entries = [entry(kind, day.isoformat(), raw, value) for kind, day, raw, value in moved]
+def test_the_years_together_have_every_gain_once(rows: list[tuple[Kind, date, int, int]]) -> None:
+    entries = [entry(kind, day.isoformat(), raw, value) for kind, day, raw, value in rows]
     gains = [each for each in gains_of(entries, "fifo").gains if each.kind != "income" and each.gain is not None]
     for key in ("none", "us", "de"):
         years = [report(entries, key, year) for year in range(2020, 2026)]

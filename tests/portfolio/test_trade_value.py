@@ -25,9 +25,9 @@ def strengths(**by_contract: Strength) -> Strengths:
     return {("chain", 1, contract): strength for contract, strength in by_contract.items()}
 
 
-def values(came: str, left: str, by_contract: Mapping[str, Strength], rule: str = "market") -> set[int | None]:
+def values(bought: str, sold: str, by_contract: Mapping[str, Strength], rule: str = "market") -> set[int | None]:
     """The values of both sides of a swap of `b` for `a`, in USD."""
-    swap = record("SWAP", [asset("a", "5", came)], [asset("b", "7", left)])
+    swap = record("SWAP", [asset("a", "5", bought)], [asset("b", "7", sold)])
     treatment = Treatment(trade_value=rule, strengths=strengths(**by_contract))
     entries = entries_of([swap], (ME, MINE), treatment).entries
     return {value for kind, _, _, value in brief(entries) if kind in ("buy", "sell")}
@@ -66,7 +66,7 @@ def test_one_side_without_a_price_takes_the_value_of_the_other_by_every_rule() -
 
 
 def test_a_sale_for_a_stable_currency_gains_what_was_paid_less_its_cost() -> None:
-    """0.1 ETH that cost 215.15 is sold for 200.18 USDC: the loss is in ETH, and the USDC costs what it is worth."""
+    """Sell 0.1 ETH of cost 215.15 for 200.18 USDC: the loss is in ETH, and the USDC costs its value."""
     records = [
         record("TRANSFERIN", [asset("eth", "10", "215.15")], sender="other"),
         record("SWAP", [asset("usdc", "20018", "200.18")], [asset("eth", "10", "215.15")], hash="0x2"),
@@ -124,21 +124,21 @@ def test_both_sides_are_equal_to_the_last_unit_or_one_has_an_unknown_value(
     if not incoming or not outgoing:
         assert {id(side): side.value for side in (*incoming, *outgoing)} == before
         return
-    known = [[value for value in each if value is not None] for each in after]
-    if known == after:
-        assert sum(known[0]) == sum(known[1])
-    assert all(value >= 0 for each in known for value in each)
+    known_values = [[value for value in each if value is not None] for each in after]
+    if known_values == after:
+        assert sum(known_values[0]) == sum(known_values[1])
+    assert all(value >= 0 for each in known_values for value in each)
     unknown_before = sum(value is None for value in before.values())
-    assert unknown_before or known == after or any(sum(value or 0 for value in each) == 0 for each in after)
+    assert unknown_before or known_values == after or any(sum(value or 0 for value in each) == 0 for each in after)
 
 
-@pytest.mark.parametrize(("value", "part", "rest"), [(100, 34, 66), (None, None, None)])
+@pytest.mark.parametrize(("value", "part", "remainder"), [(100, 34, 66), (None, None, None)])
 def test_a_part_of_a_side_and_the_rest_keep_all_its_value_and_its_price(
-    value: int | None, part: int | None, rest: int | None
+    value: int | None, part: int | None, remainder: int | None
 ) -> None:
     side = Side("a", 3, value, DEEP)
     assert side.part(1) == Side("a", 1, part, DEEP)
-    assert side.without(1) == Side("a", 2, rest, DEEP)
+    assert side.without(1) == Side("a", 2, remainder, DEEP)
 
 
 @pytest.mark.parametrize(
@@ -158,13 +158,13 @@ def test_of_an_asset_that_came_and_left_the_larger_movement_stays_with_its_price
     incoming: dict[str, Side],
     outgoing: dict[str, Side],
 ) -> None:
-    came, left = {"a": Side("a", *gain, DEEP)}, {"a": Side("a", *loss, THIN)}
-    net_off(came, left, "a")
-    assert (came, left) == (incoming, outgoing)
+    gain_sides, loss_sides = {"a": Side("a", *gain, DEEP)}, {"a": Side("a", *loss, THIN)}
+    net_off(gain_sides, loss_sides, "a")
+    assert (gain_sides, loss_sides) == (incoming, outgoing)
 
 
 @pytest.mark.parametrize(
-    ("came", "left", "expected"),
+    ("values_in", "values_out", "expected"),
     [
         ([None, 30], [100], [70, 30, 100]),
         ([100], [None, 30], [100, 70, 30]),
@@ -178,8 +178,8 @@ def test_of_an_asset_that_came_and_left_the_larger_movement_stays_with_its_price
     ids=["in", "out", "nothing-left", "negative", "two-unknown", "zero", "nothing-to-share-by", "thirds"],
 )
 def test_the_only_unknown_value_is_the_difference_and_never_negative(
-    came: list[int | None], left: list[int | None], expected: list[int | None]
+    values_in: list[int | None], values_out: list[int | None], expected: list[int | None]
 ) -> None:
-    incoming, outgoing = ([Side("a", 1, value) for value in values] for values in (came, left))
+    incoming, outgoing = ([Side("a", 1, value) for value in values] for values in (values_in, values_out))
     equalise(incoming, outgoing, "received")
     assert [side.value for side in (*incoming, *outgoing)] == expected

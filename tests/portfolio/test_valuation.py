@@ -78,8 +78,8 @@ def test_a_market_pays_an_account_once_for_all_that_it_has_of_an_asset() -> None
     rewards = Position(ALICE, "farm", "FARMING", "T", rewards=(Holding(ALICE, token, 10**30),))
     debt = Position(ALICE, "aave3", "LENDING", "Main", (), (Holding(ALICE, token, 10**6),))
     holdings = Holding(ALICE, token, 300 * 10**6), Holding(BOB, token, 10**30), Holding(ALICE, coin, 10**18)
-    taken = snapshot(*holdings, prices=(thin, price(coin, "2000")), accounts=(ALICE, BOB))
-    result = valuate([replace(taken, positions=(*pools, rewards, debt))])
+    wallet_snapshot = snapshot(*holdings, prices=(thin, price(coin, "2000")), accounts=(ALICE, BOB))
+    result = valuate([replace(wallet_snapshot, positions=(*pools, rewards, debt))])
     alice = result.for_account(ALICE)
     assert [each.value_usd for each in alice.holdings] == [3000, 2000]
     assert [each.value_usd for each in alice.positions] == [4000, *[0] * 100, -10]
@@ -97,10 +97,10 @@ def test_what_no_sum_has_in_it_takes_nothing_of_a_market_from_what_is_counted() 
     thin = replace(price(token, "10"), depth_usd=Decimal(70))
     share = erc20("0x" + "5e" * 20)
     position = Position(ALICE, "farm", "FARMING", "T", (Holding(ALICE, token, 6 * 10**6),), replaces=(share.asset,))
-    taken = replace(snapshot(Holding(ALICE, token, 5 * 10**6), prices=(thin,)), positions=(position,))
-    spam = replace(taken, spam={(ALICE, share.asset): Spam(90, ("LINK", "NO_PRICE"))})
-    worths = [each.value_usd for each in (valuate([spam]), valuate([spam]).with_spam(), valuate([taken]))]
-    assert worths == [50, 70, 70]
+    position_snapshot = replace(snapshot(Holding(ALICE, token, 5 * 10**6), prices=(thin,)), positions=(position,))
+    spam = replace(position_snapshot, spam={(ALICE, share.asset): Spam(90, ("LINK", "NO_PRICE"))})
+    totals = [each.value_usd for each in (valuate([spam]), valuate([spam]).with_spam(), valuate([position_snapshot]))]
+    assert totals == [50, 70, 70]
 
 
 def test_holdings_of_zero_are_left_out() -> None:

@@ -1,4 +1,4 @@
-"""The parts of a change of value add up whatever happened, and a fault of one asset changes no other one."""
+"""The parts of a change of value add up, and a fault of one asset changes no other asset."""
 
 from __future__ import annotations
 
@@ -54,23 +54,23 @@ ENTRIES = st.lists(
 def state(
     entries: list[Entry], gains: Gains, price: int, wrong: int = 0, rewards: int = 0, *, has_shares: bool = False
 ) -> DayState:
-    """A day on which the account holds its lots and owes its loans; `wrong` more units of the second asset.
+    """Return a day on which the account holds its lots and owes its loans.
 
-    Shares and collectibles have a value with `has_shares`.
+    `wrong` more units of the second asset are held. Shares and collectibles have a value with `has_shares`.
     """
     debts = open_debts(entries)
     holdings: dict[str, HoldingValue] = {}
-    held: dict[tuple[str, str], HeldAsset] = {}
+    held_assets: dict[tuple[str, str], HeldAsset] = {}
     for lots in gains.remaining:
         extra = wrong if lots.asset == "chain:b" else 0
-        raw, owed = lots.quantity - lots.short + extra, debts[lots.asset].quantity if lots.asset in debts else 0
-        held[lots.asset, ""] = HeldAsset(raw - lots.deposited, lots.deposited)
+        raw, debt = lots.quantity - lots.short + extra, debts[lots.asset].quantity if lots.asset in debts else 0
+        held_assets[lots.asset, ""] = HeldAsset(raw - lots.deposited, lots.deposited)
         if lots.asset in APART and not has_shares:
-            holdings[lots.asset] = HoldingValue(owed=owed, is_unvalued=bool(raw or owed))
+            holdings[lots.asset] = HoldingValue(owed=debt, is_unvalued=bool(raw or debt))
             continue
-        holdings[lots.asset] = HoldingValue(Decimal(raw * price), owed, Decimal(owed * price), is_valued=True)
+        holdings[lots.asset] = HoldingValue(Decimal(raw * price), debt, Decimal(debt * price), is_valued=True)
     parts = [part for each in holdings.values() for part in (each.value, each.owed_value.copy_negate())]
-    checks = closings(gains.remaining, held, lambda asset: asset not in SHARES)
+    checks = closings(gains.remaining, held_assets, lambda asset: asset not in SHARES)
     return DayState(
         total([*parts, Decimal(rewards)]),
         holdings,
@@ -89,9 +89,11 @@ def change(
     first = state(before, gains_of(before, "fifo"), prices[0], rewards=3, has_shares=has_shares[0])
     gains = gains_of(entries, "fifo")
     last = state(entries, gains, prices[1], wrong, rewards=5, has_shares=has_shares[1])
-    moved = [each for each in without_loans(sort_entries(entries), {}, per_wallet=False) if each.time_us >= SINCE]
+    period_entries = [
+        each for each in without_loans(sort_entries(entries), {}, per_wallet=False) if each.time_us >= SINCE
+    ]
     disposals = [each for each in gains.gains if each.time_us >= SINCE]
-    return ValueChange(first, last, moved, disposals, SHARES).document("fifo"), first, last
+    return ValueChange(first, last, period_entries, disposals, SHARES).document("fifo"), first, last
 
 
 @given(
@@ -199,10 +201,10 @@ def test_movements_without_a_known_gain_leave_what_they_do_not_explain(entry: En
 
 
 def test_an_asset_without_a_value_has_a_row_only_if_it_is_trusted() -> None:
-    nothing = state([], Gains([], []), 5)
+    empty_state = state([], Gains([], []), 5)
     entry = Entry(60, "unasked", "chain:b", 1)
-    assert row_of("chain:b", nothing, nothing, [entry], is_trusted=lambda asset: asset != "chain:b") is None
-    row = row_of("chain:b", nothing, nothing, [entry])
+    assert row_of("chain:b", empty_state, empty_state, [entry], is_trusted=lambda asset: asset != "chain:b") is None
+    row = row_of("chain:b", empty_state, empty_state, [entry])
     assert row is not None
     assert (row[5], row[6]) == ("0", UNASKED)
 
@@ -217,7 +219,9 @@ def test_a_share_with_a_value_of_its_own_is_not_explained() -> None:
 
 
 def test_a_value_that_no_asset_has_is_a_row_without_an_asset() -> None:
-    nothing = state([], Gains([], []), 5)
-    document = ValueChange(nothing, replace(nothing, value=Decimal(3), rewards=Decimal(1)), (), ()).document("lifo")
+    empty_state = state([], Gains([], []), 5)
+    document = ValueChange(empty_state, replace(empty_state, value=Decimal(3), rewards=Decimal(1)), (), ()).document(
+        "lifo"
+    )
     assert [astuple(row) for row in document.unexplained] == [("", "", "", "0", None, "2", OTHER_VALUE)]
     assert (document.method, document.rewards, document.flows) == ("lifo", "1", "0")

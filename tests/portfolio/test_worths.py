@@ -1,4 +1,4 @@
-"""Many accounts valued in columns are worth what their holdings are worth one by one, whatever is in them."""
+"""Values of many accounts computed in columns equal the values of their single holdings."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ TOKENS = st.lists(
 
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
-    """Tokens of any decimals, several of one asset too, held in any amount at any price or none, some inside positions,
-    some taken for spam."""
+    """Draw a snapshot with tokens of any decimals, amounts and prices, positions, and spam."""
     tokens = draw(TOKENS)
     holding = st.builds(Holding, st.sampled_from(ACCOUNTS), st.sampled_from(tokens), RAWS)
     priced = st.builds(
@@ -74,60 +73,62 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         st.sampled_from(["", *ACCOUNTS]),
         st.booleans(),
     )
-    taken = snapshot(
+    wallet_snapshot = snapshot(
         *draw(st.lists(holding, max_size=30)),
         prices=tuple(draw(st.lists(priced, max_size=8))),
         accounts=ACCOUNTS,
         issues=tuple(draw(st.lists(issues, max_size=2))),
         chain=draw(st.sampled_from(["ethereum", "base"])),
     )
-    return replace(taken, positions=tuple(draw(st.lists(positions, max_size=2))), spam=draw(spam))
+    return replace(wallet_snapshot, positions=tuple(draw(st.lists(positions, max_size=2))), spam=draw(spam))
 
 
 def _position(
     account: str, supplied: list[tuple[Token, int]], borrowed: list[tuple[Token, int]], replaces: set[Asset]
 ) -> Position:
-    ours, owed = (tuple(Holding(account, token, raw) for token, raw in side) for side in (supplied, borrowed))
-    return Position(account, "aave3", "LENDING", "Main", ours, owed, replaces=tuple(replaces))
+    deposits, debts = (tuple(Holding(account, token, raw) for token, raw in side) for side in (supplied, borrowed))
+    return Position(account, "aave3", "LENDING", "Main", deposits, debts, replaces=tuple(replaces))
 
 
 @settings(deadline=None, max_examples=100, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.lists(snapshots(), max_size=3))
-def test_every_account_is_worth_the_same_as_by_its_rows(taken: list[Snapshot]) -> None:
-    by_row = {account: net_worth(part) for account, part in valuate(taken).by_account().items()}
-    assert net_worths(taken) == by_row
+def test_every_account_is_worth_the_same_as_by_its_rows(snapshot_list: list[Snapshot]) -> None:
+    by_row = {account: net_worth(part) for account, part in valuate(snapshot_list).by_account().items()}
+    assert net_worths(snapshot_list) == by_row
 
 
 def test_a_bound_holds_for_all_that_an_account_has_of_an_asset() -> None:
     thin = replace(price(erc20(), "2"), depth_usd=Decimal(10))
-    several = (
+    holdings = (
         Holding(ALICE, erc20(), 5 * 10**6),
         Holding(ALICE, erc20(), 5 * 10**6 + 1),
         Holding(ALICE, erc20(), 10**30),
         Holding(BOB, erc20(), 3 * 10**6),
     )
-    inside = Position(BOB, "aave3", "LENDING", "Main", (Holding(BOB, erc20(), 4 * 10**6),))
-    taken = replace(snapshot(*several, prices=(thin,), accounts=(ALICE, BOB)), positions=(inside,))
-    found = net_worths([taken])
-    assert [found[account].value_usd for account in (ALICE, BOB)] == [10, 10]
-    assert found == {account: net_worth(part) for account, part in valuate([taken]).by_account().items()}
+    vault = Position(BOB, "aave3", "LENDING", "Main", (Holding(BOB, erc20(), 4 * 10**6),))
+    wallet_snapshot = replace(snapshot(*holdings, prices=(thin,), accounts=(ALICE, BOB)), positions=(vault,))
+    worths_by_account = net_worths([wallet_snapshot])
+    assert [worths_by_account[account].value_usd for account in (ALICE, BOB)] == [10, 10]
+    assert worths_by_account == {
+        account: net_worth(part) for account, part in valuate([wallet_snapshot]).by_account().items()
+    }
 
 
 def test_what_nobody_priced_is_counted_and_in_no_sum() -> None:
-    held = Holding(ALICE, native(), 10**18), Holding(ALICE, erc20(), 7), Holding(BOB, erc20(decimals=None), 7)
+    holdings = Holding(ALICE, native(), 10**18), Holding(ALICE, erc20(), 7), Holding(BOB, erc20(decimals=None), 7)
     prices = price(native(), "2000"), price(erc20(), "NaN")
-    found = net_worths([snapshot(*held, prices=prices, accounts=(ALICE, BOB))])
-    assert [(int(each.value_usd), each.unpriced_assets) for each in found.values()] == [(2000, 1), (0, 1)]
+    worths_by_account = net_worths([snapshot(*holdings, prices=prices, accounts=(ALICE, BOB))])
+    assert [(int(each.value_usd), each.unpriced_assets) for each in worths_by_account.values()] == [(2000, 1), (0, 1)]
 
 
 def test_spam_of_an_account_is_in_no_sum_of_it() -> None:
-    held = snapshot(
+    wallet_snapshot = snapshot(
         *(Holding(each, token, 10**6) for each in (ALICE, BOB) for token in (erc20(), erc20(ASSETS[1].reference))),
         prices=(price(erc20(), "2"), price(erc20(ASSETS[1].reference), "5")),
         accounts=(ALICE, BOB),
     )
-    worths = net_worths([replace(held, spam={(ALICE, ASSETS[1]): Spam(90, ("LINK",))})])
-    assert [(int(worths[each].value_usd), worths[each].unpriced_assets) for each in (ALICE, BOB)] == [(2, 0), (7, 0)]
+    values = net_worths([replace(wallet_snapshot, spam={(ALICE, ASSETS[1]): Spam(90, ("LINK",))})])
+    assert [(int(values[each].value_usd), values[each].unpriced_assets) for each in (ALICE, BOB)] == [(2, 0), (7, 0)]
 
 
 def test_what_fits_columns_is_not_valued_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
