@@ -83,30 +83,38 @@ async def listening(
             await runner.cleanup()
 
 
-def serve(make: Make, settings: Settings, *, reuse_port: bool = False) -> bool:
+def serve(make: Make, settings: Settings, *, reuse_port: bool = False, greeting: str = "") -> bool:
     """Serve the app that `make` returns, in `settings.server.workers` processes, until SIGTERM or SIGINT.
 
     Return True if the app ended itself to be served again with new settings, which only a single process does.
 
     `make` runs inside each process, on its loop, so that processes share no connections; with several workers it must
-    be a module-level function. `reuse_port` lets separately started servers share a port.
+    be a module-level function. `reuse_port` lets separately started servers share a port. `greeting` is printed once
+    the port is open; with several processes, before they start.
 
     Raises:
         BadSettings: The address cannot be listened on.
         SystemExit: A worker died within `MIN_WORKER_LIFE_S`.
     """
     if settings.server.workers > 1:
+        _greet(greeting)
         _serve_processes(make, settings, reuse_port=reuse_port)
         return False
-    return _worker(make, settings, settings.server.port, reuse_port)
+    return _worker(make, settings, settings.server.port, reuse_port, greeting)
 
 
-def _worker(make: Make, settings: Settings, port: int, reuse_port: bool) -> bool:
+def _greet(text: str) -> None:
+    """Print a text for the person at the terminal; nothing if it is empty."""
+    if text:
+        print(text, flush=True)
+
+
+def _worker(make: Make, settings: Settings, port: int, reuse_port: bool, greeting: str = "") -> bool:
     configure_log(settings.log_level)
-    return run_until_done(_run_worker(make, settings, port, reuse_port))
+    return run_until_done(_run_worker(make, settings, port, reuse_port, greeting))
 
 
-async def _run_worker(make: Make, settings: Settings, port: int, reuse_port: bool) -> bool:
+async def _run_worker(make: Make, settings: Settings, port: int, reuse_port: bool, greeting: str) -> bool:
     """Serve until SIGTERM, SIGINT, the death of the parent process or `App.restart`; running requests are finished.
 
     Return True for a restart. `port` is used in place of that of the settings. A second signal of the same kind ends
@@ -139,6 +147,7 @@ async def _run_worker(make: Make, settings: Settings, port: int, reuse_port: boo
     server = settings.server
     async with listening(app, server.host, port, reuse_port=reuse_port, notice_s=server.stop_notice_s) as bound:
         log.info("listening", host=server.host, port=bound)
+        _greet(greeting)
         ends = [asyncio.ensure_future(each.wait()) for each in (stop, app.restart)]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:

@@ -108,6 +108,7 @@ class FirstRun:
                 raise BadRequest("addresses", reasons or "at least one address is needed")
             if len(owners) > (limit := self.settings.server.max_addresses):
                 raise BadRequest("addresses", f"at most {limit} addresses can be read at once")
+            await asyncio.to_thread(lambda: system.registry)  # half a second of parsing, which would block the loop
             engine = Engine(system)
             options = Options(**SHOWN, zero=self.settings.server.unpriced == "zero", rates=True)
             try:
@@ -150,7 +151,6 @@ class FirstRun:
             raise BadRequest("rpc", reason, remedy="choose that chain, or take another endpoint")
         system = System(config, self.environment, keeps_nothing=True, kinds=family_kinds(config))
         try:
-            await asyncio.to_thread(lambda: system.registry)  # half a second of parsing, which would block the loop
             yield system
         finally:
             await system.close()

@@ -63,14 +63,25 @@ def run(options: argparse.Namespace) -> int:
     again when a chain was added on the dashboard.
     """
     config = _settings(options)
-    if sys.stdout.isatty() and config.server.port and is_own_machine(config.server.host):  # a person reads it, no log
-        with opened_state(options) as state:
-            url, page = url_of(config.server.host, config.server.port), "portfolio" if config.chains else "start"
-            link = new_link(state, owner_account(state).id, url, page)
-            print(f"Dashboard, once and within ten minutes: {link}", flush=True)
-    while serve(partial(answering if options.no_indexing else indexing, file=_added_to(options, config)), config):
-        config = _settings(options)
+    greeting = _link(options, config)
+    while serve(
+        partial(answering if options.no_indexing else indexing, file=_added_to(options, config)),
+        config,
+        greeting=greeting,
+    ):
+        config, greeting = _settings(options), ""
     return 0
+
+
+def _link(options: argparse.Namespace, config: Settings) -> str:
+    """Return the line with a new link to the dashboard; empty if no person of this machine would read it."""
+    server = config.server
+    if not (sys.stdout.isatty() and server.port and is_own_machine(server.host)):  # no terminal: it would be in a log
+        return ""
+    with opened_state(options) as state:
+        page = "portfolio" if config.chains else "start"
+        link = new_link(state, owner_account(state).id, url_of(server.host, server.port), page)
+    return f"Dashboard, once and within ten minutes: {link}"
 
 
 def _settings(options: argparse.Namespace) -> Settings:

@@ -19,7 +19,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Settings of a server that ends as soon as it would listen."""
     path = tmp_path / "chainfolio.toml"
     path.write_text(f'data = "{tmp_path}/data"\n[chains.ethereum]\nrpc = ["http://127.0.0.1:1"]\n')
-    monkeypatch.setattr(serve, "serve", lambda *_: None)
+    monkeypatch.setattr(serve, "serve", lambda *_, greeting: print(greeting, end=""))
     return path
 
 

@@ -25,9 +25,9 @@ from chainfolio.localchain.node import LocalNode
 from chainfolio.settings_file import load
 from tests.e2e.browser import PROGRAM, Page, browsing
 from tests.e2e.conftest import World
-from tests.e2e.dashboard_page import HOSTILE, MUTE, REPORT, WIDE
-from tests.e2e.running import COMMAND, PATIENCE_S, environment, free_port, printed
-from tests.e2e.test_dashboard_axe import SIMPLE
+from tests.e2e.dashboard_page import HOSTILE, REPORT, WIDE
+from tests.e2e.running import COMMAND, PATIENCE_S, environment, free_port
+from tests.e2e.test_dashboard_axe import SIMPLE, check
 from tests.e2e.test_dashboard_axe import axe as axe
 
 pytestmark = [
@@ -71,9 +71,7 @@ def started(world: World, folder: Path) -> Iterator[FirstRun]:
         words = [*COMMAND, "serve", "--port", str(free_port())]
         running = subprocess.Popen(words, cwd=here, env=environment() | variables, stdout=end, stderr=log)
         try:
-            link = _link(terminal)
-            printed(running, folder / "log", '"listening"')
-            yield FirstRun(here, link, world.node, world.wallets["alice"])
+            yield FirstRun(here, _link(terminal), world.node, world.wallets["alice"])
         finally:
             running.terminate()
             running.wait(PATIENCE_S)
@@ -147,9 +145,8 @@ async def keep(page: Page, run: FirstRun, where: str) -> list[str]:
     await page.says("document.querySelector('#keep').scrollIntoView()")
     await click(page, "#keep-chain")
     await page.once("document.querySelector('#write')")
-    faults = [f"keep: {each}" for each in await page.says(SIMPLE)]
-    faults += [*await page.says(WIDE), *await page.says(MUTE)]
     await picture(page, f"keep-{where}")
+    faults = await check(page, "keep")
     assert SECRET not in await page.says("document.body.textContent")
     assert "networth" not in str(await api(page, f"/v1/portfolio?addresses={run.alice}")), "it is not served before"
     assert not run.file.exists()
