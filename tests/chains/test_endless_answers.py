@@ -36,7 +36,7 @@ from chainfolio.storage.lake import Lake
 from chainfolio.storage.tail import Tail
 from tests.evm.fakes import ALICE, wired
 from tests.evm.fakes import FakeNode as EvmNode
-from tests.evm.test_account_faults import chain_of_events, everything
+from tests.evm.test_account_faults import all_chunks, chain_of_events
 from tests.json_rpc import Refuse
 from tests.solana.fakes import WALLET, FakeNode, header, transaction
 from tests.starknet.fakes import FakeNode as FakeStarknet
@@ -205,7 +205,7 @@ async def test_logs_that_are_new_in_every_answer_are_refused(monkeypatch: pytest
     node.on["eth_getLogs"] = fewer_left_out
     over = wired(node, checked=True)
     with pytest.raises(BadAnswer, match=r"gives new logs of blocks .* whenever it is asked"):
-        await everything(over, [ALICE], 90)
+        await all_chunks(over, [ALICE], 90)
 
 
 NUMBERS = (

@@ -29,7 +29,7 @@ from chainfolio.pricing.source_chain import query_sources
 from tests.solana import ledger as accounts
 from tests.solana.ledger import Ledger
 from tests.solana.raydium import CPMM, Reserves
-from tests.solana.sdk import Small, done, one
+from tests.solana.sdk import Small, run_job, run_jobs
 from tests.solana.vendor_accounts import NOBODY
 from tests.solana.whirlpools import PROGRAM, Pool
 
@@ -64,7 +64,7 @@ def stored(*pools: Pool, vaults: int = DEEP, mints: dict[str, int] | None = None
     ledger = Ledger()
     for mint, decimals in {USDC.reference: 6, WSOL.reference: 9, TOKEN_A: 6, TOKEN_B: 9, **(mints or {})}.items():
         ledger.put(mint, TOKEN, accounts.mint(10**18, decimals))
-    for pool, content in zip(pools, done([pool.job for pool in pools]) if pools else [], strict=True):
+    for pool, content in zip(pools, run_jobs([pool.job for pool in pools]) if pools else [], strict=True):
         ledger.put(pool.address, PROGRAM, content)
         for mint, vault in zip(pool.mints, pool.vaults, strict=True):
             ledger.put_vault(vault, mint, pool.address, vaults)
@@ -147,7 +147,7 @@ def raydium(mints: tuple[str, str], root: int, index: int = 1) -> dict[str, tupl
         "recentEpoch": 0,
         "dynamicFeeInfo": {},
     }
-    content, told_config, told_pool = done(
+    content, told_config, told_pool = run_jobs(
         [
             ("raydium", {"layout": "PoolInfoLayout", "discriminator": "f7ede3f5d7c3de46", "fields": fields}),
             ("raydium_address", {"of": "getPdaAmmConfigId", "arguments": [RAYDIUM, Small(index)]}),
@@ -181,7 +181,7 @@ def test_pools_that_are_far_apart_give_no_price_whichever_is_deeper() -> None:
 
 def by_product(pool: Reserves, raws: tuple[int, int], **said: Any) -> dict[str, tuple[str, bytes]]:
     """A pool of Raydium by product with its vaults."""
-    content = one("raydium", **pool.job(**said))
+    content = run_job("raydium", **pool.job(**said))
     vaults = {
         at: (TOKEN, accounts.token_account(mint, pool.authority, raw))
         for at, mint, raw in zip(pool.vaults, pool.mints, raws, strict=True)
@@ -269,7 +269,7 @@ def test_a_pool_of_other_mints_than_its_address_says_or_without_a_price_is_none(
     pool = orca((TOKEN_A, USDC.reference), 0)
     for change in (replace(pool, mints=(TOKEN_A, WSOL.reference)), replace(pool, root=0), replace(pool, liquidity=0)):
         ledger = stored(pool)
-        [content] = done([change.job])
+        [content] = run_jobs([change.job])
         ledger.put(pool.address, PROGRAM, content)
         assert priced(ledger, token(TOKEN_A)) == Quotes()
 

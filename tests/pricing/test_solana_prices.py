@@ -21,7 +21,7 @@ from chainfolio.pricing.pyth_accounts import PythAccounts
 from chainfolio.pricing.registry import build_sources
 from chainfolio.pricing.source_chain import query_sources
 from tests.solana.ledger import Ledger
-from tests.solana.sdk import Small, one
+from tests.solana.sdk import Small, run_job
 from tests.solana.vendor_accounts import (
     FEED,
     JITO_MINT,
@@ -90,7 +90,7 @@ def test_accounts_that_the_vendors_wrote_give_exact_prices(stored: Ledger) -> No
 
 
 def test_the_account_of_a_feed_is_where_pyth_says() -> None:
-    assert one("pyth_address", receiver=PUSH, feed=FEED, shard=Small(0)) == SOL_FEED_AT
+    assert run_job("pyth_address", receiver=PUSH, feed=FEED, shard=Small(0)) == SOL_FEED_AT
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Compressed NFTs whose leaves, trees and proofs Metaplex and SPL make, and an index of them as endpoints have it."""
+"""Compressed NFTs in trees written by Metaplex's and SPL's code, and a DAS index that serves them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.json_rpc import Refuse
 from tests.solana.fakes import FakeNode
 from tests.solana.ledger import Ledger
 from tests.solana.ledger_node import LedgerNode, read
-from tests.solana.sdk import Small, done
+from tests.solana.sdk import Small, run_jobs
 
 APART: Final = "bubblegum"
 OWNER: Final = "4abvSWugzSRhpAk4rpvdSruFAFoNG1D1JTStmzpGt7xA"
@@ -39,8 +39,11 @@ class Planted:
 
 @dataclass(frozen=True, slots=True)
 class Grove:
-    """A tree after its leaves were planted one by one: its account, what Bubblegum keeps of it and where, what an index
-    says of each, and the proofs of all after each of them."""
+    """A tree after its leaves were added one by one.
+
+    `content` is its account, `config` the address and content of Bubblegum's account of it, `items` the assets
+    as an index lists them, `proofs[n]` the proofs of all leaves after n + 1 additions.
+    """
 
     tree: str
     content: bytes
@@ -61,7 +64,7 @@ def grove(
             "leaf",
             {
                 **of,
-                "index": Small(place),
+                "index": Small(index),
                 "owner": each.owner,
                 "name": each.name,
                 "delegate": each.delegate,
@@ -69,20 +72,24 @@ def grove(
                 "flags": Small(0),
             },
         )
-        for place, each in enumerate(leaves)
+        for index, each in enumerate(leaves)
     ]
-    config, own, *made = done([("config", {"minted": len(leaves)}), ("authority", of), *jobs], APART)
-    changes = [[Small(place), hashes[1]] for place, hashes in enumerate(made)]
+    config, authority_address, *leaf_hashes = run_jobs(
+        [("config", {"minted": len(leaves)}), ("authority", of), *jobs], APART
+    )
+    changes = [[Small(index), hashes[1]] for index, hashes in enumerate(leaf_hashes)]
     sizes = {"depth": Small(depth), "size": Small(size), "canopy": Small(canopy)}
-    [(content, proofs)] = done([("tree", {**sizes, "authority": authority or own, "changes": changes})], APART)
-    items = tuple(_item(tree, place, *both) for place, both in enumerate(zip(leaves, made, strict=True)))
-    return Grove(tree, content, (own, config), items, tuple(tuple(map(tuple, each)) for each in proofs))
+    [(content, proofs)] = run_jobs(
+        [("tree", {**sizes, "authority": authority or authority_address, "changes": changes})], APART
+    )
+    items = tuple(_item(tree, index, *both) for index, both in enumerate(zip(leaves, leaf_hashes, strict=True)))
+    return Grove(tree, content, (authority_address, config), items, tuple(tuple(map(tuple, each)) for each in proofs))
 
 
-def _item(tree: str, place: int, leaf: Planted, made: Sequence[Any]) -> dict[str, Any]:
-    id, hashed, data, creators, *second = made
-    shown = [base58.b58encode(each).decode() for each in (hashed, data, creators, *second)]
-    more = {"collection_hash": shown[3], "asset_data_hash": shown[4], "flags": 0} if second else {}
+def _item(tree: str, index: int, leaf: Planted, hashes: Sequence[Any]) -> dict[str, Any]:
+    id, hashed, data, creators, *second = hashes
+    encoded = [base58.b58encode(each).decode() for each in (hashed, data, creators, *second)]
+    extra_fields = {"collection_hash": encoded[3], "asset_data_hash": encoded[4], "flags": 0} if second else {}
     return {
         "interface": "MplBubblegumV2" if second else "V1_NFT",
         "id": id,
@@ -96,13 +103,13 @@ def _item(tree: str, place: int, leaf: Planted, made: Sequence[Any]) -> dict[str
         "compression": {
             "eligible": False,
             "compressed": True,
-            "data_hash": shown[1],
-            "creator_hash": shown[2],
-            "asset_hash": shown[0],
+            "data_hash": encoded[1],
+            "creator_hash": encoded[2],
+            "asset_hash": encoded[0],
             "tree": tree,
-            "seq": place + 1,
-            "leaf_id": place,
-            **more,
+            "seq": index + 1,
+            "leaf_id": index,
+            **extra_fields,
         },
         "ownership": {
             "frozen": False,
@@ -119,58 +126,58 @@ def _item(tree: str, place: int, leaf: Planted, made: Sequence[Any]) -> dict[str
 
 @dataclass(slots=True)
 class Index:
-    """An index of compressed NFTs as an endpoint has it. `age` is how many changes its proofs are behind."""
+    """A DAS index of compressed NFTs. `age` is the number of changes by which its proofs lag."""
 
     groves: Sequence[Grove]
     age: int = 0
     also: Sequence[Mapping[str, Any]] = ()
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def assets(self, params: Any) -> Any:
         """`getAssetsByOwner`."""
         assert set(params) == {"ownerAddress", "sortBy", "limit", "page"}
-        self.asked.append("getAssetsByOwner")
-        several = [each for one in self.groves for each in one.items] + list(self.also)
-        own = [each for each in several if each["ownership"]["owner"] == params["ownerAddress"]]
-        own.sort(key=lambda each: str(each["id"]))
+        self.requests.append("getAssetsByOwner")
+        all_items = [each for grove in self.groves for each in grove.items] + list(self.also)
+        owned_items = [each for each in all_items if each["ownership"]["owner"] == params["ownerAddress"]]
+        owned_items.sort(key=lambda each: str(each["id"]))
         first = params["limit"] * (params["page"] - 1)
-        items = own[first : first + params["limit"]]
+        items = owned_items[first : first + params["limit"]]
         return {"total": len(items), "limit": params["limit"], "page": params["page"], "items": items}
 
     def proofs(self, params: Any) -> Any:
         """`getAssetProofs`."""
-        self.asked.append("getAssetProofs")
+        self.requests.append("getAssetProofs")
         return {id: self._proof(id) for id in params["ids"]}
 
     def _proof(self, id: str) -> Any:
-        for one in self.groves:
-            for place, each in enumerate(one.items):
+        for grove in self.groves:
+            for index, each in enumerate(grove.items):
                 if each["id"] == id:
-                    proof = one.proofs[max(0, len(one.proofs) - 1 - self.age)][place]
+                    proof = grove.proofs[max(0, len(grove.proofs) - 1 - self.age)][index]
                     return {
                         "root": "not looked at",
                         "proof": list(proof),
-                        "node_index": 2 ** len(proof) + place,
+                        "node_index": 2 ** len(proof) + index,
                         "leaf": each["compression"]["asset_hash"],
-                        "tree_id": one.tree,
+                        "tree_id": grove.tree,
                     }
         return None
 
     @property
     def methods(self) -> dict[str, Callable[[Any], Any]]:
-        """What it answers."""
+        """Return the methods that the index serves, by name."""
         return {"getAssetsByOwner": self.assets, "getAssetProofs": self.proofs}
 
 
-def mine() -> Grove:
-    """A tree in which the owner has the first leaf, somebody else the second, and the owner two more."""
+def sample_grove() -> Grove:
+    """Return a tree with three leaves of the owner (the first, third and fourth) and one of another owner."""
     delegated = Planted(OWNER, "Monke #3", delegate=OTHER)
     return grove(Planted(OWNER, "Monke #1"), Planted(OTHER), delegated, Planted(OWNER, "Monke #4", 2))
 
 
-def ids(one: Grove, *places: int) -> list[str]:
-    """What some leaves are called."""
-    return [one.items[place]["id"] for place in places]
+def ids(grove: Grove, *indexes: int) -> list[str]:
+    """Return the asset ids of leaves of a tree, by leaf index."""
+    return [grove.items[index]["id"] for index in indexes]
 
 
 def serving(*groves: Grove, index: Index | None = None) -> tuple[LedgerNode, Index]:
@@ -185,32 +192,32 @@ def serving(*groves: Grove, index: Index | None = None) -> tuple[LedgerNode, Ind
 
 
 async def state(node: FakeNode) -> AccountState:
-    """What is read of the owner."""
+    """Read the state of the owner's account."""
     return (await read(node, OWNER, installed=InstalledProtocols()))[OWNER]
 
 
-def held(found: AccountState) -> dict[str, tuple[str, str]]:
+def compressed_nfts(account: AccountState) -> dict[str, tuple[str, str]]:
     """The compressed NFTs of an account, each with its tree and its leaf."""
     return {
         asset.reference: (each.pool, each.name)
-        for each in found.positions
+        for each in account.positions
         for asset, raw in each.supplied.items()
         if asset.kind == COMPRESSED and raw == 1
     }
 
 
-def refusing(code: int, words: str = "Method not found") -> Callable[[Any], Any]:
-    """Refuses what it is asked."""
+def refusing(code: int, message: str = "Method not found") -> Callable[[Any], Any]:
+    """Return an answer that refuses every request with an error code and a message."""
 
-    def refused(params: Any) -> Any:
-        raise Refuse(code, words)
+    def refuse(params: Any) -> Any:
+        raise Refuse(code, message)
 
-    return refused
+    return refuse
 
 
-def item(one: Grove, **changed: Any) -> dict[str, Any]:
-    """The owner's first leaf as an index says it, with some fields of `compression` or of its own changed."""
-    found = copy.deepcopy(dict(one.items[0]))
+def item(grove: Grove, **changed: Any) -> dict[str, Any]:
+    """Return the owner's first leaf as listed, with fields of it or of its `compression` replaced."""
+    asset = copy.deepcopy(dict(grove.items[0]))
     for name, each in changed.items():
-        (found if name in found else found["compression"])[name] = each
-    return found
+        (asset if name in asset else asset["compression"])[name] = each
+    return asset

@@ -1,5 +1,7 @@
-"""Accounts that are other than they should be, for tests of every family. What is changed is named by a function of the
-position or the pool that a test is about."""
+"""Changes to accounts that make them invalid, for the tests of every protocol family.
+
+The account to change is named by a function of the position or pool under test.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +17,22 @@ Where = Callable[[Any], str]
 
 
 def key() -> str:
-    """An address of nobody."""
+    """Return a random address."""
     return str(Keypair().pubkey())
 
 
 def itself(subject: Any) -> str:
-    """Where the position or the pool lies."""
+    """Return the address of a position or pool."""
     return str(subject.address)
 
 
 def pool_of(position: Any) -> str:
-    """Where its pool lies."""
+    """Return the address of a position's pool."""
     return str(position.pool.address)
 
 
 def debt_of(subject: Any) -> str:
-    """Where that lies to which somebody owes."""
+    """Return the address of the bank or reserve of the first debt."""
     return str(subject.debts[0][0].address)
 
 

@@ -35,7 +35,10 @@ def started() -> Iterator[SolanaNode]:
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[SolanaNode]:
-    """One for the tests of a module; each makes wallets of its own, and each transaction takes it longer."""
+    """Start one node for the tests of a module.
+
+    Each test creates separate wallets; the node slows down with each transaction.
+    """
     with started() as running:
         yield running
 
@@ -62,8 +65,10 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
-    """By the genesis and the address of a node: what runs a command that prints one document, in a folder whose
-    settings name that node."""
+    """Return a function that writes settings, given a node's genesis and address, and returns a `Run`.
+
+    The `Run` runs commands that print one JSON document, in the folder of these settings.
+    """
 
     def running_at(genesis: str, url: str) -> Run:
         monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Pools and positions of Meteora's DAMM v2, written by the interface in Meteora's SDK; and what its arithmetic says."""
+"""Pools and positions of Meteora's DAMM v2, encoded by Meteora's SDK, and the amounts it computes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from chainfolio.adapters.solana.account_reads import derived
 from tests.solana.ledger import Ledger
-from tests.solana.sdk import Job, Small, done
+from tests.solana.sdk import Job, Small, run_jobs
 from tests.solana.vendor_accounts import NOBODY
 
 DAMM: Final = "cpamdpZCGKUy5JxQXB4dcpGPiikHawvSWAd6mEn1sGG"
@@ -20,7 +20,7 @@ def wide(number: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """What a pool pays beside fees."""
+    """A reward that a pool pays in addition to fees."""
 
     mint: str = NOBODY
     vault: str = NOBODY
@@ -31,7 +31,7 @@ class Reward:
 
     @property
     def facade(self) -> dict[str, Any]:
-        """As Meteora's SDK has it."""
+        """Return the fields as Meteora's SDK names them."""
         return {
             "initialized": Small(self.mint != NOBODY),
             "rewardTokenFlag": Small(0),
@@ -66,7 +66,7 @@ class Pool:
 
     @property
     def job(self) -> Job:
-        """What makes its bytes."""
+        """Return the SDK job that encodes the account."""
         fees = {
             "baseFee": {"baseFeeInfo": {"data": bytes(32)}, "padding1": 0},
             "protocolFeePercent": Small(20),
@@ -135,40 +135,40 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position: liquidity that is free, that is not yet, and that never will be; what was counted and is owed."""
+    """A position: unlocked, vesting and permanently locked liquidity, fee checkpoints and pending fees."""
 
     pool: Pool
     mint: str
     liquidity: tuple[int, int, int]
-    seen: tuple[int, int] = (0, 0)
-    owed: tuple[int, int] = (0, 0)
+    fee_checkpoints: tuple[int, int] = (0, 0)
+    pending_fees: tuple[int, int] = (0, 0)
     rewards: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
     vesting: tuple[int, int, int, int, int, int] = (0, 0, 0, 0, 0, 0)  # as the program has them
-    other: dict[str, Any] = field(default_factory=dict)
+    overrides: dict[str, Any] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
-        """Where it lies."""
+        """Return the address of the position."""
         return derived(DAMM, (b"position", self.mint))
 
     @property
     def job(self) -> Job:
-        """What makes its bytes."""
+        """Return the SDK job that encodes the account."""
         cliff, period, at_cliff, per_period, released, periods = self.vesting
         fields = {
             "pool": self.pool.address,
             "nftMint": self.mint,
-            "feeAPerTokenCheckpoint": wide(self.seen[0]),
-            "feeBPerTokenCheckpoint": wide(self.seen[1]),
-            "feeAPending": self.owed[0],
-            "feeBPending": self.owed[1],
+            "feeAPerTokenCheckpoint": wide(self.fee_checkpoints[0]),
+            "feeBPerTokenCheckpoint": wide(self.fee_checkpoints[1]),
+            "feeAPending": self.pending_fees[0],
+            "feeBPending": self.pending_fees[1],
             "unlockedLiquidity": self.liquidity[0],
             "vestedLiquidity": self.liquidity[1],
             "permanentLockedLiquidity": self.liquidity[2],
             "metrics": {"totalClaimedAFee": 1, "totalClaimedBFee": 2},
             "rewardInfos": [
-                {"rewardPerTokenCheckpoint": wide(seen), "rewardPendings": owed, "totalClaimedRewards": 9}
-                for seen, owed in self.rewards
+                {"rewardPerTokenCheckpoint": wide(checkpoint), "rewardPendings": pending, "totalClaimedRewards": 9}
+                for checkpoint, pending in self.rewards
             ],
             "innerVesting": {
                 "cliffPoint": cliff,
@@ -181,7 +181,7 @@ class Position:
             },
             "delegatePermission": Small(0),
             "padding": bytes(12),
-            **self.other,
+            **self.overrides,
         }
         return "damm", {"account": "position", "fields": fields}
 
@@ -189,9 +189,9 @@ class Position:
 def write(ledger: Ledger, position: Position, vaults: int = 2**64 - 1) -> None:
     """Write a position with all that belongs to it; every vault holds so much."""
     pool = position.pool
-    own, whole = done([position.job, pool.job])
-    ledger.put(position.address, DAMM, own)
-    ledger.put(pool.address, DAMM, whole)
+    position_content, pool_content = run_jobs([position.job, pool.job])
+    ledger.put(position.address, DAMM, position_content)
+    ledger.put(pool.address, DAMM, pool_content)
     for mint, vault in [
         *zip(pool.mints, pool.vaults, strict=True),
         *((each.mint, each.vault) for each in pool.rewards),
@@ -200,9 +200,16 @@ def write(ledger: Ledger, position: Position, vaults: int = 2**64 - 1) -> None:
             ledger.put_vault(vault, mint, pool.address, vaults)
 
 
-def said(ledger: Ledger, position: Position, time_s: int, point: int) -> dict[str, list[int]]:
-    """What Meteora's SDK says of what was written."""
-    own, whole = (ledger.accounts[each][1] for each in (position.address, position.pool.address))
-    [found] = done([("damm_worth", {"position": own, "pool": whole, "time": Small(time_s), "point": Small(point)})])
-    worth: dict[str, list[int]] = found
-    return worth
+def sdk_amounts(ledger: Ledger, position: Position, time_s: int, point: int) -> dict[str, list[int]]:
+    """Return the amounts that Meteora's SDK computes for a written position."""
+    position_content, pool_content = (ledger.accounts[each][1] for each in (position.address, position.pool.address))
+    [answer] = run_jobs(
+        [
+            (
+                "damm_worth",
+                {"position": position_content, "pool": pool_content, "time": Small(time_s), "point": Small(point)},
+            )
+        ]
+    )
+    amounts: dict[str, list[int]] = answer
+    return amounts

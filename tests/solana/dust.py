@@ -43,11 +43,11 @@ BEHAVIOURS: Final = (
 
 
 def _position(claim: Claim) -> DecoderPlan:
-    """A position of a program that keeps an account for each token of which there is one."""
-    [found] = yield [AccountRead(claim.program, "bubblegum_tree", (b"position", key_bytes(claim.subject)))]
-    if isinstance(found, Unknown) and found.cause == "absent":
+    """Decode a position of a program that keeps one account for each token of supply one."""
+    [tree] = yield [AccountRead(claim.program, "bubblegum_tree", (b"position", key_bytes(claim.subject)))]
+    if isinstance(tree, Unknown) and tree.cause == "absent":
         return []
-    supplied = (TokenAmount(SYSTEM, require(found).minted_count),)
+    supplied = (TokenAmount(SYSTEM, require(tree).minted_count),)
     return [DecodedPosition("LIQUIDITYPOOL", supplied, name="Pool", replaces=(claim.subject,))]
 
 
@@ -60,8 +60,8 @@ def _levels() -> list[list[bytes]]:
     """The levels of a tree whose leaves are all the owner's."""
     data, creators = keccak(b"data"), keccak(b"creators")
     owner = key_bytes(OWNER)
-    ids = [key_bytes(asset_address(TREE, place)) for place in range(LEAVES)]
-    levels = [[first_leaf(LeafFields(id, owner, owner, place, data, creators)) for place, id in enumerate(ids)]]
+    ids = [key_bytes(asset_address(TREE, index)) for index in range(LEAVES)]
+    levels = [[first_leaf(LeafFields(id, owner, owner, index, data, creators)) for index, id in enumerate(ids)]]
     while len(levels[-1]) > 1:
         below = levels[-1]
         levels.append([keccak(below[at], below[at + 1]) for at in range(0, len(below), 2)])
@@ -80,23 +80,23 @@ def _tree() -> tuple[bytes, bytes]:
 
 
 @lru_cache
-def _item(place: int, behaviour: str) -> dict[str, Any]:
-    """What an index says of one leaf."""
+def _item(index: int, behaviour: str) -> dict[str, Any]:
+    """Return a leaf as an index lists it."""
     data, creators = (base58.b58encode(keccak(each)).decode() for each in (b"data", b"creators"))
     tree = SECOND if behaviour == "compressed without a tree" else TREE
     owner = SECOND if behaviour == "compressed of another" else OWNER
-    compression = {"compressed": True, "data_hash": data, "creator_hash": creators, "tree": tree, "leaf_id": place}
+    compression = {"compressed": True, "data_hash": data, "creator_hash": creators, "tree": tree, "leaf_id": index}
     content = {"metadata": {"name": "free", "symbol": "X"}}
     return {
-        "id": asset_address(tree, place) if behaviour != "no entry" else f"{place:040d}",
+        "id": asset_address(tree, index) if behaviour != "no entry" else f"{index:040d}",
         "content": content,
         "compression": compression if behaviour != "no entry" else {"compressed": 7},
         "ownership": {"owner": owner, "delegate": None if owner == OWNER else owner},
     }
 
 
-def _proof(place: int) -> list[str]:
-    return [base58.b58encode(_levels()[depth][(place >> depth) ^ 1]).decode() for depth in range(DEPTH)]
+def _proof(index: int) -> list[str]:
+    return [base58.b58encode(_levels()[depth][(index >> depth) ^ 1]).decode() for depth in range(DEPTH)]
 
 
 class DustNode(LedgerNode):
@@ -106,8 +106,8 @@ class DustNode(LedgerNode):
         super().__init__(Ledger(), {OWNER: {LISTED: (7_000_000, 6), OWN: (1, 0)}})
         self.moves, self.requests, self.sent = 0, 0, 0
         self.dust = [(key(number), behaviour) for number, behaviour in enumerate(behaviours, 1)]
-        places = [place for place, (_, behaviour) in enumerate(self.dust) if behaviour in COMPRESSED]
-        items = [_item(at % LEAVES, self.dust[place][1]) for at, place in enumerate(places)]
+        indexes = [index for index, (_, behaviour) in enumerate(self.dust) if behaviour in COMPRESSED]
+        items = [_item(at % LEAVES, self.dust[index][1]) for at, index in enumerate(indexes)]
         # The leaves of a flood that is larger than the tree are listed once.
         self.items = [each for _, each in sorted({each["id"]: each for each in items}.items())]
         content, config = _tree()
@@ -147,16 +147,16 @@ class DustNode(LedgerNode):
         }
 
     def _accounts_of(self, params: Any) -> Any:
-        found = self._tokens(params)
+        response = self._tokens(params)
         program = params[1]["programId"]
         for address, behaviour in self.dust:
             if behaviour not in COMPRESSED and (program == TOKEN_2022) == (behaviour in EXTENDED):
-                found["value"].append(_token_account(address, behaviour, program))
-        return found
+                response["value"].append(_token_account(address, behaviour, program))
+        return response
 
 
 def _token_account(address: str, behaviour: str, program: str) -> dict[str, Any]:
-    """What a node says of a token account of the owner's."""
+    """Return a token account of the owner as a node returns it."""
     if behaviour == "unknown layout":
         content = base64.b64encode(key_bytes(address) + key_bytes(OWNER) + bytes(101)).decode()
         return {"pubkey": address, "account": {"data": [content, "base64"], "owner": program, "lamports": 5}}
@@ -191,7 +191,7 @@ def token(address: str) -> Asset:
 
 
 async def read(mix: Mix) -> Wallet:
-    """Read the wallet: its coins, a listed token, a position of its own, and what strangers sent."""
+    """Read the wallet: coins, a listed token, a position of the test's program, unsolicited assets."""
     node = DustNode(counts(mix))
     trusted = {"listed": token(LISTED), "own": token(OWN)}
     return await wallet_of(
@@ -200,8 +200,11 @@ async def read(mix: Mix) -> Wallet:
 
 
 def allowance(count: int) -> Work:
-    """Pages of compressed NFTs and of their proofs up to a bound; accounts travel together. `gas` counts the bytes of
-    answers: what strangers send is listed, and each asset adds at most so many."""
+    """Return the work allowed for reading a wallet with `count` unsolicited assets.
+
+    Pages of compressed NFTs and of their proofs are bounded; accounts are read in batches. `gas` counts the
+    bytes of answers, at most 4,000 for each asset.
+    """
     pages = -(-count // das.PAGE)
     proofs = -(-min(count, das.MAX_LEAVES) // das.PROOFS)
     return Work(3 + pages + proofs, 100_000 + 4_000 * count, turns=1 + pages)

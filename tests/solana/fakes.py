@@ -25,12 +25,15 @@ SCHEDULE = {"slotsPerEpoch": 432_000, "firstNormalEpoch": 0, "firstNormalSlot": 
 
 
 def unserved(params: Any) -> Any:
-    """What a node says to a method that it does not have."""
+    """Refuse a method as a node does that lacks it."""
     raise Refuse(-32601, "Method not found")
 
 
 class FakeNode(JsonRpcNode):
-    """Answers each method by a function of its parameters; a slot for each question, or always the same one."""
+    """Answer each method with a function of its parameters.
+
+    The slot moves by `moves` with each answer.
+    """
 
     def __init__(self, **answers: Answer) -> None:
         self.slot, self.moves = 100, 0
@@ -50,16 +53,16 @@ class FakeNode(JsonRpcNode):
 
     def at(self, value: Any) -> dict[str, Any]:
         """A value as of now; then some slots go by."""
-        found = {"context": {"slot": self.slot}, "value": value}
+        response = {"context": {"slot": self.slot}, "value": value}
         self.slot += self.moves
-        return found
+        return response
 
     def clock(self) -> dict[str, Any]:
         """The clock of the slot."""
         return account("Sysvar", 1, struct.pack("<QqQQq", self.slot, 0, 7, 7, 1_700_000_000 + self.slot))
 
     def answer(self, method: str, params: Any) -> Any:
-        """What the function of the method answers."""
+        """Return the answer of the method's function; log the request in `asked`."""
         self.asked.append(method)
         return self.answers.get(method, unserved)(params)
 

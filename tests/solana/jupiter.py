@@ -11,7 +11,7 @@ from chainfolio.adapters.solana.account_reads import derived
 from chainfolio.adapters.solana.layouts import TOKEN
 from chainfolio.adapters.solana.protocols.jupiter_earn import PRICE
 from tests.solana.ledger import Ledger, mint
-from tests.solana.sdk import Small, done
+from tests.solana.sdk import Small, run_jobs
 from tests.solana.vendor_accounts import NOBODY
 
 EARN: Final = "jup3YeL8QhtSx1e253b2FDvsMNC87fDrgQZivbrndc9"
@@ -29,8 +29,12 @@ MODEL: Final = derived(REWARDS, (b"lending_rewards_rate_model", MINT))
 Written = Mapping[str, tuple[str, bytes]]
 
 
-def written(price: int, old: int, now: int, borrowed: int = 50) -> Written:
-    """The accounts of a lending by Jupiter's own coder: what a share is worth, and what the reserve said and says."""
+def lending_accounts(price: int, old: int, now: int, borrowed: int = 50) -> Written:
+    """Return the accounts of a lending, encoded by Jupiter's coder.
+
+    `price` is the value of a share, `old` and `now` the exchange price of the reserve at the last update and
+    now.
+    """
     lending = {
         "mint": MINT,
         "fTokenMint": SHARE,
@@ -74,7 +78,7 @@ def written(price: int, old: int, now: int, borrowed: int = 50) -> Written:
         "bump": Small(254),
     }
     jobs = {"lending": lending, "tokenReserve": reserve, "lendingRewardsRateModel": rewards}
-    content = done([("jupiter", {"account": name, "fields": each}) for name, each in jobs.items()])
+    content = run_jobs([("jupiter", {"account": name, "fields": each}) for name, each in jobs.items()])
     owners = ((LENDING, EARN), (RESERVE, LIQUIDITY), (MODEL, REWARDS))
     return {at: (owner, each) for (at, owner), each in zip(owners, content, strict=True)}
 

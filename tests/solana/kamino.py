@@ -1,4 +1,4 @@
-"""Reserves, markets and obligations of Kamino's lending, written by Kamino's SDK; and what its SDK says of them."""
+"""Reserves, markets and obligations of Kamino's lending, encoded by Kamino's SDK, and its amounts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.solana.ledger import Ledger
-from tests.solana.sdk import Job, Small, done
+from tests.solana.sdk import Job, Small, run_jobs
 from tests.solana.vendor_accounts import NOBODY
 
 KLEND: Final = "KLend2g3cP87fffoy8q1mQqGKjrxjC8boSyAYavgmjD"
@@ -32,7 +32,7 @@ class Reserve:
     vault: str
     available: int = 10**12
     lent_sf: int = 3 * 10**12 * ONE
-    grown: int = ONE
+    growth: int = ONE
     fees_sf: tuple[int, int, int] = (0, 0, 0)
     shares: int = 35 * 10**11
     slot: int = SLOT
@@ -42,11 +42,11 @@ class Reserve:
     taken_percent: int = 15
     curve: tuple[tuple[int, int], ...] = CURVE
     rewards: tuple[int, int] = (0, 0)  # for each slot, and left
-    other: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def job(self) -> Job:
-        """What makes its bytes."""
+        """Return the SDK job that encodes the account."""
         protocol, referrer, pending = self.fees_sf
         fields = {
             "version": 1,
@@ -58,7 +58,7 @@ class Reserve:
                 "totalAvailableAmount": self.available,
                 "borrowedAmountSf": self.lent_sf,
                 "mintDecimals": 6,
-                "cumulativeBorrowRateBsf": big(self.grown),
+                "cumulativeBorrowRateBsf": big(self.growth),
                 "accumulatedProtocolFeesSf": protocol,
                 "accumulatedReferrerFeesSf": referrer,
                 "pendingReferrerFeesSf": pending,
@@ -79,19 +79,19 @@ class Reserve:
                     ]
                 },
             },
-            **self.other,
+            **self.overrides,
         }
         return "kamino", {"account": "Reserve", "fields": fields}
 
     @property
     def _stamp(self) -> list[Small]:
-        """When it was counted, behind two bytes of nothing."""
+        """Return the time of the last update in seconds, as four bytes after two zero bytes."""
         return [Small(each) for each in (0, 0, *self.time_s.to_bytes(4, "little"))]
 
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """What somebody deposited, in shares, and owes, times 2^60, counted when debts had grown so much."""
+    """Deposits in shares, and debts times 2^60 with the cumulative borrow rate at the last update."""
 
     address: str
     market: str
@@ -102,32 +102,35 @@ class Obligation:
     @property
     def reserves(self) -> dict[str, Reserve]:
         """Every reserve that it names."""
-        return {each.address: each for each in (*(one for one, _ in self.deposits), *(one for one, _, _ in self.debts))}
+        return {
+            each.address: each
+            for each in (*(reserve for reserve, _ in self.deposits), *(reserve for reserve, _, _ in self.debts))
+        }
 
     @property
     def job(self) -> Job:
-        """What makes its bytes."""
+        """Return the SDK job that encodes the account."""
         fields = {
             "lendingMarket": self.market,
             "owner": self.owner,
             "deposits": [{"depositReserve": each.address, "depositedAmount": shares} for each, shares in self.deposits],
             "borrows": [
-                {"borrowReserve": each.address, "borrowedAmountSf": raw, "cumulativeBorrowRateBsf": big(grown)}
-                for each, raw, grown in self.debts
+                {"borrowReserve": each.address, "borrowedAmountSf": raw, "cumulativeBorrowRateBsf": big(rate)}
+                for each, raw, rate in self.debts
             ],
         }
         return "kamino", {"account": "Obligation", "fields": fields}
 
 
 MARKET_JOB: Final[Job] = ("kamino", {"account": "LendingMarket", "fields": {"version": 1}})
-REWARDS_AT: Final = 3_358  # in a market: how much rewards may be, of which the SDK does not know yet
+REWARDS_AT: Final = 3_358  # offset in a market of the bound of rewards, a field that the SDK lacks
 
 
 def write(ledger: Ledger, *obligations: Obligation, rewards_bps: int = 0, vaults: int = 2**62) -> None:
     """Write obligations with all that belongs to them; every vault holds so much."""
-    reserves = {at: each for one in obligations for at, each in one.reserves.items()}
+    reserves = {at: each for obligation in obligations for at, each in obligation.reserves.items()}
     jobs = {each.address: each.job for each in obligations} | {at: each.job for at, each in reserves.items()}
-    *contents, market = done([*jobs.values(), MARKET_JOB], "kamino")
+    *contents, market = run_jobs([*jobs.values(), MARKET_JOB], "kamino")
     for address, content in zip(jobs, contents, strict=True):
         ledger.put(address, KLEND, content)
     market = market[:REWARDS_AT] + rewards_bps.to_bytes(2, "little") + market[REWARDS_AT + 2 :]
@@ -137,8 +140,8 @@ def write(ledger: Ledger, *obligations: Obligation, rewards_bps: int = 0, vaults
         ledger.put_vault(reserve.vault, reserve.mint, NOBODY, vaults)
 
 
-def said(ledger: Ledger, *asked: tuple[Obligation, int]) -> list[tuple[dict[str, int], dict[str, int]]]:
-    """What Kamino's SDK says of obligations at slots: what was deposited and what is owed, by reserve."""
+def sdk_amounts(ledger: Ledger, *queries: tuple[Obligation, int]) -> list[tuple[dict[str, int], dict[str, int]]]:
+    """Return the deposits and debts by reserve that Kamino's SDK computes for obligations at slots."""
     content = {address: each for address, (_, each) in ledger.accounts.items()}
     jobs: list[Job] = [
         (
@@ -149,6 +152,6 @@ def said(ledger: Ledger, *asked: tuple[Obligation, int]) -> list[tuple[dict[str,
                 "reserves": [[at, content[at]] for at in each.reserves],
             },
         )
-        for each, slot in asked
+        for each, slot in queries
     ]
-    return [(supplied, owed) for supplied, owed in done(jobs, "kamino")]
+    return [(supplied, debts) for supplied, debts in run_jobs(jobs, "kamino")]

@@ -42,25 +42,25 @@ class Ledger:
         self.put(address, TOKEN, token_account(mint, owner, raw))
 
     def __call__(self, read: Any) -> Any:
-        """What an account says, or which accounts a list has."""
+        """Return the content of an account, or the addresses that match the filters of a list."""
         if isinstance(read, ListRead):
             return tuple(
                 sorted(
                     address
                     for address, (owner, content) in self.accounts.items()
-                    if owner == read.program and all(meant(content, each) for each in read.filters)
+                    if owner == read.program and all(matches(content, each) for each in read.filters)
                 )
             )
         assert isinstance(read, AccountRead)
-        found = self.accounts.get(read.address)
-        if found is None:
+        account = self.accounts.get(read.address)
+        if account is None:
             return read.result(None, b"")
-        return read.result(Plain(("", "base64"), found[0], self.lamports.get(read.address, 1)), found[1])
+        return read.result(Plain(("", "base64"), account[0], self.lamports.get(read.address, 1)), account[1])
 
 
-def meant(content: bytes, wanted: int | tuple[int, str]) -> bool:
-    """Whether a list means an account: by its size, or by what lies at a byte."""
-    if isinstance(wanted, int):
-        return len(content) == wanted
-    part = base58.b58decode(wanted[1])
-    return content[wanted[0] :][: len(part)] == part
+def matches(content: bytes, condition: int | tuple[int, str]) -> bool:
+    """Return True if an account matches a filter: an int is a size, a pair an offset and the bytes there."""
+    if isinstance(condition, int):
+        return len(content) == condition
+    part = base58.b58decode(condition[1])
+    return content[condition[0] :][: len(part)] == part

@@ -17,7 +17,7 @@ from chainfolio.positions import AccountState
 from chainfolio.protocols import InstalledProtocols
 from tests.json_rpc import Refuse
 from tests.solana.fakes import FakeNode
-from tests.solana.ledger import Ledger, meant
+from tests.solana.ledger import Ledger, matches
 
 FAILURES: Final = (  # of one request among others
     (-32005, "rate limited"),
@@ -27,8 +27,10 @@ FAILURES: Final = (  # of one request among others
 
 
 class LedgerNode(FakeNode):
-    """A node whose accounts lie in a ledger, and whose wallets hold some tokens: of which there is one, or so many of
-    so many decimals. Every answer is of another slot."""
+    """A node whose accounts come from a ledger and whose wallets hold tokens.
+
+    Tokens are mint addresses (amount 1), or map mints to an amount and decimals. Every answer has another slot.
+    """
 
     def __init__(self, ledger: Ledger, tokens: Mapping[str, Sequence[str] | Mapping[str, tuple[int, int]]]) -> None:
         super().__init__(
@@ -45,21 +47,21 @@ class LedgerNode(FakeNode):
             [
                 {"pubkey": address, "account": {"data": ["", "base64"], "owner": owner, "lamports": 5}}
                 for address, (owner, content) in self.ledger.accounts.items()
-                if owner == program and all(meant(content, _filter(each)) for each in options["filters"])
+                if owner == program and all(matches(content, _filter(each)) for each in options["filters"])
             ]
         )
 
     def refuse_lists(
-        self, program: str, code: int = -32010, words: str = "excluded from account secondary indexes"
+        self, program: str, code: int = -32010, message: str = "excluded from account secondary indexes"
     ) -> None:
         """From now on it looks for no accounts of a program."""
 
-        def said(params: Any) -> Any:
+        def list_accounts(params: Any) -> Any:
             if params[0] == program:
-                raise Refuse(code, words)
+                raise Refuse(code, message)
             return self._list(params)
 
-        self.answers = {**self.answers, "getProgramAccounts": said}
+        self.answers = {**self.answers, "getProgramAccounts": list_accounts}
 
     def _accounts(self, params: Any) -> Any:
         return self.at([self._account(address) for address in params[0]])
@@ -67,11 +69,11 @@ class LedgerNode(FakeNode):
     def _account(self, address: str) -> Any:
         if address.startswith("SysvarC1ock"):
             return self.clock()
-        found = self.ledger.accounts.get(address)
-        if found is None and address in self.tokens:
-            found = (SYSTEM, b"")
-        data = found and [base64.b64encode(found[1]).decode(), "base64"]
-        return found and {"data": data, "owner": found[0], "lamports": self.ledger.lamports.get(address, 5)}
+        account = self.ledger.accounts.get(address)
+        if account is None and address in self.tokens:
+            account = (SYSTEM, b"")
+        data = account and [base64.b64encode(account[1]).decode(), "base64"]
+        return account and {"data": data, "owner": account[0], "lamports": self.ledger.lamports.get(address, 5)}
 
     def _tokens(self, params: Any) -> Any:
         account, program = params[0], params[1]["programId"]
@@ -103,13 +105,17 @@ class LedgerNode(FakeNode):
         )
 
 
-def _filter(wanted: Mapping[str, Any]) -> int | tuple[int, str]:
+def _filter(condition: Mapping[str, Any]) -> int | tuple[int, str]:
     """A filter as reads have it."""
-    return wanted["dataSize"] if "dataSize" in wanted else (wanted["memcmp"]["offset"], wanted["memcmp"]["bytes"])
+    return (
+        condition["dataSize"]
+        if "dataSize" in condition
+        else (condition["memcmp"]["offset"], condition["memcmp"]["bytes"])
+    )
 
 
 async def read(node: FakeNode, *accounts: str, installed: InstalledProtocols) -> dict[str, AccountState]:
-    """What the chain of a node reads of some accounts, for one snapshot."""
+    """Read accounts through the chain of a node, for one snapshot."""
     chain = node.chain()
     head = (await chain.heads()).latest
     reader = chain.account_reader(installed).at(head)
@@ -125,7 +131,7 @@ async def read(node: FakeNode, *accounts: str, installed: InstalledProtocols) ->
 async def read_of(
     node: SolanaNode, chain: SolanaChain, ledger: Ledger, owner: str, installed: InstalledProtocols
 ) -> AccountState:
-    """What a chain reads of an account on a real node that has what lies in a ledger. Nothing of it is unknown."""
+    """Write a ledger to a real node and read an account there; fail if an issue makes the result partial."""
     for address, (program, content) in ledger.accounts.items():
         node.put(Pubkey.from_string(address), program, content, 10**8)
     head = (await chain.heads()).latest

@@ -1,4 +1,4 @@
-"""Groups, banks and accounts of MarginFi, written by the interface in MarginFi's SDK; and what its SDK says of them."""
+"""Groups, banks and accounts of MarginFi, encoded by MarginFi's SDK, and the amounts that it computes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.solana.ledger import Ledger
-from tests.solana.sdk import Job, Small, done
+from tests.solana.sdk import Job, Small, run_jobs
 from tests.solana.vendor_accounts import NOBODY
 
 PROGRAM: Final = "MFv2hWf31Z9kbCa1snEPYctwafyhdvnV7FZnsebVacA"
@@ -40,7 +40,7 @@ class Bank:
 
     @property
     def job(self) -> Job:
-        """What makes its bytes."""
+        """Return the SDK job that encodes the account."""
         names = ("insurance_fee_fixed_apr", "insurance_ir_fee", "protocol_fixed_fee_apr", "protocol_ir_fee")
         rates = {
             **{name: wide(fee) for name, fee in zip(names, self.fees, strict=True)},
@@ -66,7 +66,7 @@ class Bank:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What somebody has and owes in banks, in shares times 2^48."""
+    """Assets and debts of an owner in banks, in shares times 2^48."""
 
     address: str
     group: str
@@ -82,7 +82,7 @@ class Account:
 
     @property
     def job(self) -> Job:
-        """What makes its bytes."""
+        """Return the SDK job that encodes the account."""
         balances = [
             *({"active": Small(1), "bank_pk": each.address, "asset_shares": wide(raw)} for each, raw in self.assets),
             *({"active": Small(1), "bank_pk": each.address, "liability_shares": wide(raw)} for each, raw in self.debts),
@@ -92,7 +92,7 @@ class Account:
 
     @property
     def group_job(self) -> Job:
-        """What makes the bytes of its group."""
+        """Return the SDK job that encodes the account of the group."""
         flags, fixed, part = self.program
         fees = {"program_fee_fixed": wide(fixed), "program_fee_rate": wide(part)}
         fields = {"group_flags": flags, "fee_state_cache": fees}
@@ -101,17 +101,17 @@ class Account:
 
 def write(ledger: Ledger, *accounts: Account, vaults: int = 2**62) -> None:
     """Write accounts with all that belongs to them; every vault holds so much."""
-    banks = {at: each for one in accounts for at, each in one.banks.items()}
+    banks = {at: each for account in accounts for at, each in account.banks.items()}
     jobs = {each.address: each.job for each in accounts} | {each.group: each.group_job for each in accounts}
     jobs |= {at: each.job for at, each in banks.items()}
-    for address, content in zip(jobs, done(list(jobs.values()), "marginfi"), strict=True):
+    for address, content in zip(jobs, run_jobs(list(jobs.values()), "marginfi"), strict=True):
         ledger.put(address, PROGRAM, content)
     for each in banks.values():
         ledger.put_vault(each.vault, each.mint, NOBODY, vaults)
 
 
-def said(ledger: Ledger, *asked: tuple[Account, int]) -> list[tuple[dict[str, int], dict[str, int]]]:
-    """What MarginFi's SDK says of accounts at times: what they have and what they owe, by bank."""
+def sdk_amounts(ledger: Ledger, *queries: tuple[Account, int]) -> list[tuple[dict[str, int], dict[str, int]]]:
+    """Return the assets and debts by bank that MarginFi's SDK computes for accounts at times."""
     content = {address: each for address, (_, each) in ledger.accounts.items()}
     jobs: list[Job] = [
         (
@@ -122,6 +122,6 @@ def said(ledger: Ledger, *asked: tuple[Account, int]) -> list[tuple[dict[str, in
                 "banks": [[at, content[at]] for at in each.banks],
             },
         )
-        for each, time_s in asked
+        for each, time_s in queries
     ]
-    return [(assets, debts) for assets, debts in done(jobs, "marginfi")]
+    return [(assets, debts) for assets, debts in run_jobs(jobs, "marginfi")]

@@ -1,4 +1,4 @@
-"""Pairs, bins and positions of Meteora's DLMM, written by the interface in Meteora's SDK; and what its SDK says."""
+"""Pairs, bins and positions of Meteora's DLMM, encoded by Meteora's SDK, and the amounts it computes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from chainfolio.adapters.solana.account_reads import derived
 from tests.solana.ledger import Ledger
-from tests.solana.sdk import Job, Small, done
+from tests.solana.sdk import Job, Small, run_jobs
 from tests.solana.vendor_accounts import NOBODY
 
 DLMM: Final = "LBUZKhRxPF3XUpBCjp4YzTKgLccjZhTSDM9YuVaPwxo"
@@ -17,7 +17,7 @@ LOW: Final = 2**64
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """What lies in a bin, for how many shares, and what each share earned of fees and of rewards."""
+    """A bin: its two amounts, the supply of shares, and the growth of fees and rewards per share."""
 
     raws: tuple[int, int] = (0, 0)
     supply: int = 0
@@ -26,7 +26,10 @@ class Bin:
 
     @property
     def facade(self) -> dict[str, Any]:
-        """As Meteora's SDK has it: growths of rewards lie in the fields of limit orders."""
+        """Return the fields as Meteora's SDK names them.
+
+        Growths of rewards are stored in the fields of limit orders.
+        """
         return {
             "amountX": self.raws[0],
             "amountY": self.raws[1],
@@ -48,8 +51,8 @@ class Bin:
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
-    """What a position has of a bin."""
+class BinShare:
+    """A position's share of one bin, with checkpoints and pending amounts of fees and rewards."""
 
     share: int = 0
     seen_fees: tuple[int, int] = (0, 0)
@@ -59,12 +62,12 @@ class Own:
 
     @property
     def reward_info(self) -> dict[str, Any]:
-        """As Meteora's SDK has it."""
+        """Return the rewards as Meteora's SDK names them."""
         return {"rewardPerTokenCompletes": list(self.seen_rewards), "rewardPendings": list(self.rewards)}
 
     @property
     def fee_info(self) -> dict[str, Any]:
-        """As Meteora's SDK has it."""
+        """Return the fees as Meteora's SDK names them."""
         return {
             "feeXPerTokenComplete": self.seen_fees[0],
             "feeYPerTokenComplete": self.seen_fees[1],
@@ -75,7 +78,7 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """What a pair pays beside fees."""
+    """A reward that a pair pays in addition to fees."""
 
     mint: str = NOBODY
     vault: str = NOBODY
@@ -85,7 +88,7 @@ class Reward:
 
     @property
     def facade(self) -> dict[str, Any]:
-        """As Meteora's SDK has it."""
+        """Return the fields as Meteora's SDK names them."""
         return {
             "mint": self.mint,
             "vault": self.vault,
@@ -113,7 +116,7 @@ class Pair:
 
     @property
     def job(self) -> Job:
-        """What makes its bytes."""
+        """Return the SDK job that encodes the account."""
         small = dict.fromkeys(
             (
                 "baseFactor",
@@ -170,12 +173,12 @@ class Pair:
         return "dlmm", {"account": "lbPair", "fields": fields}
 
     def at(self, index: int) -> str:
-        """Where an array of its bins lies."""
+        """Return the address of an array of bins."""
         return derived(DLMM, (b"bin_array", self.address, index.to_bytes(8, "little", signed=True)))
 
     @property
     def arrays(self) -> dict[str, Job]:
-        """What makes the bytes of its arrays of bins, by address."""
+        """Return the SDK jobs that encode the arrays of bins, by address."""
         return {
             self.at(index): (
                 "dlmm",
@@ -186,7 +189,7 @@ class Pair:
                         "version": Small(3),
                         "padding1": bytes(7),
                         "lbPair": self.address,
-                        "bins": [self.bins.get(index * BINS + place, Bin()).facade for place in range(BINS)],
+                        "bins": [self.bins.get(index * BINS + offset, Bin()).facade for offset in range(BINS)],
                     },
                 },
             )
@@ -202,20 +205,20 @@ class Position:
     address: str
     owner: str
     lower: int
-    own: tuple[Own, ...]
+    shares: tuple[BinShare, ...]
     fee_owner: str = NOBODY
     locked_until: int = 0
-    other: dict[str, Any] = field(default_factory=dict)
+    overrides: dict[str, Any] = field(default_factory=dict)
 
     @property
     def upper(self) -> int:
         """The highest bin."""
-        return self.lower + len(self.own) - 1
+        return self.lower + len(self.shares) - 1
 
     @property
     def job(self) -> Job:
-        """What makes its bytes."""
-        first = [*self.own, *[Own()] * BINS][:BINS]
+        """Return the SDK job that encodes the account."""
+        first = [*self.shares, *[BinShare()] * BINS][:BINS]
         fields = {
             "lbPair": self.pair.address,
             "owner": self.owner,
@@ -235,31 +238,31 @@ class Position:
             "version": Small(1),
             "permissionlessOperationBits": Small(0),
             "reserved": bytes(85),
-            **self.other,
+            **self.overrides,
         }
-        more = [
+        extra = [
             {"liquidityShare": each.share, "rewardInfo": each.reward_info, "feeInfo": each.fee_info}
-            for each in self.own[BINS:]
+            for each in self.shares[BINS:]
         ]
-        return "dlmm", {"account": "positionV2", "fields": fields, "more": more}
+        return "dlmm", {"account": "positionV2", "fields": fields, "more": extra}
 
 
 def write(ledger: Ledger, position: Position, vaults: int = 2**64 - 1) -> None:
     """Write a position with all that belongs to it; every vault holds so much."""
     pair = position.pair
     jobs = {position.address: position.job, pair.address: pair.job, **pair.arrays}
-    for address, content in zip(jobs, done(list(jobs.values())), strict=True):
+    for address, content in zip(jobs, run_jobs(list(jobs.values())), strict=True):
         ledger.put(address, DLMM, content)
-    own = [*zip(pair.mints, pair.vaults, strict=True), *((each.mint, each.vault) for each in pair.rewards)]
-    for mint, vault in own:
+    mint_vaults = [*zip(pair.mints, pair.vaults, strict=True), *((each.mint, each.vault) for each in pair.rewards)]
+    for mint, vault in mint_vaults:
         if vault != NOBODY:
             ledger.put_vault(vault, mint, pair.address, vaults)
 
 
-def said(ledger: Ledger, position: Position, time_s: int) -> list[int]:
-    """What Meteora's SDK says of what was written: both tokens, both fees, both rewards."""
+def sdk_amounts(ledger: Ledger, position: Position, time_s: int) -> list[int]:
+    """Return what Meteora's SDK computes for a written position: both tokens, both fees, both rewards."""
     content = {address: each for address, (_, each) in ledger.accounts.items()}
-    [found] = done(
+    [answer] = run_jobs(
         [
             (
                 "dlmm_worth",
@@ -272,5 +275,5 @@ def said(ledger: Ledger, position: Position, time_s: int) -> list[int]:
             )
         ]
     )
-    worth: list[int] = found
-    return worth
+    amounts: list[int] = answer
+    return amounts

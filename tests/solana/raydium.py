@@ -1,4 +1,4 @@
-"""Pools and positions of Raydium's concentrated liquidity, written by Raydium's own layouts; and what its SDK says."""
+"""Pools and positions of Raydium's concentrated liquidity, encoded by its SDK, and its amounts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from chainfolio.adapters.solana.account_reads import derived
 from tests.solana.ledger import Ledger
-from tests.solana.sdk import Job, Small, done
+from tests.solana.sdk import Job, Small, run_jobs
 from tests.solana.vendor_accounts import NOBODY
 
 CPMM: Final = "CPMMoo8L3F4NbTegBCKVNunggL7H1ZpdTHKxQB5qKP1C"
@@ -18,7 +18,7 @@ TICKS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """What a pool pays beside fees."""
+    """A reward that a pool pays in addition to fees."""
 
     mint: str
     vault: str
@@ -30,7 +30,7 @@ class Reward:
 
     @property
     def facade(self) -> dict[str, Any]:
-        """As Raydium's SDK has it."""
+        """Return the fields as Raydium's SDK names them."""
         return {
             "state": Small(2),
             "openTime": self.open_s,
@@ -51,14 +51,14 @@ NO_REWARD: Final = Reward(NOBODY, NOBODY, 0, 0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What a pool keeps of a tick."""
+    """The state of a tick in a pool."""
 
     beyond: tuple[int, int] = (0, 0)
     rewards: tuple[int, int, int] = (0, 0, 0)
     gross: int = 5
 
     def facade(self, at: int) -> dict[str, Any]:
-        """As Raydium's SDK has it."""
+        """Return the fields as Raydium's SDK names them."""
         return {
             "tick": Small(at),
             "liquidityNet": 0,
@@ -89,7 +89,7 @@ class Pool:
 
     @property
     def facade(self) -> dict[str, Any]:
-        """As Raydium's SDK has it."""
+        """Return the fields as Raydium's SDK names them."""
         return {
             "bump": Small(255),
             "configId": NOBODY,
@@ -131,18 +131,18 @@ class Position:
     lower: int
     upper: int
     ticks: tuple[Tick, Tick]
-    seen: tuple[int, int]
-    owed: tuple[int, int]
+    fee_checkpoints: tuple[int, int]
+    pending_fees: tuple[int, int]
     rewards: tuple[tuple[int, int], ...] = ((0, 0), (0, 0), (0, 0))
 
     @property
     def address(self) -> str:
-        """Where it lies."""
+        """Return the address of the position."""
         return derived(CLMM, (b"position", self.mint))
 
     @property
     def facade(self) -> dict[str, Any]:
-        """As Raydium's SDK has it."""
+        """Return the fields as Raydium's SDK names them."""
         return {
             "bump": Small(255),
             "nftMint": self.mint,
@@ -150,11 +150,13 @@ class Position:
             "tickLower": Small(self.lower),
             "tickUpper": Small(self.upper),
             "liquidity": self.liquidity,
-            "feeGrowthInsideLastX64A": self.seen[0],
-            "feeGrowthInsideLastX64B": self.seen[1],
-            "tokenFeesOwedA": self.owed[0],
-            "tokenFeesOwedB": self.owed[1],
-            "rewardInfos": [{"growthInsideLastX64": seen, "rewardAmountOwed": owed} for seen, owed in self.rewards],
+            "feeGrowthInsideLastX64A": self.fee_checkpoints[0],
+            "feeGrowthInsideLastX64B": self.fee_checkpoints[1],
+            "tokenFeesOwedA": self.pending_fees[0],
+            "tokenFeesOwedB": self.pending_fees[1],
+            "rewardInfos": [
+                {"growthInsideLastX64": checkpoint, "rewardAmountOwed": pending} for checkpoint, pending in self.rewards
+            ],
             "recentEpoch": 0,
         }
 
@@ -165,18 +167,18 @@ class Position:
 
     @property
     def jobs(self) -> dict[str, Job]:
-        """What makes the bytes of it, of its pool and of its arrays of ticks, by address."""
+        """Return the SDK jobs that encode the position, its pool and its arrays of ticks, by address."""
         arrays: dict[int, dict[int, Tick]] = {}
         for at, tick in zip((self.lower, self.upper), self.ticks, strict=True):
             arrays.setdefault(self.start(at), {})[at] = tick
-        made = {
+        tick_arrays = {
             derived(CLMM, (b"tick_array", self.pool.address, start.to_bytes(4, "big", signed=True))): self._array(
                 start, ticks
             )
             for start, ticks in arrays.items()
         }
         return {
-            **made,
+            **tick_arrays,
             self.address: layout("PersonalPositionLayout", "466f967ee60f1975", self.facade),
             self.pool.address: layout("PoolInfoLayout", "f7ede3f5d7c3de46", self.pool.facade),
         }
@@ -192,8 +194,8 @@ class Position:
         }
         return layout("TickArrayLayout", "c09b55cd31f9812a", fields)
 
-    def said(self, time_s: int) -> list[Job]:
-        """What Raydium's arithmetic says: amounts by closing, then fees and rewards."""
+    def sdk_jobs(self, time_s: int) -> list[Job]:
+        """Return the jobs that compute amounts on closing, then fees and rewards, by Raydium's SDK."""
         ticks = [each.facade(at) for each, at in zip(self.ticks, (self.lower, self.upper), strict=True)]
         return [
             (
@@ -224,12 +226,12 @@ class Reserves:
 
     @property
     def config(self) -> str:
-        """Where its configuration lies."""
+        """Return the address of the configuration."""
         return derived(CPMM, (b"amm_config", self.index.to_bytes(2, "big")))
 
     @property
     def address(self) -> str:
-        """Where it lies."""
+        """Return the address of the pool."""
         return derived(CPMM, (b"pool", self.config, *self.mints))
 
     @property
@@ -239,11 +241,11 @@ class Reserves:
 
     @property
     def authority(self) -> str:
-        """Who issues shares, and has the vaults."""
+        """Return the authority that issues shares and owns the vaults."""
         return derived(CPMM, (b"vault_and_lp_mint_auth_seed",))
 
-    def facade(self, **other: int) -> dict[str, Any]:
-        """As Raydium's SDK has it."""
+    def facade(self, **overrides: int) -> dict[str, Any]:
+        """Return the fields as Raydium's SDK names them, with some replaced."""
         (protocol_a, protocol_b), (fund_a, fund_b), (creator_a, creator_b) = self.fees
         return {
             "configId": self.config,
@@ -272,24 +274,24 @@ class Reserves:
             "enableCreatorFee": True,
             "creatorFeesMintA": creator_a,
             "creatorFeesMintB": creator_b,
-            **other,
+            **overrides,
         }
 
-    def job(self, **other: int) -> Mapping[str, Any]:
-        """What makes its bytes."""
-        return layout("CpmmPoolInfoLayout", "f7ede3f5d7c3de46", self.facade(**other))[1]
+    def job(self, **overrides: int) -> Mapping[str, Any]:
+        """Return the SDK job that encodes the account, with some fields replaced."""
+        return layout("CpmmPoolInfoLayout", "f7ede3f5d7c3de46", self.facade(**overrides))[1]
 
 
 def layout(name: str, mark: str, fields: Mapping[str, Any]) -> Job:
-    """What makes the bytes of an account by a layout of the SDK."""
+    """Return the job that encodes an account by a layout of the SDK."""
     return "raydium", {"layout": name, "discriminator": mark, "fields": fields}
 
 
 def write(ledger: Ledger, position: Position, vaults: int = 2**63) -> None:
     """Write a position with all that belongs to it; every vault holds so much."""
-    for address, content in zip(position.jobs, done(list(position.jobs.values())), strict=True):
+    for address, content in zip(position.jobs, run_jobs(list(position.jobs.values())), strict=True):
         ledger.put(address, CLMM, content)
     pool = position.pool
-    own = [*zip(pool.mints, pool.vaults, strict=True), *((each.mint, each.vault) for each in pool.rewards)]
-    for mint, vault in own:
+    mint_vaults = [*zip(pool.mints, pool.vaults, strict=True), *((each.mint, each.vault) for each in pool.rewards)]
+    for mint, vault in mint_vaults:
         ledger.put_vault(vault, mint, pool.address, vaults)

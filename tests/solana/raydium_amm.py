@@ -1,5 +1,7 @@
-"""Pools of Raydium's first program, written by the layout of Raydium's SDK; what profits were taken of, by the public
-source of the program."""
+"""Pools of Raydium's first AMM program, encoded by the layout of Raydium's SDK.
+
+The handling of profits follows the public source of the program.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from solders.pubkey import Pubkey
 from chainfolio.adapters.solana.account_reads import derived
 from chainfolio.adapters.solana.layouts import TOKEN
 from tests.solana.ledger import Ledger, mint
-from tests.solana.sdk import Job, done
+from tests.solana.sdk import Job, run_jobs
 from tests.solana.vendor_accounts import NOBODY
 
 AMM: Final = "675kPX9MHTjS2zt1qfr1NYHuzeLXfQM9H24wFSUt1Mp8"
@@ -53,8 +55,10 @@ STRANGE: Final = ("openOrders", "marketId", "marketProgramId", "withdrawQueue", 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A pool of two tokens: what lies in its vaults, what of that is the protocol's, and what profits were last taken
-    of, in units of which one token has so many as the unit."""
+    """A pool of two tokens: vault amounts, the protocol's share, and the amounts at the last profit.
+
+    `profit_basis` is in units in which both tokens have the same number of decimals.
+    """
 
     address: str
     share: str
@@ -62,14 +66,14 @@ class Pool:
     mints: tuple[str, str]
     vaults: tuple[str, str]
     raws: tuple[int, int]
-    counted: tuple[int, int]
-    taken: tuple[int, int] = (0, 0)
+    profit_basis: tuple[int, int]
+    taken_profits: tuple[int, int] = (0, 0)
     decimals: tuple[int, int] = (9, 6)
     shares: int = 10**12
     status: int = 6
 
-    def facade(self, **other: int) -> dict[str, Any]:
-        """As Raydium's SDK has it."""
+    def facade(self, **overrides: int) -> dict[str, Any]:
+        """Return the fields as Raydium's SDK names them, with some replaced."""
         return {
             **{name: number for number, name in enumerate(PLAIN)},
             **dict.fromkeys(STRANGE, NOBODY),
@@ -79,8 +83,8 @@ class Pool:
             "systemDecimalValue": 10 ** max(self.decimals),
             "pnlNumerator": 12,
             "pnlDenominator": 100,
-            "baseNeedTakePnl": self.taken[0],
-            "quoteNeedTakePnl": self.taken[1],
+            "baseNeedTakePnl": self.taken_profits[0],
+            "quoteNeedTakePnl": self.taken_profits[1],
             "baseVault": self.vaults[0],
             "quoteVault": self.vaults[1],
             "baseMint": self.mints[0],
@@ -89,26 +93,26 @@ class Pool:
             "targetOrders": self.counts,
             "lpReserve": self.shares,
             "padding": [0, 0, 0],
-            **other,
+            **overrides,
         }
 
-    def job(self, **other: int) -> Job:
-        """What makes its bytes."""
-        fields = {"layout": "liquidityStateV4Layout", "discriminator": "", "fields": self.facade(**other)}
+    def job(self, **overrides: int) -> Job:
+        """Return the SDK job that encodes the account, with some fields replaced."""
+        fields = {"layout": "liquidityStateV4Layout", "discriminator": "", "fields": self.facade(**overrides)}
         return "raydium", fields
 
     @property
     def counting(self) -> bytes:
         """`TargetOrders`: whose it is, fifty orders, eight numbers, eight sums, and what was counted."""
-        own, (raw_a, raw_b) = bytes(Pubkey.from_string(self.address)), self.counted
-        counted = raw_b.to_bytes(16, "little") + raw_a.to_bytes(16, "little")
-        return own + b"\7" * (50 * 16 + 8 * 8 + 8 * 16) + counted + b"\7" * (50 * 16 + 42 * 8 + 16)
+        pool_key, (raw_a, raw_b) = bytes(Pubkey.from_string(self.address)), self.profit_basis
+        target_amounts = raw_b.to_bytes(16, "little") + raw_a.to_bytes(16, "little")
+        return pool_key + b"\7" * (50 * 16 + 8 * 8 + 8 * 16) + target_amounts + b"\7" * (50 * 16 + 42 * 8 + 16)
 
 
 def write(pool: Pool, content: bytes = b"") -> Ledger:
     """A pool with all that belongs to it; its bytes, if they were made already."""
     ledger = Ledger()
-    ledger.put(pool.address, AMM, content or done([pool.job()])[0])
+    ledger.put(pool.address, AMM, content or run_jobs([pool.job()])[0])
     ledger.put(pool.counts, AMM, pool.counting)
     ledger.put(pool.share, TOKEN, mint(pool.shares - 1, 6, AUTHORITY))
     for at, token, raw in zip(pool.vaults, pool.mints, pool.raws, strict=True):

@@ -1,4 +1,4 @@
-"""Answers of real nodes, recorded by others. They lie beside the repository; without them tests are skipped."""
+"""Recorded responses of real nodes, next to the repository; tests without them are skipped."""
 
 from __future__ import annotations
 

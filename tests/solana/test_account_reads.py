@@ -1,4 +1,4 @@
-"""Reads of accounts of programs: at one slot with a wallet, never of the past, and what a node may get wrong."""
+"""Reads of program accounts: at one slot with a wallet, never of the past, and faults of nodes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def storing(**accounts: Any) -> FakeNode:
     """A node that answers with accounts by their addresses, and with its clock."""
     node = FakeNode()
 
-    def found(params: Any) -> Any:
+    def answer_accounts(params: Any) -> Any:
         return node.at([node.clock() if each.startswith("SysvarC1ock") else accounts.get(each) for each in params[0]])
 
-    node.answers = {**node.answers, "getMultipleAccounts": found}
+    node.answers = {**node.answers, "getMultipleAccounts": answer_accounts}
     return node
 
 
@@ -68,13 +68,13 @@ async def test_accounts_that_change_faster_than_they_can_be_read_leave_the_walle
         )
 
     node.moves, node.answers = 1, {**node.answers, "getMultipleAccounts": busy}
-    several = [
-        AccountRead(TOKEN, "mint", (SYSTEM[:-1] + letter + other,))
+    mints = [
+        AccountRead(TOKEN, "mint", (SYSTEM[:-1] + letter + digit,))
         for letter in "23456789ABCDEF"
-        for other in "123456789"
+        for digit in "123456789"
     ]
     chain = node.chain()
-    wallet, *unknown = await chain.answer([WalletRead(WALLET), *several], (await chain.heads()).latest)
+    wallet, *unknown = await chain.answer([WalletRead(WALLET), *mints], (await chain.heads()).latest)
     assert wallet.lamports == 9
     assert {type(each) for each in unknown} == {Unknown}
     assert "different slots" in unknown[0].reason

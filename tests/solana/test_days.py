@@ -1,4 +1,4 @@
-"""What a wallet of a real node held day by day: by the command line and the API, the same however it is read."""
+"""Daily history of a wallet on a real node, by the command line and the API."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from chainfolio.settings_file import load
 from tests.api.sessions import client_session
 from tests.solana.conftest import Run, started
 from tests.solana.fakes import FakeNode
-from tests.solana.test_interfaces import NATIVE, held
+from tests.solana.test_interfaces import NATIVE, asset_balances
 
 pytestmark = pytest.mark.node
 DAY_S = 86_400
@@ -57,24 +57,24 @@ class Lived:
 
 @pytest.fixture(scope="module")
 def lived() -> Iterator[Lived]:
-    """Its node, and what it did."""
+    """Yield a wallet with two days of transfers, and its node."""
     # At noon: slots before the end of a jump in time say a time up to an hour too early, and no day is to begin there.
     begun_s = int(time.time())
     ago_s = LONG * DAY_S + begun_s % DAY_S - DAY_S // 2
     with started() as node, dated(node, ago_s) as url:
-        wallet, other, token = Keypair(), Keypair().pubkey(), create_mint(node, 6)
+        wallet, recipient, token = Keypair(), Keypair().pubkey(), create_mint(node, 6)
         owner = wallet.pubkey()
         send_coins(node, owner, 3 * 10**9)
-        mine, theirs = associated_account(owner, token), associated_account(other, token)
+        source, destination = associated_account(owner, token), associated_account(recipient, token)
         node.send(
             [
                 account_opening(node, owner, token),
-                account_opening(node, other, token),
-                token_issue(node, token, mine, 10_000_000),
+                account_opening(node, recipient, token),
+                token_issue(node, token, source, 10_000_000),
             ]
         )
         node.rpc("surfnet_timeTravel", {"absoluteTimestamp": (begun_s + 2 * DAY_S) * 1000})
-        node.send([token_transfer(token, mine, theirs, owner, 2_500_000, 6)], wallet)
+        node.send([token_transfer(token, source, destination, owner, 2_500_000, 6)], wallet)
         send_coins(node, owner, 10**9)
         node.rpc("surfnet_timeTravel", {"absoluteTimestamp": (begun_s + 4 * DAY_S) * 1000})
         first = datetime.fromtimestamp(begun_s - ago_s, UTC).date()
@@ -90,20 +90,22 @@ def run(lived: Lived, running: Callable[..., Run]) -> Run:
 def test_past_days_are_what_there_is_now_without_what_moved_since(run: Run, lived: Lived) -> None:
     run("watch", lived.owner)
     days = [lived.first + timedelta(days=number) for number in range(5)]
-    asked = ("history", lived.owner, "--from", str(days[0]), "--to", str(days[-1]))
-    [found] = run(*asked)
-    told = [(each["day"], each["completeness"], each["reason"]) for each in found["days"]]
-    assert told[0] == (str(days[0]), "unreadable", "solana: no node has blocks that are so old any more")
-    blocks = [each["chains"][0]["block"] for each in found["days"][1:]]
+    command = ("history", lived.owner, "--from", str(days[0]), "--to", str(days[-1]))
+    [history] = run(*command)
+    statuses = [(each["day"], each["completeness"], each["reason"]) for each in history["days"]]
+    assert statuses[0] == (str(days[0]), "unreadable", "solana: no node has blocks that are so old any more")
+    blocks = [each["chains"][0]["block"] for each in history["days"][1:]]
     missing = "solana: no source has a price of {} sol at block {}"
-    assert told[1:] == [
+    assert statuses[1:] == [
         (str(day), "unpriced", missing.format(coins_held, block))
         for day, coins_held, block in zip(days[1:], (3, 3, 4, 4), blocks, strict=True)
     ]
-    assert {each["value"] for each in found["days"]} == {None}, "coins without a price are not worth nothing"
-    held_then = [held(run("portfolio", lived.owner, "--chain", "solana", "--block", str(block))[0]) for block in blocks]
+    assert {each["value"] for each in history["days"]} == {None}, "coins without a price are not worth nothing"
+    held_then = [
+        asset_balances(run("portfolio", lived.owner, "--chain", "solana", "--block", str(block))[0]) for block in blocks
+    ]
     assert held_then == [{NATIVE: "3", lived.token: "10"}] * 2 + [{NATIVE: "4", lived.token: "7.5"}] * 2
-    assert run(*asked) == [found], "what was kept is told again"
+    assert run(*command) == [history], "what was kept is told again"
 
 
 @pytest.mark.slow("tests/engine/test_history.py shows it of stored days")
@@ -120,8 +122,8 @@ def test_a_day_is_the_same_whatever_moved_after_it_was_first_read(run: Run, live
 
 def test_days_of_a_wallet_that_nobody_watches_are_unreadable_and_say_what_to_do(run: Run, lived: Lived) -> None:
     day = str(lived.first + timedelta(days=2))
-    [found] = run("history", lived.owner, "--from", day, "--to", day)
-    [each] = found["days"]
+    [history] = run("history", lived.owner, "--from", day, "--to", day)
+    [each] = history["days"]
     assert (each["value"], each["completeness"]) == (None, "unreadable")
     assert "chainfolio watch ADDRESS reads them" in each["reason"]
 
@@ -139,14 +141,14 @@ async def test_the_historical_route_answers_for_a_day(run: Run, lived: Lived, tm
         base = f"http://127.0.0.1:{port}/v1"
         async with client.post(f"{base}/subscribe-snapshot", json={"addresses": [{"address": lived.owner}]}) as answer:
             assert answer.status in (200, 201), await answer.text()
-        asked = f"{base}/historical?addresses={lived.owner}&date="
-        found = {}
+        url = f"{base}/historical?addresses={lived.owner}&date="
+        responses = {}
         for number in (0, 1, 3):
-            async with client.get(asked + str(lived.first + timedelta(days=number))) as answer:
-                found[number] = answer.status, await answer.json()
-    assert held(found[1][1][0]) == {NATIVE: "3", lived.token: "10"}
-    assert held(found[3][1][0]) == {NATIVE: "4", lived.token: "7.5"}
-    assert found[0][0] == 404
+            async with client.get(url + str(lived.first + timedelta(days=number))) as answer:
+                responses[number] = answer.status, await answer.json()
+    assert asset_balances(responses[1][1][0]) == {NATIVE: "3", lived.token: "10"}
+    assert asset_balances(responses[3][1][0]) == {NATIVE: "4", lived.token: "7.5"}
+    assert responses[0][0] == 404
 
 
 def test_chains_that_delegate_have_the_capabilities_of_theirs() -> None:

@@ -1,4 +1,4 @@
-"""The demo with a Solana chain beside the EVM one: real nodes, a week of trading, portfolios of both."""
+"""The demo with a Solana and an EVM chain: real nodes, a week of trading, portfolios of both chains."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ CHAINFOLIO = str(Path(sys.executable).with_name("chainfolio"))
 
 
 def demo(folder: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """What the demo shows, once."""
+    """Run the demo once and return its JSON document and what it wrote to stderr."""
     arguments = ("demo", "--once", "--chains", "ethereum,solana", "--blocks", "40", "--data", str(folder), "--json")
     code = main(arguments)
-    said = capsys.readouterr()
-    assert code == 0, said.out + said.err
-    return json.loads(said.out), said.err
+    captured = capsys.readouterr()
+    assert code == 0, captured.out + captured.err
+    return json.loads(captured.out), captured.err
 
 
 def test_the_demo_shows_wallets_of_both_chains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shown, said = demo(tmp_path / "demo", capsys)
-    if "Solana is left out" in said:
-        pytest.skip(said)
-    portfolios = dict(zip(shown["wallets"], shown["portfolios"], strict=True))
+    document, stderr = demo(tmp_path / "demo", capsys)
+    if "Solana is left out" in stderr:
+        pytest.skip(stderr)
+    portfolios = dict(zip(document["wallets"], document["portfolios"], strict=True))
     alice, bob = portfolios["alice (Solana)"], portfolios["bob (Solana)"]
     assert (alice["networth"], alice["completeness"]) == ("9391.3", "complete")  # 71 SOL, 10 in stake, 4,750 dollars
     assert bob["spamAssets"] == 1
-    assert "cannot be" not in said
+    assert "cannot be" not in stderr
     assert "alice" in portfolios
 
 
@@ -56,9 +56,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
     """The folder of a demo that serves both chains, and what it printed."""
     folder, printed = tmp_path_factory.mktemp("demo") / "demo", ""
     command = ["demo", "--chains", "ethereum,solana", "--blocks", "40", "--port", "0", "--data", str(folder)]
-    found = {**os.environ, "PATH": os.pathsep.join([str(Path(CHAINFOLIO).parent), os.environ.get("PATH", "")])}
+    environment = {**os.environ, "PATH": os.pathsep.join([str(Path(CHAINFOLIO).parent), os.environ.get("PATH", "")])}
     with subprocess.Popen(
-        [CHAINFOLIO, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=found
+        [CHAINFOLIO, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     ) as demo:
         try:
             assert demo.stdout is not None
@@ -78,9 +78,9 @@ def test_every_command_that_the_demo_prints_works(served: tuple[Path, str], tmp_
     commands = [line.strip() for line in served[1].splitlines() if line.strip().startswith(("chainfolio ", "curl "))]
     assert len(commands) == 5
     for command in commands:
-        words = shlex.split(command.partition("    ")[0])
-        words[0] = CHAINFOLIO if words[0] == "chainfolio" else words[0]
-        ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        arguments = shlex.split(command.partition("    ")[0])
+        arguments[0] = CHAINFOLIO if arguments[0] == "chainfolio" else arguments[0]
+        ran = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
         assert ran.returncode == 0, command + ran.stderr
         assert "error" not in ran.stdout
 
@@ -95,8 +95,8 @@ def test_days_and_flows_of_both_solana_wallets_are_known(
     for address in addresses:
         capsys.readouterr()
         assert main(["performance", address, "--from", begin, "--config", config, "--json"]) == 0
-        found = json.loads(capsys.readouterr().out)
-        assert (found["gain"], found["reasons"]) == ("0", []), found
+        performance = json.loads(capsys.readouterr().out)
+        assert (performance["gain"], performance["reasons"]) == ("0", []), performance
     assert "cannot be" not in served[1]
 
 
@@ -119,7 +119,7 @@ def test_an_account_of_one_kind_is_not_looked_for_on_chains_of_another(
     # A moment of the past, of a chain whose nodes have no old blocks: from Python 3.12 on, block 0 was asked for.
     yesterday = (datetime.now(UTC) - timedelta(days=1)).strftime("%Y-%m-%d")
     assert main(["price", "solana:sol", "--at", yesterday, "--config", config]) == 0
-    # A wallet that nobody read, on a node that has no old blocks: not "nothing", and no failure of the node.
+    # An unread wallet on a node without old blocks is neither empty nor a failure of the node.
     assert main(["transactions", str(Keypair().pubkey()), "--config", config]) == 4
     assert "chainfolio watch" in capsys.readouterr().err
 
@@ -131,9 +131,9 @@ def test_without_the_node_of_solana_the_demo_says_so_and_goes_on(
         raise InstallFailed("npm install", "no network")
 
     monkeypatch.setattr(SolanaNode, "start", fails)
-    shown, said = demo(tmp_path / "demo", capsys)
-    assert "Solana is left out: npm install failed: no network" in said
-    assert "alice" in shown["wallets"]
+    document, stderr = demo(tmp_path / "demo", capsys)
+    assert "Solana is left out: npm install failed: no network" in stderr
+    assert "alice" in document["wallets"]
 
 
 @pytest.mark.parametrize("chains", ["solana", "ethereum,moon", ""])

@@ -1,4 +1,4 @@
-"""A wallet of a real node whose endpoints are exchanged in the middle of a read: the same bytes at any moment."""
+"""A wallet of a real node whose endpoints fail over in the middle of a read: the same bytes always."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ pytestmark = pytest.mark.node
 
 @dataclass
 class Ending:
-    """A transport to two endpoints, of which the one that answers first breaks after so many requests about state."""
+    """A transport to two endpoints; the first to answer breaks after `after` requests about state."""
 
     after: int
-    asked: int = 0
+    state_requests: int = 0
     broken: str = ""
     used: set[str] = field(default_factory=set)
     _real: HttpTransport = field(default_factory=HttpTransport)
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One exchange, unless the endpoint is the broken one."""
-        told = json.loads(body)
+        call = json.loads(body)
         if "AccountsByOwner" in body.decode() or "getMultipleAccounts" in body.decode():
-            self.asked += len(told) if isinstance(told, list) else 1
-            if self.asked > self.after and not self.broken:
+            self.state_requests += len(call) if isinstance(call, list) else 1
+            if self.state_requests > self.after and not self.broken:
                 self.broken = url
         if url == self.broken:
             raise Unavailable(source, "the connection broke")
@@ -95,15 +95,15 @@ async def answered(chain: SolanaChain, owner: Pubkey, folder: Path) -> bytes:
     """The portfolio of the wallet as it is written, but for the newest slot: the node goes on."""
     tail = Tail(folder / "tail.db")
     try:
-        taken: Snapshot = await Snapshotter(
+        snapshot: Snapshot = await Snapshotter(
             chain, Lake(str(folder / "lake")), tail, TokenBook(chain.key, None, {}), ()
         ).take([str(owner)], live=True)
     finally:
         tail.close()
         await chain.close()
     facts = {chain.key: ChainFacts(chain.key, "Solana", 101)}
-    written = msgspec.json.encode(portfolio(str(owner), valuate([taken]), facts, updated_ms=0))
-    return re.sub(rb'"(blockNumber|blocksBehind)":"?\d+"?', rb'"\1":0', written)
+    encoded = msgspec.json.encode(portfolio(str(owner), valuate([snapshot]), facts, updated_ms=0))
+    return re.sub(rb'"(blockNumber|blocksBehind)":"?\d+"?', rb'"\1":0', encoded)
 
 
 async def test_endpoints_that_are_exchanged_in_the_middle_of_a_read_give_the_same_bytes(

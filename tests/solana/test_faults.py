@@ -1,4 +1,4 @@
-"""What nodes, chains and providers get wrong: a typed error or the truth, never a wrong number."""
+"""Faults of nodes, chains and providers give typed errors or the right value, never a wrong number."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ SIGNATURE = "5vBFfTGrcdkE7ZdsUDSU2kRkhoFp4EgKtLLB6h2m1uQoG5wCddCkFGnNjXaHrV2r1kZ
 
 
 async def wallet(node: FakeNode, *urls: str) -> Wallet:
-    """What the chain of a node says of the wallet."""
+    """Read the wallet through the chain of a node."""
     chain = node.chain(*urls)
-    [found] = await chain.answer([WalletRead(WALLET)], (await chain.heads()).latest)
-    assert isinstance(found, Wallet)
-    return found
+    [result] = await chain.answer([WalletRead(WALLET)], (await chain.heads()).latest)
+    assert isinstance(result, Wallet)
+    return result
 
 
 def holding(*accounts: Any) -> FakeNode:
@@ -58,24 +58,24 @@ def holding(*accounts: Any) -> FakeNode:
 
 
 @pytest.mark.parametrize(
-    "written",
+    "text",
     [
         WALLET[:-1],
         WALLET + "1",
         *(WALLET.replace("a", alike, 1) for alike in ("0", "O", "I", "l", "\u0430", "\uff41", "a\u200b")),
     ],
 )
-def test_addresses_of_the_wrong_length_or_alphabet_are_none(written: str) -> None:
-    assert SOLANA.canonical(written) is None
+def test_addresses_of_the_wrong_length_or_alphabet_are_none(text: str) -> None:
+    assert SOLANA.canonical(text) is None
     with pytest.raises(BadRequest, match="not a Solana address"):
-        SOLANA.address(written)
+        SOLANA.address(text)
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_every_code_of_the_chain_is_a_typed_error(code: int) -> None:
-    found = meaning("node", "getBlock", RpcError(code, "some words"), 9)
-    assert isinstance(found, SourceError)
-    wanted = {
+    error = meaning("node", "getBlock", RpcError(code, "some words"), 9)
+    assert isinstance(error, SourceError)
+    expected = {
         -32001: HistoryUnavailable,
         -32004: NodeBehind,
         -32007: NoBlock,
@@ -86,11 +86,11 @@ def test_every_code_of_the_chain_is_a_typed_error(code: int) -> None:
         -32016: NodeBehind,
         -32005: Unavailable,
     }
-    assert type(found) is wanted.get(code, type(found))
+    assert type(error) is expected.get(code, type(error))
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "message"),
     [
         (429, "Too many requests for a specific RPC call"),
         (-32429, "rate limited"),
@@ -102,17 +102,17 @@ def test_every_code_of_the_chain_is_a_typed_error(code: int) -> None:
         (0, "Your app has exceeded its compute units per second capacity"),
     ],
 )
-def test_rate_limits_are_understood_in_each_providers_spelling(code: int, words: str) -> None:
-    assert type(meaning("node", "getSlot", RpcError(code, words))) is RateLimited
+def test_rate_limits_are_understood_in_each_providers_spelling(code: int, message: str) -> None:
+    assert type(meaning("node", "getSlot", RpcError(code, message))) is RateLimited
 
 
 async def test_answers_of_different_slots_are_read_again_until_they_are_of_one() -> None:
     node = holding(token_account())
     node.moves = 1  # every answer about accounts is of a newer slot than the one before
-    found = await wallet(node)
-    assert (found.lamports, found.tokens[MINT].raw) == (5, 7)
-    assert found.block.height > 100
-    assert found.block.hash == f"hash{found.block.height}"
+    result = await wallet(node)
+    assert (result.lamports, result.tokens[MINT].raw) == (5, 7)
+    assert result.block.height > 100
+    assert result.block.hash == f"hash{result.block.height}"
 
 
 async def test_answers_that_never_come_together_are_an_error() -> None:
@@ -127,11 +127,11 @@ async def test_answers_that_never_come_together_are_an_error() -> None:
 
 
 async def test_a_minimum_slot_that_is_not_reached_is_waited_for() -> None:
-    node, refused = FakeNode(), [3]
+    node, refusals = FakeNode(), [3]
 
     def late(params: Any) -> Any:
-        if refused[0]:
-            refused[0] -= 1
+        if refusals[0]:
+            refusals[0] -= 1
             raise Refuse(-32016, "Minimum context slot has not been reached")
         return node.at([])
 
@@ -158,8 +158,8 @@ async def test_slots_that_are_no_whole_number_are_refused(slot: Any) -> None:
 @pytest.mark.parametrize("clock", [b"", bytes(39), bytes(41), bytes(40)])
 async def test_a_clock_that_is_longer_shorter_or_of_another_slot_is_refused(clock: bytes) -> None:
     node = FakeNode()
-    told = [account("1" * 32, 5), account("Sysvar", 1, clock)]
-    node.answers = {**node.answers, "getMultipleAccounts": lambda params: node.at(told)}
+    accounts = [account("1" * 32, 5), account("Sysvar", 1, clock)]
+    node.answers = {**node.answers, "getMultipleAccounts": lambda params: node.at(accounts)}
     with pytest.raises(BadAnswer, match="clock"):
         await wallet(node)
 
@@ -169,23 +169,23 @@ async def test_a_refused_search_for_stake_is_said_and_makes_the_answer_partial(f
     def excluded(params: Any) -> Any:
         raise Refuse(*failure)
 
-    found = await wallet(FakeNode(getProgramAccounts=excluded))
-    assert [(note.subject, note.is_partial) for note in found.notes] == [(WALLET, True)]
-    assert found.lamports == 5
+    result = await wallet(FakeNode(getProgramAccounts=excluded))
+    assert [(note.subject, note.is_partial) for note in result.notes] == [(WALLET, True)]
+    assert result.lamports == 5
 
 
 @pytest.mark.parametrize("amount", [7, 7.0, "7.5", "-1", "1e3", "", "99999999999999999999999", None])
 async def test_amounts_that_are_no_whole_text_are_left_out_and_said(amount: Any) -> None:
-    found = await wallet(holding(token_account(amount), token_account("9", address=MINT)))
-    assert found.tokens[MINT].raw == 9
-    assert [(note.subject, note.is_partial) for note in found.notes] == [(HOME, True)]
+    result = await wallet(holding(token_account(amount), token_account("9", address=MINT)))
+    assert result.tokens[MINT].raw == 9
+    assert [(note.subject, note.is_partial) for note in result.notes] == [(HOME, True)]
 
 
 @pytest.mark.parametrize(
     "accounts",
     [
         [token_account(), token_account()],  # the same twice
-        [token_account(owner=HOME)],  # of somebody else
+        [token_account(owner=HOME)],  # of another owner
         [token_account(), token_account(decimals=9, address=MINT)],  # one mint, two kinds of decimals
     ],
 )
@@ -263,8 +263,8 @@ def spanning(slots: list[int], parents: dict[int, int]) -> FakeNode:
 async def test_long_gaps_are_skipped_by_the_word_of_the_next_block() -> None:
     chain = spanning([10, 90], {90: 10}).chain()
     await chain.heads()
-    found = await chain.collect(Span(10, 95), ["blocks"])
-    assert [each.height for each in found.blocks] == [10, 90]
+    piece = await chain.collect(Span(10, 95), ["blocks"])
+    assert [each.height for each in piece.blocks] == [10, 90]
 
 
 async def test_a_block_that_a_node_leaves_out_is_noticed() -> None:
@@ -283,9 +283,9 @@ async def test_a_slot_on_another_branch_is_a_reorganisation() -> None:
 
 def listing(pages: list[list[dict[str, Any]]], **meta: Any) -> FakeNode:
     """A node that lists transactions of the wallet in these pages."""
-    left = list(pages)
+    remaining = list(pages)
     return FakeNode(
-        getSignaturesForAddress=lambda params: left.pop(0) if params[0] == WALLET and left else [],
+        getSignaturesForAddress=lambda params: remaining.pop(0) if params[0] == WALLET and remaining else [],
         getTransaction=lambda params: (
             None if meta.get("lost") else transaction(meta.get("slot", 60), params[0], **meta)
         ),
@@ -293,7 +293,7 @@ def listing(pages: list[list[dict[str, Any]]], **meta: Any) -> FakeNode:
     )
 
 
-def named(slot: int, signature: str = SIGNATURE) -> dict[str, Any]:
+def list_entry(slot: int, signature: str = SIGNATURE) -> dict[str, Any]:
     """A transaction as lists name it."""
     return {"signature": signature, "slot": slot, "err": None}
 
@@ -302,18 +302,18 @@ async def rows(node: FakeNode, table: str = "transactions") -> list[dict[str, An
     """Return the rows of one table by the wallet's history."""
     chain = node.chain()
     await chain.heads()
-    found = await chain.collect_accounts(Span(0, 100), [WALLET], ["transactions", "native", "transfers"])
-    listed: list[dict[str, Any]] = found.tables[table].to_pylist()
-    return listed
+    piece = await chain.collect_accounts(Span(0, 100), [WALLET], ["transactions", "native", "transfers"])
+    records: list[dict[str, Any]] = piece.tables[table].to_pylist()
+    return records
 
 
 async def test_a_list_that_is_cut_short_is_read_to_its_empty_page() -> None:
-    other = SIGNATURE[:-1] + "R"
-    found = await rows(listing([[named(60)], [named(60, other)]]))
-    assert {row["hash"] for row in found} == {SIGNATURE, other}
+    second = SIGNATURE[:-1] + "R"
+    transactions = await rows(listing([[list_entry(60)], [list_entry(60, second)]]))
+    assert {row["hash"] for row in transactions} == {SIGNATURE, second}
 
 
-@pytest.mark.parametrize("pages", [[[named(50), named(60, HOME)]], [[named(60)], [named(60)]]])
+@pytest.mark.parametrize("pages", [[[list_entry(50), list_entry(60, HOME)]], [[list_entry(60)], [list_entry(60)]]])
 async def test_lists_out_of_order_or_with_one_twice_are_refused(pages: list[Any]) -> None:
     with pytest.raises(BadAnswer):
         await rows(listing(pages))
@@ -321,16 +321,16 @@ async def test_lists_out_of_order_or_with_one_twice_are_refused(pages: list[Any]
 
 async def test_a_transaction_that_a_node_lists_and_has_lost_is_said() -> None:
     with pytest.raises(HistoryUnavailable, match="lists a transaction that it does not have"):
-        await rows(listing([[named(60)]], lost=True))
+        await rows(listing([[list_entry(60)]], lost=True))
 
 
 async def test_a_transaction_of_another_slot_than_listed_is_refused() -> None:
     with pytest.raises(BadAnswer, match="listed in slot 61"):
-        await rows(listing([[named(61)]]))
+        await rows(listing([[list_entry(61)]]))
 
 
 async def test_a_transaction_without_meta_is_history_that_is_gone() -> None:
-    node = listing([[named(60)]])
+    node = listing([[list_entry(60)]])
     node.answers = {**node.answers, "getTransaction": lambda params: {**transaction(60, SIGNATURE), "meta": None}}
     with pytest.raises(HistoryUnavailable, match="is not kept"):
         await rows(node)
@@ -340,14 +340,14 @@ async def test_a_version_that_a_node_does_not_support_is_a_typed_error() -> None
     def unknown(params: Any) -> Any:
         raise Refuse(-32015, "Transaction version (1) is not supported by the requesting client")
 
-    node = listing([[named(60)]])
+    node = listing([[list_entry(60)]])
     node.answers = {**node.answers, "getTransaction": unknown}
     with pytest.raises(UnsupportedMethod):
         await rows(node)
 
 
 def token_balance(index: Any = 1, amount: Any = "7") -> dict[str, Any]:
-    """What a token account had, as a node writes it into a transaction."""
+    """Return the balance of a token account as a node writes it into a transaction."""
     return {"accountIndex": index, "mint": MINT, "owner": WALLET, "uiTokenAmount": {"amount": amount, "decimals": 6}}
 
 
@@ -373,22 +373,22 @@ def token_balance(index: Any = 1, amount: Any = "7") -> dict[str, Any]:
 )
 async def test_balances_that_do_not_fit_the_accounts_are_refused(meta: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer):
-        await rows(listing([[named(60)]], **meta))
+        await rows(listing([[list_entry(60)]], **meta))
 
 
 async def test_what_tokens_moved_is_not_nothing_where_a_node_does_not_keep_it() -> None:
-    def said(**meta: Any) -> FakeNode:
-        node = listing([[named(60)]])
-        told = transaction(60, SIGNATURE, preBalances=[10, 1, 1], postBalances=[5, 1, 1], **meta)
-        told["transaction"]["message"]["accountKeys"].append(TOKEN)
-        node.answers = {**node.answers, "getTransaction": lambda params: told}
+    def node_with(**meta: Any) -> FakeNode:
+        node = listing([[list_entry(60)]])
+        entry = transaction(60, SIGNATURE, preBalances=[10, 1, 1], postBalances=[5, 1, 1], **meta)
+        entry["transaction"]["message"]["accountKeys"].append(TOKEN)
+        node.answers = {**node.answers, "getTransaction": lambda params: entry}
         return node
 
     for untold in ({}, {"preTokenBalances": None, "postTokenBalances": None}):
         with pytest.raises(HistoryUnavailable, match="what token accounts had"):
-            await rows(said(**untold))
-        assert len(await rows(said(**untold, err="no"))) == 1
-    assert len(await rows(said(preTokenBalances=[], postTokenBalances=[]))) == 1
+            await rows(node_with(**untold))
+        assert len(await rows(node_with(**untold, err="no"))) == 1
+    assert len(await rows(node_with(preTokenBalances=[], postTokenBalances=[]))) == 1
 
 
 @pytest.mark.parametrize(
@@ -409,24 +409,26 @@ async def test_a_token_account_that_opens_or_closes_moves_its_balance(
     lamports: tuple[list[int], list[int]], balances: tuple[list[Any], list[Any]], raw: int
 ) -> None:
     (had, has), (before, after) = lamports, balances
-    node = listing([[named(60)]], preBalances=had, postBalances=has, preTokenBalances=before, postTokenBalances=after)
-    moved = [row for row in await rows(node, "transfers") if row["standard"] != "native"]
-    assert sum(int.from_bytes(row["raw"], "big") for row in moved) == raw
+    node = listing(
+        [[list_entry(60)]], preBalances=had, postBalances=has, preTokenBalances=before, postTokenBalances=after
+    )
+    transfers = [row for row in await rows(node, "transfers") if row["standard"] != "native"]
+    assert sum(int.from_bytes(row["raw"], "big") for row in transfers) == raw
 
 
 @pytest.mark.parametrize("signature", ["", "x", "1" * 88 + "1", SIGNATURE[:-1] + "R", "\u0663"])
 async def test_another_transaction_than_the_one_that_was_asked_for_is_refused(signature: str) -> None:
-    node = listing([[named(60)]])
+    node = listing([[list_entry(60)]])
     node.answers = {**node.answers, "getTransaction": lambda params: transaction(60, signature)}
     with pytest.raises(BadAnswer):
         await rows(node)
     with pytest.raises(BadAnswer):
-        await rows(listing([[named(60, "x")]]))
+        await rows(listing([[list_entry(60, "x")]]))
 
 
 @pytest.mark.parametrize("time", [-1, 2**37, 2**63 - 1])
 async def test_a_transaction_of_a_time_that_cannot_be_is_refused(time: int) -> None:
-    node = listing([[named(60)]])
+    node = listing([[list_entry(60)]])
     node.answers = {**node.answers, "getTransaction": lambda params: {**transaction(60, SIGNATURE), "blockTime": time}}
     with pytest.raises(BadAnswer, match="at a time that cannot be"):
         await rows(node)
@@ -442,7 +444,7 @@ def test_a_transaction_that_names_accounts_by_tables_can_be_read_twice() -> None
 
 
 async def test_endpoints_that_are_exchanged_between_reads_give_the_same_wallet() -> None:
-    one, both = await wallet(holding(token_account())), holding(token_account())
+    expected, both = await wallet(holding(token_account())), holding(token_account())
     failing = [True]
 
     def first(params: Any) -> Any:
@@ -451,7 +453,7 @@ async def test_endpoints_that_are_exchanged_between_reads_give_the_same_wallet()
         return both.at([])
 
     both.answers = {**both.answers, "getProgramAccounts": first}
-    assert await wallet(both, "http://one.test", "http://two.test") == one
+    assert await wallet(both, "http://one.test", "http://two.test") == expected
 
 
 def test_movements_pair_equal_amounts_first_and_name_what_is_minted_and_burnt() -> None:
@@ -476,15 +478,15 @@ async def test_what_a_program_says_now_is_not_told_of_a_past_block() -> None:
     node = holding(token_account())
     plain = node.answers["getMultipleAccounts"]
 
-    def several(params: Any) -> Any:
+    def answer_accounts(params: Any) -> Any:
         return node.at([mint_now]) if MINT in params[0] else plain(params)
 
-    node.answers = {**node.answers, "getMultipleAccounts": several}
-    chain, said = node.chain(), AccountRead(TOKEN, "mint", (MINT,))
+    node.answers = {**node.answers, "getMultipleAccounts": answer_accounts}
+    chain, mint_read = node.chain(), AccountRead(TOKEN, "mint", (MINT,))
     head = (await chain.heads()).latest
     node.slot += 1_000
     now = (await chain.heads()).latest
-    both = [WalletRead(WALLET), said]
+    both = [WalletRead(WALLET), mint_read]
     past, newest = await chain.answer_each([(head, both), (now, both)])
     assert isinstance(past, list)
     assert isinstance(newest, list)
@@ -494,19 +496,19 @@ async def test_what_a_program_says_now_is_not_told_of_a_past_block() -> None:
 
 async def test_histories_that_several_days_want_are_read_once() -> None:
     node = listing([[]])
-    chain, asked = node.chain(), []
+    chain, spans = node.chain(), []
     await chain.heads()
     collect = chain.collect_accounts
 
-    async def counted(span: Span, *more: Any) -> Any:
-        asked.append(span)
+    async def record_span(span: Span, *more: Any) -> Any:
+        spans.append(span)
         return await collect(span, *more)
 
-    chain.collect_accounts = counted  # type: ignore[assignment, method-assign]
+    chain.collect_accounts = record_span  # type: ignore[assignment, method-assign]
     shared = JointChain(chain, 2)
-    several = [shared.collect_accounts(Span(60, 90), [WALLET], ("transfers",)) for _ in range(5)]
-    found = await asyncio.gather(*several)
-    assert (len(found), asked) == (5, [Span(60, 90)])
+    reads = [shared.collect_accounts(Span(60, 90), [WALLET], ("transfers",)) for _ in range(5)]
+    results = await asyncio.gather(*reads)
+    assert (len(results), spans) == (5, [Span(60, 90)])
 
 
 @pytest.mark.parametrize("lock", [{"unixTimestamp": 2**63 - 1, "epoch": 2**64 - 1}, {"unixTimestamp": -(2**63)}])
@@ -516,17 +518,17 @@ async def test_stake_that_a_stranger_locks_for_ever_takes_nothing_from_a_wallet(
     node = LedgerNode(Ledger(), {WALLET: []})
     stake = {"pubkey": HOME, "account": {"data": data, "owner": STAKE, "lamports": 2_282_880}}
     node.answers = {**node.answers, "getProgramAccounts": lambda params: node.at([stake])}
-    found = await wallet(node)
-    [each] = found.stakes
+    result = await wallet(node)
+    [each] = result.stakes
     assert (each.lamports, each.unlock_s) == (2_282_880, max(0, lock["unixTimestamp"]))
-    assert found.notes == ()
+    assert result.notes == ()
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "held"), [("0", "7", (7, TOKEN)), ("7", "0", (7, TOKEN_2022)), ("3", "7", None)]
+    ("old", "new", "expected"), [("0", "7", (7, TOKEN)), ("7", "0", (7, TOKEN_2022)), ("3", "7", None)]
 )
 async def test_a_mint_that_was_closed_and_made_anew_by_the_other_program_takes_nothing_from_a_wallet(
-    old: str, new: str, held: tuple[int, str] | None
+    old: str, new: str, expected: tuple[int, str] | None
 ) -> None:
     node = FakeNode()
 
@@ -536,9 +538,9 @@ async def test_a_mint_that_was_closed_and_made_anew_by_the_other_program_takes_n
         return node.at([{**each, "account": {**each["account"], "owner": program}}])
 
     node.answers = {**node.answers, "getTokenAccountsByOwner": tokens}
-    if held is None:  # a mint is closed when there is nothing left of it
+    if expected is None:  # a mint is closed when there is nothing left of it
         with pytest.raises(BadAnswer, match="two programs"):
             await wallet(node)
     else:
-        found = (await wallet(node)).tokens[MINT]
-        assert (found.raw, found.program) == held
+        balance = (await wallet(node)).tokens[MINT]
+        assert (balance.raw, balance.program) == expected

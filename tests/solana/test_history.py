@@ -1,4 +1,4 @@
-"""Histories of accounts on a real node: every transaction that changed something, and sums that are the balances."""
+"""Histories of accounts on a real node: every transaction with a change, and sums equal to balances."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def head(node: SolanaNode, chain: SolanaChain) -> int:
 
 
 async def history(node: SolanaNode, chain: SolanaChain, owner: Pubkey) -> list[SpanTables]:
-    """All pieces of an account's history."""
+    """Return all pieces of an account's history."""
     last, first, pieces = await head(node, chain), 0, list[SpanTables]()
     while first <= last:
         piece = await chain.collect_accounts(Span(first, last), [str(owner)], DATASETS)
@@ -50,7 +50,7 @@ async def history(node: SolanaNode, chain: SolanaChain, owner: Pubkey) -> list[S
 
 
 def net(pieces: list[SpanTables], owner: str, token: str | None) -> int:
-    """What an account has by its rows."""
+    """Return the net amount of a token, or of coins if `token` is None, in an account's rows."""
     total = 0
     for row in pa.concat_tables([each.tables["transfers"] for each in pieces]).to_pylist():
         if row["token"] == token:
@@ -64,26 +64,30 @@ def net(pieces: list[SpanTables], owner: str, token: str | None) -> int:
 
 async def test_the_rows_of_an_account_add_up_to_what_it_has(node: SolanaNode, chain: SolanaChain) -> None:
     wallet, friend, token, taxed = Keypair(), Keypair(), create_mint(node, 6), create_mint(node, 2, FEE)
-    owner, other = wallet.pubkey(), friend.pubkey()
+    owner, recipient = wallet.pubkey(), friend.pubkey()
     send_coins(node, owner, 3 * 10**9)
     extra, steps = second_account(node, owner, token)  # nothing but a token account's address shows whose it is
     node.send([*steps, token_issue(node, token, extra.pubkey(), 77)], extra)
     for each, program in ((token, TOKEN), (taxed, TOKEN_2022)):
-        places = [associated_account(who, each, program) for who in (owner, other)]
-        opening = [account_opening(node, who, each, program) for who in (owner, other)]
-        node.send([*opening, token_issue(node, each, places[0], 10_000, program)])
+        token_accounts = [associated_account(holder, each, program) for holder in (owner, recipient)]
+        opening = [account_opening(node, holder, each, program) for holder in (owner, recipient)]
+        node.send([*opening, token_issue(node, each, token_accounts[0], 10_000, program)])
         decimals = 6 if each == token else 2
-        node.send([token_transfer(each, places[0], places[1], owner, 2_500, decimals, program)], wallet)
+        node.send([token_transfer(each, token_accounts[0], token_accounts[1], owner, 2_500, decimals, program)], wallet)
     node.send(
-        [token_transfer(token, associated_account(other, token), associated_account(owner, token), other, 500, 6)],
+        [
+            token_transfer(
+                token, associated_account(recipient, token), associated_account(owner, token), recipient, 500, 6
+            )
+        ],
         friend,
     )
     pieces = await history(node, chain, owner)
-    [found] = await chain.answer([WalletRead(str(owner))], (await chain.heads()).latest)
-    assert isinstance(found, Wallet)
-    assert found.tokens[str(token)].raw == net(pieces, str(owner), str(token)) == 77 + 10_000 - 2_500 + 500
-    assert found.tokens[str(taxed)].raw == net(pieces, str(owner), str(taxed)) == 7_500
-    assert found.lamports == net(pieces, str(owner), None)
+    [result] = await chain.answer([WalletRead(str(owner))], (await chain.heads()).latest)
+    assert isinstance(result, Wallet)
+    assert result.tokens[str(token)].raw == net(pieces, str(owner), str(token)) == 77 + 10_000 - 2_500 + 500
+    assert result.tokens[str(taxed)].raw == net(pieces, str(owner), str(taxed)) == 7_500
+    assert result.lamports == net(pieces, str(owner), None)
     assert not any(each.unexplained for each in pieces)
     assert all(each.read_methods.keys() == set(DATASETS) for each in pieces)
 
@@ -92,24 +96,26 @@ async def test_closed_token_accounts_are_found_through_transactions(node: Solana
     wallet, token = Keypair(), create_mint(node, 0)
     owner, taker = wallet.pubkey(), Keypair().pubkey()
     send_coins(node, owner, 10**9)
-    mine, theirs = associated_account(owner, token), associated_account(taker, token)
+    source, destination = associated_account(owner, token), associated_account(taker, token)
     node.send([account_opening(node, owner, token), account_opening(node, taker, token)])
-    node.send([token_issue(node, token, mine, 9)])  # does not name the owner
-    node.send([token_transfer(token, mine, theirs, owner, 9, 0), account_closing(mine, owner)], wallet)
+    node.send([token_issue(node, token, source, 9)])  # does not name the owner
+    node.send([token_transfer(token, source, destination, owner, 9, 0), account_closing(source, owner)], wallet)
     pieces = await history(node, chain, owner)
     assert net(pieces, str(owner), str(token)) == 0
-    moved = pa.concat_tables([each.tables["transfers"] for each in pieces]).to_pylist()
+    transfers = pa.concat_tables([each.tables["transfers"] for each in pieces]).to_pylist()
     assert sorted(
-        (row["sender"] == str(owner), int.from_bytes(row["raw"], "big")) for row in moved if row["token"] == str(token)
+        (row["sender"] == str(owner), int.from_bytes(row["raw"], "big"))
+        for row in transfers
+        if row["token"] == str(token)
     ) == [(False, 9), (True, 9)]
-    [found] = await chain.answer([WalletRead(str(owner))], (await chain.heads()).latest)
-    assert found.lamports == net(pieces, str(owner), None)  # the rent came back, too
+    [result] = await chain.answer([WalletRead(str(owner))], (await chain.heads()).latest)
+    assert result.lamports == net(pieces, str(owner), None)  # the rent came back, too
 
 
 async def test_a_transaction_that_failed_costs_its_fee_and_moves_nothing(node: SolanaNode, chain: SolanaChain) -> None:
     before = node.rpc("getSlot")
-    nowhere, nobody = Keypair().pubkey(), Keypair().pubkey()
-    impossible = token_transfer(create_mint(node, 0), nowhere, nobody, node.payer.pubkey(), 1, 0)
+    nowhere, recipient = Keypair().pubkey(), Keypair().pubkey()
+    impossible = token_transfer(create_mint(node, 0), nowhere, recipient, node.payer.pubkey(), 1, 0)
     signature = node.send([impossible], fails=True)
     last = await head(node, chain)
     piece = await chain.collect_accounts(Span(max(0, before - 1), last), [str(node.payer.pubkey())], DATASETS)

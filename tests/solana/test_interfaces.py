@@ -43,7 +43,7 @@ def later(node: SolanaNode, slots: int = 100) -> int:
     return finalized
 
 
-def held(portfolio: dict[str, Any]) -> dict[str, str]:
+def asset_balances(portfolio: dict[str, Any]) -> dict[str, str]:
     """The amounts of a portfolio by the contract that it shows."""
     return {
         asset["contract"]: asset["balance"]
@@ -57,19 +57,19 @@ def held(portfolio: dict[str, Any]) -> dict[str, str]:
 @pytest.fixture
 def traded(node: SolanaNode, run: Run) -> tuple[Keypair, Pubkey, int]:
     """A wallet that had 3 coins and 10 tokens at a slot, and gave 2.5 tokens away and got a coin later."""
-    wallet, other, token = Keypair(), Keypair().pubkey(), create_mint(node, 6)
+    wallet, recipient, token = Keypair(), Keypair().pubkey(), create_mint(node, 6)
     owner = wallet.pubkey()
     send_coins(node, owner, 3 * 10**9)
-    mine, theirs = associated_account(owner, token), associated_account(other, token)
+    source, destination = associated_account(owner, token), associated_account(recipient, token)
     node.send(
         [
             account_opening(node, owner, token),
-            account_opening(node, other, token),
-            token_issue(node, token, mine, 10_000_000),
+            account_opening(node, recipient, token),
+            token_issue(node, token, source, 10_000_000),
         ]
     )
     then = later(node)
-    node.send([token_transfer(token, mine, theirs, owner, 2_500_000, 6)], wallet)
+    node.send([token_transfer(token, source, destination, owner, 2_500_000, 6)], wallet)
     send_coins(node, owner, 10**9)
     later(node)
     return wallet, token, then
@@ -82,21 +82,23 @@ def test_a_past_balance_is_that_of_now_without_what_moved_since(
     owner = str(wallet.pubkey())
     run("watch", owner)
     before = run("portfolio", owner, "--chain", "solana", "--block", str(then))[0]
-    assert held(before) == {NATIVE: "3", str(token): "10"}
+    assert asset_balances(before) == {NATIVE: "3", str(token): "10"}
     assert (before["blockNumber"], before["completeness"]) == (str(then), "complete")
-    now = held(run("portfolio", owner)[0])
-    assert now == held(run("portfolio", owner, "--chain", "solana")[0]) == {NATIVE: "4", str(token): "7.5"}
+    now = asset_balances(run("portfolio", owner)[0])
+    assert now == asset_balances(run("portfolio", owner, "--chain", "solana")[0]) == {NATIVE: "4", str(token): "7.5"}
     send_coins(node, wallet.pubkey(), 5)  # newer than the index
     later(node)
-    assert held(run("portfolio", owner)[0])[NATIVE] == "4.000000005"
-    assert held(run("portfolio", owner, "--chain", "solana", "--block", str(then))[0]) == held(before)
+    assert asset_balances(run("portfolio", owner)[0])[NATIVE] == "4.000000005"
+    assert asset_balances(run("portfolio", owner, "--chain", "solana", "--block", str(then))[0]) == asset_balances(
+        before
+    )
 
 
 def test_a_past_balance_without_the_rows_since_is_history_that_is_not_there(
     node: SolanaNode, run: Run, traded: tuple[Keypair, Pubkey, int]
 ) -> None:
     wallet, _, then = traded
-    later(node, 2000)  # more than is read from the node beside the index
+    later(node, 2000)  # more than a read takes from the node in addition to the index
     with pytest.raises(AssertionError, match="HistoryUnavailable"):
         run("portfolio", str(wallet.pubkey()), "--chain", "solana", "--block", str(then))
 
@@ -108,9 +110,9 @@ def test_a_past_balance_that_rows_do_not_add_up_to_is_partial(
     node.put(wallet.pubkey(), SYSTEM, b"", 9 * 10**9)  # coins that no transaction brought
     owner = str(wallet.pubkey())
     run("watch", owner)
-    found = run("portfolio", owner, "--chain", "solana", "--block", str(then))[0]
-    assert found["completeness"] == "partial"
-    assert any("add up to 3000000000" in issue["reason"] for issue in found["issues"])
+    portfolio = run("portfolio", owner, "--chain", "solana", "--block", str(then))[0]
+    assert portfolio["completeness"] == "partial"
+    assert any("add up to 3000000000" in issue["reason"] for issue in portfolio["issues"])
 
 
 def test_what_an_account_did_is_answered_minutes_after_it_was_read(
@@ -120,9 +122,9 @@ def test_what_an_account_did_is_answered_minutes_after_it_was_read(
     run("watch", owner)
     read = run("transactions", owner)
     later(node, 1000)  # 400 s
-    found = run("transactions", owner)
-    assert found == read
-    assert (found["completeness"], len(found["transactions"])) == ("complete", 4)
+    document = run("transactions", owner)
+    assert document == read
+    assert (document["completeness"], len(document["transactions"])) == ("complete", 4)
 
 
 async def test_every_route_answers_about_a_solana_address(
@@ -136,18 +138,18 @@ async def test_every_route_answers_about_a_solana_address(
         addresses = f"addresses={owner}"
         for route in ("portfolio", "wallet"):
             [portfolio] = await ask(f"{route}?{addresses}")
-            assert held(portfolio) == {NATIVE: "4", str(token): "7.5"}
+            assert asset_balances(portfolio) == {NATIVE: "4", str(token): "7.5"}
             assert portfolio["chains"]["solana"]["chainId"] == 101
-        worth = await ask(f"nav?{addresses}")
-        assert (worth["nav"], worth["unpricedAssets"]) == (0, 2)
+        nav = await ask(f"nav?{addresses}")
+        assert (nav["nav"], nav["unpricedAssets"]) == (0, 2)
         page = await ask(f"transactions?{addresses}&limit=100&offset=0")
         assert len(page["transactions"]) == 4
         assert {each["user"]["address"] for each in page["transactions"]} == {owner}
         [status] = await ask(f"status?{addresses}")
         assert (status["address"], status["syncInProgress"]) == (owner, False)
-        refused = await ask(f"portfolio?addresses={owner[:20]}", 400)
-        assert "not a" in json.dumps(refused) or "address" in json.dumps(refused)
+        error = await ask(f"portfolio?addresses={owner[:20]}", 400)
+        assert "not a" in json.dumps(error) or "address" in json.dumps(error)
         assert "no historical subscription" in (await ask(f"historical?{addresses}&date=2024-01-01", 403))["message"]
         assert "solana" in json.dumps(await ask("chains"))
-        refused = await ask(f"approvals/solana?{addresses}", 501)
-        assert "`approvals` of solana" in json.dumps(refused)  # accounts here approve nobody
+        error = await ask(f"approvals/solana?{addresses}", 501)
+        assert "`approvals` of solana" in json.dumps(error)  # accounts of this chain give no approvals

@@ -1,5 +1,7 @@
-"""Shares of Jupiter's Earn: bytes and addresses by Jupiter's SDK, its amounts where it counts no time, and the rest by
-the examples and the rules of the program's public source."""
+"""Shares of Jupiter's Earn: bytes, addresses and amounts without interest, by Jupiter's SDK.
+
+Interest and rewards follow the examples and rules of the program's public source.
+"""
 
 from __future__ import annotations
 
@@ -29,44 +31,44 @@ from tests.solana.jupiter import (
     SHARE,
     SUPPLY,
     Written,
+    lending_accounts,
     stored,
-    written,
 )
 from tests.solana.ledger import Ledger, mint
 from tests.solana.ledger_node import LedgerNode, read
-from tests.solana.sdk import one
+from tests.solana.sdk import run_job
 
 INSTALLED: Final = InstalledProtocols((InstalledProtocol("jupiter", FAMILY, CONTRACTS, {}),))
 
 
 def decoded(ledger: Any, raw: int, share: str = SHARE, contracts: Any = CONTRACTS) -> Sequence[DecodedPosition]:
-    """What the decoder makes of so many shares."""
+    """Decode an amount of shares offline."""
     claim = Claim(WALLET, share, EARN, NOW_S, raw, contracts=contracts)
-    found: Sequence[DecodedPosition] = run_offline(FAMILY.position(claim), ledger)
-    return found
+    positions: Sequence[DecodedPosition] = run_offline(FAMILY.position(claim), ledger)
+    return positions
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_share_is_worth_what_jupiters_sdk_says_but_that_it_rounds_to_the_nearest(seed: int) -> None:
     chance = random.Random(seed)
     old = chance.randrange(PRICE, 2 * PRICE)
-    accounts = written(chance.randrange(PRICE, 2 * PRICE), old, old + chance.randrange(PRICE))
+    accounts = lending_accounts(chance.randrange(PRICE, 2 * PRICE), old, old + chance.randrange(PRICE))
     raw = chance.choice((1, SUPPLY, chance.randrange(SUPPLY)))
-    said = {at: content for at, (_, content) in accounts.items()} | {MINT: b"", SHARE: b""}
-    told = one("jupiter_assets", mint=MINT, accounts=said, supply=SUPPLY, raw=raw)
-    [found] = decoded(stored(accounts), raw)
-    [given] = found.supplied
-    assert given.token == MINT
-    assert told - given.raw in (0, 1)
-    assert (found.position_type, found.pool, found.replaces) == ("LENDING", LENDING, (SHARE,))
+    contents = {at: content for at, (_, content) in accounts.items()} | {MINT: b"", SHARE: b""}
+    expected = run_job("jupiter_assets", mint=MINT, accounts=contents, supply=SUPPLY, raw=raw)
+    [position] = decoded(stored(accounts), raw)
+    [amount] = position.supplied
+    assert amount.token == MINT
+    assert expected - amount.raw in (0, 1)
+    assert (position.position_type, position.pool, position.replaces) == ("LENDING", LENDING, (SHARE,))
 
 
 def test_addresses_are_where_jupiters_sdk_says() -> None:
-    assert one("jupiter_addresses", mint=MINT) == [SHARE, ADMIN, LENDING, RESERVE]
+    assert run_job("jupiter_addresses", mint=MINT) == [SHARE, ADMIN, LENDING, RESERVE]
 
 
 def reserve_of(supplied: tuple[int, int], borrowed: tuple[int, int], fee: int = 0) -> JupiterReserve:
-    """A reserve of which 60 % are borrowed for 40 % a year, counted half a year ago."""
+    """Return a reserve with 60 % borrowed at 40 % a year, last updated half a year ago."""
     prices = (PRICE, PRICE)
     return JupiterReserve(MINT, 4_000, fee, 6_000, NOW_S - YEAR_S // 2, *prices, *supplied, *borrowed)
 
@@ -102,7 +104,7 @@ def lending_of(counted_s: int) -> JupiterLending:
 
 
 @pytest.mark.parametrize(
-    ("rewards", "counted_s", "grown"),
+    ("rewards", "counted_s", "growth"),
     [
         # 100 shares are worth 200; 20 a year are 10 %.
         (JupiterRewards(MINT, 0, 0, 0, 20, 0, 0), 5, 0),
@@ -120,42 +122,42 @@ def lending_of(counted_s: int) -> JupiterLending:
     ],
 )
 def test_rewards_are_paid_for_their_time_and_then_those_that_come_then(
-    rewards: JupiterRewards, counted_s: int, grown: int
+    rewards: JupiterRewards, counted_s: int, growth: int
 ) -> None:
-    found = share_price(lending_of(counted_s), PRICE, rewards, 100, 1 + YEAR_S)
-    assert found == 2 * PRICE * (100 + grown) // 100
+    price = share_price(lending_of(counted_s), PRICE, rewards, 100, 1 + YEAR_S)
+    assert price == 2 * PRICE * (100 + growth) // 100
 
 
 def test_other_tokens_are_no_shares_and_no_lending_is_looked_for() -> None:
-    ledger, other = Ledger(), key()
-    ledger.put(other, TOKEN, mint(5, 9, key()))
+    ledger, other_mint = Ledger(), key()
+    ledger.put(other_mint, TOKEN, mint(5, 9, key()))
 
-    def nothing_but_mints(asked: Any) -> Any:
-        assert asked.layout == "mint"
-        return ledger(asked)
+    def nothing_but_mints(read: Any) -> Any:
+        assert read.layout == "mint"
+        return ledger(read)
 
-    assert decoded(nothing_but_mints, 5, other) == []
+    assert decoded(nothing_but_mints, 5, other_mint) == []
     with pytest.raises(Exception, match="busy"):
         decoded(lambda asked: Unknown("busy"), 5)
 
 
 def lending(_: Any) -> str:
-    """Where it lies."""
+    """Return the address of the lending."""
     return LENDING
 
 
 def reserve(_: Any) -> str:
-    """Where its reserve lies."""
+    """Return the address of the reserve."""
     return RESERVE
 
 
 def model(_: Any) -> str:
-    """Where its rewards lie."""
+    """Return the address of the rewards model."""
     return MODEL
 
 
-def moved(ledger: Ledger, _: Any) -> None:
-    """The lending lies somewhere else."""
+def move_lending(ledger: Ledger, _: Any) -> None:
+    """Move the lending to another address."""
     ledger.put(key(), *ledger.accounts.pop(LENDING))
 
 
@@ -164,15 +166,15 @@ def doubled(ledger: Ledger, _: Any) -> None:
     ledger.put(key(), *ledger.accounts[LENDING])
 
 
-def few(ledger: Ledger, _: Any) -> None:
-    """Less was issued than the account has."""
+def issue_less(ledger: Ledger, _: Any) -> None:
+    """Issue fewer shares than the account has."""
     ledger.put(SHARE, TOKEN, mint(4, 6, ADMIN))
 
 
 @pytest.fixture(scope="module")
 def plain() -> Written:
     """A lending whose share is worth one and a half."""
-    return written(PRICE * 3 // 2, PRICE, PRICE)
+    return lending_accounts(PRICE * 3 // 2, PRICE, PRICE)
 
 
 BIG: Final = b"\xff" * 8
@@ -183,7 +185,7 @@ BIG: Final = b"\xff" * 8
     [
         (without(lending), "was not found"),
         (doubled, "was not found"),
-        (moved, "of another share"),
+        (move_lending, "of another share"),
         (spliced(8, bytes(32), lending), "another share"),
         (sized(-1, lending), "195 bytes"),
         (sized(1, lending), "197 bytes"),
@@ -196,7 +198,7 @@ BIG: Final = b"\xff" * 8
         (spliced(8, bytes(32), model), "of another token"),
         (without(model), "there is no account"),
         (sized(1, model), "90 bytes"),
-        (few, "less than the account has"),
+        (issue_less, "less than the account has"),
         (spliced(78, BIG, reserve), "time to come"),
         (spliced(86, bytes(8), reserve), "has no price"),
         (spliced(94, bytes(8), reserve), "has no price"),
@@ -221,13 +223,13 @@ def test_a_file_that_names_no_program_of_reserves_is_said(plain: Written) -> Non
 
 async def test_a_wallet_with_a_share_has_a_position_in_place_of_the_token(plain: Written) -> None:
     ledger = stored(plain)
-    spliced(78, bytes(8), reserve)(ledger, None)  # the node has a clock of its own
+    spliced(78, bytes(8), reserve)(ledger, None)  # the node sets its clock itself
     spliced(123, bytes(8), lending)(ledger, None)
     node = LedgerNode(ledger, {WALLET: {SHARE: (10**6, 6), key(): (5, 6)}})
     states = await read(node, WALLET, installed=INSTALLED)
-    [found] = states[WALLET].positions
-    assert [asset.reference for asset in found.replaces] == [SHARE]
-    assert [asset.reference for asset in found.supplied] == [MINT]
+    [position] = states[WALLET].positions
+    assert [asset.reference for asset in position.replaces] == [SHARE]
+    assert [asset.reference for asset in position.supplied] == [MINT]
     assert not states[WALLET].issues
 
 

@@ -19,7 +19,7 @@ from chainfolio.plans import run_offline
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
 from tests.solana.changes import Change, debt_of, itself, key, sized, spliced, strange, taken_over, without
 from tests.solana.fakes import WALLET
-from tests.solana.kamino import BASIS_AT, KLEND, ONE, SLOT, Obligation, Reserve, said, write
+from tests.solana.kamino import BASIS_AT, KLEND, ONE, SLOT, Obligation, Reserve, sdk_amounts, write
 from tests.solana.ledger import Ledger
 from tests.solana.ledger_node import LedgerNode, read, read_of
 
@@ -31,23 +31,25 @@ INSTALLED: Final = InstalledProtocols((InstalledProtocol("kamino", FAMILY, CONTR
 
 
 def decoded(ledger: Ledger, stored: Obligation, slot: int = SLOT, market: str = "") -> list[DecodedPosition]:
-    """What the decoder makes of an obligation, where a file names a market."""
+    """Decode an obligation offline; `market` is the market that the protocol's file names."""
     claim = Claim(WALLET, stored.address, KLEND, NOW_S, 1, slot, 700, contracts={**CONTRACTS, "market": (market,)})
     return list(run_offline(FAMILY.position(claim), ledger))
 
 
-def sides(found: DecodedPosition, stored: Obligation) -> tuple[dict[str, int], dict[str, int]]:
-    """What was supplied and what is owed, by reserve."""
+def sides(position: DecodedPosition, stored: Obligation) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the supplied and the borrowed amounts by reserve."""
     at = {each.mint: address for address, each in stored.reserves.items()}
-    return {at[each.token]: each.raw for each in found.supplied}, {at[each.token]: each.raw for each in found.borrowed}
+    return {at[each.token]: each.raw for each in position.supplied}, {
+        at[each.token]: each.raw for each in position.borrowed
+    }
 
 
-def drawn(chance: random.Random, most: int) -> Obligation:
-    """Any obligation: up to eight deposits and five debts, of up to so much, in reserves of any kind."""
+def drawn(chance: random.Random, limit: int) -> Obligation:
+    """Return a random obligation: up to eight deposits and five debts, each up to `limit`."""
     market = key()
 
     def reserve() -> Reserve:
-        lent, available = chance.randrange(most * ONE), chance.randrange(1, most)
+        lent, available = chance.randrange(limit * ONE), chance.randrange(1, limit)
         curve = sorted(chance.sample(range(1, 10_000), chance.randint(0, 9)))
         rates = sorted(chance.randrange(30_000) for _ in range(len(curve) + 2))
         points = list(zip((0, *curve, 10_000), rates, strict=True))
@@ -61,7 +63,7 @@ def drawn(chance: random.Random, most: int) -> Obligation:
             lent,
             chance.randrange(ONE, 2**130),
             (fees[0], fees[1], fees[2]),
-            chance.randrange(available // 9 + 1, 2 * most),
+            chance.randrange(available // 9 + 1, 2 * limit),
             host_bps=chance.choice((0, 100)),
             taken_percent=chance.choice((0, 15, 100)),
             curve=(*points, *(points[-1],) * (11 - len(points))),
@@ -70,35 +72,40 @@ def drawn(chance: random.Random, most: int) -> Obligation:
     supplying, lending = ([reserve() for _ in range(chance.randint(0, count))] for count in (8, 5))
     deposits = tuple((each, chance.randrange(1, each.shares + 1)) for each in supplying)
     debts = tuple(
-        (each, chance.randrange(1, each.lent_sf + 2), chance.randrange(ONE, each.grown + 1)) for each in lending
+        (each, chance.randrange(1, each.lent_sf + 2), chance.randrange(ONE, each.growth + 1)) for each in lending
     )
     return Obligation(key(), market, WALLET, deposits, debts)
 
 
 def test_what_was_deposited_and_is_owed_is_what_kaminos_own_arithmetic_gives_to_the_unit() -> None:
     chance = random.Random(1)
-    several = [(drawn(chance, chance.choice((10**6, 10**9, 10**12))), SLOT + slots) for slots in ELAPSED * 6]
+    cases = [(drawn(chance, chance.choice((10**6, 10**9, 10**12))), SLOT + slots) for slots in ELAPSED * 6]
     ledger = Ledger()
-    write(ledger, *(each for each, _ in several))
-    for (each, slot), expected in zip(several, said(ledger, *several), strict=True):
-        found = decoded(ledger, each, slot)
-        assert [sides(one, each) for one in found] == [expected] * any(expected)
-        assert all((one.position_type, one.pool, one.replaces) == ("LENDING", each.market, ()) for one in found)
+    write(ledger, *(each for each, _ in cases))
+    for (each, slot), expected in zip(cases, sdk_amounts(ledger, *cases), strict=True):
+        positions = decoded(ledger, each, slot)
+        assert [sides(position, each) for position in positions] == [expected] * any(expected)
+        assert all(
+            (position.position_type, position.pool, position.replaces) == ("LENDING", each.market, ())
+            for position in positions
+        )
 
 
 def test_interest_of_months_is_as_far_from_the_sdk_as_what_the_program_cuts_off() -> None:
     chance = random.Random(99)
-    several, elapsed = [drawn(chance, 10**15) for _ in range(6)], 20_000_000
+    obligations, elapsed = [drawn(chance, 10**15) for _ in range(6)], 20_000_000
     ledger = Ledger()
-    write(ledger, *several)
-    for each, expected in zip(several, said(ledger, *((one, SLOT + elapsed) for one in several)), strict=True):
-        [found] = decoded(ledger, each, SLOT + elapsed)
-        for ours, theirs in zip(sides(found, each), expected, strict=True):
-            assert ours.keys() == theirs.keys()
-            for at, raw in ours.items():
+    write(ledger, *obligations)
+    for each, expected in zip(
+        obligations, sdk_amounts(ledger, *((obligation, SLOT + elapsed) for obligation in obligations)), strict=True
+    ):
+        [position] = decoded(ledger, each, SLOT + elapsed)
+        for computed, reference in zip(sides(position, each), expected, strict=True):
+            assert computed.keys() == reference.keys()
+            for at, raw in computed.items():
                 # The rate of a slot has sixty bits behind the point: what is cut off of it counts for each slot.
                 # The SDK's rate, a number of a computer's sixteen digits, is as good.
-                assert abs(theirs[at] - raw) <= 8 * elapsed * theirs[at] // ONE + 1
+                assert abs(reference[at] - raw) <= 8 * elapsed * reference[at] // ONE + 1
 
 
 def test_interest_is_a_third_of_a_series_in_whole_numbers_as_the_program_cuts_them_off() -> None:
@@ -111,23 +118,23 @@ def test_interest_is_a_third_of_a_series_in_whole_numbers_as_the_program_cuts_th
     for elapsed in (5, 1_000, 2 * YEAR_S):
         first = base * elapsed
         second = (first * base >> 60) * (elapsed - 1) // 2
-        grown = ONE + first + second + (second * base >> 60) * (elapsed - 2) // 3
-        [found] = decoded(ledger, stored, SLOT + elapsed)
-        lent = 10**12 * ONE * grown >> 60
-        assert (found.supplied[0].raw, found.borrowed[0].raw) == (lent >> 60, -(-lent // ONE))
+        growth = ONE + first + second + (second * base >> 60) * (elapsed - 2) // 3
+        [position] = decoded(ledger, stored, SLOT + elapsed)
+        lent = 10**12 * ONE * growth >> 60
+        assert (position.supplied[0].raw, position.borrowed[0].raw) == (lent >> 60, -(-lent // ONE))
 
 
-def pair(**other: Any) -> Obligation:
+def pair(**overrides: Any) -> Obligation:
     """An obligation with one deposit and one debt."""
     market = key()
-    one, two = (Reserve(key(), market, key(), key(), **other) for _ in range(2))
-    return Obligation(key(), market, WALLET, ((one, 10**9),), ((two, 10**6 * ONE, ONE),))
+    collateral, loan = (Reserve(key(), market, key(), key(), **overrides) for _ in range(2))
+    return Obligation(key(), market, WALLET, ((collateral, 10**9),), ((loan, 10**6 * ONE, ONE),))
 
 
-def stored(*several: Obligation, **other: Any) -> Ledger:
+def stored(*obligations: Obligation, **overrides: Any) -> Ledger:
     """A ledger with obligations."""
     ledger = Ledger()
-    write(ledger, *several, **other)
+    write(ledger, *obligations, **overrides)
     return ledger
 
 
@@ -138,24 +145,26 @@ def first() -> Obligation:
 
 
 @pytest.fixture(scope="module")
-def written(first: Obligation) -> Ledger:
-    """Its accounts."""
+def first_ledger(first: Obligation) -> Ledger:
+    """Return a ledger with the accounts of the first obligation."""
     return stored(first)
 
 
 def test_rates_of_seconds_count_seconds_and_where_no_time_was_written_none() -> None:
     by_time, by_slot, never = pair(by_time=1, time_s=NOW_S - 5_000), pair(), pair(by_time=1)
     ledger = stored(by_time, by_slot, never)
-    [found], [other] = (decoded(ledger, each, SLOT + slots) for each, slots in ((by_time, 77), (by_slot, 10_000)))
-    assert [each.raw for each in (*found.supplied, *found.borrowed)] == [
-        each.raw for each in (*other.supplied, *other.borrowed)
+    [position], [other_position] = (
+        decoded(ledger, each, SLOT + slots) for each, slots in ((by_time, 77), (by_slot, 10_000))
+    )
+    assert [each.raw for each in (*position.supplied, *position.borrowed)] == [
+        each.raw for each in (*other_position.supplied, *other_position.borrowed)
     ]
-    [found], [fresh] = decoded(ledger, never, SLOT + 10**6), decoded(ledger, by_slot)
-    assert found.supplied[0].raw == fresh.supplied[0].raw
+    [position], [fresh] = decoded(ledger, never, SLOT + 10**6), decoded(ledger, by_slot)
+    assert position.supplied[0].raw == fresh.supplied[0].raw
 
 
 @pytest.mark.parametrize(
-    ("each_slot", "left", "bps", "given"),
+    ("each_slot", "remaining", "bps", "reward"),
     [
         (5, 10**9, 10_000, 5_000),
         (5, 777, 10_000, 777),
@@ -165,13 +174,13 @@ def test_rates_of_seconds_count_seconds_and_where_no_time_was_written_none() -> 
     ],
 )
 def test_rewards_of_a_reserve_are_given_to_all_shares_up_to_what_its_market_allows(
-    each_slot: int, left: int, bps: int, given: int
+    each_slot: int, remaining: int, bps: int, reward: int
 ) -> None:
     flat = ((0, 0), *((10_000, 0),) * 10)
-    reserve = Reserve(key(), key(), key(), key(), curve=flat, shares=4 * 10**12, rewards=(each_slot, left))
-    everything = Obligation(key(), reserve.market, WALLET, ((reserve, reserve.shares),))
-    [found] = decoded(stored(everything, rewards_bps=bps), everything, SLOT + 1_000)
-    assert found.supplied[0].raw == 4 * 10**12 + given
+    reserve = Reserve(key(), key(), key(), key(), curve=flat, shares=4 * 10**12, rewards=(each_slot, remaining))
+    obligation = Obligation(key(), reserve.market, WALLET, ((reserve, reserve.shares),))
+    [position] = decoded(stored(obligation, rewards_bps=bps), obligation, SLOT + 1_000)
+    assert position.supplied[0].raw == 4 * 10**12 + reward
 
 
 def test_an_obligation_that_is_gone_or_empty_is_nothing(first: Obligation) -> None:
@@ -182,15 +191,15 @@ def test_an_obligation_that_is_gone_or_empty_is_nothing(first: Obligation) -> No
 
 def test_debt_alone_is_shown_and_counts() -> None:
     obligation = replace(pair(), deposits=())
-    [found] = decoded(stored(obligation), obligation)
-    assert (found.supplied, found.borrowed[0].raw, found.unverified) == ((), 10**6, "")
+    [position] = decoded(stored(obligation), obligation)
+    assert (position.supplied, position.borrowed[0].raw, position.unverified) == ((), 10**6, "")
 
 
 def test_in_a_market_that_no_file_names_what_could_not_be_taken_out_now_has_no_value(
-    first: Obligation, written: Ledger
+    first: Obligation, first_ledger: Ledger
 ) -> None:
-    assert decoded(written, first)[0].unverified == ""
-    drained = Ledger(dict(written.accounts), dict(written.lamports))
+    assert decoded(first_ledger, first)[0].unverified == ""
+    drained = Ledger(dict(first_ledger.accounts), dict(first_ledger.lamports))
     reserve = first.deposits[0][0]
     drained.put_vault(reserve.vault, reserve.mint, key(), 10**6)
     assert decoded(drained, first)[0].unverified == NOT_COVERED
@@ -200,40 +209,47 @@ def test_in_a_market_that_no_file_names_what_could_not_be_taken_out_now_has_no_v
 def test_what_several_obligations_have_in_a_reserve_has_to_lie_in_its_vault_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one = replace(pair(), debts=())
-    other, stranger = replace(one, address=key()), replace(one, address=key(), owner=key())
-    ledger, reserve = stored(one, other, stranger), one.deposits[0][0]
-    together = decoded(ledger, one)[0].supplied[0].raw + decoded(ledger, other)[0].supplied[0].raw + 1  # both in one
-    for raw, unverified in ((together, ""), (together - 1, NOT_COVERED)):
+    obligation = replace(pair(), debts=())
+    sibling, stranger = replace(obligation, address=key()), replace(obligation, address=key(), owner=key())
+    ledger, reserve = stored(obligation, sibling, stranger), obligation.deposits[0][0]
+    total = (
+        decoded(ledger, obligation)[0].supplied[0].raw + decoded(ledger, sibling)[0].supplied[0].raw + 1
+    )  # both in one
+    for raw, unverified in ((total, ""), (total - 1, NOT_COVERED)):
         ledger.put_vault(reserve.vault, reserve.mint, key(), raw)
-        assert [decoded(ledger, each)[0].unverified for each in (one, other)] == [unverified] * 2
-    everything = 4 * 10**12  # what is there and what is lent
+        assert [decoded(ledger, each)[0].unverified for each in (obligation, sibling)] == [unverified] * 2
+    liquidity = 4 * 10**12  # what is there and what is lent
     monkeypatch.setattr(positions, "MAX_SIBLINGS", 1)
-    for raw, unverified in ((everything, ""), (everything - 1, NOT_COVERED)):
+    for raw, unverified in ((liquidity, ""), (liquidity - 1, NOT_COVERED)):
         ledger.put_vault(reserve.vault, reserve.mint, key(), raw)
-        assert decoded(ledger, one)[0].unverified == unverified
+        assert decoded(ledger, obligation)[0].unverified == unverified
 
 
 async def test_of_a_market_that_no_file_names_the_answer_says_that_others_may_claim_the_same() -> None:
-    several = (replace(pair(slot=1), debts=()), replace(pair(slot=1), owner=key()))
-    apart = await read(LedgerNode(stored(*several), {WALLET: []}), WALLET, installed=INSTALLED)
+    obligations = (replace(pair(slot=1), debts=()), replace(pair(slot=1), owner=key()))
+    apart = await read(LedgerNode(stored(*obligations), {WALLET: []}), WALLET, installed=INSTALLED)
     both = await read(
-        LedgerNode(stored(*several), {WALLET: [], several[1].owner: []}), WALLET, several[1].owner, installed=INSTALLED
+        LedgerNode(stored(*obligations), {WALLET: [], obligations[1].owner: []}),
+        WALLET,
+        obligations[1].owner,
+        installed=INSTALLED,
     )
     assert {issue.reason for issue in apart[WALLET].issues} == {f"of {WALLET}: {SHARED}"}
     assert not any(issue.makes_partial for issue in apart[WALLET].issues)
-    for each in (apart, both):  # what somebody has does not depend on who else is asked about
-        assert [(found.pool, found.unverified) for found in each[WALLET].positions] == [(several[0].market, "")]
+    for each in (apart, both):  # an account's amounts do not depend on the other accounts of the read
+        assert [(position.pool, position.unverified) for position in each[WALLET].positions] == [
+            (obligations[0].market, "")
+        ]
         assert [issue.reason for issue in each[WALLET].issues] == [f"of {WALLET}: {SHARED}"]
     [row] = INSTALLED.rows
-    named = InstalledProtocols((replace(row, contracts={**row.contracts, "market": (several[0].market,)}),))
-    relied = await read(LedgerNode(stored(*several), {WALLET: []}), WALLET, installed=named)
+    with_market = InstalledProtocols((replace(row, contracts={**row.contracts, "market": (obligations[0].market,)}),))
+    relied = await read(LedgerNode(stored(*obligations), {WALLET: []}), WALLET, installed=with_market)
     assert (len(relied[WALLET].positions), relied[WALLET].issues) == (1, ())
 
 
 async def test_obligations_in_a_market_that_no_file_names_are_added_without_another_search() -> None:
-    several = (pair(slot=1), pair(slot=1))
-    node = LedgerNode(stored(*several), {WALLET: []})
+    obligations = (pair(slot=1), pair(slot=1))
+    node = LedgerNode(stored(*obligations), {WALLET: []})
     node.moves = 0
     states = await read(node, WALLET, installed=INSTALLED)
     assert [each.unverified for each in states[WALLET].positions] == ["", ""]
@@ -241,17 +257,17 @@ async def test_obligations_in_a_market_that_no_file_names_are_added_without_anot
 
 
 def lent(obligation: Obligation) -> str:
-    """Where the reserve of the deposit lies."""
+    """Return the address of the deposit's reserve."""
     return obligation.deposits[0][0].address
 
 
 def market(obligation: Obligation) -> str:
-    """Where the market lies."""
+    """Return the address of the market."""
     return obligation.market
 
 
 def vault_of(obligation: Obligation) -> str:
-    """Where the vault lies of what it has."""
+    """Return the address of the vault of the deposit's reserve."""
     return obligation.deposits[0][0].vault
 
 
@@ -288,20 +304,20 @@ def vault_of(obligation: Obligation) -> str:
     ],
 )
 def test_what_an_obligation_cannot_be_is_said_and_never_zero(
-    first: Obligation, written: Ledger, change: Change, reason: str
+    first: Obligation, first_ledger: Ledger, change: Change, reason: str
 ) -> None:
-    ledger = Ledger(dict(written.accounts), dict(written.lamports))
+    ledger = Ledger(dict(first_ledger.accounts), dict(first_ledger.lamports))
     change(ledger, first)
     with pytest.raises(Exception, match=reason):
         decoded(ledger, first, SLOT + 9)
 
 
 async def test_obligations_are_found_by_their_owner_and_owe_what_they_borrowed() -> None:
-    several = (pair(slot=1), pair(slot=1), replace(pair(slot=1), owner=key()))
-    states = await read(LedgerNode(stored(*several), {WALLET: []}), WALLET, installed=INSTALLED)
-    found = states[WALLET].positions
-    assert sorted(each.pool for each in found) == sorted(each.market for each in several[:2])
-    assert all(each.protocol == "kamino" and sum(each.borrowed.values()) >= 10**6 for each in found)
+    obligations = (pair(slot=1), pair(slot=1), replace(pair(slot=1), owner=key()))
+    states = await read(LedgerNode(stored(*obligations), {WALLET: []}), WALLET, installed=INSTALLED)
+    held_positions = states[WALLET].positions
+    assert sorted(each.pool for each in held_positions) == sorted(each.market for each in obligations[:2])
+    assert all(each.protocol == "kamino" and sum(each.borrowed.values()) >= 10**6 for each in held_positions)
     assert not any(each.makes_partial for each in states[WALLET].issues)
 
 
@@ -329,6 +345,6 @@ async def test_a_real_node_has_obligations_at_the_slot_of_the_snapshot(node: Sol
     write(ledger, obligation)
     state = await read_of(node, chain, ledger, owner, INSTALLED)
     assert state.block is not None
-    [(supplied, debts)] = said(ledger, (obligation, state.block.height))
-    [found] = state.positions
-    assert [*found.supplied.values(), *found.borrowed.values()] == [*supplied.values(), *debts.values()]
+    [(supplied, debts)] = sdk_amounts(ledger, (obligation, state.block.height))
+    [position] = state.positions
+    assert [*position.supplied.values(), *position.borrowed.values()] == [*supplied.values(), *debts.values()]

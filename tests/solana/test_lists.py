@@ -1,4 +1,4 @@
-"""Positions of which an account of a program names the owner: found by lists, read at one slot with all the rest."""
+"""Positions in program accounts that name their owner: listed and read at one slot with the wallet."""
 
 from __future__ import annotations
 
@@ -79,18 +79,18 @@ async def test_a_list_that_fails_takes_no_other_positions_with_it(failure: tuple
 
 
 async def test_a_list_that_comes_once_and_then_no_more_is_unknown_and_holds_nothing_up() -> None:
-    node, asked = LedgerNode(tickets(2), {WALLET: []}), 0
+    node, list_requests = LedgerNode(tickets(2), {WALLET: []}), 0
 
-    def once(params: Any) -> Any:
-        nonlocal asked
-        asked += params[0] == OTHER
-        if params[0] == OTHER and asked != MAX_TRIES + 1:
+    def answer_one_list(params: Any) -> Any:
+        nonlocal list_requests
+        list_requests += params[0] == OTHER
+        if params[0] == OTHER and list_requests != MAX_TRIES + 1:
             raise Refuse(*FAILURES[0])
         if params[0] == OTHER:
             node.ledger.lamports[WALLET] = 9  # since that slot: what it came with is of before
         return node._list(params)
 
-    node.answers = {**node.answers, "getProgramAccounts": once}
+    node.answers = {**node.answers, "getProgramAccounts": answer_one_list}
     states = await read(node, WALLET, installed=BOTH)
     assert (len(states[WALLET].positions), states[WALLET].native) == (2, 9)
     assert ["positions of fork" in each.reason for each in states[WALLET].issues] == [True]
@@ -127,11 +127,13 @@ async def test_where_one_endpoint_fails_to_list_another_one_is_asked_first() -> 
     node.post = post  # type: ignore[method-assign]
     chain = node.chain("http://one.test", "http://two.test")
     head = (await chain.heads()).latest
-    wallet, listed = await chain.answer([WalletRead(WALLET), ListRead(MARINADE, "marinade_ticket", 40, WALLET)], head)
+    wallet, addresses = await chain.answer(
+        [WalletRead(WALLET), ListRead(MARINADE, "marinade_ticket", 40, WALLET)], head
+    )
     assert isinstance(wallet, Wallet)
     assert wallet.lamports == 5
-    assert isinstance(listed, Sequence)
-    assert len(listed) == 2
+    assert isinstance(addresses, Sequence)
+    assert len(addresses) == 2
     await chain.close()
 
 
@@ -162,8 +164,8 @@ async def test_a_list_that_cannot_be_is_refused(lie: Lie) -> None:
 
 async def test_an_endpoint_that_passes_over_filters_gives_nobody_what_belongs_to_others() -> None:
     node = LedgerNode(tickets(1), {WALLET: []})
-    other = str(Keypair().pubkey())
-    node.ledger.put(other, MARINADE, ticket_bytes(other, 10**9, 1))
+    stranger = str(Keypair().pubkey())
+    node.ledger.put(stranger, MARINADE, ticket_bytes(stranger, 10**9, 1))
     real = node.answers["getProgramAccounts"]
     node.answers = {
         **node.answers,
@@ -172,7 +174,7 @@ async def test_an_endpoint_that_passes_over_filters_gives_nobody_what_belongs_to
     states = await read(node, WALLET, installed=INSTALLED)
     assert [sum(each.supplied.values()) for each in states[WALLET].positions] == [1]
     reasons = {each.subject: each.reason for each in states[WALLET].issues}
-    assert f"a ticket of {other}" in reasons[other]
+    assert f"a ticket of {stranger}" in reasons[stranger]
     assert "another kind" in reasons[MARINADE_STATE] or "bytes" in reasons[MARINADE_STATE]
 
 
@@ -204,15 +206,15 @@ async def test_lists_beside_no_wallet_are_read_too() -> None:
     node = LedgerNode(tickets(2), {})
     chain = node.chain()
     head = (await chain.heads()).latest
-    asked = ListRead(MARINADE, "marinade_ticket", 40, WALLET)
-    [found] = await chain.answer([asked], head)
-    assert isinstance(found, Sequence)
-    assert len(found) == 2
+    list_read = ListRead(MARINADE, "marinade_ticket", 40, WALLET)
+    [addresses] = await chain.answer([list_read], head)
+    assert isinstance(addresses, Sequence)
+    assert len(addresses) == 2
 
     def refuses(params: Any) -> Any:
         raise Refuse(-32010, "excluded from account secondary indexes")
 
     node.answers = {**node.answers, "getProgramAccounts": refuses}
-    [unknown] = await chain.answer([asked], head)
+    [unknown] = await chain.answer([list_read], head)
     assert isinstance(unknown, Unknown)
     await chain.close()

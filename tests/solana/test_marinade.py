@@ -49,18 +49,18 @@ def state() -> bytes:
 
 
 def tickets(state: bytes, content: bytes, claim: Claim = CLAIM) -> Sequence[DecodedPosition]:
-    """What the decoder makes of a ticket."""
+    """Decode a ticket offline."""
     ledger = Ledger()
     ledger.put(MARINADE_STATE, MARINADE, state)
     ledger.put(TICKET, MARINADE, content)
-    found: Sequence[DecodedPosition] = run_offline(marinade_ticket.FAMILY.position(claim), ledger)
-    return found
+    positions: Sequence[DecodedPosition] = run_offline(marinade_ticket.FAMILY.position(claim), ledger)
+    return positions
 
 
 def shares(
     state: bytes, raw: int, *, sol: int = RENT + 77_777, vault: int = 5_001, supply: int = 1_000
 ) -> Sequence[DecodedPosition]:
-    """What the decoder makes of so many shares."""
+    """Decode an amount of shares offline."""
     ledger = Ledger()
     ledger.put(MARINADE_STATE, MARINADE, state)
     issuer = derived(MARINADE, (MARINADE_STATE, b"liq_mint"))
@@ -68,12 +68,12 @@ def shares(
     ledger.put_vault(VAULT, MSOL_MINT, NOBODY, vault)
     ledger.put(SOL_LEG, SYSTEM, b"", lamports=sol)
     claim = replace(CLAIM, subject=POOL_MINT, raw=raw)
-    found: Sequence[DecodedPosition] = run_offline(marinade_pool.FAMILY.position(claim), ledger)
-    return found
+    positions: Sequence[DecodedPosition] = run_offline(marinade_pool.FAMILY.position(claim), ledger)
+    return positions
 
 
 @pytest.mark.parametrize(
-    ("made", "name", "wait_s"),
+    ("created_epoch", "name", "wait_s"),
     [
         (700, "Unstake ticket (due in epoch 701)", 431_000 * 2 // 5 + 1_800),
         (699, "Unstake ticket (due)", 1_800 - 400),
@@ -81,12 +81,12 @@ def shares(
     ],
 )
 def test_a_ticket_is_its_lamports_and_when_they_are_there(
-    state: bytes, made: int, name: str, wait_s: int | None
+    state: bytes, created_epoch: int, name: str, wait_s: int | None
 ) -> None:
-    [found] = tickets(state, ticket_bytes(OWNER, 7_000_000_001, made))
-    assert found.supplied == (TokenAmount(SYSTEM, 7_000_000_001),)
-    assert (found.position_type, found.name, found.unverified) == ("STAKED", name, "")
-    assert found.unlock_s == (0 if wait_s is None else CLAIM.time_s + wait_s)
+    [position] = tickets(state, ticket_bytes(OWNER, 7_000_000_001, created_epoch))
+    assert position.supplied == (TokenAmount(SYSTEM, 7_000_000_001),)
+    assert (position.position_type, position.name, position.unverified) == ("STAKED", name, "")
+    assert position.unlock_s == (0 if wait_s is None else CLAIM.time_s + wait_s)
 
 
 def test_a_ticket_that_was_paid_or_is_gone_is_nothing(state: bytes) -> None:
@@ -95,10 +95,10 @@ def test_a_ticket_that_was_paid_or_is_gone_is_nothing(state: bytes) -> None:
 
 
 def test_tickets_that_nobody_can_rely_on_have_no_value(state: bytes) -> None:
-    [found] = tickets(state, ticket_bytes(OWNER, TICKETED + 1, 1))
-    assert found.unverified == marinade_ticket.NOT_COVERED
-    [found] = tickets(state, ticket_bytes(OWNER, 5, 1, state=str(Keypair().pubkey())))
-    assert found.unverified == marinade_ticket.UNLISTED_INSTANCE
+    [position] = tickets(state, ticket_bytes(OWNER, TICKETED + 1, 1))
+    assert position.unverified == marinade_ticket.NOT_COVERED
+    [position] = tickets(state, ticket_bytes(OWNER, 5, 1, state=str(Keypair().pubkey())))
+    assert position.unverified == marinade_ticket.UNLISTED_INSTANCE
 
 
 @pytest.mark.parametrize(
@@ -125,13 +125,16 @@ def test_a_ticket_that_breaks_off_is_said(state: bytes, cut: slice, reason: str)
 
 
 def test_a_share_of_the_pool_is_its_part_of_both_sides_rounded_down(state: bytes) -> None:
-    [found] = shares(state, 333)
-    assert found.supplied == (TokenAmount(SYSTEM, 333 * 77_777 // 1_000), TokenAmount(MSOL_MINT, 333 * 5_001 // 1_000))
-    assert (found.position_type, found.replaces, found.pool) == ("LIQUIDITYPOOL", (POOL_MINT,), POOL_MINT)
+    [position] = shares(state, 333)
+    assert position.supplied == (
+        TokenAmount(SYSTEM, 333 * 77_777 // 1_000),
+        TokenAmount(MSOL_MINT, 333 * 5_001 // 1_000),
+    )
+    assert (position.position_type, position.replaces, position.pool) == ("LIQUIDITYPOOL", (POOL_MINT,), POOL_MINT)
     [burned] = shares(state, 333, supply=900)
     assert burned.supplied[0].raw == 333 * 77_777 // 900
-    [everything] = shares(state, 1_000, supply=1_200)
-    assert [each.raw for each in everything.supplied] == [77_777, 5_001]
+    [full] = shares(state, 1_000, supply=1_200)
+    assert [each.raw for each in full.supplied] == [77_777, 5_001]
 
 
 def test_a_pool_that_cannot_be_is_said_and_never_zero(state: bytes) -> None:
@@ -168,11 +171,11 @@ async def test_a_real_node_finds_tickets_by_their_owner_and_shares_by_their_mint
     reports = await run_batched(
         {"own": reader.read(str(owner), Interactions(), ())}, lambda reads: chain.answer(reads, head), max_rounds=64
     )
-    found = reports["own"].result
-    assert found is not None, reports
-    parts = [sorted((asset.reference, raw) for asset, raw in each.supplied.items()) for each in found.positions]
+    account_state = reports["own"].result
+    assert account_state is not None, reports
+    parts = [sorted((asset.reference, raw) for asset, raw in each.supplied.items()) for each in account_state.positions]
     assert sorted(parts) == [[("501", 11)], [("501", 22)], [("501", 777), (MSOL_MINT, 50)]]
-    assert not [each for each in found.issues if each.makes_partial]
+    assert not [each for each in account_state.issues if each.makes_partial]
 
 
 def test_a_mint_that_could_not_be_read_is_said_and_not_taken_for_another_token() -> None:

@@ -1,4 +1,4 @@
-"""Positions in Meteora's DAMM v2: bytes by the interface in Meteora's SDK, and every amount by its own arithmetic."""
+"""Positions in Meteora's DAMM v2: bytes and amounts as Meteora's SDK encodes and computes them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from chainfolio.adapters.solana.ranges import NOT_COVERED
 from chainfolio.plans import Unknown, run_offline
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, InstalledProtocols
 from tests.solana.changes import Change, key, pool_of, sized, spliced, stolen, strange, without
-from tests.solana.damm import DAMM, Pool, Position, Reward, said, write
+from tests.solana.damm import DAMM, Pool, Position, Reward, sdk_amounts, write
 from tests.solana.fakes import WALLET
 from tests.solana.ledger import Ledger
 from tests.solana.ledger_node import LedgerNode, read
-from tests.solana.sdk import one
+from tests.solana.sdk import run_job
 
 NOW_S: Final = 1_760_000_000
 SLOT: Final = 380_000_000
@@ -30,13 +30,13 @@ LOWEST, HIGHEST = 4_295_048_016, 79_226_673_521_066_979_257_578_248_091  # of an
 def drawn(chance: random.Random, mode: int = 0) -> Position:
     """Any position: free, locked or both, in a pool of one range or of all prices."""
 
-    def two(most: int) -> tuple[int, int]:
-        return chance.randrange(most), chance.randrange(most)
+    def two(limit: int) -> tuple[int, int]:
+        return chance.randrange(limit), chance.randrange(limit)
 
     def reward() -> Reward:
         end_s = NOW_S + chance.randint(-(10**5), 10**5)
-        some = Reward(key(), key(), end_s, chance.randrange(2**80), chance.randrange(2**190), NOW_S - 10**6)
-        return chance.choice((Reward(), some))
+        random_reward = Reward(key(), key(), end_s, chance.randrange(2**80), chance.randrange(2**190), NOW_S - 10**6)
+        return chance.choice((Reward(), random_reward))
 
     lowest, highest = chance.choice(((LOWEST, HIGHEST), (2**60, 2**70)))
     root = chance.randrange(2**61, 2**69)
@@ -57,13 +57,13 @@ def drawn(chance: random.Random, mode: int = 0) -> Position:
     vesting = chance.choice((0, chance.randrange(2**90, 2**92)))
     now = NOW_S if by_time else SLOT
     terms = (now + chance.randint(-5_000, 1_000), 1_000, vesting // 10, vesting // 30, 0, 20) if vesting else (0,) * 6
-    seen = [tuple(each - chance.randrange(min(each, 2**150) + 1) for each in growth)]
+    checkpoints = [tuple(each - chance.randrange(min(each, 2**150) + 1) for each in growth)]
     seen_rewards = [each.growth - chance.randrange(min(each.growth, 2**120) + 1) for each in rewards]
     return Position(
         pool,
         key(),
         (chance.randrange(2**90), vesting, chance.choice((0, chance.randrange(2**80)))),
-        (seen[0][0], seen[0][1]),
+        (checkpoints[0][0], checkpoints[0][1]),
         two(2**40),
         ((seen_rewards[0], 5), (seen_rewards[1], 6)),
         terms,
@@ -71,10 +71,10 @@ def drawn(chance: random.Random, mode: int = 0) -> Position:
 
 
 def decoded(ledger: Any, position: Position) -> Sequence[DecodedPosition]:
-    """What the decoder makes of a position."""
+    """Decode a position offline."""
     claim = Claim(WALLET, position.mint, DAMM, NOW_S, 1, SLOT, 700)
-    found: Sequence[DecodedPosition] = run_offline(FAMILY.position(claim), ledger)
-    return found
+    positions: Sequence[DecodedPosition] = run_offline(FAMILY.position(claim), ledger)
+    return positions
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2])
@@ -83,31 +83,33 @@ def test_every_amount_of_a_position_is_what_meteoras_own_arithmetic_gives(seed: 
     position, ledger = drawn(random.Random(seed), mode), Ledger()
     write(ledger, position)
     pool = position.pool
-    told = said(ledger, position, NOW_S, NOW_S if pool.by_time else SLOT)
-    found = {each.name: each for each in decoded(ledger, position)}
-    amounts = {name: [each.raw for each in part.supplied] for name, part in found.items()}
-    assert amounts[""] == told["free"]
-    assert amounts.get("Vesting", [0, 0]) == told["vesting"]
-    assert amounts.get("Locked for good", [0, 0]) == told["locked"]
-    paid = [(each.mint, raw) for each, raw in zip(pool.rewards, told["rewards"], strict=True) if each != Reward()]
-    assert [(each.token, each.raw) for each in found[""].rewards] == [
-        *zip(pool.mints, told["fees"], strict=True),
-        *paid,
+    expected = sdk_amounts(ledger, position, NOW_S, NOW_S if pool.by_time else SLOT)
+    positions = {each.name: each for each in decoded(ledger, position)}
+    amounts = {name: [each.raw for each in part.supplied] for name, part in positions.items()}
+    assert amounts[""] == expected["free"]
+    assert amounts.get("Vesting", [0, 0]) == expected["vesting"]
+    assert amounts.get("Locked for good", [0, 0]) == expected["locked"]
+    reward_amounts = [
+        (each.mint, raw) for each, raw in zip(pool.rewards, expected["rewards"], strict=True) if each != Reward()
     ]
-    for each in found.values():
+    assert [(each.token, each.raw) for each in positions[""].rewards] == [
+        *zip(pool.mints, expected["fees"], strict=True),
+        *reward_amounts,
+    ]
+    for each in positions.values():
         assert (each.position_type, each.pool, each.replaces) == ("LIQUIDITYPOOL", pool.address, (position.mint,))
-        assert [one.token for one in each.supplied] == list(pool.mints)
+        assert [amount.token for amount in each.supplied] == list(pool.mints)
 
 
 def test_a_position_is_where_meteoras_sdk_says() -> None:
     position = drawn(random.Random(1))
-    assert one("damm_address", mint=position.mint) == position.address
+    assert run_job("damm_address", mint=position.mint) == position.address
 
 
-def plain(liquidity: tuple[int, int, int], **other: Any) -> Position:
+def plain(liquidity: tuple[int, int, int], **overrides: Any) -> Position:
     """A position that earned nothing."""
     pool = Pool(key(), (key(), key()), (key(), key()), 2**100, (LOWEST, 2**64, HIGHEST))
-    return Position(pool, key(), liquidity, **other)
+    return Position(pool, key(), liquidity, **overrides)
 
 
 def test_what_is_locked_for_good_has_no_value_and_what_is_vesting_says_until_when() -> None:
@@ -132,8 +134,8 @@ def test_more_that_was_released_than_is_due_takes_nothing_from_what_is_free() ->
 def test_no_more_becomes_free_than_is_vesting() -> None:
     ledger, position = Ledger(), plain((0, 2**90, 0), vesting=(NOW_S - 1, 0, 2**100, 0, 0, 0))
     write(ledger, position)
-    [found] = decoded(ledger, position)
-    assert [each.raw for each in found.supplied] == [2**26 - 1] * 2
+    [decoded_position] = decoded(ledger, position)
+    assert [each.raw for each in decoded_position.supplied] == [2**26 - 1] * 2
 
 
 def test_what_vests_by_another_account_is_shown_without_a_time() -> None:
@@ -153,19 +155,19 @@ def test_a_token_that_stands_for_nothing_is_no_position() -> None:
 def test_a_pool_that_was_drained_pays_nobody_and_its_positions_have_no_value() -> None:
     ledger, position = Ledger(), drawn(random.Random(8))
     write(ledger, position, vaults=0)
-    found = decoded(ledger, position)
-    assert {each.unverified for each in found} == {NOT_COVERED}
-    assert all(each.raw == 0 for each in found[0].rewards if each.token not in position.pool.mints)
+    positions = decoded(ledger, position)
+    assert {each.unverified for each in positions} == {NOT_COVERED}
+    assert all(each.raw == 0 for each in positions[0].rewards if each.token not in position.pool.mints)
 
 
 def test_huge_numbers_of_a_liar_end_in_amounts_that_its_pool_does_not_have() -> None:
     ledger, position = Ledger(), plain((2**128 - 1, 2**128 - 1, 2**128 - 1), vesting=(1, 0, 2**128 - 1, 0, 5, 0))
-    write(ledger, replace(position, seen=(5, 5), pool=replace(position.pool, growth=(4, 4))))
+    write(ledger, replace(position, fee_checkpoints=(5, 5), pool=replace(position.pool, growth=(4, 4))))
     assert {each.unverified for each in decoded(ledger, position)} == {NOT_COVERED}
 
 
 @pytest.fixture(scope="module")
-def written() -> tuple[Ledger, Position]:
+def sample() -> tuple[Ledger, Position]:
     """A position that can be read."""
     ledger, position = Ledger(), plain((2**90, 0, 0))
     write(ledger, position)
@@ -192,18 +194,18 @@ def written() -> tuple[Ledger, Position]:
     ],
 )
 def test_what_a_position_cannot_be_is_said_and_never_zero(
-    written: tuple[Ledger, Position], change: Change, reason: str
+    sample: tuple[Ledger, Position], change: Change, reason: str
 ) -> None:
-    ledger, position = Ledger({**written[0].accounts}), written[1]
+    ledger, position = Ledger({**sample[0].accounts}), sample[1]
     change(ledger, position)
     with pytest.raises(Exception, match=reason):
         decoded(ledger, position)
 
 
-async def test_a_wallet_with_a_position_has_it_in_place_of_the_token(written: tuple[Ledger, Position]) -> None:
-    ledger, position = written
+async def test_a_wallet_with_a_position_has_it_in_place_of_the_token(sample: tuple[Ledger, Position]) -> None:
+    ledger, position = sample
     states = await read(LedgerNode(ledger, {WALLET: [position.mint, key()]}), WALLET, installed=INSTALLED)
-    [found] = states[WALLET].positions
-    assert [asset.reference for asset in found.replaces] == [position.mint]
-    assert sorted(asset.reference for asset in found.supplied) == sorted(position.pool.mints)
+    [decoded_position] = states[WALLET].positions
+    assert [asset.reference for asset in decoded_position.replaces] == [position.mint]
+    assert sorted(asset.reference for asset in decoded_position.supplied) == sorted(position.pool.mints)
     assert not states[WALLET].issues

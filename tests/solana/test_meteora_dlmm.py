@@ -1,4 +1,4 @@
-"""Positions in Meteora's DLMM: bytes by the interface in Meteora's SDK, and every amount by its own arithmetic."""
+"""Positions in Meteora's DLMM: bytes and amounts as Meteora's SDK encodes and computes them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.solana.changes import Change, key, sized, spliced, strange, without
 from tests.solana.fakes import WALLET
 from tests.solana.ledger import Ledger
 from tests.solana.ledger_node import LedgerNode, read
-from tests.solana.meteora import DLMM, Bin, Own, Pair, Position, Reward, said, write
-from tests.solana.sdk import Small, one
+from tests.solana.meteora import DLMM, Bin, BinShare, Pair, Position, Reward, sdk_amounts, write
+from tests.solana.sdk import Small, run_job
 
 NOW_S: Final = 1_760_000_000
 SLOT: Final = 380_000_000
@@ -28,10 +28,10 @@ INSTALLED: Final = InstalledProtocols((InstalledProtocol("meteora", FAMILY, {"dl
 
 
 def decoded(ledger: Ledger, position: Position) -> Sequence[DecodedPosition]:
-    """What the decoder makes of a position."""
+    """Decode a position offline."""
     claim = Claim(WALLET, position.address, DLMM, NOW_S, 1, SLOT, 700)
-    found: Sequence[DecodedPosition] = run_offline(FAMILY.position(claim), ledger)
-    return found
+    positions: Sequence[DecodedPosition] = run_offline(FAMILY.position(claim), ledger)
+    return positions
 
 
 def drawn(chance: random.Random, width: int = 0) -> Position:
@@ -40,21 +40,27 @@ def drawn(chance: random.Random, width: int = 0) -> Position:
     lower = chance.randint(-500, 500)
     numbers = range(lower, lower + width)
 
-    def two(most: int) -> tuple[int, int]:
-        return chance.randrange(most), chance.randrange(most)
+    def two(limit: int) -> tuple[int, int]:
+        return chance.randrange(limit), chance.randrange(limit)
 
     bins = {
         number: Bin(two(2**40), chance.choice((0, chance.randrange(2**64, 2**110))), two(2**100), two(2**100))
         for number in numbers
     }
 
-    def own(of: Bin) -> Own:
+    def bin_share(of: Bin) -> BinShare:
         share = chance.choice((0, chance.randrange(of.supply + 1)))
-        seen = [
+        checkpoints = [
             tuple(growth - chance.randrange(min(growth, 2**60) + 1) for growth in each)
             for each in (of.fees, of.rewards)
         ]
-        return Own(share, (seen[0][0], seen[0][1]), two(2**30), (seen[1][0], seen[1][1]), two(2**30))
+        return BinShare(
+            share,
+            (checkpoints[0][0], checkpoints[0][1]),
+            two(2**30),
+            (checkpoints[1][0], checkpoints[1][1]),
+            two(2**30),
+        )
 
     def reward() -> Reward:
         end_s = NOW_S + chance.randint(-(10**5), 10**5)
@@ -70,7 +76,7 @@ def drawn(chance: random.Random, width: int = 0) -> Position:
         rewards,
         chance.choice((0, 1, 2)),
     )
-    return Position(pair, key(), WALLET, lower, tuple(own(bins[number]) for number in numbers))
+    return Position(pair, key(), WALLET, lower, tuple(bin_share(bins[number]) for number in numbers))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -78,17 +84,27 @@ def test_every_amount_of_a_position_is_what_meteoras_own_arithmetic_gives(seed: 
     position = drawn(random.Random(seed))
     ledger = Ledger()
     write(ledger, position)
-    x, y, fee_x, fee_y, *rewards = said(ledger, position, NOW_S)
-    [found] = decoded(ledger, position)
+    x, y, fee_x, fee_y, *rewards = sdk_amounts(ledger, position, NOW_S)
+    [decoded_position] = decoded(ledger, position)
     mints = position.pair.mints
-    assert [(each.token, each.raw) for each in found.supplied] == [(mints[0], x), (mints[1], y)]
-    paid = [
+    assert [(each.token, each.raw) for each in decoded_position.supplied] == [(mints[0], x), (mints[1], y)]
+    reward_amounts = [
         (each.mint, raw)
         for each, raw in zip(position.pair.rewards, rewards, strict=True)
         if each != Reward() and position.pair.function != 2
     ]
-    assert [(each.token, each.raw) for each in found.rewards] == [(mints[0], fee_x), (mints[1], fee_y), *paid]
-    assert (found.position_type, found.pool, found.replaces, found.unlock_s, found.unverified) == (
+    assert [(each.token, each.raw) for each in decoded_position.rewards] == [
+        (mints[0], fee_x),
+        (mints[1], fee_y),
+        *reward_amounts,
+    ]
+    assert (
+        decoded_position.position_type,
+        decoded_position.pool,
+        decoded_position.replaces,
+        decoded_position.unlock_s,
+        decoded_position.unverified,
+    ) == (
         "LIQUIDITYPOOL",
         position.pair.address,
         (),
@@ -100,8 +116,8 @@ def test_every_amount_of_a_position_is_what_meteoras_own_arithmetic_gives(seed: 
 def test_arrays_are_where_meteoras_sdk_says() -> None:
     position = drawn(random.Random(1))
     for index in (-70, -1, 0, 1, 6_000):
-        told = one("dlmm_address", pair=position.pair.address, index=Small(index), program=DLMM)
-        assert told == position.pair.at(index)
+        reported = run_job("dlmm_address", pair=position.pair.address, index=Small(index), program=DLMM)
+        assert reported == position.pair.at(index)
 
 
 def test_bins_that_nobody_ever_made_are_empty_as_meteoras_sdk_has_them() -> None:
@@ -112,18 +128,18 @@ def test_bins_that_nobody_ever_made_are_empty_as_meteoras_sdk_has_them() -> None
     position = replace(position, pair=position.pair)
     with pytest.raises(Exception, match="counted more than its bins"):
         decoded(ledger, position)
-    fresh = replace(position, own=tuple(Own(share=each.share) for each in position.own))
+    fresh = replace(position, shares=tuple(BinShare(share=each.share) for each in position.shares))
     write(ledger, fresh)
     del ledger.accounts[next(iter(position.pair.arrays))]
-    [found] = decoded(ledger, fresh)
-    assert [each.raw for each in found.supplied] == said(ledger, fresh, NOW_S)[:2]
+    [decoded_position] = decoded(ledger, fresh)
+    assert [each.raw for each in decoded_position.supplied] == sdk_amounts(ledger, fresh, NOW_S)[:2]
 
 
 def rewarded(paid_s: int, end_s: int) -> Position:
     """Half of the one bin that is traded in, of a pair that pays a token each second."""
     reward = Reward(key(), key(), end_s, 10**6 << 64, paid_s)
     pair = Pair(key(), (key(), key()), (key(), key()), 7, {7: Bin((9, 9), 2**100)}, (reward, Reward()))
-    return Position(pair, key(), WALLET, 7, (Own(2**99, rewards=(3, 0)),))
+    return Position(pair, key(), WALLET, 7, (BinShare(2**99, rewards=(3, 0)),))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +152,7 @@ def test_rewards_are_paid_up_to_now_or_to_their_end_as_meteoras_sdk_has_it(
     position, ledger = rewarded(paid_s, end_s), Ledger()
     write(ledger, position)
     [*_, reward] = decoded(ledger, position)[0].rewards
-    assert reward.raw == said(ledger, position, NOW_S)[4]
+    assert reward.raw == sdk_amounts(ledger, position, NOW_S)[4]
     assert abs(reward.raw - 3 - 10**6 * seconds // 15 // 2) <= 1
 
 
@@ -171,8 +187,8 @@ def test_fees_that_go_to_somebody_else_are_not_the_owners() -> None:
     position = replace(drawn(random.Random(3), 5), fee_owner=key())
     ledger = Ledger()
     write(ledger, position)
-    [found] = decoded(ledger, position)
-    assert not {each.token for each in found.rewards} & set(position.pair.mints)
+    [decoded_position] = decoded(ledger, position)
+    assert not {each.token for each in decoded_position.rewards} & set(position.pair.mints)
 
 
 @pytest.mark.parametrize(
@@ -192,12 +208,12 @@ def test_a_position_that_was_closed_meanwhile_is_none() -> None:
 
 
 def pair_of(position: Position) -> str:
-    """Where the pair lies."""
+    """Return the address of the pair."""
     return position.pair.address
 
 
 def array_of(position: Position) -> str:
-    """Where the first array of bins lies."""
+    """Return the address of the first array of bins."""
     return next(iter(position.pair.arrays))
 
 
@@ -230,26 +246,26 @@ def test_huge_shares_of_a_liar_end_in_amounts_that_its_pair_does_not_have() -> N
     position = drawn(random.Random(7), 5)
     position = replace(position, pair=replace(position.pair, bins={n: Bin((5, 5), 1) for n in position.pair.bins}))
     ledger = Ledger()
-    write(ledger, replace(position, own=(Own(share=2**128 - 1),) * 5))
-    [found] = decoded(ledger, position)
-    assert found.unverified == NOT_COVERED
+    write(ledger, replace(position, shares=(BinShare(share=2**128 - 1),) * 5))
+    [decoded_position] = decoded(ledger, position)
+    assert decoded_position.unverified == NOT_COVERED
 
 
 def test_a_pair_that_was_drained_pays_nobody_and_its_positions_have_no_value() -> None:
     position = drawn(random.Random(8), 70)
     ledger = Ledger()
     write(ledger, position, vaults=0)
-    [found] = decoded(ledger, position)
-    assert found.unverified == NOT_COVERED
-    assert all(each.raw == 0 for each in found.rewards if each.token not in position.pair.mints)
+    [decoded_position] = decoded(ledger, position)
+    assert decoded_position.unverified == NOT_COVERED
+    assert all(each.raw == 0 for each in decoded_position.rewards if each.token not in position.pair.mints)
 
 
 async def test_positions_are_found_by_their_owner_in_a_wallet_without_tokens() -> None:
-    position, other = drawn(random.Random(9), 3), replace(drawn(random.Random(10), 3), owner=key())
+    position, foreign = drawn(random.Random(9), 3), replace(drawn(random.Random(10), 3), owner=key())
     ledger = Ledger()
     write(ledger, position)
-    write(ledger, other)
+    write(ledger, foreign)
     states = await read(LedgerNode(ledger, {WALLET: []}), WALLET, installed=INSTALLED)
-    [found] = states[WALLET].positions
-    assert (found.protocol, found.pool) == ("meteora", position.pair.address)
+    [decoded_position] = states[WALLET].positions
+    assert (decoded_position.protocol, decoded_position.pool) == ("meteora", position.pair.address)
     assert not states[WALLET].issues

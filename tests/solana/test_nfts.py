@@ -1,4 +1,4 @@
-"""Collectibles on a real node: their names from Metaplex and from Token-2022, made safe, and those that are spam."""
+"""Collectibles on a real node: sanitised names from Metaplex and Token-2022 metadata, and spam."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ RENT = 5_616_720
 
 
 def metaplex(of_mint: Pubkey, name: str, symbol: str, key: int = 4) -> bytes:
-    """What the metadata program writes: texts filled up with zeros."""
+    """Return metadata as Metaplex's program writes it: texts padded with zeros."""
 
-    def text(written: str, size: int) -> bytes:
-        return struct.pack("<I", size) + written.encode().ljust(size, b"\0")
+    def text(value: str, size: int) -> bytes:
+        return struct.pack("<I", size) + value.encode().ljust(size, b"\0")
 
     begin = bytes([key]) + bytes(32) + bytes(of_mint)
     return begin + text(name, 32) + text(symbol, 10) + text("https://one.test/7.json", 200) + bytes(50)
 
 
-def given(node: SolanaNode, owner: Pubkey, of_mint: Pubkey, program: Pubkey) -> None:
-    """The only one of a mint comes to an owner, who is not asked."""
+def issue_nft(node: SolanaNode, owner: Pubkey, of_mint: Pubkey, program: Pubkey) -> None:
+    """Issue the single unit of a mint to an owner."""
     to = associated_account(owner, of_mint, program)
     node.send([account_opening(node, owner, of_mint, program), token_issue(node, of_mint, to, 1, program)])
 
 
-def named(node: SolanaNode, of_mint: Pubkey, content: bytes, owner: str = METADATA) -> None:
+def put_metadata(node: SolanaNode, of_mint: Pubkey, content: bytes, owner: str = METADATA) -> None:
     """Write the metadata of a mint, for the program of Metaplex is not here."""
     node.put(Pubkey.from_string(metadata_address(str(of_mint))), owner, content, RENT)
 
 
-async def told(chain: SolanaChain, of_mint: Pubkey) -> Token:
-    """What the chain says of a mint."""
+async def token_of(chain: SolanaChain, of_mint: Pubkey) -> Token:
+    """Return the token facts that the chain reads for a mint."""
     asset, head = chain.facts.token_asset(str(of_mint)), (await chain.heads()).latest
     reports = await run_batched({"": describe([asset])}, lambda reads: chain.answer(reads, head))
     assert reports[""].result is not None
@@ -67,9 +67,9 @@ async def told(chain: SolanaChain, of_mint: Pubkey) -> Token:
 async def test_a_collectible_is_called_what_its_metadata_say_without_what_is_not_seen(
     node: SolanaNode, chain: SolanaChain
 ) -> None:
-    one = create_mint(node, 0)
-    named(node, one, metaplex(one, HIDDEN, "MNK"))
-    token = await told(chain, one)
+    mint = create_mint(node, 0)
+    put_metadata(node, mint, metaplex(mint, HIDDEN, "MNK"))
+    token = await token_of(chain, mint)
     assert (token.symbol, token.decimals) == ("MNK", 0)
     assert token.name.isprintable()
     assert "Monke" in token.name
@@ -78,27 +78,27 @@ async def test_a_collectible_is_called_what_its_metadata_say_without_what_is_not
 async def test_metadata_of_another_mint_of_another_program_or_cut_off_are_no_name(
     node: SolanaNode, chain: SolanaChain
 ) -> None:
-    other = create_mint(node, 0)
+    other_mint = create_mint(node, 0)
     for content, owner in (
-        (metaplex(other, "Monke", "MNK"), METADATA),
+        (metaplex(other_mint, "Monke", "MNK"), METADATA),
         (b"", METADATA),
         (b"\4" * 70, METADATA),
-        (metaplex(other, "Monke", "MNK", key=1), METADATA),
-        (metaplex(other, "Monke", "MNK"), str(TOKEN_2022)),
+        (metaplex(other_mint, "Monke", "MNK", key=1), METADATA),
+        (metaplex(other_mint, "Monke", "MNK"), str(TOKEN_2022)),
     ):
-        one = create_mint(node, 0)
-        named(node, one, content, owner)
-        token = await told(chain, one)
+        mint = create_mint(node, 0)
+        put_metadata(node, mint, content, owner)
+        token = await token_of(chain, mint)
         assert (token.symbol, token.name, token.decimals) == ("", "", 0)
 
 
 async def test_a_mint_of_token_2022_says_itself_what_it_is_called(node: SolanaNode, chain: SolanaChain) -> None:
-    owner, one = Keypair().pubkey(), create_named_mint(node, "Monke #8", "MNK", "https://one.test/8.json")
-    given(node, owner, one, TOKEN_2022)
-    token = await told(chain, one)
+    owner, mint = Keypair().pubkey(), create_named_mint(node, "Monke #8", "MNK", "https://one.test/8.json")
+    issue_nft(node, owner, mint, TOKEN_2022)
+    token = await token_of(chain, mint)
     assert (token.symbol, token.name, token.decimals) == ("MNK", "Monke #8", 0)
     [wallet] = await chain.answer([WalletRead(str(owner))], (await chain.heads()).latest)
-    assert wallet.tokens[str(one)].raw == 1
+    assert wallet.tokens[str(mint)].raw == 1
 
 
 def test_what_nobody_asked_for_and_has_a_link_in_its_name_is_spam(node: SolanaNode, run: Run) -> None:
@@ -110,7 +110,7 @@ def test_what_nobody_asked_for_and_has_a_link_in_its_name_is_spam(node: SolanaNo
         create_named_mint(node, "Monke #9", "MNK", ""),
     )
     for each in (lure, plain):
-        given(node, owner, each, TOKEN_2022)
+        issue_nft(node, owner, each, TOKEN_2022)
     later(node)
     run("watch", str(owner))
     [portfolio] = run("portfolio", str(owner))

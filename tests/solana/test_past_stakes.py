@@ -1,4 +1,4 @@
-"""Stake accounts of the past: found after they ended, and what they held then, as the node said it at the time."""
+"""Stake accounts of the past: found after they closed, with the amounts that the node showed then."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from chainfolio.localchain.solana.programs import (
     withdrawer_change,
 )
 from tests.solana.conftest import Run, started
-from tests.solana.test_rewards import paid
+from tests.solana.test_rewards import reward_entry
 
 pytestmark = pytest.mark.node
 SLOTS = 432_000
@@ -51,15 +51,15 @@ class World:
     def note(self) -> int:
         """Remember what the node says now; the slot."""
         slot: int = self.node.rpc("getSlot", {"commitment": "confirmed"})
-        self.then[slot] = {str(each): self.listed(each) for each in (self.owner, self.heir.pubkey())}
+        self.then[slot] = {str(each): self.stakes_of(each) for each in (self.owner, self.heir.pubkey())}
         send_coins(self.node, Keypair().pubkey(), SOL)  # the next step is of another slot
         return slot
 
-    def listed(self, owner: Pubkey) -> dict[str, int]:
-        """The stake accounts that somebody may withdraw from now, and what lies in each."""
+    def stakes_of(self, owner: Pubkey) -> dict[str, int]:
+        """Return the lamports of the stake accounts that an owner may withdraw from now, by address."""
         options = {"encoding": "base64", "filters": [{"memcmp": {"offset": 44, "bytes": str(owner)}}]}
-        found = self.node.rpc("getProgramAccounts", STAKE, options)
-        return {each["pubkey"]: each["account"]["lamports"] for each in found if each["account"]["lamports"]}
+        accounts = self.node.rpc("getProgramAccounts", STAKE, options)
+        return {each["pubkey"]: each["account"]["lamports"] for each in accounts if each["account"]["lamports"]}
 
     def reward(self, epoch: int, *stakes: tuple[Pubkey, int]) -> None:
         """An epoch ends, and pays."""
@@ -68,25 +68,27 @@ class World:
         first = (epoch + 1) * SLOTS
         slot = next(each for each in self.node.rpc("getBlocks", first, first + 1000) if each >= first)
         for address, lamports in stakes:
-            found = self.node.rpc("getAccountInfo", str(address), {"encoding": "base64"})["value"]
-            self.node.put(address, STAKE, base64.b64decode(found["data"][0]), found["lamports"] + lamports)
+            account = self.node.rpc("getAccountInfo", str(address), {"encoding": "base64"})["value"]
+            self.node.put(address, STAKE, base64.b64decode(account["data"][0]), account["lamports"] + lamports)
             self.rewards[epoch, str(address)] = lamports, slot
 
-    def told(self, params: Any) -> Any:
-        """What the node would say of rewards, if it paid any."""
+    def answer_rewards(self, params: Any) -> Any:
+        """Answer `getInflationReward` with the rewards of this world."""
         accounts, epoch = params[0], params[1]["epoch"]
-        found = [self.rewards.get((epoch, each)) for each in accounts]
-        return [each and paid(epoch, amount=each[0], effectiveSlot=each[1], postBalance=10**12) for each in found]
+        payments = [self.rewards.get((epoch, each)) for each in accounts]
+        return [
+            each and reward_entry(epoch, amount=each[0], effectiveSlot=each[1], postBalance=10**12) for each in payments
+        ]
 
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    """What happened: two splits, a merger, rewards, a gift of a whole account, and four that are closed by the end."""
+    """Yield a node after two splits, a merger, rewards, a transfer of an account, and four closures."""
     with started() as node:
-        told: list[World] = []
-        with dated(node, 0, {"getInflationReward": lambda params: told[0].told(params)}) as url:
+        worlds: list[World] = []
+        with dated(node, 0, {"getInflationReward": lambda params: worlds[0].answer_rewards(params)}) as url:
             world = World(node, url)
-            told.append(world)
+            worlds.append(world)
             play(world)
             yield world
 
@@ -101,9 +103,9 @@ def play(world: World) -> None:
     large = create_stake(node, owner, 20 * SOL, create_vote_account(node), staker=wallet)
     world.note()
     part = split_stake(node, large, wallet, 6 * SOL)
-    other = split_stake(node, large, wallet, 3 * SOL)
+    second_part = split_stake(node, large, wallet, 3 * SOL)
     world.note()
-    node.send([stake_merger(part, other, owner)], wallet)
+    node.send([stake_merger(part, second_part, owner)], wallet)
     world.note()
     world.reward(0, (large, 7_000_000), (part, 11))
     world.note()
@@ -111,9 +113,9 @@ def play(world: World) -> None:
     world.note()
     world.reward(1, (large, 300_000_000), (part, 5))
     world.note()
-    foreign = create_stake(node, owner, 2 * SOL, None)  # by somebody else: no transaction names the wallet
+    foreign = create_stake(node, owner, 2 * SOL, None)  # created by a stranger: no transaction names the wallet
     world.note()
-    node.send([stake_withdrawal(foreign, owner, 2 * SOL, Keypair().pubkey())], wallet)  # to somebody else
+    node.send([stake_withdrawal(foreign, owner, 2 * SOL, Keypair().pubkey())], wallet)  # to a stranger
     world.note()
     node.send([stake_deactivation(large, owner)], wallet)
     world.note()
@@ -134,8 +136,8 @@ def staked(portfolio: Any) -> dict[str, int]:
     protocols = portfolio["assetByProtocols"]
     if "solana_stake" not in protocols:
         return {}
-    found = protocols["solana_stake"]["chains"]["solana"]["protocolPositions"]["STAKED"]["protocolPositions"]
-    return {each["poolAddress"]: int(Decimal(each["supplyAssets"][0]["balance"]).scaleb(9)) for each in found}
+    positions = protocols["solana_stake"]["chains"]["solana"]["protocolPositions"]["STAKED"]["protocolPositions"]
+    return {each["poolAddress"]: int(Decimal(each["supplyAssets"][0]["balance"]).scaleb(9)) for each in positions}
 
 
 def test_what_stake_accounts_held_is_what_the_node_said_then_though_all_of_them_are_gone(
@@ -144,26 +146,26 @@ def test_what_stake_accounts_held_is_what_the_node_said_then_though_all_of_them_
     run("watch", str(world.owner))
     assert staked(run("portfolio", str(world.owner))[0]) == {}
     for slot, then in world.then.items():
-        found = run("portfolio", str(world.owner), "--chain", "solana", "--block", str(slot))[0]
-        assert (found["completeness"], staked(found)) == ("complete", then[str(world.owner)]), slot
+        portfolio = run("portfolio", str(world.owner), "--chain", "solana", "--block", str(slot))[0]
+        assert (portfolio["completeness"], staked(portfolio)) == ("complete", then[str(world.owner)]), slot
 
 
 @pytest.mark.slow("a long history of a real Solana node")
 def test_who_was_given_a_stake_account_has_it_from_then_on(run: Run, world: World) -> None:
     run("watch", str(world.heir.pubkey()))
     for slot, then in world.then.items():
-        found = run("portfolio", str(world.heir.pubkey()), "--chain", "solana", "--block", str(slot))[0]
-        assert (found["completeness"], staked(found)) == ("complete", then[str(world.heir.pubkey())]), slot
+        portfolio = run("portfolio", str(world.heir.pubkey()), "--chain", "solana", "--block", str(slot))[0]
+        assert (portfolio["completeness"], staked(portfolio)) == ("complete", then[str(world.heir.pubkey())]), slot
 
 
 def test_rewards_of_stake_accounts_that_are_closed_are_income_of_whoever_had_them_then(run: Run, world: World) -> None:
     owner, heir = str(world.owner), str(world.heir.pubkey())
     run("watch", owner, heir)
 
-    def earned(account: str) -> list[str]:
-        found = run("transactions", account)
-        assert (found["completeness"], found["issues"]) == ("complete", [])
-        return [each["balance"] for tx in found["transactions"] for each in tx["assetsIn"] if "staysStaked" in each]
+    def stake_income(account: str) -> list[str]:
+        document = run("transactions", account)
+        assert (document["completeness"], document["issues"]) == ("complete", [])
+        return [each["balance"] for tx in document["transactions"] for each in tx["assetsIn"] if "staysStaked" in each]
 
-    assert sorted(earned(owner)) == ["0.000000009", "0.000000011", "0.007", "0.3"]
-    assert earned(heir) == ["0.000000005"]
+    assert sorted(stake_income(owner)) == ["0.000000009", "0.000000011", "0.007", "0.3"]
+    assert stake_income(heir) == ["0.000000005"]

@@ -1,4 +1,4 @@
-"""How positions are read: all accounts of a snapshot at one slot, whatever moves; no requests where there are none."""
+"""Reads of positions: all accounts of a snapshot at one slot, and no requests without positions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.solana.changes import key
 from tests.solana.fakes import WALLET, FakeNode
 from tests.solana.ledger import Ledger
 from tests.solana.ledger_node import LedgerNode
-from tests.solana.sdk import done
+from tests.solana.sdk import run_jobs
 from tests.solana.test_whirlpools import NOW_S, drawn
 from tests.solana.whirlpools import PROGRAM, Position, write
 
@@ -28,7 +28,7 @@ INSTALLED: Final = InstalledProtocols((InstalledProtocol("orca", FAMILY, {"progr
 
 
 async def read(node: FakeNode, *accounts: str, installed: InstalledProtocols = INSTALLED) -> dict[str, AccountState]:
-    """What the chain of a node reads of some accounts, for one snapshot."""
+    """Read accounts through the chain of a node, for one snapshot."""
     return await ledger_node.read(node, *accounts, installed=installed)
 
 
@@ -54,11 +54,15 @@ async def test_all_accounts_of_a_snapshot_are_of_one_slot_though_one_alone_has_p
     states = await read(node, first, second, third)
     assert {account: len(state.positions) for account, state in states.items()} == {first: 0, second: 1, third: 0}
     assert len({state.block for state in states.values()}) == 1
-    [found] = states[second].positions
-    assert (found.protocol, found.type, found.pool) == ("orca", "LIQUIDITYPOOL", position.pool.address)
-    closing, *_ = done(position.said(NOW_S))
-    assert sorted(found.supplied.values()) == sorted([closing["tokenEstA"], closing["tokenEstB"]])
-    assert [asset.reference for asset in found.replaces] == [position.mint]
+    [held_position] = states[second].positions
+    assert (held_position.protocol, held_position.type, held_position.pool) == (
+        "orca",
+        "LIQUIDITYPOOL",
+        position.pool.address,
+    )
+    closing, *_ = run_jobs(position.sdk_jobs(NOW_S))
+    assert sorted(held_position.supplied.values()) == sorted([closing["tokenEstA"], closing["tokenEstB"]])
+    assert [asset.reference for asset in held_position.replaces] == [position.mint]
     assert not any(state.issues for state in states.values())
 
 
@@ -73,8 +77,8 @@ async def test_a_wallet_without_positions_takes_no_more_than_one_look_for_them(t
 
 
 async def test_a_position_that_comes_while_positions_are_read_is_among_them(position: Position, pool: Ledger) -> None:
-    other = drawn(random.Random(22))
-    write(pool, other, vaults=2**64 - 1)
+    second = drawn(random.Random(22))
+    write(pool, second, vaults=2**64 - 1)
     node = LedgerNode(pool, {WALLET: [position.mint]})
     looks = 0
 
@@ -82,12 +86,12 @@ async def test_a_position_that_comes_while_positions_are_read_is_among_them(posi
         nonlocal looks
         looks += params[1]["programId"] == TOKEN
         if looks == 2:
-            node.tokens[WALLET] = [position.mint, other.mint]
+            node.tokens[WALLET] = [position.mint, second.mint]
         return node._tokens(params)
 
     node.answers = {**node.answers, "getTokenAccountsByOwner": later}
     states = await read(node, WALLET)
-    assert {each.pool for each in states[WALLET].positions} == {position.pool.address, other.pool.address}
+    assert {each.pool for each in states[WALLET].positions} == {position.pool.address, second.pool.address}
 
 
 async def test_positions_that_change_faster_than_they_are_read_are_said_to_be_unknown(
@@ -117,14 +121,14 @@ async def test_positions_that_change_faster_than_they_are_read_are_said_to_be_un
 async def test_a_position_that_cannot_be_read_is_an_issue_and_spoils_nothing_else(
     position: Position, pool: Ledger
 ) -> None:
-    other = drawn(random.Random(23))
-    write(pool, other, vaults=2**64 - 1)
+    second = drawn(random.Random(23))
+    write(pool, second, vaults=2**64 - 1)
     broken = Ledger(dict(pool.accounts))
-    broken.put(other.address, PROGRAM, broken.accounts[other.address][1][:-1])
-    states = await read(LedgerNode(broken, {WALLET: [other.mint, position.mint]}), WALLET)
+    broken.put(second.address, PROGRAM, broken.accounts[second.address][1][:-1])
+    states = await read(LedgerNode(broken, {WALLET: [second.mint, position.mint]}), WALLET)
     assert [each.pool for each in states[WALLET].positions] == [position.pool.address]
     [issue] = states[WALLET].issues
-    assert (issue.subject, issue.makes_partial) == (other.mint, True)
+    assert (issue.subject, issue.makes_partial) == (second.mint, True)
     assert "a position of orca could not be read" in issue.reason
 
 
@@ -139,21 +143,25 @@ async def test_a_decoder_that_raises_is_an_issue(position: Position, pool: Ledge
     assert "ZeroDivisionError: nothing to divide by" in states[WALLET].issues[0].reason
 
 
-def saying(found: Any = None, **said: Any) -> InstalledProtocols:
+def saying(result: Any = None, **overrides: Any) -> InstalledProtocols:
     """Orca, whose decoder says something more of each position that it reads, or returns something else."""
 
     def position(claim: Claim) -> DecoderPlan:
         read = yield from FAMILY.position(claim)
-        return [replace(each, **said) for each in read] if found is None else found
+        return [replace(each, **overrides) for each in read] if result is None else result
 
     return InstalledProtocols((replace(INSTALLED.rows[0], family=replace(FAMILY, position=position)),))
 
 
 async def test_what_a_decoder_says_beside_amounts_is_in_the_answer(position: Position, pool: Ledger) -> None:
-    said = {"health": Decimal("1.25"), "vault": key(), "unlock_s": 7, "remark": "of two", "unknown": "its farm"}
-    states = await read(LedgerNode(pool, {WALLET: [position.mint]}), WALLET, installed=saying(**said))
-    [found] = states[WALLET].positions
-    assert (found.health, found.vault, found.unlock_s) == (said["health"], said["vault"], 7)
+    overrides = {"health": Decimal("1.25"), "vault": key(), "unlock_s": 7, "remark": "of two", "unknown": "its farm"}
+    states = await read(LedgerNode(pool, {WALLET: [position.mint]}), WALLET, installed=saying(**overrides))
+    [held_position] = states[WALLET].positions
+    assert (held_position.health, held_position.vault, held_position.unlock_s) == (
+        overrides["health"],
+        overrides["vault"],
+        7,
+    )
     assert [(each.adapter, each.subject, each.reason, each.makes_partial) for each in states[WALLET].issues] == [
         ("orca", position.mint, f"not known of {WALLET}: its farm", True),
         ("orca", position.mint, f"of {WALLET}: of two", False),
@@ -166,8 +174,8 @@ async def test_why_a_position_has_no_value_is_said_and_what_else_is_unknown_of_i
 ) -> None:
     node = LedgerNode(pool, {WALLET: [position.mint]})
     states = await read(node, WALLET, installed=saying(unverified="it is odd", unknown="its farm"))
-    [found] = states[WALLET].positions
-    assert found.unverified == "it is odd"
+    [held_position] = states[WALLET].positions
+    assert held_position.unverified == "it is odd"
     assert [(each.reason, each.makes_partial) for each in states[WALLET].issues] == [
         (f"not counted for {WALLET}, since it cannot be verified: it is odd", False),
         (f"not known of {WALLET}: its farm", False),
@@ -178,10 +186,10 @@ async def test_a_share_that_anybody_could_have_made_counts_only_where_the_accoun
     position: Position, pool: Ledger
 ) -> None:
     states = await read(LedgerNode(pool, {WALLET: [position.mint]}), WALLET, installed=saying(is_unlisted=True))
-    [found] = states[WALLET].positions
+    [held_position] = states[WALLET].positions
     assert (
-        {each.reference for each in found.unlisted_shares}
-        == {each.reference for each in found.required_assets}
+        {each.reference for each in held_position.unlisted_shares}
+        == {each.reference for each in held_position.required_assets}
         == {position.mint}
     )
 
@@ -198,7 +206,7 @@ async def test_a_position_with_nothing_in_it_is_none_and_what_is_unknown_of_it_i
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("result", "message"),
     [
         (7, "a int, not a DecodedPosition"),
         ("nothing", "a str, not"),
@@ -215,13 +223,13 @@ async def test_a_position_with_nothing_in_it_is_none_and_what_is_unknown_of_it_i
     ],
 )
 async def test_a_decoder_that_returns_what_is_no_position_spoils_nothing_else(
-    position: Position, pool: Ledger, found: Any, said: str
+    position: Position, pool: Ledger, result: Any, message: str
 ) -> None:
-    rows = (*INSTALLED.rows, *saying(found).rows)
+    rows = (*INSTALLED.rows, *saying(result).rows)
     states = await read(LedgerNode(pool, {WALLET: [position.mint]}), WALLET, installed=InstalledProtocols(rows))
     assert [each.pool for each in states[WALLET].positions] == [position.pool.address]
     [issue] = states[WALLET].issues
-    assert (issue.subject, issue.makes_partial, said in issue.reason) == (position.mint, True, True)
+    assert (issue.subject, issue.makes_partial, message in issue.reason) == (position.mint, True, True)
 
 
 async def test_an_account_that_was_sent_thousands_of_tokens_is_read_and_what_was_not_looked_at_is_said(

@@ -1,4 +1,4 @@
-"""Shares of pools of Raydium's first program: bytes and parts by Raydium's SDK, profits by the rule of the program."""
+"""Shares of Raydium's first AMM program: bytes and parts by its SDK, profits by the program's rule."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.solana.fakes import WALLET
 from tests.solana.ledger import Ledger, mint
 from tests.solana.ledger_node import FAILURES, LedgerNode, read
 from tests.solana.raydium_amm import AMM, AUTHORITY, Pool, write
-from tests.solana.sdk import done, one
+from tests.solana.sdk import run_job, run_jobs
 
 INSTALLED: Final = InstalledProtocols((InstalledProtocol("raydium", FAMILY, {"amm": (AMM,)}, {}),))
 
 
-def pool_of(raws: tuple[int, int], counted: tuple[int, int], **other: Any) -> Pool:
+def pool_of(raws: tuple[int, int], profit_basis: tuple[int, int], **overrides: Any) -> Pool:
     """A pool of nine and six decimals, unless others are named."""
-    return Pool(key(), key(), key(), (key(), key()), (key(), key()), raws, counted, **other)
+    return Pool(key(), key(), key(), (key(), key()), (key(), key()), raws, profit_basis, **overrides)
 
 
 MORE: Final = 10**15 + 10**9 - 1
@@ -37,38 +37,40 @@ EARNING: Final = pool_of((10**15, 10**15), (10**14, 10**17))
 @pytest.fixture(scope="module")
 def plain() -> bytes:
     """A pool that earned nothing since profits were taken."""
-    [content] = done([PLAIN.job()])
+    [content] = run_jobs([PLAIN.job()])
     return bytes(content)
 
 
 def decoded(ledger: Any, pool: Pool, raw: int) -> Sequence[DecodedPosition]:
-    """What the decoder makes of so many shares."""
-    found: Sequence[DecodedPosition] = run_offline(FAMILY.position(Claim(WALLET, pool.share, AMM, 0, raw)), ledger)
-    return found
+    """Decode an amount of shares offline."""
+    positions: Sequence[DecodedPosition] = run_offline(FAMILY.position(Claim(WALLET, pool.share, AMM, 0, raw)), ledger)
+    return positions
 
 
 def amounts(ledger: Any, pool: Pool, raw: int) -> list[int]:
-    """What the shares give of both tokens."""
-    [found] = decoded(ledger, pool, raw)
-    assert [each.token for each in found.supplied] == list(pool.mints)
-    return [each.raw for each in found.supplied]
+    """Return the amounts of both tokens that the shares are worth."""
+    [position] = decoded(ledger, pool, raw)
+    assert [each.token for each in position.supplied] == list(pool.mints)
+    return [each.raw for each in position.supplied]
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_share_is_its_part_without_what_is_the_protocols_as_raydiums_sdk_has_it(seed: int) -> None:
     chance = random.Random(seed)
     raws = (chance.randrange(2**42, 2**63), chance.randrange(2**42, 2**63))
-    taken = (chance.randrange(2**40), chance.randrange(2**40))
+    taken_profits = (chance.randrange(2**40), chance.randrange(2**40))
     # Nothing was earned since profits were last taken, or the pool takes none any more: then the SDK says all.
     status = chance.choice((3, 6))
-    counted = (raws[0] - taken[0], (raws[1] - taken[1]) * 1_000) if status == 6 else (2**100, 2**100)
-    pool = pool_of(raws, counted, taken=taken, status=status)
+    profit_basis = (
+        (raws[0] - taken_profits[0], (raws[1] - taken_profits[1]) * 1_000) if status == 6 else (2**100, 2**100)
+    )
+    pool = pool_of(raws, profit_basis, taken_profits=taken_profits, status=status)
     raw = chance.randrange(1, pool.shares)
-    told = one("raydium_withdrawn", pool=pool.facade(), vaults=list(raws), raw=raw, first=True)
+    expected = run_job("raydium_withdrawn", pool=pool.facade(), vaults=list(raws), raw=raw, first=True)
     ledger = write(pool)
-    assert amounts(ledger, pool, raw) == told
-    [found] = decoded(ledger, pool, raw)
-    assert (found.position_type, found.pool, found.replaces, found.unverified) == (
+    assert amounts(ledger, pool, raw) == expected
+    [position] = decoded(ledger, pool, raw)
+    assert (position.position_type, position.pool, position.replaces, position.unverified) == (
         "LIQUIDITYPOOL",
         pool.address,
         (pool.share,),
@@ -94,20 +96,20 @@ def test_profits_are_what_both_tokens_grew_by_at_the_price_of_now(seed: int) -> 
     unit = 10 ** max(decimals)
     raws = (chance.randrange(10**14, 10**17), chance.randrange(10**14, 10**17))
     now = [raw * unit // 10**each for raw, each in zip(raws, decimals, strict=True)]
-    counted = (now[0] * chance.randrange(10, 99) // 100, now[1] * chance.randrange(10, 99) // 100)
-    pool = pool_of(raws, counted, decimals=decimals, shares=10)
-    found = amounts(write(pool), pool, 1)
+    profit_basis = (now[0] * chance.randrange(10, 99) // 100, now[1] * chance.randrange(10, 99) // 100)
+    pool = pool_of(raws, profit_basis, decimals=decimals, shares=10)
+    computed = amounts(write(pool), pool, 1)
     with localcontext(prec=60):
-        kept = (Decimal(counted[0] * counted[1]) / Decimal(now[0] * now[1])).sqrt()
-        for raw, each in zip(raws, found, strict=True):
-            told = (raw - raw * (1 - kept) * 12 / 100) / 10
-            assert abs(told - each) < 2
+        ratio = (Decimal(profit_basis[0] * profit_basis[1]) / Decimal(now[0] * now[1])).sqrt()
+        for raw, each in zip(raws, computed, strict=True):
+            expected = (raw - raw * (1 - ratio) * 12 / 100) / 10
+            assert abs(expected - each) < 2
 
 
-@pytest.mark.parametrize("grown", [0, 5])
-def test_profits_too_small_to_be_paid_of_both_tokens_are_not_taken(grown: int) -> None:
-    pool = pool_of((10**15 + grown, 10**9 + grown), (10**15, 10**12), shares=10**9)
-    assert amounts(write(pool), pool, 10**8) == [(10**15 + grown) // 10, (10**9 + grown) // 10]
+@pytest.mark.parametrize("profit", [0, 5])
+def test_profits_too_small_to_be_paid_of_both_tokens_are_not_taken(profit: int) -> None:
+    pool = pool_of((10**15 + profit, 10**9 + profit), (10**15, 10**12), shares=10**9)
+    assert amounts(write(pool), pool, 10**8) == [(10**15 + profit) // 10, (10**9 + profit) // 10]
 
 
 def test_a_share_too_small_to_get_of_both_tokens_gets_nothing_as_the_program_refuses_it() -> None:
@@ -124,9 +126,9 @@ def test_other_tokens_are_no_shares_and_no_pool_is_looked_for() -> None:
     ledger, pool = Ledger(), pool_of((5, 5), (5, 5))
     ledger.put(pool.share, TOKEN, mint(5, 9, key()))
 
-    def nothing_but_mints(asked: Any) -> Any:
-        assert asked.layout == "mint"
-        return ledger(asked)
+    def nothing_but_mints(read: Any) -> Any:
+        assert read.layout == "mint"
+        return ledger(read)
 
     assert decoded(nothing_but_mints, pool, 5) == []
     assert decoded(nothing_but_mints, pool_of((5, 5), (5, 5)), 5) == []
@@ -135,7 +137,7 @@ def test_other_tokens_are_no_shares_and_no_pool_is_looked_for() -> None:
 
 
 def counts(pool: Pool) -> str:
-    """Where it says what profits were taken of."""
+    """Return the address of the account with the amounts at the last profit."""
     return pool.counts
 
 
@@ -189,8 +191,8 @@ LIES: Final[Sequence[tuple[Mapping[str, int], str]]] = (
 
 @pytest.fixture(scope="module")
 def lies() -> list[bytes]:
-    """What a liar writes, in one go."""
-    return done([EARNING.job(**lie) for lie, _ in LIES])
+    """Return the contents of false pools, encoded in one run."""
+    return run_jobs([EARNING.job(**lie) for lie, _ in LIES])
 
 
 @pytest.mark.parametrize("number", range(len(LIES)))
@@ -209,14 +211,14 @@ def test_nobody_has_all_shares_for_some_are_locked() -> None:
 
 # Amounts are counted in units, and cut off: nothing is left of one side, or one side of less looks like as much.
 @pytest.mark.parametrize(
-    ("raws", "counted", "unit", "decimals"),
+    ("raws", "profit_basis", "unit", "decimals"),
     [((5, 10**15), (0, 0), 1, (9, 6)), ((10**15, 5), (0, 0), 1, (6, 9)), ((10**6, 10**6), (MORE, MORE), 10**9, (0, 0))],
 )
 def test_a_pool_that_is_counted_in_units_too_large_pays_nobody(
-    raws: tuple[int, int], counted: tuple[int, int], unit: int, decimals: tuple[int, int]
+    raws: tuple[int, int], profit_basis: tuple[int, int], unit: int, decimals: tuple[int, int]
 ) -> None:
-    pool = pool_of(raws, counted, decimals=decimals)
-    [content] = done([pool.job(systemDecimalValue=unit)])
+    pool = pool_of(raws, profit_basis, decimals=decimals)
+    [content] = run_jobs([pool.job(systemDecimalValue=unit)])
     with pytest.raises(Exception, match="pays nothing out"):
         decoded(write(pool, content), pool, 5 * 10**8)
 
@@ -231,9 +233,9 @@ def test_a_list_that_names_the_pool_of_another_share_is_not_believed(plain: byte
 async def test_a_wallet_with_a_share_has_a_position_in_place_of_the_token(plain: bytes) -> None:
     node = LedgerNode(write(PLAIN, plain), {WALLET: {PLAIN.share: (10**9, 9), key(): (5, 6)}})
     states = await read(node, WALLET, installed=INSTALLED)
-    [found] = states[WALLET].positions
-    assert [asset.reference for asset in found.replaces] == [PLAIN.share]
-    assert sorted(asset.reference for asset in found.supplied) == sorted(PLAIN.mints)
+    [position] = states[WALLET].positions
+    assert [asset.reference for asset in position.replaces] == [PLAIN.share]
+    assert sorted(asset.reference for asset in position.supplied) == sorted(PLAIN.mints)
     assert not states[WALLET].issues
 
 

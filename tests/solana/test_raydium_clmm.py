@@ -1,4 +1,4 @@
-"""Positions in Raydium's concentrated liquidity: bytes by Raydium's layouts, and every amount by its own arithmetic."""
+"""Positions in Raydium's concentrated liquidity: bytes and amounts by its SDK."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from chainfolio.protocols import DecodedPosition
 from tests.solana.changes import Change, key, pool_of, sized, spliced, stolen, strange, without
 from tests.solana.ledger import Ledger
 from tests.solana.raydium import CLMM, Pool, Position, Reward, Tick, write
-from tests.solana.sdk import Small, done, one
+from tests.solana.sdk import Small, run_job, run_jobs
 
 NOW_S: Final = 1_760_000_000
 WORD: Final = 2**128
@@ -26,9 +26,9 @@ FAR: Final = 200_000  # ticks from the middle, so that amounts fit 64 bits
 
 
 def decoded(ledger: Ledger, mint: str) -> Sequence[DecodedPosition]:
-    """What the decoder finds behind a token."""
-    found: Sequence[DecodedPosition] = run_offline(FAMILY.position(Claim("somebody", mint, CLMM, NOW_S)), ledger)
-    return found
+    """Decode the position behind a token offline."""
+    positions: Sequence[DecodedPosition] = run_offline(FAMILY.position(Claim("somebody", mint, CLMM, NOW_S)), ledger)
+    return positions
 
 
 def drawn_reward(chance: random.Random) -> Reward:
@@ -50,15 +50,17 @@ def drawn(chance: random.Random) -> Position:
     rewards = tuple(drawn_reward(chance) for _ in range(chance.randint(0, 3)))
     pool = Pool(key(), (key(), key()), (key(), key()), spacing, root, tick, chance.randint(1, 2**80), growth, rewards)
 
-    def some() -> int:
+    def random_growth() -> int:
         return chance.choice((chance.randrange(2**60), WORD - chance.randrange(2**60)))
 
-    ticks = tuple(Tick((some(), some()), (some(), some(), some())) for _ in range(2))
+    ticks = tuple(
+        Tick((random_growth(), random_growth()), (random_growth(), random_growth(), random_growth())) for _ in range(2)
+    )
 
-    def seen(at: Callable[[Tick], int], whole: int) -> int:
-        """What was counted when so much less was earned that it fits."""
-        below, above = ((where, True, at(each)) for where, each in zip((lower, upper), ticks, strict=True))
-        return (growth_inside(tick, below, above, whole) - chance.randrange(2**80)) % WORD
+    def checkpoint(at: Callable[[Tick], int], total: int) -> int:
+        """Return a checkpoint below the growth inside the range by less than 2^80."""
+        below, above = ((index, True, at(each)) for index, each in zip((lower, upper), ticks, strict=True))
+        return (growth_inside(tick, below, above, total) - chance.randrange(2**80)) % WORD
 
     wholes = [*(each.growth for each in rewards), 0, 0, 0][:3]
     return Position(
@@ -68,11 +70,11 @@ def drawn(chance: random.Random) -> Position:
         lower,
         upper,
         (ticks[0], ticks[1]),
-        (seen(lambda each: each.beyond[0], growth[0]), seen(lambda each: each.beyond[1], growth[1])),
+        (checkpoint(lambda each: each.beyond[0], growth[0]), checkpoint(lambda each: each.beyond[1], growth[1])),
         (chance.randrange(2**40), chance.randrange(2**40)),
         tuple(
-            (seen(lambda each, at=at: each.rewards[at], whole), chance.randrange(2**40))  # type: ignore[misc]
-            for at, whole in enumerate(wholes)
+            (checkpoint(lambda each, at=at: each.rewards[at], total), chance.randrange(2**40))  # type: ignore[misc]
+            for at, total in enumerate(wholes)
         ),
     )
 
@@ -88,7 +90,7 @@ def test_the_root_of_the_price_at_every_kind_of_tick_is_raydiums() -> None:
             *(chance.randint(-MAX_TICK, MAX_TICK) for _ in range(20_000)),
         }
     )
-    assert one("raydium_roots", ticks=list(map(Small, ticks))) == [raydium_root(tick) for tick in ticks]
+    assert run_job("raydium_roots", ticks=list(map(Small, ticks))) == [raydium_root(tick) for tick in ticks]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -96,19 +98,24 @@ def test_every_amount_of_a_position_is_what_raydiums_own_arithmetic_gives(seed: 
     position = drawn(random.Random(seed))
     ledger = Ledger()
     write(ledger, position, vaults=2**64 - 1)
-    raws, earned = done(position.said(NOW_S))
-    [found] = decoded(ledger, position.mint)
+    raws, claims = run_jobs(position.sdk_jobs(NOW_S))
+    [decoded_position] = decoded(ledger, position.mint)
     mints = position.pool.mints
-    assert [(each.token, each.raw) for each in found.supplied] == [
+    assert [(each.token, each.raw) for each in decoded_position.supplied] == [
         (mints[0], raws["amountA"]),
         (mints[1], raws["amountB"]),
     ]
     rewards = [each.mint for each in position.pool.rewards]
-    assert [(each.token, each.raw) for each in found.rewards] == [
-        *zip(mints, earned["fees"], strict=True),
-        *zip(rewards, earned["rewards"], strict=True),
+    assert [(each.token, each.raw) for each in decoded_position.rewards] == [
+        *zip(mints, claims["fees"], strict=True),
+        *zip(rewards, claims["rewards"], strict=True),
     ]
-    assert (found.position_type, found.pool, found.replaces, found.unverified) == (
+    assert (
+        decoded_position.position_type,
+        decoded_position.pool,
+        decoded_position.replaces,
+        decoded_position.unverified,
+    ) == (
         "LIQUIDITYPOOL",
         position.pool.address,
         (position.mint,),
@@ -119,7 +126,7 @@ def test_every_amount_of_a_position_is_what_raydiums_own_arithmetic_gives(seed: 
 def test_addresses_are_where_raydiums_sdk_says() -> None:
     position = drawn(random.Random(3))
     start = position.start(position.lower)
-    told = done(
+    addresses = run_jobs(
         [
             ("raydium_address", {"of": "getPdaPersonalPositionAddress", "arguments": [CLMM, position.mint]}),
             (
@@ -128,8 +135,8 @@ def test_addresses_are_where_raydiums_sdk_says() -> None:
             ),
         ]
     )
-    assert told[0] == position.address
-    assert told[1] in position.jobs
+    assert addresses[0] == position.address
+    assert addresses[1] in position.jobs
 
 
 def test_a_token_that_stands_for_nothing_is_no_position() -> None:
@@ -176,9 +183,9 @@ def test_a_pool_that_was_drained_pays_nobody_and_its_positions_have_no_value() -
     position = replace(drawn(random.Random(5)), liquidity=2**60)
     ledger = Ledger()
     write(ledger, position, vaults=0)
-    [found] = decoded(ledger, position.mint)
-    assert found.unverified == NOT_COVERED
-    assert all(each.raw == 0 for each in found.rewards[2:])
+    [decoded_position] = decoded(ledger, position.mint)
+    assert decoded_position.unverified == NOT_COVERED
+    assert all(each.raw == 0 for each in decoded_position.rewards[2:])
 
 
 def test_huge_numbers_of_a_liar_end_in_amounts_that_its_pool_does_not_have() -> None:
@@ -187,5 +194,5 @@ def test_huge_numbers_of_a_liar_end_in_amounts_that_its_pool_does_not_have() -> 
     write(ledger, position)
     for at, size in ((81, 16), (97, 32), (129, 16), (145, 72)):
         spliced(at, b"\xff" * size)(ledger, position)
-    [found] = decoded(ledger, position.mint)
-    assert found.unverified == NOT_COVERED
+    [decoded_position] = decoded(ledger, position.mint)
+    assert decoded_position.unverified == NOT_COVERED

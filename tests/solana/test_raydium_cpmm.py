@@ -1,4 +1,4 @@
-"""Shares of Raydium's pools by product: bytes by Raydium's layout, amounts by the arithmetic of its SDK."""
+"""Shares of Raydium's constant-product pools: bytes and amounts as its SDK encodes and computes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.solana.fakes import WALLET
 from tests.solana.ledger import Ledger, mint
 from tests.solana.ledger_node import LedgerNode, read
 from tests.solana.raydium import CPMM, Reserves
-from tests.solana.sdk import Small, done, one
+from tests.solana.sdk import Small, run_job, run_jobs
 
 INSTALLED: Final = InstalledProtocols((InstalledProtocol("raydium", FAMILY, {"cpmm": (CPMM,)}, {}),))
 SHARES: Final = 10**15
@@ -32,10 +32,10 @@ def drawn(chance: random.Random) -> Reserves:
     return Reserves((key(), key()), (key(), key()), SHARES, (fees[0], fees[1], fees[2]))
 
 
-def stored(pool: Reserves, vaults: tuple[int, int] = (2**60, 2**63), **other: Any) -> Ledger:
+def stored(pool: Reserves, vaults: tuple[int, int] = (2**60, 2**63), **other_mint: Any) -> Ledger:
     """A pool with its mint and its vaults."""
     ledger = Ledger()
-    ledger.put(pool.address, CPMM, one("raydium", **pool.job(**other)))
+    ledger.put(pool.address, CPMM, run_job("raydium", **pool.job(**other_mint)))
     ledger.put(pool.share, TOKEN, mint(SHARES, 9, pool.authority))
     for at, token, raw in zip(pool.vaults, pool.mints, vaults, strict=True):
         ledger.put_vault(at, token, pool.authority, raw)
@@ -43,9 +43,9 @@ def stored(pool: Reserves, vaults: tuple[int, int] = (2**60, 2**63), **other: An
 
 
 def decoded(ledger: Any, share: str, raw: int) -> Sequence[DecodedPosition]:
-    """What the decoder makes of so many shares."""
-    found: Sequence[DecodedPosition] = run_offline(FAMILY.position(Claim(WALLET, share, CPMM, 0, raw)), ledger)
-    return found
+    """Decode an amount of shares offline."""
+    positions: Sequence[DecodedPosition] = run_offline(FAMILY.position(Claim(WALLET, share, CPMM, 0, raw)), ledger)
+    return positions
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -53,15 +53,15 @@ def test_a_share_is_its_part_without_the_fees_of_others_as_raydiums_sdk_has_it(s
     chance = random.Random(seed)
     pool, raw = drawn(chance), chance.choice((1, SHARES, chance.randrange(SHARES)))
     vaults = (chance.randrange(2**43, 2**64), chance.randrange(2**43, 2**64))
-    [found] = decoded(stored(pool, vaults), pool.share, raw)
-    told = one("raydium_withdrawn", pool=pool.facade(), vaults=list(vaults), raw=raw)
-    assert [(each.token, each.raw) for each in found.supplied] == list(zip(pool.mints, told, strict=True))
-    assert (found.position_type, found.pool, found.replaces) == ("LIQUIDITYPOOL", pool.address, (pool.share,))
+    [position] = decoded(stored(pool, vaults), pool.share, raw)
+    expected = run_job("raydium_withdrawn", pool=pool.facade(), vaults=list(vaults), raw=raw)
+    assert [(each.token, each.raw) for each in position.supplied] == list(zip(pool.mints, expected, strict=True))
+    assert (position.position_type, position.pool, position.replaces) == ("LIQUIDITYPOOL", pool.address, (pool.share,))
 
 
 def test_addresses_are_where_raydiums_sdk_says() -> None:
     pool = drawn(random.Random(1))
-    told = done(
+    addresses = run_jobs(
         [
             ("raydium_address", {"of": "getPdaLpMint", "arguments": [CPMM, pool.address]}),
             ("raydium_address", {"of": "getPdaPoolAuthority", "arguments": [CPMM]}),
@@ -69,19 +69,19 @@ def test_addresses_are_where_raydiums_sdk_says() -> None:
             ("raydium_address", {"of": "getCpmmPdaPoolId", "arguments": [CPMM, pool.config, *pool.mints]}),
         ]
     )
-    assert told == [pool.share, pool.authority, pool.config, pool.address]
+    assert addresses == [pool.share, pool.authority, pool.config, pool.address]
 
 
 def test_other_tokens_are_no_shares_and_no_pool_is_looked_for() -> None:
     ledger = Ledger()
-    other = key()
-    ledger.put(other, TOKEN, mint(5, 9, key()))
+    other_mint = key()
+    ledger.put(other_mint, TOKEN, mint(5, 9, key()))
 
-    def nothing_but_mints(asked: Any) -> Any:
-        assert asked.layout == "mint"
-        return ledger(asked)
+    def nothing_but_mints(read: Any) -> Any:
+        assert read.layout == "mint"
+        return ledger(read)
 
-    assert decoded(nothing_but_mints, other, 5) == []
+    assert decoded(nothing_but_mints, other_mint, 5) == []
     assert decoded(nothing_but_mints, key(), 5) == []
 
 
@@ -117,12 +117,12 @@ def test_a_pool_that_names_the_mint_of_another_is_not_believed() -> None:
     pool = drawn(random.Random(5))
     ledger = stored(pool)
     ledger.put(key(), CPMM, ledger.accounts[pool.address][1])
-    [found] = decoded(ledger, pool.share, 5)
-    assert found.pool == pool.address
-    moved = Ledger({**ledger.accounts})
-    del moved.accounts[pool.address]
+    [position] = decoded(ledger, pool.share, 5)
+    assert position.pool == pool.address
+    poolless = Ledger({**ledger.accounts})
+    del poolless.accounts[pool.address]
     with pytest.raises(Exception, match="was not found"):
-        decoded(moved, pool.share, 5)
+        decoded(poolless, pool.share, 5)
 
 
 def test_an_endpoint_that_does_not_look_for_pools_leaves_a_share_unknown() -> None:
@@ -137,9 +137,9 @@ async def test_a_wallet_with_a_share_has_a_position_in_place_of_the_token() -> N
     pool = drawn(random.Random(6))
     node = LedgerNode(stored(pool), {WALLET: {pool.share: (SHARES // 3, 9), key(): (5, 6)}})
     states = await read(node, WALLET, installed=INSTALLED)
-    [found] = states[WALLET].positions
-    assert [asset.reference for asset in found.replaces] == [pool.share]
-    assert sorted(asset.reference for asset in found.supplied) == sorted(pool.mints)
+    [position] = states[WALLET].positions
+    assert [asset.reference for asset in position.replaces] == [pool.share]
+    assert sorted(asset.reference for asset in position.supplied) == sorted(pool.mints)
     assert not states[WALLET].issues
 
 

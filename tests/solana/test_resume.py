@@ -1,4 +1,4 @@
-"""A back-fill that is killed in the middle is finished by the next run: every row once, and little is read again."""
+"""A back-fill that is killed is finished by the next run: every row once, with few repeated reads."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_a_back_fill_that_is_killed_again_and_again_has_every_row_once_and_repea
         broken.run_once()
         assert broken.rows() == expected(wallet)
         assert kills == 5
-        again = wallet.requests["getTransaction"] - wallet.count
-        assert again <= kills * 2 * max(PIECE_SIZE, BATCH_REQUESTS)
+        repeated_reads = wallet.requests["getTransaction"] - wallet.count
+        assert repeated_reads <= kills * 2 * max(PIECE_SIZE, BATCH_REQUESTS)
         assert broken.run_once() < 20 + MAX_LOOKUPS  # a run prepares gains of so many transactions more
 
 
@@ -56,8 +56,8 @@ def test_a_back_fill_that_dies_after_1000_transactions_reads_at_most_400_again(t
         assert broken.killed(1_000)
         broken.run_once()
         assert broken.rows() == expected(wallet)
-        again = wallet.requests["getTransaction"] - wallet.count
-        assert again <= 400 + MAX_LOOKUPS  # a run prepares gains of so many transactions more
+        repeated_reads = wallet.requests["getTransaction"] - wallet.count
+        assert repeated_reads <= 400 + MAX_LOOKUPS  # a run prepares gains of so many transactions more
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What stake accounts earned, as rows of whoever may withdraw it: income, and no movement of the wallet's coins."""
+"""Staking rewards as rows of the account that may withdraw the stake: income, but no change of coins."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.json_rpc import Refuse
 from tests.solana.conftest import Run, started
 from tests.solana.fakes import ROOT, SCHEDULE, WALLET, FakeNode, header, transaction
 from tests.solana.recorded import expected, needs_recordings
-from tests.solana.test_rewards import STAKED, Answers, Staked, paid, recorded
+from tests.solana.test_rewards import STAKED, Answers, StakeNode, recorded, reward_entry
 
 SLOTS = 432_000
 EVERYTHING = Span(0, 2**40)
@@ -45,9 +45,11 @@ EVERYTHING = Span(0, 2**40)
 
 
 @dataclass(frozen=True)
-class Earned:
-    """A wallet with 5 coins, whose stake earned twice; then it took the first reward out. Surfpool pays no rewards: it
-    says what it is told here, and the stake account has it."""
+class StakingWallet:
+    """A wallet with 5 coins whose stake earned two rewards; it withdrew the first one.
+
+    Surfpool pays no rewards: the test answers for it and adds them to the stake account.
+    """
 
     owner: str
     stake: str
@@ -60,105 +62,114 @@ REWARDS = {0: 7_000_000, 1: 11, 2: 300_000_000}
 
 
 @pytest.fixture(scope="module")
-def earned() -> Iterator[Earned]:
-    """Its node, and what it did."""
+def staking_wallet() -> Iterator[StakingWallet]:
+    """Yield the wallet with its node."""
     slots: dict[int, int] = {}
 
-    def told(params: Any) -> Any:
+    def answer_rewards(params: Any) -> Any:
         epoch = params[1]["epoch"]
         if epoch not in slots:
             return [None for _ in params[0]]
-        return [paid(epoch, amount=REWARDS[epoch], effectiveSlot=slots[epoch], postBalance=10**11) for _ in params[0]]
+        return [
+            reward_entry(epoch, amount=REWARDS[epoch], effectiveSlot=slots[epoch], postBalance=10**11)
+            for _ in params[0]
+        ]
 
-    with started() as node, dated(node, 0, {"getInflationReward": told}) as url:
+    with started() as node, dated(node, 0, {"getInflationReward": answer_rewards}) as url:
         wallet = Keypair()
         owner = wallet.pubkey()
         send_coins(node, owner, 5 * 10**9)
         address = create_stake(node, owner, 10**10, create_vote_account(node))
         for epoch in (0, 1):
             node.rpc("surfnet_timeTravel", {"absoluteEpoch": epoch + 1})
-            send_coins(node, Keypair().pubkey(), 10**9)  # somebody does something: the first block of the epoch
+            send_coins(node, Keypair().pubkey(), 10**9)  # a transaction makes the first block of the epoch
             first = (epoch + 1) * SLOTS
             slots[epoch] = next(slot for slot in node.rpc("getBlocks", first, first + 1000) if slot >= first)
-            found = node.rpc("getAccountInfo", str(address), {"encoding": "base64"})["value"]
-            node.put(address, STAKE, base64.b64decode(found["data"][0]), found["lamports"] + REWARDS[epoch])
+            account = node.rpc("getAccountInfo", str(address), {"encoding": "base64"})["value"]
+            node.put(address, STAKE, base64.b64decode(account["data"][0]), account["lamports"] + REWARDS[epoch])
         node.send([stake_withdrawal(address, owner, REWARDS[0])], wallet)
         node.rpc("surfnet_timeTravel", {"absoluteSlot": node.rpc("getSlot") + 100})
-        yield Earned(str(owner), str(address), slots, url, node)
+        yield StakingWallet(str(owner), str(address), slots, url, node)
 
 
 @pytest.fixture
-def run(earned: Earned, running: Callable[..., Run]) -> Run:
+def run(staking_wallet: StakingWallet, running: Callable[..., Run]) -> Run:
     """Runs a command that prints one document."""
-    return running(earned.node.rpc("getGenesisHash"), earned.url)
+    return running(staking_wallet.node.rpc("getGenesisHash"), staking_wallet.url)
 
 
 @pytest.mark.node
-def test_what_a_stake_earned_is_income_and_changes_no_balance(run: Run, earned: Earned) -> None:
-    run("watch", earned.owner)
-    found = run("transactions", earned.owner)
-    assert (found["completeness"], found["issues"]) == ("complete", [])
-    rewards = [each for each in found["transactions"] if each["type"] == "COLLECT"]
+def test_what_a_stake_earned_is_income_and_changes_no_balance(run: Run, staking_wallet: StakingWallet) -> None:
+    run("watch", staking_wallet.owner)
+    history = run("transactions", staking_wallet.owner)
+    assert (history["completeness"], history["issues"]) == ("complete", [])
+    rewards = [each for each in history["transactions"] if each["type"] == "COLLECT"]
     assert [(each["blockNumber"], each["protocol"]["key"], each["fees"]) for each in rewards] == [
-        (earned.slots[epoch], "solana_stake", "0") for epoch in (1, 0)
+        (staking_wallet.slots[epoch], "solana_stake", "0") for epoch in (1, 0)
     ]
     assert [each["assetsOut"] for each in rewards] == [[], []]
     assets = [asset for each in rewards for asset in each["assetsIn"]]
     assert [(each["balance"], each["from"], each["to"], each["staysStaked"]) for each in assets] == [
-        ("0.000000011", earned.stake, earned.owner, True),
-        ("0.007", earned.stake, earned.owner, True),
+        ("0.000000011", staking_wallet.stake, staking_wallet.owner, True),
+        ("0.007", staking_wallet.stake, staking_wallet.owner, True),
     ]
-    [taken] = [each for each in found["transactions"] if each["type"] == "UNSTAKE"]
-    assert [each["balance"] for each in taken["assetsIn"]] == ["0.007"]
-    then = run("portfolio", earned.owner, "--chain", "solana", "--block", str(earned.slots[1]))[0]
+    [withdrawal] = [each for each in history["transactions"] if each["type"] == "UNSTAKE"]
+    assert [each["balance"] for each in withdrawal["assetsIn"]] == ["0.007"]
+    then = run("portfolio", staking_wallet.owner, "--chain", "solana", "--block", str(staking_wallet.slots[1]))[0]
     assert wallet_of(then) == "5", "rewards are no coins of the wallet"
     assert not any("add up" in each["reason"] for each in then["issues"])
-    assert wallet_of(run("portfolio", earned.owner)[0]) == "5.007"
+    assert wallet_of(run("portfolio", staking_wallet.owner)[0]) == "5.007"
 
 
 @pytest.mark.node
-async def test_a_day_has_what_a_stake_earned_and_a_balance_has_not(run: Run, earned: Earned) -> None:
-    await asyncio.to_thread(run, "watch", earned.owner)
+async def test_a_day_has_what_a_stake_earned_and_a_balance_has_not(run: Run, staking_wallet: StakingWallet) -> None:
+    await asyncio.to_thread(run, "watch", staking_wallet.owner)
     system = System(load(Path("chainfolio.toml"), {}))
     chain = system.chain("solana")
-    index, native = (system.lake, system.tail, chain, [earned.owner]), chain.info.native.asset
-    block = await chain.block(earned.slots[1])
+    index, native = (system.lake, system.tail, chain, [staking_wallet.owner]), chain.info.native.asset
+    block = await chain.block(staking_wallet.slots[1])
     earlier = Span(0, block.height)
-    assert flows_in_span(*index, earlier)[earned.owner].incoming == {native: 5 * 10**9}
-    whole = flows_in_span(*index, earlier, with_rewards=True)[earned.owner].incoming
-    assert whole == {native: 5 * 10**9 + REWARDS[0] + REWARDS[1]}
-    found, lacking = flows_of(ChainIndex(system.lake, system.tail, chain.key), chain, [earned.owner], block)
+    assert flows_in_span(*index, earlier)[staking_wallet.owner].incoming == {native: 5 * 10**9}
+    all_income = flows_in_span(*index, earlier, with_rewards=True)[staking_wallet.owner].incoming
+    assert all_income == {native: 5 * 10**9 + REWARDS[0] + REWARDS[1]}
+    flows, reason = flows_of(ChainIndex(system.lake, system.tail, chain.key), chain, [staking_wallet.owner], block)
     await system.close()
-    assert lacking == ""
-    assert found[earned.owner].incoming[native] % 1_000 == REWARDS[1], "what the block itself paid is of its day"
+    assert reason == ""
+    assert flows[staking_wallet.owner].incoming[native] % 1_000 == REWARDS[1], (
+        "what the block itself paid is of its day"
+    )
 
 
 @pytest.mark.node
-def test_a_wallet_that_is_read_on_and_on_has_each_reward_once(run: Run, earned: Earned) -> None:
+def test_a_wallet_that_is_read_on_and_on_has_each_reward_once(run: Run, staking_wallet: StakingWallet) -> None:
     idle = str(Keypair().pubkey())
-    run("watch", earned.owner, idle)
-    earned.node.rpc("surfnet_timeTravel", {"absoluteEpoch": 3})
-    send_coins(earned.node, Keypair().pubkey(), 10**9)
-    earned.slots[2] = next(each for each in earned.node.rpc("getBlocks", 3 * SLOTS, 3 * SLOTS + 1000))
-    earned.node.rpc("surfnet_timeTravel", {"absoluteSlot": earned.node.rpc("getSlot") + 100})
+    run("watch", staking_wallet.owner, idle)
+    staking_wallet.node.rpc("surfnet_timeTravel", {"absoluteEpoch": 3})
+    send_coins(staking_wallet.node, Keypair().pubkey(), 10**9)
+    staking_wallet.slots[2] = next(each for each in staking_wallet.node.rpc("getBlocks", 3 * SLOTS, 3 * SLOTS + 1000))
+    staking_wallet.node.rpc("surfnet_timeTravel", {"absoluteSlot": staking_wallet.node.rpc("getSlot") + 100})
 
     def rewarded() -> list[tuple[int, str]]:
-        found = run("transactions", earned.owner)
+        history = run("transactions", staking_wallet.owner)
         return [
             (each["blockNumber"], asset["balance"])
-            for each in found["transactions"]
+            for each in history["transactions"]
             for asset in each["assetsIn"]
             if "staysStaked" in asset
         ]
 
-    run("watch", earned.owner, idle)
-    whole = [(earned.slots[2], "0.3"), (earned.slots[1], "0.000000011"), (earned.slots[0], "0.007")]
-    assert rewarded() == whole
-    earned.node.rpc("surfnet_timeTravel", {"absoluteSlot": earned.node.rpc("getSlot") + 100})
-    run("watch", earned.owner, idle)
-    assert rewarded() == whole
-    nothing = run("transactions", idle)
-    assert (nothing["transactions"], nothing["completeness"]) == ([], "complete")
+    run("watch", staking_wallet.owner, idle)
+    expected = [
+        (staking_wallet.slots[2], "0.3"),
+        (staking_wallet.slots[1], "0.000000011"),
+        (staking_wallet.slots[0], "0.007"),
+    ]
+    assert rewarded() == expected
+    staking_wallet.node.rpc("surfnet_timeTravel", {"absoluteSlot": staking_wallet.node.rpc("getSlot") + 100})
+    run("watch", staking_wallet.owner, idle)
+    assert rewarded() == expected
+    idle_history = run("transactions", idle)
+    assert (idle_history["transactions"], idle_history["completeness"]) == ([], "complete")
 
 
 def wallet_of(portfolio: Any) -> str:
@@ -172,7 +183,7 @@ def wallet_of(portfolio: Any) -> str:
 
 
 async def collected(chain: SolanaChain, span: Span = EVERYTHING) -> list[SpanTables]:
-    """All pieces of the rewards of the wallet, up to the newest final slot."""
+    """Return all pieces of the wallet's rewards, up to the newest final slot."""
     pieces, first, last = list[SpanTables](), span.first, min(span.last, (await chain.heads()).finalized)
     while first <= last:
         pieces.append(await chain.collect_accounts(Span(first, last), [WALLET], ["rewards"]))
@@ -196,8 +207,8 @@ def rows(pieces: Sequence[SpanTables]) -> list[tuple[Any, ...]]:
     ]
 
 
-def known(pieces: Sequence[SpanTables]) -> list[tuple[int, int]]:
-    """The slots of which rewards are told."""
+def known_spans(pieces: Sequence[SpanTables]) -> list[tuple[int, int]]:
+    """Return the spans whose rewards are known."""
     return [(each.span.first, each.span.last) for each in pieces if "rewards" in each.read_methods]
 
 
@@ -206,13 +217,13 @@ async def test_recorded_rewards_are_rows_at_their_slots_and_dropped_epochs_count
     node = recorded()
     chain = node.chain()
     pieces = await collected(chain)
-    wanted = expected("staking_rewards.expected.json")
+    expected_rewards = expected("staking_rewards.expected.json")
     assert [(height, Decimal(raw).scaleb(-9)) for height, _, _, _, raw in rows(pieces)] == [
         (height, Decimal(str(each["sol"])))
-        for height, each in zip((57_456_000, 57_888_004, 58_320_000), wanted, strict=True)
+        for height, each in zip((57_456_000, 57_888_004, 58_320_000), expected_rewards, strict=True)
     ]
     assert {(sender, recipient) for _, _, sender, recipient, _ in rows(pieces)} == {(STAKED, WALLET)}
-    assert known(pieces) == [(0, SLOTS - 1), (133 * SLOTS, 136 * SLOTS - 1)], "what epoch 132 earned, 133 paid"
+    assert known_spans(pieces) == [(0, SLOTS - 1), (133 * SLOTS, 136 * SLOTS - 1)], "what epoch 132 earned, 133 paid"
 
 
 def test_epochs_are_cut_as_the_cluster_cuts_them() -> None:
@@ -225,7 +236,7 @@ def test_epochs_are_cut_as_the_cluster_cuts_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "schedule",
     [
         {},
         None,
@@ -239,10 +250,10 @@ def test_epochs_are_cut_as_the_cluster_cuts_them() -> None:
         {**SCHEDULE, "firstNormalEpoch": 2**40, "firstNormalSlot": 32},
     ],
 )
-async def test_by_a_schedule_that_cannot_be_nothing_is_known(given: Any) -> None:
-    node = Staked(lambda params: [None])
-    node.answers = {**node.answers, "getEpochSchedule": lambda params: given}
-    assert known(await collected(node.chain())) == []
+async def test_by_a_schedule_that_cannot_be_nothing_is_known(schedule: Any) -> None:
+    node = StakeNode(lambda params: [None])
+    node.answers = {**node.answers, "getEpochSchedule": lambda params: schedule}
+    assert known_spans(await collected(node.chain())) == []
 
 
 def every(epochs: list[int], lamports: int = 7, late: int = 0) -> Answers:
@@ -251,21 +262,21 @@ def every(epochs: list[int], lamports: int = 7, late: int = 0) -> Answers:
     def rewards(params: Any) -> Any:
         epochs.append(params[1]["epoch"])
         slot = (params[1]["epoch"] + 1) * SLOTS + late
-        return [paid(params[1]["epoch"], amount=lamports, effectiveSlot=slot) for _ in params[0]]
+        return [reward_entry(params[1]["epoch"], amount=lamports, effectiveSlot=slot) for _ in params[0]]
 
     return rewards
 
 
 async def test_pieces_anywhere_have_every_reward_once_and_ask_for_each_epoch_once() -> None:
     epochs: list[int] = []
-    node = Staked(every(epochs, late=500))
-    whole = rows(await collected(node.chain()))
-    assert [height for height, *_ in whole] == [epoch * SLOTS + 500 for epoch in range(1, 139)]
+    node = StakeNode(every(epochs, late=500))
+    all_rows = rows(await collected(node.chain()))
+    assert [height for height, *_ in all_rows] == [epoch * SLOTS + 500 for epoch in range(1, 139)]
     assert sorted(epochs) == [*range(138)]
     assert len(epochs) > MAX_EPOCHS
     for cut in (300, 400 * SLOTS // 3, 7 * SLOTS, 7 * SLOTS + 499, 7 * SLOTS + 500):
         chain = node.chain()
-        assert rows([*await collected(chain, Span(0, cut)), *await collected(chain, Span(cut + 1, 2**40))]) == whole
+        assert rows([*await collected(chain, Span(0, cut)), *await collected(chain, Span(cut + 1, 2**40))]) == all_rows
     chain, before = node.chain(), node.asked.count("getProgramAccounts")
     for first in range(138 * SLOTS, 138 * SLOTS + 600, 100):
         await collected(chain, Span(first, first + 99))
@@ -274,19 +285,19 @@ async def test_pieces_anywhere_have_every_reward_once_and_ask_for_each_epoch_onc
 
 async def test_before_a_stake_account_was_begun_nothing_is_asked() -> None:
     epochs: list[int] = []
-    node = Staked(every(epochs))
+    node = StakeNode(every(epochs))
     had = {f"{slot}": (slot, before) for slot, before in ((130 * SLOTS + 5, 0), (135 * SLOTS + 9, 1_000))}
     page = [{"signature": each, "slot": slot} for each, (slot, _) in reversed(had.items())]
 
-    def told(params: Any) -> Any:
+    def answer_transaction(params: Any) -> Any:
         slot, before = had[params[0]]
-        found = transaction(slot, params[0], preBalances=[10, before], postBalances=[5, 1_000])
-        found["transaction"]["message"]["accountKeys"] = [WALLET, STAKED]
-        return found
+        entry = transaction(slot, params[0], preBalances=[10, before], postBalances=[5, 1_000])
+        entry["transaction"]["message"]["accountKeys"] = [WALLET, STAKED]
+        return entry
 
     node.answers = {
         **node.answers,
-        "getTransaction": told,
+        "getTransaction": answer_transaction,
         "getSignaturesForAddress": lambda params: [] if "before" in params[1] else page,
     }
     pieces = await collected(node.chain())
@@ -311,31 +322,31 @@ def saying(value: Any) -> Answers:
     ],
 )
 async def test_where_nobody_tells_what_an_account_did_its_rewards_are_not_known(lie: dict[str, Any]) -> None:
-    node = Staked(every([]))
-    node.answers = {**node.answers, **{method: saying(said) for method, said in lie.items()}}
-    assert known(await collected(node.chain())) == [(0, SLOTS - 1)], "nothing is paid before"
+    node = StakeNode(every([]))
+    node.answers = {**node.answers, **{method: saying(response) for method, response in lie.items()}}
+    assert known_spans(await collected(node.chain())) == [(0, SLOTS - 1)], "nothing is paid before"
 
     def refuse(params: Any) -> Any:
         raise Refuse(-32601, "Method not found")
 
     node.answers = {**node.answers, **dict.fromkeys(lie, refuse)}
-    assert known(await collected(node.chain())) == [(0, SLOTS - 1)]
+    assert known_spans(await collected(node.chain())) == [(0, SLOTS - 1)]
 
 
 async def test_a_stake_account_that_was_never_delegated_is_not_asked_about() -> None:
     epochs: list[int] = []
-    node = Staked(every(epochs))
-    idle = Staked._stake(100)
+    node = StakeNode(every(epochs))
+    idle = StakeNode._stake(100)
     del idle["account"]["data"]["parsed"]["info"]["stake"]
     idle["account"]["data"]["parsed"]["type"] = "initialized"
     node.answers = {**node.answers, "getProgramAccounts": lambda params: node.at([idle])}
-    assert known(await collected(node.chain())) == [(0, 60_000_000)]
+    assert known_spans(await collected(node.chain())) == [(0, 60_000_000)]
     assert epochs == []
 
 
 async def test_a_reward_in_a_block_that_may_still_go_is_a_row_with_that_block_and_is_asked_for_again() -> None:
     epochs: list[int] = []
-    node, slot, branch = Staked(every(epochs, late=5)), 138 * SLOTS, ""
+    node, slot, branch = StakeNode(every(epochs, late=5)), 138 * SLOTS, ""
     final = {"finalized": slot - 20, "confirmed": slot + 10}
     node.answers = {
         **node.answers,
@@ -357,10 +368,10 @@ async def test_a_reward_in_a_block_that_may_still_go_is_a_row_with_that_block_an
     assert await read() == [(slot + 5, f"hash{slot + 5}{branch}")]
     final |= {"finalized": slot + 10}
     await chain.heads()
-    asked = len(epochs)
+    request_count = len(epochs)
     for _ in range(3):
         await read()
-    assert len(epochs) == asked + 2, "both epochs once more, now that their blocks are final"
+    assert len(epochs) == request_count + 2, "both epochs once more, now that their blocks are final"
 
 
 async def test_rewards_that_are_still_being_paid_are_waited_for() -> None:
@@ -369,7 +380,7 @@ async def test_rewards_that_are_still_being_paid_are_waited_for() -> None:
             raise Refuse(-32017, "Epoch rewards period still active at slot 59616010")
         return [None]
 
-    node = Staked(refuse)
+    node = StakeNode(refuse)
     node.slot = 138 * SLOTS + 10
     chain = node.chain()
     with pytest.raises(Unavailable, match="getInflationReward"):
@@ -381,12 +392,12 @@ async def test_a_node_that_is_behind_is_asked_again_and_one_that_dropped_the_blo
     def refuse(params: Any) -> Any:
         raise Refuse(code, "not available")
 
-    node = Staked(refuse)
+    node = StakeNode(refuse)
     node.slot = 138 * SLOTS + 10
     with pytest.raises(Unavailable):
         await collected(node.chain(), Span(138 * SLOTS, 2**40))
     node.slot = 138 * SLOTS + 20_000
-    assert known(await collected(node.chain(), Span(138 * SLOTS, 2**40))) == []
+    assert known_spans(await collected(node.chain(), Span(138 * SLOTS, 2**40))) == []
 
 
 @pytest.mark.parametrize("method", ["getInflationReward", "getProgramAccounts"])
@@ -394,10 +405,10 @@ async def test_where_nobody_tells_rewards_the_slots_that_may_have_paid_them_coun
     def refuse(params: Any) -> Any:
         raise Refuse(-32601, "Method not found")
 
-    node = Staked(every([]))
+    node = StakeNode(every([]))
     node.answers = {**node.answers, method: refuse}
-    assert known(await collected(node.chain(), Span(5 * SLOTS, 2**40))) == []
-    assert known(await collected(node.chain(), Span(0, SLOTS - 1))) == [(0, SLOTS - 1)], "nothing is paid before"
+    assert known_spans(await collected(node.chain(), Span(5 * SLOTS, 2**40))) == []
+    assert known_spans(await collected(node.chain(), Span(0, SLOTS - 1))) == [(0, SLOTS - 1)], "nothing is paid before"
 
 
 @pytest.mark.parametrize(
@@ -415,11 +426,11 @@ async def test_where_nobody_tells_rewards_the_slots_that_may_have_paid_them_coun
 async def test_rewards_that_cannot_be_make_no_rows_and_their_slots_count_as_unread(wrong: Any) -> None:
     def rewards(params: Any) -> Any:
         epoch = params[1]["epoch"]
-        return [{**paid(epoch), **(wrong if epoch == 136 else {})}]
+        return [{**reward_entry(epoch), **(wrong if epoch == 136 else {})}]
 
-    node = Staked(rewards)
+    node = StakeNode(rewards)
     pieces = await collected(node.chain(), Span(136 * SLOTS, 138 * SLOTS + 5))
-    assert known(pieces) == [(136 * SLOTS, 137 * SLOTS - 1), (138 * SLOTS, 138 * SLOTS + 5)]
+    assert known_spans(pieces) == [(136 * SLOTS, 137 * SLOTS - 1), (138 * SLOTS, 138 * SLOTS + 5)]
     assert [height for height, *_ in rows(pieces)] == [136 * SLOTS, 138 * SLOTS]
 
 
@@ -429,7 +440,7 @@ async def test_a_reward_in_a_slot_without_a_block_is_refused() -> None:
             raise Refuse(-32007, "skipped")
         return header(params[0])
 
-    node = Staked(every([]))
+    node = StakeNode(every([]))
     node.answers = {**node.answers, "getBlock": skipped}
     with pytest.raises(BadAnswer, match="which has no block"):
         await collected(node.chain(), Span(137 * SLOTS, 138 * SLOTS - 1))
@@ -439,7 +450,7 @@ async def test_a_wallet_without_stake_costs_four_requests_and_is_read_to_the_end
     node = FakeNode()
     node.slot = 60_000_000
     chain = node.chain()
-    assert known(await collected(chain)) == [(0, 60_000_000)]
+    assert known_spans(await collected(chain)) == [(0, 60_000_000)]
     assert [each for each in node.asked if each not in ("getGenesisHash", "getSlot", "getBlock")] == [
         "getEpochSchedule",
         "getFirstAvailableBlock",
@@ -451,7 +462,7 @@ async def test_a_wallet_without_stake_costs_four_requests_and_is_read_to_the_end
 async def test_of_what_was_before_nodes_have_transactions_no_rewards_are_known() -> None:
     node = FakeNode()
     node.slot, node.answers = 60_000_000, {**node.answers, "getFirstAvailableBlock": lambda params: 120 * SLOTS + 1}
-    assert known(await collected(node.chain())) == [(0, SLOTS - 1), (121 * SLOTS, 60_000_000)]
+    assert known_spans(await collected(node.chain())) == [(0, SLOTS - 1), (121 * SLOTS, 60_000_000)]
 
 
 def test_rewards_are_indexed_for_accounts_alone() -> None:

@@ -1,4 +1,4 @@
-"""What stake accounts earned, epoch by epoch: recorded rewards exactly, and what a node does not know is never zero."""
+"""Staking rewards by epoch: recorded rewards exactly, and rewards that a node lacks are never zero."""
 
 from __future__ import annotations
 
@@ -35,22 +35,23 @@ EPOCH, LAMPORTS, ALWAYS = 135, 28_897_168_409_392, 2**64 - 1
 Answers = Callable[[Any], Any]
 
 
-def paid(epoch: int, **changed: Any) -> dict[str, Any]:
-    """A reward as a node tells it."""
+def reward_entry(epoch: int, **changed: Any) -> dict[str, Any]:
+    """Return a reward as a node answers it."""
     slot = (epoch + 1) * 432_000
     return {"amount": 7, "commission": None, "effectiveSlot": slot, "epoch": epoch, "postBalance": 100, **changed}
 
 
-class Staked(FakeNode):
-    """A node that says what stake accounts of the wallet earned; the clock is in an epoch of which 134 is the last that
-    is over."""
+class StakeNode(FakeNode):
+    """A node with rewards of the wallet's stake account; epoch 134 is the last complete one."""
 
-    def __init__(self, rewards: Answers, *, times: Answers = lambda params: 1_600_000_000, begun: int = 100) -> None:
+    def __init__(
+        self, rewards: Answers, *, times: Answers = lambda params: 1_600_000_000, activation_epoch: int = 100
+    ) -> None:
         super().__init__(
             getInflationReward=rewards,
             getBlockTime=times,
             getMultipleAccounts=self._accounts,
-            getProgramAccounts=lambda params: self.at([self._stake(begun)]),
+            getProgramAccounts=lambda params: self.at([self._stake(activation_epoch)]),
         )
         self.slot = 60_000_000
 
@@ -61,11 +62,11 @@ class Staked(FakeNode):
         return self.at([account(SYSTEM, 5), account("Sysvar", 1, clock)])
 
     @staticmethod
-    def _stake(begun: int) -> dict[str, Any]:
+    def _stake(activation_epoch: int) -> dict[str, Any]:
         delegation = {
             "voter": OTHER,
             "stake": str(LAMPORTS - 2_282_880),
-            "activationEpoch": str(begun),
+            "activationEpoch": str(activation_epoch),
             "deactivationEpoch": str(ALWAYS),
         }
         info = {
@@ -76,43 +77,43 @@ class Staked(FakeNode):
         return {"pubkey": STAKED, "account": {"data": data, "owner": STAKE, "lamports": LAMPORTS}}
 
 
-def recorded() -> Staked:
+def recorded() -> StakeNode:
     """A node that replays what was recorded, and has dropped the blocks that paid older epochs."""
-    given = lines("staking_rewards.rpc.jsonl.gz")
-    by_epoch = {each["params"][1]["epoch"]: each for each in given if each["method"] == "getInflationReward"}
-    times = {each["params"][0]: each["result"] for each in given if each["method"] == "getBlockTime"}
+    exchanges = lines("staking_rewards.rpc.jsonl.gz")
+    by_epoch = {each["params"][1]["epoch"]: each for each in exchanges if each["method"] == "getInflationReward"}
+    times = {each["params"][0]: each["result"] for each in exchanges if each["method"] == "getBlockTime"}
 
     def rewards(params: Any) -> Any:
         if params[1]["epoch"] not in by_epoch:
             raise Refuse(-32004, "Block not available for slot 57024000")
-        found = by_epoch[params[1]["epoch"]]
-        assert params[0] == found["params"][0]
-        return found["result"]
+        exchange = by_epoch[params[1]["epoch"]]
+        assert params[0] == exchange["params"][0]
+        return exchange["result"]
 
-    return Staked(rewards, times=lambda params: times[params[0]])
+    return StakeNode(rewards, times=lambda params: times[params[0]])
 
 
-async def shown(chain: SolanaChain, folder: Path) -> Any:
+async def read_portfolio(chain: SolanaChain, folder: Path) -> Any:
     """The portfolio of the wallet."""
     tail = Tail(folder / "tail.db")
     try:
         snapshotter = Snapshotter(chain, Lake(str(folder / "lake")), tail, TokenBook(chain.key, None, {}), ())
-        taken: Any = await snapshotter.take([WALLET], live=True)
+        snapshot: Any = await snapshotter.take([WALLET], live=True)
     finally:
         tail.close()
     facts = {chain.key: ChainFacts(chain.key, "Solana", 101)}
-    return msgspec.json.decode(msgspec.json.encode(portfolio(WALLET, valuate([taken]), facts, updated_ms=0)))
+    return msgspec.json.decode(msgspec.json.encode(portfolio(WALLET, valuate([snapshot]), facts, updated_ms=0)))
 
 
 def position(document: Any) -> Any:
     """The one stake account of a portfolio."""
     staked = document["assetByProtocols"]["solana_stake"]["chains"]["solana"]["protocolPositions"]
-    [found] = staked["STAKED"]["protocolPositions"]
-    return found
+    [stake_position] = staked["STAKED"]["protocolPositions"]
+    return stake_position
 
 
-async def asked(node: FakeNode, *reads: RewardRead) -> list[Any]:
-    """What a chain answers to reads of rewards."""
+async def read_rewards(node: FakeNode, *reads: RewardRead) -> list[Any]:
+    """Read rewards through the chain of a node."""
     chain = node.chain()
     return await chain.answer(reads, (await chain.heads()).latest)
 
@@ -123,27 +124,29 @@ async def test_recorded_rewards_are_shown_exactly_and_epochs_that_the_node_dropp
 ) -> None:
     node = recorded()
     chain = node.chain()
-    document = await shown(chain, tmp_path)
-    found = position(document)
-    known, dropped = found["earned"][:3], found["earned"][3:]
-    wanted = expected("staking_rewards.expected.json")
+    document = await read_portfolio(chain, tmp_path)
+    stake_position = position(document)
+    known_epochs, dropped = stake_position["earned"][:3], stake_position["earned"][3:]
+    expected_rewards = expected("staking_rewards.expected.json")
     assert [
         (int(each["epoch"]), Decimal(each["amount"]), f"{datetime.fromtimestamp(int(each['time']), UTC):%F %T}")
-        for each in reversed(known)
-    ] == [(each["epoch"], Decimal(str(each["sol"])), each["time"]) for each in wanted]
-    assert [each["blockNumber"] for each in known] == ["58320000", "57888004", "57456000"]
+        for each in reversed(known_epochs)
+    ] == [(each["epoch"], Decimal(str(each["sol"])), each["time"]) for each in expected_rewards]
+    assert [each["blockNumber"] for each in known_epochs] == ["58320000", "57888004", "57456000"]
     assert [(each["epoch"], each["amount"], each["time"]) for each in dropped] == [
         ("131", "N/A", "N/A"),
         ("130", "N/A", "N/A"),
     ]
-    assert [each["balance"] for each in found["supplyAssets"]] == ["28897.168409392"], "rewards are in it already"
+    assert [each["balance"] for each in stake_position["supplyAssets"]] == ["28897.168409392"], (
+        "rewards are in it already"
+    )
     assert document["completeness"] == "complete"
     assert [each["reason"] for each in document["issues"] if "earned" in each["reason"]] == [
         "what stake accounts earned is not known of epochs 130, 131: the node does not have the block that paid them"
     ]
     before = node.asked.count("getInflationReward")
     (tmp_path / "again").mkdir()
-    assert position(await shown(chain, tmp_path / "again"))["earned"] == found["earned"]
+    assert position(await read_portfolio(chain, tmp_path / "again"))["earned"] == stake_position["earned"]
     assert (before, node.asked.count("getInflationReward") - before) == (5, 2), "what is known is asked for once"
 
 
@@ -152,13 +155,13 @@ async def test_accounts_of_one_epoch_are_asked_for_together_in_pages() -> None:
 
     def rewards(params: Any) -> Any:
         sizes.append(len(params[0]))
-        return [paid(params[1]["epoch"], amount=int(each)) for each in params[0]]
+        return [reward_entry(params[1]["epoch"], amount=int(each)) for each in params[0]]
 
-    node = Staked(rewards)
+    node = StakeNode(rewards)
     reads = [RewardRead(str(number), epoch) for number in range(1, 101) for epoch in (133, 134)]
-    found = await asked(node, *reads, *(RewardRead("99", 132) for _ in range(2)))
+    results = await read_rewards(node, *reads, *(RewardRead("99", 132) for _ in range(2)))
     assert sorted(sizes) == [1, 100, 100]
-    assert [each.lamports for each in found] == [number for number in range(1, 101) for _ in (133, 134)] + [99, 99]
+    assert [each.lamports for each in results] == [number for number in range(1, 101) for _ in (133, 134)] + [99, 99]
 
 
 async def test_an_epoch_in_which_an_account_earned_nothing_is_left_out_and_none_before_it_was_delegated_is_asked_for(
@@ -168,9 +171,9 @@ async def test_an_epoch_in_which_an_account_earned_nothing_is_left_out_and_none_
 
     def rewards(params: Any) -> Any:
         epochs.append(params[1]["epoch"])
-        return [None if epochs[-1] == 133 else paid(epochs[-1], commission=8, postBalance=LAMPORTS)]
+        return [None if epochs[-1] == 133 else reward_entry(epochs[-1], commission=8, postBalance=LAMPORTS)]
 
-    document = await shown(Staked(rewards, begun=131).chain(), tmp_path)
+    document = await read_portfolio(StakeNode(rewards, activation_epoch=131).chain(), tmp_path)
     assert sorted(epochs) == [132, 133, 134]
     assert [(each["epoch"], each["amount"], each["commission"]) for each in position(document)["earned"]] == [
         ("134", "0.000000007", "8"),
@@ -180,7 +183,7 @@ async def test_an_epoch_in_which_an_account_earned_nothing_is_left_out_and_none_
 
 
 @pytest.mark.parametrize(
-    "given",
+    "answer",
     [
         [],
         [None, None],
@@ -188,25 +191,25 @@ async def test_an_epoch_in_which_an_account_earned_nothing_is_left_out_and_none_
         None,
         7,
         ["x"],
-        [paid(133)],
-        [paid(134, amount=1.5)],
-        [paid(134, amount="7")],
-        [paid(134, amount=-1)],
-        [paid(134, amount=2**64)],
-        [paid(134, amount=101)],
-        [paid(134, commission=101)],
-        [paid(134, effectiveSlot=-1)],
-        [paid(134, effectiveSlot=None)],
+        [reward_entry(133)],
+        [reward_entry(134, amount=1.5)],
+        [reward_entry(134, amount="7")],
+        [reward_entry(134, amount=-1)],
+        [reward_entry(134, amount=2**64)],
+        [reward_entry(134, amount=101)],
+        [reward_entry(134, commission=101)],
+        [reward_entry(134, effectiveSlot=-1)],
+        [reward_entry(134, effectiveSlot=None)],
         [{"epoch": 134}],
     ],
 )
-async def test_rewards_that_cannot_be_are_unknown_and_never_zero(given: Any) -> None:
-    [found] = await asked(Staked(lambda params: given), RewardRead(STAKED, 134))
-    assert isinstance(found, Unknown)
+async def test_rewards_that_cannot_be_are_unknown_and_never_zero(answer: Any) -> None:
+    [result] = await read_rewards(StakeNode(lambda params: answer), RewardRead(STAKED, 134))
+    assert isinstance(result, Unknown)
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "message"),
     [
         (-32001, "cleaned up"),
         (-32004, "not available"),
@@ -221,15 +224,15 @@ async def test_rewards_that_cannot_be_are_unknown_and_never_zero(given: Any) -> 
     ],
 )
 async def test_a_node_that_does_not_say_what_was_earned_spoils_nothing_else(
-    code: int, words: str, tmp_path: Path
+    code: int, message: str, tmp_path: Path
 ) -> None:
     def refuse(params: Any) -> Any:
-        raise Refuse(code, words)
+        raise Refuse(code, message)
 
-    document = await shown(Staked(refuse).chain(), tmp_path)
-    found = position(document)
-    assert {each["amount"] for each in found["earned"]} == {"N/A"}
-    assert [each["balance"] for each in found["supplyAssets"]] == ["28897.168409392"]
+    document = await read_portfolio(StakeNode(refuse).chain(), tmp_path)
+    stake_position = position(document)
+    assert {each["amount"] for each in stake_position["earned"]} == {"N/A"}
+    assert [each["balance"] for each in stake_position["supplyAssets"]] == ["28897.168409392"]
     [issue] = [each for each in document["issues"] if "earned" in each["reason"]]
     assert "130, 131, 132, 133, 134" in issue["reason"]
     assert document["completeness"] == "complete"
@@ -237,8 +240,8 @@ async def test_a_node_that_does_not_say_what_was_earned_spoils_nothing_else(
 
 @pytest.mark.parametrize("time", [None, -1, 2**60])
 async def test_a_time_that_is_not_known_takes_no_reward_away(time: Any) -> None:
-    node = Staked(lambda params: [paid(134)], times=lambda params: time)
-    assert await asked(node, RewardRead(STAKED, 134)) == [Reward(7, 58_320_000, None, None)]
+    node = StakeNode(lambda params: [reward_entry(134)], times=lambda params: time)
+    assert await read_rewards(node, RewardRead(STAKED, 134)) == [Reward(7, 58_320_000, None, None)]
 
 
 @pytest.mark.parametrize("epochs", [-1, 101])

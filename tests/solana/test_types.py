@@ -67,18 +67,18 @@ def test_recorded_transactions_have_the_type_the_protocol_and_the_function_of_th
     kinds = {path.stem: tomllib.loads(path.read_text()).get("kind", "evm") for path in CONFIGS.glob("chains/*.toml")}
     registry = registry_of([CONFIGS / "protocols"], kinds)
     functions = functions_of(CONFIGS / "functions.toml", KIND.selector)
-    changes, found = recorded(), {}
+    changes, results = recorded(), {}
     for case in lines("transactions.expected.jsonl.gz"):
         change = changes[case["signature"]]
         for account in case["accounts"]:
-            seen = activity(account, change)
-            assert seen.details is not None
-            called = registry.of(seen.details.recipient or "", ("solana",))
+            summary = activity(account, change)
+            assert summary.details is not None
+            called = registry.of(summary.details.recipient or "", ("solana",))
             facts = registry.facts[called[0][1].key] if called else None
-            function = functions.names.get(seen.details.selector or b"", "")
-            type_ = type_of(signs(seen, function), function, facts.transactions if facts else ())
-            found[case["id"]] = (type_, facts.key if facts else None, function)
-    assert found == WANTED
+            function = functions.names.get(summary.details.selector or b"", "")
+            type_ = type_of(signs(summary, function), function, facts.transactions if facts else ())
+            results[case["id"]] = (type_, facts.key if facts else None, function)
+    assert results == WANTED
 
 
 def test_what_a_text_in_base58_begins_with_is_what_it_stands_for() -> None:
@@ -116,9 +116,9 @@ def test_rows_of_some_datasets_and_mints_are_those_among_all_rows() -> None:
     assert len(mints) > 2
     for datasets, standards in ((("native",), {"native"}), (("transfers",), {"spl"}), (("native", "transfers"), None)):
         for contracts in ((), mints[:1], mints[1:], ["none"]):
-            found = tables("solana", located, datasets, contracts)
-            assert found.keys() == {"transfers"}
-            assert found["transfers"].to_pylist() == [
+            selected = tables("solana", located, datasets, contracts)
+            assert selected.keys() == {"transfers"}
+            assert selected["transfers"].to_pylist() == [
                 row
                 for row in every
                 if (standards is None or row["standard"] in standards)
@@ -128,7 +128,7 @@ def test_rows_of_some_datasets_and_mints_are_those_among_all_rows() -> None:
 
 
 def test_transactions_of_a_slot_have_different_indexes_in_whatever_order_they_come() -> None:
-    """The second of two with the same index takes the next one that is free, and the first number follows the last."""
+    """The second of two equal indexes takes the next free one; the first number follows the last."""
     heads = {6: 3, 7: 4, 8: 5, 2**32 - 2: 2**31 - 1, 2**32 - 1: 0}
     indexes = {to_base58(head.to_bytes(4, "big") + bytes(60)): index for head, index in heads.items()}
     for signatures in (list(indexes), list(indexes)[::-1]):

@@ -1,4 +1,4 @@
-"""What a wallet on a real node is worth, through the command line: prices and pools lie in accounts of that node."""
+"""Values of a wallet on a real node by the command line; prices and pools are accounts of that node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.api.asking import asking
 from tests.commands import run_json
 from tests.solana import kamino, ledger, marginfi
 from tests.solana.conftest import GENESIS, ROOT, facts_of
-from tests.solana.sdk import done
+from tests.solana.sdk import run_jobs
 from tests.solana.vendor_accounts import (
     JITO_MINT,
     JITO_POOL,
@@ -49,7 +49,7 @@ CAIP = 32  # characters of a genesis that name a chain
 
 @pytest.fixture
 def run(node: SolanaNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command that prints one document; the settings name the node, and prices as they are shipped."""
+    """Return a function that runs a command with one JSON document; the settings name the node."""
     monkeypatch.chdir(tmp_path)
     genesis = node.rpc("getGenesisHash")
     prices = (ROOT / "configs" / "prices.toml").read_text().replace(GENESIS[:CAIP], genesis[:CAIP])
@@ -74,7 +74,7 @@ def put(node: SolanaNode, address: str, owner: str, content: bytes) -> None:
 
 
 def give(node: SolanaNode, owner: Pubkey, mint: str, raw: int, decimals: int = 9) -> None:
-    """Some tokens of a mint that is there."""
+    """Put tokens of a mint into an owner's account."""
     put(node, mint, str(TOKEN), ledger.mint(10**18, decimals))
     content = ledger.token_account(mint, str(owner), raw)
     node.put(associated_account(owner, Pubkey.from_string(mint)), str(TOKEN), content, RENT)
@@ -116,13 +116,13 @@ def test_coins_and_staked_coins_are_worth_what_accounts_of_the_node_say(
     wallet = Keypair().pubkey()
     send_coins(node, wallet, 2 * 10**9)
     give(node, wallet, JITO_MINT, 4 * 10**9)
-    [found] = run("portfolio", str(wallet), "--sources")
-    assert values(found) == {
+    [portfolio] = run("portfolio", str(wallet), "--sources")
+    assert values(portfolio) == {
         "0x0000000000000000000000000000000000000000": ("2", "150.25", "300.5"),
         JITO_MINT: ("4", "187.8125", "751.25"),
     }
-    assert found["chains"]["solana"]["value"] == "1051.75"
-    assert found["completeness"] == "complete"
+    assert portfolio["chains"]["solana"]["value"] == "1051.75"
+    assert portfolio["completeness"] == "complete"
 
 
 def test_a_token_that_only_a_pool_knows_is_worth_what_the_pool_says_and_could_pay(
@@ -134,29 +134,29 @@ def test_a_token_that_only_a_pool_knows_is_worth_what_the_pool_says_and_could_pa
     mints = tuple(sorted((mint, USDC), key=lambda each: bytes(Pubkey.from_string(each))))
     tick = 1_000 if mints[1] == USDC else -1_000  # 1.105 USDC
     pool = Pool((mints[0], mints[1]), (str(Keypair().pubkey()), str(Keypair().pubkey())), 64, orca_root(tick), tick)
-    put(node, pool.address, PROGRAM, done([pool.job])[0])
+    put(node, pool.address, PROGRAM, run_jobs([pool.job])[0])
     put(node, USDC, str(TOKEN), ledger.mint(10**15, 6))
     for of, vault in zip(pool.mints, pool.vaults, strict=True):
         put(node, vault, str(TOKEN), ledger.token_account(of, pool.address, 6_000 * 10**6))
-    [found] = run("portfolio", str(wallet), "--sources")
+    [portfolio] = run("portfolio", str(wallet), "--sources")
     price = Fraction(pool.root**2, 2**128) if mints[1] == USDC else Fraction(2**128, pool.root**2)
-    balance, usd, _ = values(found)[mint]
+    balance, usd, _ = values(portfolio)[mint]
     assert (balance, Decimal(usd)) == ("4", rounded(price))
-    assert found["priceAdapters"] == ["pyth_accounts", "solana_pools"]
+    assert portfolio["priceAdapters"] == ["pyth_accounts", "solana_pools"]
 
 
 def provided(node: SolanaNode, wallet: Pubkey) -> Position:
     """A position in a pool of SOL and USDC at 150.25, which has earned 0.01 SOL and 2 USDC."""
-    grown = (2**64 // 10**5, 2**64 // 500)  # of 10^9 units of liquidity: 10^4, and 2 * 10^6
+    growth = (2**64 // 10**5, 2**64 // 500)  # of 10^9 units of liquidity: 10^4, and 2 * 10^6
     tick, liquidity = -18_955, 10**9
     pool = Pool(
-        (WSOL, USDC), (str(Keypair().pubkey()), str(Keypair().pubkey())), 64, orca_root(tick), tick, 10**12, grown
+        (WSOL, USDC), (str(Keypair().pubkey()), str(Keypair().pubkey())), 64, orca_root(tick), tick, 10**12, growth
     )
     edges = Tick(True, (0, 0))
     position = Position(pool, str(Keypair().pubkey()), liquidity, -20_480, -17_024, (edges, edges))
-    written = ledger.Ledger()
-    write(written, position, vaults=10**15)
-    for address, (owner, content) in written.accounts.items():
+    pool_ledger = ledger.Ledger()
+    write(pool_ledger, position, vaults=10**15)
+    for address, (owner, content) in pool_ledger.accounts.items():
         put(node, address, owner, content)
     put(node, WSOL, str(TOKEN), ledger.mint(0, 9))
     put(node, USDC, str(TOKEN), ledger.mint(10**15, 6))
@@ -171,34 +171,34 @@ async def test_a_position_of_orca_is_worth_its_sides_and_fees_to_the_unit_for_th
     await asyncio.to_thread(send_coins, node, wallet, 2 * 10**9)
     await asyncio.to_thread(give, node, wallet, JITO_MINT, 4 * 10**9)
     position = await asyncio.to_thread(provided, node, wallet)
-    closing, fees, _ = await asyncio.to_thread(done, position.said(0))
-    [shown] = await asyncio.to_thread(run, "portfolio", str(wallet))
+    closing, fees, _ = await asyncio.to_thread(run_jobs, position.sdk_jobs(0))
+    [portfolio] = await asyncio.to_thread(run, "portfolio", str(wallet))
     expected = {
         (WSOL, closing["tokenEstA"], "150.25"),
         (USDC, closing["tokenEstB"], "1"),
         (WSOL, fees["feeOwedA"], "150.25"),
         (USDC, fees["feeOwedB"], "1"),
     }
-    assert worth_of(shown) == (expected, position.pool.address)
-    assert shown["completeness"] == "complete"
-    assert position.mint not in values(shown)  # it is shown as what it stands for
-    total = Decimal(shown["chains"]["solana"]["value"])
+    assert worth_of(portfolio) == (expected, position.pool.address)
+    assert portfolio["completeness"] == "complete"
+    assert position.mint not in values(portfolio)  # it is shown as what it stands for
+    total = Decimal(portfolio["chains"]["solana"]["value"])
     assert total == Decimal("1051.75") + sum(Decimal(raw) / UNITS[mint] * Decimal(usd) for mint, raw, usd in expected)
     async with asking(load(tmp_path / "chainfolio.toml", {})) as ask:
         [served] = await ask(f"portfolio?addresses={wallet}")
-        worth = await ask(f"nav?addresses={wallet}")
+        nav = await ask(f"nav?addresses={wallet}")
     assert worth_of(served) == (expected, position.pool.address)
-    assert abs(Decimal(str(worth["nav"])) - total) < Decimal("0.01")
+    assert abs(Decimal(str(nav["nav"])) - total) < Decimal("0.01")
 
 
 def worth_of(portfolio: dict[str, Any]) -> tuple[set[tuple[str, int, str]], str]:
     """The raws and prices of the one position in Orca, and its pool."""
     [kind] = portfolio["assetByProtocols"]["orca"]["chains"]["solana"]["protocolPositions"].values()
-    [found] = kind["protocolPositions"]
-    assets = [*found["supplyAssets"], *found["rewardAssets"]]
+    [position] = kind["protocolPositions"]
+    assets = [*position["supplyAssets"], *position["rewardAssets"]]
     return {
         (each["contract"], int(Decimal(each["balance"]) * UNITS[each["contract"]]), each["price"]) for each in assets
-    }, found["poolAddress"]
+    }, position["poolAddress"]
 
 
 MAIN_GROUP = "4qp6Fx6tnZkY5Wropq9wUYgtFxXKwE6viZxFHg3rdAG8"
@@ -206,14 +206,15 @@ MAIN_GROUP = "4qp6Fx6tnZkY5Wropq9wUYgtFxXKwE6viZxFHg3rdAG8"
 
 def lent(node: SolanaNode, wallet: Pubkey) -> None:
     """10 SOL at Kamino against 500 USDC, and 4 SOL at MarginFi against 100, all without interest."""
-    market, written = str(Keypair().pubkey()), ledger.Ledger()
+    market, lending_ledger = str(Keypair().pubkey()), ledger.Ledger()
     flat: Any = {"shares": 4 * 10**12, "slot": 1, "curve": ((0, 0), *((10_000, 0),) * 10)}
     sol, usd = (
         kamino.Reserve(str(Keypair().pubkey()), market, mint, str(Keypair().pubkey()), **flat) for mint in (WSOL, USDC)
     )
-    one, debt = kamino.ONE, 500 * 10**6 * kamino.ONE
+    unit, debt = kamino.ONE, 500 * 10**6 * kamino.ONE
     kamino.write(
-        written, kamino.Obligation(str(Keypair().pubkey()), market, str(wallet), ((sol, 10**10),), ((usd, debt, one),))
+        lending_ledger,
+        kamino.Obligation(str(Keypair().pubkey()), market, str(wallet), ((sol, 10**10),), ((usd, debt, unit),)),
     )
     coin, dollar = (
         marginfi.Bank(
@@ -222,8 +223,8 @@ def lent(node: SolanaNode, wallet: Pubkey) -> None:
         for mint in (WSOL, USDC)
     )
     has, owes = ((coin, 4 * 10**9 * marginfi.ONE),), ((dollar, 10**8 * marginfi.ONE),)
-    marginfi.write(written, marginfi.Account(str(Keypair().pubkey()), MAIN_GROUP, str(wallet), has, owes))
-    for address, (owner, content) in written.accounts.items():
+    marginfi.write(lending_ledger, marginfi.Account(str(Keypair().pubkey()), MAIN_GROUP, str(wallet), has, owes))
+    for address, (owner, content) in lending_ledger.accounts.items():
         put(node, address, owner, content)
 
 
@@ -233,13 +234,13 @@ def test_what_was_borrowed_counts_against_what_is_there(node: SolanaNode, run: R
     put(node, WSOL, str(TOKEN), ledger.mint(0, 9))
     put(node, USDC, str(TOKEN), ledger.mint(10**15, 6))
     lent(node, wallet)
-    [shown] = run("portfolio", str(wallet))
-    assert shown["completeness"] == "complete"
-    found = {}
+    [portfolio] = run("portfolio", str(wallet))
+    assert portfolio["completeness"] == "complete"
+    holdings = {}
     for protocol in ("kamino", "marginfi"):
-        [kind] = shown["assetByProtocols"][protocol]["chains"]["solana"]["protocolPositions"].values()
+        [kind] = portfolio["assetByProtocols"][protocol]["chains"]["solana"]["protocolPositions"].values()
         [position] = kind["protocolPositions"]
         sides = (position["supplyAssets"], position["borrowAssets"])
-        found[protocol] = [[(each["contract"], each["balance"]) for each in side] for side in sides]
-    assert found == {"kamino": [[(WSOL, "10")], [(USDC, "500")]], "marginfi": [[(WSOL, "4")], [(USDC, "100")]]}
-    assert Decimal(shown["chains"]["solana"]["value"]) == (2 + 10 + 4) * Decimal("150.25") - 600
+        holdings[protocol] = [[(each["contract"], each["balance"]) for each in side] for side in sides]
+    assert holdings == {"kamino": [[(WSOL, "10")], [(USDC, "500")]], "marginfi": [[(WSOL, "4")], [(USDC, "100")]]}
+    assert Decimal(portfolio["chains"]["solana"]["value"]) == (2 + 10 + 4) * Decimal("150.25") - 600

@@ -1,4 +1,4 @@
-"""What an account has, on a real node with the real programs: coins, tokens of both programs, stake."""
+"""Wallets on a real node with the real programs: coins, tokens of both programs, stake."""
 
 from __future__ import annotations
 
@@ -67,82 +67,84 @@ def wallet(node: SolanaNode) -> Keypair:
     return new
 
 
-def given(node: SolanaNode, owner: Pubkey, of_mint: Pubkey, raw: int, program: Pubkey) -> None:
+def issue_tokens(node: SolanaNode, owner: Pubkey, of_mint: Pubkey, raw: int, program: Pubkey) -> None:
     """Tokens come to an owner who had none."""
     to = associated_account(owner, of_mint, program)
     node.send([account_opening(node, owner, of_mint, program), token_issue(node, of_mint, to, raw, program)])
 
 
 async def read(chain: SolanaChain, owner: Pubkey) -> Wallet:
-    """What the chain says of an account now."""
-    [found] = await chain.answer([WalletRead(str(owner))], (await chain.heads()).latest)
-    assert isinstance(found, Wallet)
-    return found
+    """Read an account now."""
+    [wallet_state] = await chain.answer([WalletRead(str(owner))], (await chain.heads()).latest)
+    assert isinstance(wallet_state, Wallet)
+    return wallet_state
 
 
 async def test_coins_and_all_token_accounts_of_a_mint_are_summed_to_the_unit(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
     owner, token = wallet.pubkey(), create_mint(node, 6)
-    given(node, owner, token, 1_000, Pubkey.from_string(TOKEN))
-    other, steps = second_account(node, owner, token)
-    node.send([*steps, token_issue(node, token, other.pubkey(), 2**63)], other)
-    found = await read(chain, owner)
-    assert found.lamports == node.rpc("getBalance", str(owner))["value"] == 2 * 10**9
-    assert found.tokens == {str(token): MintBalance(2**63 + 1_000, 6, TOKEN)}
-    assert (found.stakes, found.notes) == ((), ())
+    issue_tokens(node, owner, token, 1_000, Pubkey.from_string(TOKEN))
+    second, steps = second_account(node, owner, token)
+    node.send([*steps, token_issue(node, token, second.pubkey(), 2**63)], second)
+    wallet_state = await read(chain, owner)
+    assert wallet_state.lamports == node.rpc("getBalance", str(owner))["value"] == 2 * 10**9
+    assert wallet_state.tokens == {str(token): MintBalance(2**63 + 1_000, 6, TOKEN)}
+    assert (wallet_state.stakes, wallet_state.notes) == ((), ())
 
 
 @pytest.mark.usefixtures("wallet")  # before anything happened there, this node has no block
 async def test_an_account_that_was_never_used_has_nothing(chain: SolanaChain) -> None:
-    found = await read(chain, Keypair().pubkey())
-    assert (found.lamports, found.tokens, found.stakes, found.notes) == (0, {}, (), ())
+    wallet_state = await read(chain, Keypair().pubkey())
+    assert (wallet_state.lamports, wallet_state.tokens, wallet_state.stakes, wallet_state.notes) == (0, {}, (), ())
 
 
 async def test_wrapped_coins_are_a_token_and_no_coins(node: SolanaNode, chain: SolanaChain, wallet: Keypair) -> None:
     wrap_coins(node, wallet.pubkey(), 12_345)
-    found = await read(chain, wallet.pubkey())
-    assert found.tokens == {str(WRAPPED): MintBalance(12_345, 9, TOKEN)}
-    assert found.lamports == 2 * 10**9
+    wallet_state = await read(chain, wallet.pubkey())
+    assert wallet_state.tokens == {str(WRAPPED): MintBalance(12_345, 9, TOKEN)}
+    assert wallet_state.lamports == 2 * 10**9
 
 
 async def test_a_fee_that_a_transfer_withholds_belongs_to_nobody_who_got_it(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
     token, to = create_mint(node, 6, FEE), Keypair().pubkey()
-    given(node, wallet.pubkey(), token, 1_000_000, TOKEN_2022)
-    source, place = (associated_account(each, token, TOKEN_2022) for each in (wallet.pubkey(), to))
+    issue_tokens(node, wallet.pubkey(), token, 1_000_000, TOKEN_2022)
+    source, destination = (associated_account(each, token, TOKEN_2022) for each in (wallet.pubkey(), to))
     node.send(
         [
             account_opening(node, to, token, TOKEN_2022),
-            token_transfer(token, source, place, wallet.pubkey(), 250_000, 6, TOKEN_2022),
+            token_transfer(token, source, destination, wallet.pubkey(), 250_000, 6, TOKEN_2022),
         ],
         wallet,
     )
     assert (await read(chain, wallet.pubkey())).tokens == {str(token): MintBalance(750_000, 6, NEW)}
-    found = await read(chain, to)
-    assert found.tokens == {str(token): MintBalance(247_500, 6, NEW)}
-    assert [(each.subject, each.is_partial) for each in found.notes] == [(str(token), False)]
-    assert "2500 more of it are withheld" in found.notes[0].reason
+    wallet_state = await read(chain, to)
+    assert wallet_state.tokens == {str(token): MintBalance(247_500, 6, NEW)}
+    assert [(each.subject, each.is_partial) for each in wallet_state.notes] == [(str(token), False)]
+    assert "2500 more of it are withheld" in wallet_state.notes[0].reason
 
 
 async def test_frozen_tokens_are_counted_and_said(node: SolanaNode, chain: SolanaChain, wallet: Keypair) -> None:
     owner, token = wallet.pubkey(), create_mint(node, 0)
-    given(node, owner, token, 7, Pubkey.from_string(TOKEN))
+    issue_tokens(node, owner, token, 7, Pubkey.from_string(TOKEN))
     node.send([freezing(node, token, associated_account(owner, token))])
-    found = await read(chain, owner)
-    assert found.tokens == {str(token): MintBalance(7, 0, TOKEN)}
-    assert [each.reason for each in found.notes] == ["7 of it are frozen: its issuer does not allow transfers of them"]
+    wallet_state = await read(chain, owner)
+    assert wallet_state.tokens == {str(token): MintBalance(7, 0, TOKEN)}
+    assert [each.reason for each in wallet_state.notes] == [
+        "7 of it are frozen: its issuer does not allow transfers of them"
+    ]
 
 
 async def test_tokens_that_cannot_be_moved_are_counted_and_said(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
     token = create_mint(node, 2, STILL)
-    given(node, wallet.pubkey(), token, 7, TOKEN_2022)
-    found = await read(chain, wallet.pubkey())
-    assert found.tokens == {str(token): MintBalance(7, 2, NEW)}
-    assert "it cannot be transferred" in [each.reason for each in found.notes]
+    issue_tokens(node, wallet.pubkey(), token, 7, TOKEN_2022)
+    wallet_state = await read(chain, wallet.pubkey())
+    assert wallet_state.tokens == {str(token): MintBalance(7, 2, NEW)}
+    assert "it cannot be transferred" in [each.reason for each in wallet_state.notes]
 
 
 @pytest.mark.parametrize(
@@ -162,12 +164,15 @@ async def test_what_a_mint_does_to_amounts_is_said_to_who_holds_some(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair, size: int, number: int
 ) -> None:
     token, owner = create_mint(node, 3, size), str(wallet.pubkey())
-    given(node, wallet.pubkey(), token, 1_234, TOKEN_2022)
-    assert await said(chain, owner, token) == ({chain.facts.token_asset(str(token)): 1_234}, [EXTENSION_NOTES[number]])
+    issue_tokens(node, wallet.pubkey(), token, 1_234, TOKEN_2022)
+    assert await read_with_reasons(chain, owner, token) == (
+        {chain.facts.token_asset(str(token)): 1_234},
+        [EXTENSION_NOTES[number]],
+    )
 
 
-async def said(chain: SolanaChain, owner: str, token: Pubkey) -> tuple[Any, list[str]]:
-    """What an account has, and what is said of a mint beside, which takes nothing from the answer."""
+async def read_with_reasons(chain: SolanaChain, owner: str, token: Pubkey) -> tuple[Any, list[str]]:
+    """Return the balances of an account and the reasons of the issues of a mint; fail if one is partial."""
     head = (await chain.heads()).latest
     reader = chain.account_reader(InstalledProtocols()).at(head)
     plan = reader.read(owner, Interactions(), ())
@@ -182,35 +187,38 @@ async def test_accounts_that_are_frozen_from_the_start_get_nothing_until_they_ar
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
     owner, token = str(wallet.pubkey()), create_mint(node, 2, STILLBORN)
-    place, asset = associated_account(wallet.pubkey(), token, TOKEN_2022), chain.facts.token_asset(str(token))
+    token_address, asset = associated_account(wallet.pubkey(), token, TOKEN_2022), chain.facts.token_asset(str(token))
     node.send([account_opening(node, wallet.pubkey(), token, TOKEN_2022)])
     with pytest.raises(RpcError, match="Account is frozen"):
-        node.send([token_issue(node, token, place, 5, TOKEN_2022)])
-    balances, reasons = await said(chain, owner, token)
+        node.send([token_issue(node, token, token_address, 5, TOKEN_2022)])
+    balances, reasons = await read_with_reasons(chain, owner, token)
     assert (balances, reasons) == ({}, ["0 of it are frozen: its issuer does not allow transfers of them"])
-    node.send([thawing(node, token, place), token_issue(node, token, place, 5, TOKEN_2022)])
-    assert await said(chain, owner, token) == ({asset: 5}, [EXTENSION_NOTES[6]])
+    node.send([thawing(node, token, token_address), token_issue(node, token, token_address, 5, TOKEN_2022)])
+    assert await read_with_reasons(chain, owner, token) == ({asset: 5}, [EXTENSION_NOTES[6]])
 
 
 async def test_a_program_that_a_mint_names_decides_on_transfers(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
     owner, to = wallet.pubkey(), Keypair().pubkey()
-    left = {}
+    remaining = {}
     for hook in (BUDGET, MEMO):  # one agrees to all that it is asked, the other to nothing that is no text
         token = create_mint(node, 2, HOOKED, hook)
-        given(node, owner, token, 9, TOKEN_2022)
-        places = (associated_account(owner, token, TOKEN_2022), associated_account(to, token, TOKEN_2022))
-        plain = token_transfer(token, *places, owner, 4, 2, TOKEN_2022)
-        asked = Instruction(plain.program_id, plain.data, [*plain.accounts, AccountMeta(hook, False, False)])
+        issue_tokens(node, owner, token, 9, TOKEN_2022)
+        token_accounts = (associated_account(owner, token, TOKEN_2022), associated_account(to, token, TOKEN_2022))
+        plain = token_transfer(token, *token_accounts, owner, 4, 2, TOKEN_2022)
+        transfer = Instruction(plain.program_id, plain.data, [*plain.accounts, AccountMeta(hook, False, False)])
         with nullcontext() if hook == BUDGET else pytest.raises(RpcError, match="missing required signature"):
-            node.send([account_opening(node, to, token, TOKEN_2022), asked], wallet)
-        left[hook] = (await said(chain, str(owner), token))[0][chain.facts.token_asset(str(token))]
-    assert left == {BUDGET: 5, MEMO: 9}
+            node.send([account_opening(node, to, token, TOKEN_2022), transfer], wallet)
+        remaining[hook] = (await read_with_reasons(chain, str(owner), token))[0][chain.facts.token_asset(str(token))]
+    assert remaining == {BUDGET: 5, MEMO: 9}
 
 
 def sealed(available: bytes) -> bytes:
-    """What a token account has behind its own bytes where its balance is confidential: `available` is encrypted."""
+    """Return the extension of a confidential balance, for the end of a token account.
+
+    `available` is encrypted.
+    """
     pending, counters = bytes(128), bytes(32)
     content = b"\1" + bytes(range(32)) + pending + available.ljust(64, b"\0") + bytes(36) + b"\1\1" + counters
     return b"\2" + struct.pack("<HH", 5, len(content)) + content
@@ -220,20 +228,20 @@ async def test_a_confidential_balance_is_not_known_and_an_empty_one_is_nothing(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
     owner, token = wallet.pubkey(), create_mint(node, 2, SEALED)
-    place, plain = associated_account(owner, token, TOKEN_2022), token_account(str(token), str(owner), 7)
-    node.put(place, NEW, plain + sealed(b""), 10**7)
-    found = await read(chain, owner)
-    assert (found.tokens, found.notes) == ({str(token): MintBalance(7, 2, NEW)}, ())
-    node.put(place, NEW, plain + sealed(b"\x2a"), 10**7)
-    found = await read(chain, owner)
-    assert found.tokens == {str(token): MintBalance(7, 2, NEW)}
-    [note] = found.notes
+    token_address, plain = associated_account(owner, token, TOKEN_2022), token_account(str(token), str(owner), 7)
+    node.put(token_address, NEW, plain + sealed(b""), 10**7)
+    wallet_state = await read(chain, owner)
+    assert (wallet_state.tokens, wallet_state.notes) == ({str(token): MintBalance(7, 2, NEW)}, ())
+    node.put(token_address, NEW, plain + sealed(b"\x2a"), 10**7)
+    wallet_state = await read(chain, owner)
+    assert wallet_state.tokens == {str(token): MintBalance(7, 2, NEW)}
+    [note] = wallet_state.notes
     assert (note.subject, note.is_partial) == (str(token), True)
     assert "confidential" in note.reason
 
 
 @pytest.mark.parametrize(
-    "spoilt",
+    "corrupt",
     [
         lambda content: content[:108] + b"\0" + content[109:],
         lambda content: content[:164],
@@ -244,13 +252,13 @@ async def test_a_confidential_balance_is_not_known_and_an_empty_one_is_nothing(
     ids=["not initialised", "shorter", "longer", "blank", "empty"],
 )
 async def test_what_is_no_token_account_holds_nothing_and_spoils_nothing(
-    node: SolanaNode, chain: SolanaChain, wallet: Keypair, spoilt: Callable[[bytes], bytes]
+    node: SolanaNode, chain: SolanaChain, wallet: Keypair, corrupt: Callable[[bytes], bytes]
 ) -> None:
-    owner, token, other = wallet.pubkey(), create_mint(node, 2), create_mint(node, 3)
-    given(node, owner, other, 9, Pubkey.from_string(TOKEN))
-    node.put(associated_account(owner, token), TOKEN, spoilt(token_account(str(token), str(owner), 7)), 10**7)
-    found = await read(chain, owner)
-    assert found.tokens == {str(other): MintBalance(9, 3, TOKEN)}
+    owner, token, other_mint = wallet.pubkey(), create_mint(node, 2), create_mint(node, 3)
+    issue_tokens(node, owner, other_mint, 9, Pubkey.from_string(TOKEN))
+    node.put(associated_account(owner, token), TOKEN, corrupt(token_account(str(token), str(owner), 7)), 10**7)
+    wallet_state = await read(chain, owner)
+    assert wallet_state.tokens == {str(other_mint): MintBalance(9, 3, TOKEN)}
 
 
 async def test_a_closed_token_account_is_gone_and_one_opened_again_counts_anew(
@@ -261,7 +269,7 @@ async def test_a_closed_token_account_is_gone_and_one_opened_again_counts_anew(
     assert (await read(chain, owner)).tokens == {str(token): MintBalance(0, 6, TOKEN)}
     node.send([account_closing(associated_account(owner, token), owner)], wallet)
     assert (await read(chain, owner)).tokens == {}
-    given(node, owner, token, 5, Pubkey.from_string(TOKEN))
+    issue_tokens(node, owner, token, 5, Pubkey.from_string(TOKEN))
     assert (await read(chain, owner)).tokens == {str(token): MintBalance(5, 6, TOKEN)}
 
 
@@ -270,8 +278,8 @@ async def test_stake_accounts_of_the_withdrawer_are_found_with_their_state(
 ) -> None:
     owner, vote = wallet.pubkey(), create_vote_account(node)
     given_to, idle = create_stake(node, owner, 10**10, vote, 99), create_stake(node, owner, 3 * 10**9, None)
-    found = await read(chain, owner)
-    by_address = {each.address: each for each in found.stakes}
+    wallet_state = await read(chain, owner)
+    by_address = {each.address: each for each in wallet_state.stakes}
     assert by_address.keys() == {str(given_to), str(idle)}
     first, second = by_address[str(given_to)], by_address[str(idle)]
     assert (first.lamports, first.voter, first.state, first.unlock_s) == (10**10, str(vote), "activating", 99)
@@ -285,45 +293,45 @@ async def test_stake_is_active_as_far_as_the_history_of_the_cluster_says(
 ) -> None:
     owner, vote = wallet.pubkey(), create_vote_account(node)
     address = create_stake(node, owner, 10**10, vote)
-    given, epoch = 10**10 - node.rent(200), node.rpc("getEpochInfo")["epoch"]
+    delegation, epoch = 10**10 - node.rent(200), node.rpc("getEpochInfo")["epoch"]
     node.rpc("surfnet_timeTravel", {"absoluteEpoch": epoch + 1})
     send_coins(node, owner, 1)  # this node's clock account is that of its newest transaction
     cluster = struct.pack("<5Q", 1, epoch, 10**15, 10**15, 0)  # as much was to come as was active
     lain = node.rpc("getAccountInfo", STAKE_HISTORY, {"encoding": "base64"})["value"]
     try:
         node.put(Pubkey.from_string(STAKE_HISTORY), lain["owner"], cluster, 10**9)
-        found = await read(chain, owner)
+        wallet_state = await read(chain, owner)
     finally:
         node.put(Pubkey.from_string(STAKE_HISTORY), lain["owner"], bytes(8), lain["lamports"])
-    assert [(each.state, each.delegated, each.active) for each in found.stakes] == [
-        ("activating", given, given * 9 // 100)
+    assert [(each.state, each.delegated, each.active) for each in wallet_state.stakes] == [
+        ("activating", delegation, delegation * 9 // 100)
     ]
-    said = f"{given * 9 // 100} of {given} lamports of the delegation are active"
-    assert [(note.subject, note.reason) for note in found.notes] == [(str(address), said)]
+    expected = f"{delegation * 9 // 100} of {delegation} lamports of the delegation are active"
+    assert [(note.subject, note.reason) for note in wallet_state.notes] == [(str(address), expected)]
     [after] = (await read(chain, owner)).stakes
-    assert (after.state, after.active) == ("active", given), "without a history it has arrived"
+    assert (after.state, after.active) == ("active", delegation), "without a history it has arrived"
 
 
 async def test_several_wallets_are_read_at_one_slot(node: SolanaNode, chain: SolanaChain) -> None:
     owners = [Keypair().pubkey() for _ in range(3)]
     for number, owner in enumerate(owners):
         send_coins(node, owner, 10**9 + number)
-    found = await chain.answer([WalletRead(str(owner)) for owner in owners], (await chain.heads()).latest)
-    assert [each.lamports for each in found] == [10**9, 10**9 + 1, 10**9 + 2]
-    assert len({each.block for each in found}) == 1
+    wallets = await chain.answer([WalletRead(str(owner)) for owner in owners], (await chain.heads()).latest)
+    assert [each.lamports for each in wallets] == [10**9, 10**9 + 1, 10**9 + 2]
+    assert len({each.block for each in wallets}) == 1
 
 
 async def test_what_is_no_mint_has_no_decimals(node: SolanaNode, chain: SolanaChain, wallet: Keypair) -> None:
     blank = Keypair()
     node.send([account_creation(node, blank, 82, Pubkey.from_string(TOKEN))], blank)
     head = (await chain.heads()).latest
-    real, nothing, person, empty = await chain.answer(
+    real, absent, person, empty = await chain.answer(
         [MintRead(str(each)) for each in (create_mint(node, 4), Keypair().pubkey(), wallet.pubkey(), blank.pubkey())],
         head,
     )
     assert real == Mint(0, 4, authority=str(node.payer.pubkey()))
-    assert isinstance(nothing, Unknown)
-    assert nothing.cause == "absent"
+    assert isinstance(absent, Unknown)
+    assert absent.cause == "absent"
     assert [isinstance(each, Unknown) and each.cause for each in (person, empty)] == ["contract", "contract"]
     asset = chain.facts.token_asset(str(blank.pubkey()))
     reports = await run_batched({"": describe([asset])}, lambda reads: chain.answer(reads, head))
@@ -336,16 +344,20 @@ async def test_an_owner_that_no_key_has_is_read_like_any(node: SolanaNode, chain
     assert not owner.is_on_curve()
     token = create_mint(node, 6)
     send_coins(node, owner, 10**9)
-    given(node, owner, token, 5, Pubkey.from_string(TOKEN))
-    found = await read(chain, owner)
-    assert (found.lamports, found.tokens, found.notes) == (10**9, {str(token): MintBalance(5, 6, TOKEN)}, ())
+    issue_tokens(node, owner, token, 5, Pubkey.from_string(TOKEN))
+    wallet_state = await read(chain, owner)
+    assert (wallet_state.lamports, wallet_state.tokens, wallet_state.notes) == (
+        10**9,
+        {str(token): MintBalance(5, 6, TOKEN)},
+        (),
+    )
 
 
 async def test_a_mint_whose_decimals_changed_has_those_of_now(
     node: SolanaNode, chain: SolanaChain, wallet: Keypair
 ) -> None:
     token = create_mint(node, 6)
-    given(node, wallet.pubkey(), token, 5, Pubkey.from_string(TOKEN))
+    issue_tokens(node, wallet.pubkey(), token, 5, Pubkey.from_string(TOKEN))
     assert (await read(chain, wallet.pubkey())).tokens == {str(token): MintBalance(5, 6, TOKEN)}
     lain = node.rpc("getAccountInfo", str(token), {"encoding": "base64"})["value"]
     content = bytearray(base64.b64decode(lain["data"][0]))
@@ -357,9 +369,9 @@ async def test_a_mint_whose_decimals_changed_has_those_of_now(
 
 
 async def test_an_address_of_a_program_is_read_and_said(chain: SolanaChain) -> None:
-    found = await read(chain, Pubkey.from_string(TOKEN))
-    assert found.lamports > 0
-    assert ["and no wallet" in each.reason for each in found.notes] == [True]
+    wallet_state = await read(chain, Pubkey.from_string(TOKEN))
+    assert wallet_state.lamports > 0
+    assert ["and no wallet" in each.reason for each in wallet_state.notes] == [True]
 
 
 async def test_a_node_of_another_chain_is_refused(

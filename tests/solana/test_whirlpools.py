@@ -18,7 +18,7 @@ from chainfolio.plans import run_offline
 from chainfolio.protocols import DecodedPosition
 from tests.solana.changes import Change, key, pool_of, sized, spliced, stolen, strange, without
 from tests.solana.ledger import Ledger
-from tests.solana.sdk import Job, Small, done, one
+from tests.solana.sdk import Job, Small, run_job, run_jobs
 from tests.solana.whirlpools import CONFIG, PROGRAM, Pool, Position, Tick, write
 
 NOW_S: Final = 1_760_000_000
@@ -27,20 +27,20 @@ FAR: Final = 200_000  # ticks from the middle, so that amounts fit 64 bits
 
 
 def decoded(ledger: Ledger, mint: str) -> Sequence[DecodedPosition]:
-    """What the decoder finds behind a token."""
-    found: Sequence[DecodedPosition] = run_offline(FAMILY.position(Claim("somebody", mint, PROGRAM, NOW_S)), ledger)
-    return found
+    """Decode the position behind a token offline."""
+    positions: Sequence[DecodedPosition] = run_offline(FAMILY.position(Claim("somebody", mint, PROGRAM, NOW_S)), ledger)
+    return positions
 
 
-def drawn(chance: random.Random, **said: Any) -> Position:
+def drawn(chance: random.Random, **overrides: Any) -> Position:
     """Any position that a pool can have: below, around or above the price, with growths that wrap around."""
     spacing = chance.choice((1, 2, 8, 64, 128, 32_896))
-    most = FAR // spacing
-    low, high = sorted(chance.sample(range(-most, most), 2))
+    limit = FAR // spacing
+    low, high = sorted(chance.sample(range(-limit, limit), 2))
     lower, upper = low * spacing, high * spacing
     tick = chance.choice((chance.randint(-FAR, FAR), lower, upper - 1, upper, (lower + upper) // 2))
     low_root, high_root = orca_root(tick), orca_root(tick + 1)
-    whole = (chance.randrange(2**70), chance.randrange(2**100))
+    fee_growth = (chance.randrange(2**70), chance.randrange(2**100))
     rewards = tuple(
         (key(), key(), chance.randrange(2**70), chance.randrange(2**80)) for _ in range(chance.randint(0, 3))
     )
@@ -51,20 +51,23 @@ def drawn(chance: random.Random, **said: Any) -> Position:
         chance.randint(low_root, high_root - 1),
         tick,
         chance.randint(1, 2**80),
-        whole,
+        fee_growth,
         NOW_S - chance.randint(0, 10**6),
         rewards,
     )
 
-    def some() -> int:
+    def random_growth() -> int:
         return chance.choice((chance.randrange(2**60), WORD - chance.randrange(2**60)))
 
-    def seen(at: Callable[[Tick], int], whole: int) -> int:
-        """What was counted when so much less was earned that it fits."""
-        low, high = ((where, each.used, at(each)) for where, each in zip((lower, upper), ticks, strict=True))
-        return (growth_inside(tick, low, high, whole) - chance.randrange(2**80)) % WORD
+    def checkpoint(at: Callable[[Tick], int], total: int) -> int:
+        """Return a checkpoint below the growth inside the range by less than 2^80."""
+        low, high = ((index, each.used, at(each)) for index, each in zip((lower, upper), ticks, strict=True))
+        return (growth_inside(tick, low, high, total) - chance.randrange(2**80)) % WORD
 
-    ticks = tuple(Tick(True, (some(), some()), (some(), some(), some())) for _ in range(2))
+    ticks = tuple(
+        Tick(True, (random_growth(), random_growth()), (random_growth(), random_growth(), random_growth()))
+        for _ in range(2)
+    )
     position = Position(
         pool,
         key(),
@@ -72,15 +75,18 @@ def drawn(chance: random.Random, **said: Any) -> Position:
         lower,
         upper,
         (ticks[0], ticks[1]),
-        (seen(lambda each: each.beyond[0], whole[0]), seen(lambda each: each.beyond[1], whole[1])),
+        (
+            checkpoint(lambda each: each.beyond[0], fee_growth[0]),
+            checkpoint(lambda each: each.beyond[1], fee_growth[1]),
+        ),
         (chance.randrange(2**40), chance.randrange(2**40)),
         tuple(
-            (seen(lambda each, at=at: each.rewards[at], growth), chance.randrange(2**40))  # type: ignore[misc]
+            (checkpoint(lambda each, at=at: each.rewards[at], growth), chance.randrange(2**40))  # type: ignore[misc]
             for at, growth in enumerate([*(reward[3] for reward in rewards), 0, 0, 0][:3])
         ),
         chance.random() < 0.5,
     )
-    return replace(position, **said)
+    return replace(position, **overrides)
 
 
 def test_the_root_of_the_price_at_every_kind_of_tick_is_orcas() -> None:
@@ -94,7 +100,7 @@ def test_the_root_of_the_price_at_every_kind_of_tick_is_orcas() -> None:
             *(chance.randint(-MAX_TICK, MAX_TICK) for _ in range(20_000)),
         }
     )
-    assert one("orca_roots", ticks=list(map(Small, ticks))) == [orca_root(tick) for tick in ticks]
+    assert run_job("orca_roots", ticks=list(map(Small, ticks))) == [orca_root(tick) for tick in ticks]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -102,17 +108,17 @@ def test_every_amount_of_a_position_is_what_orcas_own_arithmetic_gives(seed: int
     position = drawn(random.Random(seed))
     ledger = Ledger()
     write(ledger, position, vaults=2**64 - 1)
-    closing, fees, rewards = done(position.said(NOW_S))
-    [found] = decoded(ledger, position.mint)
+    closing, fees, rewards = run_jobs(position.sdk_jobs(NOW_S))
+    [decoded_position] = decoded(ledger, position.mint)
     sides = zip(position.pool.mints, (closing["tokenEstA"], closing["tokenEstB"]), strict=True)
-    assert [(each.token, each.raw) for each in found.supplied] == list(sides)
-    earned = [*zip(position.pool.mints, (fees["feeOwedA"], fees["feeOwedB"]), strict=True)]
-    earned += [
+    assert [(each.token, each.raw) for each in decoded_position.supplied] == list(sides)
+    expected = [*zip(position.pool.mints, (fees["feeOwedA"], fees["feeOwedB"]), strict=True)]
+    expected += [
         (reward[0], each["rewardsOwed"])
         for reward, each in zip(position.pool.rewards, rewards["rewards"], strict=False)
     ]
-    assert [(each.token, each.raw) for each in found.rewards] == earned
-    assert (found.position_type, found.pool, found.replaces) == (
+    assert [(each.token, each.raw) for each in decoded_position.rewards] == expected
+    assert (decoded_position.position_type, decoded_position.pool, decoded_position.replaces) == (
         "LIQUIDITYPOOL",
         position.pool.address,
         (position.mint,),
@@ -131,7 +137,7 @@ def test_addresses_are_where_orcas_sdk_says() -> None:
             {"of": "getWhirlpoolAddress", "arguments": [*position.pool.mints, Small(position.pool.spacing)]},
         ),
     ]
-    assert done(jobs) == [
+    assert run_jobs(jobs) == [
         position.address,
         derived(PROGRAM, (b"tick_array", position.pool.address, b"-5632")),
         derived(PROGRAM, (b"position_bundle", position.mint)),
@@ -142,21 +148,21 @@ def test_addresses_are_where_orcas_sdk_says() -> None:
 
 
 def test_a_bundle_is_all_positions_that_it_has() -> None:
-    bundle, places = key(), (0, 7, 255)
-    several = [
+    bundle, indexes = key(), (0, 7, 255)
+    bundled = [
         replace(drawn(random.Random(10 + at)), mint=bundle, seeds=(b"bundled_position", bundle, str(at).encode()))
-        for at in places
+        for at in indexes
     ]
     ledger = Ledger()
-    write(ledger, *several, vaults=2**64 - 1)
-    taken = sum(1 << at for at in places).to_bytes(32, "little")
-    fields = {"positionBundleMint": bundle, "positionBitmap": taken}
-    content = one("orca", encoder="getPositionBundleEncoder", fields=fields)
+    write(ledger, *bundled, vaults=2**64 - 1)
+    bitmap = sum(1 << at for at in indexes).to_bytes(32, "little")
+    fields = {"positionBundleMint": bundle, "positionBitmap": bitmap}
+    content = run_job("orca", encoder="getPositionBundleEncoder", fields=fields)
     ledger.put(derived(PROGRAM, (b"position_bundle", bundle)), PROGRAM, content)
-    assert [each.pool for each in decoded(ledger, bundle)] == [each.pool.address for each in several]
-    wanted = [done(each.said(NOW_S))[0] for each in several]
+    assert [each.pool for each in decoded(ledger, bundle)] == [each.pool.address for each in bundled]
+    quotes = [run_jobs(each.sdk_jobs(NOW_S))[0] for each in bundled]
     assert [[side.raw for side in each.supplied] for each in decoded(ledger, bundle)] == [
-        [each["tokenEstA"], each["tokenEstB"]] for each in wanted
+        [each["tokenEstA"], each["tokenEstB"]] for each in quotes
     ]
 
 
@@ -209,6 +215,6 @@ def test_a_pool_that_was_drained_pays_nobody_and_its_positions_have_no_value() -
     position = drawn(random.Random(5), liquidity=2**60)
     ledger = Ledger()
     write(ledger, position, vaults=0)
-    [found] = decoded(ledger, position.mint)
-    assert found.unverified == NOT_COVERED
-    assert all(each.raw == 0 for each in found.rewards[2:])  # a reward is paid as far as it is there
+    [decoded_position] = decoded(ledger, position.mint)
+    assert decoded_position.unverified == NOT_COVERED
+    assert all(each.raw == 0 for each in decoded_position.rewards[2:])  # a reward is paid as far as it is there

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.solana.sdk import Small, one
+from tests.solana.sdk import Small, run_job
 
 RECEIVER: Final = "rec5EKMGg6MxZYaMdyBfgwp4d5rB9T1VQH5pJv5LtFJ"
 PUSH: Final = "pythWSnswVUd12oZpeFP8e9CVaEqJg25g1Vtc2biRsT"
@@ -21,7 +21,7 @@ RENT: Final = 2_039_280  # of a token account, in lamports
 TICKETED: Final = 10**15
 
 
-def pyth_bytes(time_s: int, **said: Any) -> bytes:
+def pyth_bytes(time_s: int, **overrides: Any) -> bytes:
     """An update of Pyth's receiver, by Pyth's own coder: 150.25 USD, half a cent up or down."""
     message = {
         "feedId": FEED,
@@ -33,11 +33,11 @@ def pyth_bytes(time_s: int, **said: Any) -> bytes:
         "emaPrice": 15_000_000_000,
         "emaConf": 500_000,
     }
-    level = said.pop("verificationLevel", {"full": {}})
-    found: bytes = one(
-        "pyth_price", writeAuthority=NOBODY, verificationLevel=level, priceMessage=message | said, postedSlot=299
+    level = overrides.pop("verificationLevel", {"full": {}})
+    content: bytes = run_job(
+        "pyth_price", writeAuthority=NOBODY, verificationLevel=level, priceMessage=message | overrides, postedSlot=299
     )
-    return found
+    return content
 
 
 def stake_pool_bytes(mint: str, lamports: int, supply: int) -> bytes:
@@ -56,7 +56,7 @@ def stake_pool_bytes(mint: str, lamports: int, supply: int) -> bytes:
     )
     keys = ("manager", "staker", "stakeDepositAuthority", "validatorList", "reserveStake", "managerFeeAccount")
     fees = ("epochFee", "stakeDepositFee", "stakeWithdrawalFee", "solDepositFee", "solWithdrawalFee")
-    found: bytes = one(
+    content: bytes = run_job(
         "stake_pool",
         accountType=Small(1),
         stakeWithdrawBumpSeed=Small(255),
@@ -74,14 +74,14 @@ def stake_pool_bytes(mint: str, lamports: int, supply: int) -> bytes:
         **dict.fromkeys(keys, NOBODY),
         **dict.fromkeys(fees, fee),
     )
-    return found
+    return content
 
 
 def marinade_bytes(price: int, **pool: Any) -> bytes:
-    """The state of Marinade, by the interface that its SDK has. `pool` are fields of its pool of liquidity."""
+    """Return the state of Marinade, encoded with its SDK's interface. `pool` are fields of its pool."""
     items = {"account": NOBODY, "itemSize": Small(1), "count": Small(2), "reserved1": NOBODY, "reserved2": Small(0)}
     fee, cents, small = {"basisPoints": Small(200)}, {"bpCents": Small(30)}, Small(3)
-    found: bytes = one(
+    content: bytes = run_job(
         "marinade",
         account="state",
         msolMint=MSOL_MINT,
@@ -146,11 +146,11 @@ def marinade_bytes(price: int, **pool: Any) -> bytes:
         depositSolFee=cents,
         depositStakeAccountFee=cents,
     )
-    return found
+    return content
 
 
 def ticket_bytes(owner: str, lamports: int, epoch: int, state: str = MARINADE_STATE) -> bytes:
     """A ticket of Marinade, by the same."""
     fields = {"stateAddress": state, "beneficiary": owner, "lamportsAmount": lamports, "createdEpoch": epoch}
-    found: bytes = one("marinade", account="ticketAccountData", **fields)
-    return found
+    content: bytes = run_job("marinade", account="ticketAccountData", **fields)
+    return content

@@ -1,4 +1,4 @@
-"""Pools and positions of Orca, written by Orca's own coder; and what Orca's own arithmetic says of them."""
+"""Pools and positions of Orca, encoded by Orca's coder, and the amounts that its SDK computes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from chainfolio.adapters.solana.account_reads import derived
 from tests.solana.ledger import Ledger
-from tests.solana.sdk import Job, Small, done
+from tests.solana.sdk import Job, Small, run_jobs
 from tests.solana.vendor_accounts import NOBODY
 
 PROGRAM: Final = "whirLbMiicVdio4qvUfM5KAg6Ct8VwpYzGff3uctyCc"
@@ -19,7 +19,7 @@ TICKS: Final = 88
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What a pool keeps of a tick."""
+    """The state of a tick in a pool."""
 
     used: bool
     beyond: tuple[int, int]
@@ -27,7 +27,7 @@ class Tick:
 
     @property
     def facade(self) -> dict[str, Any]:
-        """As Orca's SDK has it."""
+        """Return the fields as Orca's SDK names them."""
         return {
             "initialized": self.used,
             "liquidityNet": 0,
@@ -55,13 +55,13 @@ class Pool:
 
     @property
     def address(self) -> str:
-        """Where it lies."""
+        """Return the address of the pool."""
         return derived(PROGRAM, (b"whirlpool", self.config, *self.mints, struct.pack("<H", self.spacing)))
 
     @property
     def facade(self) -> dict[str, Any]:
-        """As Orca's SDK has it."""
-        several = [*self.rewards, *[(NOBODY, NOBODY, 0, 0)] * (3 - len(self.rewards))]
+        """Return the fields as Orca's SDK names them."""
+        reward_slots = [*self.rewards, *[(NOBODY, NOBODY, 0, 0)] * (3 - len(self.rewards))]
         return {
             "whirlpoolsConfig": self.config,
             "whirlpoolBump": b"\xff",
@@ -89,13 +89,13 @@ class Pool:
                     "emissionsPerSecondX64": rate,
                     "growthGlobalX64": growth,
                 }
-                for mint, vault, rate, growth in several
+                for mint, vault, rate, growth in reward_slots
             ],
         }
 
     @property
     def job(self) -> Job:
-        """What makes its bytes."""
+        """Return the SDK job that encodes the account."""
         return "orca", {"encoder": "getWhirlpoolEncoder", "fields": self.facade}
 
 
@@ -109,31 +109,33 @@ class Position:
     lower: int
     upper: int
     ticks: tuple[Tick, Tick]
-    seen: tuple[int, int] = (0, 0)
-    owed: tuple[int, int] = (0, 0)
+    fee_checkpoints: tuple[int, int] = (0, 0)
+    pending_fees: tuple[int, int] = (0, 0)
     rewards: tuple[tuple[int, int], ...] = ((0, 0), (0, 0), (0, 0))
     dynamic: bool = False
     seeds: tuple[str | bytes, ...] = field(default=())
 
     @property
     def address(self) -> str:
-        """Where it lies."""
+        """Return the address of the position."""
         return derived(PROGRAM, self.seeds or (b"position", self.mint))
 
     @property
     def facade(self) -> dict[str, Any]:
-        """As Orca's SDK has it."""
+        """Return the fields as Orca's SDK names them."""
         return {
             "whirlpool": self.pool.address,
             "positionMint": self.mint,
             "liquidity": self.liquidity,
             "tickLowerIndex": Small(self.lower),
             "tickUpperIndex": Small(self.upper),
-            "feeGrowthCheckpointA": self.seen[0],
-            "feeOwedA": self.owed[0],
-            "feeGrowthCheckpointB": self.seen[1],
-            "feeOwedB": self.owed[1],
-            "rewardInfos": [{"growthInsideCheckpoint": seen, "amountOwed": owed} for seen, owed in self.rewards],
+            "feeGrowthCheckpointA": self.fee_checkpoints[0],
+            "feeOwedA": self.pending_fees[0],
+            "feeGrowthCheckpointB": self.fee_checkpoints[1],
+            "feeOwedB": self.pending_fees[1],
+            "rewardInfos": [
+                {"growthInsideCheckpoint": checkpoint, "amountOwed": pending} for checkpoint, pending in self.rewards
+            ],
         }
 
     def _start(self, tick: int) -> int:
@@ -141,16 +143,16 @@ class Position:
 
     @property
     def jobs(self) -> dict[str, Job]:
-        """What makes the bytes of it and of its arrays of ticks, by address."""
+        """Return the SDK jobs that encode the position and its arrays of ticks, by address."""
         arrays: dict[int, dict[int, Tick]] = {}
         for at, tick in zip((self.lower, self.upper), self.ticks, strict=True):
             start = self._start(at)
             arrays.setdefault(start, {})[(at - start) // self.pool.spacing] = tick
-        made = {
+        tick_arrays = {
             derived(PROGRAM, (b"tick_array", self.pool.address, str(start).encode())): self._array(start, ticks)
             for start, ticks in arrays.items()
         }
-        return {**made, self.address: ("orca", {"encoder": "getPositionEncoder", "fields": self.facade})}
+        return {**tick_arrays, self.address: ("orca", {"encoder": "getPositionEncoder", "fields": self.facade})}
 
     def _array(self, start: int, ticks: Mapping[int, Tick]) -> Job:
         unused = Tick(False, (0, 0))
@@ -170,8 +172,8 @@ class Position:
             "fields": fields | {"tickBitmap": bitmap, "ticks": tags},
         }
 
-    def said(self, time_s: int) -> list[Job]:
-        """What Orca's arithmetic says: amounts by closing, fees, rewards."""
+    def sdk_jobs(self, time_s: int) -> list[Job]:
+        """Return the jobs that compute amounts on closing, fees and rewards by Orca's SDK."""
         ticks = [each.facade for each in self.ticks]
         closing = [self.liquidity, Small(0), self.pool.root, Small(self.lower), Small(self.upper)]
         return [
@@ -189,8 +191,11 @@ def write(ledger: Ledger, *positions: Position, vaults: int = 2**63) -> None:
     jobs: dict[str, Job] = {}
     for each in positions:
         jobs |= {each.pool.address: each.pool.job, **each.jobs}
-        own = [*zip(each.pool.mints, each.pool.vaults, strict=True), *(reward[:2] for reward in each.pool.rewards)]
-        for mint, vault in own:
+        mint_vaults = [
+            *zip(each.pool.mints, each.pool.vaults, strict=True),
+            *(reward[:2] for reward in each.pool.rewards),
+        ]
+        for mint, vault in mint_vaults:
             ledger.put_vault(vault, mint, each.pool.address, vaults)
-    for address, content in zip(jobs, done(list(jobs.values())), strict=True):
+    for address, content in zip(jobs, run_jobs(list(jobs.values())), strict=True):
         ledger.put(address, PROGRAM, content)

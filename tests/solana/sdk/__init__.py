@@ -1,4 +1,4 @@
-"""What the vendors of Solana's protocols publish in npm, as the other opinion: their coders and their arithmetic."""
+"""Coders and arithmetic of the SDKs that Solana protocols publish on npm, as an independent reference."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ PATIENCE_S = 300.0
 Job = tuple[str, Mapping[str, Any]]
 
 
-def done(jobs: Sequence[Job], apart: str = "") -> list[Any]:
-    """What the SDKs give for some jobs, in their order, or one that lives `apart` in a folder here; skips the test
-    where they cannot be installed."""
+def run_jobs(jobs: Sequence[Job], apart: str = "") -> list[Any]:
+    """Run jobs in the vendors' SDKs and return their results in order.
+
+    `apart` names a folder here with an installation of a single SDK. Skips the test if the SDKs cannot be
+    installed.
+    """
     process = _started(apart)
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(json.dumps([(name, _given(fields)) for name, fields in jobs]) + "\n")
+    process.stdin.write(json.dumps([(name, _encode(fields)) for name, fields in jobs]) + "\n")
     process.stdin.flush()
     for line in process.stdout:
         kind, _, text = line.partition(" ")
         assert kind != "FAILED", json.loads(text)
         if kind == "ANSWERS":
-            answers: list[Any] = _told(json.loads(text))
+            answers: list[Any] = _decode(json.loads(text))
             return answers
     raise AssertionError(f"the SDKs ended with {process.wait()}")
 
@@ -54,13 +57,13 @@ def _started(apart: str) -> subprocess.Popen[str]:
     return process
 
 
-def one(name: str, **fields: Any) -> Any:
-    """What one job gives."""
-    return done([(name, fields)])[0]
+def run_job(name: str, **fields: Any) -> Any:
+    """Run one job and return its result."""
+    return run_jobs([(name, fields)])[0]
 
 
-def _given(value: Any) -> Any:
-    """A value for the SDKs: an int is a big number, unless it is said to be small by a `Small`."""
+def _encode(value: Any) -> Any:
+    """Encode a value for the SDKs: an int becomes a big number, a `Small` a plain number."""
     match value:
         case bool() | str() | None:
             return value
@@ -71,20 +74,20 @@ def _given(value: Any) -> Any:
         case bytes():
             return {"hex": value.hex()}
         case Mapping():
-            return {key: _given(each) for key, each in value.items()}
+            return {key: _encode(each) for key, each in value.items()}
         case _:
-            return [_given(each) for each in value]
+            return [_encode(each) for each in value]
 
 
 class Small(int):
     """A number that JavaScript has as a number."""
 
 
-def _told(value: Any) -> Any:
+def _decode(value: Any) -> Any:
     if isinstance(value, str):
         return int(value[:-1]) if re.fullmatch(r"-?[0-9]+n", value) else value
     if isinstance(value, list):
-        return [_told(each) for each in value]
+        return [_decode(each) for each in value]
     if isinstance(value, dict):
-        return bytes.fromhex(value["hex"]) if value.keys() == {"hex"} else {k: _told(v) for k, v in value.items()}
+        return bytes.fromhex(value["hex"]) if value.keys() == {"hex"} else {k: _decode(v) for k, v in value.items()}
     return value
