@@ -39,13 +39,13 @@ def rows(span: Span) -> pa.Table:
     return pa.table(facts, schema=BLOCKS.schema())
 
 
-def write(folder: Path, place: str, batches: int) -> None:
-    """What an indexer does: an intent, the rows, the intent's end; after a crash, first the intents that were left.
+def write(folder: Path, location: str, batches: int) -> None:
+    """Write batches as an indexer does: finish those of a crash, then open, append and close new ones.
 
-    A database notices only after a moment that a process was killed: the lock is waited for.
+    It waits for the lock, since a database notices the death of a process late.
     """
     lake = Lake(str(folder / "lake"))
-    with closing(Tail(place)) as tail, tail.hold(CHAIN, CHAIN, wait=True):
+    with closing(Tail(location)) as tail, tail.hold(CHAIN, CHAIN, wait=True):
         todo = tail.open_batches(CHAIN)
         for _ in range(batches):
             indexed_ranges = list(tail.indexed_ranges(CHAIN, "blocks"))
@@ -57,25 +57,25 @@ def write(folder: Path, place: str, batches: int) -> None:
                 lake.compact(BLOCKS, CHAIN)
 
 
-def main(folder: Path, place: str, kills: int, longest_s: float, seed: int) -> None:
+def main(folder: Path, location: str, kills: int, longest_s: float, seed: int) -> None:
     """Start and kill; the first one, which makes the tables, and the last one come to their end."""
     chance = random.Random(seed)
     killed = 0
-    os.waitpid(forked(folder, place, FIRST), 0)
+    os.waitpid(forked(folder, location, FIRST), 0)
     for _ in range(kills):
-        child = forked(folder, place, 1_000)
+        child = forked(folder, location, 1_000)
         select.select([], [], [], chance.uniform(0.005, longest_s))
         os.kill(child, signal.SIGKILL)
         killed += os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    write(folder, place, LAST)
+    write(folder, location, LAST)
     print(killed)
 
 
-def forked(folder: Path, place: str, batches: int) -> int:
+def forked(folder: Path, location: str, batches: int) -> int:
     """A child that writes some batches and ends."""
     child = os.fork()
     if child == 0:
-        write(folder, place, batches)
+        write(folder, location, batches)
         os._exit(0)
     return child
 

@@ -1,6 +1,6 @@
-"""A child process of the tests: gives up writing in one of its ways, then tries every way to change a lake.
+"""A child process that gives up writing, then tries every call that could change a lake.
 
-DuckDB is as open here as it comes: what is refused, the kernel refuses. Prints what was refused, and with what words.
+DuckDB runs without restrictions, so that each refusal is the kernel's. Prints the text of each refusal.
 """
 
 from __future__ import annotations
@@ -55,48 +55,48 @@ def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
     }
 
 
-def main(way: str, lake: Path) -> None:
-    """One way to give up writing, then all attempts."""
+def main(method: str, lake: Path) -> None:
+    """Give up writing by `method` ("all", "landlock" or "seccomp"), then make all attempts."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if way == "all":
+    if method == "all":
         readonly.give_up_writing()
-    elif way in ("landlock", "seccomp"):
+    elif method in ("landlock", "seccomp"):
         libc.prctl(readonly.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        {"landlock": readonly._landlock, "seccomp": readonly._seccomp}[way](libc)
+        {"landlock": readonly._landlock, "seccomp": readonly._seccomp}[method](libc)
     file = next(lake.rglob("*.parquet"))
-    before, refused, changed = tree(lake), {}, []
-    for name, attempt in _attempts(file, CALLS if way == "landlock" else CALLS | OTHER_CALLS).items():
-        refused[name] = _alone(attempt)
+    before, refusals, changed = tree(lake), {}, []
+    for name, attempt in _attempts(file, CALLS if method == "landlock" else CALLS | OTHER_CALLS).items():
+        refusals[name] = _alone(attempt)
         if tree(lake) != before:
             changed.append(name)
             break
-    print(json.dumps({"refused": refused, "changed": changed, "rows": 0 if changed else _rows(file)}))
+    print(json.dumps({"refused": refusals, "changed": changed, "rows": 0 if changed else _rows(file)}))
 
 
 def _alone(attempt: Callable[[], object]) -> str:
-    """The words in which an attempt was refused, made in a process of its own: some end it."""
+    """Make an attempt in a child process and return the text of its refusal, or the signal that ended it."""
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
         try:
             attempt()
-        except Exception as error:  # the words are what is looked at
+        except Exception as error:  # the parent checks the text
             os.write(writing, str(error).encode()[:4000])
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        words = pipe.read().decode()
+        text = pipe.read().decode()
     _, status = os.waitpid(child, 0)
-    return words or (f"ended by signal {status}" if status else "")
+    return text or (f"ended by signal {status}" if status else "")
 
 
 def _attempts(file: Path, calls: dict[str, Callable[[Path], object]]) -> dict[str, Callable[[], object]]:
-    places = {"file": str(file), "table": str(file.parents[1])}
+    paths = {"file": str(file), "table": str(file.parents[1])}
 
-    def asked(text: str) -> None:
+    def run_query(text: str) -> None:
         with duckdb.connect() as connection:
-            connection.execute(text.format(**places)).fetchall()
+            connection.execute(text.format(**paths)).fetchall()
 
-    return {name: partial(asked, text) for name, text in QUERIES.items()} | {
+    return {name: partial(run_query, text) for name, text in QUERIES.items()} | {
         name: partial(call, file) for name, call in calls.items()
     }
 

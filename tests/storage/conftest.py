@@ -1,4 +1,4 @@
-"""Rows of any table, made from its columns alone, and a lake of their own for each test."""
+"""Random rows of any table, from its columns alone, and an empty lake for each test."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ on_both_stores = pytest.mark.parametrize(
 
 @pytest.fixture
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    """A lake of its own in a folder; in a bucket for tests that are marked `on_both_stores`."""
+    """An empty lake in a folder, or in a bucket for tests that are marked `on_both_stores`."""
     if getattr(request, "param", "folder") == "bucket":
         return request.getfixturevalue("bucket_lake")  # type: ignore[no-any-return]
     return Lake(str(tmp_path / "lake"))
 
 
 @pytest.fixture(scope="session")
-def made() -> Maker:
+def make_rows() -> Maker:
     return make
 
 
 def make(table: Table, chain: str, heights: Iterable[int], per_block: int = 2, seed: int = 0) -> pa.Table:
     """Rows of a chain at some heights, in block order; every kind of value, the extreme ones included."""
     chance = random.Random(f"{seed} {table.name} {chain} {list(heights)}")
-    places = [(height, at) for height in heights for at in range(per_block)]
-    accounts = [f"0x{chance.randrange(30):040x}" for _ in places]
+    positions = [(height, at) for height in heights for at in range(per_block)]
+    accounts = [f"0x{chance.randrange(30):040x}" for _ in positions]
     columns: dict[str, list[Any]] = {}
     for column in table.columns:
-        known: dict[str, list[Any]] = {
-            "chain": [chain] * len(places),
-            "height": [height for height, _ in places],
-            "time": [height * 12_000_000 for height, _ in places],
-            "tx_index": [at for _, at in places],
-            "log_index": [at for _, at in places],
+        fixed: dict[str, list[Any]] = {
+            "chain": [chain] * len(positions),
+            "height": [height for height, _ in positions],
+            "time": [height * 12_000_000 for height, _ in positions],
+            "tx_index": [at for _, at in positions],
+            "log_index": [at for _, at in positions],
             "account": accounts,
             "bucket": [bucket(account) for account in accounts],
         }
-        values = known.get(column.name) or [_value(column.type, chance) for _ in places]
+        values = fixed.get(column.name) or [_value(column.type, chance) for _ in positions]
         if column.nullable:
             values = [None if chance.random() < 0.2 else value for value in values]
         columns[column.name] = values
@@ -63,9 +63,9 @@ def stored(lake: Lake, table: Table, chain: str) -> pa.Table:
     for file in (file for file in lake.entries(table) if file.chain == chain):
         with lake.storage.folder(table.name).source(file.path) as (size, read_at):
             rows = pq.ParquetFile(pa.BufferReader(read_at(0, size))).read()
-        place: dict[str, Any] = {"chain": chain, "bucket": file.bucket}
+        partition: dict[str, Any] = {"chain": chain, "bucket": file.bucket}
         columns = [
-            pa.array([place[field.name]] * len(rows), field.type)
+            pa.array([partition[field.name]] * len(rows), field.type)
             if field.name in table.partitions
             else rows[field.name]
             for field in table.schema()

@@ -1,4 +1,4 @@
-"""Run by another engine's own interpreter: how many rows each filter finds. It can import nothing of ours.
+"""Count the rows of each filter by another engine, in its own interpreter without Chainfolio.
 
     python foreign.py ENGINE LAKE FILTERS VIEWS
 
@@ -43,8 +43,8 @@ def by_duckdb(lake: str, filters: Filters, views: str) -> Count:
     connection.execute(Path(views).read_text())
 
     def count(table: str, column: str, kind: str, text: str) -> int:
-        asked = f'SELECT count(*) FROM {table} WHERE "{column}" = {literal(kind, text)}'
-        return int(connection.execute(asked).fetchall()[0][0])
+        query = f'SELECT count(*) FROM {table} WHERE "{column}" = {literal(kind, text)}'
+        return int(connection.execute(query).fetchall()[0][0])
 
     return count
 
@@ -106,27 +106,27 @@ def by_dbt(lake: str, filters: Filters, views: str) -> Count:
         (home / name).parent.mkdir(exist_ok=True)
         (home / name).write_text(text)
     os.chdir(home)
-    place = ["--project-dir", str(home), "--profiles-dir", str(home)]
-    options = ["--quiet", "run", *place, "--no-send-anonymous-usage-stats"]
+    folders = ["--project-dir", str(home), "--profiles-dir", str(home)]
+    options = ["--quiet", "run", *folders, "--no-send-anonymous-usage-stats"]
     result = import_module("dbt.cli.main").dbtRunner().invoke(options)
     assert result.success, result.exception or [each.message for each in result.result]
     rows = import_module("duckdb").connect(str(home / "out.db")).execute("SELECT t, c, n FROM counts").fetchall()
-    found = {(table, column): int(number) for table, column, number in rows}
-    return lambda table, column, kind, text: found[table, column]
+    counts_found = {(table, column): int(number) for table, column, number in rows}
+    return lambda table, column, kind, text: counts_found[table, column]
 
 
 ENGINES = {"duckdb": by_duckdb, "pyarrow": by_pyarrow, "pandas": by_pandas, "polars": by_polars, "dbt": by_dbt}
 
 
 def main(engine: str, lake: str, filters_file: str, views: str) -> None:
-    """All tables and columns by one engine."""
+    """Print the counts of all tables and columns by one engine."""
     filters: Filters = json.loads(Path(filters_file).read_text())
     count = ENGINES[engine](lake, filters, views)
-    found = {
+    counts = {
         table: {column: count(table, column, *value) for column, value in columns.items()}
         for table, columns in filters.items()
     }
-    print("COUNTS " + json.dumps(found), flush=True)
+    print("COUNTS " + json.dumps(counts), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An S3 service of our own, which can be told to fail: run as `python -m tests.storage.s3_server FLAG`.
+"""A local S3 service that fails on demand: run as `python -m tests.storage.s3_server FLAG`.
 
 It prints its port. As long as the file FLAG has a word in it, requests fail so: `slow` with 503 SlowDown, `denied` with
 403, `closed` without an answer; and `unanswered` makes a commit, and then answers 500. `once` does so one time.
@@ -34,7 +34,7 @@ class S3:
     buckets: int = 0
 
     def bucket(self) -> str:
-        """Make a bucket that nobody has used, and return the address of a lake in it."""
+        """Create an empty bucket and return the address of a lake in it."""
         self.buckets += 1
         name = f"lake-{self.buckets}"
         with urlopen(Request(f"{self.url}/{name}", method="PUT"), timeout=10):
@@ -61,7 +61,7 @@ class S3:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[S3]:
-    """A service in a process of its own."""
+    """Run the service in a child process within the context."""
     flag = folder / "flag"
     command = [sys.executable, "-m", "tests.storage.s3_server", str(flag)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:

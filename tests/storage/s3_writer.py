@@ -1,6 +1,6 @@
 """A process that commits to a lake in an object store: run as `s3_writer.py URI NUMBER COMMITS`.
 
-It writes each batch of its own stream twice, and each batch of the stream `shared`, which the others write too. It
+It writes each batch of its stream twice, and each batch of the stream `shared`, which the others write too. It
 prints how many of the shared batches it stored.
 """
 
@@ -23,9 +23,9 @@ def main(uri: str, number: int, commits: int) -> None:
     """Write, and print a number."""
     lake, stored = Lake(uri), 0
     for batch in range(commits):
-        own = rows(Span(height := 1000 * number + batch, height))
-        append(lake, own, f"process {number}", batch)
-        assert not append(lake, own, f"process {number}", batch)
+        stream_rows = rows(Span(height := 1000 * number + batch, height))
+        append(lake, stream_rows, f"process {number}", batch)
+        assert not append(lake, stream_rows, f"process {number}", batch)
         stored += append(lake, rows(Span(batch, batch)), "shared", batch)
     print(stored)
 

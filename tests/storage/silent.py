@@ -1,4 +1,4 @@
-"""A line before a PostgreSQL that can go silent: what goes through is held back, and nothing is closed."""
+"""A proxy before PostgreSQL that can go silent: it holds bytes back and closes nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PORT = ".s.PGSQL.5432"
 
 
 class Line:
-    """A socket before a server's: what goes through is held back while the line is silent, and nothing is closed."""
+    """A socket before a server's; while it is silent it holds bytes back and closes nothing."""
 
     def __init__(self, folder: Path, server: Path) -> None:
         self.server, self.speaks = server, threading.Event()

@@ -1,4 +1,4 @@
-"""The databases that the state store runs on: an SQLite file, and a PostgreSQL of our own where one is installed."""
+"""The databases of the state store: SQLite files, and a private PostgreSQL if it is installed."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _numbers = itertools.count()
 
 def binaries() -> Path | None:
     """The folder of PostgreSQL's own programs."""
-    if found := shutil.which("initdb"):
-        return Path(found).resolve().parent
+    if program := shutil.which("initdb"):
+        return Path(program).resolve().parent
     return max(Path("/usr/lib/postgresql").glob("*/bin"), default=None)
 
 
 class Server:
-    """A private PostgreSQL on a socket of its own, which can be stopped and started again."""
+    """A private PostgreSQL on its own socket, which can be stopped and started again."""
 
     def __init__(self, programs: Path, home: Path) -> None:
         self._programs, self.home = programs, home
@@ -41,7 +41,7 @@ class Server:
         self._run("initdb", "-D", str(self._data), *arguments)
 
     def start(self) -> None:
-        """Start it, and return once it answers; a second time if a signal or a slow machine ended the first start."""
+        """Start it and return once it answers; retry once if a signal or a slow machine ended the start."""
         options = f"-k {self.home} -c listen_addresses='' -c fsync=off -c max_connections=100"
         start = ("pg_ctl", "-D", str(self._data), "-o", options, "-w", "-l", str(self.home / "log"), "start")
         try:
@@ -95,7 +95,7 @@ def postgres() -> Iterator[str | None]:
 
 
 def _owner(home: Path) -> int | None:
-    """PostgreSQL refuses to run as root: then it is run as somebody else."""
+    """Return the user to run PostgreSQL as, which refuses root; None if the process is not root."""
     if os.getuid() != 0:
         return None
     names = {entry.pw_name: entry.pw_uid for entry in pwd.getpwall()}
@@ -117,7 +117,7 @@ class Stores:
         self._ready: set[str] = set()
 
     def url(self, kind: str) -> str:
-        """The URL of a state store that nobody has used."""
+        """Return the URL of a new state store."""
         if kind == "postgresql":
             return self._copied("model", lambda url: open_database(url).close())
         model, path = self.folder / "model.db", self.folder / f"{_name()}.db"
@@ -127,7 +127,7 @@ class Stores:
         return f"sqlite:///{path}"
 
     def tail(self, kind: str) -> str:
-        """The path or URL of a tail that nobody has used."""
+        """Return the path or URL of a new tail."""
         if kind == "postgresql":
             return self._copied("tail_model", lambda url: Tail(url).close())
         return str(self.folder / f"{_name()}.db")

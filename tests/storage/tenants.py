@@ -1,4 +1,4 @@
-"""What an account keeps, each change in one locked transaction; and a plain model of it, to be checked by eye."""
+"""An account's address book and bundles in a store, and the same as a model of two dictionaries."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def wallet(number: int) -> str:
 
 
 def locked(state: State, account_id: str, work: Callable[[Transaction], T]) -> T:
-    """Some work while nobody else changes the account."""
+    """Run `work` in a transaction that locks the account and return its result."""
 
-    def whole(tx: Transaction) -> T:
+    def work_locked(tx: Transaction) -> T:
         accounts.lock(tx, account_id)
         return work(tx)
 
-    return state.database.write(whole)
+    return state.database.write(work_locked)
 
 
-def told(work: Callable[[], object]) -> tuple[Any, ...]:
-    """How it ended: `("done",)`, or the code of the refusal with what comes with it."""
+def outcome(work: Callable[[], object]) -> tuple[Any, ...]:
+    """Run `work` and return `("done",)`, or the code and extras of its refusal."""
     try:
         work()
     except Refusal as refusal:
@@ -40,7 +40,7 @@ def told(work: Callable[[], object]) -> tuple[Any, ...]:
 
 
 @dataclass
-class Kept:
+class StoredTenant:
     """An account's address book and bundles in a state store."""
 
     state: State
@@ -74,20 +74,20 @@ class Kept:
     def delete(self, id: str) -> None:
         self._do(lambda tx: bundles.delete(tx, self.account_id, id))
 
-    def shown(self) -> tuple[dict[str, str], dict[str, tuple[str, list[str]]]]:
-        """Everything, in order."""
-        found = self.state.database.read(
+    def contents(self) -> tuple[dict[str, str], dict[str, tuple[str, list[str]]]]:
+        """Return labels by address, and name and members by bundle id, in order."""
+        rows = self.state.database.read(
             lambda tx: (address_book.entries(tx, self.account_id), bundles.every(tx, self.account_id))
         )
         return (
-            {entry.address: entry.label for entry in found[0]},
-            {bundle.id: (bundle.name, list(bundle.addresses)) for bundle in found[1]},
+            {entry.address: entry.label for entry in rows[0]},
+            {bundle.id: (bundle.name, list(bundle.addresses)) for bundle in rows[1]},
         )
 
 
 @dataclass
 class Model:
-    """The same in two dictionaries: labels by address, and name and members by id."""
+    """A model of `StoredTenant`: labels by address, and name and members by bundle id."""
 
     quotas: Quotas
     labels: dict[str, str] = field(default_factory=dict)
@@ -100,11 +100,11 @@ class Model:
         self.labels |= fresh
 
     def label(self, address: str, label: str) -> None:
-        self._known(address)
+        self._check_address(address)
         self.labels[address] = label
 
     def remove(self, address: str) -> None:
-        self._known(address)
+        self._check_address(address)
         after = {id: (name, [each for each in all_ if each != address]) for id, (name, all_) in self.bundles.items()}
         sets = [frozenset(members) for _, members in after.values()]
         if frozenset() in sets or len(set(sets)) < len(sets):
@@ -140,21 +140,21 @@ class Model:
         name, members = self._bundle(id)
         if address not in members:
             raise Refusal("ADDRESSBOOK_ENTRY_NOT_FOUND", "")
-        rest = [each for each in members if each != address]
-        if not rest:
+        remaining = [each for each in members if each != address]
+        if not remaining:
             raise Refusal("BUNDLE_EMPTY", "")
-        self._alone(rest)
-        self.bundles[id] = (name, rest)
+        self._alone(remaining)
+        self.bundles[id] = (name, remaining)
 
     def delete(self, id: str) -> None:
         self._bundle(id)
         del self.bundles[id]
 
-    def shown(self) -> tuple[dict[str, str], dict[str, tuple[str, list[str]]]]:
-        """Everything, in order."""
+    def contents(self) -> tuple[dict[str, str], dict[str, tuple[str, list[str]]]]:
+        """Return labels by address, and name and members by bundle id, in order."""
         return self.labels, self.bundles
 
-    def _known(self, address: str) -> None:
+    def _check_address(self, address: str) -> None:
         if address not in self.labels:
             raise Refusal("ADDRESSBOOK_ENTRY_NOT_FOUND", "")
 

@@ -19,7 +19,7 @@ from chainfolio.settings import Quotas
 from chainfolio.storage.state import State, address_book, audit, delegations, quotas, subscriptions, virtual_users
 from chainfolio.storage.state.refusals import Refusal
 from chainfolio.storage.state.subscriptions import one_year_after
-from tests.storage.tenants import NOW_US, Kept, locked, told, wallet
+from tests.storage.tenants import NOW_US, StoredTenant, locked, outcome, wallet
 from tests.storage.test_state import Hands
 
 DEFAULTS = Quotas()
@@ -35,21 +35,21 @@ def state(state_url: str) -> Iterator[State]:
 
 @pytest.fixture
 def second(state: State, state_url: str) -> Iterator[State]:
-    """The same store, as another process has it open."""
+    """A second connection to the same store."""
     opened = State.open(state_url, bytes(32), Hands(), random.Random(2))
     yield opened
     opened.close()
 
 
 def at_once(works: Sequence[Callable[[], object]]) -> list[tuple[Any, ...]]:
-    """How each of the works ended, all begun in the same moment."""
+    """Run all works at the same moment and return their outcomes."""
     ready, ends = threading.Barrier(len(works)), [("lost",)] * len(works)
 
-    def one(place: int) -> None:
+    def run(index: int) -> None:
         ready.wait()
-        ends[place] = told(works[place])
+        ends[index] = outcome(works[index])
 
-    threads = [threading.Thread(target=one, args=(place,)) for place in range(len(works))]
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(works))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -58,78 +58,78 @@ def at_once(works: Sequence[Callable[[], object]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture
-def hands(state: State, second: State) -> list[Kept]:
-    """One account, in the hands of two processes with four threads each."""
+def hands(state: State, second: State) -> list[StoredTenant]:
+    """One account in two stores with four threads each."""
     id = state.create_account("ann")[0].id
-    kept = [Kept(each, id, DEFAULTS) for each in (state, second) * 4]
-    kept[0].add(dict.fromkeys((wallet(number) for number in range(1, 21)), ""))
-    return kept
+    tenants = [StoredTenant(each, id, DEFAULTS) for each in (state, second) * 4]
+    tenants[0].add(dict.fromkeys((wallet(number) for number in range(1, 21)), ""))
+    return tenants
 
 
 def codes(ends: list[tuple[Any, ...]]) -> dict[str, int]:
     return dict(Counter(end[0] for end in ends))
 
 
-def test_of_equal_bundles_made_at_once_one_is_made(hands: list[Kept]) -> None:
+def test_of_equal_bundles_made_at_once_one_is_made(hands: list[StoredTenant]) -> None:
     ends = at_once([partial(k.create, f"b{n}", f"name {n}", [A, B][:: (-1) ** n]) for n, k in enumerate(hands)])
     assert codes(ends) == {"done": 1, "BUNDLE_MEMBERS_ALREADY_BUNDLED": 7}
-    (twin,) = hands[0].shown()[1]
+    (twin,) = hands[0].contents()[1]
     assert {end[1]["bundleId"] for end in ends if end[0] != "done"} == {twin}
 
 
-def test_of_equal_names_taken_at_once_one_is_taken(hands: list[Kept]) -> None:
+def test_of_equal_names_taken_at_once_one_is_taken(hands: list[StoredTenant]) -> None:
     ends = at_once([partial(k.create, f"b{n}", "same", [wallet(n + 1)]) for n, k in enumerate(hands)])
     assert codes(ends) == {"done": 1, "BUNDLE_NAME_TAKEN": 7}
-    assert len(hands[0].shown()[1]) == 1
+    assert len(hands[0].contents()[1]) == 1
 
 
-def test_of_bundles_renamed_at_once_one_gets_the_name(hands: list[Kept]) -> None:
+def test_of_bundles_renamed_at_once_one_gets_the_name(hands: list[StoredTenant]) -> None:
     for number in range(5):
         hands[0].create(f"b{number}", f"{number}", [wallet(number + 1)])
     ends = at_once([partial(k.rename, f"b{n}", "same") for n, k in enumerate(hands[:5])])
     assert codes(ends) == {"done": 1, "BUNDLE_NAME_TAKEN": 4}
 
 
-def test_quotas_hold_at_once(hands: list[Kept]) -> None:
+def test_quotas_hold_at_once(hands: list[StoredTenant]) -> None:
     ends = at_once([partial(k.create, f"b{n}", f"{n}", [wallet(n + 1)]) for n, k in enumerate(hands)])
     assert codes(ends) == {"done": 5, "BUNDLE_QUOTA_REACHED": 3}
-    tens = [{wallet(100 * place + number): "" for number in range(50, 60)} for place in range(len(hands))]
+    tens = [{wallet(100 * first + number): "" for number in range(50, 60)} for first in range(len(hands))]
     ends = at_once([partial(k.add, ten) for k, ten in zip(hands, tens, strict=True)])
     assert codes(ends) == {"done": 3, "ADDRESSBOOK_QUOTA_REACHED": 5}
-    assert len(hands[0].shown()[0]) == 50
+    assert len(hands[0].contents()[0]) == 50
 
 
-def test_a_bundle_does_not_outgrow_its_limit_at_once(hands: list[Kept]) -> None:
+def test_a_bundle_does_not_outgrow_its_limit_at_once(hands: list[StoredTenant]) -> None:
     hands[0].create("b", "b", [wallet(number) for number in range(1, 8)])
     ends = at_once([partial(k.add_member, "b", wallet(n + 10)) for n, k in enumerate(hands)])
     assert codes(ends) == {"done": 3, "BUNDLE_SIZE_LIMIT_EXCEEDED": 5}
 
 
-def test_an_entry_is_deleted_once(hands: list[Kept]) -> None:
+def test_an_entry_is_deleted_once(hands: list[StoredTenant]) -> None:
     assert codes(at_once([partial(k.remove, A) for k in hands])) == {"done": 1, "ADDRESSBOOK_ENTRY_NOT_FOUND": 7}
 
 
-def test_a_bundle_is_deleted_once(hands: list[Kept]) -> None:
+def test_a_bundle_is_deleted_once(hands: list[StoredTenant]) -> None:
     hands[0].create("b", "b", [A])
     assert codes(at_once([partial(k.delete, "b") for k in hands])) == {"done": 1, "BUNDLE_NOT_FOUND": 7}
 
 
-def test_the_last_member_stays_whoever_takes_out_the_others(hands: list[Kept]) -> None:
+def test_the_last_member_stays_whoever_takes_out_the_others(hands: list[StoredTenant]) -> None:
     members = [wallet(number) for number in range(1, 9)]
     hands[0].create("b", "b", members)
     ends = at_once([partial(k.remove_member, "b", each) for k, each in zip(hands, members, strict=True)])
     assert codes(ends) == {"done": 7, "BUNDLE_EMPTY": 1}
     hands[0].create("c", "c", members[:2])
     at_once([partial(k.remove, each) for k, each in zip(hands, members, strict=True)])
-    labels, bundles = hands[0].shown()
+    labels, bundles = hands[0].contents()
     assert all(each and set(each) <= set(labels) for _, each in bundles.values())
 
 
-def test_no_bundle_gets_a_member_that_leaves_the_book(hands: list[Kept]) -> None:
+def test_no_bundle_gets_a_member_that_leaves_the_book(hands: list[StoredTenant]) -> None:
     works: list[Callable[[], object]] = [lambda: hands[0].remove(A), lambda: hands[1].create("b", "b", [A, B])]
     works += [lambda: hands[2].remove(B), lambda: hands[3].create("c", "c", [B, C])]
     at_once(works)
-    labels, bundles = hands[0].shown()
+    labels, bundles = hands[0].contents()
     assert all(members and set(members) <= set(labels) for _, members in bundles.values())
     assert len({frozenset(members) for _, members in bundles.values()}) == len(bundles)
 
@@ -139,35 +139,35 @@ def test_no_bundle_gets_a_member_that_leaves_the_book(hands: list[Kept]) -> None
 
 def test_plans_of_an_entry(state: State) -> None:
     id = state.create_account("ann")[0].id
-    kept = Kept(state, id, DEFAULTS)
-    kept.add({A: "a"})
+    tenant = StoredTenant(state, id, DEFAULTS)
+    tenant.add({A: "a"})
 
-    def plan(plan: str, until: int | None, authorized: bool | None = None) -> address_book.Entry:
+    def plan(plan: str, until_us: int | None, authorized: bool | None = None) -> address_book.Entry:
         return locked(
-            state, id, lambda tx: address_book.set_plan(tx, id, A, plan, until, NOW_US, owner_authorized=authorized)
+            state, id, lambda tx: address_book.set_plan(tx, id, A, plan, until_us, NOW_US, owner_authorized=authorized)
         )
 
-    for name, until, words in (
+    for name, until_us, reason in (
         ("FREE", 5, "FREE has no end"),
         ("PRO", None, "PRO needs a moment at which it lapses"),
         ("GOLD", 5, "`GOLD` is no plan"),
     ):
-        with pytest.raises(BadRequest, match=words):
-            plan(name, until)
-    paid = plan("PRO", NOW_US + 1, True)
-    assert (paid, paid.is_paid(NOW_US), paid.is_paid(NOW_US + 1)) == (
+        with pytest.raises(BadRequest, match=reason):
+            plan(name, until_us)
+    entry = plan("PRO", NOW_US + 1, True)
+    assert (entry, entry.is_paid(NOW_US), entry.is_paid(NOW_US + 1)) == (
         address_book.Entry(A, "a", "PRO", NOW_US + 1, True),
         True,
         False,
     )
-    assert told(lambda: kept.remove(A)) == ("ADDRESSBOOK_ENTRY_NOT_DELETABLE", {})
+    assert outcome(lambda: tenant.remove(A)) == ("ADDRESSBOOK_ENTRY_NOT_DELETABLE", {})
     plan("LITE", NOW_US)  # has lapsed, but the owner's word stands
-    assert told(lambda: kept.remove(A)) == ("ADDRESSBOOK_ENTRY_NOT_DELETABLE", {})
+    assert outcome(lambda: tenant.remove(A)) == ("ADDRESSBOOK_ENTRY_NOT_DELETABLE", {})
     plan("LITE", NOW_US, False)
-    kept.remove(A)
-    with pytest.raises(Refusal) as refused:
+    tenant.remove(A)
+    with pytest.raises(Refusal) as caught:
         plan("FREE", None)
-    assert refused.value.code == "ADDRESSBOOK_ENTRY_NOT_FOUND"
+    assert caught.value.code == "ADDRESSBOOK_ENTRY_NOT_FOUND"
     notes = [note for note in state.database.read(lambda tx: audit.entries(tx, id)) if "plan" in note.action]
     assert [note.detail["to"] for note in notes] == ["PRO", "LITE", "LITE"]
 
@@ -181,15 +181,19 @@ def test_a_quota_of_its_own_and_back(state: State) -> None:
     def override(id: str, name: str, value: int | None) -> None:
         state.database.write(lambda tx: quotas.override(tx, id, name, value, NOW_US))
 
-    for value, found in ((7, 7), (0, 0), (None, 5)):
+    for value, limit in ((7, 7), (0, 0), (None, 5)):
         override(ann, "bundles", value)
-        assert limits(ann) == {"addressbook": 50, "bundles": found, "bundle-size": 10}
+        assert limits(ann) == {"addressbook": 50, "bundles": limit, "bundle-size": 10}
         assert limits(eve)["bundles"] == 5
     override(ann, "bundles", quotas.MAX_QUOTA)
     assert limits(ann)["bundles"] == quotas.MAX_QUOTA
-    most = f"0 to {quotas.MAX_QUOTA:,}"
-    for name, wrong, words in (("bundles", -1, most), ("bundles", quotas.MAX_QUOTA + 1, most), ("cats", 1, "no quota")):
-        with pytest.raises(BadRequest, match=words):
+    bounds = f"0 to {quotas.MAX_QUOTA:,}"
+    for name, wrong, reason in (
+        ("bundles", -1, bounds),
+        ("bundles", quotas.MAX_QUOTA + 1, bounds),
+        ("cats", 1, "no quota"),
+    ):
+        with pytest.raises(BadRequest, match=reason):
             override(ann, name, wrong)
     with pytest.raises(BadRequest, match="there is no account"):
         override("acc_x", "bundles", 1)
@@ -199,24 +203,36 @@ def test_a_quota_of_its_own_and_back(state: State) -> None:
 def test_delegations_go_one_way_and_end(state: State) -> None:
     ann, eve, bob = (state.create_account(name)[0].id for name in ("ann", "eve", "bob"))
 
-    def acting(caller: str, named: str | None) -> Any:
-        return state.database.read(lambda tx: delegations.acting_for(tx, caller, named))
+    def acting(caller: str, account_id: str | None) -> Any:
+        return state.database.read(lambda tx: delegations.acting_for(tx, caller, account_id))
 
-    def delegate(one: str, other: str) -> bool:
-        return state.database.write(lambda tx: delegations.delegate(tx, one, other, 1))
+    def delegate(account_id: str, delegate_id: str) -> bool:
+        return state.database.write(lambda tx: delegations.delegate(tx, account_id, delegate_id, 1))
 
     assert [delegate(ann, eve), delegate(ann, eve)] == [True, False]
     assert (acting(eve, ann), acting(eve, None)) == (ann, eve)
-    for caller, named in ((ann, eve), (bob, ann), (eve, bob), (eve, eve), (eve, "acc_x"), (eve, "\0"), (eve, "\udcff")):
+    for caller, account_id in (
+        (ann, eve),
+        (bob, ann),
+        (eve, bob),
+        (eve, eve),
+        (eve, "acc_x"),
+        (eve, "\0"),
+        (eve, "\udcff"),
+    ):
         with pytest.raises(Refusal, match="no account of that id"):
-            acting(caller, named)
+            acting(caller, account_id)
     assert [state.database.write(lambda tx: delegations.withdraw(tx, ann, eve, 2)) for _ in "12"] == [True, False]
     with pytest.raises(Refusal):
         acting(eve, ann)
     unknown = "there is no account acc_x"
-    for one, other, words in ((ann, ann, "acts for itself"), (ann, "acc_x", unknown), ("acc_x", ann, unknown)):
-        with pytest.raises(BadRequest, match=words):
-            delegate(one, other)
+    for owner_id, delegate_id, reason in (
+        (ann, ann, "acts for itself"),
+        (ann, "acc_x", unknown),
+        ("acc_x", ann, unknown),
+    ):
+        with pytest.raises(BadRequest, match=reason):
+            delegate(owner_id, delegate_id)
     assert state.database.read(lambda tx: delegations.delegates(tx, ann)) == []
 
 
@@ -231,17 +247,17 @@ async def test_a_subscription_lasts_a_year_and_is_not_bought_twice(state: State)
         now_us = state.clock.now_us()
         return locked(state, id, lambda tx: subscriptions.add(tx, id, dict.fromkeys(addresses, "x"), now_us))
 
-    (made,) = add(ann, A)
-    assert (made.began_us, made.expires_us) == (1_000_000, one_year_after(1_000_000))
+    (subscription,) = add(ann, A)
+    assert (subscription.began_us, subscription.expires_us) == (1_000_000, one_year_after(1_000_000))
     assert await state.subscribed(ann, [A, B, A]) == {A}
     assert await state.subscribed(eve, [A]) == set()
-    assert told(lambda: add(ann, B, A)) == ("ALREADY_SUBSCRIBED", {"addresses": [A]})
+    assert outcome(lambda: add(ann, B, A)) == ("ALREADY_SUBSCRIBED", {"addresses": [A]})
     with pytest.raises(Refusal, match=f"already subscribed to {A}"):
         add(ann, A)
     assert await state.subscribed(ann, [A, B]) == {A}
-    state.clock.us = made.expires_us - 1
+    state.clock.us = subscription.expires_us - 1
     assert await state.subscribed(ann, [A]) == {A}
-    state.clock.us = made.expires_us
+    state.clock.us = subscription.expires_us
     assert await state.subscribed(ann, [A]) == set()
     add(ann, A)
     assert await state.subscribed(ann, [A]) == {A}
@@ -263,14 +279,14 @@ def test_of_equal_subscriptions_made_at_once_one_is_made(state: State, second: S
 
 
 @pytest.mark.parametrize(
-    ("began", "ends"), [("2024-02-29T12:00:00.000001", "2025-03-01T12:00:00.000001"), ("2023-12-31", "2024-12-31")]
+    ("start", "ends"), [("2024-02-29T12:00:00.000001", "2025-03-01T12:00:00.000001"), ("2023-12-31", "2024-12-31")]
 )
-def test_a_year_is_a_year_of_the_calendar(began: str, ends: str) -> None:
+def test_a_year_is_a_year_of_the_calendar(start: str, ends: str) -> None:
     def us(text: str) -> int:
         at = datetime.fromisoformat(text).replace(tzinfo=UTC)
         return int(at.timestamp()) * 1_000_000 + at.microsecond
 
-    assert one_year_after(us(began)) == us(ends)
+    assert one_year_after(us(start)) == us(ends)
 
 
 # --- virtual users ---------------------------------------------------------------------------------------------------
@@ -360,37 +376,37 @@ def test_virtual_users_are_of_one_account(state: State) -> None:
 
 
 @pytest.fixture
-def bundled(state: State) -> Kept:
+def bundled(state: State) -> StoredTenant:
     """An account with three addresses and the bundles `pair` of A and B, and `one` of C."""
-    kept = Kept(state, state.create_account("ann")[0].id, DEFAULTS)
-    kept.add({A: "a", B: "b", C: "c"})
-    kept.create("b1", "pair", [A, B])
-    kept.create("b2", "one", [C])
-    return kept
+    tenant = StoredTenant(state, state.create_account("ann")[0].id, DEFAULTS)
+    tenant.add({A: "a", B: "b", C: "c"})
+    tenant.create("b1", "pair", [A, B])
+    tenant.create("b2", "one", [C])
+    return tenant
 
 
-def test_an_address_that_leaves_the_book_leaves_its_bundles_and_no_other(bundled: Kept) -> None:
+def test_an_address_that_leaves_the_book_leaves_its_bundles_and_no_other(bundled: StoredTenant) -> None:
     bundled.remove(B)
-    assert bundled.shown() == ({A: "a", C: "c"}, {"b1": ("pair", [A]), "b2": ("one", [C])})
+    assert bundled.contents() == ({A: "a", C: "c"}, {"b1": ("pair", [A]), "b2": ("one", [C])})
 
 
-def test_the_last_address_of_a_bundle_is_not_deleted_and_the_refusal_names_the_bundle(bundled: Kept) -> None:
-    before = bundled.shown()
+def test_the_last_address_of_a_bundle_is_not_deleted_and_the_refusal_names_the_bundle(bundled: StoredTenant) -> None:
+    before = bundled.contents()
     with pytest.raises(Refusal, match=r"^this is the last address of the bundle one \(b2\)$"):
         bundled.remove(C)
-    assert bundled.shown() == before
+    assert bundled.contents() == before
 
 
-def test_an_address_without_which_two_bundles_are_the_same_is_not_deleted(bundled: Kept) -> None:
+def test_an_address_without_which_two_bundles_are_the_same_is_not_deleted(bundled: StoredTenant) -> None:
     bundled.create("b3", "alone", [A])
-    before = bundled.shown()
+    before = bundled.contents()
     with pytest.raises(Refusal, match=r"^without this address the bundle pair \(b1\) would be the same as alone$"):
         bundled.remove(B)
-    assert bundled.shown() == before
+    assert bundled.contents() == before
 
 
 @pytest.mark.parametrize(
-    ("work", "words"),
+    ("work", "reason"),
     [
         (lambda kept: kept.delete("b9"), "there is no bundle of that id"),
         (lambda kept: kept.rename("b1", "one"), "another bundle has this name"),
@@ -411,8 +427,10 @@ def test_an_address_without_which_two_bundles_are_the_same_is_not_deleted(bundle
     ],
     ids=["no-bundle", "name", "twin", "far", "far-member", "no-member", "last", "no-entry", "size", "book"],
 )
-def test_a_refused_change_says_why_and_changes_nothing(bundled: Kept, work: Callable[[Kept], None], words: str) -> None:
-    before = bundled.shown()
-    with pytest.raises(Refusal, match=f"^{re.escape(words)}$"):
+def test_a_refused_change_says_why_and_changes_nothing(
+    bundled: StoredTenant, work: Callable[[StoredTenant], None], reason: str
+) -> None:
+    before = bundled.contents()
+    with pytest.raises(Refusal, match=f"^{re.escape(reason)}$"):
         work(bundled)
-    assert bundled.shown() == before
+    assert bundled.contents() == before

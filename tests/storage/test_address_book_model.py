@@ -1,4 +1,4 @@
-"""Whatever two accounts do with their address books and bundles, the store says and has what two dictionaries would."""
+"""The address books and bundles of two accounts in a store behave as a model of two dictionaries."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from chainfolio.environment import SystemClock
 from chainfolio.settings import Quotas
 from chainfolio.storage.state import State
-from tests.storage.tenants import Kept, Model, told, wallet
+from tests.storage.tenants import Model, StoredTenant, outcome, wallet
 
 SMALL = Quotas(addressbook=5, bundles=3, bundle_size=3)
-WHO = st.sampled_from((0, 1))
+TENANTS = st.sampled_from((0, 1))
 WALLETS = st.sampled_from([wallet(number) for number in range(1, 7)])
 NAMES = st.sampled_from(("a", "A", "ä", "b"))
 BUNDLES = st.integers(0, 5)
@@ -30,69 +30,69 @@ def state(state_url: str) -> Iterator[State]:
 
 
 class Tenants(RuleBasedStateMachine):
-    """Two accounts, each with its store and its model. A bundle's number may be the other account's, or nobody's."""
+    """Two accounts with their stores and models; a bundle's number may be unused or the other account's."""
 
     def __init__(self, state: State) -> None:
         super().__init__()
         accounts = [state.create_account(name)[0].id for name in ("ann", "eve")]
-        self.kept = [Kept(state, id, SMALL) for id in accounts]
+        self.stored = [StoredTenant(state, id, SMALL) for id in accounts]
         self.models = [Model(SMALL) for _ in accounts]
         self.mark = accounts[0]
-        self.made = 0
+        self.bundle_count = 0
 
-    def _same(self, who: int, what: str, *arguments: object) -> None:
-        expected = told(lambda: getattr(self.models[who], what)(*arguments))
-        assert told(lambda: getattr(self.kept[who], what)(*arguments)) == expected
+    def _compare(self, tenant: int, action: str, *arguments: object) -> None:
+        expected = outcome(lambda: getattr(self.models[tenant], action)(*arguments))
+        assert outcome(lambda: getattr(self.stored[tenant], action)(*arguments)) == expected
 
     def _id(self, number: int) -> str:
         return f"{self.mark}-{number}"
 
-    @rule(who=WHO, labels=st.dictionaries(WALLETS, NAMES, min_size=1))
-    def add(self, who: int, labels: dict[str, str]) -> None:
-        self._same(who, "add", labels)
+    @rule(tenant=TENANTS, labels=st.dictionaries(WALLETS, NAMES, min_size=1))
+    def add(self, tenant: int, labels: dict[str, str]) -> None:
+        self._compare(tenant, "add", labels)
 
-    @rule(who=WHO, address=WALLETS, label=NAMES)
-    def label(self, who: int, address: str, label: str) -> None:
-        self._same(who, "label", address, label)
+    @rule(tenant=TENANTS, address=WALLETS, label=NAMES)
+    def label(self, tenant: int, address: str, label: str) -> None:
+        self._compare(tenant, "label", address, label)
 
-    @rule(who=WHO, address=WALLETS)
-    def remove(self, who: int, address: str) -> None:
-        self._same(who, "remove", address)
+    @rule(tenant=TENANTS, address=WALLETS)
+    def remove(self, tenant: int, address: str) -> None:
+        self._compare(tenant, "remove", address)
 
-    @rule(who=WHO, name=NAMES, addresses=st.lists(WALLETS, min_size=1, max_size=4, unique=True))
-    def create(self, who: int, name: str, addresses: list[str]) -> None:
-        self._same(who, "create", self._id(self.made), name, addresses)
-        self.made += 1
+    @rule(tenant=TENANTS, name=NAMES, addresses=st.lists(WALLETS, min_size=1, max_size=4, unique=True))
+    def create(self, tenant: int, name: str, addresses: list[str]) -> None:
+        self._compare(tenant, "create", self._id(self.bundle_count), name, addresses)
+        self.bundle_count += 1
 
-    @rule(who=WHO, number=BUNDLES, name=NAMES)
-    def rename(self, who: int, number: int, name: str) -> None:
-        self._same(who, "rename", self._id(number), name)
+    @rule(tenant=TENANTS, number=BUNDLES, name=NAMES)
+    def rename(self, tenant: int, number: int, name: str) -> None:
+        self._compare(tenant, "rename", self._id(number), name)
 
-    @rule(who=WHO, number=BUNDLES, address=WALLETS)
-    def add_member(self, who: int, number: int, address: str) -> None:
-        self._same(who, "add_member", self._id(number), address)
+    @rule(tenant=TENANTS, number=BUNDLES, address=WALLETS)
+    def add_member(self, tenant: int, number: int, address: str) -> None:
+        self._compare(tenant, "add_member", self._id(number), address)
 
-    @rule(who=WHO, number=BUNDLES, address=WALLETS)
-    def remove_member(self, who: int, number: int, address: str) -> None:
-        self._same(who, "remove_member", self._id(number), address)
+    @rule(tenant=TENANTS, number=BUNDLES, address=WALLETS)
+    def remove_member(self, tenant: int, number: int, address: str) -> None:
+        self._compare(tenant, "remove_member", self._id(number), address)
 
-    @rule(who=WHO, number=BUNDLES)
-    def delete(self, who: int, number: int) -> None:
-        self._same(who, "delete", self._id(number))
+    @rule(tenant=TENANTS, number=BUNDLES)
+    def delete(self, tenant: int, number: int) -> None:
+        self._compare(tenant, "delete", self._id(number))
 
     @invariant()
     def all_is_as_the_models_say(self) -> None:
-        for kept, model in zip(self.kept, self.models, strict=True):
-            shown, expected = kept.shown(), model.shown()
-            assert shown == expected
-            assert [list(each) for each in shown] == [list(each) for each in expected]  # in their order, too
+        for stored, model in zip(self.stored, self.models, strict=True):
+            contents, expected = stored.contents(), model.contents()
+            assert contents == expected
+            assert [list(each) for each in contents] == [list(each) for each in expected]  # in their order, too
 
 
 def test_the_store_does_what_two_dictionaries_would(state: State) -> None:
-    given = settings(max_examples=settings().max_examples // 3, stateful_step_count=40)
+    limits = settings(max_examples=settings().max_examples // 3, stateful_step_count=40)
 
     class Here(Tenants):
         def __init__(self) -> None:
             super().__init__(state)
 
-    run_state_machine_as_test(Here, settings=given)
+    run_state_machine_as_test(Here, settings=limits)

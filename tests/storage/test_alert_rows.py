@@ -1,4 +1,4 @@
-"""Rows of alerts, deliveries and subscriptions: what each function of a transaction stores, changes and returns."""
+"""Rows of alerts, deliveries and subscriptions that transactions store, change and return."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def rule(id: str, owner: str, target: str, created_us: int = 5) -> Rule:
 def test_targets_and_rules_are_stored_whole_and_found_by_their_owner(state: State, owners: tuple[str, str]) -> None:
     ann, eve = owners
     first = Target("t1", ann, "file", "/a", "[[1,null]]", 40, 2, 3)
-    others = [Target("t2", ann, "file", "/b"), Target("t3", ann, "url", "/a"), Target("t4", eve, "file", "/a")]
+    targets = [Target("t2", ann, "file", "/b"), Target("t3", ann, "url", "/a"), Target("t4", eve, "file", "/a")]
     rules = [rule("r2", ann, "t1"), rule("r1", ann, "t1", 6), rule("r3", eve, "t4", 4)]
 
     def fill(tx: Transaction) -> list[Target]:
-        found = [alerts.shared_target(tx, each) for each in (first, replace(first, id="t9"), *others)]
+        shared = [alerts.shared_target(tx, each) for each in (first, replace(first, id="t9"), *targets)]
         for each in rules:
             alerts.add_rule(tx, each, 2)
-        return found
+        return shared
 
-    assert state.database.write(fill) == [first, first, *others]
+    assert state.database.write(fill) == [first, first, *targets]
     read = state.database.read
     assert read(lambda tx: [alerts.target(tx, id) for id in ("t1", "t9")]) == [first, None]
-    assert read(lambda tx: alerts.targets(tx, ann)) == {"t1": first, "t2": others[0], "t3": others[1]}
-    assert read(lambda tx: alerts.targets(tx, eve)) == {"t4": others[2]}
+    assert read(lambda tx: alerts.targets(tx, ann)) == {"t1": first, "t2": targets[0], "t3": targets[1]}
+    assert read(lambda tx: alerts.targets(tx, eve)) == {"t4": targets[2]}
     assert read(alerts.rules) == [rules[2], rules[0], rules[1]]
     assert read(lambda tx: alerts.rules(tx, ann)) == [rules[0], rules[1]]
     assert read(lambda tx: alerts.rule(tx, eve, "r3")) == rules[2]
@@ -88,8 +88,8 @@ def test_a_removed_rule_ends_its_events_and_the_last_one_of_a_target_removes_it(
         alerts.remove_rule(tx, ann, "r1")
 
     state.database.write(fill)
-    listed = {each.id: (each.state, each.error) for each in listing(state, ann)}
-    assert listed == {"er1": ("dead", "the rule was removed"), "er2": ("pending", "")}
+    states = {each.id: (each.state, each.error) for each in listing(state, ann)}
+    assert states == {"er1": ("dead", "the rule was removed"), "er2": ("pending", "")}
     assert state.database.read(lambda tx: [each.id for each in alerts.rules(tx)]) == ["r2"]
     assert state.database.read(lambda tx: list(alerts.targets(tx, ann))) == ["t1"]
     state.database.write(lambda tx: alerts.remove_rule(tx, ann, "r2"))
@@ -103,15 +103,15 @@ def test_valid_secrets_are_those_that_have_not_ended() -> None:
 
 def test_a_cursor_moves_only_from_where_it_was_read(state: State) -> None:
     first, second = Cursor("c", "", 10, "0xa", 9), Cursor("c", "", 11, "0xb", 10)
-    other = Cursor("c", "acc", 5, "", 5)
+    owned = Cursor("c", "acc", 5, "", 5)
 
     def move(old: Cursor | None, new: Cursor) -> bool:
         return state.database.write(lambda tx: alerts.move_cursor(tx, old, new))
 
-    assert [move(None, first), move(None, second), move(None, other)] == [True, False, True]
+    assert [move(None, first), move(None, second), move(None, owned)] == [True, False, True]
     wrong = [replace(first, height=9), replace(first, hash="0xb"), replace(first, final=8)]
     assert [move(old, second) for old in (*wrong, first, first)] == [False, False, False, True, False]
-    assert state.database.read(alerts.cursors) == {("c", ""): second, ("c", "acc"): other}
+    assert state.database.read(alerts.cursors) == {("c", ""): second, ("c", "acc"): owned}
 
 
 # --- deliveries -------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def queue(state: State, owners: tuple[str, str]) -> list[Event]:
             alerts.shared_target(tx, Target(f"t{number}", owner, "file", f"/{number}"))
             alerts.add_rule(tx, rule(f"r{number}", owner, f"t{number}"), 9)
         unknown = replace(events[0], id="e9", rule_id="r9")
-        assert [deliveries.add(tx, some, at) for some, at in (([*events[:4], unknown], 100), (events, 200))] == [4, 1]
+        assert [deliveries.add(tx, batch, at) for batch, at in (([*events[:4], unknown], 100), (events, 200))] == [4, 1]
 
     state.database.write(fill)
     return events
@@ -151,10 +151,10 @@ def test_events_are_stored_once_with_their_time(state: State, owners: tuple[str,
     ]
     assert [each.id for each in listing(state, ann, limit=1)] == ["e4"]
     assert [listing(state, ann, kind) for kind in ("done", "dead")] == [[], []]
-    within = state.database.read(
+    events_by_span = state.database.read(
         lambda tx: [deliveries.within(tx, *at) for at in (("c", Span(2, 3)), ("d", Span(2, 2)))]
     )
-    assert [[each.id for each in found] for found in within] == [["e2", "e3"], ["e5"]]
+    assert [[each.id for each in events] for events in events_by_span] == [["e2", "e3"], ["e5"]]
     due = state.database.read(lambda tx: alerts.targets(tx, ann))
     assert {id: each.next_us for id, each in due.items()} == {"t1": 100, "t2": 100}
 
@@ -166,20 +166,20 @@ def test_a_claim_holds_targets_until_its_end_and_its_results_count(
 
     def claim(now_us: int, until_us: int, targets: int = 9, events: int = 2) -> list[tuple[str, int, list[str]]]:
         claimed = state.database.write(lambda tx: deliveries.claim(tx, now_us, until_us, targets, events))
-        return [(target.id, target.claim, [each.id for each in some]) for target, some in claimed]
+        return [(target.id, target.claim, [each.id for each in batch]) for target, batch in claimed]
 
     assert claim(99, 150) == []
     assert claim(100, 150, 1) == [("t1", 1, ["e1", "e2"])]
     assert claim(100, 150) == [("t2", 1, ["e4"])]
     assert claim(149, 300) == []
     assert claim(150, 300) == [("t1", 2, ["e1", "e2"]), ("t2", 2, ["e4"])]
-    old, mine = (Target("t1", ann, "file", "/1", claim=number) for number in (1, 2))
+    expired, current = (Target("t1", ann, "file", "/1", claim=number) for number in (1, 2))
     attempts = [Attempt("e1", 160, "done", 204), Attempt("e2", 161, "pending", 500, "answered 500")]
-    state.database.write(lambda tx: deliveries.record(tx, old, attempts, 400, 1))
+    state.database.write(lambda tx: deliveries.record(tx, expired, attempts, 400, 1))
     first, second = listing(state, ann)[:1:-1]
     assert (first.state, first.attempts, first.attempted_us, first.status, first.error) == ("done", 1, 160, 204, "")
     assert (second.state, second.attempts) == ("pending", 0)
-    state.database.write(lambda tx: deliveries.record(tx, mine, [attempts[1]], 400, 6))
+    state.database.write(lambda tx: deliveries.record(tx, current, [attempts[1]], 400, 6))
     second = listing(state, ann)[2]
     assert (second.state, second.attempts, second.attempted_us, second.status, second.error) == (
         *("pending", 1, 161, 500),
@@ -188,15 +188,15 @@ def test_a_claim_holds_targets_until_its_end_and_its_results_count(
     rested = state.database.read(lambda tx: alerts.target(tx, "t1"))
     assert rested == Target("t1", ann, "file", "/1", next_us=400, failures=6, claim=2)
     state.database.write(
-        lambda tx: deliveries.record(tx, mine, [Attempt("e2", 170, "dead"), Attempt("e3", 171, "done")], 0, 0)
+        lambda tx: deliveries.record(tx, current, [Attempt("e2", 170, "dead"), Attempt("e3", 171, "done")], 0, 0)
     )
     assert [each.id for each in listing(state, ann, "dead")] == ["e2"]
     assert claim(500, 600) == [("t2", 3, ["e4"]), ("t3", 1, ["e5"])]  # nothing of t1 is pending: it rests
     assert state.database.read(lambda tx: alerts.target(tx, "t1")) == Target("t1", ann, "file", "/1", claim=3)
     before = state.database.write(lambda tx: deliveries.replay(tx, ann, "e2", 700))
     assert (before.id, before.state) == ("e2", "dead")
-    again = listing(state, ann, "pending")[1]
-    assert (again.id, again.queued_us, again.created_us, again.error) == ("e2", 700, 100, "")
+    replayed = listing(state, ann, "pending")[1]
+    assert (replayed.id, replayed.queued_us, replayed.created_us, replayed.error) == ("e2", 700, 100, "")
     assert state.database.read(lambda tx: alerts.target(tx, "t1")) == Target(
         "t1", ann, "file", "/1", next_us=700, claim=3
     )
@@ -210,7 +210,7 @@ def test_old_events_are_deleted_and_of_young_ones_those_above_the_number_alone(
     state: State, owners: tuple[str, str], queue: list[Event]
 ) -> None:
     ann, _ = owners
-    mine = Target("t1", ann, "file", "/1")
+    target = Target("t1", ann, "file", "/1")
     end = [Attempt(each.id, 300, "done") for each in queue[:3]]
 
     def purge(now_us: int, keep_us: int, rows: int) -> int:
@@ -220,7 +220,7 @@ def test_old_events_are_deleted_and_of_young_ones_those_above_the_number_alone(
         return state.database.read(lambda tx: deliveries.oldest_age_us(tx, now_us))
 
     assert age(1000) == 0
-    state.database.write(lambda tx: deliveries.record(tx, mine, end[:2], 0, 0))
+    state.database.write(lambda tx: deliveries.record(tx, target, end[:2], 0, 0))
     assert (age(1000), age(50)) == (900, 0)
     assert purge(1000, 900, 9) == 0  # as old as may be
     assert purge(100 + deliveries.YOUNG_US, 10**15, 2) == 0  # too young to be deleted for their number

@@ -1,4 +1,4 @@
-"""A bit that fell in a file of the lake is an error, whoever reads it and whatever part, and never another row."""
+"""A flipped bit in a file of the lake is an error for each reader, and never gives another row."""
 
 from __future__ import annotations
 
@@ -23,22 +23,33 @@ HEIGHTS = range(400)
 
 
 @pytest.fixture
-def file(lake: Lake, made: Maker) -> Path:
+def file(lake: Lake, make_rows: Maker) -> Path:
     """A file of several blocks, in a lake that has nothing else."""
-    lake.append(TRANSFERS, made(TRANSFERS, "a", HEIGHTS), stream="s", batch=1)
+    lake.append(TRANSFERS, make_rows(TRANSFERS, "a", HEIGHTS), stream="s", batch=1)
     (path,) = lake.files(TRANSFERS)
     assert Path(path).stat().st_size > 4 * BLOCK
     return Path(path)
 
 
-def flips(whole: bytes, count: int) -> Iterator[tuple[int, bytes]]:
-    """A file with one bit changed: many places by chance, the first and the last of its parts surely."""
+def flips(content: bytes, count: int) -> Iterator[tuple[int, bytes]]:
+    """Yield copies of a file with one flipped bit: at `count` random places and at the ends of its parts."""
     chance = random.Random(7)
-    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
-    sure = [0, 4, BLOCK - 1, BLOCK, footer - 1, footer, footer + 1, len(whole) - 8, len(whole) - 5, len(whole) - 1]
-    for at in (*sure, *(chance.randrange(len(whole)) for _ in range(count))):
-        changed = bytearray(whole)
-        changed[min(at, len(whole) - 1)] ^= 1 << chance.randrange(8)
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    sure = [
+        0,
+        4,
+        BLOCK - 1,
+        BLOCK,
+        footer - 1,
+        footer,
+        footer + 1,
+        len(content) - 8,
+        len(content) - 5,
+        len(content) - 1,
+    ]
+    for at in (*sure, *(chance.randrange(len(content)) for _ in range(count))):
+        changed = bytearray(content)
+        changed[min(at, len(content) - 1)] ^= 1 << chance.randrange(8)
         yield at, bytes(changed)
 
 
@@ -59,33 +70,33 @@ READINGS: dict[str, Callable[[Lake], object]] = {
 
 @pytest.mark.parametrize("reading", READINGS.values(), ids=READINGS)
 def test_no_flipped_bit_gives_another_row(lake: Lake, file: Path, reading: Callable[[Lake], object]) -> None:
-    whole = file.read_bytes()
-    for at, changed in flips(whole, 150):
+    content = file.read_bytes()
+    for at, changed in flips(content, 150):
         file.write_bytes(changed)
         with pytest.raises(CorruptFile, match=f"transfers/.*{file.name} is damaged"):
             reading(Lake(lake.uri))
-        assert at < len(whole)
-    file.write_bytes(whole)
+        assert at < len(content)
+    file.write_bytes(content)
     reading(Lake(lake.uri))
 
 
 def test_a_column_is_read_though_another_part_of_the_file_is_damaged(lake: Lake, file: Path) -> None:
-    """What is not read is not compared: an account's rows cost what they did."""
+    """Unread parts are not compared, so that reading an account's rows costs no more."""
     damage_end(file, len(TRANSFERS.names) - 2)  # the last one: the chain is in the path
     assert lake.scan(TRANSFERS).select("height").collect().height == 2 * len(HEIGHTS)
     with pytest.raises(CorruptFile):
         lake.scan(TRANSFERS).collect()
 
 
-def test_no_flipped_bit_gives_another_row_of_an_account(lake: Lake, made: Maker) -> None:
-    rows = made(ACCOUNT_TRANSFERS, "a", range(300))
+def test_no_flipped_bit_gives_another_row_of_an_account(lake: Lake, make_rows: Maker) -> None:
+    rows = make_rows(ACCOUNT_TRANSFERS, "a", range(300))
     lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=1)
     accounts = sorted(set(rows["account"].to_pylist()))
     good = {account: lake.of_accounts(ACCOUNT_TRANSFERS, "a", [account]).collect() for account in accounts}
     noticed = 0
     for path in map(Path, lake.files(ACCOUNT_TRANSFERS)[:3]):
-        whole = path.read_bytes()
-        for _, changed in flips(whole, 10):
+        content = path.read_bytes()
+        for _, changed in flips(content, 10):
             path.write_bytes(changed)
             fresh = Lake(lake.uri)
             for account in accounts:
@@ -93,30 +104,30 @@ def test_no_flipped_bit_gives_another_row_of_an_account(lake: Lake, made: Maker)
                     assert fresh.of_accounts(ACCOUNT_TRANSFERS, "a", [account]).collect().equals(good[account])
                 except CorruptFile:
                     noticed += 1
-        path.write_bytes(whole)
+        path.write_bytes(content)
     assert noticed >= 3 * 20, "each flip is in the way of somebody"
 
 
-@pytest.mark.parametrize("left", [0, 3, 11, BLOCK, -1])
-def test_a_file_that_was_cut_off_is_damaged(lake: Lake, file: Path, left: int) -> None:
-    file.write_bytes(file.read_bytes()[:left])
+@pytest.mark.parametrize("size", [0, 3, 11, BLOCK, -1])
+def test_a_file_that_was_cut_off_is_damaged(lake: Lake, file: Path, size: int) -> None:
+    file.write_bytes(file.read_bytes()[:size])
     with pytest.raises(CorruptFile):
         lake.window(TRANSFERS, "a", Span(0, 9))
 
 
-def test_another_file_in_its_place_is_damaged(lake: Lake, made: Maker, file: Path) -> None:
-    lake.append(TRANSFERS, made(TRANSFERS, "a", [1000]), stream="s", batch=2)
-    (other,) = (path for path in map(Path, lake.files(TRANSFERS)) if path != file)
-    file.write_bytes(other.read_bytes())
+def test_another_file_in_its_place_is_damaged(lake: Lake, make_rows: Maker, file: Path) -> None:
+    lake.append(TRANSFERS, make_rows(TRANSFERS, "a", [1000]), stream="s", batch=2)
+    (second,) = (path for path in map(Path, lake.files(TRANSFERS)) if path != file)
+    file.write_bytes(second.read_bytes())
     with pytest.raises(CorruptFile, match="its footer is not the one"):
         lake.scan(TRANSFERS).collect()
 
 
-def test_a_damaged_file_is_never_merged_into_a_sound_one(lake: Lake, made: Maker, file: Path) -> None:
-    lake.append(TRANSFERS, made(TRANSFERS, "a", [1000]), stream="s", batch=2)
-    whole = bytearray(file.read_bytes())
-    whole[len(whole) // 3] ^= 16
-    file.write_bytes(whole)
+def test_a_damaged_file_is_never_merged_into_a_sound_one(lake: Lake, make_rows: Maker, file: Path) -> None:
+    lake.append(TRANSFERS, make_rows(TRANSFERS, "a", [1000]), stream="s", batch=2)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 3] ^= 16
+    file.write_bytes(content)
     with pytest.raises(CorruptFile):
         lake.compact(TRANSFERS, "a")
     assert file.exists()
@@ -124,8 +135,8 @@ def test_a_damaged_file_is_never_merged_into_a_sound_one(lake: Lake, made: Maker
 
 
 @pytest.mark.parametrize("table", [TRANSFERS, ACCOUNT_TRANSFERS, BLOCKS], ids=lambda table: table.name)
-def test_every_byte_of_a_sound_file_is_compared_once(lake: Lake, made: Maker, table: Table) -> None:
-    lake.append(table, made(table, "a", range(100)), stream="s", batch=1)
+def test_every_byte_of_a_sound_file_is_compared_once(lake: Lake, make_rows: Maker, table: Table) -> None:
+    lake.append(table, make_rows(table, "a", range(100)), stream="s", batch=1)
     root = Path(lake.uri, table.name)
     for path in lake.files(table):
         footer = int.from_bytes(Path(path).read_bytes()[-8:-4], "little") + 8

@@ -1,4 +1,4 @@
-"""Local copies of files of the lake: a copy that has its name was compared, and unfinished drafts do not stay."""
+"""Local copies of files of the lake: a copy gets its name once compared, and drafts are removed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.storage.conftest import Maker
 
 
 @pytest.fixture
-def file(lake: Lake, made: Maker) -> LakeFile:
-    lake.append(BLOCKS, made(BLOCKS, "a", range(9)), stream="s", batch=1)
+def file(lake: Lake, make_rows: Maker) -> LakeFile:
+    lake.append(BLOCKS, make_rows(BLOCKS, "a", range(9)), stream="s", batch=1)
     return lake.entries(BLOCKS)[0]
 
 
@@ -48,9 +48,9 @@ def test_a_damaged_copy_never_gets_its_name(
 
 
 def test_a_copy_has_a_temporary_name_until_it_is_compared(lake: Lake, file: LakeFile, downloads: Downloads) -> None:
-    seen: list[str] = []
-    downloads.fetch(lake, BLOCKS, [file], lambda count: seen.extend(names(downloads)))
-    assert [name.endswith(".tmp") for name in seen] == [True]
+    progress_names: list[str] = []
+    downloads.fetch(lake, BLOCKS, [file], lambda count: progress_names.extend(names(downloads)))
+    assert [name.endswith(".tmp") for name in progress_names] == [True]
     assert names(downloads) == [Path(file.path).name]
     assert downloads.path(BLOCKS, file).read_bytes() == Path(lake.address(BLOCKS, file)).read_bytes()
 

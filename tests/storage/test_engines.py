@@ -59,12 +59,12 @@ Counts = dict[str, dict[str, int]]
 
 def environment(name: str) -> Path:
     """The interpreter of an engine's environment, installed if it is not there yet."""
-    folder, wanted = HOME / name, "\n".join(ENGINES[name][0])
+    folder, requirements = HOME / name, "\n".join(ENGINES[name][0])
     python, stamp = folder / "bin" / "python", folder / ".complete"
     HOME.mkdir(parents=True, exist_ok=True)
     with (HOME / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not stamp.exists() or stamp.read_text() != wanted:
+        if not stamp.exists() or stamp.read_text() != requirements:
             uv = shutil.which("uv")  # many times faster than pip, where it is installed
             venv.create(folder, clear=True, with_pip=uv is None)
             install = (
@@ -74,61 +74,61 @@ def environment(name: str) -> Path:
             )
             command = [*install, "--quiet", *ENGINES[name][0]]
             try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+                install_run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
             except subprocess.TimeoutExpired:
                 pytest.skip(f"{name} was not installed within {PATIENCE_S} s")
-            if done.returncode:
-                pytest.skip(f"{name} cannot be installed: {done.stderr.strip()[-200:]}")
-            stamp.write_text(wanted)
+            if install_run.returncode:
+                pytest.skip(f"{name} cannot be installed: {install_run.stderr.strip()[-200:]}")
+            stamp.write_text(requirements)
     return python
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Counts]:
-    """The arguments of the script, and what it has to find: of each column one value."""
+def count_task(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Counts]:
+    """The arguments of the script and the expected counts, for one value of each column."""
     folder = tmp_path_factory.mktemp("engines")
     lake = Lake(str(folder / "lake"))
     filters: dict[str, dict[str, tuple[str, str]]] = {}
-    wanted: Counts = {}
+    expected: Counts = {}
     for table in TABLES.values():
         parts = [make(table, chain, range(at, at + 10)) for chain in ("a", "0001") for at in (0, 10)]
         for batch, part in enumerate(parts):
             lake.append(table, part, stream="s", batch=batch)
         rows = pa.concat_tables(parts)
-        filters[table.name], wanted[table.name] = {}, {}
+        filters[table.name], expected[table.name] = {}, {}
         for column in table.columns:
-            known = rows[column.name].drop_null()
-            value = known[len(known) // 2]
+            values = rows[column.name].drop_null()
+            value = values[len(values) // 2]
             kind, text = KINDS.get(column.type, (column.type, lambda value: str(value.as_py())))
             filters[table.name][column.name] = kind, text(value)
-            wanted[table.name][column.name] = rows.filter(pc.equal(rows[column.name], value)).num_rows
+            expected[table.name][column.name] = rows.filter(pc.equal(rows[column.name], value)).num_rows
     (folder / "filters.json").write_text(json.dumps(filters))
     (folder / "views.sql").write_text("\n".join(views({name: lake.files(table) for name, table in TABLES.items()})))
-    return [lake.uri, str(folder / "filters.json"), str(folder / "views.sql")], wanted
+    return [lake.uri, str(folder / "filters.json"), str(folder / "views.sql")], expected
 
 
-def counted(python: Path | str, engine: str, arguments: list[str]) -> Counts:
-    """What an engine says."""
-    done = subprocess.run(
+def count_rows(python: Path | str, engine: str, arguments: list[str]) -> Counts:
+    """Return the counts of an engine."""
+    engine_run = subprocess.run(
         [python, str(SCRIPT), engine, *arguments], capture_output=True, text=True, timeout=240, check=False
     )
     # Old deltalake aborts after its last line: its threads outlive the interpreter.
-    assert "COUNTS " in done.stdout, done.stderr[-2000:]
-    found: Counts = json.loads(done.stdout.split("COUNTS ")[1].splitlines()[0])
-    return found
+    assert "COUNTS " in engine_run.stdout, engine_run.stderr[-2000:]
+    counts: Counts = json.loads(engine_run.stdout.split("COUNTS ")[1].splitlines()[0])
+    return counts
 
 
 @pytest.mark.slow("each engine's environment is installed first; our own engines count the same rows")
 @pytest.mark.parametrize("name", ENGINES)
-def test_an_engine_counts_the_same_rows_by_every_column(name: str, asked: tuple[list[str], Counts]) -> None:
-    arguments, wanted = asked
+def test_an_engine_counts_the_same_rows_by_every_column(name: str, count_task: tuple[list[str], Counts]) -> None:
+    arguments, expected = count_task
     python = environment(name)
     for engine in ENGINES[name][1]:
-        assert counted(python, engine, arguments) == wanted, engine
+        assert count_rows(python, engine, arguments) == expected, engine
 
 
 @pytest.mark.slow("a second engine counts the same files", only=["polars"])
 @pytest.mark.parametrize("engine", ["duckdb", "polars"])
-def test_our_own_engines_count_the_same(engine: str, asked: tuple[list[str], Counts]) -> None:
-    arguments, wanted = asked
-    assert counted(sys.executable, engine, arguments) == wanted
+def test_our_own_engines_count_the_same(engine: str, count_task: tuple[list[str], Counts]) -> None:
+    arguments, expected = count_task
+    assert count_rows(sys.executable, engine, arguments) == expected

@@ -27,8 +27,8 @@ def no_more_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_stores_that_can_open_no_file_name_the_limit_and_not_their_folder(tmp_path: Path, made: Maker) -> None:
-    rows = made(TRANSFERS, "a", range(3))
+def test_stores_that_can_open_no_file_name_the_limit_and_not_their_folder(tmp_path: Path, make_rows: Maker) -> None:
+    rows = make_rows(TRANSFERS, "a", range(3))
     lake = Lake(str(tmp_path / "lake"))
     lake.append(TRANSFERS, rows, stream="a/transfers", batch=1)
     Tail(tmp_path / "tail.db").close()

@@ -1,4 +1,4 @@
-"""Writers that were frozen before their commit, while another process took the chain's lock and did their work."""
+"""Writers frozen before their commit while another process takes the chain's lock and does their work."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def renew(lake: Lake) -> object:
 
 
 @pytest.mark.parametrize(
-    ("woken", "meanwhile", "left"),
+    ("woken", "meanwhile", "row_count"),
     [
         (merge, merge, ROWS),
         (merge, rewind, ROWS // 2),
@@ -46,33 +46,35 @@ def renew(lake: Lake) -> object:
     ],
 )
 def test_a_woken_writer_replaces_no_file_that_another_one_replaced(
-    lake: Lake, made: Maker, monkeypatch: pytest.MonkeyPatch, woken: Change, meanwhile: Change, left: int
+    lake: Lake, make_rows: Maker, monkeypatch: pytest.MonkeyPatch, woken: Change, meanwhile: Change, row_count: int
 ) -> None:
     for batch in range(10):
-        rows = made(BLOCKS, "a", range(batch * 10, batch * 10 + 10))
+        rows = make_rows(BLOCKS, "a", range(batch * 10, batch * 10 + 10))
         lake.append(BLOCKS, rows, stream="a/collect", batch=batch)
-    other, commit = Lake(lake.uri), lake._commit
+    second_lake, commit = Lake(lake.uri), lake._commit
 
     def frozen(*args: Any, **options: Any) -> bool:
         monkeypatch.setattr(lake, "_commit", commit)
-        meanwhile(other)
+        meanwhile(second_lake)
         return commit(*args, **options)
 
     monkeypatch.setattr(lake, "_commit", frozen)
     with pytest.raises(Locked, match="another process replaced its files"):
         woken(lake)
-    assert other.count(BLOCKS, "a") == left
+    assert second_lake.count(BLOCKS, "a") == row_count
 
 
-def test_a_commit_of_another_chain_is_no_obstacle(lake: Lake, made: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_of_another_chain_is_no_obstacle(
+    lake: Lake, make_rows: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for batch in range(10):
-        lake.append(BLOCKS, made(BLOCKS, "a", range(batch * 10, batch * 10 + 10)), stream="a/collect", batch=batch)
-    other, commit = Lake(lake.uri), lake._commit
+        lake.append(BLOCKS, make_rows(BLOCKS, "a", range(batch * 10, batch * 10 + 10)), stream="a/collect", batch=batch)
+    second_lake, commit = Lake(lake.uri), lake._commit
 
     def frozen(*args: Any, **options: Any) -> bool:
-        other.append(BLOCKS, made(BLOCKS, "b", range(3)), stream="b/collect", batch=1)
+        second_lake.append(BLOCKS, make_rows(BLOCKS, "b", range(3)), stream="b/collect", batch=1)
         return commit(*args, **options)
 
     monkeypatch.setattr(lake, "_commit", frozen)
     assert merge(lake)
-    assert (other.count(BLOCKS, "a"), other.count(BLOCKS, "b")) == (ROWS, 6)
+    assert (second_lake.count(BLOCKS, "a"), second_lake.count(BLOCKS, "b")) == (ROWS, 6)

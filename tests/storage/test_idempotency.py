@@ -15,7 +15,7 @@ from chainfolio.storage.state import State
 from chainfolio.storage.state.database import Statement
 from chainfolio.storage.state.idempotency import KeyedRequest, StoredResponse, claim, drop_expired, find, store_response
 
-DAY_US: Final = 86_400_000_000  # in digits of its own: the product's constant must not change unseen
+DAY_US: Final = 86_400_000_000  # in digits: the product's constant must not change unseen
 REQUEST: Final = KeyedRequest("acc_1", "monday-1", b"fingerprint")
 ANSWER: Final = StoredResponse(201, "application/json", b'{"id":1}')
 ROWS: Final = Statement(sa.text("SELECT count(*) FROM idempotency"))

@@ -1,4 +1,4 @@
-"""Journals of SQLite stay within their bound, also while writers never pause; rows that expire go with their age."""
+"""Journals of SQLite stay within their bound while writers never pause; expired rows are deleted."""
 
 from __future__ import annotations
 
@@ -156,14 +156,14 @@ def test_stored_answers_of_a_week_are_never_older_than_their_bound(tmp_path: Pat
 
 
 async def test_work_that_waits_for_a_thread_starts_no_more_threads(tmp_path: Path) -> None:
-    state, most = opened(tmp_path / "state.db"), 0
+    state, max_threads = opened(tmp_path / "state.db"), 0
 
     def observe() -> None:
-        nonlocal most
-        most = max(most, threading.active_count())
+        nonlocal max_threads
+        max_threads = max(max_threads, threading.active_count())
 
     work = [asyncio.to_thread(observe) for _ in range(400)]
     writes = [state.write(lambda tx: tx.run(REPLACE, body=b"1")) for _ in range(100)]
     await asyncio.gather(*work, *writes)
     state.close()
-    assert 1 < most <= MAX_THREADS
+    assert 1 < max_threads <= MAX_THREADS

@@ -25,16 +25,18 @@ def test_a_writer_that_is_killed_at_any_moment_loses_and_doubles_nothing(tmp_pat
     program = str(Path(__file__).with_name("appender.py"))
     command = [sys.executable, program, str(tmp_path), tail_place, str(kills), str(longest_s), "7"]
     root = str(Path(__file__).parents[2])
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": root}, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == kills
+    appender_run = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": root}, check=False
+    )
+    assert appender_run.returncode == 0, appender_run.stderr
+    assert int(appender_run.stdout) == kills
     tail = Tail(tail_place)
     lake = Lake(str(tmp_path / "lake"))
     heights = lake.scan(BLOCKS, chain="a").collect()["height"].to_list()
     anchor = tail.anchor("a")
     assert anchor is not None
-    written = (anchor.height + 1) // PER_BATCH - FIRST - LAST
-    assert written > 0, "children came far enough to be killed in the middle of something"
+    batch_count = (anchor.height + 1) // PER_BATCH - FIRST - LAST
+    assert batch_count > 0, "children came far enough to be killed in the middle of something"
     assert sorted(heights) == list(range(anchor.height + 1))
     assert tail.indexed_ranges("a", "blocks") == Spans([Span(0, anchor.height)])
     assert tail.open_batches("a") == []

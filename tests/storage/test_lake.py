@@ -1,4 +1,4 @@
-"""The lake: what was written once is there once, in order, whoever reads it and whatever happened in between."""
+"""The lake: each row is stored once and in order, for each reader and after each interruption."""
 
 from __future__ import annotations
 
@@ -58,22 +58,22 @@ def test_a_table_nobody_wrote_is_empty_and_has_its_columns(lake: Lake) -> None:
 
 
 @on_both_stores
-def test_a_batch_is_written_once_however_often_it_is_appended(lake: Lake, made: Maker) -> None:
-    rows = made(TRANSFERS, "a", range(5))
+def test_a_batch_is_written_once_however_often_it_is_appended(lake: Lake, make_rows: Maker) -> None:
+    rows = make_rows(TRANSFERS, "a", range(5))
     assert lake.append(TRANSFERS, rows, stream="a/transfers", batch=7)
     assert not lake.append(TRANSFERS, rows, stream="a/transfers", batch=7)
     assert not Lake(lake.uri).append(TRANSFERS, rows, stream="a/transfers", batch=3)
-    assert lake.append(TRANSFERS, made(TRANSFERS, "b", range(5)), stream="b/transfers", batch=1)
+    assert lake.append(TRANSFERS, make_rows(TRANSFERS, "b", range(5)), stream="b/transfers", batch=1)
     assert (lake.last(TRANSFERS, "a/transfers"), lake.last(TRANSFERS, "b/transfers")) == (7, 1)
     assert stored(lake, TRANSFERS, "a").equals(rows)
     assert (lake.count(TRANSFERS, "a"), lake.count(TRANSFERS)) == (10, 20)
     assert lake.chains(TRANSFERS) == ["a", "b"]
 
 
-def test_the_mark_of_a_batch_outlives_checkpoints(lake: Lake, made: Maker) -> None:
-    lake.append(BLOCKS, made(BLOCKS, "b", [1]), stream="b/blocks", batch=4)
+def test_the_mark_of_a_batch_outlives_checkpoints(lake: Lake, make_rows: Maker) -> None:
+    lake.append(BLOCKS, make_rows(BLOCKS, "b", [1]), stream="b/blocks", batch=4)
     for batch in range(101):
-        lake.append(BLOCKS, made(BLOCKS, "a", [batch]), stream="a/blocks", batch=batch)
+        lake.append(BLOCKS, make_rows(BLOCKS, "a", [batch]), stream="a/blocks", batch=batch)
     assert list(Path(lake.uri, "blocks", "_delta_log").glob("*.checkpoint.parquet"))
     fresh = Lake(lake.uri)
     assert (fresh.last(BLOCKS, "a/blocks"), fresh.last(BLOCKS, "b/blocks")) == (100, 4)
@@ -81,23 +81,23 @@ def test_the_mark_of_a_batch_outlives_checkpoints(lake: Lake, made: Maker) -> No
 
 
 @on_both_stores
-def test_an_empty_batch_commits_nothing(lake: Lake, made: Maker) -> None:
-    nothing = TRANSFERS.schema().empty_table()
-    assert lake.append(TRANSFERS, nothing, stream="s", batch=1)
+def test_an_empty_batch_commits_nothing(lake: Lake, make_rows: Maker) -> None:
+    no_rows = TRANSFERS.schema().empty_table()
+    assert lake.append(TRANSFERS, no_rows, stream="s", batch=1)
     assert not lake.exists(TRANSFERS)
-    lake.append(TRANSFERS, made(TRANSFERS, "a", [1]), stream="s", batch=2)
-    assert not lake.append(TRANSFERS, nothing, stream="s", batch=2)
-    assert lake.append(TRANSFERS, nothing, stream="s", batch=3)
+    lake.append(TRANSFERS, make_rows(TRANSFERS, "a", [1]), stream="s", batch=2)
+    assert not lake.append(TRANSFERS, no_rows, stream="s", batch=2)
+    assert lake.append(TRANSFERS, no_rows, stream="s", batch=3)
     assert lake.last(TRANSFERS, "s") == 2
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_every_engine_reads_every_table_to_the_last_bit(lake: Lake, made: Maker, table: Table) -> None:
+def test_every_engine_reads_every_table_to_the_last_bit(lake: Lake, make_rows: Maker, table: Table) -> None:
     import duckdb
 
-    rows = made(table, "a", range(40), per_block=5)
+    rows = make_rows(table, "a", range(40), per_block=5)
     lake.append(table, rows, stream="s", batch=1)
-    lake.append(table, made(table, "b", range(3)), stream="s", batch=2)
+    lake.append(table, make_rows(table, "b", range(3)), stream="s", batch=2)
     polars = lake.scan(table, chain="a").collect()
     assert polars.columns[: len(table.names)] == table.names
     assert multiset(polars.select(table.names).to_arrow().cast(table.schema())) == multiset(rows)
@@ -109,14 +109,14 @@ def test_every_engine_reads_every_table_to_the_last_bit(lake: Lake, made: Maker,
     with duckdb.connect() as connection:
         kinds = ", ".join(f"'{name}': {'VARCHAR' if name == 'chain' else 'INTEGER'}" for name in table.partitions)
         connection.execute("SET TimeZone = 'UTC'")
-        found = connection.sql(
+        duckdb_rows = connection.sql(
             f"SELECT {', '.join(table.names)} FROM read_parquet({lake.files(table, 'a')!r}, hive_types={{{kinds}}})"
         ).to_arrow_table()
-        assert multiset(found.cast(table.schema())) == multiset(rows)
+        assert multiset(duckdb_rows.cast(table.schema())) == multiset(rows)
 
 
-def test_files_are_laid_out_for_what_is_in_them(lake: Lake, made: Maker) -> None:
-    lake.append(TRANSFERS, made(TRANSFERS, "a", range(50)), stream="s", batch=1)
+def test_files_are_laid_out_for_what_is_in_them(lake: Lake, make_rows: Maker) -> None:
+    lake.append(TRANSFERS, make_rows(TRANSFERS, "a", range(50)), stream="s", batch=1)
     group = pq.ParquetFile(lake.files(TRANSFERS)[0]).metadata.row_group(0)
     columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
     assert "chain" not in columns
@@ -138,9 +138,9 @@ def test_files_are_laid_out_for_what_is_in_them(lake: Lake, made: Maker) -> None
         (lambda rows: with_column(rows, "sender", [None]), "sender must be known in every row"),
     ],
 )
-def test_rows_that_are_not_the_tables_are_a_bug(lake: Lake, made: Maker, spoil: Any, says: str) -> None:
+def test_rows_that_are_not_the_tables_are_a_bug(lake: Lake, make_rows: Maker, spoil: Any, says: str) -> None:
     with pytest.raises(AssertionError, match=says):
-        lake.append(TRANSFERS, spoil(made(TRANSFERS, "a", [1], per_block=1)), stream="s", batch=1)
+        lake.append(TRANSFERS, spoil(make_rows(TRANSFERS, "a", [1], per_block=1)), stream="s", batch=1)
     assert not lake.exists(TRANSFERS)
 
 
@@ -150,68 +150,68 @@ def with_column(rows: pa.Table, name: str, values: list[Any]) -> pa.Table:
 
 
 @on_both_stores
-def test_rows_lie_in_the_tables_order(lake: Lake, made: Maker) -> None:
-    rows = made(LOGS, "a", range(20), per_block=3)
+def test_rows_lie_in_the_tables_order(lake: Lake, make_rows: Maker) -> None:
+    rows = make_rows(LOGS, "a", range(20), per_block=3)
     backwards = rows.take(pa.array(range(rows.num_rows - 1, -1, -1)))
-    lake.append(LOGS, made(LOGS, "a", range(20, 30)), stream="s", batch=1)
+    lake.append(LOGS, make_rows(LOGS, "a", range(20, 30)), stream="s", batch=1)
     lake.append(LOGS, backwards, stream="s", batch=2)
     assert stored(lake, LOGS, "a").slice(0, 60).equals(rows)
     heights = stored(lake, LOGS, "a")["height"].to_pylist()
     assert heights == sorted([*rows["height"].to_pylist(), *range(20, 30), *range(20, 30)])
 
 
-def test_the_history_of_an_account_is_read_from_its_bucket_alone(lake: Lake, made: Maker) -> None:
-    rows = made(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
+def test_the_history_of_an_account_is_read_from_its_bucket_alone(lake: Lake, make_rows: Maker) -> None:
+    rows = make_rows(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
     lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=1)
-    lake.append(ACCOUNT_TRANSFERS, made(ACCOUNT_TRANSFERS, "b", range(100)), stream="t", batch=1)
+    lake.append(ACCOUNT_TRANSFERS, make_rows(ACCOUNT_TRANSFERS, "b", range(100)), stream="t", batch=1)
     account = rows["account"][0].as_py()
     for path in lake.files(ACCOUNT_TRANSFERS):
         if f"chain=a/bucket={bucket(account)}/" not in path:
             os.remove(path)
     frame = lake.of_accounts(ACCOUNT_TRANSFERS, "a", [account]).collect()
-    found = frame.select(ACCOUNT_TRANSFERS.names).to_arrow().cast(ACCOUNT_TRANSFERS.schema())
-    assert multiset(found) == multiset(rows.filter(pa.compute.equal(rows["account"], account)))
+    history = frame.select(ACCOUNT_TRANSFERS.names).to_arrow().cast(ACCOUNT_TRANSFERS.schema())
+    assert multiset(history) == multiset(rows.filter(pa.compute.equal(rows["account"], account)))
     assert frame.schema == lake.scan(ACCOUNT_TRANSFERS).collect_schema()
     assert lake.of_accounts(ACCOUNT_TRANSFERS, "z", [account]).collect().schema == frame.schema
-    some = lake.of_accounts(ACCOUNT_TRANSFERS, "a", [account], ("raw", "height", "chain")).collect()
-    assert some.equals(frame.select("raw", "height", "chain", "raw_dec"))
+    projected = lake.of_accounts(ACCOUNT_TRANSFERS, "a", [account], ("raw", "height", "chain")).collect()
+    assert projected.equals(frame.select("raw", "height", "chain", "raw_dec"))
     assert lake.of_accounts(ACCOUNT_TRANSFERS, "z", [account]).collect().is_empty()
 
 
 def test_an_account_may_fill_many_row_groups_or_share_one(
-    lake: Lake, made: Maker, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, make_rows: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import polars as pl
 
     monkeypatch.setattr("chainfolio.storage.parquet.ACCOUNT_ROW_GROUP", 3)
-    parts = [made(ACCOUNT_TRANSFERS, "a", range(at, at + 40), per_block=3) for at in (0, 40)]
+    parts = [make_rows(ACCOUNT_TRANSFERS, "a", range(at, at + 40), per_block=3) for at in (0, 40)]
     for batch, rows in enumerate(parts):
         lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=batch)
-    whole = lake.scan(ACCOUNT_TRANSFERS, chain="a")
+    all_rows = lake.scan(ACCOUNT_TRANSFERS, chain="a")
     accounts = set(parts[0]["account"].to_pylist())
     assert len(accounts) > 20
     for account in (*accounts, "", "0x", "0x' OR 1=1", "~"):
-        plain = whole.filter(pl.col("account") == account).collect()
+        plain = all_rows.filter(pl.col("account") == account).collect()
         assert lake.of_accounts(ACCOUNT_TRANSFERS, "a", [account]).collect().equals(plain), (
             "the same rows in the same order"
         )
 
 
-def test_no_more_footers_are_kept_than_was_said(lake: Lake, made: Maker) -> None:
-    rows = made(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
+def test_no_more_footers_are_kept_than_was_said(lake: Lake, make_rows: Maker) -> None:
+    rows = make_rows(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
     lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=1)
     folder = Folder(Path(lake.uri, "account_transfers"))
     paths = [str(Path(path).relative_to(folder.root)) for path in lake.files(ACCOUNT_TRANSFERS)]
-    one = memory_bytes(pq.read_metadata(folder.root / paths[0]))
-    footers = Footers(limit=3 * one)
+    footer_bytes = memory_bytes(pq.read_metadata(folder.root / paths[0]))
+    footers = Footers(limit=3 * footer_bytes)
     for path in paths * 2:
         assert footers.of(path, folder).num_rows == pq.read_metadata(folder.root / path).num_rows
-        assert footers.size <= 3 * one
+        assert footers.size <= 3 * footer_bytes
     assert footers.of(paths[-1], folder) is footers.of(paths[-1], folder)
 
 
-def test_who_looks_up_two_accounts_finds_the_footers_of_all_files_read(lake: Lake, made: Maker) -> None:
-    rows = made(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
+def test_who_looks_up_two_accounts_finds_the_footers_of_all_files_read(lake: Lake, make_rows: Maker) -> None:
+    rows = make_rows(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
     lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=1)
     accounts = sorted(set(rows["account"].to_pylist()), key=bucket)
     lake.of_accounts(ACCOUNT_TRANSFERS, "a", [accounts[0]])
@@ -221,16 +221,16 @@ def test_who_looks_up_two_accounts_finds_the_footers_of_all_files_read(lake: Lak
         if thread.name == "footers":
             thread.join()
     folder = Folder(Path(lake.uri, "account_transfers"))
-    kept = [pq.read_metadata(path) for path in lake.files(ACCOUNT_TRANSFERS)]
-    assert len(kept) > 1
-    assert lake._footers.size == sum(map(memory_bytes, kept))
+    footers = [pq.read_metadata(path) for path in lake.files(ACCOUNT_TRANSFERS)]
+    assert len(footers) > 1
+    assert lake._footers.size == sum(map(memory_bytes, footers))
     path = Path(lake.files(ACCOUNT_TRANSFERS)[-1])
     path.unlink()  # what is kept is not read again
-    assert lake._footers.of(str(path.relative_to(folder.root)), folder) == kept[-1]
+    assert lake._footers.of(str(path.relative_to(folder.root)), folder) == footers[-1]
 
 
-def test_footers_of_replaced_files_are_dropped(lake: Lake, made: Maker) -> None:
-    rows = made(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
+def test_footers_of_replaced_files_are_dropped(lake: Lake, make_rows: Maker) -> None:
+    rows = make_rows(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
     account = rows["account"][0].as_py()
     for batch in range(4):
         lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=batch)
@@ -241,8 +241,8 @@ def test_footers_of_replaced_files_are_dropped(lake: Lake, made: Maker) -> None:
     assert set(lake._footers._footers) <= {file.path for file in lake.entries(ACCOUNT_TRANSFERS)}
 
 
-def test_a_footer_that_was_used_is_freed_when_it_is_dropped(lake: Lake, made: Maker) -> None:
-    rows = made(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
+def test_a_footer_that_was_used_is_freed_when_it_is_dropped(lake: Lake, make_rows: Maker) -> None:
+    rows = make_rows(ACCOUNT_TRANSFERS, "a", range(100), per_block=3)
     lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=1)
     gc.disable()
     try:
@@ -256,9 +256,9 @@ def test_a_footer_that_was_used_is_freed_when_it_is_dropped(lake: Lake, made: Ma
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library does not count its heap")
-def test_a_footer_takes_no_more_memory_than_is_counted(lake: Lake, made: Maker) -> None:
-    lake.append(BLOCKS, made(BLOCKS, "a", range(3)), stream="s", batch=1)
-    rows = made(ACCOUNT_TRANSFERS, "a", range(2000), per_block=3)
+def test_a_footer_takes_no_more_memory_than_is_counted(lake: Lake, make_rows: Maker) -> None:
+    lake.append(BLOCKS, make_rows(BLOCKS, "a", range(3)), stream="s", batch=1)
+    rows = make_rows(ACCOUNT_TRANSFERS, "a", range(2000), per_block=3)
     lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=1)
     for table in (BLOCKS, ACCOUNT_TRANSFERS):
         path = lake.files(table)[0]
@@ -273,46 +273,50 @@ def test_a_footer_takes_no_more_memory_than_is_counted(lake: Lake, made: Maker) 
         )
         pool = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
         command = [sys.executable, "-c", program, path]
-        done = subprocess.run(command, env=pool, capture_output=True, text=True, check=True)
-        assert 0.4 < float(done.stdout) / memory_bytes(pq.read_metadata(path)) < 1.2
+        child_run = subprocess.run(command, env=pool, capture_output=True, text=True, check=True)
+        assert 0.4 < float(child_run.stdout) / memory_bytes(pq.read_metadata(path)) < 1.2
 
 
 @on_both_stores
-def test_replacing_one_chain_leaves_the_others(lake: Lake, made: Maker) -> None:
-    other, old, new = made(BLOCKS, "b", range(9)), made(BLOCKS, "a", range(9)), made(BLOCKS, "a", range(4, 7), seed=1)
-    for batch, rows in enumerate((other, old)):
+def test_replacing_one_chain_leaves_the_others(lake: Lake, make_rows: Maker) -> None:
+    unchanged, old, new = (
+        make_rows(BLOCKS, "b", range(9)),
+        make_rows(BLOCKS, "a", range(9)),
+        make_rows(BLOCKS, "a", range(4, 7), seed=1),
+    )
+    for batch, rows in enumerate((unchanged, old)):
         lake.append(BLOCKS, rows, stream="s", batch=batch)
     frame = lake.scan(BLOCKS, chain="a")
     assert lake.replace(BLOCKS, "a", iter(new.to_batches()), stream="derive", batch=1)
     assert not lake.replace(BLOCKS, "a", old, stream="derive", batch=1)
     assert stored(lake, BLOCKS, "a").equals(new)
-    assert stored(lake, BLOCKS, "b").equals(other)
+    assert stored(lake, BLOCKS, "b").equals(unchanged)
     assert frame.collect().height == old.num_rows, "who began to read before goes on reading what was there"
     lake.replace(BLOCKS, "a", [])
     assert (lake.count(BLOCKS, "a"), lake.count(BLOCKS, "b")) == (0, 18)
 
 
 @on_both_stores
-def test_replacing_one_bucket_leaves_the_others(lake: Lake, made: Maker) -> None:
-    rows = made(ACCOUNT_TRANSFERS, "a", range(50))
+def test_replacing_one_bucket_leaves_the_others(lake: Lake, make_rows: Maker) -> None:
+    rows = make_rows(ACCOUNT_TRANSFERS, "a", range(50))
     assert lake.replace(ACCOUNT_TRANSFERS, "a", rows)
-    place = rows["bucket"][0].as_py()
-    mine = pa.compute.equal(rows["bucket"], place)
-    lake.replace(ACCOUNT_TRANSFERS, "a", rows.filter(mine).slice(0, 1), bucket=place)
-    kept = [rows.filter(pa.compute.invert(mine)), rows.filter(mine).slice(0, 1)]
-    assert multiset(stored(lake, ACCOUNT_TRANSFERS, "a")) == multiset(*kept)
+    bucket_number = rows["bucket"][0].as_py()
+    in_bucket = pa.compute.equal(rows["bucket"], bucket_number)
+    lake.replace(ACCOUNT_TRANSFERS, "a", rows.filter(in_bucket).slice(0, 1), bucket=bucket_number)
+    expected = [rows.filter(pa.compute.invert(in_bucket)), rows.filter(in_bucket).slice(0, 1)]
+    assert multiset(stored(lake, ACCOUNT_TRANSFERS, "a")) == multiset(*expected)
     with pytest.raises(AssertionError, match="another chain or bucket"):
-        lake.replace(ACCOUNT_TRANSFERS, "a", rows, bucket=place)
+        lake.replace(ACCOUNT_TRANSFERS, "a", rows, bucket=bucket_number)
     with pytest.raises(AssertionError, match="another chain or bucket"):
-        lake.replace(BLOCKS, "b", made(BLOCKS, "a", [1]))
+        lake.replace(BLOCKS, "b", make_rows(BLOCKS, "a", [1]))
 
 
-def test_an_error_of_who_makes_the_rows_leaves_everything_as_it_was(lake: Lake, made: Maker) -> None:
-    rows = made(BLOCKS, "a", range(9))
+def test_an_error_of_who_makes_the_rows_leaves_everything_as_it_was(lake: Lake, make_rows: Maker) -> None:
+    rows = make_rows(BLOCKS, "a", range(9))
     lake.append(BLOCKS, rows, stream="s", batch=1)
 
     def broken() -> Iterator[pa.RecordBatch]:
-        yield from made(BLOCKS, "a", [1]).to_batches()
+        yield from make_rows(BLOCKS, "a", [1]).to_batches()
         raise KeyError("a decoder's bug")
 
     with pytest.raises(KeyError, match="decoder"):
@@ -322,11 +326,11 @@ def test_an_error_of_who_makes_the_rows_leaves_everything_as_it_was(lake: Lake, 
 
 
 @on_both_stores
-def test_a_table_of_another_revision_is_neither_read_nor_added_to(lake: Lake, made: Maker) -> None:
+def test_a_table_of_another_revision_is_neither_read_nor_added_to(lake: Lake, make_rows: Maker) -> None:
     newer = replace(BLOCKS, revision=2)
-    lake.append(BLOCKS, made(BLOCKS, "a", [1]), stream="s", batch=5)
+    lake.append(BLOCKS, make_rows(BLOCKS, "a", [1]), stream="s", batch=5)
     for use in (
-        lambda: lake.append(newer, made(newer, "a", [2]), stream="s", batch=6),
+        lambda: lake.append(newer, make_rows(newer, "a", [2]), stream="s", batch=6),
         lambda: lake.scan(newer),
         lambda: lake.window(newer, "a", Span(0, 9)),
         lambda: lake.replace(newer, "a", []),
@@ -336,11 +340,11 @@ def test_a_table_of_another_revision_is_neither_read_nor_added_to(lake: Lake, ma
             use()
 
 
-def test_compaction_keeps_every_row_and_the_order(lake: Lake, made: Maker) -> None:
-    parts = [made(TRANSFERS, "a", range(at, at + 10)) for at in range(0, 200, 10)]
+def test_compaction_keeps_every_row_and_the_order(lake: Lake, make_rows: Maker) -> None:
+    parts = [make_rows(TRANSFERS, "a", range(at, at + 10)) for at in range(0, 200, 10)]
     for batch, rows in enumerate(parts):
         lake.append(TRANSFERS, rows, stream="a", batch=batch)
-        lake.append(TRANSFERS, made(TRANSFERS, "b", [batch]), stream="b", batch=batch)
+        lake.append(TRANSFERS, make_rows(TRANSFERS, "b", [batch]), stream="b", batch=batch)
     report = lake.compact(TRANSFERS, "a")
     assert (report.files_before, report.files_after, report.rows, report.deleted) == (20, 1, 400, 0)
     assert report.bytes_after < report.bytes_before
@@ -351,18 +355,18 @@ def test_compaction_keeps_every_row_and_the_order(lake: Lake, made: Maker) -> No
 
 
 @on_both_stores
-def test_compaction_of_filters_that_overlap_sorts_them(lake: Lake, made: Maker) -> None:
-    whole = made(TRANSFERS, "a", range(50), per_block=4)
-    at = whole["log_index"]
+def test_compaction_of_filters_that_overlap_sorts_them(lake: Lake, make_rows: Maker) -> None:
+    rows = make_rows(TRANSFERS, "a", range(50), per_block=4)
+    at = rows["log_index"]
     for batch in range(4):
-        lake.append(TRANSFERS, whole.filter(pa.compute.equal(at, batch)), stream="a", batch=batch)
+        lake.append(TRANSFERS, rows.filter(pa.compute.equal(at, batch)), stream="a", batch=batch)
     lake.compact(TRANSFERS, "a")
-    assert stored(lake, TRANSFERS, "a").equals(whole)
+    assert stored(lake, TRANSFERS, "a").equals(rows)
 
 
 @on_both_stores
-def test_compaction_of_buckets_sorts_each_by_account(lake: Lake, made: Maker) -> None:
-    parts = [made(ACCOUNT_TRANSFERS, "a", range(at, at + 20)) for at in range(0, 100, 20)]
+def test_compaction_of_buckets_sorts_each_by_account(lake: Lake, make_rows: Maker) -> None:
+    parts = [make_rows(ACCOUNT_TRANSFERS, "a", range(at, at + 20)) for at in range(0, 100, 20)]
     for batch, rows in enumerate(parts):
         lake.append(ACCOUNT_TRANSFERS, rows, stream="a", batch=batch)
     lake.compact(ACCOUNT_TRANSFERS, "a")
@@ -373,10 +377,10 @@ def test_compaction_of_buckets_sorts_each_by_account(lake: Lake, made: Maker) ->
     assert order == sorted(order)
 
 
-def test_compaction_leaves_large_files_and_deletes_only_what_is_old_enough(lake: Lake, made: Maker) -> None:
-    lake.append(BLOCKS, made(BLOCKS, "a", range(2000)), stream="a", batch=0)
+def test_compaction_leaves_large_files_and_deletes_only_what_is_old_enough(lake: Lake, make_rows: Maker) -> None:
+    lake.append(BLOCKS, make_rows(BLOCKS, "a", range(2000)), stream="a", batch=0)
     for batch in (1, 2, 3):
-        lake.append(BLOCKS, made(BLOCKS, "a", [2000 + batch]), stream="a", batch=batch)
+        lake.append(BLOCKS, make_rows(BLOCKS, "a", [2000 + batch]), stream="a", batch=batch)
     large = lake.files(BLOCKS)[0]
     frame = lake.scan(BLOCKS)
     assert lake.compact(BLOCKS, "a", small=os.path.getsize(large)).files_after == 2
@@ -388,9 +392,9 @@ def test_compaction_leaves_large_files_and_deletes_only_what_is_old_enough(lake:
     assert lake.count(BLOCKS) == 4006
 
 
-def test_compaction_does_not_reach_over_a_large_file(lake: Lake, made: Maker) -> None:
+def test_compaction_does_not_reach_over_a_large_file(lake: Lake, make_rows: Maker) -> None:
     for batch, span in enumerate((range(2), range(2, 4), range(4, 2000), range(2000, 2002), range(2002, 2004))):
-        lake.append(BLOCKS, made(BLOCKS, "a", span), stream="a", batch=batch)
+        lake.append(BLOCKS, make_rows(BLOCKS, "a", span), stream="a", batch=batch)
     large = lake.files(BLOCKS)[2]
     assert lake.compact(BLOCKS, "a", small=os.path.getsize(large)).files_after == 3
     assert lake.files(BLOCKS)[1] == large
@@ -400,32 +404,32 @@ def test_compaction_does_not_reach_over_a_large_file(lake: Lake, made: Maker) ->
 
 
 @on_both_stores
-def test_rewinding_deletes_from_a_height_on_in_every_table_of_one_chain(lake: Lake, made: Maker) -> None:
+def test_rewinding_deletes_from_a_height_on_in_every_table_of_one_chain(lake: Lake, make_rows: Maker) -> None:
     tables = (BLOCKS, TRANSFERS, ACCOUNT_TRANSFERS)
     for table in tables:
         for batch, first in enumerate((0, 10, 20)):
-            lake.append(table, made(table, "a", range(first, first + 10)), stream="a", batch=batch)
-        lake.append(table, made(table, "b", range(30)), stream="b", batch=0)
+            lake.append(table, make_rows(table, "a", range(first, first + 10)), stream="a", batch=batch)
+        lake.append(table, make_rows(table, "b", range(30)), stream="b", batch=0)
     for _ in range(2):
         lake.delete_span("a", Span(15, 2**62))
         for table in tables:
             assert sorted(set(stored(lake, table, "a")["height"].to_pylist())) == list(range(15))
             assert lake.count(table) == 30 + 60
-    assert stored(lake, TRANSFERS, "a").slice(0, 20).equals(made(TRANSFERS, "a", range(10)))
+    assert stored(lake, TRANSFERS, "a").slice(0, 20).equals(make_rows(TRANSFERS, "a", range(10)))
 
 
-def test_chains_are_written_side_by_side(lake: Lake, made: Maker) -> None:
-    lake.append(BLOCKS, made(BLOCKS, "z", [0]), stream="z", batch=0)
+def test_chains_are_written_side_by_side(lake: Lake, make_rows: Maker) -> None:
+    lake.append(BLOCKS, make_rows(BLOCKS, "z", [0]), stream="z", batch=0)
     failures: list[BaseException] = []
 
     def index(chain: str) -> None:
-        mine = Lake(lake.uri)
+        chain_lake = Lake(lake.uri)
         try:
             for batch in range(12):
-                mine.append(BLOCKS, made(BLOCKS, chain, [batch]), stream=chain, batch=batch)
+                chain_lake.append(BLOCKS, make_rows(BLOCKS, chain, [batch]), stream=chain, batch=batch)
                 if batch % 5 == 4:
-                    mine.replace(BLOCKS, chain, stored(mine, BLOCKS, chain))
-                    mine.compact(BLOCKS, chain)
+                    chain_lake.replace(BLOCKS, chain, stored(chain_lake, BLOCKS, chain))
+                    chain_lake.compact(BLOCKS, chain)
         except BaseException as error:  # carried over to the test, which a thread cannot fail
             failures.append(error)
 
@@ -440,34 +444,34 @@ def test_chains_are_written_side_by_side(lake: Lake, made: Maker) -> None:
 
 
 def test_a_full_disk_shows_nothing_half_written_and_work_goes_on(
-    lake: Lake, made: Maker, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, make_rows: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake.append(BLOCKS, made(BLOCKS, "a", [1]), stream="s", batch=1)
+    lake.append(BLOCKS, make_rows(BLOCKS, "a", [1]), stream="s", batch=1)
 
-    def full(self: Folder, place: str, named: object) -> Any:
+    def full(self: Folder, path: str, source: object) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
         patch.setattr(Folder, "create", full)
         with pytest.raises(StorageFull):
-            lake.append(BLOCKS, made(BLOCKS, "a", [2]), stream="s", batch=2)
+            lake.append(BLOCKS, make_rows(BLOCKS, "a", [2]), stream="s", batch=2)
     assert (lake.count(BLOCKS), parquet_files(lake, BLOCKS)) == (2, 1)
-    assert lake.append(BLOCKS, made(BLOCKS, "a", [2]), stream="s", batch=2)
+    assert lake.append(BLOCKS, make_rows(BLOCKS, "a", [2]), stream="s", batch=2)
 
 
-@pytest.mark.parametrize("left", [0, 60, -1])
-def test_a_log_entry_that_a_power_cut_tore_is_set_aside(lake: Lake, made: Maker, left: int) -> None:
+@pytest.mark.parametrize("size", [0, 60, -1])
+def test_a_log_entry_that_a_power_cut_tore_is_set_aside(lake: Lake, make_rows: Maker, size: int) -> None:
     for batch in range(3):
-        lake.append(BLOCKS, made(BLOCKS, "a", [batch]), stream="s", batch=batch)
+        lake.append(BLOCKS, make_rows(BLOCKS, "a", [batch]), stream="s", batch=batch)
     last = max(Path(lake.uri, "blocks", "_delta_log").glob("*.json"))
-    last.write_bytes(b"\0" * 200 if left < 0 else last.read_bytes()[:left])
+    last.write_bytes(b"\0" * 200 if size < 0 else last.read_bytes()[:size])
     fresh = Lake(lake.uri)
-    assert fresh.append(BLOCKS, made(BLOCKS, "a", [2]), stream="s", batch=2)
+    assert fresh.append(BLOCKS, make_rows(BLOCKS, "a", [2]), stream="s", batch=2)
     assert stored(fresh, BLOCKS, "a")["height"].to_pylist() == [0, 0, 1, 1, 2, 2]
 
 
-def test_a_damaged_table_is_named_in_one_sentence(lake: Lake, made: Maker) -> None:
-    lake.append(BLOCKS, made(BLOCKS, "a", [1]), stream="s", batch=1)
+def test_a_damaged_table_is_named_in_one_sentence(lake: Lake, make_rows: Maker) -> None:
+    lake.append(BLOCKS, make_rows(BLOCKS, "a", [1]), stream="s", batch=1)
     os.remove(lake.files(BLOCKS)[0])
     with pytest.raises(StoreError, match="lake: table blocks: ") as caught:
         lake.window(BLOCKS, "a", Span(0, 9))
@@ -475,25 +479,27 @@ def test_a_damaged_table_is_named_in_one_sentence(lake: Lake, made: Maker) -> No
 
 
 @on_both_stores
-def test_a_reader_sees_what_another_process_committed(lake: Lake, made: Maker) -> None:
-    other = Lake(lake.uri)
-    account = made(ACCOUNT_TRANSFERS, "a", [0])["account"][0].as_py()
+def test_a_reader_sees_what_another_process_committed(lake: Lake, make_rows: Maker) -> None:
+    reader = Lake(lake.uri)
+    account = make_rows(ACCOUNT_TRANSFERS, "a", [0])["account"][0].as_py()
     for batch in range(3):
-        lake.append(ACCOUNT_TRANSFERS, made(ACCOUNT_TRANSFERS, "a", [0]), stream="s", batch=batch)
-        assert other.count(ACCOUNT_TRANSFERS) == 2 * (batch + 1)
-        assert other.of_accounts(ACCOUNT_TRANSFERS, "a", [account]).collect().height >= batch + 1
+        lake.append(ACCOUNT_TRANSFERS, make_rows(ACCOUNT_TRANSFERS, "a", [0]), stream="s", batch=batch)
+        assert reader.count(ACCOUNT_TRANSFERS) == 2 * (batch + 1)
+        assert reader.of_accounts(ACCOUNT_TRANSFERS, "a", [account]).collect().height >= batch + 1
 
 
 def test_opening_the_lake_and_the_tail_loads_no_engine() -> None:
     heavy = "{'polars', 'duckdb', 'sqlalchemy', 'alembic', 'pandas'}"
     code = f"import sys, storage.lake, storage.tail; print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    child_run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert child_run.stdout.strip() == "[]"
 
 
-def test_replaced_files_go_after_their_time_and_those_of_killed_writers_after_a_day(lake: Lake, made: Maker) -> None:
+def test_replaced_files_go_after_their_time_and_those_of_killed_writers_after_a_day(
+    lake: Lake, make_rows: Maker
+) -> None:
     for batch in range(10):
-        lake.append(BLOCKS, made(BLOCKS, "a", range(3 * batch, 3 * batch + 3)), stream="a", batch=batch)
+        lake.append(BLOCKS, make_rows(BLOCKS, "a", range(3 * batch, 3 * batch + 3)), stream="a", batch=batch)
     folder = Path(lake.uri) / BLOCKS.name
     orphan = next(folder.rglob("*.parquet")).with_name("left-by-a-killed-writer.parquet")
     orphan.write_bytes(b"PAR1")
@@ -530,12 +536,12 @@ def test_small_neighbours_are_merged_without_much_larger_ones(sizes: list[int], 
 
 
 def test_files_that_fill_large_ones_are_merged_without_a_change_of_rows(
-    lake: Lake, made: Maker, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, make_rows: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chainfolio.storage.lake.SMALL_BYTES", 30_000)
     parts, merged = list[pa.Table](), 0
     for batch in range(40):
-        parts.append(made(BLOCKS, "a", range(50 * batch, 50 * batch + 50)))
+        parts.append(make_rows(BLOCKS, "a", range(50 * batch, 50 * batch + 50)))
         lake.append(BLOCKS, parts[-1], stream="s", batch=batch)
         merged += lake.merge_crowded(BLOCKS, "a", 3)
     sizes = [file.size for file in lake.entries(BLOCKS)]
@@ -560,19 +566,19 @@ def test_the_files_of_an_account_are_its_bytes_by_the_size_of_a_large_file_and_t
 
 @on_both_stores
 def test_a_batch_that_two_processes_write_at_the_same_moment_is_stored_once(
-    lake: Lake, made: Maker, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, make_rows: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of them lost its lock after it looked whether the batch is there."""
-    other, commit = Lake(lake.uri), lake._commit
-    lake.append(TRANSFERS, made(TRANSFERS, "a", range(3)), stream="a/x", batch=1)
-    again = made(TRANSFERS, "a", range(3, 6))
+    """The first writer lost its lock after it had checked for the batch."""
+    second_lake, commit = Lake(lake.uri), lake._commit
+    lake.append(TRANSFERS, make_rows(TRANSFERS, "a", range(3)), stream="a/x", batch=1)
+    second_rows = make_rows(TRANSFERS, "a", range(3, 6))
 
-    def late(*arguments: Any, **named: Any) -> bool:
-        assert other.append(TRANSFERS, again, stream="a/x", batch=2)
-        other.append(TRANSFERS, made(TRANSFERS, "b", range(2)), stream="b/x", batch=7)
-        return commit(*arguments, **named)
+    def late(*arguments: Any, **options: Any) -> bool:
+        assert second_lake.append(TRANSFERS, second_rows, stream="a/x", batch=2)
+        second_lake.append(TRANSFERS, make_rows(TRANSFERS, "b", range(2)), stream="b/x", batch=7)
+        return commit(*arguments, **options)
 
     monkeypatch.setattr(lake, "_commit", late)
-    assert not lake.append(TRANSFERS, again, stream="a/x", batch=2)
+    assert not lake.append(TRANSFERS, second_rows, stream="a/x", batch=2)
     assert sorted(set(stored(lake, TRANSFERS, "a")["height"].to_pylist())) == list(range(6))
     assert len(stored(lake, TRANSFERS, "a")) == 12

@@ -1,4 +1,4 @@
-"""Logs of tables stay short: old entries go at a checkpoint, and whoever opened a table before reads on."""
+"""Logs of tables stay short: checkpoints delete old entries, and open readers continue."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def entries(lake: Lake) -> int:
 
 
 def test_entries_before_a_checkpoint_go_after_a_day(tmp_path: Path) -> None:
-    lake, reader, other = (Lake(str(tmp_path)) for _ in range(3))
+    lake, reader, second_writer = (Lake(str(tmp_path)) for _ in range(3))
     add(lake, 1, 20)
-    assert (reader.count(BLOCKS), other.last(BLOCKS, "a")) == (20, 20)
+    assert (reader.count(BLOCKS), second_writer.last(BLOCKS, "a")) == (20, 20)
     add(lake, 21, 220)
     assert entries(lake) <= 100 + 3
     assert reader.count(BLOCKS) == lake.count(BLOCKS) == 220, "a reader whose version is no longer in the log"
-    add(other, 221, 222)
+    add(second_writer, 221, 222)
     assert Lake(str(tmp_path)).count(BLOCKS) == 222
 
 
@@ -123,14 +123,14 @@ def test_a_backup_has_all_rows_although_old_entries_go(
         if int(entry.name[:20]) <= last_old:
             os.utime(entry, (time.time() - OLD_S,) * 2)
 
-    def write_on(done: int, total: int) -> None:
+    def write_on(copied_count: int, total: int) -> None:
         is_log_copied = (out / "lake" / log / f"{28:020}.json").exists()
         if not counts and (is_log_copied or any(out.rglob("chain=*"))):
             counts.append(entries(lake))
             add(lake, 29, 29, is_old=False)
 
-    made = back_up(paths, out, {}, release="1", now=lambda: "now", on_progress=write_on)
-    assert made.tables == {BLOCKS.name: 28}
+    backup = back_up(paths, out, {}, release="1", now=lambda: "now", on_progress=write_on)
+    assert backup.tables == {BLOCKS.name: 28}
     copied = {int(entry.name[:20]) for entry in (out / "lake" / log).glob("0*")}
     assert copied == set(range(19, 29)), "from the last checkpoint on"
     assert entries(lake) <= counts[0] + 2 - 19, "a commit deleted old entries"

@@ -1,4 +1,4 @@
-"""Whatever is appended, repeated, replaced, merged and rewound, a lake holds what a dictionary of rows holds."""
+"""A lake holds the rows of a dictionary after any appends, repeats, replacements, merges and rewinds."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class LakeModel(RuleBasedStateMachine):
         self.batch[key] += 1
         rows = make(table, chain, range(first, first + blocks), seed=seed)
         for attempt in range(2):
-            written = self.lake.append(table, rows, stream=chain, batch=self.batch[key])
-            assert written == (attempt == 0 or not blocks)
+            is_stored = self.lake.append(table, rows, stream=chain, batch=self.batch[key])
+            assert is_stored == (attempt == 0 or not blocks)
         self.rows[key] = self.rows.get(key, []) + rows.to_pylist()
 
     @rule(table=tables, chain=chains, blocks=st.integers(0, 9), seed=st.integers(0, 99))
@@ -69,14 +69,16 @@ class LakeModel(RuleBasedStateMachine):
     def agrees(self) -> None:
         for (name, chain), rows in self.rows.items():
             table = BLOCKS if name == "blocks" else ACCOUNT_TRANSFERS
-            found = stored(self.lake, table, chain)
-            assert Counter(map(_row, found.to_pylist())) == Counter(map(_row, rows))
+            lake_rows = stored(self.lake, table, chain)
+            assert Counter(map(_row, lake_rows.to_pylist())) == Counter(map(_row, rows))
             assert self.lake.count(table, chain) == len(rows)
             if table is ACCOUNT_TRANSFERS:
                 for account in {row["account"] for row in rows} | {"0x"}:
-                    own = self.lake.of_accounts(ACCOUNT_TRANSFERS, chain, [account]).collect().select(table.names)
-                    mine = Counter(_row(row) for row in rows if row["account"] == account)
-                    assert Counter(map(_row, own.to_arrow().cast(table.schema()).to_pylist())) == mine
+                    account_rows = (
+                        self.lake.of_accounts(ACCOUNT_TRANSFERS, chain, [account]).collect().select(table.names)
+                    )
+                    expected = Counter(_row(row) for row in rows if row["account"] == account)
+                    assert Counter(map(_row, account_rows.to_arrow().cast(table.schema()).to_pylist())) == expected
 
 
 def _row(row: dict[str, Any]) -> tuple[Any, ...]:

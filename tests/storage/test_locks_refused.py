@@ -1,4 +1,4 @@
-"""A lock whose file cannot be opened or written: a typed error with the cure, whatever the machine lacks."""
+"""A lock whose file cannot be opened or written is a typed error with a fix."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LACKS = [
 
 
 @pytest.mark.parametrize("step", ["open", "pwrite"])
-@pytest.mark.parametrize(("number", "kind", "words"), LACKS, ids=lambda given: str(given))
+@pytest.mark.parametrize(("number", "kind", "reason"), LACKS, ids=lambda given: str(given))
 def test_a_lock_that_cannot_be_taken_says_what_the_machine_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int, kind: type[StoreError], words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int, kind: type[StoreError], reason: str
 ) -> None:
     def lacking(*_: Any) -> int:
         raise OSError(number, os.strerror(number))
@@ -32,10 +32,10 @@ def test_a_lock_that_cannot_be_taken_says_what_the_machine_lacks(
     path, before = tmp_path / "locks" / "a.lock", len(os.listdir("/proc/self/fd")) if os.path.exists("/proc") else 0
     with monkeypatch.context() as patch:
         patch.setattr(os, step, lacking)
-        with pytest.raises(kind, match=words) as refused, lock_file(path, store="tail", subject="chain a"):
+        with pytest.raises(kind, match=reason) as caught, lock_file(path, store="tail", subject="chain a"):
             raise AssertionError("nobody holds it")
-    assert type(refused.value) is kind
-    assert refused.value.remedy
+    assert type(caught.value) is kind
+    assert caught.value.remedy
     with lock_file(path, store="tail", subject="chain a"):
         pass
     assert not before or len(os.listdir("/proc/self/fd")) == before, "no descriptor is left open"

@@ -80,7 +80,7 @@ async def test_exactly_the_limit_is_let_in_in_any_minute(state: State, account: 
         if (await state.meter.admit(call(account, limit=50))).is_allowed:
             let_in.append(clock.us)
     for at in let_in:
-        assert sum(at - WINDOW_US < other <= at for other in let_in) <= 50
+        assert sum(at - WINDOW_US < allowed_us <= at for allowed_us in let_in) <= 50
     # 50 of the first 50, then one for each that leaves: a client that keeps to the rate is never refused.
     assert len(let_in) == 50 * 5
 
@@ -92,9 +92,9 @@ async def test_the_refused_are_told_when_and_are_not_counted(state: State, accou
     second = await state.meter.admit(call(account, limit=2))
     assert (second.is_allowed, second.remaining, second.reset_us) == (True, 0, BEGAN_US + WINDOW_US)
     for _ in range(9):
-        refused = await state.meter.admit(call(account, limit=2, cost=1))
-        assert (refused.is_allowed, refused.remaining, refused.reset_us) == (False, 0, BEGAN_US + WINDOW_US)
-        assert refused.reservation is None
+        admission = await state.meter.admit(call(account, limit=2, cost=1))
+        assert (admission.is_allowed, admission.remaining, admission.reset_us) == (False, 0, BEGAN_US + WINDOW_US)
+        assert admission.reservation is None
     clock.us = 1_000_000 + WINDOW_US
     assert (await state.meter.admit(call(account, limit=2))).is_allowed
     assert not (await state.meter.admit(call(account, limit=2))).is_allowed
@@ -114,9 +114,9 @@ async def test_a_store_whose_clock_is_set_back_makes_no_room_and_locks_nobody_ou
     for _ in range(3):
         assert (await state.meter.admit(call(account, limit=3))).is_allowed
     clock.us -= 3600_000_000
-    refused = await state.meter.admit(call(account, limit=3))
-    assert not refused.is_allowed
-    assert refused.reset_us - refused.now_us == WINDOW_US
+    admission = await state.meter.admit(call(account, limit=3))
+    assert not admission.is_allowed
+    assert admission.reset_us - admission.now_us == WINDOW_US
     clock.us += WINDOW_US
     assert [(await state.meter.admit(call(account, limit=3))).is_allowed for _ in range(4)] == [True] * 3 + [False]
 
@@ -125,11 +125,11 @@ async def test_a_step_of_an_hour_and_back_refuses_nobody_who_keeps_to_the_rate(
     state: State, account: Account, clock: Hands
 ) -> None:
     start_us = clock.us
-    refused = 0
+    refusals = 0
     for second in range(1, 400):
         clock.us = start_us + second * 1_000_000 + (3600_000_000 if second == 100 else 0)
-        refused += not (await state.meter.admit(call(account, limit=120))).is_allowed
-    assert refused == 0
+        refusals += not (await state.meter.admit(call(account, limit=120))).is_allowed
+    assert refusals == 0
 
 
 MINUTE_S = WINDOW_US // 1_000_000
@@ -150,13 +150,13 @@ async def test_the_clocks_of_processes_are_asked_for_no_rate_and_no_expiry(state
         wrong.us = right.us + off_s * 1_000_000
         for state in states:
             let_in += [second for _ in range(3) if (await state.meter.admit(call(owner, limit=50))).is_allowed]
-    assert {sum(at - MINUTE_S < other <= at for other in let_in) for at in range(MINUTE_S, 241)} == {50}
-    held = [await reserve(state, owner) for state in states]
+    assert {sum(at - MINUTE_S < second <= at for second in let_in) for at in range(MINUTE_S, 241)} == {50}
+    reservations = [await reserve(state, owner) for state in states]
     for state in states:
         state.database.write(state.meter._sweep_slice)
     assert await states[0].read(ledger.check) == []
     assert states[0].balance(owner.id) == 3, "what runs has not expired by anybody's clock"
-    for state, each in zip(states, held, strict=True):
+    for state, each in zip(states, reservations, strict=True):
         await state.meter.settle_reservation(each, "post")
     assert states[0].database.read(ledger.totals)["post"] == (2, 2)
     for state in states:
@@ -182,15 +182,15 @@ def test_the_time_of_a_store_is_one_for_all_and_goes_on(state_url: str) -> None:
 
 
 async def test_what_is_held_is_not_available_until_it_is_given_back(state: State, account: Account) -> None:
-    held = await reserve(state, account, 4)
+    reservation = await reserve(state, account, 4)
     assert state.balance(account.id) == 6
-    await state.meter.settle_reservation(held, "void")
+    await state.meter.settle_reservation(reservation, "void")
     assert state.balance(account.id) == 10
-    held = await reserve(state, account, 4)
-    await state.meter.settle_reservation(held, "post")
+    reservation = await reserve(state, account, 4)
+    await state.meter.settle_reservation(reservation, "post")
     assert state.balance(account.id) == 6
-    found = state.database.read(lambda tx: ledger.history(tx, account.id))
-    assert [(row.kind, row.amount, row.debit, row.credit) for row in reversed(found)] == [
+    rows = state.database.read(lambda tx: ledger.history(tx, account.id))
+    assert [(row.kind, row.amount, row.debit, row.credit) for row in reversed(rows)] == [
         ("grant", 10, "operator", "available"),
         ("reserve", 4, "available", "held"),
         ("void", 4, "held", "available"),
@@ -200,8 +200,10 @@ async def test_what_is_held_is_not_available_until_it_is_given_back(state: State
 
 
 async def test_a_call_is_settled_once_whatever_comes_after(state: State, account: Account) -> None:
-    held = await reserve(state, account, 3)
-    await asyncio.gather(*(state.meter.settle_reservation(held, kind) for kind in ("post", "void", "post", "void")))
+    reservation = await reserve(state, account, 3)
+    await asyncio.gather(
+        *(state.meter.settle_reservation(reservation, kind) for kind in ("post", "void", "post", "void"))
+    )
     assert state.balance(account.id) == 7
     assert state.database.read(ledger.totals)["post"] == (3, 1)
     assert state.database.read(ledger.totals)["void"] == (0, 0)
@@ -210,13 +212,13 @@ async def test_a_call_is_settled_once_whatever_comes_after(state: State, account
 async def test_a_reservation_that_the_store_lost_moves_no_credits_when_it_is_settled(
     state: State, account: Account
 ) -> None:
-    held = await reserve(state, account, 3)
-    lost = replace(held, call_id=held.call_id - 1)
+    reservation = await reserve(state, account, 3)
+    unknown = replace(reservation, call_id=reservation.call_id - 1)
     for kind in ("post", "void"):
-        await state.meter.settle_reservation(lost, kind)
+        await state.meter.settle_reservation(unknown, kind)
     assert balance(state, account) == ledger.Balance(7, 3, 0)
     assert state.database.read(ledger.check) == []
-    await state.meter.settle_reservation(held, "post")
+    await state.meter.settle_reservation(reservation, "post")
     assert balance(state, account) == ledger.Balance(7, 0, 3)
 
 
@@ -230,14 +232,14 @@ async def test_a_crash_of_postgresql_between_a_reservation_and_its_end_leaves_th
             connection.execute("SELECT pg_reload_conf()")
         state = State.open(server.url, PEPPER, SystemClock(), random.Random(1), hold_s=60)
         account = state.create_account("ann", credits=10)[0]
-        lost = await reserve(state, account, 3)
+        forgotten = await reserve(state, account, 3)
         server.stop()
         server.start()
         assert state.database.read(ledger.totals)["reserve"] == (0, 0), "it was lost"
-        held = await reserve(state, account, 5)
-        await state.meter.settle_reservation(lost, "post")
+        reservation = await reserve(state, account, 5)
+        await state.meter.settle_reservation(forgotten, "post")
         assert state.database.read(ledger.check) == []
-        await state.meter.settle_reservation(held, "post")
+        await state.meter.settle_reservation(reservation, "post")
         assert balance(state, account) == ledger.Balance(5, 0, 5)
         assert state.database.read(ledger.check) == []
         await state.meter.close()
@@ -245,55 +247,55 @@ async def test_a_crash_of_postgresql_between_a_reservation_and_its_end_leaves_th
 
 
 async def test_nobody_spends_what_is_not_there(state: State, account: Account) -> None:
-    found = await asyncio.gather(*(state.meter.admit(call(account, cost=3)) for _ in range(8)))
-    assert sum(each.reservation is not None for each in found) == 3
-    assert {each.available for each in found if each.reservation is None} == {1}
+    admissions = await asyncio.gather(*(state.meter.admit(call(account, cost=3)) for _ in range(8)))
+    assert sum(each.reservation is not None for each in admissions) == 3
+    assert {each.available for each in admissions if each.reservation is None} == {1}
     assert state.balance(account.id) == 1
 
 
 async def died(state_url: str, account: Account, clock: Hands, cost: int, calls: int = 1) -> list[Reservation]:
-    """What another process had reserved when it ended."""
-    other = State.open(state_url, PEPPER, clock, random.Random(7), hold_s=60, time=of_store(clock))
-    held = [await reserve(other, account, cost) for _ in range(calls)]
-    await other.meter.close()
-    other.close()
-    return held
+    """Return the open reservations of another process that ended."""
+    process_state = State.open(state_url, PEPPER, clock, random.Random(7), hold_s=60, time=of_store(clock))
+    reservations = [await reserve(process_state, account, cost) for _ in range(calls)]
+    await process_state.meter.close()
+    process_state.close()
+    return reservations
 
 
 async def test_what_nobody_settles_expires_in_the_customers_favour(
     state: State, state_url: str, account: Account, clock: Hands
 ) -> None:
-    (held,) = await died(state_url, account, clock, 3)
+    (reservation,) = await died(state_url, account, clock, 3)
     clock.us += 60_000_000 - 1
     assert state.database.write(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == (0, False)
     clock.us += 1
     assert state.database.write(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == (1, False)
     assert state.balance(account.id) == 10
-    await state.meter.settle_reservation(held, "post")
+    await state.meter.settle_reservation(reservation, "post")
     assert state.balance(account.id) == 10
 
 
 async def test_a_call_that_runs_for_longer_than_reservations_last_is_paid(
     state: State, account: Account, clock: Hands
 ) -> None:
-    held = await reserve(state, account, 4)
+    reservation = await reserve(state, account, 4)
     for _ in range(10):
         clock.us += 25_000_000
         state.meter._renew()
         assert state.balance(account.id) == 6
         await state.meter.settle_reservation(await reserve(state, account), "void")  # whatever waited is done with it
         state.database.write(lambda tx: sweep_slice(tx, clock.now_us(), state.meter.hold_us))
-    await state.meter.settle_reservation(held, "post")
+    await state.meter.settle_reservation(reservation, "post")
     assert state.balance(account.id) == 6
     assert state.database.read(ledger.totals)["post"] == (4, 1)
     assert state.database.read(ledger.totals)["expire"] == (0, 0)
 
 
 async def test_a_call_that_ends_while_it_is_renewed_is_paid_once(state: State, account: Account, clock: Hands) -> None:
-    held = await reserve(state, account, 4)
+    reservation = await reserve(state, account, 4)
     clock.us += 25_000_000
     state.meter._renew()
-    await state.meter.settle_reservation(held, "post")
+    await state.meter.settle_reservation(reservation, "post")
     assert state.balance(account.id) == 6
     assert state.database.read(ledger.totals)["post"] == (4, 1)
 
@@ -306,11 +308,13 @@ async def test_a_sweep_looks_at_every_row_once_and_at_few_at_a_time(
         await state.meter.settle_reservation(await reserve(state, account), "void")
     clock.us += 60_001_000  # calls of one moment differ by some millionths
     alive = await reserve(state, account)
-    found, more, slices = 0, True, 0
-    while more:
-        expired, more = state.database.write(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us, max_rows=10))
-        found, slices = found + expired, slices + 1
-    assert found == len(dead)
+    expired_count, is_unfinished, slices = 0, True, 0
+    while is_unfinished:
+        expired, is_unfinished = state.database.write(
+            lambda tx: expire(tx, clock.now_us(), state.meter.hold_us, max_rows=10)
+        )
+        expired_count, slices = expired_count + expired, slices + 1
+    assert expired_count == len(dead)
     assert 8 <= slices <= 11, "84 rows, ten at a time"
     assert state.database.write(lambda tx: expire(tx, clock.now_us(), state.meter.hold_us)) == (0, False)
     assert state.balance(account.id) == 9
@@ -319,25 +323,25 @@ async def test_a_sweep_looks_at_every_row_once_and_at_few_at_a_time(
 
 
 async def test_one_who_leaves_before_the_answer_has_reserved_nothing(state: State, account: Account) -> None:
-    asked = asyncio.create_task(state.meter.admit(call(account, cost=5)))
+    admission = asyncio.create_task(state.meter.admit(call(account, cost=5)))
     await asyncio.sleep(0)
-    asked.cancel()
+    admission.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asked
+        await admission
     await state.meter.close()
     assert state.balance(account.id) == 10
 
 
 async def test_one_who_leaves_in_the_moment_of_the_answer_has_reserved_nothing(state: State, account: Account) -> None:
-    asked = asyncio.create_task(state.meter.admit(call(account, cost=5)))
+    admission = asyncio.create_task(state.meter.admit(call(account, cost=5)))
     await asyncio.sleep(0)
     (_, answer), *_ = state.meter._pending
     assert answer is not None
     for _ in iter(answer.done, True):  # at every turn of the loop, so that it is seen before the one who asked goes on
         await asyncio.sleep(0)
-    asked.cancel()
+    admission.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asked
+        await admission
     await state.meter.close()
     assert not state.meter._open, "it would be renewed for ever"
     assert state.balance(account.id) == 10
@@ -347,18 +351,23 @@ def test_credits_are_given_and_taken_by_the_operator(state: State, account: Acco
     def change(amount: int) -> int:
         return state.database.write(lambda tx: ledger.credit(tx, account.id, amount, 5, "memo"))
 
-    most = ledger.MAX_CREDITS
-    assert (change(5), change(-15), change(most), change(-most)) == (15, 0, most, 0)
-    bounds = f"1 to {most:,}, or that much below zero"
-    for amount, words in ((-1, "the account has 0 that"), (0, bounds), (most + 1, bounds), (-most - 1, bounds)):
-        with pytest.raises(BadRequest, match=words):
+    max_credits = ledger.MAX_CREDITS
+    assert (change(5), change(-15), change(max_credits), change(-max_credits)) == (15, 0, max_credits, 0)
+    bounds = f"1 to {max_credits:,}, or that much below zero"
+    for amount, reason in (
+        (-1, "the account has 0 that"),
+        (0, bounds),
+        (max_credits + 1, bounds),
+        (-max_credits - 1, bounds),
+    ):
+        with pytest.raises(BadRequest, match=reason):
             change(amount)
     assert change(1) == 1
-    with pytest.raises(BadRequest, match=f"an account holds at most {most:,}"):
-        change(most)
+    with pytest.raises(BadRequest, match=f"an account holds at most {max_credits:,}"):
+        change(max_credits)
     assert [(row.kind, row.amount) for row in state.database.read(lambda tx: ledger.history(tx, account.id, 2))] == [
         ("grant", 1),
-        ("adjust", most),
+        ("adjust", max_credits),
     ]
     with pytest.raises(BadRequest, match="there is no account"):
         state.database.write(lambda tx: ledger.credit(tx, "acc_nobody", 1, 5, ""))
@@ -369,24 +378,24 @@ def test_credits_are_given_and_taken_by_the_operator(state: State, account: Acco
 @given(data=st.data())
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_order_of_events_adds_up(data: st.DataObject, stores: Stores) -> None:
-    """A ledger that is nothing but a dictionary, beside ours, through any sequence of calls and ends of calls."""
+    """Compare the ledger with a model of a dictionary through any sequence of calls and ends of calls."""
     clock = Hands()
     state = State.open(
         stores.url(data.draw(st.sampled_from(KINDS))), PEPPER, clock, random.Random(1), hold_s=1, time=of_store(clock)
     )
     owner = state.create_account("ann", credits=20)[0]
-    free, open_calls, earned = 20, {}, 0
+    free, open_calls, posted = 20, {}, 0
 
     async def steps() -> None:
-        nonlocal free, earned
+        nonlocal free, posted
         for _ in range(data.draw(st.integers(1, 12))):
             match data.draw(st.sampled_from(["reserve", "post", "void", "wait"])):
                 case "reserve":
                     cost = data.draw(st.integers(1, 9))
-                    found: Admission = await state.meter.admit(call(owner, cost=cost))
-                    assert (found.reservation is not None) == (cost <= free)
-                    if found.reservation is not None:
-                        open_calls[found.reservation] = cost
+                    admission: Admission = await state.meter.admit(call(owner, cost=cost))
+                    assert (admission.reservation is not None) == (cost <= free)
+                    if admission.reservation is not None:
+                        open_calls[admission.reservation] = cost
                         free -= cost
                 case "wait":
                     clock.us += 2_000_000
@@ -395,17 +404,17 @@ def test_any_order_of_events_adds_up(data: st.DataObject, stores: Stores) -> Non
                     free += sum(open_calls.values())
                     open_calls.clear()
                 case kind if open_calls:
-                    held = data.draw(st.sampled_from(sorted(open_calls, key=lambda each: each.call_id)))
-                    cost = open_calls.pop(held)
-                    await state.meter.settle_reservation(held, kind)
-                    free, earned = (free + cost, earned) if kind == "void" else (free, earned + cost)
+                    reservation = data.draw(st.sampled_from(sorted(open_calls, key=lambda each: each.call_id)))
+                    cost = open_calls.pop(reservation)
+                    await state.meter.settle_reservation(reservation, kind)
+                    free, posted = (free + cost, posted) if kind == "void" else (free, posted + cost)
             assert state.balance(owner.id) == free
         await state.meter.close()
 
     try:
         asyncio.run(steps())
         assert state.database.read(ledger.check) == []
-        assert state.database.read(ledger.totals)["post"][0] == earned
+        assert state.database.read(ledger.totals)["post"][0] == posted
     finally:
         state.close()
 
@@ -447,10 +456,10 @@ def test_processes_share_one_rate_and_one_purse(kind: str, stores: Stores) -> No
     ]
     let_in = [json.loads(each.communicate()[0]) for each in flood]
     assert sum(let_in) == 100
-    moved = state.database.read(ledger.totals)
-    assert moved["reserve"] == (100, 100)
-    assert moved["post"][0] + moved["void"][0] == 100
-    assert state.balance(owner.id) == 1000 - moved["post"][0]
+    totals = state.database.read(ledger.totals)
+    assert totals["reserve"] == (100, 100)
+    assert totals["post"][0] + totals["void"][0] == 100
+    assert state.balance(owner.id) == 1000 - totals["post"][0]
     assert state.database.read(ledger.check) == []
     state.close()
 
@@ -462,14 +471,14 @@ def test_a_bill_is_counted_as_reserved_and_posted_and_one_that_is_too_high_names
     state.database.write(lambda tx: ledger.pay(tx, bill, 1))
     state.meter.billed(bill)
     assert state.meter.credit_totals == {"reserve": 4, "post": 4}
-    with pytest.raises(ledger.InsufficientCredits, match=r"^6 credits are there$") as refused:
+    with pytest.raises(ledger.InsufficientCredits, match=r"^6 credits are there$") as caught:
         state.database.write(lambda tx: ledger.pay(tx, replace(bill, amount=7), 2))
-    assert refused.value.available == 6
+    assert caught.value.available == 6
     assert state.database.write(lambda tx: ledger.balances(tx, [account.id]))[account.id].available == 6
 
 
 @pytest.mark.parametrize(
-    ("balance", "words"),
+    ("balance", "reasons"),
     [
         ((11, 0, 0), ["available is 11, its rows add up to 10"]),
         ((10, 1, 0), ["held is 1, its rows add up to 0"]),
@@ -478,12 +487,12 @@ def test_a_bill_is_counted_as_reserved_and_posted_and_one_that_is_too_high_names
     ids=["available", "held", "earned"],
 )
 def test_a_check_of_the_ledger_finds_a_balance_that_its_rows_contradict(
-    state_url: str, balance: tuple[int, int, int], words: list[str]
+    state_url: str, balance: tuple[int, int, int], reasons: list[str]
 ) -> None:
     state = State.open(state_url, PEPPER, Hands(), random.Random(1))
     id = state.create_account("ann", credits=10)[0].id
     state.database.write(lambda tx: ledger.store_balances(tx, {id: ledger.Balance(*balance)}))
-    assert state.database.read(ledger.check) == [f"{id}: {each}" for each in words]
+    assert state.database.read(ledger.check) == [f"{id}: {each}" for each in reasons]
     state.close()
 
 

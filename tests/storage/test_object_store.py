@@ -58,12 +58,12 @@ def write_together(s3: S3, uri: str, commits: int) -> list[int]:
 def test_four_processes_lose_and_double_no_row_of_one_table(s3: S3, bucket_lake: Lake, commits: int) -> None:
     shared = write_together(s3, bucket_lake.uri, commits)
     assert sum(shared) <= commits, "a shared batch was stored by one process, which may have missed the answer"
-    own = [1000 * number + batch for number in range(1, 5) for batch in range(commits)]
-    assert heights(bucket_lake) == [*range(commits), *own]
+    stream_heights = [1000 * number + batch for number in range(1, 5) for batch in range(commits)]
+    assert heights(bucket_lake) == [*range(commits), *stream_heights]
 
 
-def test_histories_of_accounts_are_read_from_merged_objects(bucket_lake: Lake, made: Maker) -> None:
-    parts = [made(ACCOUNT_TRANSFERS, "a", range(at, at + 5)) for at in (0, 5)]
+def test_histories_of_accounts_are_read_from_merged_objects(bucket_lake: Lake, make_rows: Maker) -> None:
+    parts = [make_rows(ACCOUNT_TRANSFERS, "a", range(at, at + 5)) for at in (0, 5)]
     for batch, rows in enumerate(parts):
         assert bucket_lake.append(ACCOUNT_TRANSFERS, rows, stream="s", batch=batch)
     assert bucket_lake.compact(ACCOUNT_TRANSFERS, "a", retention_hours=0).deleted
@@ -79,9 +79,9 @@ def test_histories_of_accounts_are_read_from_merged_objects(bucket_lake: Lake, m
     [("slow", StoreUnavailable), ("closed", StoreUnavailable), ("denied", AccessDenied)],
 )
 def test_a_refused_append_is_a_typed_error_and_is_repeated_later(
-    s3: S3, bucket_lake: Lake, made: Maker, how: str, error: type[StoreError]
+    s3: S3, bucket_lake: Lake, make_rows: Maker, how: str, error: type[StoreError]
 ) -> None:
-    first, second = made(BLOCKS, "a", [1], per_block=1), made(BLOCKS, "a", [2], per_block=1)
+    first, second = make_rows(BLOCKS, "a", [1], per_block=1), make_rows(BLOCKS, "a", [2], per_block=1)
     assert bucket_lake.append(BLOCKS, first, stream="s", batch=1)
     with s3.failing(how):
         for lake in (bucket_lake, Lake(bucket_lake.uri)):
@@ -89,22 +89,24 @@ def test_a_refused_append_is_a_typed_error_and_is_repeated_later(
                 lake.append(BLOCKS, second, stream="s", batch=2)
             with pytest.raises(error):
                 lake.count(BLOCKS)
-            shown = "".join(traceback.format_exception(caught.value)) + caught.value.remedy
-            assert not any(secret in shown for secret in ("not-to-be-shown", "AKIAEXAMPLE"))
+            text = "".join(traceback.format_exception(caught.value)) + caught.value.remedy
+            assert not any(secret in text for secret in ("not-to-be-shown", "AKIAEXAMPLE"))
     assert bucket_lake.append(BLOCKS, second, stream="s", batch=2)
     assert heights(bucket_lake) == [1, 2]
 
 
-def test_a_read_that_begins_before_the_service_fails_is_a_typed_error(s3: S3, bucket_lake: Lake, made: Maker) -> None:
-    bucket_lake.append(BLOCKS, made(BLOCKS, "a", [1]), stream="s", batch=1)
+def test_a_read_that_begins_before_the_service_fails_is_a_typed_error(
+    s3: S3, bucket_lake: Lake, make_rows: Maker
+) -> None:
+    bucket_lake.append(BLOCKS, make_rows(BLOCKS, "a", [1]), stream="s", batch=1)
     frame = bucket_lake.scan(BLOCKS)
     with s3.failing("slow"), pytest.raises(StoreUnavailable, match=r"fewer requests|does not answer"):
         frame.collect()
     assert frame.collect().height == 2
 
 
-def test_a_commit_whose_answer_was_lost_is_made_once(s3: S3, bucket_lake: Lake, made: Maker) -> None:
-    rows = [made(BLOCKS, "a", [height], per_block=1) for height in range(3)]
+def test_a_commit_whose_answer_was_lost_is_made_once(s3: S3, bucket_lake: Lake, make_rows: Maker) -> None:
+    rows = [make_rows(BLOCKS, "a", [height], per_block=1) for height in range(3)]
     assert bucket_lake.append(BLOCKS, rows[0], stream="s", batch=0)
     with s3.failing("once"):
         assert bucket_lake.append(BLOCKS, rows[1], stream="s", batch=1), "the files of the commit are its own"
@@ -114,15 +116,15 @@ def test_a_commit_whose_answer_was_lost_is_made_once(s3: S3, bucket_lake: Lake, 
     assert heights(bucket_lake) == [0, 1, 2]
 
 
-def test_a_missing_bucket_is_named_as_the_reason(s3: S3, bucket_lake: Lake, made: Maker) -> None:
+def test_a_missing_bucket_is_named_as_the_reason(s3: S3, bucket_lake: Lake, make_rows: Maker) -> None:
     with pytest.raises(StoreError, match="the bucket does not exist"):
         Lake("s3://no-such-bucket/data").count(BLOCKS)
 
 
 def test_local_copies_are_made_once_and_damaged_objects_leave_none(
-    bucket_lake: Lake, made: Maker, tmp_path: Path
+    bucket_lake: Lake, make_rows: Maker, tmp_path: Path
 ) -> None:
-    bucket_lake.append(BLOCKS, made(BLOCKS, "a", range(9)), stream="s", batch=1)
+    bucket_lake.append(BLOCKS, make_rows(BLOCKS, "a", range(9)), stream="s", batch=1)
     (file,) = bucket_lake.entries(BLOCKS)
     downloads = Downloads(tmp_path)
     sizes: list[int] = []
@@ -153,5 +155,5 @@ def test_what_the_settings_leave_empty_comes_from_the_environment() -> None:
 
 def test_a_lake_in_a_folder_does_not_load_the_object_store() -> None:
     code = "import sys, chainfolio.storage.lake; print('chainfolio.storage.object_store' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    child_run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert child_run.stdout.strip() == "False"

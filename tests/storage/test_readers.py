@@ -1,4 +1,4 @@
-"""What other engines read in the lake: the same rows, by whatever column they ask."""
+"""Other engines read the same rows of the lake by a filter on any column."""
 
 from __future__ import annotations
 
@@ -22,47 +22,49 @@ Maker = Callable[..., pa.Table]
 
 
 def counts(rows: pa.Table) -> dict[str, tuple[Any, int]]:
-    """Of each column a value that is there, and how many rows have it."""
-    found = {}
+    """Return a value of each column and the number of rows that have it."""
+    counts_by_column = {}
     for name in rows.column_names:
-        known = rows[name].drop_null()
-        value = known[len(known) // 2]
-        found[name] = (value, rows.filter(pc.equal(rows[name], value)).num_rows)
-    return found
+        values = rows[name].drop_null()
+        value = values[len(values) // 2]
+        counts_by_column[name] = (value, rows.filter(pc.equal(rows[name], value)).num_rows)
+    return counts_by_column
 
 
 def by_delta(lake: Lake, table: Table) -> dict[str, int]:
-    """How many rows deltalake's reader gives for the same values, asked of its log and files."""
+    """Return the number of rows by deltalake's reader for the same values, from its log and files."""
     dataset = DeltaTable(f"{lake.uri}/{table.name}").to_pyarrow_dataset()
-    wanted = counts(dataset.to_table())
-    return {name: dataset.count_rows(filter=ds.field(name) == value) for name, (value, _) in wanted.items()}
+    expected = counts(dataset.to_table())
+    return {name: dataset.count_rows(filter=ds.field(name) == value) for name, (value, _) in expected.items()}
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_a_filter_on_any_column_finds_the_same_rows_in_every_engine(lake: Lake, made: Maker, table: Table) -> None:
+def test_a_filter_on_any_column_finds_the_same_rows_in_every_engine(lake: Lake, make_rows: Maker, table: Table) -> None:
     for chain in ("a", "0001"):
         for batch, first in enumerate((0, 10, 20)):
-            lake.append(table, made(table, chain, range(first, first + 10)), stream=chain, batch=batch)
-    rows = pa.concat_tables([made(table, chain, range(at, at + 10)) for chain in ("a", "0001") for at in (0, 10, 20)])
-    wanted = counts(rows)
+            lake.append(table, make_rows(table, chain, range(first, first + 10)), stream=chain, batch=batch)
+    rows = pa.concat_tables(
+        [make_rows(table, chain, range(at, at + 10)) for chain in ("a", "0001") for at in (0, 10, 20)]
+    )
+    expected = counts(rows)
     # By a file system of Arrow's own: deltalake's is Python, and DuckDB's threads can wait for it with the interpreter.
     files = SubTreeFileSystem(f"{lake.uri}/{table.name}", LocalFileSystem())
     dataset = DeltaTable(f"{lake.uri}/{table.name}").to_pyarrow_dataset(filesystem=files)
     frame = pl.scan_delta(f"{lake.uri}/{table.name}")
     with duckdb.connect() as connection:
         connection.register("delta", dataset)
-        for name, (value, count) in wanted.items():
+        for name, (value, count) in expected.items():
             python = value.as_py()
-            found = {
+            engine_counts = {
                 "pyarrow": dataset.count_rows(filter=ds.field(name) == value),
                 "polars": frame.filter(pl.col(name) == pl.lit(python)).select(pl.len()).collect().item(),
                 "duckdb": connection.execute(f'SELECT count(*) FROM delta WHERE "{name}" = ?', [python]).fetchall(),
             }
-            assert found == {"pyarrow": count, "polars": count, "duckdb": [(count,)]}, f"{table.name}.{name}"
+            assert engine_counts == {"pyarrow": count, "polars": count, "duckdb": [(count,)]}, f"{table.name}.{name}"
 
 
-def test_pruning_by_height_still_works_from_the_log_alone(lake: Lake, made: Maker) -> None:
+def test_pruning_by_height_still_works_from_the_log_alone(lake: Lake, make_rows: Maker) -> None:
     for batch in range(3):
-        lake.append(BLOCKS, made(BLOCKS, "a", [batch]), stream="a", batch=batch)
+        lake.append(BLOCKS, make_rows(BLOCKS, "a", [batch]), stream="a", batch=batch)
     dataset = DeltaTable(f"{lake.uri}/blocks").to_pyarrow_dataset()
     assert len(list(dataset.get_fragments(filter=ds.field("height") == 1))) == 1

@@ -21,35 +21,35 @@ from tests.storage.attacker import tree
 HARMLESS = {"attach a file", "a profile", "a log", "spilling"}
 
 
-def attacked(way: str, lake: Lake) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.storage.attacker", way, lake.uri],
+def attacked(method: str, lake: Lake) -> dict[str, Any]:
+    child_run = subprocess.run(
+        [sys.executable, "-m", "tests.storage.attacker", method, lake.uri],
         capture_output=True,
         text=True,
         check=True,
         cwd=Path(__file__).parents[2],
     )
-    said: dict[str, Any] = json.loads(done.stdout)
-    return said
+    report: dict[str, Any] = json.loads(child_run.stdout)
+    return report
 
 
-@pytest.mark.parametrize("way", ["all", "landlock", "seccomp"])
+@pytest.mark.parametrize("method", ["all", "landlock", "seccomp"])
 @pytest.mark.skipif(sys.platform != "linux", reason="these are Linux's; the probe decides at run time elsewhere")
 def test_no_route_of_duckdb_or_python_changes_a_byte_of_a_lake(
-    lake: Lake, made: Callable[..., pa.Table], way: str
+    lake: Lake, make_rows: Callable[..., pa.Table], method: str
 ) -> None:
-    lake.append(BLOCKS, made(BLOCKS, "a", range(50)), stream="s", batch=1)
+    lake.append(BLOCKS, make_rows(BLOCKS, "a", range(50)), stream="s", batch=1)
     before = tree(Path(lake.uri))
-    said = attacked(way, lake)
-    assert said["changed"] == []
+    report = attacked(method, lake)
+    assert report["changed"] == []
     assert tree(Path(lake.uri)) == before
-    assert said["rows"] == 100
-    assert {name for name, words in said["refused"].items() if not words} <= HARMLESS
-    assert "EXPLAIN" not in said["refused"]["copy under explain"], "it is refused while it runs, not for its words"
+    assert report["rows"] == 100
+    assert {name for name, text in report["refused"].items() if not text} <= HARMLESS
+    assert "EXPLAIN" not in report["refused"]["copy under explain"], "it is refused while it runs, not for its words"
 
 
-def test_without_it_the_same_attempts_do_change_a_lake(lake: Lake, made: Callable[..., pa.Table]) -> None:
-    lake.append(BLOCKS, made(BLOCKS, "a", range(50)), stream="s", batch=1)
+def test_without_it_the_same_attempts_do_change_a_lake(lake: Lake, make_rows: Callable[..., pa.Table]) -> None:
+    lake.append(BLOCKS, make_rows(BLOCKS, "a", range(50)), stream="s", batch=1)
     assert attacked("none", lake)["changed"] == ["copy"]
 
 

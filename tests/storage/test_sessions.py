@@ -100,16 +100,16 @@ async def test_an_account_has_so_many_sessions_and_the_oldest_end(state: State, 
 
 async def test_an_account_begins_so_many_sessions_in_a_minute(state: State, clock: Hands) -> None:
     account, key = state.create_account("somebody")
-    _, other = state.create_account("other")
+    _, other_key = state.create_account("other")
     link, before = link_token(state, account.id), clock.us
     for _ in range(MAX_PER_MINUTE):
         clock.us += 1_000_000
         assert await state.open_session(key)
     for token in (key, link):
-        with pytest.raises(TooManySessions) as refused:
+        with pytest.raises(TooManySessions) as caught:
             await state.open_session(token)
-        assert refused.value.wait_s == (before + 1_000_000 + MINUTE_US - clock.us) // 1_000_000
-    assert await state.open_session(other)
+        assert caught.value.wait_s == (before + 1_000_000 + MINUTE_US - clock.us) // 1_000_000
+    assert await state.open_session(other_key)
     clock.us = before + 1_000_000 + MINUTE_US
     assert await state.open_session(link), "what was refused did not use the link up"
 
@@ -163,17 +163,17 @@ async def test_a_session_ends_with_its_key_and_not_with_its_link(state: State, c
 
 async def test_revoking_a_key_ends_the_sessions_that_began_with_it(state: State) -> None:
     account, key = state.create_account("somebody")
-    other, other_key = state.create_key(account.id, "other")
-    session, kept = await state.open_session(key), await state.open_session(other_key)
+    second, second_key = state.create_key(account.id, "other")
+    session, second_session = await state.open_session(key), await state.open_session(second_key)
     first = next(each for each in state.keys(account.id) if each.name == "first")
     assert state.revoke_key(first.id)
     assert not state.revoke_key(first.id)
     assert session is not None
-    assert kept is not None
+    assert second_session is not None
     assert state.authenticate(session) is None
-    assert state.authenticate(kept) is not None
-    assert state.revoke_key(other.id)
-    assert state.authenticate(kept) is None
+    assert state.authenticate(second_session) is not None
+    assert state.revoke_key(second.id)
+    assert state.authenticate(second_session) is None
 
 
 async def test_all_sessions_of_an_account_share_one_rate(state: State) -> None:

@@ -1,4 +1,4 @@
-"""A PostgreSQL that is there and says nothing: every call ends as a typed error in bounded time, then all works."""
+"""Calls to a silent PostgreSQL end as typed errors in bounded time; once it answers, all work again."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def line(stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr(state_postgres, "WAIT_S", 1.0)
     monkeypatch.setattr(postgres, "CONNECT_S", 2)
     url = stores.url("postgresql")
-    where = url.partition("host=")[2]
-    made = Line(tmp_path, Path(where))
-    database = PostgresDatabase(url.replace(where, str(tmp_path)))
-    yield made, database
-    made.speaks.set()
+    folder = url.partition("host=")[2]
+    proxy = Line(tmp_path, Path(folder))
+    database = PostgresDatabase(url.replace(folder, str(tmp_path)))
+    yield proxy, database
+    proxy.speaks.set()
     database.close()
-    made.close()
+    proxy.close()
 
 
 async def test_every_call_to_a_silent_database_ends_as_busy_and_the_next_ones_work(
@@ -42,11 +42,11 @@ async def test_every_call_to_a_silent_database_ends_as_busy_and_the_next_ones_wo
     assert await database.read_async(accounts.changes) == 0
     silent.speaks.clear()
     async with asyncio.timeout(60):
-        asked = [
+        calls = [
             *(database.read_async(accounts.changes) for _ in range(12)),
             database.meter_transaction(accounts.changes),
         ]
-        ended = await asyncio.gather(*asked, database.write_async(accounts.changes), return_exceptions=True)
+        ended = await asyncio.gather(*calls, database.write_async(accounts.changes), return_exceptions=True)
     assert {type(each) for each in ended} == {Locked}
     silent.speaks.set()
     async with asyncio.timeout(60):

@@ -1,4 +1,4 @@
-"""Accounts and keys: a key opens exactly what it was made for, as long as it was made for, and is kept nowhere."""
+"""Accounts and keys: a key grants exactly its scope for its time, and is stored only as a hash."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.storage.stores import Stores
 
 PEPPER = bytes(range(32))
 ROOT = Path(__file__).parents[2]
-Again = Callable[..., State]
+Reopen = Callable[..., State]
 
 
 class Hands:
@@ -60,8 +60,8 @@ def state(state_url: str, clock: Hands) -> Iterator[State]:
 
 
 @pytest.fixture
-def again(state_url: str, clock: Hands) -> Iterator[Callable[..., State]]:
-    """The same store opened once more."""
+def reopen(state_url: str, clock: Hands) -> Iterator[Callable[..., State]]:
+    """Return a function that opens the same store once more."""
     opened: list[State] = []
 
     def open_it(seed: int = 2, pepper: bytes = PEPPER) -> State:
@@ -87,12 +87,12 @@ def test_an_account_has_a_key_that_says_who_calls(state: State) -> None:
 
 
 def test_accounts_do_not_mix(state: State, clock: Hands) -> None:
-    made = []
+    created = []
     for name, grants in (("ann", ["portfolio"]), ("bob", []), ("cho", ["enterprise", "portfolio"])):
-        made.append(state.create_account(name, credits=len(name) * 7, grants=grants))
+        created.append(state.create_account(name, credits=len(name) * 7, grants=grants))
         clock.us += 1
-    assert state.accounts() == [account for account, _ in made]
-    for account, token in made:
+    assert state.accounts() == [account for account, _ in created]
+    for account, token in created:
         caller = state.authenticate(token)
         assert caller is not None
         assert (caller.account_id, caller.grants) == (account.id, account.grants)
@@ -127,9 +127,9 @@ def test_a_key_ends_at_its_time(state: State, clock: Hands) -> None:
     assert state.authenticate(token) is None
 
 
-def test_a_key_of_another_pepper_is_unknown(state: State, again: Again) -> None:
+def test_a_key_of_another_pepper_is_unknown(state: State, reopen: Reopen) -> None:
     _, token = state.create_account("ann")
-    assert again(pepper=b"x" * 32).authenticate(token) is None
+    assert reopen(pepper=b"x" * 32).authenticate(token) is None
 
 
 def test_the_key_itself_is_kept_nowhere(stores: Stores, clock: Hands) -> None:
@@ -137,10 +137,10 @@ def test_the_key_itself_is_kept_nowhere(stores: Stores, clock: Hands) -> None:
     opened = State.open(url, PEPPER, clock, random.Random(1))
     _, token = opened.create_account("ann")
     opened.close()
-    kept = b"".join(path.read_bytes() for path in stores.folder.glob(f"{url.rpartition('/')[2]}*"))
-    assert b"ann" in kept
-    assert token[8:38].encode() not in kept
-    assert token[-6:].encode() not in kept
+    content = b"".join(path.read_bytes() for path in stores.folder.glob(f"{url.rpartition('/')[2]}*"))
+    assert b"ann" in content
+    assert token[8:38].encode() not in content
+    assert token[-6:].encode() not in content
 
 
 def test_a_malformed_key_costs_no_look_up(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,15 +199,15 @@ def test_an_address_that_is_not_served_says_so(url: str, says: str, clock: Hands
 
 def test_the_pepper_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "secrets" / "pepper"
-    found: list[bytes] = []
-    threads = [threading.Thread(target=lambda: found.append(pepper(path, accounts=False))) for _ in range(8)]
+    peppers: list[bytes] = []
+    threads = [threading.Thread(target=lambda: peppers.append(pepper(path, accounts=False))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8
-    assert set(found) == {path.read_bytes()}
-    assert len(found[0]) == 32
+    assert len(peppers) == 8
+    assert set(peppers) == {path.read_bytes()}
+    assert len(peppers[0]) == 32
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(path.parent.iterdir()) == [path]
 
@@ -233,17 +233,17 @@ def test_a_secret_that_was_lost_is_not_made_anew_while_there_are_accounts(tmp_pa
     with pytest.raises(StoreError, match="the secret of their keys, is missing"):
         pepper(tmp_path / "pepper", accounts=True)
     assert list(tmp_path.iterdir()) == []
-    made = pepper(tmp_path / "pepper", accounts=False)
-    assert pepper(tmp_path / "pepper", accounts=True) == made
+    value = pepper(tmp_path / "pepper", accounts=False)
+    assert pepper(tmp_path / "pepper", accounts=True) == value
 
 
 def test_another_secret_is_recognised_until_it_is_accepted(state: State) -> None:
-    own, other = b"a" * 32, b"b" * 32
-    assert secret.is_own(state.database, own), "a store that remembers none takes the first"
-    assert secret.is_own(state.database, own)
-    assert not secret.is_own(state.database, other)
-    secret.accept(state.database, other)
-    assert (secret.is_own(state.database, other), secret.is_own(state.database, own)) == (True, False)
+    first, second = b"a" * 32, b"b" * 32
+    assert secret.is_own(state.database, first), "a store that remembers none takes the first"
+    assert secret.is_own(state.database, first)
+    assert not secret.is_own(state.database, second)
+    secret.accept(state.database, second)
+    assert (secret.is_own(state.database, second), secret.is_own(state.database, first)) == (True, False)
 
 
 def test_the_secret_of_the_first_account_is_remembered(state: State) -> None:
@@ -268,20 +268,20 @@ def test_the_steps_lead_to_the_tables_of_the_schema(state: State, state_url: str
     engine = sa.create_engine(state_url if lite else state_url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
-        found = compare_metadata(context, schema.metadata)
-        # What columns mean is told to whoever reads the schema, not kept in the database.
-        assert [each for each in found if each[0][0] != "modify_comment"] == []
+        differences = compare_metadata(context, schema.metadata)
+        # Comments of columns are in the schema alone, not in the database.
+        assert [each for each in differences if each[0][0] != "modify_comment"] == []
         if lite:
             strict = connection.exec_driver_sql("SELECT name FROM pragma_table_list WHERE strict").scalars().all()
             assert set(strict) >= set(schema.metadata.tables)
     engine.dispose()
 
 
-def test_a_database_of_another_revision_is_refused_with_the_fix(state: State, again: Again) -> None:
+def test_a_database_of_another_revision_is_refused_with_the_fix(state: State, reopen: Reopen) -> None:
     newer = Statement(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     state.database.write(lambda tx: tx.run(newer))
     with pytest.raises(StoreError, match="use the release of Chainfolio that wrote it"):
-        again()
+        reopen()
 
 
 def test_a_step_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
@@ -322,8 +322,8 @@ def test_a_store_of_the_first_release_gets_later_tables(tmp_path: Path) -> None:
 
 
 def test_a_begin_keeps_the_result_before_it_and_an_end_replaces_it(state: State) -> None:
-    first, begun = jobs.JobRun("prices", "a", 10, 30, 20, "away"), jobs.JobRun("prices", "a", 40, None, None, "")
-    for run in (jobs.JobRun("check", "", 5, None, None, ""), first, begun):
+    first, started = jobs.JobRun("prices", "a", 10, 30, 20, "away"), jobs.JobRun("prices", "a", 40, None, None, "")
+    for run in (jobs.JobRun("check", "", 5, None, None, ""), first, started):
         state.database.write(lambda tx, run=run: jobs.store(tx, run))  # type: ignore[misc]
     stored = state.database.read(jobs.every)
     assert stored == [jobs.JobRun("check", "", 5, None, None, ""), jobs.JobRun("prices", "a", 40, 30, 20, "away")]
@@ -344,13 +344,13 @@ def test_several_that_open_a_new_store_at_once_all_find_it_whole(tmp_path: Path)
 # --- who calls, on the event loop ------------------------------------------------------------------------------------
 
 
-async def test_what_is_known_of_a_key_ends_with_the_key(state: State, again: Again, clock: Hands) -> None:
+async def test_what_is_known_of_a_key_ends_with_the_key(state: State, reopen: Reopen, clock: Hands) -> None:
     account, token = state.create_account("ann", grants=["portfolio"])
     short = state.create_key(account.id, "short", expires=9_000_000)[1]
     assert [caller is not None for caller in (await state.caller(token), await state.caller(short))] == [True, True]
     clock.us = 9_000_000
     assert [caller is not None for caller in (await state.caller(token), await state.caller(short))] == [True, False]
-    elsewhere = again()
+    elsewhere = reopen()
     elsewhere.database.write(lambda tx: accounts.grant(tx, account.id, "enterprise", clock.us))
     elsewhere.database.write(lambda tx: accounts.set_plan(tx, account.id, "PRO", None, clock.us))
     caller = await renewed(state, token)
@@ -364,13 +364,13 @@ async def test_what_is_known_of_a_key_ends_with_the_key(state: State, again: Aga
 
 
 async def renewed(state: State, token: str) -> Principal | None:
-    """The caller, as the pipeline gets it: what the meter calls stale is looked up anew."""
-    known = await state.caller(token)
-    assert known is not None
+    """Return the caller as the pipeline gets it: a caller that the meter calls stale is read again."""
+    caller = await state.caller(token)
+    assert caller is not None
     admitted = await state.meter.admit(
-        AdmissionRequest(known.account_id, known.key_id, "all", 100, 0, as_of=known.as_of)
+        AdmissionRequest(caller.account_id, caller.key_id, "all", 100, 0, as_of=caller.as_of)
     )
     if not admitted.is_stale:
-        return known
+        return caller
     state.clear_cached_keys()
     return await state.caller(token)

@@ -51,7 +51,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[State]:
 
 @pytest.fixture(scope="module")
 def ann(state: State) -> str:
-    """An account with the addresses A, B and C, the bundles `pair` of A and B and `one` of C, a rule and an event."""
+    """An account with three addresses, the bundles `pair` (A, B) and `one` (C), a rule and an event."""
     id = state.create_account("ann", credits=100)[0].id
 
     def fill(tx: Tx) -> None:
@@ -81,7 +81,7 @@ def _owned(tx: Tx, id: str) -> None:
     address_book.remove(tx, id, A, NOW_US)
 
 
-def _paid(tx: Tx, id: str) -> None:
+def _remove_paid_entry(tx: Tx, id: str) -> None:
     address_book.set_plan(tx, id, A, "PRO", NOW_US + 1, NOW_US)
     address_book.remove(tx, id, A, NOW_US)
 
@@ -150,7 +150,7 @@ TEXTS: dict[str, Callable[[Tx, str], object]] = {
     "the address book holds 3 of at most 6 entries; 4 more do not fit": lambda tx, id: _paid_book(tx, id, None, 4),
     f"{A} is given more than once": lambda tx, id: address_book.distinct([A, B, A.upper().replace("X", "x")]),
     f"'0x12' is {UNKNOWN} ({FORMS})": lambda tx, id: address_book.canonical("0x12"),
-    "this address is on the paid plan PRO": _paid,
+    "this address is on the paid plan PRO": _remove_paid_entry,
     "this address was authorized by the wallet's owner": _owned,
     f"expires: FREE has no end{LAPSES}": lambda tx, id: address_book.set_plan(tx, id, A, "FREE", 1, NOW_US),
     f"expires: LITE needs a moment at which it lapses{LAPSES}": lambda tx, id: address_book.set_plan(
@@ -204,15 +204,15 @@ TEXTS: dict[str, Callable[[Tx, str], object]] = {
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_refusal_has_this_whole_text_and_changes_nothing(state: State, ann: str, text: str) -> None:
-    before = everything(state, ann)
-    with pytest.raises((ChainfolioError, ledger.InsufficientCredits)) as refused:
+    before = table_rows(state, ann)
+    with pytest.raises((ChainfolioError, ledger.InsufficientCredits)) as caught:
         state.database.write(lambda tx: TEXTS[text](tx, ann))
-    assert str(refused.value) == text
-    assert everything(state, ann) == before
+    assert str(caught.value) == text
+    assert table_rows(state, ann) == before
 
 
-def everything(state: State, id: str) -> list[object]:
-    """All rows of all tables, as they are stored."""
+def table_rows(state: State, id: str) -> list[object]:
+    """Return the stored rows of all tables."""
     with closing(apsw.Connection(f"{state.database.path}")) as connection:  # type: ignore[attr-defined]
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         return [connection.execute(f"SELECT * FROM {name}").fetchall() for name in sorted(names)]
@@ -232,9 +232,9 @@ def everything(state: State, id: str) -> list[object]:
 def test_a_refusal_has_this_code_and_no_extras(
     state: State, ann: str, code: str, work: Callable[[Tx, str], Any]
 ) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(Refusal) as caught:
         state.database.write(lambda tx: work(tx, ann))
-    assert (refused.value.code, refused.value.extras, refused.value.exit_code) == (code, {}, 2)
+    assert (caught.value.code, caught.value.extras, caught.value.exit_code) == (code, {}, 2)
 
 
 def test_each_change_of_an_account_has_its_entry_in_the_audit_log(state: State) -> None:
@@ -319,9 +319,9 @@ def test_each_change_of_an_account_has_its_entry_in_the_audit_log(state: State) 
 
 def test_a_damaged_secret_and_a_lost_one_say_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "pepper"
-    with pytest.raises(StoreError) as lost:
+    with pytest.raises(StoreError) as missing:
         pepper(path, accounts=True)
-    assert str(lost.value) == f"state: there are accounts, and {path}, the secret of their keys, is missing ({LOST})"
+    assert str(missing.value) == f"state: there are accounts, and {path}, the secret of their keys, is missing ({LOST})"
     path.write_bytes(b"short")
     with pytest.raises(StoreError) as damaged:
         pepper(path, accounts=True)
@@ -329,7 +329,7 @@ def test_a_damaged_secret_and_a_lost_one_say_what_to_do(tmp_path: Path) -> None:
 
 
 def test_an_address_of_no_store_says_which_there_are(tmp_path: Path) -> None:
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(BadSettings) as caught:
         State.open("mysql://x", PEPPER, Hands(), random.Random(1))
     remedy = "sqlite:///path/to/state.db or postgresql://user@host/name"
-    assert str(refused.value) == f"state.url: not the address of a state store ({remedy})"
+    assert str(caught.value) == f"state.url: not the address of a state store ({remedy})"

@@ -1,4 +1,4 @@
-"""The tail: whatever is put, rolled back and dropped, what is there hangs together."""
+"""The tail stays consistent through any puts, rollbacks and drops."""
 
 from __future__ import annotations
 
@@ -103,11 +103,11 @@ def test_what_is_final_is_not_rolled_back(tail: Tail) -> None:
 def test_mending_forgets_final_blocks_too(tail: Tail) -> None:
     tail.close_batch(tail.open_batch("a", Span(1, 7), ["blocks"]), anchor=block(7))
     tail.put("a", [entry(8)], datasets=["blocks"])
-    left = tail.open_batch("a", Span(3, 9), ["blocks"])
+    batch = tail.open_batch("a", Span(3, 9), ["blocks"])
     tail.rewind("a", 4, block(4))
     assert (tail.top("a"), tail.anchor("a"), tail.open_batches("a")) == (None, block(4), [])
     assert tail.indexed_ranges("a", "blocks") == Spans([Span(1, 4)])
-    tail.close_batch(left)
+    tail.close_batch(batch)
     assert tail.indexed_ranges("a", "blocks") == Spans([Span(1, 4)]), "an intent of before has nothing to say any more"
     assert tail.open_batch("a", Span(5, 5), ["blocks"]).number == 3
 
@@ -137,12 +137,12 @@ def test_everything_outlives_the_process(tail: Tail) -> None:
     batch = tail.open_batch("a", Span(0, 4), ["blocks"])
     tail.learn("http://node", "max_span", 500)
     tail.learn("http://node", "max_span", 250)
-    other = Tail(tail.place)
-    assert other.top("a") == block(5)
-    assert other.open_batches("a") == [batch]
-    assert other.capabilities("http://node") == {"max_span": 250}
-    assert other.capabilities("http://else") == {}
-    other.close()
+    reopened = Tail(tail.place)
+    assert reopened.top("a") == block(5)
+    assert reopened.open_batches("a") == [batch]
+    assert reopened.capabilities("http://node") == {"max_span": 250}
+    assert reopened.capabilities("http://else") == {}
+    reopened.close()
 
 
 def test_a_reader_sees_everything_and_writes_nothing(tail: Tail) -> None:
@@ -157,8 +157,8 @@ def test_a_reader_sees_everything_and_writes_nothing(tail: Tail) -> None:
 
 
 def test_one_process_writes_a_chain(tail: Tail) -> None:
-    ours = f"chain a is held by process {os.getpid()}"
-    with tail.lock("a"), tail.lock("b"), pytest.raises(Locked, match=ours), tail.lock("a"):
+    reason = f"chain a is held by process {os.getpid()}"
+    with tail.lock("a"), tail.lock("b"), pytest.raises(Locked, match=reason), tail.lock("a"):
         pass
     with tail.lock("a"):
         pass
@@ -166,10 +166,10 @@ def test_one_process_writes_a_chain(tail: Tail) -> None:
 
 def test_a_process_that_dies_lets_go_of_its_chain(tail: Tail) -> None:
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    child = context.Process(target=hold, args=(tail.place, theirs))
+    parent_end, child_end = context.Pipe()
+    child = context.Process(target=hold, args=(tail.place, child_end))
     child.start()
-    assert ours.recv() == "held"
+    assert parent_end.recv() == "held"
     with pytest.raises(Locked, match=f"held by process {child.pid}"), tail.lock("a"):
         pass
     child.kill()
@@ -184,8 +184,8 @@ def test_a_process_that_dies_lets_go_of_its_chain(tail: Tail) -> None:
             time.sleep(0.05)
 
 
-def hold(place: str, pipe: Any) -> None:
-    with Tail(place).lock("a"):
+def hold(location: str, pipe: Any) -> None:
+    with Tail(location).lock("a"):
         pipe.send("held")
         pipe.recv()
 
@@ -240,9 +240,9 @@ heights = st.integers(0, 60)
 class TailModel(RuleBasedStateMachine):
     """A tail beside a dictionary of blocks and a set of covered heights."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, location: str) -> None:
         super().__init__()
-        self.tail = Tail(place)
+        self.tail = Tail(location)
         self.blocks: dict[int, Block] = {}
         self.covered: set[int] = set()
         self.final: Block | None = None
@@ -283,14 +283,14 @@ class TailModel(RuleBasedStateMachine):
 
     @rule(part=st.integers(1, 5))
     def finalise(self, part: int) -> None:
-        done = sorted(self.blocks)[:part]
-        if not done:
+        finished = sorted(self.blocks)[:part]
+        if not finished:
             return
-        batch = self.tail.open_batch("a", Span(done[0], done[-1]), ["logs"])
-        self.tail.close_batch(batch, self.blocks[done[-1]])
-        self.final = self.blocks[done[-1]]
-        self.tail.drop("a", done[-1])
-        self.blocks = {at: each for at, each in self.blocks.items() if at > done[-1]}
+        batch = self.tail.open_batch("a", Span(finished[0], finished[-1]), ["logs"])
+        self.tail.close_batch(batch, self.blocks[finished[-1]])
+        self.final = self.blocks[finished[-1]]
+        self.tail.drop("a", finished[-1])
+        self.blocks = {at: each for at, each in self.blocks.items() if at > finished[-1]}
 
     @rule(first=heights, size=st.integers(0, 9))
     def indexed_ranges(self, first: int, size: int) -> None:

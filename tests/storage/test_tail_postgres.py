@@ -1,4 +1,4 @@
-"""The tail on a PostgreSQL that is away, read-only, restarted, upgraded or shared: nothing is lost or doubled."""
+"""The tail loses nothing on a PostgreSQL that is down, read-only, restarted, upgraded or shared."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def run(url: str, sql: str) -> None:
         connection.execute(sql.encode())
 
 
-def change(tail: Tail, interrupt: Callable[[], None], more: list[str]) -> None:
+def change(tail: Tail, interrupt: Callable[[], None], statements: list[str]) -> None:
     """One transaction with an interruption in its middle."""
     with tail._write("a") as tx:
         tx.run("DELETE FROM blocks")
         interrupt()
-        for sql in more:
+        for sql in statements:
             tx.run(sql)
 
 
@@ -77,10 +77,10 @@ def test_a_restarted_server_is_used_again_and_the_locks_stay_ours(machine: Serve
         assert tail.top("a") == entry(1).block
         restart(machine)
         tail.put("a", [entry(2)])
-        other = Tail(str(tail.place))
-        with pytest.raises(Locked, match="chain a is held by process"), other.lock("a"):
+        second_tail = Tail(str(tail.place))
+        with pytest.raises(Locked, match="chain a is held by process"), second_tail.lock("a"):
             pass
-        other.close()
+        second_tail.close()
     with tail.lock("a"):
         tail.put("a", [entry(3)])
     assert [each.height for each in tail.blocks("a")] == [1, 2, 3]
@@ -90,10 +90,10 @@ def test_a_lock_that_somebody_else_had_meanwhile_is_lost_for_its_chain_alone(mac
     with tail.lock("a"), tail.lock("b"):
         batch = tail.open_batch("a", Span(0, 9), ["logs"])
         restart(machine)
-        other = Tail(str(tail.place))
-        with other.lock("a"):
-            other.close_batch(other.open_batches("a")[0])
-        other.close()
+        second_tail = Tail(str(tail.place))
+        with second_tail.lock("a"):
+            second_tail.close_batch(second_tail.open_batches("a")[0])
+        second_tail.close()
         with pytest.raises(Locked, match="the lock a was lost") as caught:
             tail.close_batch(batch)
         assert "continues from what is stored" in caught.value.remedy
@@ -142,12 +142,12 @@ def test_a_password_is_in_no_message() -> None:
 def test_a_read_only_server_is_read_and_says_that_it_cannot_be_written(machine: Server, url: str, tail: Tail) -> None:
     tail.put("a", [entry(1)])
     run(url, "ALTER DATABASE own SET default_transaction_read_only = on")
-    with Reopened(url) as again:
-        assert again.top("a") == entry(1).block
+    with Reopened(url) as reopened:
+        assert reopened.top("a") == entry(1).block
         with pytest.raises(StoreError, match="is read-only") as caught:
-            again.put("a", [entry(2)])
+            reopened.put("a", [entry(2)])
         assert caught.value.remedy == "let tail.url name the primary server, which can be written"
-        with pytest.raises(StoreError, match="is read-only"), again.lock("a"):
+        with pytest.raises(StoreError, match="is read-only"), reopened.lock("a"):
             pass
     run(machine.url, "ALTER DATABASE own RESET default_transaction_read_only")
     with tail.lock("a"):  # the refused attempt left no lock
@@ -194,8 +194,8 @@ def test_a_user_without_rights_is_told_which_ones_it_needs(machine: Server, url:
 
 
 def test_state_and_tail_share_a_database(stores: Stores) -> None:
-    place = stores.url("postgresql")  # it has the tables of the state
-    with Reopened(place) as tail:
+    location = stores.url("postgresql")  # it has the tables of the state
+    with Reopened(location) as tail:
         tail.put("a", [entry(1)])
         assert tail.top("a") == entry(1).block
 
@@ -207,7 +207,7 @@ def test_both_databases_have_the_same_tables_columns_and_keys(stores: Stores, ta
         "WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, p.cid"
     )
     lite.close()
-    ours = tail._read(
+    postgres_columns = tail._read(
         "SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, "
         "coalesce(array_position(i.indkey::int2[], a.attnum), -1) + 1 FROM pg_class c "
         "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 "
@@ -216,7 +216,7 @@ def test_both_databases_have_the_same_tables_columns_and_keys(stores: Stores, ta
         "AND c.relname NOT IN ('tail_version', 'holders') ORDER BY c.relname COLLATE \"C\", a.attnum"
     )
     types = {"bigint": "INTEGER", "text": "TEXT", "bytea": "BLOB"}
-    assert [(*each[:2], types[each[2]], int(each[3]), each[4]) for each in ours] == columns
+    assert [(*each[:2], types[each[2]], int(each[3]), each[4]) for each in postgres_columns] == columns
 
 
 def test_texts_have_the_order_of_their_bytes_in_a_database_of_any_language(machine: Server, url: str) -> None:
@@ -236,10 +236,10 @@ def test_prices_that_are_stored_again_use_up_no_numbers(tail: Tail) -> None:
 
 def test_writers_of_several_connections_take_turns(url: str, tail: Tail) -> None:
     def write(first: int) -> None:
-        with Reopened(url) as own:
+        with Reopened(url) as writer_tail:
             for at in range(first, first + 25):
-                own.add_ranges("a", [("logs", "")], Span(at, at))
-                own.open_batch("a", Span(at, at), ["logs"])
+                writer_tail.add_ranges("a", [("logs", "")], Span(at, at))
+                writer_tail.open_batch("a", Span(at, at), ["logs"])
 
     threads = [threading.Thread(target=write, args=(25 * part,)) for part in range(4)]
     for thread in threads:
@@ -255,9 +255,11 @@ def test_a_writer_that_is_frozen_in_a_transaction_keeps_others_waiting_only_for_
 ) -> None:
     options = [each.replace("=10000", "=200") for each in tail_postgres._OPTIONS]
     monkeypatch.setattr(tail_postgres, "_OPTIONS", tuple(options))
-    with Reopened(url) as frozen, Reopened(url) as other:
+    with Reopened(url) as frozen, Reopened(url) as second_tail:
         with pytest.raises(Locked, match="is busy"):
-            change(frozen, lambda: other.put("a", [entry(1)]), [])  # it waits for the server to end the transaction
+            change(
+                frozen, lambda: second_tail.put("a", [entry(1)]), []
+            )  # it waits for the server to end the transaction
         assert frozen.top("a") == entry(1).block
         frozen.put("a", [entry(2)])
 
@@ -286,9 +288,9 @@ def test_the_lock_of_a_frozen_process_is_taken_and_it_writes_nothing_more(
 def test_a_process_that_lives_keeps_its_lock_without_writing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail_postgres, "FROZEN_S", 1.0)
     monkeypatch.setattr(tail_postgres, "BEAT_S", 0.1)
-    with Reopened(url) as holder, Reopened(url) as other, holder.lock("a"):
+    with Reopened(url) as holder, Reopened(url) as second_tail, holder.lock("a"):
         for _ in range(20):
-            with pytest.raises(Locked, match="chain a is held by process"), other.lock("a"):
+            with pytest.raises(Locked, match="chain a is held by process"), second_tail.lock("a"):
                 pass
             time.sleep(0.1)
         holder.put("a", [entry(1)])
@@ -298,12 +300,12 @@ def test_a_process_that_lives_keeps_its_lock_without_writing(url: str, monkeypat
 def test_a_server_that_crashes_again_and_again_loses_and_doubles_nothing(
     machine: Server, tail: Tail, tmp_path: Path
 ) -> None:
-    place, chance, ends = str(tail.place), random.Random(7), threading.Event()
+    location, chance, ends = str(tail.place), random.Random(7), threading.Event()
 
     def work() -> None:
         while not ends.is_set():
             with suppress(StoreError):
-                appender.write(tmp_path, place, batches=6)
+                appender.write(tmp_path, location, batches=6)
 
     writers = [threading.Thread(target=work) for _ in range(2)]
     for writer in writers:
@@ -314,7 +316,7 @@ def test_a_server_that_crashes_again_and_again_loses_and_doubles_nothing(
     ends.set()
     for writer in writers:
         writer.join()
-    appender.write(tmp_path, place, batches=3)
+    appender.write(tmp_path, location, batches=3)
     (indexed,) = tail.indexed_ranges("a", "blocks")
     heights = Lake(str(tmp_path / "lake")).scan(BLOCKS, chain="a").collect()["height"].to_list()
     assert sorted(heights) == list(range(indexed.last + 1))

@@ -22,9 +22,9 @@ WAYS = [("sqlite", "postgresql"), ("postgresql", "sqlite"), ("sqlite", "sqlite")
 PEPPER = b"p" * PEPPER_BYTES
 
 
-def filled(place: str) -> None:
+def filled(location: str) -> None:
     """A tail with something in many tables: all bytes, the highest number, both cases, an absent value."""
-    with closing(Tail(place)) as tail:
+    with closing(Tail(location)) as tail:
         blocks = [Block(at, f"0x{at}", f"0x{at - 1}", 2**62 + at) for at in range(5, 9)]
         tail.put("a", [TailBlock(each, {"logs": bytes(range(256)), "blocks": b""}) for each in blocks], datasets=["x"])
         tail.close_batch(tail.open_batch("a", Span(0, 4), ["logs"]), Block(4, "0x4", "0x3", 4))
@@ -34,13 +34,13 @@ def filled(place: str) -> None:
         tail.drop_prices("a", [1])
 
 
-def contents(place: str) -> dict[str, list[Row]]:
-    with closing(open_side("tail", place if "://" in place else f"{SQLITE}{place}")) as side, side.reading():
+def contents(location: str) -> dict[str, list[Row]]:
+    with closing(open_side("tail", location if "://" in location else f"{SQLITE}{location}")) as side, side.reading():
         return {table.name: list(side.rows(table)) for table in tail_tables()}
 
 
-def url(place: str) -> str:
-    return place if "://" in place else f"{SQLITE}{place}"
+def url(location: str) -> str:
+    return location if "://" in location else f"{SQLITE}{location}"
 
 
 @pytest.mark.parametrize(("source", "target"), WAYS)
@@ -48,9 +48,9 @@ def test_a_tail_is_the_same_after_it_was_copied_and_is_gone_on_with(stores: Stor
     old, new = stores.tail(source), stores.tail(target)
     filled(old)
     Tail(new).close()
-    with closing(open_side("tail", url(old))) as one, closing(open_side("tail", url(new))) as other:
-        done = [list(transfer("tail", one, other, tail_tables())) for _ in range(2)]
-    assert [any(each.copied for each in times) for times in done] == [True, False], "the second time, all is there"
+    with closing(open_side("tail", url(old))) as source_side, closing(open_side("tail", url(new))) as target_side:
+        runs = [list(transfer("tail", source_side, target_side, tail_tables())) for _ in range(2)]
+    assert [any(each.copied for each in times) for times in runs] == [True, False], "the second time, all is there"
     assert contents(new) == contents(old)
     assert len(contents(new)["rows"]) == 8
     with closing(Tail(new)) as tail:
@@ -67,9 +67,9 @@ def test_accounts_keys_and_credits_are_the_same_after_they_were_copied(
     with closing(State.open(old, PEPPER, SystemClock(), random.Random(1))) as state:
         account, key = state.create_account("ann", "PRO", 42, ["portfolio"])
         state.create_key(account.id, "second")
-    with closing(open_side("state", old)) as one, closing(open_side("state", new)) as other:
-        done = {each.table: each.rows for each in transfer("state", one, other, state_tables())}
-    assert (done["accounts"], done["keys"], done["ledger"]) == (1, 2, 1)
+    with closing(open_side("state", old)) as source_side, closing(open_side("state", new)) as target_side:
+        row_counts = {each.table: each.rows for each in transfer("state", source_side, target_side, state_tables())}
+    assert (row_counts["accounts"], row_counts["keys"], row_counts["ledger"]) == (1, 2, 1)
     with closing(State.open(new, PEPPER, SystemClock(), random.Random(2))) as state:
         assert state.accounts() == [account]
         assert state.balance(account.id) == 42
@@ -101,12 +101,12 @@ def test_a_copy_that_was_interrupted_is_finished_by_the_next_one(stores: Stores,
     old, new = stores.tail("sqlite"), stores.tail(target)
     filled(old)
     Tail(new).close()
-    with closing(open_side("tail", url(old))) as one, closing(open_side("tail", url(new))) as other:
+    with closing(open_side("tail", url(old))) as source_side, closing(open_side("tail", url(new))) as target_side:
         with pytest.raises(KeyboardInterrupt):
-            list(transfer("tail", one, Broken(other, "cover"), tail_tables()))
+            list(transfer("tail", source_side, Broken(target_side, "cover"), tail_tables()))
         assert contents(new)["cover"] == []
         assert contents(new)["rows"] == contents(old)["rows"]
-        copied = [each.table for each in transfer("tail", one, other, tail_tables()) if each.copied]
+        copied = [each.table for each in transfer("tail", source_side, target_side, tail_tables()) if each.copied]
     assert "rows" not in copied
     assert "cover" in copied
     assert contents(new) == contents(old)
@@ -121,11 +121,11 @@ def test_a_target_with_other_rows_is_refused_and_left_as_it_is(stores: Stores, t
         tail.watch("b", [WatchedAccount("0xa", 1)])
     before = contents(new)["watches"]
     with (
-        closing(open_side("tail", url(old))) as one,
-        closing(open_side("tail", url(new))) as other,
+        closing(open_side("tail", url(old))) as source_side,
+        closing(open_side("tail", url(new))) as target_side,
         pytest.raises(StoreError, match="learnt of the target has 1 other rows") as caught,
     ):
-        list(transfer("tail", one, other, tail_tables()))
+        list(transfer("tail", source_side, target_side, tail_tables()))
     assert "name an empty database" in caught.value.remedy
     assert contents(new)["watches"] == before
 
@@ -134,8 +134,8 @@ def test_a_source_that_changes_meanwhile_is_noticed(stores: Stores) -> None:
     old, new = stores.tail("sqlite"), stores.tail("sqlite")
     filled(old)
     Tail(new).close()
-    with closing(open_side("tail", url(old))) as one, closing(open_side("tail", url(new))) as other:
-        steps = transfer("tail", one, other, tail_tables())
+    with closing(open_side("tail", url(old))) as source_side, closing(open_side("tail", url(new))) as target_side:
+        steps = transfer("tail", source_side, target_side, tail_tables())
         next(steps)
         with closing(Tail(old)) as tail:
             tail.watch("a", [WatchedAccount("new", 1)])

@@ -31,45 +31,45 @@ def test_each_row_comes_once_and_no_window_says_what_another_one_does(
     contents = {str(at): sorted(heights) for at, (_, heights) in enumerate(files)}
     reads: list[str] = []
 
-    def reading(_: Any, some: list[LakeFile]) -> Any:
-        reads.extend(file.path for file in some)
-        heights = contents[some[0].path]
+    def reading(_: Any, batch: list[LakeFile]) -> Any:
+        reads.extend(file.path for file in batch)
+        heights = contents[batch[0].path]
         for start in range(0, len(heights), sliced):
             yield pa.RecordBatch.from_pydict({"height": pa.array(heights[start : start + sliced], pa.int64())})
 
-    listed: dict[str, Any] = {name: (table, []) for name, table in tables.items()}
+    files_by_table: dict[str, Any] = {name: (table, []) for name, table in tables.items()}
     for at, (name, heights) in enumerate(files):
-        listed[name][1].append(LakeFile(str(at), 1, len(heights), CHAIN, None, min(heights), max(heights)))
+        files_by_table[name][1].append(LakeFile(str(at), 1, len(heights), CHAIN, None, min(heights), max(heights)))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(windows, "in_order", lambda _, part: part.sort_by("height"))
-        found = [
+        window_heights = [
             {name: part["height"].to_pylist() for name, part in window.items() if len(part)}
-            for window in windows.windows(listed, reading, rows)
+            for window in windows.windows(files_by_table, reading, rows)
         ]
     for name in tables:
-        given_ = sorted(height for at, (of, _) in enumerate(files) if of == name for height in contents[str(at)])
-        assert [height for window in found for height in window.get(name, [])] == given_
-    spans = [(min(heights), max(heights)) for window in found if (heights := list(chain(*window.values())))]
-    assert all(one[1] < other[0] for one, other in pairwise(spans))
+        expected = sorted(height for at, (of, _) in enumerate(files) if of == name for height in contents[str(at)])
+        assert [height for window in window_heights for height in window.get(name, [])] == expected
+    spans = [(min(heights), max(heights)) for window in window_heights if (heights := list(chain(*window.values())))]
+    assert all(earlier[1] < later[0] for earlier, later in pairwise(spans))
     assert sorted(reads) == sorted(contents)
 
 
 def test_windows_of_the_lake_are_its_rows_and_a_file_is_opened_once(
-    lake: Lake, made: Maker, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, make_rows: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake.append(TRANSFERS, made(TRANSFERS, CHAIN, range(200)), stream="s", batch=0)
-    lake.append(BLOCKS, made(BLOCKS, CHAIN, range(50)), stream="s", batch=1)
+    lake.append(TRANSFERS, make_rows(TRANSFERS, CHAIN, range(200)), stream="s", batch=0)
+    lake.append(BLOCKS, make_rows(BLOCKS, CHAIN, range(50)), stream="s", batch=1)
     opened: list[str] = []
     real = Folder.source
 
-    def counted(self: Folder, path: str, *more: Any) -> Any:
+    def counted(self: Folder, path: str, *options: Any) -> Any:
         opened.append(path)
-        return real(self, path, *more)
+        return real(self, path, *options)
 
     monkeypatch.setattr(Folder, "source", counted)
-    found = list(lake.windows([TRANSFERS, APPROVALS, BLOCKS], CHAIN, 60))
+    windows_read = list(lake.windows([TRANSFERS, APPROVALS, BLOCKS], CHAIN, 60))
     assert len(opened) == len(set(opened)) == 2
-    assert len(found) > 3
+    assert len(windows_read) > 3
     for table in (TRANSFERS, APPROVALS, BLOCKS):
-        assert pa.concat_tables([window[table.name] for window in found]).equals(stored(lake, table, CHAIN))
+        assert pa.concat_tables([window[table.name] for window in windows_read]).equals(stored(lake, table, CHAIN))
     assert list(lake.windows([TRANSFERS], "another", 60)) == []
