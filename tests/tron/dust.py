@@ -1,4 +1,4 @@
-"""A Tron wallet that strangers send tokens to: its node lets a call use all energy that there is for one."""
+"""A Tron wallet with tokens of strangers, on a node where a call may use all energy of a call."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class DustNode(FakeNode):
         self.requests += 1
         return await super().post(source, url, body, timeout_s)
 
-    def _called(self, asked: Any) -> dict[str, Any]:
-        if asked["method"] == "eth_getBlockByNumber":
-            return super()._called(asked)
-        to, data = (asked["params"][0][name].removeprefix("0x") for name in ("to", "data"))
+    def _call_contract(self, request: Any) -> dict[str, Any]:
+        if request["method"] == "eth_getBlockByNumber":
+            return super()._call_contract(request)
+        to, data = (request["params"][0][name].removeprefix("0x") for name in ("to", "data"))
         try:
             returned = self._run(parse_address("", "41" + to), bytes.fromhex(data))
         except OutOfEnergy:
@@ -73,7 +73,8 @@ class DustNode(FakeNode):
         if contract == MULTICALL:
             [calls] = decode(["(address,bool,bytes)[]"], data[4:])
             return encode(
-                ["(bool,bytes)[]"], [[self._tried(parse_address("", "41" + to[2:]), sent) for to, _, sent in calls]]
+                ["(bool,bytes)[]"],
+                [[self._try_call(parse_address("", "41" + to[2:]), payload) for to, _, payload in calls]],
             )
         is_balance = data[:4] == BALANCE_OF
         match self.behaviours.get(contract, "honest"):
@@ -91,7 +92,7 @@ class DustNode(FakeNode):
                 self.energy += READ * 20
         return (5 if is_balance else 6).to_bytes(WORD, "big")
 
-    def _tried(self, contract: str, data: bytes) -> tuple[bool, bytes]:
+    def _try_call(self, contract: str, data: bytes) -> tuple[bool, bytes]:
         try:
             return True, self._run(contract, data)
         except Reverts:
@@ -109,7 +110,7 @@ def token(contract: str) -> Asset:
 
 
 async def read(mix: Mix) -> Wallet:
-    """Read the wallet: its coins, a listed token, one of its own, and the hostile ones."""
+    """Read the wallet: its coins, a listed token, a trusted one, and the hostile ones."""
     behaviours = {address(number): behaviour for number, behaviour in enumerate(counts(mix), 1)}
     node = DustNode(behaviours)
     chain = node.chain()
@@ -124,8 +125,8 @@ def allowance(count: int) -> Work:
     """Calls that fail are bounded for each round of 200 reads, and so are the requests that they take."""
     groups = -(-3 * count // MULTICALL_SIZE)
     calls = MAX_FAILED + MIN_SENT + groups
-    sent = groups + SPLIT * calls
-    energy = ROUNDS * (ENERGY * calls + READ * sent) + 4 * 25 * READ * count
+    call_count = groups + SPLIT * calls
+    energy = ROUNDS * (ENERGY * calls + READ * call_count) + 4 * 25 * READ * count
     return Work(ROUNDS * (8 + groups // MIN_SENT), energy, ROUNDS * (MAX_REQUESTS - 1))
 
 

@@ -36,20 +36,22 @@ Answer = Callable[[Any], Any]
 
 
 class Refuse(Exception):
-    """The node refuses: with a status, and words."""
+    """A refusal of the node, with a status and a reason."""
 
-    def __init__(self, words: str, status: int = 200) -> None:
-        self.words, self.status = words, status
+    def __init__(self, reason: str, status: int = 200) -> None:
+        self.reason, self.status = reason, status
 
 
-def packed(kind: int, *said: tuple[int, int | bytes | str]) -> bytes:
-    """What is signed of a transaction: its type, and the fields of its contract (addresses as text; bytes of the field
-    0 as they are)."""
+def packed(kind: int, *fields: tuple[int, int | bytes | str]) -> bytes:
+    """Return the signed bytes of a transaction of a type, with the fields of its contract.
+
+    Addresses are text; bytes of the field 0 are appended unchanged.
+    """
     value = b"".join(
         each
         if not key and isinstance(each, bytes)
         else encode_field(key, b"\x41" + decode_address(each) if isinstance(each, str) else each)
-        for key, each in said
+        for key, each in fields
     )
     contract = encode_field(1, kind) + encode_field(
         2, encode_field(1, b"type.googleapis.com/protocol.X") + encode_field(2, value)
@@ -57,13 +59,13 @@ def packed(kind: int, *said: tuple[int, int | bytes | str]) -> bytes:
     return encode_field(8, START_MS) + encode_field(11, contract) + encode_field(14, START_MS)
 
 
-def done(
-    kind: int, *said: tuple[int, int | bytes | str], ret: str = "SUCCESS", by: Sequence[str] = (), **info: Any
+def make_transaction(
+    kind: int, *fields: tuple[int, int | bytes | str], ret: str = "SUCCESS", by: Sequence[str] = (), **info: Any
 ) -> dict[str, Any]:
-    """A transaction, signed by some or by the first address that it names, and its receipt under `info`."""
-    data = packed(kind, *said)
+    """Return a transaction signed by `by`, or by its first address, with its receipt under `info`."""
+    data = packed(kind, *fields)
     name = hashlib.sha256(data).digest()
-    signed = by or [each for _, each in said if isinstance(each, str)][:1]
+    signed = by or [each for _, each in fields if isinstance(each, str)][:1]
     return {
         "txID": name.hex(),
         "raw_data_hex": data.hex(),
@@ -73,15 +75,15 @@ def done(
     }
 
 
-def sent(sender: str, recipient: str, amount: int, **info: Any) -> dict[str, Any]:
-    """Coins from one to another."""
-    return done(1, (1, sender), (2, recipient), (3, amount), **info)
+def make_transfer(sender: str, recipient: str, amount: int, **info: Any) -> dict[str, Any]:
+    """Return a transfer of coins."""
+    return make_transaction(1, (1, sender), (2, recipient), (3, amount), **info)
 
 
 def event(*topics: str, data: str = "", token: str = USDT) -> dict[str, Any]:
-    """What a token said: words or addresses as topics."""
-    words = [decode_address(each).hex().rjust(64, "0") if each.startswith("T") else each for each in topics]
-    return {"address": decode_address(token).hex(), "topics": words, "data": data}
+    """Return an event of a token; topics are words or addresses."""
+    event_topics = [decode_address(each).hex().rjust(64, "0") if each.startswith("T") else each for each in topics]
+    return {"address": decode_address(token).hex(), "topics": event_topics, "data": data}
 
 
 class FakeNode:
@@ -89,7 +91,7 @@ class FakeNode:
 
     def __init__(self, **answers: Answer) -> None:
         self.head, self.solid, self.forks = 100, 90, dict[int, int]()
-        self.asked: list[str] = []
+        self.paths: list[str] = []
         self.transactions: dict[int, list[dict[str, Any]]] = {}
         self.wallets: dict[str, dict[str, Any]] = {}
         self.tokens: dict[tuple[str, str], int] = {}
@@ -97,12 +99,12 @@ class FakeNode:
         self.answers: Mapping[str, Answer] = {
             "/wallet/getblock": lambda body: self.header(self._height(body, self.head)),
             "/walletsolidity/getblock": lambda body: self.header(self._height(body, self.solid)),
-            "/wallet/getblockbynum": lambda body: self.whole(body["num"]),
+            "/wallet/getblockbynum": lambda body: self.full_block(body["num"]),
             "/wallet/gettransactioninfobyblocknum": lambda body: self.infos(body["num"]),
-            "/wallet/gettransactionbyid": lambda body: self.one(body["value"])[0],
-            "/wallet/gettransactioninfobyid": lambda body: self.one(body["value"])[1],
+            "/wallet/gettransactionbyid": lambda body: self.find_transaction(body["value"])[0],
+            "/wallet/gettransactioninfobyid": lambda body: self.find_transaction(body["value"])[1],
             "/wallet/getaccount": lambda body: self.wallets.get(body["address"], {}),
-            "/jsonrpc": self.called,
+            "/jsonrpc": self.call_contracts,
             **{f"/{name.replace('__', '/')}": each for name, each in answers.items()},
         }
 
@@ -130,25 +132,25 @@ class FakeNode:
 
     def id(self, height: int) -> str:
         """The id of a block; another one on a fork (which gives the headers from there on another version)."""
-        found: str = self._ids(height)
-        return found
+        block_id: str = self._ids(height)
+        return block_id
 
     def _ids(self, height: int) -> str:
-        known = FACTS.genesis
+        parent_id = FACTS.genesis
         for each in range(1, height + 1):
             raw_data = RawHeader(
-                parentHash=known,
+                parentHash=parent_id,
                 txTrieRoot=self.root(each),
                 witness_address=WITNESS,
                 number=each,
                 timestamp=START_MS + BLOCK_MS * each,
                 version=self.forks.get(each, 30),
             )
-            known = raw_data.id()
-        return known
+            parent_id = raw_data.id()
+        return parent_id
 
     def root(self, height: int) -> str:
-        """What a block's header says of its transactions."""
+        """Return the root of transactions in a block's header."""
         try:
             return transactions_root(
                 "", [msgspec.convert(each, Transaction) for each in self.transactions.get(height, [])]
@@ -156,7 +158,7 @@ class FakeNode:
         except BadAnswer:  # they are none
             return "00" * 32
 
-    def whole(self, height: int) -> dict[str, Any]:
+    def full_block(self, height: int) -> dict[str, Any]:
         """A block with its transactions."""
         bodies = [{k: v for k, v in each.items() if k != "info"} for each in self.transactions.get(height, [])]
         return {**self.header(height), **({"transactions": bodies} if bodies else {})}
@@ -165,29 +167,29 @@ class FakeNode:
         """The receipts of a block."""
         return [{"blockNumber": height, **each["info"]} for each in self.transactions.get(height, [])]
 
-    def one(self, tx_hash: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """A transaction and its receipt; empty where there is none."""
-        for height, several in self.transactions.items():
-            for each in several:
+    def find_transaction(self, tx_hash: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a transaction and its receipt, both empty if there is none."""
+        for height, transactions in self.transactions.items():
+            for each in transactions:
                 if each["txID"] == tx_hash:
                     body = {k: v for k, v in each.items() if k != "info"}
                     return body, {"blockNumber": height, **each["info"]}
         return {}, {}
 
-    def called(self, asked: Any) -> Any:
-        """What contracts answer: balances by `tokens`, and the newest block."""
-        batch = asked if isinstance(asked, list) else [asked]
-        said = [{"jsonrpc": "2.0", "id": each["id"], **self._called(each)} for each in batch]
-        return said if isinstance(asked, list) else said[0]
+    def call_contracts(self, requests: Any) -> Any:
+        """Return the answers of contracts: balances by `tokens`, and the newest block."""
+        batch = requests if isinstance(requests, list) else [requests]
+        answers = [{"jsonrpc": "2.0", "id": each["id"], **self._call_contract(each)} for each in batch]
+        return answers if isinstance(requests, list) else answers[0]
 
-    def _called(self, asked: Any) -> dict[str, Any]:
-        if asked["method"] == "eth_getBlockByNumber":
+    def _call_contract(self, request: Any) -> dict[str, Any]:
+        if request["method"] == "eth_getBlockByNumber":
             time_s = (START_MS + BLOCK_MS * self.head) // 1_000
             ids = {"hash": f"0x{self.id(self.head)}", "parentHash": f"0x{self.id(self.head - 1)}"}
             return {"result": {"number": hex(self.head), "timestamp": hex(time_s), **ids}}
         if self.contract is not None:
             return self.contract
-        contract, data = (asked["params"][0][name] for name in ("to", "data"))
+        contract, data = (request["params"][0][name] for name in ("to", "data"))
         if data.startswith("0x70a08231"):
             return {"result": f"0x{self.tokens.get((contract, data[-40:]), 0):064x}"}
         return {"error": {"code": -32000, "message": "REVERT opcode executed"}}
@@ -202,22 +204,22 @@ class FakeNode:
         return self._answered("/" + url.split("/", 3)[3], None)
 
     async def stream(self, source: str, url: str, sink: Sink, timeout_s: float) -> HttpResponse:
-        """Nothing: no such node has anything for a sink."""
+        """Answer with status 406: a node has no content for a sink."""
         return HttpResponse(406, None, b"{}")
 
     def _answered(self, path: str, body: Any) -> HttpResponse:
-        self.asked.append(path)
-        place = path.partition("?")[0]
-        if place not in self.answers:
+        self.paths.append(path)
+        route = path.partition("?")[0]
+        if route not in self.answers:
             return HttpResponse(404, None, b"{}")
         try:
-            given = self.answers[place](path if body is None else body)
+            answer = self.answers[route](path if body is None else body)
         except Refuse as error:
-            return HttpResponse(error.status, None, msgspec.json.encode({"Error": error.words}))
-        return HttpResponse(200, None, given if isinstance(given, bytes) else msgspec.json.encode(given))
+            return HttpResponse(error.status, None, msgspec.json.encode({"Error": error.reason}))
+        return HttpResponse(200, None, answer if isinstance(answer, bytes) else msgspec.json.encode(answer))
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: the fake holds no connections."""
 
     def chain(self, *urls: str, trongrid: bool = False, signatures: str = "all") -> TronChain:
         """The chain of this node; its contracts are called one by one."""

@@ -1,4 +1,4 @@
-"""Answers of real nodes, recorded by others. They lie beside the repository; without them tests are skipped."""
+"""Recorded answers of real nodes, stored outside the repository; tests are skipped without them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def lines(name: str) -> list[Any]:
 
 
 def expected(name: str) -> Any:
-    """What the recorded transactions moved, worked out by others."""
+    """Return the movements of the recorded transactions as an independent tool computed them."""
     return json.loads((FOLDER / f"{name}.expected.json").read_text())
 
 
-def listed(name: str) -> list[tuple[Transaction, TransactionInfo]]:
-    """Transactions of a recorded list, each with the receipt that the list has the numbers of."""
+def list_transactions(name: str) -> list[tuple[Transaction, TransactionInfo]]:
+    """Return the transactions of a recorded list, with receipts by the list's numbers."""
     answer = next(each["json"] for each in lines(name) if each["path"].endswith("/transactions"))
     return [(msgspec.convert(each, Transaction), _info(each)) for each in answer["data"]]
 
 
 def _info(each: Any) -> TransactionInfo:
     receipt = {name: each.get(name, 0) for name in ("energy_fee", "energy_usage", "energy_usage_total", "net_fee")}
-    told = {
+    content = {
         "id": each["txID"],
         "blockNumber": each.get("blockNumber", 1),
         "fee": each["ret"][0]["fee"],
@@ -46,12 +46,14 @@ def _info(each: Any) -> TransactionInfo:
         "withdraw_amount": each.get("withdraw_amount", 0),
         "unfreeze_amount": each.get("unfreeze_amount", 0),
     }
-    return msgspec.convert(told, TransactionInfo)
+    return msgspec.convert(content, TransactionInfo)
 
 
 def sends() -> list[tuple[Transaction, TransactionInfo]]:
-    """The recorded transactions that a full node gave with their receipts."""
-    said = lines("trc20_sends")
-    done = {e["json"]["txID"]: e["json"] for e in said if e["path"] == "/wallet/gettransactionbyid"}
-    infos = {e["json"]["id"]: e["json"] for e in said if e["path"] == "/wallet/gettransactioninfobyid"}
-    return [(msgspec.convert(done[each], Transaction), msgspec.convert(infos[each], TransactionInfo)) for each in done]
+    """Return the recorded transactions of a full node with their receipts."""
+    answers = lines("trc20_sends")
+    bodies = {e["json"]["txID"]: e["json"] for e in answers if e["path"] == "/wallet/gettransactionbyid"}
+    infos = {e["json"]["id"]: e["json"] for e in answers if e["path"] == "/wallet/gettransactioninfobyid"}
+    return [
+        (msgspec.convert(bodies[each], Transaction), msgspec.convert(infos[each], TransactionInfo)) for each in bodies
+    ]

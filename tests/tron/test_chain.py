@@ -24,7 +24,7 @@ ALL = ("blocks", "transactions", "native", "internal", "transfers")
 
 
 def busy(node: TronNode, people: People, blocks: int, seed: int = 5) -> dict[str, str]:
-    """A history in which everything happens; the contracts of it."""
+    """Make a history of random transactions of every kind and return its contracts."""
     alice, bob, carol = people
     chance = Random(seed)
     number, wrapped = token_made(node, alice), bob.deploy("WETH9")
@@ -34,21 +34,21 @@ def busy(node: TronNode, people: People, blocks: int, seed: int = 5) -> dict[str
     alice.send("freezeBalanceV2", 10**12, "ENERGY", alice.hex)
     node.advance()
     witness = base58check(next(iter(node.state.witnesses)))
-    deeds = _deeds(node, people, number, wrapped, witness, chance)
+    actions = _actions(node, people, number, wrapped, witness, chance)
     for _ in range(blocks):
-        for deed in chance.sample(deeds, 4):
+        for action in chance.sample(actions, 4):
             with suppress(TransactionRejected):  # not everything can be done at all times
-                deed(chance.randrange(1, 10**6))
+                action(chance.randrange(1, 10**6))
         if chance.random() < 0.1:
             node.wait(chance.choice([86_400, 14 * 86_400]))
         node.advance()
     return {"trc10": number, "wrapped": wrapped}
 
 
-def _deeds(
+def _actions(
     node: TronNode, people: People, number: str, wrapped: str, witness: str, chance: Random
 ) -> list[Callable[[int], str]]:
-    """What people may do with an amount."""
+    """Return the actions that each take an amount of sun and return a transaction id."""
     alice, bob, carol = people
     return [
         lambda sun: alice.pay(bob.hex, sun),
@@ -72,7 +72,7 @@ def _deeds(
 
 
 def net(rows: Sequence[dict[str, Any]], account: str) -> int:
-    """What movements add to an account."""
+    """Return the sum of movements into an account less those out of it."""
     signed = ((int.from_bytes(row["raw"], "big"), row) for row in rows)
     return sum(raw * ((row["recipient"] == account) - (row["sender"] == account)) for raw, row in signed)
 
@@ -80,32 +80,36 @@ def net(rows: Sequence[dict[str, Any]], account: str) -> int:
 async def test_rows_and_fees_add_up_to_every_balance_at_every_block(
     node: TronNode, people: People, tmp_path: Path
 ) -> None:
-    made = busy(node, people, 60)
-    reads = chain(node, tmp_path, wrapped=made["wrapped"])
-    found = await reads.collect(Span(0, node.head.height), ALL)
+    contracts = busy(node, people, 60)
+    reads = chain(node, tmp_path, wrapped=contracts["wrapped"])
+    collected = await reads.collect(Span(0, node.head.height), ALL)
     await reads.close()
-    transfers, paid = found.tables["transfers"].to_pylist(), found.tables["transactions"].to_pylist()
-    untold = {each.height for each in found.unexplained}  # whoever issues a token may have frozen some of it
-    assert len(untold) <= 1
+    transfers, transactions = collected.tables["transfers"].to_pylist(), collected.tables["transactions"].to_pylist()
+    unexplained_heights = {
+        each.height for each in collected.unexplained
+    }  # the issuer of a token may have frozen some of it
+    assert len(unexplained_heights) <= 1
     assert {row["standard"] for row in transfers} >= {"native", "internal", "trc10", "trc20"}
-    assert len(paid) > 150
-    everybody = {base58check(address): address for state in node.states for address in state.accounts}
-    before = dict.fromkeys(everybody, 0)
+    assert len(transactions) > 150
+    addresses = {base58check(address): address for state in node.states for address in state.accounts}
+    before = dict.fromkeys(addresses, 0)
     for height, state in enumerate(node.states):
         rows = [row for row in transfers if row["height"] == height]
-        coins, own = ([row for row in rows if row["token"] == token] for token in (None, made["trc10"]))
-        for shown, address in everybody.items():
+        coins, trc10_rows = ([row for row in rows if row["token"] == token] for token in (None, contracts["trc10"]))
+        for base58, address in addresses.items():
             fees = sum(
-                int.from_bytes(row["fee"], "big") for row in paid if (row["height"], row["sender"]) == (height, shown)
+                int.from_bytes(row["fee"], "big")
+                for row in transactions
+                if (row["height"], row["sender"]) == (height, base58)
             )
             account = state.accounts.get(address)
             balance = account.balance if account else 0
-            assert net(coins, shown) - fees == balance - before[shown], (height, shown)
-            before[shown] = balance
-            held = node.states[height - 1].accounts.get(address) if height else None
-            had = held.assets.get(made["trc10"], 0) if held else 0
-            has = account.assets.get(made["trc10"], 0) if account else 0
-            assert net(own, shown) == has - had or height in untold
+            assert net(coins, base58) - fees == balance - before[base58], (height, base58)
+            before[base58] = balance
+            account_before = node.states[height - 1].accounts.get(address) if height else None
+            had = account_before.assets.get(contracts["trc10"], 0) if account_before else 0
+            has = account.assets.get(contracts["trc10"], 0) if account else 0
+            assert net(trc10_rows, base58) == has - had or height in unexplained_heights
 
 
 async def test_what_every_transaction_used_up_is_what_the_node_keeps(
@@ -114,9 +118,9 @@ async def test_what_every_transaction_used_up_is_what_the_node_keeps(
     busy(node, people, 15)
     reads = chain(node, tmp_path)
     assert "resources" not in reads.default_datasets, "who wants it names it"
-    found = await reads.collect(Span(1, node.head.height), ["transactions", "resources"])
+    collected = await reads.collect(Span(1, node.head.height), ["transactions", "resources"])
     await reads.close()
-    used, paid = (found.tables[name].to_pylist() for name in ("resources", "transactions"))
+    resources, transactions = (collected.tables[name].to_pylist() for name in ("resources", "transactions"))
     columns = {
         "energy": "energy_usage_total",
         "energy_staked": "energy_usage",
@@ -126,13 +130,13 @@ async def test_what_every_transaction_used_up_is_what_the_node_keeps(
         "bandwidth": "net_usage",
         "bandwidth_fee": "net_fee",
     }
-    kept = {info["id"]: info["receipt"] for block in node.blocks for info in block.infos}
-    assert {row["tx_hash"]: [row[name] for name in columns] for row in used} == {
-        name: [receipt.get(each, 0) for each in columns.values()] for name, receipt in kept.items()
+    receipts = {info["id"]: info["receipt"] for block in node.blocks for info in block.infos}
+    assert {row["tx_hash"]: [row[name] for name in columns] for row in resources} == {
+        name: [receipt.get(each, 0) for each in columns.values()] for name, receipt in receipts.items()
     }
-    assert any(row["energy_staked"] for row in used)
-    assert any(row["bandwidth_fee"] for row in used)
-    for row, transaction in zip(used, paid, strict=True):
+    assert any(row["energy_staked"] for row in resources)
+    assert any(row["bandwidth_fee"] for row in resources)
+    for row, transaction in zip(resources, transactions, strict=True):
         assert (row["tx_index"], row["tx_hash"], row["account"]) == tuple(
             transaction[name] for name in ("tx_index", "hash", "sender")
         )

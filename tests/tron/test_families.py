@@ -1,4 +1,4 @@
-"""JustLend and SunSwap by the decoders of the EVM: what a Tron wallet has there is what the contracts say."""
+"""Positions of a Tron wallet at JustLend and SunSwap, by the EVM's decoders, equal the contracts'."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def here(deployed: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return tmp_path
 
 
-def snapshot(*accounts: str) -> Snapshot:
-    """What accounts have now, by the settings of this folder."""
+def take_snapshot(*accounts: str) -> Snapshot:
+    """Return a live snapshot of accounts, by the settings of this folder."""
 
     async def take() -> Snapshot:
         system = System(load(Path("chainfolio.toml")))
@@ -65,39 +65,43 @@ def snapshot(*accounts: str) -> Snapshot:
     return asyncio.run(take())
 
 
-def raws(found: Snapshot, protocol: str, account: Signer) -> tuple[dict[str, int], dict[str, int]]:
-    """What is supplied and borrowed in a protocol, by the contract that is shown."""
-    own = [each for each in found.positions if (each.account, each.protocol) == (base58check(account.hex), protocol)]
-    supplied = {each.token.asset.shown_contract: each.raw for one in own for each in one.supplied}
-    return supplied, {each.token.asset.shown_contract: each.raw for one in own for each in one.borrowed}
+def raws(snapshot: Snapshot, protocol: str, account: Signer) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the supplied and borrowed raw amounts in a protocol, by contract."""
+    positions = [
+        each for each in snapshot.positions if (each.account, each.protocol) == (base58check(account.hex), protocol)
+    ]
+    supplied = {each.token.asset.shown_contract: each.raw for position in positions for each in position.supplied}
+    return supplied, {each.token.asset.shown_contract: each.raw for position in positions for each in position.borrowed}
 
 
-def check(deployed: Deployed, found: Snapshot) -> None:
-    """Everything is what the contracts say at the very block of the snapshot."""
-    height, poor, rich = found.block.height, evm_address(deployed.poor.hex), evm_address(deployed.rich.hex)
-    assert found.block.hash == deployed.node.blocks[height].id
+def check(deployed: Deployed, snapshot: Snapshot) -> None:
+    """Check that all amounts are those of the contracts at the block of the snapshot."""
+    height, poor, rich = snapshot.block.height, evm_address(deployed.poor.hex), evm_address(deployed.rich.hex)
+    assert snapshot.block.hash == deployed.node.blocks[height].id
     dollar, wrapped = base58check(deployed.dollar), base58check(deployed.wrapped)
-    own, owed = "balanceOfUnderlying(address)(uint256)", "borrowBalanceCurrent(address)(uint256)"
-    coins = deployed.said(deployed.coins, own, poor, height=height)
-    debt = deployed.said(deployed.dollars, owed, poor, height=height)
+    supply_of, debt_of = "balanceOfUnderlying(address)(uint256)", "borrowBalanceCurrent(address)(uint256)"
+    coins = deployed.read(deployed.coins, supply_of, poor, height=height)
+    debt = deployed.read(deployed.dollars, debt_of, poor, height=height)
     assert debt > 10**9 + 1, "interest of every block counts"
-    assert raws(found, "justlend", deployed.poor) == ({ZERO: coins}, {dollar: debt})
-    lent = deployed.said(deployed.dollars, own, rich, height=height)
-    assert raws(found, "justlend", deployed.rich) == ({dollar: lent}, {})
+    assert raws(snapshot, "justlend", deployed.poor) == ({ZERO: coins}, {dollar: debt})
+    lent = deployed.read(deployed.dollars, supply_of, rich, height=height)
+    assert raws(snapshot, "justlend", deployed.rich) == ({dollar: lent}, {})
     shares, supply = (
-        deployed.said(deployed.pair, function, *given, height=height)
-        for function, given in (("balanceOf(address)(uint256)", [rich]), ("totalSupply()(uint256)", []))
+        deployed.read(deployed.pair, function, *arguments, height=height)
+        for function, arguments in (("balanceOf(address)(uint256)", [rich]), ("totalSupply()(uint256)", []))
     )
-    held = {
-        token: deployed.said(at, "balanceOf(address)(uint256)", evm_address(deployed.pair), height=height)
+    reserves = {
+        token: deployed.read(at, "balanceOf(address)(uint256)", evm_address(deployed.pair), height=height)
         for token, at in ((dollar, deployed.dollar), (wrapped, deployed.wrapped))
     }
-    assert raws(found, "sunswap2", deployed.rich)[0] == {token: raw * shares // supply for token, raw in held.items()}
-    (place,) = (each for each in found.positions if each.protocol == "sunswap3")
-    liquidity = deployed.said(deployed.manager, POSITION, 1, height=height)[7]
-    left = deployed.said(deployed.manager, DECREASE, (1, liquidity, 0, 0, FOREVER), height=height, who=rich)
-    assert sorted(each.raw for each in place.supplied) == sorted(left)
-    natives = {each.account: each.raw for each in found.holdings if each.token.asset.is_native}
+    assert raws(snapshot, "sunswap2", deployed.rich)[0] == {
+        token: raw * shares // supply for token, raw in reserves.items()
+    }
+    (position,) = (each for each in snapshot.positions if each.protocol == "sunswap3")
+    liquidity = deployed.read(deployed.manager, POSITION, 1, height=height)[7]
+    withdrawable = deployed.read(deployed.manager, DECREASE, (1, liquidity, 0, 0, FOREVER), height=height, sender=rich)
+    assert sorted(each.raw for each in position.supplied) == sorted(withdrawable)
+    natives = {each.account: each.raw for each in snapshot.holdings if each.token.asset.is_native}
     state = deployed.node.states[height].accounts
     assert natives == {base58check(each.hex): state[each.hex].balance for each in (deployed.rich, deployed.poor)}
 
@@ -111,62 +115,64 @@ def test_what_is_lent_owed_and_put_into_pools_is_what_the_contracts_say(
     deployed: Deployed, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(("index", "tron")) == 0
-    found = snapshot(*both(deployed))
-    check(deployed, found)
-    assert {each.pool for each in found.positions if each.protocol == "justlend"} == {base58check(deployed.comptroller)}
-    asked = [(call.read.label[1], call.read.label[3]) for each in found.positions for call in each.calls]
-    names = [(each.account, each.pool, each.vault, each.name) for each in found.positions]
-    written = repr([asked, found.issues, names])
-    assert base58check(deployed.dollars) in written
-    assert not re.search("0x[0-9a-f]{40}", written)
+    snapshot = take_snapshot(*both(deployed))
+    check(deployed, snapshot)
+    assert {each.pool for each in snapshot.positions if each.protocol == "justlend"} == {
+        base58check(deployed.comptroller)
+    }
+    call_labels = [(call.read.label[1], call.read.label[3]) for each in snapshot.positions for call in each.calls]
+    names = [(each.account, each.pool, each.vault, each.name) for each in snapshot.positions]
+    text = repr([call_labels, snapshot.issues, names])
+    assert base58check(deployed.dollars) in text
+    assert not re.search("0x[0-9a-f]{40}", text)
     capsys.readouterr()
     assert main(("portfolio", base58check(deployed.poor.hex), "--json")) == 0
-    (shown,) = json.loads(capsys.readouterr().out)
-    (lending,) = shown["assetByProtocols"]["justlend"]["chains"]["tron"]["protocolPositions"].values()
-    (place,) = lending["protocolPositions"]
-    assert [each["contract"] for each in place["borrowAssets"]] == [base58check(deployed.dollar)]
-    assert shown["completeness"] == "complete"
+    (portfolio,) = json.loads(capsys.readouterr().out)
+    (lending,) = portfolio["assetByProtocols"]["justlend"]["chains"]["tron"]["protocolPositions"].values()
+    (position,) = lending["protocolPositions"]
+    assert [each["contract"] for each in position["borrowAssets"]] == [base58check(deployed.dollar)]
+    assert portfolio["completeness"] == "complete"
 
 
-def goes_on(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
-    """The chain makes a block behind so many answers to calls; the heights of all answers."""
-    seen: list[int] = []
+def advance_chain(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
+    """Mine a block after each of the first `times` answers to calls; return the heights of all answers."""
+    heights: list[int] = []
     posted = calls.send_calls
 
-    async def moving(*given: Any) -> Any:
-        answer = await posted(*given)
-        seen.append(answer[1].height)
-        if len(seen) <= times:
+    async def moving(*arguments: Any) -> Any:
+        answer = await posted(*arguments)
+        heights.append(answer[1].height)
+        if len(heights) <= times:
             deployed.node.advance()
         return answer
 
     monkeypatch.setattr(state, "send_calls", moving)
-    return seen
+    return heights
 
 
 def test_positions_that_take_several_rounds_are_of_one_block_while_the_chain_goes_on(
     deployed: Deployed, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(("index", "tron")) == 0
-    seen = goes_on(deployed, monkeypatch, 4)
-    found = snapshot(*both(deployed))
-    assert len({*seen}) > 3, "rounds were of several blocks"
-    check(deployed, found)
+    heights = advance_chain(deployed, monkeypatch, 4)
+    snapshot = take_snapshot(*both(deployed))
+    assert len({*heights}) > 3, "rounds were of several blocks"
+    check(deployed, snapshot)
 
 
 def test_a_chain_that_never_stands_still_is_no_answer(
     deployed: Deployed, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(("index", "tron")) == 0
-    goes_on(deployed, monkeypatch, 10**6)
+    advance_chain(deployed, monkeypatch, 10**6)
     with pytest.raises(Unavailable, match="goes on faster than it answers"):
-        snapshot(*both(deployed))
+        take_snapshot(*both(deployed))
 
 
 def test_a_wallet_without_positions_is_read_in_one_round(
     deployed: Deployed, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(("index", "tron")) == 0
-    seen = goes_on(deployed, monkeypatch, 0)
-    found = snapshot(base58check("41" + "77" * 20))
-    assert (found.positions, found.issues, len(seen)) == ((), (), 1)
+    heights = advance_chain(deployed, monkeypatch, 0)
+    snapshot = take_snapshot(base58check("41" + "77" * 20))
+    assert (snapshot.positions, snapshot.issues, len(heights)) == ((), (), 1)

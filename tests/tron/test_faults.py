@@ -1,4 +1,4 @@
-"""What nodes of Tron may answer wrongly, or in another form: each ends as a typed error, or as one truth."""
+"""Wrong answers of Tron nodes end as typed errors, and other forms of an answer as the same rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from chainfolio.errors import (
 )
 from chainfolio.plans import Plan, Unknown, run_batched
 from tests.evm.fakes import FakeClock
-from tests.tron.fakes import ALICE, BOB, TRANSFER, USDT, FakeNode, Refuse, done, event, sent
+from tests.tron.fakes import ALICE, BOB, TRANSFER, USDT, FakeNode, Refuse, event, make_transaction, make_transfer
 from tests.tron.recorded import FACTS, ROOT
 
 DATASETS = ("blocks", "transactions", "native", "internal", "transfers", "approvals")
@@ -42,22 +42,22 @@ COIN = FACTS.native_asset
 
 async def rows(node: FakeNode, height: int = 50, *datasets: str) -> dict[str, list[dict[str, Any]]]:
     """The rows of one block, by table."""
-    found = await node.chain().collect(Span(height, height), datasets or DATASETS)
-    return {name: table.to_pylist() for name, table in found.tables.items()}
+    collected = await node.chain().collect(Span(height, height), datasets or DATASETS)
+    return {name: table.to_pylist() for name, table in collected.tables.items()}
 
 
-def given(said: Any, body: Any) -> Any:
-    """The same answer to everything."""
-    return said
+def constant_answer(answer: Any, body: Any) -> Any:
+    """Return the same answer to any request."""
+    return answer
 
 
-def moved(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What a row of transfers says, in short."""
+def movement(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the standard, token, sender, recipient and raw amount of a row of transfers."""
     return row["standard"], row["token"], row["sender"], row["recipient"], int.from_bytes(row["raw"], "big")
 
 
-async def told(node: FakeNode, plan: Plan[Any]) -> Any:
-    """What a plan finds out at the head of a node."""
+async def run_plan(node: FakeNode, plan: Plan[Any]) -> Any:
+    """Run a plan at the head of a node and return its result."""
     chain = node.chain()
     heads = await chain.heads()
     report = (await run_batched({"plan": plan}, lambda reads: chain.answer(reads, heads.latest)))["plan"]
@@ -72,10 +72,10 @@ async def told(node: FakeNode, plan: Plan[Any]) -> Any:
 @pytest.mark.parametrize("address", [ALICE, BOB, USDT, ZERO])
 def test_every_spelling_of_an_address_has_one_form(address: str) -> None:
     digits = decode_address(address).hex()
-    for written in (address, f"41{digits}", f"0x{digits}", f"0X{digits.upper()}", digits):
-        assert parse_address("node", written.replace("0X", "0x")) == address
-    for written in (address, f"41{digits}", f"0x{digits}", f"41{digits.upper()}"):
-        assert TRON.address(written) == address
+    for spelling in (address, f"41{digits}", f"0x{digits}", f"0X{digits.upper()}", digits):
+        assert parse_address("node", spelling.replace("0X", "0x")) == address
+    for spelling in (address, f"41{digits}", f"0x{digits}", f"41{digits.upper()}"):
+        assert TRON.address(spelling) == address
 
 
 def test_an_address_with_0x_is_one_of_the_evm_where_no_chain_is_named() -> None:
@@ -84,18 +84,18 @@ def test_an_address_with_0x_is_one_of_the_evm_where_no_chain_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "written",
+    "spelling",
     [ALICE[:-1] + "M", ALICE.lower(), ALICE[:5] + "0" + ALICE[6:], "T" + "1" * 33, f"42{decode_address(ALICE).hex()}"],
 )
-def test_an_address_with_a_wrong_checksum_or_prefix_is_refused(written: str) -> None:
+def test_an_address_with_a_wrong_checksum_or_prefix_is_refused(spelling: str) -> None:
     with pytest.raises(BadRequest):
-        TRON.address(written)
+        TRON.address(spelling)
 
 
-@pytest.mark.parametrize("written", ["", "41", "0x1234", "zz" * 20, "42" + "0" * 40, "41" + "0" * 42])
-def test_what_a_node_writes_that_is_no_address_is_refused(written: str) -> None:
+@pytest.mark.parametrize("text", ["", "41", "0x1234", "zz" * 20, "42" + "0" * 40, "41" + "0" * 42])
+def test_what_a_node_writes_that_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(BadAnswer, match="no address"):
-        parse_address("node", written)
+        parse_address("node", text)
 
 
 def test_the_zero_address_mints_and_burns() -> None:
@@ -109,7 +109,7 @@ async def test_a_transaction_out_of_energy_pays_and_moves_nothing() -> None:
     node = FakeNode()
     log = event(TRANSFER, ALICE, BOB, data=f"{5:064x}")
     node.transactions[50] = [
-        done(
+        make_transaction(
             31,
             (1, ALICE),
             (2, USDT),
@@ -130,26 +130,26 @@ async def test_a_transaction_out_of_energy_pays_and_moves_nothing() -> None:
             ],
         ),
     ]
-    found = await rows(node)
-    (paid,) = found["transactions"]
-    assert (paid["status"], paid["sender"], paid["gas_used"]) == (0, ALICE, 100)
-    assert int.from_bytes(paid["fee"], "big") == 9_000
-    assert found["transfers"] == []
+    tables = await rows(node)
+    (transaction,) = tables["transactions"]
+    assert (transaction["status"], transaction["sender"], transaction["gas_used"]) == (0, ALICE, 100)
+    assert int.from_bytes(transaction["fee"], "big") == 9_000
+    assert tables["transfers"] == []
 
 
 async def test_the_fee_of_an_activation_is_its_senders() -> None:
     node = FakeNode()
-    node.transactions[50] = [sent(ALICE, BOB, 5, fee=1_100_000)]
-    found = await rows(node)
-    assert [int.from_bytes(each["fee"], "big") for each in found["transactions"]] == [1_100_000]
-    assert [moved(each) for each in found["transfers"]] == [("native", None, ALICE, BOB, 5)]
+    node.transactions[50] = [make_transfer(ALICE, BOB, 5, fee=1_100_000)]
+    tables = await rows(node)
+    assert [int.from_bytes(each["fee"], "big") for each in tables["transactions"]] == [1_100_000]
+    assert [movement(each) for each in tables["transfers"]] == [("native", None, ALICE, BOB, 5)]
 
 
 async def test_rejected_inner_calls_move_nothing_and_others_do() -> None:
     node = FakeNode()
     call = {"caller_address": hex_address(USDT), "transferTo_address": hex_address(BOB), "note": "63616c6c"}
     node.transactions[50] = [
-        done(
+        make_transaction(
             31,
             (1, ALICE),
             (2, USDT),
@@ -162,7 +162,7 @@ async def test_rejected_inner_calls_move_nothing_and_others_do() -> None:
             ],
         ),
     ]
-    assert [moved(each) for each in (await rows(node))["transfers"]] == [
+    assert [movement(each) for each in (await rows(node))["transfers"]] == [
         ("internal", None, USDT, BOB, 4),
         ("trc10", "1002000", USDT, BOB, 6),
         ("internal", None, USDT, ZERO, 9),
@@ -173,10 +173,10 @@ async def test_rejected_inner_calls_move_nothing_and_others_do() -> None:
 async def test_an_inner_call_of_an_unknown_kind_is_told_as_not_explained() -> None:
     node = FakeNode()
     call = {"caller_address": hex_address(USDT), "callValueInfo": [{"callValue": 3}], "note": b"teleport".hex()}
-    node.transactions[50] = [done(31, (1, ALICE), (2, USDT), internal_transactions=[call])]
-    found = await node.chain().collect(Span(50, 50), DATASETS)
-    assert [(each.account, each.height, each.amount) for each in found.unexplained] == [(ALICE, 50, 0)]
-    assert "teleport" in found.unexplained[0].reason
+    node.transactions[50] = [make_transaction(31, (1, ALICE), (2, USDT), internal_transactions=[call])]
+    collected = await node.chain().collect(Span(50, 50), DATASETS)
+    assert [(each.account, each.height, each.amount) for each in collected.unexplained] == [(ALICE, 50, 0)]
+    assert "teleport" in collected.unexplained[0].reason
 
 
 async def test_what_the_system_takes_and_gives_moves_to_and_from_the_zero_address() -> None:
@@ -188,16 +188,16 @@ async def test_what_the_system_takes_and_gives_moves_to_and_from_the_zero_addres
         }
     )
     node.transactions[50] = [
-        done(54, (1, ALICE), (2, 100), (3, 1)),
-        done(55, (1, ALICE), (2, 40), unfreeze_amount=40, withdraw_expire_amount=30),
-        done(13, (1, ALICE), withdraw_amount=7),
-        done(57, (1, ALICE), (2, 1), (3, 60), (4, BOB)),
-        done(44, (1, ALICE), (2, 3), (3, b"_"), (4, 500), exchange_received_amount=9),
-        done(4, (1, ALICE)),
-        done(2, (1, b"1002000"), (2, ALICE), (3, BOB), (4, 11)),
+        make_transaction(54, (1, ALICE), (2, 100), (3, 1)),
+        make_transaction(55, (1, ALICE), (2, 40), unfreeze_amount=40, withdraw_expire_amount=30),
+        make_transaction(13, (1, ALICE), withdraw_amount=7),
+        make_transaction(57, (1, ALICE), (2, 1), (3, 60), (4, BOB)),
+        make_transaction(44, (1, ALICE), (2, 3), (3, b"_"), (4, 500), exchange_received_amount=9),
+        make_transaction(4, (1, ALICE)),
+        make_transaction(2, (1, b"1002000"), (2, ALICE), (3, BOB), (4, 11)),
     ]
-    found = await rows(node)
-    assert [moved(each) for each in found["transfers"]] == [
+    tables = await rows(node)
+    assert [movement(each) for each in tables["transfers"]] == [
         ("native", None, ALICE, ZERO, 100),
         ("native", None, ZERO, ALICE, 30),
         ("native", None, ZERO, ALICE, 7),
@@ -205,70 +205,76 @@ async def test_what_the_system_takes_and_gives_moves_to_and_from_the_zero_addres
         ("trc10", "1000001", ZERO, ALICE, 9),
         ("trc10", "1002000", ALICE, BOB, 11),
     ]
-    assert [each["recipient"] for each in found["transactions"]] == [ZERO, ZERO, ZERO, BOB, ZERO, ZERO, BOB]
-    assert [len(each["input"] or b"") for each in found["transactions"]] == [4, 4, 4, 4, 4, 4, 0]
+    assert [each["recipient"] for each in tables["transactions"]] == [ZERO, ZERO, ZERO, BOB, ZERO, ZERO, BOB]
+    assert [len(each["input"] or b"") for each in tables["transactions"]] == [4, 4, 4, 4, 4, 4, 0]
 
 
 async def test_a_token_that_is_named_and_has_no_number_is_told_as_not_explained() -> None:
     node = FakeNode()
-    node.transactions[50] = [done(2, (1, b"SEED"), (2, ALICE), (3, BOB), (4, 11))]
-    found = await node.chain().collect(Span(50, 50), DATASETS)
-    assert found.tables["transfers"].num_rows == 0
-    assert [each.account for each in found.unexplained] == [ALICE]
+    node.transactions[50] = [make_transaction(2, (1, b"SEED"), (2, ALICE), (3, BOB), (4, 11))]
+    collected = await node.chain().collect(Span(50, 50), DATASETS)
+    assert collected.tables["transfers"].num_rows == 0
+    assert [each.account for each in collected.unexplained] == [ALICE]
 
 
 async def test_a_contract_that_failed_to_be_made_needs_no_address_and_one_that_is_made_does() -> None:
     node = FakeNode()
-    node.transactions[50] = [done(30, (1, ALICE), (2, b""), ret="REVERT", result="FAILED", fee=5)]
-    (paid,) = (await rows(node))["transactions"]
-    assert (paid["status"], paid["recipient"], paid["created"]) == (0, None, None)
-    node.transactions[50] = [done(30, (1, ALICE), (2, b""))]
+    node.transactions[50] = [make_transaction(30, (1, ALICE), (2, b""), ret="REVERT", result="FAILED", fee=5)]
+    (transaction,) = (await rows(node))["transactions"]
+    assert (transaction["status"], transaction["recipient"], transaction["created"]) == (0, None, None)
+    node.transactions[50] = [make_transaction(30, (1, ALICE), (2, b""))]
     with pytest.raises(BadAnswer, match="without an address"):
         await rows(node)
 
 
 async def test_what_came_for_coins_is_not_explained_and_the_coins_are() -> None:
     node = FakeNode()
-    node.transactions[50] = [done(9, (1, ALICE), (2, BOB), (3, b"1000001"), (4, 6)), done(51, (3, b"secret"))]
-    found = await node.chain().collect(Span(50, 50), DATASETS)
-    assert [moved(each) for each in found.tables["transfers"].to_pylist()] == [("native", None, ALICE, BOB, 6)]
-    assert [each.account for each in found.unexplained] == [ALICE, ZERO]
+    node.transactions[50] = [
+        make_transaction(9, (1, ALICE), (2, BOB), (3, b"1000001"), (4, 6)),
+        make_transaction(51, (3, b"secret")),
+    ]
+    collected = await node.chain().collect(Span(50, 50), DATASETS)
+    assert [movement(each) for each in collected.tables["transfers"].to_pylist()] == [("native", None, ALICE, BOB, 6)]
+    assert [each.account for each in collected.unexplained] == [ALICE, ZERO]
 
 
 async def test_receipts_of_an_empty_block_may_be_nothing() -> None:
     node = FakeNode(wallet__gettransactioninfobyblocknum=lambda body: {})
     assert (await rows(node))["transactions"] == []
-    node.transactions[50] = [sent(ALICE, BOB, 5)]
+    node.transactions[50] = [make_transfer(ALICE, BOB, 5)]
     with pytest.raises(BadAnswer, match="receipts of others"):
         await rows(node)
 
 
 def broken(**change: Any) -> dict[str, Any]:
     """A transfer, changed."""
-    return {**sent(ALICE, BOB, 5), **change}
+    return {**make_transfer(ALICE, BOB, 5), **change}
 
 
 @pytest.mark.parametrize(
-    ("transaction", "words"),
+    ("transaction", "reason"),
     [
         (broken(raw_data_hex="00"), "bytes of another"),
         (broken(raw_data_hex="zz"), "no hexadecimal"),
         (broken(txID="00" * 32), "receipts of others"),
-        (done(1, (1, ALICE), (2, BOB), (3, -5 + 2**64)), "an amount of -5"),
-        (done(1, (1, b"\x42" + bytes(20)), (2, BOB), (3, 5)), "is no address"),
-        (done(1, (1, 77), (2, BOB), (3, 5)), "is no address"),
-        (done(1, (1, ALICE), (2, BOB), (0, b"\x1e")), "a field of kind 6"),
-        (done(1, (1, ALICE), (2, BOB), (0, b"\x1b")), "does not end"),
-        (done(1, (1, ALICE), (2, BOB), (0, b"\x1c")), "a field of kind 4"),
-        (done(1, (1, ALICE), (2, BOB), (0, b"\x1b" * 50_000)), "does not end"),
-        (done(1, (1, ALICE), (2, BOB), (0, b"\x22\x05aaaa")), "beyond its message"),
-        (done(1, (1, ALICE), (2, BOB), (0, b"\x19aaaa")), "beyond its message"),
-        (done(99, (1, ALICE)), "unknown type 99"),
-        (done(31, (1, ALICE), (2, USDT), receipt={"result": "REVERT"}), "ended with SUCCESS and REVERT"),
-        (done(31, (1, ALICE), (2, USDT), log=[event(TRANSFER, ALICE, "zz", data="00" * 32)]), "no hexadecimal"),
-        (done(31, (1, ALICE), (2, USDT), log=[event(TRANSFER, ALICE, "00", data="00" * 32)]), "no word"),
+        (make_transaction(1, (1, ALICE), (2, BOB), (3, -5 + 2**64)), "an amount of -5"),
+        (make_transaction(1, (1, b"\x42" + bytes(20)), (2, BOB), (3, 5)), "is no address"),
+        (make_transaction(1, (1, 77), (2, BOB), (3, 5)), "is no address"),
+        (make_transaction(1, (1, ALICE), (2, BOB), (0, b"\x1e")), "a field of kind 6"),
+        (make_transaction(1, (1, ALICE), (2, BOB), (0, b"\x1b")), "does not end"),
+        (make_transaction(1, (1, ALICE), (2, BOB), (0, b"\x1c")), "a field of kind 4"),
+        (make_transaction(1, (1, ALICE), (2, BOB), (0, b"\x1b" * 50_000)), "does not end"),
+        (make_transaction(1, (1, ALICE), (2, BOB), (0, b"\x22\x05aaaa")), "beyond its message"),
+        (make_transaction(1, (1, ALICE), (2, BOB), (0, b"\x19aaaa")), "beyond its message"),
+        (make_transaction(99, (1, ALICE)), "unknown type 99"),
+        (make_transaction(31, (1, ALICE), (2, USDT), receipt={"result": "REVERT"}), "ended with SUCCESS and REVERT"),
         (
-            done(
+            make_transaction(31, (1, ALICE), (2, USDT), log=[event(TRANSFER, ALICE, "zz", data="00" * 32)]),
+            "no hexadecimal",
+        ),
+        (make_transaction(31, (1, ALICE), (2, USDT), log=[event(TRANSFER, ALICE, "00", data="00" * 32)]), "no word"),
+        (
+            make_transaction(
                 31,
                 (1, ALICE),
                 (2, USDT),
@@ -276,33 +282,33 @@ def broken(**change: Any) -> dict[str, Any]:
             ),
             "no address",
         ),
-        (done(1, (1, ALICE), (2, BOB), (3, 5), fee=-1), "wrong shape"),
-        (done(1, (1, ALICE), (2, BOB), (3, 5), fee=2**64), "wrong shape"),
+        (make_transaction(1, (1, ALICE), (2, BOB), (3, 5), fee=-1), "wrong shape"),
+        (make_transaction(1, (1, ALICE), (2, BOB), (3, 5), fee=2**64), "wrong shape"),
     ],
 )
-async def test_a_transaction_that_cannot_be_is_refused(transaction: dict[str, Any], words: str) -> None:
+async def test_a_transaction_that_cannot_be_is_refused(transaction: dict[str, Any], reason: str) -> None:
     node = FakeNode()
     node.transactions[50] = [transaction]
-    with pytest.raises(BadAnswer, match=words):
+    with pytest.raises(BadAnswer, match=reason):
         await rows(node)
 
 
 async def test_a_transaction_twice_in_a_block_is_refused() -> None:
     node = FakeNode()
-    node.transactions[50] = [sent(ALICE, BOB, 5)] * 2
+    node.transactions[50] = [make_transfer(ALICE, BOB, 5)] * 2
     with pytest.raises(BadAnswer, match="twice"):
         await rows(node)
 
 
 async def test_receipts_of_other_transactions_or_blocks_are_refused() -> None:
-    lost = FakeNode(wallet__gettransactioninfobyblocknum=lambda body: [])
-    lost.transactions[50] = [sent(ALICE, BOB, 5)]
+    without_receipts = FakeNode(wallet__gettransactioninfobyblocknum=lambda body: [])
+    without_receipts.transactions[50] = [make_transfer(ALICE, BOB, 5)]
     with pytest.raises(BadAnswer, match="receipts of others"):
-        await rows(lost)
-    other = FakeNode()
-    other.transactions[50] = [sent(ALICE, BOB, 5, blockNumber=49)]
+        await rows(without_receipts)
+    other_block = FakeNode()
+    other_block.transactions[50] = [make_transfer(ALICE, BOB, 5, blockNumber=49)]
     with pytest.raises(BadAnswer, match="receipt of block 49"):
-        await rows(other)
+        await rows(other_block)
 
 
 # --- blocks ----------------------------------------------------------------------------------------------------------
@@ -310,28 +316,28 @@ async def test_receipts_of_other_transactions_or_blocks_are_refused() -> None:
 
 async def test_a_block_whose_id_is_not_that_of_its_header_is_refused() -> None:
     node = FakeNode()
-    honest = node.whole(50)
+    honest = node.full_block(50)
     raw_data = honest["block_header"]["raw_data"]
     lies: list[dict[str, Any]] = [
         {**honest, "blockID": honest["blockID"][:-1] + "0"},
         {**honest, "block_header": {"raw_data": {**raw_data, "timestamp": raw_data["timestamp"] + 3_000}}},
         {**honest, "block_header": {"raw_data": {**raw_data, "parentHash": "11" * 32}}},
-        node.whole(51),
+        node.full_block(51),
         {**honest, "block_header": {"raw_data": {**raw_data, "witness_address": "zz"}}},
         {**honest, "blockID": "short"},
         {"blockID": honest["blockID"]},
     ]
     for lie in lies:
         with pytest.raises(BadAnswer):
-            await rows(FakeNode(wallet__getblockbynum=partial(given, lie)))
+            await rows(FakeNode(wallet__getblockbynum=partial(constant_answer, lie)))
 
 
 async def test_a_block_that_is_not_there_is_still_to_come() -> None:
     node = FakeNode()
-    nothing: list[Any] = [{}, b"{}\n"]
-    for said in nothing:
+    empty_answers: list[Any] = [{}, b"{}\n"]
+    for answer in empty_answers:
         with pytest.raises(NodeBehind):
-            await rows(FakeNode(wallet__getblockbynum=partial(given, said)), 50)
+            await rows(FakeNode(wallet__getblockbynum=partial(constant_answer, answer)), 50)
     with pytest.raises(NodeBehind):
         await node.chain().block(101)
 
@@ -351,7 +357,7 @@ async def test_the_newest_block_that_is_solid_is_final() -> None:
 
 
 async def test_a_node_of_another_chain_is_refused() -> None:
-    other = {
+    foreign_genesis = {
         "blockID": "00" * 8 + "11" * 24,
         "block_header": {
             "raw_data": {
@@ -361,16 +367,16 @@ async def test_a_node_of_another_chain_is_refused() -> None:
             }
         },
     }
-    for said in (other, {}):
+    for answer in (foreign_genesis, {}):
         with pytest.raises(WrongChain):
-            await FakeNode(wallet__getblock=partial(given, said)).chain().heads()
+            await FakeNode(wallet__getblock=partial(constant_answer, answer)).chain().heads()
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "kind"),
+    ("reason", "status", "kind"),
     [
         ("class java.lang.IllegalAccessException : lack of computing resources", 200, Unavailable),
         ("The key exceeds the frequency limit(15), and the query server is suspended for 1 s", 403, Unavailable),
@@ -387,9 +393,9 @@ async def test_a_node_of_another_chain_is_refused() -> None:
         ("gone", 404, SourceError),
     ],
 )
-async def test_every_spelling_of_a_refusal_is_a_typed_error(words: str, status: int, kind: type[Exception]) -> None:
+async def test_every_spelling_of_a_refusal_is_a_typed_error(reason: str, status: int, kind: type[Exception]) -> None:
     def refuse(body: Any) -> Any:
-        raise Refuse(words, status)
+        raise Refuse(reason, status)
 
     node = FakeNode(wallet__getblockbynum=refuse)
     with pytest.raises(kind) as caught:
@@ -401,7 +407,7 @@ async def test_every_spelling_of_a_refusal_is_a_typed_error(words: str, status: 
 async def test_what_is_no_answer_is_a_typed_error(body: bytes) -> None:
     for path in ("wallet__getblockbynum", "wallet__gettransactioninfobyblocknum", "walletsolidity__getblock"):
         node = FakeNode(**{path: lambda _: body})
-        node.transactions[50] = [sent(ALICE, BOB, 5)]
+        node.transactions[50] = [make_transfer(ALICE, BOB, 5)]
         chain = node.chain()
         with pytest.raises(SourceError):
             await asyncio.gather(chain.heads(), chain.collect(Span(50, 50), DATASETS))
@@ -414,28 +420,28 @@ async def test_an_account_is_read_at_one_block() -> None:
     node = FakeNode()
     node.give(ALICE, balance=77, assetV2=[{"key": "1002000", "value": 5}])
     node.tokens[f"0x{decode_address(USDT).hex()}", decode_address(ALICE).hex()] = 2**200
-    token, own = FACTS.token_asset(USDT), FACTS.token_asset("1002000")
-    pairs = [(ALICE, COIN), (ALICE, token), (ALICE, own), (BOB, COIN), (BOB, own), (ALICE, FACTS.token_asset("7"))]
-    assert await told(node, node.chain().balances(pairs)) == [77, 2**200, 5, 0, 0, 0]
+    token, trc10 = FACTS.token_asset(USDT), FACTS.token_asset("1002000")
+    pairs = [(ALICE, COIN), (ALICE, token), (ALICE, trc10), (BOB, COIN), (BOB, trc10), (ALICE, FACTS.token_asset("7"))]
+    assert await run_plan(node, node.chain().balances(pairs)) == [77, 2**200, 5, 0, 0, 0]
 
 
 async def test_an_account_is_read_again_while_the_chain_goes_on() -> None:
     node = FakeNode()
     node.give(ALICE, balance=77)
-    chain, asked = node.chain(), 0
+    chain, read_count = node.chain(), 0
     honest = node.answers["/wallet/getaccount"]
 
     def later(body: Any) -> Any:
-        nonlocal asked
-        asked += 1
-        if asked < 3:
+        nonlocal read_count
+        read_count += 1
+        if read_count < 3:
             node.head += 1
         return honest(body)
 
     node.answers = {**node.answers, "/wallet/getaccount": later}
     heads = await chain.heads()
-    (found,) = await chain.answer([WalletRead(ALICE)], heads.latest)
-    assert (found.block.height, found.wallet.balance, asked) == (102, 77, 3)
+    (state,) = await chain.answer([WalletRead(ALICE)], heads.latest)
+    assert (state.block.height, state.wallet.balance, read_count) == (102, 77, 3)
 
 
 async def test_a_chain_that_never_stands_still_is_an_error_and_no_balance() -> None:
@@ -468,7 +474,7 @@ async def test_an_account_that_cannot_be_is_refused(wallet: dict[str, Any]) -> N
     node = FakeNode()
     node.wallets[hex_address(ALICE)] = wallet
     with pytest.raises(BadAnswer):
-        await told(node, node.chain().balances([(ALICE, COIN)]))
+        await run_plan(node, node.chain().balances([(ALICE, COIN)]))
 
 
 @pytest.mark.parametrize(
@@ -488,55 +494,55 @@ async def test_an_account_that_cannot_be_is_refused(wallet: dict[str, Any]) -> N
 async def test_a_token_that_does_not_answer_is_never_zero(answer: dict[str, Any], expected: Any) -> None:
     node = FakeNode()
     node.contract = answer
-    asked = node.chain().balances([(ALICE, FACTS.token_asset(USDT))])
+    plan = node.chain().balances([(ALICE, FACTS.token_asset(USDT))])
     if isinstance(expected, type):
         with pytest.raises(expected):
-            await told(node, asked)
+            await run_plan(node, plan)
         return
-    (found,) = await told(node, asked)
-    assert (found.cause if isinstance(found, Unknown) else type(found).__name__) == expected
+    (balance,) = await run_plan(node, plan)
+    assert (balance.cause if isinstance(balance, Unknown) else type(balance).__name__) == expected
 
 
 async def test_names_of_tokens_come_in_hexadecimal_or_not_at_all() -> None:
-    told_of = {
+    tokens = {
         "1002000": {"id": "1002000", "name": b"BitTorrent".hex(), "abbr": b"BTT".hex(), "precision": 6},
         "8": {"id": "9"},
     }
-    node = FakeNode(wallet__getassetissuebyid=lambda body: told_of.get(body["value"], {}))
-    known, unknown, contract = (FACTS.token_asset(each) for each in ("1002000", "7", USDT))
-    found = await told(node, describe([known, unknown, contract]))
-    assert (found[known].symbol, found[known].name, found[known].decimals) == ("BTT", "BitTorrent", 6)
-    assert (found[unknown].decimals, found[contract].decimals) == (None, None)
+    node = FakeNode(wallet__getassetissuebyid=lambda body: tokens.get(body["value"], {}))
+    trc10, unknown, contract = (FACTS.token_asset(each) for each in ("1002000", "7", USDT))
+    metadata = await run_plan(node, describe([trc10, unknown, contract]))
+    assert (metadata[trc10].symbol, metadata[trc10].name, metadata[trc10].decimals) == ("BTT", "BitTorrent", 6)
+    assert (metadata[unknown].decimals, metadata[contract].decimals) == (None, None)
     with pytest.raises(BadAnswer, match="gives token 9 for 8"):
-        await told(node, describe([FACTS.token_asset("8")]))
+        await run_plan(node, describe([FACTS.token_asset("8")]))
 
 
 # --- tokens of contracts ---------------------------------------------------------------------------------------------
 
 
 async def test_events_of_every_standard_are_rows_and_others_are_none() -> None:
-    word = "{:064x}".format
+    to_word = "{:064x}".format
     logs = [
-        event(TRANSFER, ALICE, BOB, data=word(2**256 - 1)),
-        event(TRANSFER, ALICE, BOB, word(9)),
-        event(SINGLE, ALICE, ALICE, BOB, data=word(4) + word(5)),
-        event(BATCH, ALICE, ALICE, BOB, data="".join(map(word, (64, 160, 2, 1, 2, 2, 10, 20)))),
-        event(BATCH, ALICE, ALICE, BOB, data="".join(map(word, (64, 160, 2**255, 1, 2, 2, 10, 20)))),
+        event(TRANSFER, ALICE, BOB, data=to_word(2**256 - 1)),
+        event(TRANSFER, ALICE, BOB, to_word(9)),
+        event(SINGLE, ALICE, ALICE, BOB, data=to_word(4) + to_word(5)),
+        event(BATCH, ALICE, ALICE, BOB, data="".join(map(to_word, (64, 160, 2, 1, 2, 2, 10, 20)))),
+        event(BATCH, ALICE, ALICE, BOB, data="".join(map(to_word, (64, 160, 2**255, 1, 2, 2, 10, 20)))),
         event(TRANSFER, ALICE, BOB, data="00" * 31),
-        event(TRANSFER, "f" * 64, BOB, data=word(1)),
-        event(TRANSFER, f"{'0' * 22}41{decode_address(ALICE).hex()}", BOB, data=word(3)),
-        event(data=word(1)),
+        event(TRANSFER, "f" * 64, BOB, data=to_word(1)),
+        event(TRANSFER, f"{'0' * 22}41{decode_address(ALICE).hex()}", BOB, data=to_word(3)),
+        event(data=to_word(1)),
         event(
             "7fcf532c15f0a6db0bd6d0e038bea71d30d808c7d98cb3bf7268a95bf5081b65",
             ALICE,
-            data=word(6),
+            data=to_word(6),
             token="TNUC9Qb1rRpS5CbWLmNMxXBjyFoydXjWFR",
         ),
     ]
     node = FakeNode()
-    node.transactions[50] = [sent(ALICE, BOB, 1), done(31, (1, ALICE), (2, USDT), log=logs)]
-    found = (await rows(node))["transfers"][1:]
-    assert [(each["standard"], each["log_index"], each["item"]) for each in found] == [
+    node.transactions[50] = [make_transfer(ALICE, BOB, 1), make_transaction(31, (1, ALICE), (2, USDT), log=logs)]
+    transfers = (await rows(node))["transfers"][1:]
+    assert [(each["standard"], each["log_index"], each["item"]) for each in transfers] == [
         ("trc20", 0, 0),
         ("trc721", 1, 0),
         ("trc1155", 2, 0),
@@ -545,29 +551,29 @@ async def test_events_of_every_standard_are_rows_and_others_are_none() -> None:
         ("trc20", 7, 0),
         ("unwrap", 9, 0),
     ]
-    assert [int.from_bytes(each["raw"], "big") for each in found] == [2**256 - 1, 1, 5, 10, 20, 3, 6]
-    assert found[5]["sender"] == ALICE
+    assert [int.from_bytes(each["raw"], "big") for each in transfers] == [2**256 - 1, 1, 5, 10, 20, 3, 6]
+    assert transfers[5]["sender"] == ALICE
 
 
 async def test_approvals_are_rows_and_contracts_say_what_is_left() -> None:
-    word = "{:064x}".format
+    to_word = "{:064x}".format
     node = FakeNode()
     node.transactions[50] = [
-        done(
+        make_transaction(
             31,
             (1, ALICE),
             (2, USDT),
             log=[
-                event(APPROVAL, ALICE, BOB, data=word(2**256 - 1)),
-                event(APPROVAL, ALICE, BOB, word(7)),
-                event(FOR_ALL, ALICE, BOB, data=word(1)),
-                event(FOR_ALL, ALICE, BOB, data=word(2)),
-                event(APPROVAL, ALICE, data=word(2)),
+                event(APPROVAL, ALICE, BOB, data=to_word(2**256 - 1)),
+                event(APPROVAL, ALICE, BOB, to_word(7)),
+                event(FOR_ALL, ALICE, BOB, data=to_word(1)),
+                event(FOR_ALL, ALICE, BOB, data=to_word(2)),
+                event(APPROVAL, ALICE, data=to_word(2)),
             ],
         )
     ]
-    found = (await rows(node))["approvals"]
-    assert [(each["standard"], each["owner"], each["spender"], each["approved"]) for each in found] == [
+    approvals = (await rows(node))["approvals"]
+    assert [(each["standard"], each["owner"], each["spender"], each["approved"]) for each in approvals] == [
         ("erc20", ALICE, BOB, None),
         ("erc721", ALICE, BOB, None),
         ("operator", ALICE, BOB, True),
@@ -577,9 +583,9 @@ async def test_approvals_are_rows_and_contracts_say_what_is_left() -> None:
     class Given:
         token, owner, spender, token_id = USDT, ALICE, BOB, None
 
-    (state,) = await told(node, Approvals().allowances([Given()]))
+    (state,) = await run_plan(node, Approvals().allowances([Given()]))
     assert (state.raw, state.balance, state.supply) == (None, 50, None)
-    (operator,) = await told(node, Approvals().operators([Given()], {ALICE: {}}))
+    (operator,) = await run_plan(node, Approvals().operators([Given()], {ALICE: {}}))
     assert (operator.standard, operator.movable) == (None, 50)
 
 
@@ -588,24 +594,24 @@ async def test_approvals_are_rows_and_contracts_say_what_is_left() -> None:
 
 async def test_a_transaction_that_is_gone_or_elsewhere_is_an_error() -> None:
     node = FakeNode()
-    each = sent(ALICE, BOB, 5)
+    each = make_transfer(ALICE, BOB, 5)
     node.transactions[50] = [each]
     chain = node.chain()
 
-    def known(tx_hash: str, height: int = 50, *, final: bool = True) -> IndexedTransaction:
+    def indexed(tx_hash: str, height: int = 50, *, final: bool = True) -> IndexedTransaction:
         return IndexedTransaction(tx_hash, height, 0, 0, None, final)
 
-    for asked, kind in [
-        (known("11" * 32), NodeBehind),
-        (known("11" * 32, final=False), Reorged),
-        (known(each["txID"], 51), BadAnswer),
+    for transaction, kind in [
+        (indexed("11" * 32), NodeBehind),
+        (indexed("11" * 32, final=False), Reorged),
+        (indexed(each["txID"], 51), BadAnswer),
     ]:
         with pytest.raises(kind):
-            await chain.look_up([asked])
+            await chain.look_up([transaction])
 
 
 async def test_a_history_is_rows_of_the_blocks_that_are_listed() -> None:
-    first, second, other = sent(ALICE, BOB, 5), sent(BOB, ALICE, 6), sent(BOB, BOB, 7)
+    first, second, third = make_transfer(ALICE, BOB, 5), make_transfer(BOB, ALICE, 6), make_transfer(BOB, BOB, 7)
     pages = {
         "": ([{"txID": first["txID"], "blockNumber": 20, "block_timestamp": 1}], "more"),
         "more": ([{"txID": first["txID"], "blockNumber": 20, "block_timestamp": 1}], ""),
@@ -621,20 +627,23 @@ async def test_a_history_is_rows_of_the_blocks_that_are_listed() -> None:
             f"v1__accounts__{ALICE}__transactions__trc20": lambda path: {"data": [{"transaction_id": second["txID"]}]},
         }
     )
-    node.transactions |= {20: [first, other], 30: [second], 40: [other]}
+    node.transactions |= {20: [first, third], 30: [second], 40: [third]}
     chain = node.chain(trongrid=True)
     await chain.heads()
-    found = await chain.collect_accounts(Span(0, 100), [ALICE], DATASETS[1:])
-    assert (found.span, found.read_methods["native"]) == (Span(0, 90), "lists")
-    assert [moved(each)[2:] for each in found.tables["transfers"].to_pylist()] == [(ALICE, BOB, 5), (BOB, ALICE, 6)]
-    assert "/wallet/getblockbynum" in node.asked
+    collected = await chain.collect_accounts(Span(0, 100), [ALICE], DATASETS[1:])
+    assert (collected.span, collected.read_methods["native"]) == (Span(0, 90), "lists")
+    assert [movement(each)[2:] for each in collected.tables["transfers"].to_pylist()] == [
+        (ALICE, BOB, 5),
+        (BOB, ALICE, 6),
+    ]
+    assert "/wallet/getblockbynum" in node.paths
     every = await node.chain().collect_accounts(Span(0, 60), [ALICE], DATASETS[1:])
-    assert every.tables["transfers"].to_pylist() == found.tables["transfers"].to_pylist()
+    assert every.tables["transfers"].to_pylist() == collected.tables["transfers"].to_pylist()
     assert every.read_methods["native"] == "blocks"
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         {"data": [], "meta": {"fingerprint": "same"}},
         {"data": [], "success": False},
@@ -643,8 +652,8 @@ async def test_a_history_is_rows_of_the_blocks_that_are_listed() -> None:
         {"data": [{"txID": "11" * 32}]},
     ],
 )
-async def test_a_list_that_does_not_end_or_lists_what_is_not_is_an_error(said: Any) -> None:
-    lists = {f"v1__accounts__{ALICE}__transactions{each}": lambda _: said for each in ("", "__trc20")}
+async def test_a_list_that_does_not_end_or_lists_what_is_not_is_an_error(answer: Any) -> None:
+    lists = {f"v1__accounts__{ALICE}__transactions{each}": lambda _: answer for each in ("", "__trc20")}
     chain = FakeNode(**lists).chain(trongrid=True)
     await chain.heads()
     with pytest.raises(SourceError):

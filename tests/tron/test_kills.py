@@ -1,4 +1,4 @@
-"""`kill -9` at random moments of a Tron run: the next one goes on by itself, and nothing is lost or doubled."""
+"""`kill -9` at random moments of a Tron run: the next run continues, without lost or double rows."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def environment(subject: TronSubject, folder: Path) -> dict[str, str]:
         "CHAINS__TRON__SIGNATURES": "all",
         "CHAINS__TRON__CONCURRENCY": 2,
     }
-    named = {f"CHAINFOLIO_{name}": str(value) for name, value in settings.items()}
-    return os.environ | {"PYTHONPATH": str(ROOT)} | named
+    variables = {f"CHAINFOLIO_{name}": str(value) for name, value in settings.items()}
+    return os.environ | {"PYTHONPATH": str(ROOT)} | variables
 
 
-def undisturbed(subject: TronSubject, folder: Path) -> None:
-    """A run that nobody disturbs."""
+def run_to_end(subject: TronSubject, folder: Path) -> None:
+    """Run the indexer to its end."""
     command = [sys.executable, "-m", "chainfolio.cli.main", "index", "tron", "--to", str(subject.node.solid)]
     ran = subprocess.run(command, env=environment(subject, folder), cwd=folder, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -68,17 +68,17 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_rows_of_one_that_is_
     disturbed, quiet = tmp_path / "disturbed", tmp_path / "quiet"
     command = ["index", "tron", "--to", str(subject.node.solid)]
     game = killed(KILLS, 11, MOST_MS, command, environment(subject, disturbed), disturbed)
-    said, errors = game.communicate(timeout=240)
-    assert game.returncode == 0, said + errors
-    assert int(said.splitlines()[-1]) >= KILLS // 2, "a run that ends at once shows nothing"
-    undisturbed(subject, disturbed)
-    undisturbed(subject, quiet)
+    output, errors = game.communicate(timeout=240)
+    assert game.returncode == 0, output + errors
+    assert int(output.splitlines()[-1]) >= KILLS // 2, "a run that ends at once shows nothing"
+    run_to_end(subject, disturbed)
+    run_to_end(subject, quiet)
     for table in (*FETCHED, *DERIVED):
         assert stored(disturbed, table).equals(stored(quiet, table)), table
     rows = subject.rows(Span(0, subject.node.solid))
     for table in ("blocks", "transactions", "transfers", "approvals"):
         names = [name for name in TABLES[table].names if name in rows[table][0]]
         every = stored(disturbed, table).select(names).to_pylist()
-        found = [row for row in every if row.get("standard") != "internal"]  # the other reading has none
-        wanted = [{name: row[name] for name in names} for row in rows[table]]
-        assert in_order(found) == in_order(wanted), table
+        stored_rows = [row for row in every if row.get("standard") != "internal"]  # the other reading has none
+        expected = [{name: row[name] for name in names} for row in rows[table]]
+        assert in_order(stored_rows) == in_order(expected), table

@@ -1,6 +1,6 @@
-"""What senders write into transactions that is not Tron's: nodes show it by its number, and the root comes of it.
+"""Unknown fields in transactions: nodes show them by number, and the root covers them.
 
-The main chain has such ones: an empty field 4 in a result of block 1,102,553, a second result in block 18,214,173.
+Examples of the main chain: an empty field 4 in a result of block 1,102,553, a second result in block 18,214,173.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chainfolio.localchain.tron.codec import encode
 from chainfolio.localchain.tron.node import TronNode
 from chainfolio.localchain.tron.wallet import Person
 from tests.tron import chains
-from tests.tron.fakes import ALICE, BOB, FakeNode, sent
+from tests.tron.fakes import ALICE, BOB, FakeNode, make_transfer
 
 DATASETS = ("blocks", "transactions", "native")
 RAW, SIGNATURE = "0a03aabbcc", "1202ddee"
@@ -55,29 +55,29 @@ def content(*transactions: dict[str, Any]) -> bytes:
     return json.dumps({"transactions": transactions}).encode()
 
 
-@pytest.mark.parametrize(("shown", "behind"), WRITTEN)
-def test_what_is_shown_comes_to_the_bytes_of_the_block(shown: dict[str, Any], behind: str) -> None:
-    assert [each.hex() for each in encode_transactions(content({**DONE, **shown}))] == [RAW + SIGNATURE + behind]
+@pytest.mark.parametrize(("fields", "suffix"), WRITTEN)
+def test_what_is_shown_comes_to_the_bytes_of_the_block(fields: dict[str, Any], suffix: str) -> None:
+    assert [each.hex() for each in encode_transactions(content({**DONE, **fields}))] == [RAW + SIGNATURE + suffix]
 
 
-def block(shown: dict[str, Any], *, real: dict[str, Any] | None = None) -> FakeNode:
-    """A node whose block at 50 has a transaction that is shown so; its header is of how it really is."""
+def block(fields: dict[str, Any], *, real: dict[str, Any] | None = None) -> FakeNode:
+    """Return a node that shows a transaction of block 50 with `fields`; its header covers `real`."""
     node = FakeNode()
-    node.transactions[50] = [{**sent(ALICE, BOB, 5), **shown}]
-    body = {**sent(ALICE, BOB, 5), **(shown if real is None else real)}
-    found = merkle_root(encode_transactions(content({name: each for name, each in body.items() if name != "info"})))
-    node.root = lambda height: found if height == 50 else "00" * 32  # type: ignore[method-assign]
+    node.transactions[50] = [{**make_transfer(ALICE, BOB, 5), **fields}]
+    body = {**make_transfer(ALICE, BOB, 5), **(fields if real is None else real)}
+    root = merkle_root(encode_transactions(content({name: each for name, each in body.items() if name != "info"})))
+    node.root = lambda height: root if height == 50 else "00" * 32  # type: ignore[method-assign]
     return node
 
 
 async def statuses(chain: TronChain) -> list[int]:
-    """Whether the transactions of the block succeeded."""
-    found = await chain.collect(Span(50, 50), DATASETS)
-    return [each["status"] for each in found.tables["transactions"].to_pylist()]
+    """Return the statuses of the transactions in block 50."""
+    collected = await chain.collect(Span(50, 50), DATASETS)
+    return [each["status"] for each in collected.tables["transactions"].to_pylist()]
 
 
 @pytest.mark.parametrize(
-    ("shown", "status"),
+    ("fields", "status"),
     [
         ({"ret": [{"4": [""]}]}, 1),
         ({"ret": [{"contractRet": "SUCCESS"}, {"unfreeze_amount": 7}]}, 1),
@@ -90,13 +90,13 @@ async def statuses(chain: TronChain) -> list[int]:
     ],
 )
 async def test_a_single_endpoint_is_believed_where_it_shows_all_that_a_sender_wrote(
-    shown: dict[str, Any], status: int
+    fields: dict[str, Any], status: int
 ) -> None:
-    assert await statuses(block(shown).chain()) == [status]
+    assert await statuses(block(fields).chain()) == [status]
 
 
 @pytest.mark.parametrize(
-    ("shown", "real"),
+    ("fields", "real"),
     [
         ({"ret": [], "5": ["1802"]}, {"ret": [{"contractRet": "REVERT"}]}),
         ({"ret": [{"3": [2]}]}, {"ret": [{"contractRet": "REVERT"}]}),
@@ -108,10 +108,10 @@ async def test_a_single_endpoint_is_believed_where_it_shows_all_that_a_sender_wr
     ],
 )
 async def test_nobody_can_write_how_a_transaction_ended_in_another_way(
-    shown: dict[str, Any], real: dict[str, Any]
+    fields: dict[str, Any], real: dict[str, Any]
 ) -> None:
     with pytest.raises(BadAnswer, match="not those of its header"):
-        await statuses(block(shown, real=real).chain())
+        await statuses(block(fields, real=real).chain())
 
 
 @pytest.mark.parametrize(
@@ -127,19 +127,23 @@ async def test_what_lies_in_no_transaction_is_refused(name: str, values: Any) ->
 
 async def test_groups_without_end_are_refused() -> None:
     node = FakeNode()
-    node.transactions[50] = [sent(ALICE, BOB, 5)]
-    deep = json.dumps(node.whole(50)).replace('"ret"', '"9": [' + '{"1": [' * 100_000 + "]}" * 100_000 + '], "ret"')
+    node.transactions[50] = [make_transfer(ALICE, BOB, 5)]
+    deep = json.dumps(node.full_block(50)).replace(
+        '"ret"', '"9": [' + '{"1": [' * 100_000 + "]}" * 100_000 + '], "ret"'
+    )
     node = FakeNode(wallet__getblockbynum=lambda body: deep.encode())
     with pytest.raises(BadAnswer):
         await statuses(node.chain())
 
 
-def handed_in(node: TronNode, signed: dict[str, Any], more: str) -> str:
-    """A signed transaction with more bytes behind it, as `broadcasthex` takes it; its hash."""
-    whole = encode("Transaction", {"raw_data": signed["raw_data_hex"], "signature": signed["signature"]}).hex() + more
+def broadcast(node: TronNode, signed: dict[str, Any], extra: str) -> str:
+    """Send a signed transaction with extra bytes to `broadcasthex` and return its hash."""
+    transaction_hex = (
+        encode("Transaction", {"raw_data": signed["raw_data_hex"], "signature": signed["signature"]}).hex() + extra
+    )
     request = urllib.request.Request(
         node.url + "/wallet/broadcasthex",
-        json.dumps({"transaction": whole}).encode(),
+        json.dumps({"transaction": transaction_hex}).encode(),
         {"content-type": "application/json"},
     )
     with urllib.request.urlopen(request, timeout=30) as reply:
@@ -154,12 +158,12 @@ async def test_what_was_written_into_a_transaction_of_the_official_client_stops_
     """In a block with others, read from one endpoint alone."""
     alice, bob, carol = people
     hashes = [alice.pay(bob.hex, 6)]
-    for number, more in enumerate(("4a03616263", "2a022200", "2a021001" + "2a03800107", "5805", "78ff01" + "7a0161")):
-        hashes.append(handed_in(node, alice.sign("sendTrx", carol.hex, 10 + number, alice.hex), more))
+    for number, extra in enumerate(("4a03616263", "2a022200", "2a021001" + "2a03800107", "5805", "78ff01" + "7a0161")):
+        hashes.append(broadcast(node, alice.sign("sendTrx", carol.hex, 10 + number, alice.hex), extra))
     node.advance()
     chain = chains.chain(node, tmp_path)
-    found = await chain.collect(Span(0, node.head.height), DATASETS)
+    collected = await chain.collect(Span(0, node.head.height), DATASETS)
     await chain.close()
-    rows = {each["hash"]: each["status"] for each in found.tables["transactions"].to_pylist()}
+    rows = {each["hash"]: each["status"] for each in collected.tables["transactions"].to_pylist()}
     assert [rows[each] for each in hashes] == [1] * 6
-    assert not found.unexplained
+    assert not collected.unexplained

@@ -19,7 +19,7 @@ from chainfolio.localchain.tron.node import TronNode
 from tests.chains.index import FETCHED
 from tests.chains.tron import TronSubject
 from tests.tron.chains import facts
-from tests.tron.test_kills import environment, stored, undisturbed
+from tests.tron.test_kills import environment, run_to_end, stored
 
 pytestmark = pytest.mark.node
 DATASETS = ("blocks", "transactions", "native", "internal", "transfers", "approvals")
@@ -40,7 +40,7 @@ class Jumping(SystemClock):
     chance: random.Random = field(default_factory=lambda: random.Random(3))
 
     def now_us(self) -> int:
-        """Some moment."""
+        """Return a random time."""
         return super().now_us() + self.chance.randrange(-YEARS_US, YEARS_US)
 
 
@@ -52,30 +52,30 @@ def reads(subject: TronSubject, folder: Path, environment: Environment) -> TronC
 
 
 async def test_a_clock_that_jumps_changes_no_row(subject: TronSubject, tmp_path: Path) -> None:
-    found = []
+    runs = []
     for world in (Environment(), Environment(clock=Jumping())):
         chain = reads(subject, tmp_path, world)
         heads = await chain.heads()
-        got = await chain.collect(Span(0, heads.latest.height), DATASETS)
+        collected = await chain.collect(Span(0, heads.latest.height), DATASETS)
         await chain.close()
-        assert not got.unexplained
-        found.append((heads, got.tables, got.blocks))
-    assert found[0] == found[1]
+        assert not collected.unexplained
+        runs.append((heads, collected.tables, collected.blocks))
+    assert runs[0] == runs[1]
 
 
 @pytest.mark.slow("runs commands as processes with few descriptors")
-@pytest.mark.parametrize("few", [16, 24, 48])
+@pytest.mark.parametrize("limit", [16, 24, 48])
 def test_few_descriptors_end_a_run_with_a_typed_error_or_let_it_end(
-    subject: TronSubject, tmp_path: Path, few: int
+    subject: TronSubject, tmp_path: Path, limit: int
 ) -> None:
     poor, quiet = tmp_path / "poor", tmp_path / "quiet"
     command = [sys.executable, "-m", "chainfolio.cli.main", "index", "tron", "--to", str(subject.node.solid)]
-    limited = ["sh", "-c", f'ulimit -n {few} && exec "$@"', "sh", *command]
+    limited = ["sh", "-c", f'ulimit -n {limit} && exec "$@"', "sh", *command]
     ran = subprocess.run(limited, env=environment(subject, poor), cwd=poor, capture_output=True, text=True)
     assert ran.returncode in (0, 3, 5), ran.stdout + ran.stderr
-    assert not ran.returncode or any(line.startswith("error: ") for line in ran.stderr.splitlines()[-2:])  # and a cure
+    assert not ran.returncode or any(line.startswith("error: ") for line in ran.stderr.splitlines()[-2:])  # and a fix
     assert "Traceback" not in ran.stderr
-    undisturbed(subject, poor)
-    undisturbed(subject, quiet)
+    run_to_end(subject, poor)
+    run_to_end(subject, quiet)
     for table in FETCHED:
         assert stored(poor, table).equals(stored(quiet, table)), table

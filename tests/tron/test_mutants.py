@@ -1,4 +1,4 @@
-"""Every field of every answer, replaced and left out: each read ends with an answer or with a typed error."""
+"""Each read ends with an answer or a typed error if any field of an answer is replaced or left out."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from chainfolio.interactions import Interactions
 from chainfolio.plans import Plan, run_batched
 from chainfolio.protocols import InstalledProtocols
 from tests.mutants import check_mutants
-from tests.tron.fakes import ALICE, BOB, TRANSFER, USDT, FakeNode, done, event, sent
+from tests.tron.fakes import ALICE, BOB, TRANSFER, USDT, FakeNode, event, make_transaction, make_transfer
 
 DATASETS = ("blocks", "transactions", "native", "internal", "transfers", "approvals")
 
 
 def busy() -> FakeNode:
-    """A node with a block of many kinds of things, and an account that has many."""
+    """Return a node with a block of many kinds of transactions, and an account with many assets."""
     node = FakeNode(
         wallet__getassetissuebyid=lambda body: {"id": body["value"], "name": "41", "abbr": "42", "precision": 6},
         wallet__getexchangebyid=lambda body: {
@@ -32,7 +32,7 @@ def busy() -> FakeNode:
         wallet__getReward=lambda body: {"reward": 3},
     )
     node.head, node.solid = 8, 7
-    word = "{:064x}".format
+    to_word = "{:064x}".format
     inner = {
         "caller_address": hex_address(USDT),
         "transferTo_address": hex_address(BOB),
@@ -40,14 +40,14 @@ def busy() -> FakeNode:
         "callValueInfo": [{"callValue": 3}, {"callValue": 4, "tokenId": "1002000"}],
     }
     logs = [
-        event(TRANSFER, ALICE, BOB, data=word(4)),
-        event(SINGLE, ALICE, ALICE, BOB, data=word(4) + word(5)),
-        event(BATCH, ALICE, ALICE, BOB, data="".join(map(word, (64, 128, 1, 1, 1, 10)))),
-        event(APPROVAL, ALICE, BOB, data=word(4)),
+        event(TRANSFER, ALICE, BOB, data=to_word(4)),
+        event(SINGLE, ALICE, ALICE, BOB, data=to_word(4) + to_word(5)),
+        event(BATCH, ALICE, ALICE, BOB, data="".join(map(to_word, (64, 128, 1, 1, 1, 10)))),
+        event(APPROVAL, ALICE, BOB, data=to_word(4)),
     ]
     node.transactions[5] = [
-        sent(ALICE, BOB, 5, fee=3),
-        done(
+        make_transfer(ALICE, BOB, 5, fee=3),
+        make_transaction(
             31,
             (1, ALICE),
             (2, USDT),
@@ -56,9 +56,9 @@ def busy() -> FakeNode:
             log=logs,
             internal_transactions=[inner],
         ),
-        done(44, (1, ALICE), (2, 3), (3, b"_"), (4, 500), exchange_received_amount=9),
-        done(6, (1, ALICE), (4, 7), assetIssueID="1000009"),
-        done(30, (1, ALICE), (2, encode_field(5, 4)), contract_address=hex_address(USDT)),
+        make_transaction(44, (1, ALICE), (2, 3), (3, b"_"), (4, 500), exchange_received_amount=9),
+        make_transaction(6, (1, ALICE), (4, 7), assetIssueID="1000009"),
+        make_transaction(30, (1, ALICE), (2, encode_field(5, 4)), contract_address=hex_address(USDT)),
     ]
     node.give(
         ALICE,
@@ -74,18 +74,18 @@ def busy() -> FakeNode:
     return node
 
 
-async def used(node: FakeNode) -> None:
-    """Everything that is read of a chain."""
+async def read_all(node: FakeNode) -> None:
+    """Make every read of a chain."""
     chain = node.chain()
     heads = await chain.heads()
     await chain.collect(Span(5, 6), DATASETS)
     reader = chain.account_reader(InstalledProtocols())
     tokens = [chain.facts.token_asset(each) for each in (USDT, "1002000")]
 
-    def named(assets: Any) -> Plan[None]:
+    def describe_tokens(assets: Any) -> Plan[None]:
         yield from chain.describe(list(assets))
 
-    plan = {"account": reader.at(heads.latest).read(ALICE, Interactions(), tokens, named)}
+    plan = {"account": reader.at(heads.latest).read(ALICE, Interactions(), tokens, describe_tokens)}
     report = (await run_batched(plan, lambda reads: chain.answer(reads, heads.latest)))["account"]
     if report.error is not None:
         raise report.error
@@ -114,4 +114,4 @@ QUESTIONS: dict[str, Any] = {
 async def test_no_answer_breaks_a_read(path: str) -> None:
     node = busy()
     question = QUESTIONS[path] or {"value": node.transactions[5][0]["txID"]}
-    await check_mutants(node, path, question, lambda: used(node))
+    await check_mutants(node, path, question, lambda: read_all(node))

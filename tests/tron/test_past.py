@@ -1,4 +1,4 @@
-"""Coins at a past block, where a node keeps them: by the block's hash, and beside them tokens by what moved since."""
+"""Coins at a past block by the block's hash, if a node keeps them, and tokens by movements since."""
 
 from __future__ import annotations
 
@@ -46,60 +46,60 @@ async def lived(node: TronNode, people: People, folder: Path) -> AsyncIterator[I
 
 
 async def past(index: IndexOf[Any], account: str) -> tuple[int, Snapshot]:
-    """The coins of an account at that block, with all that is said of it."""
-    found = await index.snapshot([account], await index.block(THEN))
-    return next(each.raw for each in found.holdings if each.token.asset.is_native), found
+    """Return the coins of an account at block THEN, and the snapshot."""
+    snapshot = await index.snapshot([account], await index.block(THEN))
+    return next(each.raw for each in snapshot.holdings if each.token.asset.is_native), snapshot
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, answer: Any = None) -> list[Any]:
-    """Every question for coins of the past; `answer` makes another answer of the node's."""
-    asked: list[Any] = []
+def record_requests(monkeypatch: pytest.MonkeyPatch, answer: Any = None) -> list[Any]:
+    """Return the list of requests for past coins, which grows; `answer` changes the node's answers."""
+    bodies: list[Any] = []
     real = answers.READS[PATH]
 
-    def told(view: Any, body: Any) -> Any:
-        asked.append(body)
+    def answer_past(view: Any, body: Any) -> Any:
+        bodies.append(body)
         return real(view, body) if answer is None else answer(real(view, body))
 
-    monkeypatch.setitem(answers.READS, PATH, told)
-    return asked
+    monkeypatch.setitem(answers.READS, PATH, answer_past)
+    return bodies
 
 
 async def test_a_node_that_keeps_coins_tells_them_by_hash_and_tokens_are_replayed(
     node: TronNode, people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = counted(monkeypatch)
+    bodies = record_requests(monkeypatch)
     async with lived(node, people, tmp_path) as index:
-        raw, found = await past(index, people[1].address)
+        raw, snapshot = await past(index, people[1].address)
         assert raw == node.states[THEN].accounts[people[1].hex].balance
-        assert [each["block_identifier"] for each in asked] == [{"hash": node.blocks[THEN].id, "number": THEN}]
-        assert any("tells this balance of the block itself" in each.reason for each in found.issues)
-        assert not any(each.makes_partial for each in found.issues)
+        assert [each["block_identifier"] for each in bodies] == [{"hash": node.blocks[THEN].id, "number": THEN}]
+        assert any("tells this balance of the block itself" in each.reason for each in snapshot.issues)
+        assert not any(each.makes_partial for each in snapshot.issues)
 
 
 async def test_where_rows_come_to_something_else_the_node_counts_and_the_answer_is_partial(
     node: TronNode, people: People, tmp_path: Path
 ) -> None:
     async with lived(node, people, tmp_path) as index:
-        lost = Span(THEN + 1, THEN + 1)
-        index.lake.delete_span(index.key, lost, [TRANSFERS, ACCOUNT_TRANSFERS])
-        raw, found = await past(index, people[1].address)
+        gap = Span(THEN + 1, THEN + 1)
+        index.lake.delete_span(index.key, gap, [TRANSFERS, ACCOUNT_TRANSFERS])
+        raw, snapshot = await past(index, people[1].address)
         assert raw == node.states[THEN].accounts[people[1].hex].balance
-        (said,) = [each for each in found.issues if "which counts" in each.reason]
-        assert said.makes_partial
-        assert str(raw + PAID) in said.reason
+        (issue,) = [each for each in snapshot.issues if "which counts" in each.reason]
+        assert issue.makes_partial
+        assert str(raw + PAID) in issue.reason
 
 
 async def test_nothing_is_never_believed_and_such_a_node_is_not_asked_again(
     node: TronNode, people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node that keeps no such history answers as of an account that never had anything."""
-    node.balances, asked = False, counted(monkeypatch)
+    """A node without such a history answers as for an account that never had a coin."""
+    node.balances, bodies = False, record_requests(monkeypatch)
     async with lived(node, people, tmp_path) as index:
         for _ in range(2):
-            raw, found = await past(index, people[1].address)
+            raw, snapshot = await past(index, people[1].address)
             assert raw == node.states[THEN].accounts[people[1].hex].balance
-            assert not any(each.makes_partial for each in found.issues)
-        assert len(asked) == 1
+            assert not any(each.makes_partial for each in snapshot.issues)
+        assert len(bodies) == 1
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ async def test_nothing_is_never_believed_and_such_a_node_is_not_asked_again(
 async def test_what_cannot_be_meant_is_not_taken(
     node: TronNode, people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
-    counted(monkeypatch, lambda told: {**told, **change})
+    record_requests(monkeypatch, lambda told: {**told, **change})
     async with lived(node, people, tmp_path) as index:
         raw, _ = await past(index, people[1].address)
         assert raw == node.states[THEN].accounts[people[1].hex].balance

@@ -30,7 +30,7 @@ TEXTS = st.binary(max_size=5) | st.sampled_from([b"x" * size for size in (127, 1
 
 
 def varint(value: int, padding: int = 0) -> bytes:
-    """A number in groups of seven bits, with more bytes than it needs, up to nine: a tenth one is the sign."""
+    """Return a number in groups of seven bits with padding up to nine bytes; a tenth is the sign."""
     groups = [value >> shift & 127 for shift in range(0, max(value.bit_length(), 1), 7)]
     groups += [0] * min(padding, 9 - len(groups))
     return bytes(each | 128 for each in groups[:-1]) + bytes(groups[-1:])
@@ -55,10 +55,10 @@ def fields(draw: st.DrawFn, depth: int = 2) -> Field:
 
 
 @given(st.lists(fields(), max_size=8), NUMBERS)
-def test_a_message_is_read_as_it_was_written(written: list[Field], number: int) -> None:
-    data = b"".join(each[3] for each in written)
-    last = {number << 3 | kind: value for number, kind, value, _ in written if kind in (0, 2)}
-    texts = [value for each, kind, value, _ in written if (each, kind) == (number, 2)]
+def test_a_message_is_read_as_it_was_written(message_fields: list[Field], number: int) -> None:
+    data = b"".join(each[3] for each in message_fields)
+    last = {number << 3 | kind: value for number, kind, value, _ in message_fields if kind in (0, 2)}
+    texts = [value for each, kind, value, _ in message_fields if (each, kind) == (number, 2)]
     assert decode_fields(data) == last
     merged = {number << 3 | 2: b"".join(texts)} if texts else {}
     assert decode_fields(data, number) == {**last, **merged}
@@ -67,13 +67,15 @@ def test_a_message_is_read_as_it_was_written(written: list[Field], number: int) 
 
 
 @given(st.lists(fields(), min_size=1, max_size=5), st.data())
-def test_a_message_that_was_cut_inside_a_field_is_none(written: list[Field], data: st.DataObject) -> None:
-    message = b"".join(each[3] for each in written)
+def test_a_message_that_was_cut_inside_a_field_is_none(message_fields: list[Field], data: st.DataObject) -> None:
+    message = b"".join(each[3] for each in message_fields)
     size = data.draw(st.integers(0, len(message) - 1))
-    ends = [0, *accumulate(len(each[3]) for each in written)]
+    ends = [0, *accumulate(len(each[3]) for each in message_fields)]
     if size in ends:
-        kept = written[: ends.index(size)]
-        assert decode_fields(message[:size]) == {n << 3 | kind: value for n, kind, value, _ in kept if kind in (0, 2)}
+        complete = message_fields[: ends.index(size)]
+        assert decode_fields(message[:size]) == {
+            n << 3 | kind: value for n, kind, value, _ in complete if kind in (0, 2)
+        }
         return
     for read in (decode_fields, lambda cut: list(bytes_fields(cut, 5)), lambda cut: first_bytes_field(cut, 5)):
         with pytest.raises(ValueError, match=r"^a field reaches beyond its message$|^a number does not end$"):

@@ -1,4 +1,4 @@
-"""What proves a block: the root of its transactions, and who signed them."""
+"""Proofs of a block: the root of its transactions, and their signers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from chainfolio.localchain.tron.node import TronNode
 from chainfolio.localchain.tron.wallet import Person
 from chainfolio.transport.exchange import HttpResponse
 from tests.tron import chains
-from tests.tron.fakes import ALICE, BOB, CAROL, TRANSFER, USDT, FakeNode, done, event, sent
+from tests.tron.fakes import ALICE, BOB, CAROL, TRANSFER, USDT, FakeNode, event, make_transaction, make_transfer
 
 # Block 46929239 of the test chain Nile, as clients of Tron have it in their tests: each transaction with its signature.
 BLOCK = """
@@ -72,13 +72,13 @@ Change = Callable[[Any], Any]
 
 def real() -> list[Transaction]:
     """The transactions of that block."""
-    found = []
-    for written in BLOCK.strip().split("\n\n"):
-        text = written.replace("\n", "")
+    transactions = []
+    for entry in BLOCK.strip().split("\n\n"):
+        text = entry.replace("\n", "")
         body = {"raw_data_hex": text[:-130], "signature": [text[-130:]], "ret": [{"contractRet": "SUCCESS"}]}
         name = hashlib.sha256(bytes.fromhex(text[:-130])).hexdigest()
-        found.append(msgspec.convert({"txID": name, **body}, Transaction))
-    return found
+        transactions.append(msgspec.convert({"txID": name, **body}, Transaction))
+    return transactions
 
 
 def test_the_root_of_a_real_block_is_that_of_its_header() -> None:
@@ -90,7 +90,7 @@ def test_the_root_of_a_real_block_is_that_of_its_header() -> None:
 @pytest.mark.parametrize("number", range(5))
 def test_no_transaction_of_a_real_block_can_be_left_out_or_changed(number: int) -> None:
     every = real()
-    before, one, after = every[:number], every[number], every[number + 1 :]
+    before, transaction, after = every[:number], every[number], every[number + 1 :]
     ends: tuple[list[TransactionResult], ...] = (
         [],
         [TransactionResult()],
@@ -100,10 +100,12 @@ def test_no_transaction_of_a_real_block_can_be_left_out_or_changed(number: int) 
         [TransactionResult(fee=1, contractRet="SUCCESS")],
         [TransactionResult(ret="FAILED", contractRet="SUCCESS")],
     )
-    others = [msgspec.structs.replace(one, ret=each) for each in ends]
-    others += [msgspec.structs.replace(one, signature=each) for each in ([], one.signature * 2, ["00" * 65])]
-    assert ROOT not in {transactions_root("node", [*before, each, *after]) for each in others}
-    orders = [[*before, *after], [*every, one], [*after, one, *before], [*before, *after, one]]
+    variants = [msgspec.structs.replace(transaction, ret=each) for each in ends]
+    variants += [
+        msgspec.structs.replace(transaction, signature=each) for each in ([], transaction.signature * 2, ["00" * 65])
+    ]
+    assert ROOT not in {transactions_root("node", [*before, each, *after]) for each in variants}
+    orders = [[*before, *after], [*every, transaction], [*after, transaction, *before], [*before, *after, transaction]]
     assert ROOT not in {transactions_root("node", each) for each in orders if each != every}
 
 
@@ -120,7 +122,7 @@ class Liar(FakeNode):
     def __init__(self, change: Change, *where: str) -> None:
         super().__init__()
         self.change, self.where = change, where
-        self.transactions[50] = [sent(ALICE, BOB, each) for each in (5, 6, 7)]
+        self.transactions[50] = [make_transfer(ALICE, BOB, each) for each in (5, 6, 7)]
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         """One request."""
@@ -135,43 +137,43 @@ def without_the_last(answer: Any) -> Any:
     return answer[:-1] if isinstance(answer, list) else {**answer, "transactions": answer["transactions"][:-1]}
 
 
-def turned(answer: Any) -> Any:
-    """The same in another order."""
+def reverse_transactions(answer: Any) -> Any:
+    """Return the answer with its transactions in reverse order."""
     return answer if isinstance(answer, list) else {**answer, "transactions": answer["transactions"][::-1]}
 
 
 def failed(answer: Any) -> Any:
-    """The first one did not succeed."""
+    """Return the answer with a failed first transaction."""
     if isinstance(answer, list):
         return answer
-    first, *rest = answer["transactions"]
-    return {**answer, "transactions": [{**first, "ret": [{"contractRet": "REVERT"}]}, *rest]}
+    first, *remaining = answer["transactions"]
+    return {**answer, "transactions": [{**first, "ret": [{"contractRet": "REVERT"}]}, *remaining]}
 
 
 def signed_by_another(answer: Any) -> Any:
-    """The first one has the signature of the second."""
+    """Return the answer with the second transaction's signature at the first."""
     if isinstance(answer, list):
         return answer
-    first, second, *rest = answer["transactions"]
-    return {**answer, "transactions": [{**first, "signature": second["signature"]}, second, *rest]}
+    first, second, *remaining = answer["transactions"]
+    return {**answer, "transactions": [{**first, "signature": second["signature"]}, second, *remaining]}
 
 
-CHANGES = (without_the_last, turned, failed, signed_by_another)
+CHANGES = (without_the_last, reverse_transactions, failed, signed_by_another)
 
 
 async def rows(chain: TronChain) -> list[int]:
-    """What transactions of the block carried."""
-    found = await chain.collect(Span(50, 50), DATASETS)
-    return [int.from_bytes(row["raw"], "big") for row in found.tables["transactions"].to_pylist()]
+    """Return the raw amounts of the transactions in block 50."""
+    collected = await chain.collect(Span(50, 50), DATASETS)
+    return [int.from_bytes(row["raw"], "big") for row in collected.tables["transactions"].to_pylist()]
 
 
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_block_that_is_not_that_of_its_header_is_refused(change: Change) -> None:
     chain = Liar(change, "http://one.test").chain()
-    for _ in range(2):  # whoever says it twice has not become two
-        with pytest.raises(BadAnswer, match="block 50 are not those of its header") as refused:
+    for _ in range(2):  # two answers of one endpoint are not two endpoints
+        with pytest.raises(BadAnswer, match="block 50 are not those of its header") as caught:
             await rows(chain)
-        assert "another endpoint" in (refused.value.remedy or "")
+        assert "another endpoint" in (caught.value.remedy or "")
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -180,7 +182,7 @@ async def test_another_endpoint_is_asked_for_a_block_that_is_refused(change: Cha
 
 
 async def test_bytes_that_nodes_do_not_show_stop_nobody_who_asks_two() -> None:
-    """Whoever sends a transaction may write more into it than JSON has; then no node can give what has the root."""
+    """A sender may write bytes that JSON does not show; then no node's answer has the header's root."""
     urls = ("http://one.test", "http://two.test")
     node = Liar(lambda answer: answer, *urls)
     node.root = lambda height: "ab" * 32 if height == 50 else "00" * 32  # type: ignore[method-assign]
@@ -198,10 +200,10 @@ async def test_two_who_tell_different_blocks_are_both_refused() -> None:
 
 async def test_an_end_that_is_longer_than_any_is_refused() -> None:
     node = FakeNode()
-    node.transactions[50] = [done(1, (1, ALICE), (2, BOB), (3, 5))]
-    whole = node.whole(50)
-    whole["transactions"][0]["ret"] = [{"contractRet": "SUCCESS" * 1_000_000}]
-    node = FakeNode(wallet__getblockbynum=lambda body: whole)
+    node.transactions[50] = [make_transaction(1, (1, ALICE), (2, BOB), (3, 5))]
+    block = node.full_block(50)
+    block["transactions"][0]["ret"] = [{"contractRet": "SUCCESS" * 1_000_000}]
+    node = FakeNode(wallet__getblockbynum=lambda body: block)
     with pytest.raises(BadAnswer, match="wrong shape"):
         await rows(node.chain())
 
@@ -222,12 +224,15 @@ def test_who_signed_the_transactions_of_a_real_block() -> None:
     assert [recover_signers(each) for each in real()] == [(parse_address("", owner),) for owner in owners]
 
 
-@pytest.mark.parametrize("more", [0, 27, 31, 4])
-def test_the_last_byte_of_a_signature_has_four_spellings(more: int) -> None:
-    one = real()[0]
-    (signature,) = one.signature
-    other = f"{signature[:-2]}{int(signature[-2:], 16) + more:02x}"
-    assert recover_signers(msgspec.structs.replace(one, signature=[other, other + "00"])) == recover_signers(one) * 2
+@pytest.mark.parametrize("offset", [0, 27, 31, 4])
+def test_the_last_byte_of_a_signature_has_four_spellings(offset: int) -> None:
+    transaction = real()[0]
+    (signature,) = transaction.signature
+    spelling = f"{signature[:-2]}{int(signature[-2:], 16) + offset:02x}"
+    assert (
+        recover_signers(msgspec.structs.replace(transaction, signature=[spelling, spelling + "00"]))
+        == recover_signers(transaction) * 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -236,84 +241,84 @@ def test_the_last_byte_of_a_signature_has_four_spellings(more: int) -> None:
 )
 async def test_a_signature_of_which_no_key_comes_is_told_and_stops_nothing(signature: str) -> None:
     node = FakeNode()
-    node.transactions[50] = [{**sent(ALICE, BOB, 5), "signature": [signature]}]
-    found = await node.chain().collect(Span(50, 50), DATASETS)
-    assert len(found.tables["transactions"]) == 1
-    assert [(each.account, each.height, each.amount) for each in found.unexplained] == [(ALICE, 50, 0)]
-    assert "has a signature of which no key comes" in found.unexplained[0].reason
-    assert "/wallet/getaccount" not in node.asked, "no account can name who that is"
+    node.transactions[50] = [{**make_transfer(ALICE, BOB, 5), "signature": [signature]}]
+    collected = await node.chain().collect(Span(50, 50), DATASETS)
+    assert len(collected.tables["transactions"]) == 1
+    assert [(each.account, each.height, each.amount) for each in collected.unexplained] == [(ALICE, 50, 0)]
+    assert "has a signature of which no key comes" in collected.unexplained[0].reason
+    assert "/wallet/getaccount" not in node.paths, "no account can name who that is"
 
 
-def named(*accounts: str) -> dict[str, Any]:
-    """What an account says that lets others sign for it."""
+def signing_permission(*accounts: str) -> dict[str, Any]:
+    """Return the permission of an account for which others may sign."""
     keys = [{"address": hex_address(each), "weight": 1} for each in accounts]
     return {"active_permission": [{"id": 2, "keys": keys, "threshold": 1}]}
 
 
 async def unexplained(chain: TronChain, first: int, last: int) -> list[tuple[str, int]]:
-    """Whose transactions are not explained."""
-    found = await chain.collect(Span(first, last), DATASETS)
-    return [(each.account, each.height) for each in found.unexplained]
+    """Return the accounts and heights of unexplained transactions."""
+    collected = await chain.collect(Span(first, last), DATASETS)
+    return [(each.account, each.height) for each in collected.unexplained]
 
 
 async def test_an_account_is_asked_once_whom_it_names_and_again_of_a_newer_block() -> None:
     node = FakeNode()
     for height in range(50, 60):
         node.transactions[height] = [
-            done(1, (1, ALICE), (2, BOB), (3, height), by=[CAROL]),
-            done(1, (1, ALICE), (2, BOB), (3, 7), by=[ALICE]),
-            done(1, (1, ALICE), (2, BOB), (3, 9), by=[CAROL, ALICE]),
+            make_transaction(1, (1, ALICE), (2, BOB), (3, height), by=[CAROL]),
+            make_transaction(1, (1, ALICE), (2, BOB), (3, 7), by=[ALICE]),
+            make_transaction(1, (1, ALICE), (2, BOB), (3, 9), by=[CAROL, ALICE]),
         ]
-    node.give(ALICE, **named(ALICE, CAROL))
+    node.give(ALICE, **signing_permission(ALICE, CAROL))
     chain = node.chain()
     assert await unexplained(chain, 50, 54) == [] == await unexplained(chain, 55, 59)
-    assert node.asked.count("/wallet/getaccount") == 1
-    node.give(ALICE, **named(ALICE))  # a word that was given stays good for the blocks before it
+    assert node.paths.count("/wallet/getaccount") == 1
+    node.give(ALICE, **signing_permission(ALICE))  # a word that was given stays good for the blocks before it
     assert await unexplained(chain, 50, 59) == []
-    node.transactions[61] = [done(1, (1, ALICE), (2, BOB), (3, 5), by=[BOB])]
-    node.transactions[62] = [done(1, (1, ALICE), (2, BOB), (3, 6), by=[BOB])]
+    node.transactions[61] = [make_transaction(1, (1, ALICE), (2, BOB), (3, 5), by=[BOB])]
+    node.transactions[62] = [make_transaction(1, (1, ALICE), (2, BOB), (3, 6), by=[BOB])]
     assert await unexplained(chain, 61, 62) == [(ALICE, 61), (ALICE, 62)]
-    assert node.asked.count("/wallet/getaccount") == 2
+    assert node.paths.count("/wallet/getaccount") == 2
     assert await unexplained(chain, 61, 62) == [(ALICE, 61), (ALICE, 62)]
-    assert node.asked.count("/wallet/getaccount") == 2
-    node.transactions[63] = [done(1, (1, ALICE), (2, BOB), (3, 5), by=[BOB])]
-    node.give(ALICE, **named(BOB))
+    assert node.paths.count("/wallet/getaccount") == 2
+    node.transactions[63] = [make_transaction(1, (1, ALICE), (2, BOB), (3, 5), by=[BOB])]
+    node.give(ALICE, **signing_permission(BOB))
     assert await unexplained(chain, 63, 63) == []
-    assert node.asked.count("/wallet/getaccount") == 3
+    assert node.paths.count("/wallet/getaccount") == 3
 
 
 async def test_others_have_their_turn_while_signers_of_many_transactions_are_recovered() -> None:
-    one, turns, ended = real()[0], 0, False
+    transaction, turns, ended = real()[0], 0, False
 
-    async def others() -> None:
+    async def count_turns() -> None:
         nonlocal turns
         while not ended:
             turns += 1
             await asyncio.sleep(0)
 
-    waiting = asyncio.create_task(others())
-    found = await recover_all([one] * 1_001)
-    before, several = turns, msgspec.structs.replace(one, signature=one.signature * 100)
-    found += await recover_all([several] * 11)
+    waiting = asyncio.create_task(count_turns())
+    signers = await recover_all([transaction] * 1_001)
+    before, many_signatures = turns, msgspec.structs.replace(transaction, signature=transaction.signature * 100)
+    signers += await recover_all([many_signatures] * 11)
     ended = True
     await waiting
-    assert found == [recover_signers(one)] * 1_001 + [recover_signers(several)] * 11
+    assert signers == [recover_signers(transaction)] * 1_001 + [recover_signers(many_signatures)] * 11
     assert before >= 2
     assert turns - before >= 2, "as many signatures in fewer transactions take as long"
 
 
 @pytest.mark.parametrize(
-    "many",
+    "excess",
     [
         {"signature": ["00"] * 101},
         {"signature": ["00" * 4_000_001]},
         {"raw_data_hex": "00" * 4_000_001},
     ],
 )
-async def test_a_block_larger_than_any_costs_no_signature(many: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever makes up a header can put anything under it: what cannot be a block is refused before it is checked."""
+async def test_a_block_larger_than_any_costs_no_signature(excess: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forged header can cover any content, so impossible blocks are refused before they are checked."""
     node = FakeNode()
-    node.transactions[50] = [sent(ALICE, BOB, 5), {**sent(ALICE, BOB, 6), **many}]
+    node.transactions[50] = [make_transfer(ALICE, BOB, 5), {**make_transfer(ALICE, BOB, 6), **excess}]
     monkeypatch.setattr("chainfolio.adapters.tron.spans.recover_all", None)
     with pytest.raises(BadAnswer, match="larger than any"):
         await node.chain().collect(Span(50, 50), DATASETS)
@@ -321,38 +326,38 @@ async def test_a_block_larger_than_any_costs_no_signature(many: Any, monkeypatch
 
 async def test_an_answer_longer_than_any_block_is_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
     node = FakeNode()
-    monkeypatch.setattr("chainfolio.adapters.tron.spans.MAX_JSON", len(msgspec.json.encode(node.whole(50))) - 1)
+    monkeypatch.setattr("chainfolio.adapters.tron.spans.MAX_JSON", len(msgspec.json.encode(node.full_block(50))) - 1)
     with pytest.raises(BadAnswer, match="larger than any"):
         await node.chain().collect(Span(50, 50), DATASETS)
 
 
 async def test_five_keys_sign_for_one_account_and_a_sixth_is_told() -> None:
-    """Each with the other half of the curve, too: both spellings of a signature are of one key."""
+    """Both spellings of a signature, by either half of the curve, are of one key."""
     node, keys = FakeNode(), [PrivateKey.from_int(number) for number in range(11, 17)]
     people = [encode_address(keccak_256(key.public_key.format(compressed=False)[1:]).digest()[12:]) for key in keys]
-    node.give(ALICE, **named(*people[:5]))
-    for height, several in ((50, keys[:5]), (51, keys)):
-        made = sent(ALICE, BOB, height)
-        both = [key.sign_recoverable(bytes.fromhex(made["txID"]), hasher=None) for key in several]
-        both = [other for each in both for other in (each, other_half(each))]
-        node.transactions[height] = [{**made, "signature": [each.hex() for each in both]}]
-    found = await node.chain().collect(Span(50, 51), DATASETS)
-    assert [(each.account, each.height) for each in found.unexplained] == [(ALICE, 51)]
-    assert people[5] in found.unexplained[0].reason
+    node.give(ALICE, **signing_permission(*people[:5]))
+    for height, signers in ((50, keys[:5]), (51, keys)):
+        payment = make_transfer(ALICE, BOB, height)
+        both = [key.sign_recoverable(bytes.fromhex(payment["txID"]), hasher=None) for key in signers]
+        both = [spelling for each in both for spelling in (each, other_half(each))]
+        node.transactions[height] = [{**payment, "signature": [each.hex() for each in both]}]
+    collected = await node.chain().collect(Span(50, 51), DATASETS)
+    assert [(each.account, each.height) for each in collected.unexplained] == [(ALICE, 51)]
+    assert people[5] in collected.unexplained[0].reason
 
 
 def other_half(signature: bytes) -> bytes:
-    """The same signature with the other of the two numbers that fit."""
-    other = (ORDER - int.from_bytes(signature[32:64], "big")).to_bytes(32, "big")
-    return signature[:32] + other + bytes([signature[64] ^ 1])
+    """Return the same signature with the complement of its second number."""
+    complement = (ORDER - int.from_bytes(signature[32:64], "big")).to_bytes(32, "big")
+    return signature[:32] + complement + bytes([signature[64] ^ 1])
 
 
 async def test_what_nobody_signed_is_told_unless_it_is_of_nobody() -> None:
     node = FakeNode()
-    node.transactions[50] = [{**sent(ALICE, BOB, 5), "signature": []}, done(51, (3, b"shielded"))]
-    found = await node.chain().collect(Span(50, 50), DATASETS)
-    assert [each.account for each in found.unexplained] == [ZERO, ALICE], "and what was shielded, nobody knows"
-    assert "was signed by no key" in found.unexplained[1].reason
+    node.transactions[50] = [{**make_transfer(ALICE, BOB, 5), "signature": []}, make_transaction(51, (3, b"shielded"))]
+    collected = await node.chain().collect(Span(50, 50), DATASETS)
+    assert [each.account for each in collected.unexplained] == [ZERO, ALICE], "and what was shielded, nobody knows"
+    assert "was signed by no key" in collected.unexplained[1].reason
 
 
 @pytest.mark.parametrize(
@@ -366,7 +371,7 @@ async def test_what_nobody_signed_is_told_unless_it_is_of_nobody() -> None:
 )
 async def test_an_account_that_tells_what_cannot_be_is_an_error(answer: Any, error: type[Exception]) -> None:
     node = FakeNode(wallet__getaccount=lambda body: answer)
-    node.transactions[50] = [done(1, (1, ALICE), (2, BOB), (3, 5), by=[CAROL])]
+    node.transactions[50] = [make_transaction(1, (1, ALICE), (2, BOB), (3, 5), by=[CAROL])]
     with pytest.raises(error):
         await node.chain().collect(Span(50, 50), DATASETS)
 
@@ -374,7 +379,7 @@ async def test_an_account_that_tells_what_cannot_be_is_an_error(answer: Any, err
 async def test_who_may_sign_for_an_account_of_the_node(
     node: TronNode, people: tuple[Person, Person, Person], tmp_path: Path
 ) -> None:
-    """Two keys for the owner, one of somebody else for payments; all signed by the official client."""
+    """The owner has two keys, payments a third person's key; the official client signs all."""
     alice, bob, carol = people
     keys = [{"address": each.hex, "weight": 1} for each in (alice, carol)]
     owner = {"type": 0, "permission_name": "owner", "threshold": 2, "keys": keys}
@@ -390,19 +395,21 @@ async def test_who_may_sign_for_an_account_of_the_node(
     both = alice.pay(bob.hex, 6, more=[carol.key])
     node.advance()
     chain = chains.chain(node, tmp_path)
-    found = await chain.collect(Span(0, node.head.height), DATASETS)
-    assert both in found.tables["transactions"].column("hash").to_pylist()
-    assert not found.unexplained
-    own = {**owner, "threshold": 1, "keys": keys[:1]}
-    alice.send("updateAccountPermissions", alice.hex, own, None, [{**active, "keys": keys[:1]}], more=[carol.key])
+    collected = await chain.collect(Span(0, node.head.height), DATASETS)
+    assert both in collected.tables["transactions"].column("hash").to_pylist()
+    assert not collected.unexplained
+    owner_alone = {**owner, "threshold": 1, "keys": keys[:1]}
+    alice.send(
+        "updateAccountPermissions", alice.hex, owner_alone, None, [{**active, "keys": keys[:1]}], more=[carol.key]
+    )
     node.advance()
     assert not (await chain.collect(Span(0, node.head.height), DATASETS)).unexplained
     await chain.close()
     later = chains.chain(node, tmp_path)  # it never heard that carol was named
-    told = (await later.collect(Span(0, node.head.height), DATASETS)).unexplained
+    issues = (await later.collect(Span(0, node.head.height), DATASETS)).unexplained
     await later.close()
-    assert {each.account for each in told} == {alice.address}
-    assert carol.address in told[0].reason
+    assert {each.account for each in issues} == {alice.address}
+    assert carol.address in issues[0].reason
 
 
 # --- which transactions are checked ----------------------------------------------------------------------------------
@@ -411,7 +418,9 @@ async def test_who_may_sign_for_an_account_of_the_node(
 def forged(count: int) -> FakeNode:
     """Return a node whose block 50 has payments from ALICE to BOB that CAROL signed."""
     node = FakeNode()
-    node.transactions[50] = [done(1, (1, ALICE), (2, BOB), (3, raw), by=[CAROL]) for raw in range(1, count + 1)]
+    node.transactions[50] = [
+        make_transaction(1, (1, ALICE), (2, BOB), (3, raw), by=[CAROL]) for raw in range(1, count + 1)
+    ]
     return node
 
 
@@ -436,20 +445,22 @@ async def test_one_percent_of_signatures_is_checked_by_default_at_random() -> No
 @pytest.mark.parametrize("watched", [ALICE, BOB])
 async def test_every_transaction_of_a_watched_account_is_checked(watched: str) -> None:
     node = forged(3)
-    node.transactions[50] += [sent(CAROL, USDT, raw) for raw in range(1, 10)]
+    node.transactions[50] += [make_transfer(CAROL, USDT, raw) for raw in range(1, 10)]
     (block,) = await node.chain(signatures="sample").reader.collect_blocks([50], [watched])
     assert len(block.unexplained) == 3
-    found = await node.chain(signatures="sample").collect_accounts(Span(50, 50), [watched], DATASETS)
-    assert len(found.unexplained) == (3 if watched == ALICE else 0), "a fault of the sender is the sender's"
+    collected = await node.chain(signatures="sample").collect_accounts(Span(50, 50), [watched], DATASETS)
+    assert len(collected.unexplained) == (3 if watched == ALICE else 0), "a fault of the sender is the sender's"
 
 
 async def test_transactions_of_a_watched_account_are_those_that_move_or_approve_its_tokens() -> None:
     node = FakeNode()
     logs = [event(TRANSFER, ALICE, BOB, data=f"{5:064x}")], [event(APPROVAL, BOB, USDT, data=f"{5:064x}")]
-    node.transactions[50] = [done(31, (1, CAROL), (2, USDT), (7, raw), log=log) for raw, log in enumerate(logs)]
+    node.transactions[50] = [
+        make_transaction(31, (1, CAROL), (2, USDT), (7, raw), log=log) for raw, log in enumerate(logs)
+    ]
     (block,) = await node.chain().reader.collect_blocks([50])
-    moved, approved = (row[3] for row in block.transactions)
-    assert block.transactions_of([ALICE]) == {moved}
-    assert block.transactions_of([BOB]) == {moved, approved}
-    assert block.transactions_of([CAROL]) == {moved, approved}
+    transfer, approved = (row[3] for row in block.transactions)
+    assert block.transactions_of([ALICE]) == {transfer}
+    assert block.transactions_of([BOB]) == {transfer, approved}
+    assert block.transactions_of([CAROL]) == {transfer, approved}
     assert block.transactions_of([]) == set()

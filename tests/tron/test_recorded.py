@@ -1,4 +1,4 @@
-"""Recorded transactions of the real chain: every movement and every fee that others found in them, and no other."""
+"""Rows of recorded transactions have exactly the movements and fees of an independent tool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chainfolio.adapters.tron.forms import Header, RawHeader, SignedHeader, Tran
 from chainfolio.adapters.tron.rows import BlockRows, decode_operation, empty_rows
 from chainfolio.adapters.tron.signers import recover_signers
 from chainfolio.blocks import Block
-from tests.tron.recorded import FACTS, expected, lines, listed, needs_recordings, sends
+from tests.tron.recorded import FACTS, expected, lines, list_transactions, needs_recordings, sends
 
 SETS = ("wallet_TFFr", "trc20_sends")
 # Headers of the main chain and of a test chain, as the documents of three providers show them.
@@ -40,28 +40,28 @@ cc12586dc14ca32175ff230931dfad4e2f57b71850948edae7ef1c7a7de08881
 
 def recorded(name: str) -> list[tuple[Transaction, TransactionInfo]]:
     """The transactions of a recording with their receipts."""
-    return sends() if name == "trc20_sends" else listed(name)
+    return sends() if name == "trc20_sends" else list_transactions(name)
 
 
-def rows(done: Transaction, info: TransactionInfo) -> BlockRows:
-    """The rows of one transaction, as the only one of its block."""
-    found = empty_rows("node", Block(info.blockNumber, "", "", 1_700_000_000_000_000), FACTS)
-    found.add(0, 0, done, info)
-    return found
+def rows(transaction: Transaction, info: TransactionInfo) -> BlockRows:
+    """Return the rows of a transaction, as the only one of its block."""
+    block_rows = empty_rows("node", Block(info.blockNumber, "", "", 1_700_000_000_000_000), FACTS)
+    block_rows.add(0, 0, transaction, info)
+    return block_rows
 
 
 @needs_recordings
 @pytest.mark.parametrize("name", SETS)
 def test_every_movement_and_every_fee_is_a_row(name: str) -> None:
     truth = expected(name)
-    account, seen = truth["account"], set()
-    for done, info in recorded(name):
-        told = truth["txs"][done.txID]
-        found = rows(done, info)
-        ((*_, sender, _recipient, _created, _raw, _type, status, _energy, fee, _input),) = found.transactions
-        assert (int.from_bytes(fee, "big"), status) == (told["fee_sun"], 1)
+    account, txids = truth["account"], set()
+    for transaction, info in recorded(name):
+        facts = truth["txs"][transaction.txID]
+        block_rows = rows(transaction, info)
+        ((*_, sender, _recipient, _created, _raw, _type, status, _energy, fee, _input),) = block_rows.transactions
+        assert (int.from_bytes(fee, "big"), status) == (facts["fee_sun"], 1)
         net: Counter[str] = Counter()
-        for row in found.transfers:
+        for row in block_rows.transfers:
             token, standard, giver, taker, raw = row[5:10]
             if ZERO in (giver, taker):  # what is staked is the owner's still: the collector counts it so
                 assert standard == NATIVE
@@ -69,52 +69,54 @@ def test_every_movement_and_every_fee_is_a_row(name: str) -> None:
             asset = "TRX" if token is None else f"{standard}:{token}"
             net[asset] += raw * ((taker == account) - (giver == account))
         if sender == account:
-            net["TRX"] -= told["fee_sun"]
-        assert {asset: str(raw) for asset, raw in net.items() if raw} == told["net"]
-        seen.add(done.txID)
-    assert seen == truth["txs"].keys()
+            net["TRX"] -= facts["fee_sun"]
+        assert {asset: str(raw) for asset, raw in net.items() if raw} == facts["net"]
+        txids.add(transaction.txID)
+    assert txids == truth["txs"].keys()
 
 
 @needs_recordings
 @pytest.mark.parametrize("name", SETS)
 def test_hashes_and_signers_are_computed_again(name: str) -> None:
-    for done, info in recorded(name):
-        _, asked = decode_operation("node", done, info)
-        assert recover_signers(done) == (asked.owner,)
+    for transaction, info in recorded(name):
+        _, operation = decode_operation("node", transaction, info)
+        assert recover_signers(transaction) == (operation.owner,)
 
 
 @needs_recordings
 def test_what_is_frozen_leaves_the_account_and_says_how_much() -> None:
-    (found,) = [
-        rows(done, info) for done, info in listed("wallet_TFFr") if decode_operation("node", done, info)[0] == 11
+    (block_rows,) = [
+        rows(transaction, info)
+        for transaction, info in list_transactions("wallet_TFFr")
+        if decode_operation("node", transaction, info)[0] == 11
     ]
-    ((*_, token, standard, sender, recipient, raw, _id, _operator, _item),) = found.transfers
+    ((*_, token, standard, sender, recipient, raw, _id, _operator, _item),) = block_rows.transfers
     assert (token, standard, recipient, raw) == (None, NATIVE, ZERO, 278_000_000)
     assert sender == expected("wallet_TFFr")["account"]
 
 
 @needs_recordings
 def test_energy_of_a_transaction_is_its_gas() -> None:
-    assert [rows(done, info).transactions[0][-3] for done, info in sends()] == [31_895] * 3
+    assert [rows(transaction, info).transactions[0][-3] for transaction, info in sends()] == [31_895] * 3
 
 
 @needs_recordings
 def test_what_recorded_transactions_used_up_and_burnt() -> None:
-    """Two paid for energy and bandwidth; the third had staked for its bandwidth and for some of its energy."""
-    used = [rows(done, info).resources[0][5:] for done, info in sends()]
-    assert used == [
+    """Two paid for energy and bandwidth; the third had staked for bandwidth and some energy."""
+    resources = [rows(transaction, info).resources[0][5:] for transaction, info in sends()]
+    assert resources == [
         (31_895, 2, 0, 17_245, 13_395_060, 0, 345_000),
         (31_895, 1, 0, 17_245, 13_395_480, 0, 345_000),
         (31_895, 4_610, 0, 17_245, 11_459_700, 345, 0),
     ]
-    fees = [expected("trc20_sends")["txs"][done.txID]["fee_sun"] for done, _ in sends()]
-    assert [each[4] + each[6] for each in used] == fees
+    fees = [expected("trc20_sends")["txs"][transaction.txID]["fee_sun"] for transaction, _ in sends()]
+    assert [each[4] + each[6] for each in resources] == fees
 
 
 @needs_recordings
 def test_the_recorded_account_is_read() -> None:
-    said = next(each["json"] for each in lines("wallet_TFFr") if each["path"].count("/") == 3)["data"][0]
-    wallet, account = msgspec.convert(said, Wallet), expected("wallet_TFFr")["account"]
+    body = next(each["json"] for each in lines("wallet_TFFr") if each["path"].count("/") == 3)["data"][0]
+    wallet, account = msgspec.convert(body, Wallet), expected("wallet_TFFr")["account"]
     wallet.check("node", account)
     assert (wallet.address, wallet.balance, wallet.allowance) == (hex_address(account), 278_720_000, 848_829)
     assert {each.key: each.value for each in wallet.assetV2} == {
@@ -124,9 +126,9 @@ def test_the_recorded_account_is_read() -> None:
     }
 
 
-@pytest.mark.parametrize("written", HEADERS.strip().split("\n\n"))
-def test_the_id_of_a_real_block_is_that_of_its_header(written: str) -> None:
-    height, time_ms, version, witness, root, parent, block_id = written.split()
+@pytest.mark.parametrize("text", HEADERS.strip().split("\n\n"))
+def test_the_id_of_a_real_block_is_that_of_its_header(text: str) -> None:
+    height, time_ms, version, witness, root, parent, block_id = text.split()
     raw = RawHeader(parent, root, witness, int(height), int(time_ms), version=int(version))
     block = Header(block_id, SignedHeader(raw)).block("node", int(height))
     assert block == Block(int(height), block_id, parent, int(time_ms) * 1_000)

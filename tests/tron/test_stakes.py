@@ -1,4 +1,4 @@
-"""What is staked, lent, on its way back and earned are positions: with the balance they are all that an account has."""
+"""Staked, lent, unfreezing and earned coins are positions, which with the balance make up an account."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ from chainfolio.protocols import InstalledProtocols
 from chainfolio.transport.wire import typed
 from tests.tron.chains import chain
 from tests.tron.conftest import RICH
-from tests.tron.test_node import FORTNIGHT_S, People, asked
+from tests.tron.test_node import FORTNIGHT_S, People, post
 
 DAY_S = 86_400
 FACTS = load(Path(__file__).parents[2] / "configs" / "chains" / "tron.toml")
 
 
 async def read(reads: TronChain, account: str) -> AccountState:
-    """What the engine reads of an account at the head."""
+    """Return the state that the engine reads of an account at the head."""
     block = (await reads.heads()).latest
 
-    async def answered(asked: Any) -> Any:
-        return await reads.answer(asked, block)
+    async def answered(batch: Any) -> Any:
+        return await reads.answer(batch, block)
 
     plan = reads.account_reader(InstalledProtocols()).at(block).read(account, Interactions(), ())
-    done = (await run_batched({"one": plan}, answered))["one"]
-    assert isinstance(done.result, AccountState), done
-    return done.result
+    report = (await run_batched({"one": plan}, answered))["one"]
+    assert isinstance(report.result, AccountState), report
+    return report.result
 
 
 def sums(state: AccountState) -> Mapping[str, int]:
     """Sun by the names of positions."""
-    found: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for each in state.positions:
-        found[each.name] = found.get(each.name, 0) + sum(each.supplied.values()) + sum(each.rewards.values())
-    return found
+        totals[each.name] = totals.get(each.name, 0) + sum(each.supplied.values()) + sum(each.rewards.values())
+    return totals
 
 
 @pytest.mark.node
@@ -74,7 +74,7 @@ async def test_every_coin_of_an_account_is_somewhere(node: TronNode, people: Peo
     second_ms = first_ms + 7 * DAY_S * 1000 + 2 * 3_000
     reads = chain(node, tmp_path)
     state = await read(reads, alice.address)
-    reward = asked(node, "/wallet/getReward", address=alice.hex)["reward"]
+    reward = post(node, "/wallet/getReward", address=alice.hex)["reward"]
     assert reward > 0
     assert sums(state) == {
         "Staked for bandwidth": 210 * TRX,
@@ -119,45 +119,45 @@ async def test_old_stakes_say_when_they_end(web: TronWeb, tmp_path: Path) -> Non
         node.endow(alice.hex, RICH, {"BANDWIDTH": Legacy(9 * TRX, ends_ms), "ENERGY": Legacy(5 * TRX, ends_ms)})
         node.advance()
         reads = chain(node, tmp_path)
-        found = {each.name: each for each in (await read(reads, alice.address)).positions}
-        assert {name: sum(each.supplied.values()) for name, each in found.items()} == {
+        by_name = {each.name: each for each in (await read(reads, alice.address)).positions}
+        assert {name: sum(each.supplied.values()) for name, each in by_name.items()} == {
             "Staked for bandwidth (Stake 1.0)": 9 * TRX,
             "Staked for energy (Stake 1.0)": 5 * TRX,
         }
-        assert {each.unlock_s for each in found.values()} == {ends_ms // 1000 + 1}, "never said too early"
+        assert {each.unlock_s for each in by_name.values()} == {ends_ms // 1000 + 1}, "never said too early"
         await reads.close()
 
 
 # --- answers that nodes may give --------------------------------------------------------------------------------------
 
 
-def told(said: dict[str, Any], reward: int = 0, time_ms: int = 5_000) -> tuple[OpenPosition, ...]:
+def positions_of(answer: dict[str, Any], reward: int = 0, time_ms: int = 5_000) -> tuple[OpenPosition, ...]:
     """The positions of an answer of /wallet/getaccount."""
-    wallet = typed("node", msgspec.json.encode(said), Wallet)
+    wallet = typed("node", msgspec.json.encode(answer), Wallet)
     block = Block(7, f"{7:064x}", f"{6:064x}", time_ms * 1_000)
     return positions(FACTS, "T", WalletState(block, wallet, reward))
 
 
 def test_an_account_that_has_nothing_has_no_positions() -> None:
-    assert told({}) == ()
+    assert positions_of({}) == ()
     empty = {"frozenV2": [{}, {"type": "ENERGY"}, {"type": "TRON_POWER"}], "unfrozenV2": [{}]}
-    assert told(empty) == ()
+    assert positions_of(empty) == ()
 
 
 def test_a_stake_for_a_purpose_that_nobody_knows_is_told_all_the_same() -> None:
-    (one,) = told({"frozenV2": [{"type": "STORAGE" * 10, "amount": 5}]})
-    assert list(one.supplied.values()) == [5]
-    assert len(one.name) < 60
+    (position,) = positions_of({"frozenV2": [{"type": "STORAGE" * 10, "amount": 5}]})
+    assert list(position.supplied.values()) == [5]
+    assert len(position.name) < 60
 
 
 def test_amounts_are_exact_up_to_the_widest_number() -> None:
-    most = 2**63 - 1
-    found = told({"frozenV2": [{"amount": most}, {"type": "BANDWIDTH", "amount": most}]})
-    assert [list(each.supplied.values()) for each in found] == [[2 * most]]
+    max_sun = 2**63 - 1
+    stakes = positions_of({"frozenV2": [{"amount": max_sun}, {"type": "BANDWIDTH", "amount": max_sun}]})
+    assert [list(each.supplied.values()) for each in stakes] == [[2 * max_sun]]
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         {"frozenV2": [{"amount": -1}]},
         {"frozenV2": [{"amount": 2**63}]},
@@ -171,18 +171,18 @@ def test_amounts_are_exact_up_to_the_widest_number() -> None:
         {"account_resource": {"frozen_balance_for_energy": 5}},
     ],
 )
-def test_an_answer_that_cannot_be_meant_is_refused(said: dict[str, Any]) -> None:
+def test_an_answer_that_cannot_be_meant_is_refused(answer: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer):
-        told(said)
+        positions_of(answer)
 
 
 def test_what_can_be_had_now_is_decided_by_the_time_of_the_block() -> None:
     waiting = {"unfrozenV2": [{"unfreeze_amount": 3, "unfreeze_expire_time": 5_000}]}
-    assert [each.name for each in told(waiting, time_ms=4_999)] == ["Unfreezing"]
-    assert [each.name for each in told(waiting, time_ms=5_000)] == ["Withdrawable"]
+    assert [each.name for each in positions_of(waiting, time_ms=4_999)] == ["Unfreezing"]
+    assert [each.name for each in positions_of(waiting, time_ms=5_000)] == ["Withdrawable"]
 
 
 def test_rewards_without_votes_are_a_witness_s() -> None:
-    (one,) = told({}, reward=9)
-    assert (one.name, one.type, list(one.rewards.values())) == ("Rewards", "REWARDS", [9])
+    (position,) = positions_of({}, reward=9)
+    assert (position.name, position.type, list(position.rewards.values())) == ("Rewards", "REWARDS", [9])
     assert list(borrowed_stake_issues(FACTS, "T", WalletState(Block(1, "", "", 0), Wallet()))) == []

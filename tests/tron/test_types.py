@@ -1,4 +1,4 @@
-"""What transactions of Tron are called: those of the official client, by the command line."""
+"""Types of Tron transactions of the official client, by the command line."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def test_what_the_system_does_has_its_types(
     node.advance(5)
     assert main(("index", "tron")) == 0
     page = run_json(capsys, "transactions", alice.address)
-    found = {each["hash"]: (each["type"], each["functionName"]) for each in page["transactions"]}
-    assert {each: found[each] for each in did} == did
+    types = {each["hash"]: (each["type"], each["functionName"]) for each in page["transactions"]}
+    assert {each: types[each] for each in did} == did

@@ -1,4 +1,4 @@
-"""What strangers' contracts do on Tron changes no portfolio, no past one and no comparison of its owner."""
+"""Strangers' contracts on Tron change no present or past portfolio and no comparison of a wallet."""
 
 from __future__ import annotations
 
@@ -27,21 +27,23 @@ LOOP: Final = "5b5f56"  # JUMPDEST, PUSH0, JUMP
 Run = Callable[..., tuple[int, Any]]
 
 
-def word(address: str) -> str:
-    """An address of the chain as a topic."""
+def address_topic(address: str) -> str:
+    """Return an address as a topic."""
     return address.removeprefix("0x")[-40:].rjust(64, "0")
 
 
 def looping(sender: str, recipient: str) -> str:
     """The creation code of a contract that loops for ever, and logs a transfer when it is made."""
-    log = f"60015f527f{word(recipient)}7f{word(sender)}7f{TRANSFER[2:]}60205fa3"
+    log = f"60015f527f{address_topic(recipient)}7f{address_topic(sender)}7f{TRANSFER[2:]}60205fa3"
     return f"{log}62{LOOP}5f526003601df3"
 
 
 @dataclass(frozen=True)
 class Dusted:
-    """A victim with coins, to whom a stranger's token logged a transfer that never was. `before` is a block before it,
-    `behind` one behind it."""
+    """A victim with coins, to whom a stranger's token logged a false transfer.
+
+    `before` is the height of a block before it and `after` of one after it.
+    """
 
     node: TronNode
     victim: Signer
@@ -49,7 +51,7 @@ class Dusted:
     token: str
     multicall: str
     before: int
-    behind: int
+    after: int
 
     @property
     def address(self) -> str:
@@ -82,7 +84,9 @@ def dusted() -> Iterator[Dusted]:
         code = abi(["(bytes4,uint8,uint256,bytes)[]"], [[each.row(name) for name, each in answers.items()]])
         token = stranger.create(node, "Hostile", code)
         node.advance()
-        topics = [bytes.fromhex(each) for each in (TRANSFER[2:], word(stranger.hex), word(victim.hex))]
+        topics = [
+            bytes.fromhex(each) for each in (TRANSFER[2:], address_topic(stranger.hex), address_topic(victim.hex))
+        ]
         stranger.call(node, token, "log(bytes32[],bytes)", topics, FORGED.to_bytes(32, "big"))
         assert node.advance().results == ("SUCCESS",)
         node.advance(4)
@@ -102,8 +106,8 @@ def run(dusted: Dusted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     def ran(*arguments: str) -> tuple[int, Any]:
         capsys.readouterr()
         code = main((*arguments, "--json"))
-        out = capsys.readouterr().out
-        return code, json.loads(out) if out.startswith(("{", "[")) else out
+        printed = capsys.readouterr().out
+        return code, json.loads(printed) if printed.startswith(("{", "[")) else printed
 
     return ran
 
@@ -114,17 +118,17 @@ def reasons(portfolio: Any) -> list[str]:
 
 def test_a_forged_transfer_makes_no_past_portfolio_partial(dusted: Dusted, run: Run) -> None:
     assert run("watch", dusted.address)[0] == 0
-    for block, words in ((dusted.before, "more of it came since than there is"), (dusted.behind, "add up to")):
-        code, [found] = run("portfolio", dusted.address, "--chain", "tron", "--block", str(block))
-        assert (code, found["completeness"]) == (0, "complete")
-        assert any(words in reason for reason in reasons(found)), block
+    for block, reason_text in ((dusted.before, "more of it came since than there is"), (dusted.after, "add up to")):
+        code, [portfolio] = run("portfolio", dusted.address, "--chain", "tron", "--block", str(block))
+        assert (code, portfolio["completeness"]) == (0, "complete")
+        assert any(reason_text in reason for reason in reasons(portfolio)), block
 
 
 def test_a_forged_transfer_is_listed_apart_by_reconcile(dusted: Dusted, run: Run) -> None:
     assert run("watch", dusted.address)[0] == 0
-    code, [found] = run("reconcile", dusted.address)
-    assert (code, found["differences"], found["counts"]["untrusted"]) == (0, [], 1)
-    [apart] = found["untrusted"]
+    code, [report] = run("reconcile", dusted.address)
+    assert (code, report["differences"], report["counts"]["untrusted"]) == (0, [], 1)
+    [apart] = report["untrusted"]
     assert (apart["count"], apart["assets"]) == (1, [f"tron:{dusted.node.chain_id}/trc20:{base58check(dusted.token)}"])
 
 
@@ -133,19 +137,19 @@ def test_tokens_that_loop_for_ever_leave_a_wallet_readable(
 ) -> None:
     dusted.flood(LOOPING)
     assert run("watch", dusted.address)[0] == 0
-    sent: list[int] = []
+    batch_sizes: list[int] = []
     real = calls.send_calls
 
-    async def counted(endpoint: Endpoint, asked: Sequence[Any]) -> Any:
-        sent.append(len(asked))
-        return await real(endpoint, asked)
+    async def count_calls(endpoint: Endpoint, batch: Sequence[Any]) -> Any:
+        batch_sizes.append(len(batch))
+        return await real(endpoint, batch)
 
-    monkeypatch.setattr(untrusted, "send_calls", counted)
-    code, [found] = run("portfolio", dusted.address)
-    assert (code, found["completeness"]) == (0, "complete")
-    assert found["networth"] == WORTH
-    assert sum(each.get("count", 1) for each in found["issues"] if each["adapter"] == "balance") >= LOOPING
-    assert 0 < sum(sent) <= 4 * untrusted.MAX_FAILED
+    monkeypatch.setattr(untrusted, "send_calls", count_calls)
+    code, [portfolio] = run("portfolio", dusted.address)
+    assert (code, portfolio["completeness"]) == (0, "complete")
+    assert portfolio["networth"] == WORTH
+    assert sum(each.get("count", 1) for each in portfolio["issues"] if each["adapter"] == "balance") >= LOOPING
+    assert 0 < sum(batch_sizes) <= 4 * untrusted.MAX_FAILED
     assert run("nav", dusted.address)[0] == 0
     code, [compared] = run("reconcile", dusted.address)
     assert (code, compared["counts"]["unreadable"]) == (0, 0)

@@ -1,4 +1,4 @@
-"""The order of untrusted calls: few contracts that exhaust a node hide the honest ones for some readings only."""
+"""The order of untrusted calls: contracts that exhaust a node hide honest ones for some reads only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORD = (5).to_bytes(32, "big")
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> TronNode:
-    """A node whose multicalls fail if one of their contracts burns; groups are sent as they are."""
+    """A node whose multicalls fail if one of their contracts burns; groups are not encoded."""
 
     async def send_calls(_: object, calls: Sequence[tuple[str, Any]]) -> tuple[list[object], Block]:
         return [_answer(*call) for call in calls], BLOCK
