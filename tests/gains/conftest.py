@@ -1,4 +1,4 @@
-"""A local chain with real contracts, and wallets on it whose gains are compared with a ledger of their own."""
+"""A local chain with real contracts, and wallets with ledgers to compare their gains with."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 
 @dataclass
 class World:
-    """A chain with a hidden part: no file names a router, a pool or a position manager, as for hundreds of forks.
+    """A chain on which no file names a router, a pool or a position manager, as for hundreds of forks.
 
     `rewards` are tokens that are worth two, by symbol. `wrapped` is the token that wraps the coin, by default WETH.
     """
@@ -91,8 +91,8 @@ class World:
         """Index the chain; return the portfolio of a wallet, with gains."""
 
         async def work(engine: Engine) -> Portfolio:
-            (found,) = await engine.portfolios([account(wallet.address)], Options(), wait=True, wallet_only=False)
-            return found
+            (portfolio,) = await engine.portfolios([account(wallet.address)], Options(), wait=True, wallet_only=False)
+            return portfolio
 
         return self._run(work)
 
@@ -145,18 +145,18 @@ class World:
 def assert_equal(report: PnlDocument, wallet: Wallet, *others: Wallet) -> None:
     """Costs, income and gains of a report are those of the ledger, to the cent, and every unit is held."""
     assert report.unknown == {}, report.issues
-    held = {each.symbol.upper().replace("WETH", ETH): each for each in report.holdings if Decimal(each.amount)}
-    symbols = {symbol for symbol in wallet.ledger.lots if wallet.ledger.held(symbol)}
-    assert held.keys() == symbols
+    holdings = {each.symbol.upper().replace("WETH", ETH): each for each in report.holdings if Decimal(each.amount)}
+    symbols = {symbol for symbol in wallet.ledger.lots if wallet.ledger.quantity(symbol)}
+    assert holdings.keys() == symbols
     for symbol in symbols:
         decimals = {ETH: 18, "USDC": 6, "WBTC": 8}.get(symbol, 18)
-        assert int(Decimal(held[symbol].amount).scaleb(decimals)) == wallet.ledger.held(symbol), symbol
-    for name, ours, theirs in (
+        assert int(Decimal(holdings[symbol].amount).scaleb(decimals)) == wallet.ledger.quantity(symbol), symbol
+    for name, reported, expected in (
         ("income", report.income, wallet.ledger.income),
         ("closed", report.closed_pnl, wallet.ledger.closed),
         ("cost", report.total_cost_basis, wallet.ledger.cost),
     ):
-        assert abs(Fraction(ours) - theirs) < CENT, (name, ours, float(theirs))
+        assert abs(Fraction(reported) - expected) < CENT, (name, reported, float(expected))
 
 
 def deploy_token(world: World, symbol: str) -> None:

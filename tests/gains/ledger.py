@@ -1,4 +1,4 @@
-"""A ledger of a wallet that knows nothing of Chainfolio: balances from the chain, costs first in, first out."""
+"""A ledger of a wallet, independent of Chainfolio: balances from the chain, costs first in, first out."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ class Ledger:
         """Take the oldest lots for what was paid for them."""
         self.closed += proceeds
         while raw:
-            held, cost = self.lots[asset].popleft()
-            part = min(held, raw)
-            self.closed -= cost * part / held
-            if held > part:
-                self.lots[asset].appendleft((held - part, cost * (held - part) / held))
+            lot_raw, cost = self.lots[asset].popleft()
+            part = min(lot_raw, raw)
+            self.closed -= cost * part / lot_raw
+            if lot_raw > part:
+                self.lots[asset].appendleft((lot_raw - part, cost * (lot_raw - part) / lot_raw))
             raw -= part
 
     def cost_of(self, asset: str, raw: int) -> Fraction:
         """The cost of the oldest lots that hold so much."""
         total = Fraction(0)
-        for held, cost in self.lots[asset]:
-            part = min(held, raw)
-            total += cost * part / held
+        for lot_raw, cost in self.lots[asset]:
+            part = min(lot_raw, raw)
+            total += cost * part / lot_raw
             raw -= part
         return total
 
-    def held(self, asset: str) -> int:
+    def quantity(self, asset: str) -> int:
         """Raw units of all lots."""
         return sum(raw for raw, _ in self.lots.get(asset, ()))
 
@@ -82,12 +82,12 @@ class Wallet:
         decimals = 18 if symbol == ETH else self.deployment.tokens[symbol].decimals
         return Fraction(answer, 10 ** (FEED_DECIMALS + decimals))
 
-    def worth(self, symbol: str, raw: int) -> Fraction:
+    def value(self, symbol: str, raw: int) -> Fraction:
         """USD for raw units, by the feed of now."""
         return raw * self.price(symbol)
 
     def balances(self) -> dict[str, int]:
-        """What the wallet has of each asset; the wrapped coin counts as the coin."""
+        """Return the wallet's balances by asset; the wrapped coin counts as the coin."""
         balances = {ETH: int(self.node.rpc("eth_getBalance", self.address, "latest"), 16)}
         for symbol, token in self.assets.items():
             key = ETH if symbol == "WETH" else symbol
@@ -104,7 +104,7 @@ class Wallet:
             token = self.deployment.tokens[symbol].address
             self.node.settle([tx(friend, token, "transfer(address,uint256)", self.address, raw)])
         key = ETH if symbol == "WETH" else symbol
-        self.ledger.buy(key, raw, self.worth(symbol, raw))
+        self.ledger.buy(key, raw, self.value(symbol, raw))
 
     def do(self, *transactions: Tx) -> dict[str, int]:
         """Send transactions, each in a block; return what they moved besides fees, which are sold at once."""
@@ -117,29 +117,31 @@ class Wallet:
             if receipt["from"].lower() == self.address.lower():
                 fee = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
                 fees += fee
-                self.fee += self.worth(ETH, fee)
-                self.ledger.sell(ETH, fee, self.worth(ETH, fee))
+                self.fee += self.value(ETH, fee)
+                self.ledger.sell(ETH, fee, self.value(ETH, fee))
         after = self.balances()
         after[ETH] += fees
         return {symbol: after[symbol] - raw for symbol, raw in before.items() if after[symbol] != raw}
 
-    def settle(self, went_in: Mapping[str, int], came_out: Mapping[str, int]) -> None:
-        """Take a part of a pool position out: what is missing was exchanged for what came beyond.
+    def withdraw(self, went_in: Mapping[str, int], came_out: Mapping[str, int]) -> None:
+        """Record the withdrawal of a part of a pool position, whose shortfall was exchanged for its surplus.
 
-        A stable currency of which something came says what the exchange was worth, else what came.
+        The value of the exchange is that of the stable currency in it, else that of the surplus.
         """
-        lost = {
+        shortfall = {
             symbol: raw - came_out.get(symbol, 0) for symbol, raw in went_in.items() if raw > came_out.get(symbol, 0)
         }
-        more = {
+        surplus = {
             symbol: raw - went_in.get(symbol, 0) for symbol, raw in came_out.items() if raw > went_in.get(symbol, 0)
         }
-        deciding = lost if lost.keys() <= STABLE & came_out.keys() and not more.keys() <= STABLE else more
-        value = sum((self.worth(symbol, raw) for symbol, raw in deciding.items()), Fraction(0))
-        for symbol, raw in more.items():
-            if lost:
-                self.ledger.buy(symbol, raw, value / len(more))
+        deciding = (
+            shortfall if shortfall.keys() <= STABLE & came_out.keys() and not surplus.keys() <= STABLE else surplus
+        )
+        value = sum((self.value(symbol, raw) for symbol, raw in deciding.items()), Fraction(0))
+        for symbol, raw in surplus.items():
+            if shortfall:
+                self.ledger.buy(symbol, raw, value / len(surplus))
             else:
-                self.ledger.earn(symbol, raw, self.worth(symbol, raw))
-        for symbol, raw in lost.items():
-            self.ledger.sell(symbol, raw, value / len(lost))
+                self.ledger.earn(symbol, raw, self.value(symbol, raw))
+        for symbol, raw in shortfall.items():
+            self.ledger.sell(symbol, raw, value / len(shortfall))

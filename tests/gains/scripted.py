@@ -1,4 +1,4 @@
-"""Contracts on the local chain that do what a test writes: real calls, tokens and events, without a protocol's code.
+"""Scripted contracts on the local chain: real calls, tokens and events without a protocol's code.
 
 Code that its authors do not publish cannot be deployed. Its calls and events are known, and a wallet sees no more.
 """
@@ -21,7 +21,7 @@ ANSWER_BYTES = 512  # zeros, which are the empty result of any function
 
 
 class Step:
-    """What a scripted contract does in a transaction."""
+    """A step of a scripted contract in a transaction."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,21 @@ class Call(Step):
 
 @dataclass(frozen=True)
 class Log(Step):
-    """An event of a scripted contract, and what a wallet has of its token then; None if that does not change."""
+    """An event of a scripted contract, with the wallet's balance of its token; None if it is unchanged."""
 
     topics: Sequence[str]
     data: str = ""
-    held: int | None = None
+    balance: int | None = None
 
 
 @dataclass
 class Contract:
-    """A contract that answers zeros, until a test says what a call does. It may be a token or a collection, too."""
+    """A contract that answers zeros until a test sets the steps of a call; also a token or a collection."""
 
     world: World
     address: str
     symbol: str = ""
-    held: int = 0  # what the wallet of a test has of its token, once the steps so far are made
+    balance: int = 0  # of the wallet of a test in its token, after the steps so far
     answers: dict[str, int] = field(default_factory=dict)  # other results than 0, by function
 
     def act(self, me: Wallet, signature: str, *args: Any, steps: Sequence[Step], value: int = 0) -> dict[str, int]:
@@ -95,9 +95,9 @@ class Contract:
         """Take a token of a wallet, which approved it."""
         return Call(me.assets[symbol], call_data(TRANSFER_FROM, me.address, self.address, raw))
 
-    def take_for(self, other: Contract, me: Wallet, symbol: str, raw: int) -> Call:
+    def take_for(self, recipient: Contract, me: Wallet, symbol: str, raw: int) -> Call:
         """Take a token of a wallet, which approved this contract, for another one."""
-        return Call(me.assets[symbol], call_data(TRANSFER_FROM, me.address, other.address, raw))
+        return Call(me.assets[symbol], call_data(TRANSFER_FROM, me.address, recipient.address, raw))
 
     def pay(self, me: Wallet, symbol: str, raw: int) -> Call:
         """Pay a token or ether that this contract has."""
@@ -106,8 +106,8 @@ class Contract:
         return Call(me.assets[symbol], call_data(TRANSFER, me.address, raw))
 
     def _transfer(self, sender: str, recipient: str, change: int) -> Log:
-        self.held = max(self.held + change, 0)  # shares may have grown
-        return Log((TRANSFER_TOPIC, topic_of(sender), topic_of(recipient)), hex_word(abs(change))[2:], self.held)
+        self.balance = max(self.balance + change, 0)  # shares may have grown
+        return Log((TRANSFER_TOPIC, topic_of(sender), topic_of(recipient)), hex_word(abs(change))[2:], self.balance)
 
     def _set_code(self, chosen: str, steps: Sequence[Step]) -> None:
         answers = {
@@ -123,18 +123,18 @@ def contract(world: World, symbol: str = "", *, is_funded: bool = True) -> Contr
     """A new scripted contract, by default with tokens and ether to pay from."""
     number = int(world.node.rpc("eth_blockNumber"), 16)
     address = created_address("0x" + "5c" * 20, number).lower()
-    made = Contract(world, address, symbol)
-    made.note()
+    scripted = Contract(world, address, symbol)
+    scripted.note()
     if not is_funded:
         world.node.mine(1)  # the next address
-        return made
+        return scripted
     minted = [token.address for name, token in world.deployment.tokens.items() if name != "WETH"]
     owner, mint, weth = world.deployment.accounts["deployer"], "mint(address,uint256)", world.contract("WETH")
     world.node.settle([tx(owner, token, mint, address, 10**7 * WAD) for token in (*minted, *world.rewards.values())])
     world.node.rpc("anvil_setBalance", owner, hex(10_000 * WAD))
     world.node.settle([tx(owner, weth, "deposit()", value=500 * WAD), tx(owner, weth, TRANSFER, address, 500 * WAD)])
     world.node.rpc("anvil_setBalance", address, hex(500 * WAD))
-    return made
+    return scripted
 
 
 def approve(me: Wallet, spender: Contract, *symbols: str) -> None:
@@ -160,9 +160,9 @@ def hex_word(number: int) -> str:
     return f"0x{number % 2**256:064x}"
 
 
-def bytes_of(word: str) -> bytes:
+def bytes_of(hex_topic: str) -> bytes:
     """A topic as bytes."""
-    return bytes.fromhex(word[2:])
+    return bytes.fromhex(hex_topic[2:])
 
 
 # --- the code --------------------------------------------------------------------------------------------------------
@@ -194,8 +194,8 @@ def _step(step: Step, fail_at: int) -> bytes:
     data = bytes.fromhex(step.data.removeprefix("0x"))
     if isinstance(step, Log):
         topics = b"".join(b"\x7f" + bytes_of(each) for each in reversed(step.topics))
-        held = b"" if step.held is None else b"\x7f" + step.held.to_bytes(32, "big") + ZERO_WORD + b"\x55"
-        return held + _store(data) + topics + _push(len(data)) + ZERO_WORD + bytes([0xA0 + len(step.topics)])
+        balance_code = b"" if step.balance is None else b"\x7f" + step.balance.to_bytes(32, "big") + ZERO_WORD + b"\x55"
+        return balance_code + _store(data) + topics + _push(len(data)) + ZERO_WORD + bytes([0xA0 + len(step.topics)])
     target = b"\x73" + bytes.fromhex(step.to[2:])
     value = b"\x7f" + step.value.to_bytes(32, "big")
     arguments = ZERO_WORD + ZERO_WORD + _push(len(data)) + ZERO_WORD + value + target + GAS_LEFT

@@ -1,4 +1,4 @@
-"""Solana transactions in the form that nodes answer, and wallets whose gains are compared with a ledger of their own.
+"""Solana transactions in the form that nodes answer, and wallets with ledgers of their gains.
 
 The programs of protocols cannot be run here. A test writes their instructions, with the inner instructions that move
 tokens. Those of the token programs and of the system program are executed: balances follow from them.
@@ -78,7 +78,7 @@ class Drain:
     to: str
 
 
-def named(name: str, *parts: bytes) -> bytes:
+def anchor_data(name: str, *parts: bytes) -> bytes:
     """Data of an instruction of an Anchor program."""
     return hashlib.sha256(f"global:{name}".encode()).digest()[:8] + b"".join(parts)
 
@@ -99,7 +99,7 @@ class Stage(JsonRpcNode):
     tokens: dict[str, tuple[str, str, int]] = field(default_factory=dict)  # mint, owner and raw, by account
     issued: dict[str, int] = field(default_factory=dict)  # decimals by mint
     transactions: list[dict[str, Any]] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    methods: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.issued |= {MINTS[symbol]: decimals for symbol, decimals in DECIMALS.items()}
@@ -107,18 +107,18 @@ class Stage(JsonRpcNode):
     # --- what a test does -------------------------------------------------------------------------------------------
 
     def home(self, owner: str, mint: str) -> str:
-        """The token account of an owner, open already if nobody opened it before."""
-        where = address(f"{owner}:{mint}")
-        if where not in self.tokens:
-            self.tokens[where], self.lamports[where] = (mint, owner, 0), RENT
-        return where
+        """Return the token account of an owner and open it if it is not open."""
+        key = address(f"{owner}:{mint}")
+        if key not in self.tokens:
+            self.tokens[key], self.lamports[key] = (mint, owner, 0), RENT
+        return key
 
     def put(self, owner: str, symbol: str, raw: int) -> None:
         """Give an account of others something, outside of any transaction."""
         mint = MINTS.get(symbol, symbol)
-        where = self.home(owner, mint)
-        self.tokens[where] = mint, owner, self.tokens[where][2] + raw
-        self.lamports[where] += raw if mint == WRAPPED else 0
+        key = self.home(owner, mint)
+        self.tokens[key] = mint, owner, self.tokens[key][2] + raw
+        self.lamports[key] += raw if mint == WRAPPED else 0
 
     def send(self, signer: str, *instructions: Ix) -> dict[str, Any]:
         """Execute a transaction, and return it."""
@@ -168,12 +168,12 @@ class Stage(JsonRpcNode):
         return [
             {
                 "accountIndex": i,
-                "mint": held[0],
-                "owner": held[1],
-                "uiTokenAmount": {"amount": str(held[2]), "decimals": self.issued.get(held[0], 0)},
+                "mint": token[0],
+                "owner": token[1],
+                "uiTokenAmount": {"amount": str(token[2]), "decimals": self.issued.get(token[0], 0)},
             }
             for i, key in enumerate(names)
-            if (held := self.tokens.get(key)) is not None and self.lamports.get(key)
+            if (token := self.tokens.get(key)) is not None and self.lamports.get(key)
         ]
 
     def _execute(self, step: Ix | Drain) -> None:
@@ -203,9 +203,9 @@ class Stage(JsonRpcNode):
         ends = {3: (0, 1), 12: (0, 2), 7: (None, 1), 8: (0, None)}[kind]
         for at, sign in zip(ends, (-1, 1), strict=True):
             if at is not None:
-                mint, owner, held = self.tokens[step.accounts[at]]
-                assert held + sign * raw >= 0, "nobody pays more than they have"
-                self.tokens[step.accounts[at]] = mint, owner, held + sign * raw
+                mint, owner, balance = self.tokens[step.accounts[at]]
+                assert balance + sign * raw >= 0, "nobody pays more than they have"
+                self.tokens[step.accounts[at]] = mint, owner, balance + sign * raw
                 if mint == WRAPPED:
                     self.lamports[step.accounts[at]] += sign * raw
 
@@ -218,11 +218,11 @@ class Stage(JsonRpcNode):
 
     def answer(self, method: str, params: Any) -> Any:
         """The result of a request."""
-        self.asked.append(method)
+        self.methods.append(method)
         if method == "getTransaction":
             return next((each for each in self.transactions if params[0] in each["transaction"]["signatures"]), None)
         if method == "getSignaturesForAddress":
-            return self._listed(params[0]) if "before" not in params[1] else []
+            return self._signatures(params[0]) if "before" not in params[1] else []
         if method in ("getTokenAccountsByOwner", "getMultipleAccounts", "getProgramAccounts"):
             value: list[Any] = []
             if method == "getMultipleAccounts":
@@ -241,11 +241,11 @@ class Stage(JsonRpcNode):
         }
         return header(params[0]) if method == "getBlock" else constants[method]
 
-    def _listed(self, where: str) -> list[dict[str, Any]]:
+    def _signatures(self, account: str) -> list[dict[str, Any]]:
         return [
             {"signature": each["transaction"]["signatures"][0], "slot": each["slot"]}
             for each in reversed(self.transactions)
-            if where in each["transaction"]["message"]["accountKeys"]
+            if account in each["transaction"]["message"]["accountKeys"]
         ]
 
     def _homes(self, owner: str) -> list[dict[str, Any]]:
@@ -255,12 +255,12 @@ class Stage(JsonRpcNode):
             if holder == owner and self.lamports.get(key)
         ]
 
-    def _account(self, where: str) -> Any:
-        if where.startswith("SysvarC1ock"):
+    def _account(self, key: str) -> Any:
+        if key.startswith("SysvarC1ock"):
             return account_of("Sysvar", 1, struct.pack("<QqQQq", self.slot, 0, 7, 7, 1_700_000_000 + self.slot))
-        if where in self.issued:
-            return account_of(TOKEN, 1, mint_bytes(10**15, self.issued[where]))
-        return account_of(SYSTEM, self.lamports[where]) if self.lamports.get(where) else None
+        if key in self.issued:
+            return account_of(TOKEN, 1, mint_bytes(10**15, self.issued[key]))
+        return account_of(SYSTEM, self.lamports[key]) if self.lamports.get(key) else None
 
 
 def _all(instructions: Sequence[Ix | Drain]) -> Iterator[Ix]:
@@ -351,42 +351,45 @@ class SolanaWallet:
                 coins(friend, wallet.address, raw) if symbol == SOL else pay(stage, friend, wallet.address, symbol, raw)
             )
             stage.send(friend, gift)
-            wallet.ledger.buy(symbol, raw, worth(symbol, raw))
+            wallet.ledger.buy(symbol, raw, usd_value(symbol, raw))
         return wallet
 
     def do(self, *instructions: Ix) -> None:
         """Send a transaction; its fee is sold at once."""
         self.stage.send(self.address, *instructions)
-        self.ledger.sell(SOL, FEE, worth(SOL, FEE))
+        self.ledger.sell(SOL, FEE, usd_value(SOL, FEE))
 
-    def trade(self, given: str, raw: int, got: str, raw_got: int) -> None:
+    def trade(self, sold: str, raw: int, bought: str, raw_bought: int) -> None:
         """Exchange something at a market; the value is that of what was given."""
         market = address("market")
-        self.stage.put(market, got, raw_got)
-        swap = [pay(self.stage, self.address, market, given, raw), pay(self.stage, market, self.address, got, raw_got)]
+        self.stage.put(market, bought, raw_bought)
+        swap = [
+            pay(self.stage, self.address, market, sold, raw),
+            pay(self.stage, market, self.address, bought, raw_bought),
+        ]
         self.stage.send(self.address, Ix(address("any market"), (), b"swap", swap))
-        self.ledger.sell(given, raw, worth(given, raw))
-        self.ledger.buy(got, raw_got, worth(given, raw) + worth(SOL, FEE))
-        self.ledger.sell(SOL, FEE, worth(SOL, FEE))
+        self.ledger.sell(sold, raw, usd_value(sold, raw))
+        self.ledger.buy(bought, raw_bought, usd_value(sold, raw) + usd_value(SOL, FEE))
+        self.ledger.sell(SOL, FEE, usd_value(SOL, FEE))
 
-    def settle(self, went_in: Mapping[str, int], came_out: Mapping[str, int]) -> None:
-        """Take a part of a position out: what is missing was exchanged for what came beyond, at its own value."""
+    def withdraw(self, went_in: Mapping[str, int], came_out: Mapping[str, int]) -> None:
+        """Record that a part of a position was withdrawn, with its shortfall exchanged for its surplus."""
         symbols = [*dict.fromkeys([*went_in, *came_out])]
         net = {symbol: came_out.get(symbol, 0) - went_in.get(symbol, 0) for symbol in symbols}
-        lost = {symbol: -raw for symbol, raw in net.items() if raw < 0}
-        more = {symbol: raw for symbol, raw in net.items() if raw > 0}
-        value = sum((worth(symbol, raw) for symbol, raw in lost.items()), Fraction(0))
-        total = sum((worth(symbol, raw) for symbol, raw in more.items()), Fraction(0))
-        for symbol, raw in more.items():
-            if lost:
-                self.ledger.buy(symbol, raw, value * worth(symbol, raw) / total)
+        shortfall = {symbol: -raw for symbol, raw in net.items() if raw < 0}
+        surplus = {symbol: raw for symbol, raw in net.items() if raw > 0}
+        value = sum((usd_value(symbol, raw) for symbol, raw in shortfall.items()), Fraction(0))
+        total = sum((usd_value(symbol, raw) for symbol, raw in surplus.items()), Fraction(0))
+        for symbol, raw in surplus.items():
+            if shortfall:
+                self.ledger.buy(symbol, raw, value * usd_value(symbol, raw) / total)
             else:
-                self.ledger.earn(symbol, raw, worth(symbol, raw))
-        for symbol, raw in lost.items():
-            self.ledger.sell(symbol, raw, worth(symbol, raw) if more else Fraction(0))
+                self.ledger.earn(symbol, raw, usd_value(symbol, raw))
+        for symbol, raw in shortfall.items():
+            self.ledger.sell(symbol, raw, usd_value(symbol, raw) if surplus else Fraction(0))
 
 
-def worth(symbol: str, raw: int) -> Fraction:
+def usd_value(symbol: str, raw: int) -> Fraction:
     """USD of raw units."""
     return Fraction(PRICES[symbol]) * Fraction(raw, 10 ** DECIMALS[symbol])
 
@@ -448,17 +451,17 @@ def read(stage: Stage, folder: Path, *wallets: SolanaWallet, **options: Any) -> 
 def assert_equal(report: PnlDocument, wallet: SolanaWallet) -> None:
     """Costs, income and gains of a report are those of the ledger, to the cent, and every unit is held."""
     assert report.unknown == {}, (report.unknown, report.issues)
-    held = {SYMBOLS.get(each.contract, each.symbol.upper()): each for each in report.holdings}
-    assert {symbol for symbol in held if Decimal(held[symbol].amount)} == {
-        symbol for symbol in wallet.ledger.lots if wallet.ledger.held(symbol)
+    holdings = {SYMBOLS.get(each.contract, each.symbol.upper()): each for each in report.holdings}
+    assert {symbol for symbol in holdings if Decimal(holdings[symbol].amount)} == {
+        symbol for symbol in wallet.ledger.lots if wallet.ledger.quantity(symbol)
     }
     for symbol in wallet.ledger.lots:
-        raw = wallet.ledger.held(symbol)
-        amount = Decimal(held[symbol].amount) if symbol in held else Decimal(0)
+        raw = wallet.ledger.quantity(symbol)
+        amount = Decimal(holdings[symbol].amount) if symbol in holdings else Decimal(0)
         assert int(amount.scaleb(DECIMALS[symbol])) == raw, symbol
-    for name, ours, theirs in (
+    for name, reported, expected in (
         ("income", report.income, wallet.ledger.income),
         ("closed", report.closed_pnl, wallet.ledger.closed),
         ("cost", report.total_cost_basis, wallet.ledger.cost),
     ):
-        assert abs(Fraction(ours) - theirs) < Fraction(1, 100), (name, ours, float(theirs))
+        assert abs(Fraction(reported) - expected) < Fraction(1, 100), (name, reported, float(expected))

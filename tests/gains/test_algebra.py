@@ -42,14 +42,14 @@ class AlgebraPool(Pool):
 
 @pytest.mark.parametrize(("is_listed", "kind"), [(True, KINDS[0]), (False, KINDS[1])])
 def test_a_position_keeps_its_lots_and_its_fees_are_income(stage: World, is_listed: bool, kind: str) -> None:
-    made = AlgebraPool(stage)
-    manager, pool = made.manager, made.pool
+    amm = AlgebraPool(stage)
+    manager, pool = amm.manager, amm.pool
     if is_listed:
         stage.files["quickswap"] = FILE.format(manager.address)
     me = any_wallet(stage, kind, WETH=10 * WAD, DAI=20_000 * WAD)
     address = me.address
     approve(me, manager, "WETH", "DAI")
-    tokens = [me.assets[symbol] for symbol in made.symbols]
+    tokens = [me.assets[symbol] for symbol in amm.symbols]
     ether, stable = 3 * WAD, 6_000 * WAD
     third = LIQUIDITY // 3
     orders: tuple[tuple[str, tuple[Any, ...], int, list[Step]], ...] = (
@@ -58,10 +58,10 @@ def test_a_position_keeps_its_lots_and_its_fees_are_income(stage: World, is_list
     )
     for function, order, units, created in orders:
         raws = ether // 2, stable // 2
-        taken = [manager.take_for(pool, me, "WETH", raws[0]), manager.take_for(pool, me, "DAI", raws[1])]
-        logs = made.increased(*raws, units)
-        moved = manager.act(me, function, order, steps=[*taken, logs[0], *created, logs[1]])
-        assert moved == {ETH: -raws[0], "DAI": -raws[1]}
+        transfers = [manager.take_for(pool, me, "WETH", raws[0]), manager.take_for(pool, me, "DAI", raws[1])]
+        logs = amm.increased(*raws, units)
+        changes = manager.act(me, function, order, steps=[*transfers, logs[0], *created, logs[1]])
+        assert changes == {ETH: -raws[0], "DAI": -raws[1]}
     set_price(stage.node, stage.deployment, "ETH", 2_300 * 10**8)
     fees = {ETH: WAD // 100, "DAI": 25 * WAD}
     for units, weth, dai in ((third, 8 * WAD // 10, 2_400 * WAD), (LIQUIDITY - third, WAD, 5_000 * WAD)):
@@ -69,15 +69,15 @@ def test_a_position_keeps_its_lots_and_its_fees_are_income(stage: World, is_list
         if units < LIQUIDITY // 2:
             went_in = {symbol: raw * units // LIQUIDITY for symbol, raw in went_in.items()}
         ether, stable = ether - went_in[ETH], stable - went_in["DAI"]
-        decrease = made.logged("Decrease", weth, dai, units)
+        decrease = amm.logged("Decrease", weth, dai, units)
         assert manager.act(me, DECREASE, (NUMBER, units, 0, 0, FOREVER), steps=decrease) == {}
-        paid = weth + fees[ETH], dai + fees["DAI"]
-        collect = made.logged("Collect", *paid, 0, pool.pay(me, "WETH", paid[0]), pool.pay(me, "DAI", paid[1]))
-        moved = manager.act(me, COLLECT, (NUMBER, address, ALL, ALL), steps=collect)
-        assert moved == {ETH: paid[0], "DAI": paid[1]}
-        me.settle(went_in, {ETH: weth, "DAI": dai})
+        amounts = weth + fees[ETH], dai + fees["DAI"]
+        collect = amm.logged("Collect", *amounts, 0, pool.pay(me, "WETH", amounts[0]), pool.pay(me, "DAI", amounts[1]))
+        changes = manager.act(me, COLLECT, (NUMBER, address, ALL, ALL), steps=collect)
+        assert changes == {ETH: amounts[0], "DAI": amounts[1]}
+        me.withdraw(went_in, {ETH: weth, "DAI": dai})
         for symbol, raw in fees.items():
-            me.ledger.earn(symbol, raw, me.worth(symbol, raw))
+            me.ledger.earn(symbol, raw, me.value(symbol, raw))
     manager.act(me, "burn(uint256)", NUMBER, steps=[manager.move(address, ZERO, NUMBER)])
     set_price(stage.node, stage.deployment, "ETH", 2_000 * 10**8)
     report, _ = stage.read(me)

@@ -1,4 +1,4 @@
-"""Aura: staked pool shares are shares of a reward pool, locked AURA comes back, and BAL and minted AURA are income."""
+"""Aura: staked shares are shares of a reward pool, locks are returned, and BAL and AURA are income."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BAL, AURA = "CRV", "CVX"  # two tokens of the stage
 
 
 def rewards(pool: Contract, me: Wallet, bal: int) -> list[Step]:
-    """What a claim pays: BAL of the pool, AURA that is created, and a reward of another pool."""
+    """Return the payments of a claim: BAL of the pool, minted AURA, and a reward of another pool."""
     extra = contract(me_world(pool))
     return [pool.pay(me, BAL, bal), minted(me, AURA, bal * 3), extra.note(extra.pay(me, "WBTC", 10**5))]
 
@@ -36,7 +36,7 @@ def me_world(pool: Contract) -> World:
 
 def earn(me: Wallet, bal: int) -> None:
     for symbol, raw in ((BAL, bal), (AURA, bal * 3), ("WBTC", 10**5)):
-        me.ledger.earn(symbol, raw, me.worth(symbol, raw))
+        me.ledger.earn(symbol, raw, me.value(symbol, raw))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -46,7 +46,7 @@ def test_staked_shares_and_locked_aura_come_back_and_rewards_are_income(stage: W
     me = any_wallet(stage, kind, DAI=1_500 * WAD)
     address = me.address
     stage.node.settle([minted_by(stage, AURA, address, 500 * WAD)])
-    me.ledger.buy(AURA, 500 * WAD, me.worth(AURA, 500 * WAD))
+    me.ledger.buy(AURA, 500 * WAD, me.value(AURA, 500 * WAD))
     approve(me, booster, "DAI")
     approve(me, pool, "DAI")
     approve(me, locker, AURA)
@@ -60,14 +60,14 @@ def test_staked_shares_and_locked_aura_come_back_and_rewards_are_income(stage: W
     pool.act(me, "getReward(address,bool)", address, True, steps=rewards(pool, me, 30 * WAD))
     earn(me, 30 * WAD)
     for function, raw, bal in (("withdrawAndUnwrap(uint256,bool)", 400, 20), ("withdrawAllAndUnwrap(bool)", 1_100, 4)):
-        paid = booster.note(booster.pay(me, "DAI", raw * WAD))
-        steps = [pool.burn(me, raw * WAD), paid, *rewards(pool, me, bal * WAD)]
+        payout = booster.note(booster.pay(me, "DAI", raw * WAD))
+        steps = [pool.burn(me, raw * WAD), payout, *rewards(pool, me, bal * WAD)]
         args = [raw * WAD] if "uint256" in function else []
-        moved = pool.act(me, function, *args, True, steps=steps)
-        assert moved == {"DAI": raw * WAD, BAL: bal * WAD, AURA: bal * 3 * WAD, "WBTC": 10**5}
+        changes = pool.act(me, function, *args, True, steps=steps)
+        assert changes == {"DAI": raw * WAD, BAL: bal * WAD, AURA: bal * 3 * WAD, "WBTC": 10**5}
         earn(me, bal * WAD)
     locker.act(me, "getReward(address)", address, steps=[locker.pay(me, BAL, 7 * WAD)])
-    me.ledger.earn(BAL, 7 * WAD, me.worth(BAL, 7 * WAD))
+    me.ledger.earn(BAL, 7 * WAD, me.value(BAL, 7 * WAD))
     assert locker.act(me, "processExpiredLocks(bool)", False, steps=[locker.pay(me, AURA, 300 * WAD)])
     report, _ = stage.read(me)
     assert_equal(report, me)

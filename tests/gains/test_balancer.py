@@ -1,4 +1,4 @@
-"""Balancer: shares of weighted and stable pools are containers, also when a gauge or a lock takes them."""
+"""Balancer: shares of weighted and stable pools are containers, also in a gauge or a lock."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ NAMES = {"WETH": ETH}
 
 
 @pytest.fixture(scope="module")
-def made(world: World) -> Balancer:
+def contracts(world: World) -> Balancer:
     with world.node.by_hand():
-        found = balancer(world.node, world.deployment)
+        deployed = balancer(world.node, world.deployment)
     world.pass_time(1)
-    return found
+    return deployed
 
 
 @dataclass
 class Liquidity:
-    """Shares of one pool, by a ledger of its own."""
+    """A wallet's shares of a pool and the deposits behind them."""
 
     world: World
-    made: Balancer
+    contracts: Balancer
     me: Wallet
     pool: str
-    inside: dict[str, int] = field(default_factory=dict)
+    deposits: dict[str, int] = field(default_factory=dict)
     index: int = 0  # of the token to take alone
 
     @property
@@ -59,64 +59,73 @@ class Liquidity:
         """Put some of each token in."""
         number = self.world.node.call(self.pool, "getPoolId()(bytes32)")
         ask = "getPoolTokens(bytes32)(address[],uint256[],uint256)"
-        tokens, *_ = self.world.node.call(self.made.vault, ask, number)
-        given = {self.world.contract(symbol).lower(): raw for symbol, raw in raws.items()}
+        tokens, *_ = self.world.node.call(self.contracts.vault, ask, number)
+        amounts = {self.world.contract(symbol).lower(): raw for symbol, raw in raws.items()}
         approve = "approve(address,uint256)"
         me = self.me.address
-        moved = self.me.do(
-            *(tx(me, self.world.contract(symbol), approve, self.made.vault, MAX) for symbol in raws),
-            tx(me, self.made.vault, JOIN, number, me, me, join(EXACT_TOKENS_IN, tokens, given, self.pool), gas=GAS),
+        changes = self.me.do(
+            *(tx(me, self.world.contract(symbol), approve, self.contracts.vault, MAX) for symbol in raws),
+            tx(
+                me,
+                self.contracts.vault,
+                JOIN,
+                number,
+                me,
+                me,
+                join(EXACT_TOKENS_IN, tokens, amounts, self.pool),
+                gas=GAS,
+            ),
         )
-        assert moved == {NAMES.get(symbol, symbol): -raw for symbol, raw in raws.items()}
-        for symbol, raw in moved.items():
-            self.inside[symbol] = self.inside.get(symbol, 0) - raw
+        assert changes == {NAMES.get(symbol, symbol): -raw for symbol, raw in raws.items()}
+        for symbol, raw in changes.items():
+            self.deposits[symbol] = self.deposits.get(symbol, 0) - raw
 
     def exit(self, shares: int, kind: int) -> None:
         """Take a part out."""
-        went_in = {symbol: raw * shares // self.shares for symbol, raw in self.inside.items()}
+        went_in = {symbol: raw * shares // self.shares for symbol, raw in self.deposits.items()}
         for symbol, raw in went_in.items():
-            self.inside[symbol] -= raw
+            self.deposits[symbol] -= raw
         node, me = self.world.node, self.me
         index = [self.index] if kind == ONE_TOKEN else []
-        me.settle(went_in, me.do(self.made.exit(node, me.address, self.pool, shares, kind, *index)))
+        me.withdraw(went_in, me.do(self.contracts.exit(node, me.address, self.pool, shares, kind, *index)))
 
 
-def swap_by_others(world: World, made: Balancer, pool: str, pair: tuple[str, str], raw: int) -> None:
-    """Somebody trades in a pool, so that its ratio changes."""
+def swap_by_others(world: World, contracts: Balancer, pool: str, pair: tuple[str, str], raw: int) -> None:
+    """Trade in a pool by another account, which changes its ratio."""
     heidi, (sold, bought) = world.deployment.accounts["heidi"], (world.contract(symbol) for symbol in pair)
     number = world.node.call(pool, "getPoolId()(bytes32)")
-    approve = tx(heidi, sold, "approve(address,uint256)", made.vault, MAX)
+    approve = tx(heidi, sold, "approve(address,uint256)", contracts.vault, MAX)
     single, funds = (number, 0, sold, bought, raw, b""), (heidi, False, heidi, False)
-    world.node.settle([approve, tx(heidi, made.vault, SWAP, single, funds, 0, FOREVER, gas=GAS)])
+    world.node.settle([approve, tx(heidi, contracts.vault, SWAP, single, funds, 0, FOREVER, gas=GAS)])
 
 
-def test_shares_of_a_weighted_pool_are_a_container(world: World, made: Balancer) -> None:
-    pool = made.pools["weighted"]
-    liquidity = Liquidity(world, made, world.wallet(WETH=10 * 10**18, USDC=50_000 * 10**6), pool)
+def test_shares_of_a_weighted_pool_are_a_container(world: World, contracts: Balancer) -> None:
+    pool = contracts.pools["weighted"]
+    liquidity = Liquidity(world, contracts, world.wallet(WETH=10 * 10**18, USDC=50_000 * 10**6), pool)
     liquidity.join(WETH=3 * 10**18, USDC=2_000 * 10**6)
-    swap_by_others(world, made, pool, ("USDC", "WETH"), 20_000 * 10**6)
+    swap_by_others(world, contracts, pool, ("USDC", "WETH"), 20_000 * 10**6)
     set_price(world.node, world.deployment, "ETH", 2_300 * 10**8)
     liquidity.join(WETH=10**18, USDC=9_000 * 10**6)
-    swap_by_others(world, made, pool, ("USDC", "WETH"), 20_000 * 10**6)
+    swap_by_others(world, contracts, pool, ("USDC", "WETH"), 20_000 * 10**6)
     liquidity.exit(liquidity.shares // 3, ALL_TOKENS)
     liquidity.index = int(int(world.contract("WETH"), 16) > int(world.contract("USDC"), 16))
     liquidity.exit(liquidity.shares // 2, ONE_TOKEN)
     set_price(world.node, world.deployment, "ETH", 2_450 * 10**8)
     liquidity.exit(liquidity.shares, ALL_TOKENS)
     report, records = world.read(liquidity.me)
-    assert liquidity.inside == {ETH: 0, "USDC": 0}
+    assert liquidity.deposits == {ETH: 0, "USDC": 0}
     assert_equal(report, liquidity.me)
-    vault = made.vault.lower()
+    vault = contracts.vault.lower()
     assert [each.type for each in records if each.recipient == vault] == ["ADDLIQUIDITY"] * 2 + ["REMOVELIQUIDITY"] * 3
 
 
 @pytest.mark.slow("another version of the same pool", only=["composable*"])
 @pytest.mark.parametrize(("name", "all_tokens"), [("stable", ALL_TOKENS), ("composable", EXIT_COMPOSABLE)])
-def test_shares_of_a_stable_pool_are_a_container(world: World, made: Balancer, name: str, all_tokens: int) -> None:
-    pool = made.pools[name]
-    liquidity = Liquidity(world, made, world.wallet(DAI=50_000 * 10**18, USDC=50_000 * 10**6), pool)
+def test_shares_of_a_stable_pool_are_a_container(world: World, contracts: Balancer, name: str, all_tokens: int) -> None:
+    pool = contracts.pools[name]
+    liquidity = Liquidity(world, contracts, world.wallet(DAI=50_000 * 10**18, USDC=50_000 * 10**6), pool)
     liquidity.join(DAI=9_000 * 10**18, USDC=2_000 * 10**6)
-    swap_by_others(world, made, pool, ("USDC", "DAI"), 50_000 * 10**6)
+    swap_by_others(world, contracts, pool, ("USDC", "DAI"), 50_000 * 10**6)
     liquidity.exit(liquidity.shares // 3, all_tokens)
     liquidity.exit(liquidity.shares // 2, ONE_TOKEN)
     liquidity.exit(liquidity.shares, all_tokens)
@@ -124,34 +133,34 @@ def test_shares_of_a_stable_pool_are_a_container(world: World, made: Balancer, n
     assert_equal(report, liquidity.me)
 
 
-def test_a_lock_of_shares_keeps_their_lots(world: World, made: Balancer) -> None:
-    pool = made.pools["weighted"]
-    liquidity = Liquidity(world, made, world.wallet(WETH=10 * 10**18, USDC=50_000 * 10**6), pool)
+def test_a_lock_of_shares_keeps_their_lots(world: World, contracts: Balancer) -> None:
+    pool = contracts.pools["weighted"]
+    liquidity = Liquidity(world, contracts, world.wallet(WETH=10 * 10**18, USDC=50_000 * 10**6), pool)
     me, address, node = liquidity.me, liquidity.me.address, world.node
     liquidity.join(WETH=3 * 10**18, USDC=2_000 * 10**6)
     shares = liquidity.shares
-    until = int(node.block()["timestamp"], 16) + 5 * WEEK_S
-    me.do(tx(address, pool, "approve(address,uint256)", made.escrow, MAX))
-    me.do(tx(address, made.escrow, "create_lock(uint256,uint256)", shares // 2, until, gas=3_000_000))
-    me.do(tx(address, made.escrow, "increase_amount(uint256)", shares // 4, gas=3_000_000))
-    me.do(tx(address, made.escrow, "increase_unlock_time(uint256)", until + 2 * WEEK_S, gas=3_000_000))
-    swap_by_others(world, made, pool, ("USDC", "WETH"), 20_000 * 10**6)
+    unlock_s = int(node.block()["timestamp"], 16) + 5 * WEEK_S
+    me.do(tx(address, pool, "approve(address,uint256)", contracts.escrow, MAX))
+    me.do(tx(address, contracts.escrow, "create_lock(uint256,uint256)", shares // 2, unlock_s, gas=3_000_000))
+    me.do(tx(address, contracts.escrow, "increase_amount(uint256)", shares // 4, gas=3_000_000))
+    me.do(tx(address, contracts.escrow, "increase_unlock_time(uint256)", unlock_s + 2 * WEEK_S, gas=3_000_000))
+    swap_by_others(world, contracts, pool, ("USDC", "WETH"), 20_000 * 10**6)
     world.pass_time(8 * WEEK_S)
-    assert me.do(tx(address, made.escrow, "withdraw()", gas=3_000_000)) == {}
+    assert me.do(tx(address, contracts.escrow, "withdraw()", gas=3_000_000)) == {}
     assert liquidity.shares == shares
     liquidity.exit(shares, ALL_TOKENS)
     report, _ = world.read(me)
     assert_equal(report, me)
 
 
-def test_rewards_of_a_gauge_are_income_and_its_stake_is_not(world: World, made: Balancer) -> None:
+def test_rewards_of_a_gauge_are_income_and_its_stake_is_not(world: World, contracts: Balancer) -> None:
     with world.node.by_hand():
-        authorizer = world.node.call(made.vault, "getAuthorizer()(address)")
-        staked, minter = gauge(world.node, world.deployment, made, authorizer)
+        authorizer = world.node.call(contracts.vault, "getAuthorizer()(address)")
+        staked, minter = gauge(world.node, world.deployment, contracts, authorizer)
     world.pass_time(1)
     world.rewards["BAL"] = world.node.call(minter, "getBalancerToken()(address)")
-    pool = made.pools["weighted"]
-    liquidity = Liquidity(world, made, world.wallet(WETH=10 * 10**18, USDC=50_000 * 10**6), pool)
+    pool = contracts.pools["weighted"]
+    liquidity = Liquidity(world, contracts, world.wallet(WETH=10 * 10**18, USDC=50_000 * 10**6), pool)
     me, address = liquidity.me, liquidity.me.address
     liquidity.join(WETH=3 * 10**18, USDC=2_000 * 10**6)
     shares = liquidity.shares
@@ -164,8 +173,8 @@ def test_rewards_of_a_gauge_are_income_and_its_stake_is_not(world: World, made: 
     earn(me, me.do(tx(address, minter, "mint(address)", staked, gas=4_000_000)), "BAL")
     me.do(tx(address, staked, "withdraw(uint256)", shares // 3, gas=4_000_000))
     world.pass_time(WEEK_S // 8)
-    rest = shares // 2 + shares // 4 - shares // 3
-    earn(me, me.do(tx(address, staked, "withdraw(uint256,bool)", rest, True, gas=4_000_000)), "DAI")
+    remaining = shares // 2 + shares // 4 - shares // 3
+    earn(me, me.do(tx(address, staked, "withdraw(uint256,bool)", remaining, True, gas=4_000_000)), "DAI")
     assert liquidity.shares == shares
     liquidity.exit(shares, ALL_TOKENS)
     report, _ = world.read(me)

@@ -38,17 +38,17 @@ def test_liquidity_is_a_container_and_what_the_pool_exchanged_counts_at_the_end(
     stage.files["balancer3"] = FILE.format(family, vault.address)
     me = any_wallet(stage, kind, WBTC=10 * COIN, DAI=30_000 * WAD)
     approve(me, router, "WBTC", "DAI")
-    inside, units = {"WBTC": 0, "DAI": 0}, 0
+    deposits, units = {"WBTC": 0, "DAI": 0}, 0
     orders: tuple[tuple[str, tuple[Any, ...], int, int, int], ...] = (
         (PROPORTIONAL, (pool.address, [], 1, False, b""), 3 * COIN, 6_000 * WAD, 100 * WAD),
         (MANY, ([], [], ([], me.address, 1), b"", [b""]), 2 * COIN, 4_200 * WAD, 60 * WAD),
         (UNBALANCED, (pool.address, [], 1, False, b""), 0, 5_000 * WAD, 40 * WAD),
     )
     for function, args, coins, stable, shares in orders:
-        taken = [router.take_for(vault, me, "WBTC", coins)] if coins else []
-        steps = [*taken, router.take_for(vault, me, "DAI", stable), pool.note(pool.issue(me, shares))]
-        moved = router.act(me, function, *args, steps=steps)
-        inside = {symbol: raw - moved.get(symbol, 0) for symbol, raw in inside.items()}
+        transfers = [router.take_for(vault, me, "WBTC", coins)] if coins else []
+        steps = [*transfers, router.take_for(vault, me, "DAI", stable), pool.note(pool.issue(me, shares))]
+        changes = router.act(me, function, *args, steps=steps)
+        deposits = {symbol: raw - changes.get(symbol, 0) for symbol, raw in deposits.items()}
         units += shares
     set_price(stage.node, stage.deployment, "WBTC", 46_000 * 10**8)
     orders = (
@@ -57,11 +57,11 @@ def test_liquidity_is_a_container_and_what_the_pool_exchanged_counts_at_the_end(
         (MANY, ([], [], ([], me.address, 1), b"", [b""]), 120 * WAD, 3 * COIN, 9_000 * WAD),
     )
     for function, args, shares, coins, stable in orders:
-        paid = [vault.pay(me, "WBTC", coins)] if coins else []
-        steps = [pool.note(pool.burn(me, shares)), vault.note(*paid, vault.pay(me, "DAI", stable))]
-        went_in = {symbol: raw * shares // units for symbol, raw in inside.items()}
-        inside, units = {symbol: raw - went_in[symbol] for symbol, raw in inside.items()}, units - shares
-        me.settle(went_in, router.act(me, function, *args, steps=steps))
+        payments = [vault.pay(me, "WBTC", coins)] if coins else []
+        steps = [pool.note(pool.burn(me, shares)), vault.note(*payments, vault.pay(me, "DAI", stable))]
+        went_in = {symbol: raw * shares // units for symbol, raw in deposits.items()}
+        deposits, units = {symbol: raw - went_in[symbol] for symbol, raw in deposits.items()}, units - shares
+        me.withdraw(went_in, router.act(me, function, *args, steps=steps))
     set_price(stage.node, stage.deployment, "WBTC", 40_000 * 10**8)
     report, records = stage.read(me)
     assert [each.type for each in records][-6:] == ["ADDLIQUIDITY"] * 3 + ["REMOVELIQUIDITY"] * 3

@@ -1,4 +1,4 @@
-"""A statement closes: what lots hold, less what lies in positions, is what the chain says that a wallet has."""
+"""A statement closes: a wallet's lots less its deposits in positions are its balances on the chain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.gains.ledger import ETH, Wallet
 
 pytestmark = pytest.mark.node
 WALLETS = ("alice", "bob", "carol", "dave", "erin", "frank")
-GENESIS = 10_000 * 10**18  # coins of the first block, which nobody sent
+GENESIS = 10_000 * 10**18  # coins of the first block
 
 
 def test_lots_outside_of_positions_are_the_balances_of_every_wallet(tmp_path: Path) -> None:
@@ -32,7 +32,11 @@ def test_lots_outside_of_positions_are_the_balances_of_every_wallet(tmp_path: Pa
             balances[ETH] -= GENESIS
             for symbol in (ETH, "USDC", "DAI", "WBTC"):
                 token = ZERO if symbol == ETH else deployment.contracts[symbol].lower()
-                held = lots.get(token, RemainingLots(token, "", 0, 0))
-                assert held.quantity - held.short - held.deposited == balances[symbol], (name, symbol, held)
+                remaining = lots.get(token, RemainingLots(token, "", 0, 0))
+                assert remaining.quantity - remaining.short - remaining.deposited == balances[symbol], (
+                    name,
+                    symbol,
+                    remaining,
+                )
             positions = [each for asset, each in lots.items() if asset.startswith(f"{manager}:") and each.quantity]
             assert positions == [], "a position has no lot of its own"

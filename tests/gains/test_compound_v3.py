@@ -1,4 +1,4 @@
-"""Compound V3: interest of the lent token is income, collateral keeps its lots, and what is borrowed is a loan."""
+"""Compound V3: interest of the lent token is income, collateral keeps its lots, and debt is a loan."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Comet:
 
 @pytest.fixture
 def comet(stage: World) -> Comet:
-    found = Comet(contract(stage, "cUSDCv3"), contract(stage))
-    stage.files["compound3"] = FILE.format(found.market.address, found.rewards.address)
-    return found
+    deployed = Comet(contract(stage, "cUSDCv3"), contract(stage))
+    stage.files["compound3"] = FILE.format(deployed.market.address, deployed.rewards.address)
+    return deployed
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,9 +72,9 @@ def test_interest_and_comp_are_income(stage: World, kind: str, comet: Comet) -> 
     comet.withdraw(me, 9_000 * USDC, 9_000 * USDC)
     steps = [comet.rewards.pay(me, "COMP", 3 * WAD)]
     earn(me, comet.rewards.act(me, CLAIM, comet.market.address, me.address, True, steps=steps), "COMP")
-    rest, interest = 16_000 * USDC + 321_987_654, 321_987_654
-    assert comet.withdraw(me, rest, rest) == {"USDC": rest}
-    me.ledger.earn("USDC", interest, me.worth("USDC", interest))
+    remaining, interest = 16_000 * USDC + 321_987_654, 321_987_654
+    assert comet.withdraw(me, remaining, remaining) == {"USDC": remaining}
+    me.ledger.earn("USDC", interest, me.value("USDC", interest))
     report, records = stage.read(me)
     assert_equal(report, me)
     lent = "LEND" if kind == KINDS[0] else "DEPOSIT"
@@ -90,13 +90,13 @@ def test_collateral_keeps_its_lots_and_what_is_borrowed_is_a_loan(stage: World, 
     assert market.act(me, SUPPLY, weth, 8 * WAD, steps=steps) == {ETH: -8 * WAD}
     for raw in (5_000 * USDC, 1_000 * USDC):
         assert comet.withdraw(me, raw, 0) == {"USDC": raw}
-        me.ledger.buy("USDC", raw, me.worth("USDC", raw))
+        me.ledger.buy("USDC", raw, me.value("USDC", raw))
     assert comet.supply(me, 2_000 * USDC, 0) == {"USDC": -2_000 * USDC}
     me.ledger.sell("USDC", 2_000 * USDC, me.ledger.cost_of("USDC", 2_000 * USDC))
     interest = 76_543_210
     assert comet.supply(me, 4_000 * USDC + interest, 0) == {"USDC": -4_000 * USDC - interest}
     me.ledger.sell("USDC", 4_000 * USDC, me.ledger.cost_of("USDC", 4_000 * USDC))
-    me.ledger.sell("USDC", interest, me.worth("USDC", interest))
+    me.ledger.sell("USDC", interest, me.value("USDC", interest))
     for raw in (3 * WAD, 5 * WAD):
         steps = [market.pay(me, "WETH", raw), comet.of_collateral("WithdrawCollateral", me, raw)]
         assert market.act(me, WITHDRAW, weth, raw, steps=steps) == {ETH: raw}

@@ -1,4 +1,4 @@
-"""A contract wallet: others send its transactions, and every call is `execTransaction`. What moved says the rest."""
+"""A contract wallet: others send its transactions, and every call is `execTransaction`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_pool_share_of_a_contract_wallet_is_a_container(world: World) -> None:
     for part in (2, 1):
         shares = liquidity.shares // part
         went_in = liquidity.take(shares)
-        me.settle(went_in, me.do(tx(me.address, router, REMOVE, weth, usdc, shares, 0, 0, me.address, FOREVER)))
+        me.withdraw(went_in, me.do(tx(me.address, router, REMOVE, weth, usdc, shares, 0, 0, me.address, FOREVER)))
     report, records = world.read(me)
     types = [each.type for each in records if each.assets_in and each.assets_out]
     assert types == ["ADDLIQUIDITY", "REMOVELIQUIDITY", "REMOVELIQUIDITY"]
@@ -81,7 +81,7 @@ def test_a_position_of_a_contract_wallet_is_a_container_in_three_steps(world: Wo
     went_in, principal = position.released(units)
     assert me.do(position.decrease(units)) == {}
     set_price(world.node, world.deployment, "ETH", 2_600 * 10**8)
-    position.settle(went_in, principal, me.do(position.collect()))
+    position.withdraw(went_in, principal, me.do(position.collect()))
     me.do(tx(me.address, position.manager, "burn(uint256)", position.number))
     report, _ = world.read(me)
     assert me.ledger.income > 0
@@ -93,8 +93,8 @@ def test_what_a_contract_wallet_lends_comes_back_with_interest(world: World) -> 
     pool, usdc = world.contract("Pool"), world.contract("USDC")
     me.do(tx(me.address, usdc, "approve(address,uint256)", pool, MAX))
     me.do(tx(me.address, pool, SUPPLY, usdc, 20_000 * 10**6, me.address, 0))
-    (moved,) = me.do(tx(me.address, pool, WITHDRAW, usdc, MAX, me.address)).values()
+    (received,) = me.do(tx(me.address, pool, WITHDRAW, usdc, MAX, me.address)).values()
     report, _ = world.read(me)
-    assert moved == 20_000 * 10**6
-    assert me.ledger.held(ETH) == 10 * 10**18
+    assert received == 20_000 * 10**6
+    assert me.ledger.quantity(ETH) == 10 * 10**18
     assert_equal(report, me)

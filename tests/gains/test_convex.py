@@ -21,13 +21,13 @@ locker = ["{}"]
 
 
 def rewards(pool: Contract, me: Wallet, crv: int) -> list[Step]:
-    """What a claim pays: CRV of the pool, CVX that is created, and an extra token of another contract."""
+    """Return the payments of a claim: CRV of the pool, minted CVX, and a token of another contract."""
     return [pool.pay(me, "CRV", crv), minted(me, "CVX", crv // 2), pool.pay(me, "WBTC", 10**5)]
 
 
 def earn(me: Wallet, crv: int) -> None:
     for symbol, raw in (("CRV", crv), ("CVX", crv // 2), ("WBTC", 10**5)):
-        me.ledger.earn(symbol, raw, me.worth(symbol, raw))
+        me.ledger.earn(symbol, raw, me.value(symbol, raw))
 
 
 def test_pool_shares_and_locked_cvx_come_back_and_all_rewards_are_income(stage: World) -> None:
@@ -36,7 +36,7 @@ def test_pool_shares_and_locked_cvx_come_back_and_all_rewards_are_income(stage: 
     me = stage.wallet(DAI=1_000 * WAD)
     node, address = stage.node, me.address
     node.settle([minted_by(stage, "CVX", address, 500 * WAD)])
-    me.ledger.buy("CVX", 500 * WAD, me.worth("CVX", 500 * WAD))
+    me.ledger.buy("CVX", 500 * WAD, me.value("CVX", 500 * WAD))
     approve(me, booster, "DAI")
     approve(me, locker, "CVX")
     steps: list[Step] = [locker.take(me, "CVX", 300 * WAD)]
@@ -45,8 +45,8 @@ def test_pool_shares_and_locked_cvx_come_back_and_all_rewards_are_income(stage: 
     steps = [booster.take_for(voter, me, "DAI", 1_000 * WAD), deposited]
     booster.act(me, "deposit(uint256,uint256,bool)", 0, 1_000 * WAD, True, steps=steps)
     steps = [booster.note(booster.pay(me, "DAI", 400 * WAD)), *rewards(pool, me, 20 * WAD)]
-    moved = pool.act(me, "withdrawAndUnwrap(uint256,bool)", 400 * WAD, True, steps=steps)
-    assert moved == {"DAI": 400 * WAD, "CRV": 20 * WAD, "CVX": 10 * WAD, "WBTC": 10**5}
+    changes = pool.act(me, "withdrawAndUnwrap(uint256,bool)", 400 * WAD, True, steps=steps)
+    assert changes == {"DAI": 400 * WAD, "CRV": 20 * WAD, "CVX": 10 * WAD, "WBTC": 10**5}
     earn(me, 20 * WAD)
     pool.act(me, "getReward(address,bool)", address, True, steps=rewards(pool, me, 30 * WAD))
     earn(me, 30 * WAD)
@@ -54,7 +54,7 @@ def test_pool_shares_and_locked_cvx_come_back_and_all_rewards_are_income(stage: 
     pool.act(me, "withdrawAllAndUnwrap(bool)", True, steps=steps)
     earn(me, 4 * WAD)
     locker.act(me, "getReward(address,bool)", address, False, steps=[locker.pay(me, "CRV", 7 * WAD)])
-    me.ledger.earn("CRV", 7 * WAD, me.worth("CRV", 7 * WAD))
+    me.ledger.earn("CRV", 7 * WAD, me.value("CRV", 7 * WAD))
     steps = [proxy.note(proxy.pay(me, "CVX", 300 * WAD))]
     assert locker.act(me, "processExpiredLocks(bool)", False, steps=steps) == {"CVX": 300 * WAD}
     report, _ = stage.read(me)

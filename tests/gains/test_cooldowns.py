@@ -58,7 +58,7 @@ def test_a_cooldown_sells_nothing_and_its_yield_is_income_when_it_is_paid(stage:
             assert vault.act(me, "unstake(address)", me.address, steps=steps) == {"DAI": waiting}
             waiting = 0
     total = 5_000 * WAD + 650 * WAD + 9_300 * WAD
-    me.ledger.earn("DAI", total - 12_000 * WAD, me.worth("DAI", total - 12_000 * WAD))
+    me.ledger.earn("DAI", total - 12_000 * WAD, me.value("DAI", total - 12_000 * WAD))
     report, _ = stage.read(me)
     assert_equal(report, me)
 
@@ -75,6 +75,6 @@ def test_requests_of_a_file_that_types_them_sell_nothing(stage: World) -> None:
     for number, raw in ((1, 10 * WAD), (2, 21 * WAD)):
         steps = [queue.move(me.address, ZERO, number), queue.pay(me, ETH, raw)]
         assert queue.act(me, "claimWithdrawal(uint256)", number, steps=steps) == {ETH: raw}
-    me.ledger.earn(ETH, WAD, me.worth(ETH, WAD))
+    me.ledger.earn(ETH, WAD, me.value(ETH, WAD))
     report, _ = stage.read(me)
     assert_equal(report, me)

@@ -32,16 +32,16 @@ def test_liquidity_is_a_container_and_what_the_pool_exchanged_counts_at_the_end(
     count, index = ("uint256[]", "int128") if family == "curve_pool" else ("uint256[2]", "uint256")
     me = any_wallet(stage, kind, WBTC=10 * COIN, DAI=30_000 * WAD)
     approve(me, pool, "WBTC", "DAI")
-    inside, units = {"WBTC": 0, "DAI": 0}, 0
+    deposits, units = {"WBTC": 0, "DAI": 0}, 0
     for coins, stable, shares in (
         (3 * COIN, 6_000 * WAD, 100 * WAD),
         (2 * COIN, 4_200 * WAD, 60 * WAD),
         (0, 5_000 * WAD, 40 * WAD),
     ):
-        taken = [pool.take(me, "WBTC", coins)] if coins else []
-        steps = [*taken, pool.take(me, "DAI", stable), pool.issue(me, shares)]
-        moved = pool.act(me, f"add_liquidity({count},uint256)", [coins, stable], 1, steps=steps)
-        inside = {symbol: raw - moved.get(symbol, 0) for symbol, raw in inside.items()}
+        transfers = [pool.take(me, "WBTC", coins)] if coins else []
+        steps = [*transfers, pool.take(me, "DAI", stable), pool.issue(me, shares)]
+        changes = pool.act(me, f"add_liquidity({count},uint256)", [coins, stable], 1, steps=steps)
+        deposits = {symbol: raw - changes.get(symbol, 0) for symbol, raw in deposits.items()}
         units += shares
     set_price(stage.node, stage.deployment, "WBTC", 46_000 * 10**8)
     for function, args, shares, coins, stable in (
@@ -49,11 +49,11 @@ def test_liquidity_is_a_container_and_what_the_pool_exchanged_counts_at_the_end(
         (f"remove_liquidity_one_coin(uint256,{index},uint256)", (1, 1, 1), 30 * WAD, 0, 4_700 * WAD),
         (f"remove_liquidity(uint256,{count})", (1, [0, 0]), 120 * WAD, 3 * COIN, 9_000 * WAD),
     ):
-        paid = [pool.pay(me, "WBTC", coins)] if coins else []
-        steps = [pool.burn(me, shares), *paid, pool.pay(me, "DAI", stable)]
-        went_in = {symbol: raw * shares // units for symbol, raw in inside.items()}
-        inside, units = {symbol: raw - went_in[symbol] for symbol, raw in inside.items()}, units - shares
-        me.settle(went_in, pool.act(me, function, *args, steps=steps))
+        payments = [pool.pay(me, "WBTC", coins)] if coins else []
+        steps = [pool.burn(me, shares), *payments, pool.pay(me, "DAI", stable)]
+        went_in = {symbol: raw * shares // units for symbol, raw in deposits.items()}
+        deposits, units = {symbol: raw - went_in[symbol] for symbol, raw in deposits.items()}, units - shares
+        me.withdraw(went_in, pool.act(me, function, *args, steps=steps))
     set_price(stage.node, stage.deployment, "WBTC", 40_000 * 10**8)
     report, _ = stage.read(me)
     assert_equal(report, me)
@@ -94,10 +94,10 @@ class Loan:
             name = "Repay" if debt < 0 else "Borrow"
             data = [abs(collateral), abs(debt)]
             event = controller.event(f"{name}(address,uint256,uint256)", topic_of(me.address), data=data)
-        moved = controller.act(me, function, *args, steps=[*steps, event])
-        assert moved == {symbol: raw for symbol, raw in ((ETH, -collateral), ("DAI", debt)) if raw}
+        changes = controller.act(me, function, *args, steps=[*steps, event])
+        assert changes == {symbol: raw for symbol, raw in ((ETH, -collateral), ("DAI", debt)) if raw}
         if debt > 0:
-            me.ledger.buy("DAI", debt, me.worth("DAI", debt))
+            me.ledger.buy("DAI", debt, me.value("DAI", debt))
 
 
 @pytest.mark.parametrize(
@@ -120,6 +120,6 @@ def test_a_loan_keeps_its_collateral_and_its_interest_is_a_fee(stage: World, rol
     interest = 123 * WAD
     loan.act("repay(uint256)", 2**256 - 1, collateral=-5 * WAD, debt=-3_000 * WAD - interest)
     me.ledger.sell("DAI", 3_000 * WAD, me.ledger.cost_of("DAI", 3_000 * WAD))
-    me.ledger.sell("DAI", interest, me.worth("DAI", interest))
+    me.ledger.sell("DAI", interest, me.value("DAI", interest))
     report, _ = stage.read(me)
     assert_equal(report, me)

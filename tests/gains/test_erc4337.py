@@ -1,4 +1,4 @@
-"""ERC-4337: the deposit in the entry point is held, and gas of an operation is a fee of the wallet that paid it."""
+"""ERC-4337: the deposit in the entry point is held, and gas of an operation is its payer's fee."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Operations:
     account: Contract
     me: Wallet
     deposit: int = 0
-    paid: list[int] = field(default_factory=list)
+    costs: list[int] = field(default_factory=list)
 
     @classmethod
     def new(cls, world: World) -> Operations:
@@ -50,19 +50,19 @@ class Operations:
         pays = [Call(entry_point.address, "0x", prefund)] if prefund else []
         self.deposit += prefund - (0 if paymaster else cost)
         entry_point.answers["balanceOf(address)"] = self.deposit
-        topics = hex_word(len(self.paid)), topic_of(me.address), topic_of(paymaster) if paymaster else hex_word(0)
+        topics = hex_word(len(self.costs)), topic_of(me.address), topic_of(paymaster) if paymaster else hex_word(0)
         event = entry_point.event(OPERATION, *topics, data=[0, True, cost, cost // GWEI])
         deposited = entry_point.event("Deposited(address,uint256)", topic_of(me.address), data=[prefund])
-        noted = self.account.note(*pays, *steps)
-        entry_point.script(HANDLE, [*([deposited] if prefund else []), noted, event])
+        operated = self.account.note(*pays, *steps)
+        entry_point.script(HANDLE, [*([deposited] if prefund else []), operated, event])
         alice = self.world.deployment.accounts["alice"]
         operation = (me.address, 0, b"", b"", bytes(32), 0, bytes(32), b"", b"")
-        moved = me.do(tx(alice, entry_point.address, HANDLE, [operation], alice, gas=3_000_000))
-        moved[ETH] = moved.get(ETH, 0) + prefund
-        self.paid.append(cost)
+        changes = me.do(tx(alice, entry_point.address, HANDLE, [operation], alice, gas=3_000_000))
+        changes[ETH] = changes.get(ETH, 0) + prefund
+        self.costs.append(cost)
         if not paymaster:
-            me.ledger.sell(ETH, cost, me.worth(ETH, cost))
-        return {symbol: raw for symbol, raw in moved.items() if raw}
+            me.ledger.sell(ETH, cost, me.value(ETH, cost))
+        return {symbol: raw for symbol, raw in changes.items() if raw}
 
 
 def test_gas_paid_in_advance_is_held_and_what_an_operation_costs_is_a_fee(stage: World) -> None:
@@ -71,12 +71,12 @@ def test_gas_paid_in_advance_is_held_and_what_an_operation_costs_is_a_fee(stage:
     for prefund, cost in ((WAD // 10, WAD // 25), (WAD // 50, WAD // 40)):
         steps = [shop.note(shop.pay(me, "DAI", 2_000 * WAD)), Call(shop.address, "0x", WAD)]
         assert operations.run(prefund, cost, *steps) == {ETH: -WAD, "DAI": 2_000 * WAD}
-        me.ledger.sell(ETH, WAD, me.worth(ETH, WAD))
-        me.ledger.buy("DAI", 2_000 * WAD, me.worth("DAI", 2_000 * WAD) + me.worth(ETH, cost))
+        me.ledger.sell(ETH, WAD, me.value(ETH, WAD))
+        me.ledger.buy("DAI", 2_000 * WAD, me.value("DAI", 2_000 * WAD) + me.value(ETH, cost))
     steps = [shop.note(shop.pay(me, "DAI", 2_000 * WAD)), Call(shop.address, "0x", WAD)]
     assert operations.run(0, WAD // 30, *steps, paymaster=shop.address) == {ETH: -WAD, "DAI": 2_000 * WAD}
-    me.ledger.sell(ETH, WAD, me.worth(ETH, WAD))
-    me.ledger.buy("DAI", 2_000 * WAD, me.worth("DAI", 2_000 * WAD))
+    me.ledger.sell(ETH, WAD, me.value(ETH, WAD))
+    me.ledger.buy("DAI", 2_000 * WAD, me.value("DAI", 2_000 * WAD))
     portfolio = stage.portfolio(me)
     assert "erc4337" in portfolio.asset_by_protocols
     report, records = stage.read(me)

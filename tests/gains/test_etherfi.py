@@ -1,4 +1,4 @@
-"""ether.fi: staked ether is a share that rebases, also wrapped, and requests pay what the share became."""
+"""ether.fi: staked ether is a share that rebases, also wrapped, and requests pay the rebased amount."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_staked_ether_comes_back_by_requests_and_what_it_grew_is_income(stage: W
     me = any_wallet(stage, kind, ETH=40 * WAD)
     for function, raw in (("deposit()", 20 * WAD), ("deposit(address)", 10 * WAD)):
         args = [ZERO] if "address" in function else []
-        moved = pool.act(me, function, *args, value=raw, steps=[eeth.note(eeth.issue(me, raw))])
-        assert moved == {ETH: -raw}
+        changes = pool.act(me, function, *args, value=raw, steps=[eeth.note(eeth.issue(me, raw))])
+        assert changes == {ETH: -raw}
     steps: list[Step] = [eeth.note(eeth.send(me, weeth, 12 * WAD)), weeth.issue(me, 10 * WAD)]
     assert weeth.act(me, "wrap(uint256)", 12 * WAD, steps=steps) == {}
     steps = [weeth.burn(me, 10 * WAD), eeth.note(eeth.give(me, weeth, 12 * WAD))]
@@ -40,6 +40,6 @@ def test_staked_ether_comes_back_by_requests_and_what_it_grew_is_income(stage: W
     for number, raw in ((2, 21 * WAD), (1, 11 * WAD)):
         steps = [queue.move(me.address, ZERO, number), pool.note(pool.pay(me, ETH, raw))]
         assert queue.act(me, "claimWithdraw(uint256)", number, steps=steps) == {ETH: raw}
-    me.ledger.earn(ETH, 2 * WAD, me.worth(ETH, 2 * WAD))
+    me.ledger.earn(ETH, 2 * WAD, me.value(ETH, 2 * WAD))
     report, _ = stage.read(me)
     assert_equal(report, me)

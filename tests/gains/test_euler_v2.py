@@ -1,4 +1,4 @@
-"""Euler V2: shares of a vault earn interest, collateral keeps its lots, and what is borrowed is a loan."""
+"""Euler V2: shares of a vault earn interest, collateral keeps its lots, and debt is a loan."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class Euler:
 
 @pytest.fixture
 def euler(stage: World) -> Euler:
-    found = Euler(contract(stage), contract(stage, "eWETH"), contract(stage, "eUSDC"), contract(stage, "dUSDC"))
-    stage.files["euler_v2"] = FILE.format(found.evc.address, contract(stage).address)
-    return found
+    deployed = Euler(contract(stage), contract(stage, "eWETH"), contract(stage, "eUSDC"), contract(stage, "dUSDC"))
+    stage.files["euler_v2"] = FILE.format(deployed.evc.address, contract(stage).address)
+    return deployed
 
 
 def test_interest_of_shares_is_income(stage: World, euler: Euler) -> None:
@@ -74,13 +74,13 @@ def test_interest_of_shares_is_income(stage: World, euler: Euler) -> None:
     for raw, shares in ((20_000 * USDC, 20_000 * USDC), (5_000 * USDC, 4_000 * USDC)):
         steps = [euler.connected(me, vault), *euler.lent(me, vault, "USDC", raw, shares)]
         assert vault.act(me, DEPOSIT, raw, me.address, steps=steps) == {"USDC": -raw}
-    inside, units = 25_000 * USDC, 24_000 * USDC
-    for shares, paid in ((9_000 * USDC, 11_111 * USDC), (15_000 * USDC, 19_999 * USDC)):
-        went_in = inside * shares // units
-        inside, units = inside - went_in, units - shares
-        steps = [euler.connected(me, vault), vault.pay(me, "USDC", paid), vault.burn(me, shares)]
-        assert vault.act(me, REDEEM, shares, me.address, me.address, steps=steps) == {"USDC": paid}
-        me.ledger.earn("USDC", paid - went_in, me.worth("USDC", paid - went_in))
+    deposited, units = 25_000 * USDC, 24_000 * USDC
+    for shares, payout in ((9_000 * USDC, 11_111 * USDC), (15_000 * USDC, 19_999 * USDC)):
+        went_in = deposited * shares // units
+        deposited, units = deposited - went_in, units - shares
+        steps = [euler.connected(me, vault), vault.pay(me, "USDC", payout), vault.burn(me, shares)]
+        assert vault.act(me, REDEEM, shares, me.address, me.address, steps=steps) == {"USDC": payout}
+        me.ledger.earn("USDC", payout - went_in, me.value("USDC", payout - went_in))
     report, _ = stage.read(me)
     assert_equal(report, me)
 
@@ -95,13 +95,13 @@ def test_a_loan_is_no_gain_and_its_interest_is_a_fee(stage: World, euler: Euler)
     lent = 5_000 * USDC
     steps = [euler.connected(me, euler.usdc), *euler.borrowed(me, lent)]
     assert euler.usdc.act(me, BORROW, lent, address, steps=steps) == {"USDC": lent}
-    me.ledger.buy("USDC", lent, me.worth("USDC", lent))
+    me.ledger.buy("USDC", lent, me.value("USDC", lent))
     interest = 76_543_210
     for raw in (2_000 * USDC, 3_000 * USDC + interest):
         steps = [euler.connected(me, euler.usdc), *euler.repaid(me, raw)]
         assert euler.usdc.act(me, REPAY, raw, address, steps=steps) == {"USDC": -raw}
     me.ledger.sell("USDC", lent, me.ledger.cost_of("USDC", lent))
-    me.ledger.sell("USDC", interest, me.worth("USDC", interest))
+    me.ledger.sell("USDC", interest, me.value("USDC", interest))
     steps = [euler.connected(me, vault), vault.pay(me, "WETH", 8 * WAD), vault.burn(me, 7 * WAD)]
     assert vault.act(me, REDEEM, 7 * WAD, address, address, steps=steps) == {ETH: 8 * WAD}
     report, _ = stage.read(me)

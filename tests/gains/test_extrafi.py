@@ -1,4 +1,4 @@
-"""Extra Finance: a farmed position exchanges its tokens, so gains of what it moved are unknown, and never wrong."""
+"""Extra Finance: a farmed position exchanges its tokens, so the gains of these tokens are unknown."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def test_gains_of_a_farmed_position_are_unknown_and_those_of_other_assets_are_no
     manager.act(me, "close()", steps=[manager.pay(me, "WETH", 2 * WAD), manager.pay(me, "DAI", 300 * WAD), logged])
     report, _ = stage.read(me)
     assert [issue.reason for issue in report.issues] == [UNREAD_CHANGES] * 2
-    held = {each.symbol: each for each in report.holdings}
-    assert (held["dai"].total_cost_basis, report.closed_pnl, report.income) == (UNKNOWN, UNKNOWN, UNKNOWN)
-    assert (held["usdc"].total_cost_basis, held["usdc"].closed_pnl) == ("500", "0")
+    holdings = {each.symbol: each for each in report.holdings}
+    assert (holdings["dai"].total_cost_basis, report.closed_pnl, report.income) == (UNKNOWN, UNKNOWN, UNKNOWN)
+    assert (holdings["usdc"].total_cost_basis, holdings["usdc"].closed_pnl) == ("500", "0")

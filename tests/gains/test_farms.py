@@ -28,13 +28,13 @@ def with_shares(world: World) -> Liquidity:
 def remove_all(liquidity: Liquidity) -> None:
     world, shares = liquidity.world, liquidity.shares
     went_in = liquidity.take(shares)
-    moved = liquidity.call(REMOVE, world.contract("WETH"), world.contract("USDC"), shares, 0, 0)
-    liquidity.me.settle(went_in, moved)
+    changes = liquidity.call(REMOVE, world.contract("WETH"), world.contract("USDC"), shares, 0, 0)
+    liquidity.me.withdraw(went_in, changes)
 
 
-def earn(me: Wallet, moved: dict[str, int], symbol: str) -> None:
-    assert moved.keys() == {symbol}
-    me.ledger.earn(symbol, moved[symbol], me.worth(symbol, moved[symbol]))
+def earn(me: Wallet, changes: dict[str, int], symbol: str) -> None:
+    assert changes.keys() == {symbol}
+    me.ledger.earn(symbol, changes[symbol], me.value(symbol, changes[symbol]))
 
 
 def test_rewards_of_a_farm_are_income_and_the_stake_is_not(world: World) -> None:
@@ -74,7 +74,7 @@ def test_rewards_of_staking_are_income_and_the_stake_is_not(world: World) -> Non
     remove_all(liquidity)
     report, _ = world.read(me)
     assert_equal(report, me)
-    assert liquidity.inside == {ETH: 0, "USDC": 0}
+    assert liquidity.deposits == {ETH: 0, "USDC": 0}
     world.files["fork"] = FORK.format(farm.lower())
     report, records = world.read(me)
     del world.files["fork"]

@@ -1,4 +1,4 @@
-"""Fluid: the NFT of a position is no asset, its collateral keeps its lots, and what is borrowed is a loan."""
+"""Fluid: the NFT of a position is no asset, its collateral keeps its lots, and debt is a loan."""
 
 from __future__ import annotations
 
@@ -48,48 +48,52 @@ class Vault:
         approve(me, vault, "WETH", "DAI")
         return cls(me, vault, layer, factory, collateral)
 
-    def moved(self, symbol: str, supplied: int, borrowed: int) -> Log:
+    def layer_event(self, symbol: str, supplied: int, borrowed: int) -> Log:
         """The event of the layer."""
         token = NATIVE if symbol == ETH else self.me.assets[symbol]
         topics = topic_of(self.vault.address), topic_of(token)
         return self.layer.event(MOVED, *topics, data=[supplied, borrowed, ZERO, ZERO, 0, 0])
 
     def steps(self, collateral: int, debt: int, is_new: bool = False, is_pool: bool = False) -> list[Step]:
-        """What the vault does if a position changes. `is_pool`: the collateral is a share of a pool."""
+        """Return the steps of the vault; `is_pool` if the collateral is a share of a pool."""
         me, vault, layer = self.me, self.vault, self.layer
-        taken: list[Step] = []
+        transfers: list[Step] = []
         inner: list[Step] = []
         if is_new:
-            taken.append(self.factory.note(self.factory.move(ZERO, me.address, NUMBER)))
+            transfers.append(self.factory.note(self.factory.move(ZERO, me.address, NUMBER)))
         if collateral > 0 and self.collateral != ETH:
-            taken.append(vault.take_for(layer, me, self.collateral, collateral))
+            transfers.append(vault.take_for(layer, me, self.collateral, collateral))
         if debt < 0:
-            taken.append(vault.take_for(layer, me, "DAI", -debt))
+            transfers.append(vault.take_for(layer, me, "DAI", -debt))
         if collateral:
-            inner.append(self.moved(self.collateral, collateral // (2 if is_pool else 1), 0))
+            inner.append(self.layer_event(self.collateral, collateral // (2 if is_pool else 1), 0))
         if debt:
-            inner.append(self.moved("DAI", 0, debt))
+            inner.append(self.layer_event("DAI", 0, debt))
         if collateral < 0:
             inner.append(layer.pay(me, self.collateral, -collateral))
         if debt > 0:
             inner.append(layer.pay(me, "DAI", debt))
         data = [me.address, NUMBER, collateral, debt, me.address]
-        return [*taken, layer.note(*inner), vault.event("LogOperate(address,uint256,int256,int256,address)", data=data)]
+        return [
+            *transfers,
+            layer.note(*inner),
+            vault.event("LogOperate(address,uint256,int256,int256,address)", data=data),
+        ]
 
     def operate(self, collateral: int, debt: int, *, is_new: bool = False) -> None:
         """Change the position, and count a new loan."""
         me, value = self.me, collateral if self.collateral == ETH and collateral > 0 else 0
         order = (0 if is_new else NUMBER, collateral, debt, me.address)
-        moved = self.vault.act(me, OPERATE, *order, value=value, steps=self.steps(collateral, debt, is_new))
-        assert moved == {symbol: raw for symbol, raw in ((ETH, -collateral), ("DAI", debt)) if raw}
+        changes = self.vault.act(me, OPERATE, *order, value=value, steps=self.steps(collateral, debt, is_new))
+        assert changes == {symbol: raw for symbol, raw in ((ETH, -collateral), ("DAI", debt)) if raw}
         if debt > 0:
-            me.ledger.buy("DAI", debt, me.worth("DAI", debt))
+            me.ledger.buy("DAI", debt, me.value("DAI", debt))
 
     def repaid(self, loan: int, interest: int = 0) -> None:
         """Count a repayment, with interest beyond it."""
         self.me.ledger.sell("DAI", loan, self.me.ledger.cost_of("DAI", loan))
         if interest:
-            self.me.ledger.sell("DAI", interest, self.me.worth("DAI", interest))
+            self.me.ledger.sell("DAI", interest, self.me.value("DAI", interest))
 
 
 @pytest.mark.parametrize(
@@ -113,6 +117,6 @@ def test_collateral_keeps_its_lots_and_its_interest_is_income(
     vault.operate(-4 * WAD, -3_000 * WAD - interest)
     vault.repaid(3_000 * WAD, interest)
     vault.operate(-WAD - WAD // 50, 0)
-    me.ledger.earn(ETH, WAD // 50, me.worth(ETH, WAD // 50))
+    me.ledger.earn(ETH, WAD // 50, me.value(ETH, WAD // 50))
     report, _ = stage.read(me)
     assert_equal(report, me)

@@ -1,4 +1,4 @@
-"""Anybody can deploy a contract that logs what a position manager logs: no event counts more than what moved."""
+"""Any contract can log a position manager's events: no event counts for more than the movements."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def test_forged_events_move_no_more_than_the_wallet_moved() -> None:
 
 
 def test_events_of_positions_of_others_change_nothing() -> None:
-    paid = record("TRANSFERIN", [asset("a", "6", "60", POOL)], sender=OTHER)
-    plain = entries_of([paid], [ME], Treatment(burn_addresses={NOBODY})).entries
+    payment = record("TRANSFERIN", [asset("a", "6", "60", POOL)], sender=OTHER)
+    plain = entries_of([payment], [ME], Treatment(burn_addresses={NOBODY})).entries
     assert (
-        entries_of([paid], [ME], Treatment(burn_addresses={NOBODY}), {("chain", "0x1"): [change(0, 6)]}).entries
+        entries_of([payment], [ME], Treatment(burn_addresses={NOBODY}), {("chain", "0x1"): [change(0, 6)]}).entries
         == plain
     )
     assert brief(plain) == {("received", "a", 6, 60)}
@@ -97,11 +97,11 @@ def test_the_parts_of_several_positions_without_amounts_are_not_known() -> None:
 def test_liquidity_without_amounts_is_bought_and_sold_if_it_counts_as_a_disposal() -> None:
     nft = asset("nft", "1", other=NOBODY, nft=Nft(token_id="7"))
     opened = record("INTERACTION", [nft], [asset("a", "5", "50", POOL)], hash="0x1")
-    paid = record("INTERACTION", [asset("a", "1", "10", POOL)], hash="0x2")
+    payment = record("INTERACTION", [asset("a", "1", "10", POOL)], hash="0x2")
     closed = record("INTERACTION", [asset("a", "6", "60", POOL)], hash="0x3")
     changes = {("chain", f"0x{number}"): [v4_change(units)] for number, units in ((1, 9), (2, 0), (3, -9))}
     treatment = Treatment(burn_addresses={NOBODY}, liquidity_is_disposal=True)
-    result = entries_of([opened, paid, closed], [ME], treatment, changes)
+    result = entries_of([opened, payment, closed], [ME], treatment, changes)
     assert brief(result.entries) == {
         ("sell", "a", 5, 50),
         ("buy", "nft:7", 9, 50),
@@ -113,9 +113,11 @@ def test_liquidity_without_amounts_is_bought_and_sold_if_it_counts_as_a_disposal
 
 
 def test_a_bought_position_has_the_liquidity_that_was_removed_before_it_was_burnt() -> None:
-    came, left = (asset("nft", "1", other=other, nft=Nft(token_id="7")) for other in (OTHER, NOBODY))
-    bought = record("SWAP", [came], [asset("a", "5", "50")], hash="0x1")
-    burnt = record("SWAP", [asset("a", "6", "60", POOL)], [left], hash="0x2")
+    received_nft, burnt_nft = (
+        asset("nft", "1", other=counterparty, nft=Nft(token_id="7")) for counterparty in (OTHER, NOBODY)
+    )
+    bought = record("SWAP", [received_nft], [asset("a", "5", "50")], hash="0x1")
+    burnt = record("SWAP", [asset("a", "6", "60", POOL)], [burnt_nft], hash="0x2")
     changes = {("chain", "0x2"): [change(-9, 6)]}
-    moved = moved_positions([bought, burnt], changes, [ME], Treatment(burn_addresses={NOBODY}))
-    assert moved.bought == {("chain:nft:7", 0): 9}
+    result = moved_positions([bought, burnt], changes, [ME], Treatment(burn_addresses={NOBODY}))
+    assert result.bought == {("chain:nft:7", 0): 9}

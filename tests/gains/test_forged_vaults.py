@@ -1,4 +1,4 @@
-"""Strangers can log what a vault logs, or change a vault of their own: neither changes the gains of a wallet."""
+"""Vault events of strangers, forged or of their own vaults, do not change the gains of a wallet."""
 
 from __future__ import annotations
 
@@ -21,44 +21,46 @@ def topic(address: str) -> str:
     return "0x" + "0" * 24 + address[2:]
 
 
-def words(*numbers: int) -> bytes:
+def encode_words(*numbers: int) -> bytes:
     return b"".join((number % 2**256).to_bytes(32, "big") for number in numbers)
 
 
 def operated(contract: str, collateral: int, debt: int) -> EventLog:
     """The event of a vault of Fluid, for a position of ME."""
     me = int(ME, 16)
-    return EventLog(contract, (fluid_vault.OPERATED,), words(me, 9, collateral, debt, me))
+    return EventLog(contract, (fluid_vault.OPERATED,), encode_words(me, 9, collateral, debt, me))
 
 
-def moved(vault: str, supplied: int, borrowed: int) -> EventLog:
+def layer_event(vault: str, supplied: int, borrowed: int) -> EventLog:
     """The event of the liquidity layer."""
-    return EventLog(LAYER, (fluid_vault.MOVED, topic(vault), topic(TOKEN)), words(supplied, borrowed, 0, 0, 0, 0))
+    return EventLog(
+        LAYER, (fluid_vault.MOVED, topic(vault), topic(TOKEN)), encode_words(supplied, borrowed, 0, 0, 0, 0)
+    )
 
 
 @pytest.mark.parametrize(("collateral", "debt"), [(0, 0), (5, 0), (0, 5)])
 def test_a_vault_that_the_layer_does_not_name_changes_nothing(collateral: int, debt: int) -> None:
-    logs = [moved(VAULT, 5, 5), operated(FORGED, collateral, debt)]
+    logs = [layer_event(VAULT, 5, 5), operated(FORGED, collateral, debt)]
     assert fluid_vault.vault_changes(logs, {"liquidity": (LAYER,)}) == []
 
 
 def test_only_a_vault_that_moved_something_has_a_change() -> None:
-    logs = [moved(VAULT, 5, 0), operated(VAULT, 5, 0)]
+    logs = [layer_event(VAULT, 5, 0), operated(VAULT, 5, 0)]
     assert [(each.token, each.raw) for each in fluid_vault.vault_changes(logs, {"liquidity": (LAYER,)})] == [("", 0)]
-    assert fluid_vault.vault_changes([moved(VAULT, 5, 0), operated(VAULT, 0, 0)], {"liquidity": (LAYER,)}) == []
+    assert fluid_vault.vault_changes([layer_event(VAULT, 5, 0), operated(VAULT, 0, 0)], {"liquidity": (LAYER,)}) == []
 
 
 def typed(
     changes: list[VaultChange] | None,
-    came: list[TransactionAssetDocument],
-    left: list[TransactionAssetDocument],
+    assets_in: list[TransactionAssetDocument],
+    assets_out: list[TransactionAssetDocument],
     *,
     sender: str = STRANGER,
     called: str = FORGED,
 ) -> tuple[str, bool]:
     """Return the type of a transfer to ME, and whether its gains are not known."""
     moves: TransactionDocument = record(
-        "TRANSFERIN", came, left, sender=sender, recipient=called, user=TransactionUser(address=ME)
+        "TRANSFERIN", assets_in, assets_out, sender=sender, recipient=called, user=TransactionUser(address=ME)
     )
     [result], unread = typed_by_vaults([moves], {("chain", "0x1"): changes}, [ME], TREATMENT)
     return result.type, bool(unread)
@@ -66,8 +68,8 @@ def typed(
 
 def test_nothing_that_left_makes_no_change_of_a_vault_own() -> None:
     change = VaultChange("loan", LAYER, VAULT + ME[2:], None, "", 0)
-    paid = [asset("usdc", "1000", other=STRANGER)]
-    assert typed([change], paid, [asset("usdc", "0", other=LAYER)]) == ("TRANSFERIN", False)
+    assets = [asset("usdc", "1000", other=STRANGER)]
+    assert typed([change], assets, [asset("usdc", "0", other=LAYER)]) == ("TRANSFERIN", False)
 
 
 def test_strangers_cannot_make_the_cost_of_a_token_unknown() -> None:
@@ -79,15 +81,15 @@ def test_strangers_cannot_make_the_cost_of_a_token_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sender", "called", "left"),
+    ("sender", "called", "assets_out"),
     [(ME, MANAGER, []), (STRANGER, ME, []), (STRANGER, FORGED, [asset("weth", "5", other=MANAGER)])],
     ids=["own transaction", "call of an own contract wallet", "something left"],
 )
 def test_changes_of_a_wallet_that_no_protocol_could_read_are_not_known(
-    sender: str, called: str, left: list[TransactionAssetDocument]
+    sender: str, called: str, assets_out: list[TransactionAssetDocument]
 ) -> None:
-    paid = [asset("usdc", "70", other=MANAGER)]
-    assert typed(None, paid, left, sender=sender, called=called)[1]
+    assets = [asset("usdc", "70", other=MANAGER)]
+    assert typed(None, assets, assets_out, sender=sender, called=called)[1]
 
 
 SECOND = ME[:-2] + "07"  # an account of the same owner
@@ -100,7 +102,7 @@ def called(target: str) -> EventLog:
 
 
 def transfer(token: str, sender: str, recipient: str, raw: int = 5) -> EventLog:
-    return EventLog(token, (TRANSFER, sender, recipient), words(raw))
+    return EventLog(token, (TRANSFER, sender, recipient), encode_words(raw))
 
 
 @pytest.mark.parametrize(

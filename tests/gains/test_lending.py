@@ -1,4 +1,4 @@
-"""Lending, vaults and farms: what goes in keeps its lots, interest and rewards are income. No file names them."""
+"""Unnamed lending pools, vaults and farms: deposits keep their lots, interest and rewards are income."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def test_interest_of_aave_is_income_and_the_rest_keeps_its_lots(world: World) ->
         ]
     )
     me.do(tx(me.address, usdc, "approve(address,uint256)", pool, MAX))
-    inside = units = 0
+    deposited = units = 0
 
     def supply(raw: int) -> None:
-        nonlocal inside, units
+        nonlocal deposited, units
         before = units
         me.do(tx(me.address, pool, SUPPLY, usdc, raw, me.address, 0))
-        inside += raw
+        deposited += raw
         units = shares()
         assert units > before
 
@@ -47,14 +47,14 @@ def test_interest_of_aave_is_income_and_the_rest_keeps_its_lots(world: World) ->
     supply(5_000 * 10**6)
     world.pass_time(YEAR_S)
     for raw in (8_000 * 10**6, MAX):
-        (moved,) = me.do(tx(me.address, pool, WITHDRAW, usdc, raw, me.address)).values()
-        left = shares()
-        interest = moved + left - units  # that accrued since the last time
-        returned = inside * (moved - interest) // units
-        units = left
-        inside -= returned
-        me.ledger.earn("USDC", moved - returned, me.worth("USDC", moved - returned))
-    assert (inside, units) == (0, 0)
+        (received,) = me.do(tx(me.address, pool, WITHDRAW, usdc, raw, me.address)).values()
+        remaining = shares()
+        interest = received + remaining - units  # that accrued since the last time
+        returned = deposited * (received - interest) // units
+        units = remaining
+        deposited -= returned
+        me.ledger.earn("USDC", received - returned, me.value("USDC", received - returned))
+    assert (deposited, units) == (0, 0)
     report, records = world.read(me)
     assert [each.type for each in records if each.recipient == pool.lower()] == ["LEND", "LEND", "WITHDRAW", "WITHDRAW"]
     assert me.ledger.income > 0
@@ -68,19 +68,19 @@ def test_a_loan_is_no_gain_and_its_interest_is_a_fee(world: World) -> None:
     me.do(tx(address, pool, SUPPLY, usdc, 20_000 * 10**6, address, 0))
     lent = 5_000 * 10**18
     assert me.do(tx(address, pool, BORROW, dai, lent, 2, 0, address)) == {"DAI": lent}
-    me.ledger.buy("DAI", lent, me.worth("DAI", lent))
+    me.ledger.buy("DAI", lent, me.value("DAI", lent))
     world.pass_time(100 * DAY_S)
-    (moved,) = me.do(tx(address, pool, "repay(address,uint256,uint256,address)", dai, MAX, 2, address)).values()
-    interest = -moved - lent
+    (change,) = me.do(tx(address, pool, "repay(address,uint256,uint256,address)", dai, MAX, 2, address)).values()
+    interest = -change - lent
     assert interest > 0
     me.ledger.sell("DAI", lent, me.ledger.cost_of("DAI", lent))
-    me.ledger.sell("DAI", interest, me.worth("DAI", interest))
+    me.ledger.sell("DAI", interest, me.value("DAI", interest))
     report, records = world.read(me)
     assert [each.type for each in records if each.recipient == pool.lower()] == ["LEND", "BORROW", "REPAYVAULT"]
     [supplied] = report.unexplained  # no file names the pool, so the portfolio does not hold what lies there
     assert (supplied.symbol, supplied.raw, supplied.place) == ("usdc", "-20000000000", "protocols")
-    (moved,) = me.do(tx(address, pool, WITHDRAW, usdc, MAX, address)).values()
-    me.ledger.earn("USDC", moved - 20_000 * 10**6, me.worth("USDC", moved - 20_000 * 10**6))
+    (change,) = me.do(tx(address, pool, WITHDRAW, usdc, MAX, address)).values()
+    me.ledger.earn("USDC", change - 20_000 * 10**6, me.value("USDC", change - 20_000 * 10**6))
     assert_equal(world.read(me)[0], me)
 
 
@@ -91,17 +91,17 @@ def test_the_yield_of_a_vault_is_income_by_parts_of_its_shares(world: World) -> 
     me.do(tx(address, vault, "deposit(uint256,address)", 9_000 * 10**18, address))
     world.node.settle([tx(world.deployment.accounts["heidi"], dai, "transfer(address,uint256)", vault, 800 * 10**18)])
     me.do(tx(address, vault, "deposit(uint256,address)", 1_000 * 10**18, address))
-    inside = 10_000 * 10**18
+    deposited = 10_000 * 10**18
     for part in (3, 1):
         shares = world.node.call(vault, "balanceOf(address)(uint256)", address)
-        went_in = inside * (shares // part) // shares
-        inside -= went_in
-        (moved,) = me.do(
+        went_in = deposited * (shares // part) // shares
+        deposited -= went_in
+        (received,) = me.do(
             tx(address, vault, "redeem(uint256,address,address)", shares // part, address, address)
         ).values()
-        assert moved > went_in
-        me.ledger.earn("DAI", moved - went_in, me.worth("DAI", moved - went_in))
-    assert inside == 0
+        assert received > went_in
+        me.ledger.earn("DAI", received - went_in, me.value("DAI", received - went_in))
+    assert deposited == 0
     report, _ = world.read(me)
     assert_equal(report, me)
 
@@ -113,13 +113,13 @@ def test_interest_of_compound_is_income_by_parts_of_its_shares(world: World) -> 
     me.do(tx(address, usdc, "approve(address,uint256)", market, MAX))
     me.do(tx(address, market, "mint(uint256)", 30_000 * 10**6))
     world.node.settle([tx(heidi, usdc, "transfer(address,uint256)", market, 50_000 * 10**6)])
-    inside = 30_000 * 10**6
+    deposited = 30_000 * 10**6
     for part in (4, 1):
         shares = world.node.call(market, "balanceOf(address)(uint256)", address)
-        went_in = inside * (shares // part) // shares
-        inside -= went_in
-        (moved,) = me.do(tx(address, market, "redeem(uint256)", shares // part)).values()
-        assert moved > went_in
-        me.ledger.earn("USDC", moved - went_in, me.worth("USDC", moved - went_in))
+        went_in = deposited * (shares // part) // shares
+        deposited -= went_in
+        (received,) = me.do(tx(address, market, "redeem(uint256)", shares // part)).values()
+        assert received > went_in
+        me.ledger.earn("USDC", received - went_in, me.value("USDC", received - went_in))
     report, _ = world.read(me)
     assert_equal(report, me)

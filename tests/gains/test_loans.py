@@ -37,36 +37,36 @@ def borrower(world: World, raw: int) -> Wallet:
     me.do(*(tx(me.address, token, "approve(address,uint256)", pool, MAX) for token in (usdc, weth)))
     me.do(tx(me.address, pool, SUPPLY, usdc, 40_000 * 10**6, me.address, 0))
     assert me.do(tx(me.address, pool, BORROW, weth, raw, 2, 0, me.address)) == {ETH: raw}
-    me.ledger.buy(ETH, raw, me.worth(ETH, raw))
+    me.ledger.buy(ETH, raw, me.value(ETH, raw))
     return me
 
 
 def assert_closes(world: World, me: Wallet, borrowed: Fraction) -> None:
-    """Cost, open gain and closed gain of the portfolio are those of the ledger, whose debt was worth `borrowed`."""
+    """Compare cost, open and closed gain of the portfolio with the ledger, whose debt is `borrowed` USD."""
     document = world.portfolio(me)
     assert [issue for issue in document.issues if issue.adapter == "pnl"] == []
     owned = me.balances()
-    owed, supplied = (
+    debt, supplied = (
         world.node.call(world.contract(name), "balanceOf(address)(uint256)", me.address)
         for name in ("variableDebtWETH", "aUSDC")
     )
-    value = sum((me.worth(symbol, raw) for symbol, raw in owned.items()), Fraction(0))
-    value += me.worth("USDC", supplied) - me.worth(ETH, owed)
+    value = sum((me.value(symbol, raw) for symbol, raw in owned.items()), Fraction(0))
+    value += me.value("USDC", supplied) - me.value(ETH, debt)
     cost = me.ledger.cost - borrowed
-    for name, ours, theirs in (
+    for name, reported, expected in (
         ("net worth", document.networth, value),
         ("cost", document.total_cost_basis, cost),
         ("open", document.open_pnl, value - cost),
         ("closed", document.closed_pnl, me.ledger.closed),
     ):
-        assert abs(Fraction(ours) - theirs) < CENT, (name, ours, float(theirs))
+        assert abs(Fraction(reported) - expected) < CENT, (name, reported, float(expected))
     assert Decimal(document.total_cost_basis) + Decimal(document.open_pnl) == Decimal(document.networth)
 
 
 def test_net_worth_is_cost_plus_open_gain_while_a_loan_is_open(world: World) -> None:
     raw = 5 * WAD
     me = borrower(world, raw)
-    borrowed = me.worth(ETH, raw)
+    borrowed = me.value(ETH, raw)
     assert_closes(world, me, borrowed)
     world.pass_time(100 * DAY_S)
     set_price(world.node, world.deployment, "ETH", 2_600 * 10**8)
@@ -76,10 +76,10 @@ def test_net_worth_is_cost_plus_open_gain_while_a_loan_is_open(world: World) -> 
     assert me.do(tx(me.address, pool, REPAY, weth, part, 2, me.address)) == {ETH: -part}
     me.ledger.sell(ETH, part, me.ledger.cost_of(ETH, part))
     borrowed = borrowed * 3 / 5
-    again = WAD
-    me.do(tx(me.address, pool, BORROW, weth, again, 2, 0, me.address))
-    me.ledger.buy(ETH, again, me.worth(ETH, again))
-    borrowed += me.worth(ETH, again)
+    second_loan = WAD
+    me.do(tx(me.address, pool, BORROW, weth, second_loan, 2, 0, me.address))
+    me.ledger.buy(ETH, second_loan, me.value(ETH, second_loan))
+    borrowed += me.value(ETH, second_loan)
     world.pass_time(50 * DAY_S)
     set_price(world.node, world.deployment, "ETH", 1_900 * 10**8)
     assert_closes(world, me, borrowed)

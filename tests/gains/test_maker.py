@@ -19,10 +19,10 @@ DAY_S = 86_400
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Maker]]:
-    sent, maker = recorded()
-    with LocalNode(timestamp=sent[0].time_s - 1) as node:
-        replay(node, sent)
+def maker_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Maker]]:
+    transactions, maker = recorded()
+    with LocalNode(timestamp=transactions[0].time_s - 1) as node:
+        replay(node, transactions)
         deployment = deploy(node)
         rich = deployment.accounts["deployer"]
         opened(node, maker, rich, ETHER, 900 * WAD, 50_000 * WAD)
@@ -35,7 +35,7 @@ def with_dai(world: World, maker: Maker, raw: int) -> Wallet:
     me = world.wallet(ETH=60 * 10**18)
     rich = world.deployment.accounts["deployer"]
     world.node.settle([tx(rich, maker["MCD_DAI"], "transfer(address,uint256)", me.address, raw)])
-    me.ledger.buy("MCD", raw, me.worth("MCD", raw))
+    me.ledger.buy("MCD", raw, me.value("MCD", raw))
     return me
 
 
@@ -47,8 +47,8 @@ def equal(world: World, me: Wallet) -> list[str]:
     return [each.type for each in records]
 
 
-def test_savings_of_the_manager_come_back_first(made: tuple[World, Maker]) -> None:
-    world, maker = made
+def test_savings_of_the_manager_come_back_first(maker_world: tuple[World, Maker]) -> None:
+    world, maker = maker_world
     me = with_dai(world, maker, 9_000 * WAD)
     address, manager = me.address, maker["DSR_MANAGER"]
     me.do(tx(address, maker["MCD_DAI"], "approve(address,uint256)", manager, MAX))
@@ -57,16 +57,16 @@ def test_savings_of_the_manager_come_back_first(made: tuple[World, Maker]) -> No
         world.pass_time(100 * DAY_S)
     assert me.do(tx(address, manager, "exit(address,uint256)", address, 2_000 * WAD)) == {"MCD": 2_000 * WAD}
     world.pass_time(100 * DAY_S)
-    (moved,) = me.do(tx(address, manager, "exitAll(address)", address)).values()
-    interest = moved - 4_000 * WAD
+    (change,) = me.do(tx(address, manager, "exitAll(address)", address)).values()
+    interest = change - 4_000 * WAD
     assert interest > 0
-    me.ledger.earn("MCD", interest, me.worth("MCD", interest))
+    me.ledger.earn("MCD", interest, me.value("MCD", interest))
     assert equal(world, me)[-4:] == ["DEPOSIT", "DEPOSIT", "WITHDRAW", "WITHDRAW"]
 
 
 @pytest.mark.slow("shows for a proxy what the manager's savings show")
-def test_savings_by_a_proxy_are_sent_and_received_but_no_income(made: tuple[World, Maker]) -> None:
-    world, maker = made
+def test_savings_by_a_proxy_are_sent_and_received_but_no_income(maker_world: tuple[World, Maker]) -> None:
+    world, maker = maker_world
     me = with_dai(world, maker, 9_000 * WAD)
     node, address, actions = world.node, me.address, maker["PROXY_ACTIONS_DSR"]
     me.do(tx(address, maker["PROXY_REGISTRY"], "build()", gas=2_000_000))
@@ -75,9 +75,9 @@ def test_savings_by_a_proxy_are_sent_and_received_but_no_income(made: tuple[Worl
     contracts, raw = (maker["MCD_JOIN_DAI"], maker["MCD_POT"]), 4_000 * WAD
     save, leave = "join(address,address,uint256)", "exitAll(address,address)"
     assert me.do(by_proxy(address, proxy, actions, save, *contracts, raw)) == {"MCD": -raw}
-    me.ledger.sell("MCD", raw, me.worth("MCD", raw))
+    me.ledger.sell("MCD", raw, me.value("MCD", raw))
     world.pass_time(100 * DAY_S)
-    (moved,) = me.do(by_proxy(address, proxy, actions, leave, *contracts)).values()
-    assert moved > raw
-    me.ledger.buy("MCD", moved, me.worth("MCD", moved))
+    (change,) = me.do(by_proxy(address, proxy, actions, leave, *contracts)).values()
+    assert change > raw
+    me.ledger.buy("MCD", change, me.value("MCD", change))
     equal(world, me)

@@ -49,9 +49,9 @@ class ProxyOwner:
         """Open a vault with ether, and return its number; the drawn Dai is a loan at its price of now."""
         signature = f"{OPEN}(address,address,address,address,bytes32,uint256)"
         names = ("CDP_MANAGER", "MCD_JUG", "MCD_JOIN_ETH_A", "MCD_JOIN_DAI")
-        moved = self.do(signature, *(self.maker[name] for name in names), ETHER, drawn, value=collateral)
-        assert moved == {ETH: -collateral, "MCD": drawn}
-        self.wallet.ledger.buy("MCD", drawn, self.wallet.worth("MCD", drawn))
+        changes = self.do(signature, *(self.maker[name] for name in names), ETHER, drawn, value=collateral)
+        assert changes == {ETH: -collateral, "MCD": drawn}
+        self.wallet.ledger.buy("MCD", drawn, self.wallet.value("MCD", drawn))
         return int(self.world.node.call(self.maker["CDP_MANAGER"], "cdpi()(uint256)"))
 
     def call(self, function: str, number: int, *args: Any, value: int = 0) -> dict[str, int]:
@@ -59,19 +59,19 @@ class ProxyOwner:
         contracts = (self.maker[name] for name in ("CDP_MANAGER", "MCD_JOIN_ETH_A", "MCD_JOIN_DAI"))
         return self.do(function, *contracts, number, *args, value=value)
 
-    def repay(self, raw: int, owed: int) -> None:
+    def repay(self, raw: int, debt: int) -> None:
         """Take repaid Dai out of the ledger at its cost; what is beyond the loan is interest, a fee."""
         ledger = self.wallet.ledger
-        ledger.sell("MCD", min(raw, owed), ledger.cost_of("MCD", min(raw, owed)))
-        if raw > owed:
-            ledger.sell("MCD", raw - owed, self.wallet.worth("MCD", raw - owed))
+        ledger.sell("MCD", min(raw, debt), ledger.cost_of("MCD", min(raw, debt)))
+        if raw > debt:
+            ledger.sell("MCD", raw - debt, self.wallet.value("MCD", raw - debt))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Maker]]:
-    sent, maker = recorded()
-    with LocalNode(timestamp=sent[0].time_s - 1) as node:
-        replay(node, sent)
+def maker_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Maker]]:
+    transactions, maker = recorded()
+    with LocalNode(timestamp=transactions[0].time_s - 1) as node:
+        replay(node, transactions)
         deployment = deploy(node)
         opened(node, maker, deployment.accounts["deployer"], ETHER, 900 * WAD, 50_000 * WAD)
         folder = tmp_path_factory.mktemp("maker")
@@ -80,7 +80,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Make
 
 
 def equal(me: ProxyOwner) -> list[str]:
-    """Compare with the ledger, and return the types of the transactions that moved something else than fees."""
+    """Compare with the ledger and return the types of the transactions with movements besides fees."""
     ledger = me.wallet.ledger
     if "MCD" in ledger.lots:
         ledger.lots["DAI"] = ledger.lots.pop("MCD")
@@ -89,18 +89,18 @@ def equal(me: ProxyOwner) -> list[str]:
     return [each.type for each in records]
 
 
-def test_an_open_vault_keeps_its_collateral_and_its_dai_is_a_loan(made: tuple[World, Maker]) -> None:
-    me = ProxyOwner.new(*made)
+def test_an_open_vault_keeps_its_collateral_and_its_dai_is_a_loan(maker_world: tuple[World, Maker]) -> None:
+    me = ProxyOwner.new(*maker_world)
     me.open(30 * WAD, 900 * WAD)
     equal(me)
 
 
-def test_a_vault_is_opened_added_to_and_closed_without_a_sale(made: tuple[World, Maker]) -> None:
-    me = ProxyOwner.new(*made)
+def test_a_vault_is_opened_added_to_and_closed_without_a_sale(maker_world: tuple[World, Maker]) -> None:
+    me = ProxyOwner.new(*maker_world)
     world, maker, wallet = me.world, me.maker, me.wallet
     extra = 100 * WAD
     world.node.settle([tx(world.deployment.accounts["deployer"], maker["MCD_DAI"], TRANSFER, wallet.address, extra)])
-    wallet.ledger.buy("MCD", extra, wallet.worth("MCD", extra))
+    wallet.ledger.buy("MCD", extra, wallet.value("MCD", extra))
     number = me.open(20 * WAD, 900 * WAD)
     lock = "lockETH(address,address,uint256)"
     assert me.do(lock, maker["CDP_MANAGER"], maker["MCD_JOIN_ETH_A"], number, value=10 * WAD) == {ETH: -10 * WAD}
@@ -109,15 +109,15 @@ def test_a_vault_is_opened_added_to_and_closed_without_a_sale(made: tuple[World,
     assert me.call(part, number, 5 * WAD, 300 * WAD) == {ETH: 5 * WAD, "MCD": -300 * WAD}
     me.repay(300 * WAD, 900 * WAD)
     set_price(world.node, world.deployment, "ETH", 2_900 * 10**8)
-    moved = me.call(CLOSE, number, 25 * WAD)
-    assert moved[ETH] == 25 * WAD
-    assert moved["MCD"] <= -600 * WAD
-    me.repay(-moved["MCD"], 600 * WAD)
+    changes = me.call(CLOSE, number, 25 * WAD)
+    assert changes[ETH] == 25 * WAD
+    assert changes["MCD"] <= -600 * WAD
+    me.repay(-changes["MCD"], 600 * WAD)
     equal(me)
 
 
-def test_a_vault_without_a_proxy_closes_without_a_sale(made: tuple[World, Maker]) -> None:
-    world, maker = made
+def test_a_vault_without_a_proxy_closes_without_a_sale(maker_world: tuple[World, Maker]) -> None:
+    world, maker = maker_world
     me = world.wallet(ETH=60 * WAD)
     address, vat, dai_join = me.address, maker["MCD_VAT"], maker["MCD_JOIN_DAI"]
     owner, ether, join = ProxyOwner(world, maker, me, ""), maker["ETH"], maker["MCD_JOIN_ETH_A"]
@@ -130,7 +130,7 @@ def test_a_vault_without_a_proxy_closes_without_a_sale(made: tuple[World, Maker]
     me.do(tx(address, vat, frob, ETHER, address, address, address, 30 * WAD, 900 * WAD))
     drawn = world.node.call(vat, "dai(address)(uint256)", address) // 10**27
     assert me.do(tx(address, dai_join, "exit(address,uint256)", address, drawn)) == {"MCD": drawn}
-    me.ledger.buy("MCD", drawn, me.worth("MCD", drawn))
+    me.ledger.buy("MCD", drawn, me.value("MCD", drawn))
     set_price(world.node, world.deployment, "ETH", 2_900 * 10**8)
     for raw in (300 * WAD, drawn - 300 * WAD):
         assert me.do(tx(address, dai_join, "join(address,uint256)", address, raw)) == {"MCD": -raw}
@@ -141,24 +141,24 @@ def test_a_vault_without_a_proxy_closes_without_a_sale(made: tuple[World, Maker]
     equal(owner)
 
 
-def test_savings_of_a_proxy_come_back_with_interest(made: tuple[World, Maker]) -> None:
-    me = ProxyOwner.new(*made)
+def test_savings_of_a_proxy_come_back_with_interest(maker_world: tuple[World, Maker]) -> None:
+    me = ProxyOwner.new(*maker_world)
     world, maker, wallet = me.world, me.maker, me.wallet
     raw = 4_000 * WAD
     world.node.settle([tx(world.deployment.accounts["deployer"], maker["MCD_DAI"], TRANSFER, wallet.address, raw)])
-    wallet.ledger.buy("MCD", raw, wallet.worth("MCD", raw))
+    wallet.ledger.buy("MCD", raw, wallet.value("MCD", raw))
     contracts = (maker["MCD_JOIN_DAI"], maker["MCD_POT"])
     save, leave = "join(address,address,uint256)", "exitAll(address,address)"
     assert me.do(save, *contracts, raw, actions="PROXY_ACTIONS_DSR") == {"MCD": -raw}
     world.pass_time(100 * DAY_S)
-    (moved,) = me.do(leave, *contracts, actions="PROXY_ACTIONS_DSR").values()
-    assert moved > raw
-    wallet.ledger.earn("MCD", moved - raw, wallet.worth("MCD", moved - raw))
+    (change,) = me.do(leave, *contracts, actions="PROXY_ACTIONS_DSR").values()
+    assert change > raw
+    wallet.ledger.earn("MCD", change - raw, wallet.value("MCD", change - raw))
     equal(me)
 
 
-def test_the_collateral_of_a_proxy_that_was_given_away_has_no_known_gain(made: tuple[World, Maker]) -> None:
-    me = ProxyOwner.new(*made)
+def test_the_collateral_of_a_proxy_that_was_given_away_has_no_known_gain(maker_world: tuple[World, Maker]) -> None:
+    me = ProxyOwner.new(*maker_world)
     me.open(30 * WAD, 900 * WAD)
     me.wallet.do(tx(me.wallet.address, me.proxy, "setOwner(address)", me.world.deployment.accounts["ivan"]))
     report, _ = me.world.read(me.wallet)

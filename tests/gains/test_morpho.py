@@ -1,4 +1,4 @@
-"""Morpho Blue: no shares, so the deposit comes back first, and the rest is income; collateral keeps its lots."""
+"""Morpho Blue without shares: the deposit returns first, then income; collateral keeps its lots."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Morpho:
 
 
 @pytest.fixture(scope="module")
-def made(world: World) -> Morpho:
+def morpho(world: World) -> Morpho:
     address, markets = opened(world.node, world.deployment)
     lend_and_borrow(world.node, world.deployment, address, list(markets.values()))
     world.pass_time(1)
@@ -43,48 +43,48 @@ def approved(world: World, me: Wallet, spender: str, *symbols: str) -> None:
     me.do(*(tx(me.address, world.contract(each), "approve(address,uint256)", spender, MAX) for each in symbols))
 
 
-def test_interest_of_a_supply_is_income_after_the_deposit(world: World, made: Morpho) -> None:
-    (market, params), *_ = made.markets.items()
+def test_interest_of_a_supply_is_income_after_the_deposit(world: World, morpho: Morpho) -> None:
+    (market, params), *_ = morpho.markets.items()
     me = world.wallet(USDC=50_000 * 10**6)
     address = me.address
-    approved(world, me, made.address, "USDC")
-    inside = 0
+    approved(world, me, morpho.address, "USDC")
+    deposited = 0
     for raw in (20_000 * 10**6, 5_000 * 10**6):
-        assert me.do(tx(address, made.address, SUPPLY, params, raw, 0, address, b"")) == {"USDC": -raw}
-        inside += raw
+        assert me.do(tx(address, morpho.address, SUPPLY, params, raw, 0, address, b"")) == {"USDC": -raw}
+        deposited += raw
         world.pass_time(50 * DAY_S)
-    (moved,) = me.do(tx(address, made.address, WITHDRAW, params, 9_000 * 10**6, 0, address, address)).values()
-    inside -= moved
+    (change,) = me.do(tx(address, morpho.address, WITHDRAW, params, 9_000 * 10**6, 0, address, address)).values()
+    deposited -= change
     world.pass_time(50 * DAY_S)
-    shares, *_ = world.node.call(made.address, SHARES, market, address)
-    (moved,) = me.do(tx(address, made.address, WITHDRAW, params, 0, shares, address, address)).values()
-    assert moved > inside
-    me.ledger.earn("USDC", moved - inside, me.worth("USDC", moved - inside))
+    shares, *_ = world.node.call(morpho.address, SHARES, market, address)
+    (change,) = me.do(tx(address, morpho.address, WITHDRAW, params, 0, shares, address, address)).values()
+    assert change > deposited
+    me.ledger.earn("USDC", change - deposited, me.value("USDC", change - deposited))
     report, records = world.read(me)
     assert_equal(report, me)
-    types = [each.type for each in records if each.recipient == made.address.lower()]
+    types = [each.type for each in records if each.recipient == morpho.address.lower()]
     assert types == ["LEND", "LEND", "WITHDRAW", "WITHDRAW"]
 
 
-def test_collateral_keeps_its_lots_and_a_loan_is_no_gain(world: World, made: Morpho) -> None:
-    (market, params), *_ = made.markets.items()
+def test_collateral_keeps_its_lots_and_a_loan_is_no_gain(world: World, morpho: Morpho) -> None:
+    (market, params), *_ = morpho.markets.items()
     me = world.wallet(WETH=10 * 10**18, USDC=5_000 * 10**6)
     address, lent = me.address, 6_000 * 10**6
-    approved(world, me, made.address, "USDC", "WETH")
-    assert me.do(tx(address, made.address, LOCK, params, 8 * 10**18, address, b"")) == {ETH: -8 * 10**18}
-    assert me.do(tx(address, made.address, BORROW, params, lent, 0, address, address)) == {"USDC": lent}
-    me.ledger.buy("USDC", lent, me.worth("USDC", lent))
+    approved(world, me, morpho.address, "USDC", "WETH")
+    assert me.do(tx(address, morpho.address, LOCK, params, 8 * 10**18, address, b"")) == {ETH: -8 * 10**18}
+    assert me.do(tx(address, morpho.address, BORROW, params, lent, 0, address, address)) == {"USDC": lent}
+    me.ledger.buy("USDC", lent, me.value("USDC", lent))
     world.pass_time(50 * DAY_S)
     set_price(world.node, world.deployment, "ETH", 2_300 * 10**8)
-    _, debt, _ = world.node.call(made.address, SHARES, market, address)
-    (moved,) = me.do(tx(address, made.address, REPAY, params, 0, debt, address, b"")).values()
-    interest = -moved - lent
+    _, debt, _ = world.node.call(morpho.address, SHARES, market, address)
+    (change,) = me.do(tx(address, morpho.address, REPAY, params, 0, debt, address, b"")).values()
+    interest = -change - lent
     assert interest > 0
     me.ledger.sell("USDC", lent, me.ledger.cost_of("USDC", lent))
-    me.ledger.sell("USDC", interest, me.worth("USDC", interest))
+    me.ledger.sell("USDC", interest, me.value("USDC", interest))
     for raw in (3 * 10**18, 5 * 10**18):
-        assert me.do(tx(address, made.address, UNLOCK, params, raw, address, address)) == {ETH: raw}
+        assert me.do(tx(address, morpho.address, UNLOCK, params, raw, address, address)) == {ETH: raw}
     report, records = world.read(me)
     assert_equal(report, me)
-    types = [each.type for each in records if each.recipient == made.address.lower()]
+    types = [each.type for each in records if each.recipient == morpho.address.lower()]
     assert types == ["LEND", "BORROW", "REPAYVAULT", "WITHDRAW", "WITHDRAW"]

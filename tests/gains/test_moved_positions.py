@@ -56,7 +56,7 @@ def close(position: Position) -> None:
     units = position.liquidity
     went_in, principal = position.released(units)
     position.me.do(position.decrease(units))
-    position.settle(went_in, principal, position.me.do(position.collect()))
+    position.withdraw(went_in, principal, position.me.do(position.collect()))
     position.me.do(burn(position))
 
 
@@ -82,10 +82,10 @@ def bought(world: World) -> tuple[Position, int]:
     position = with_position(world)
     address, units, me = shop(world, position), position.liquidity, world.wallet(ETH=20 * 10**18)
     position.me = me
-    (paid,) = me.do(Tx(me.address, address, value=5 * 10**18)).values()
-    worth = me.worth(ETH, -paid)
-    me.ledger.sell(ETH, -paid, worth)
-    me.ledger.buy("position", units, worth + me.fee)
+    (change,) = me.do(Tx(me.address, address, value=5 * 10**18)).values()
+    cost = me.value(ETH, -change)
+    me.ledger.sell(ETH, -change, cost)
+    me.ledger.buy("position", units, cost + me.fee)
     return position, units
 
 
@@ -94,13 +94,13 @@ def take(position: Position, units: int) -> None:
     me, ledger = position.me, position.me.ledger
     _, principal = position.released(units)
     me.do(position.decrease(units))
-    moved = me.do(position.collect())
-    worths = {symbol: me.worth(symbol, raw) for symbol, raw in principal.items()}
-    ledger.sell("position", units, sum(worths.values(), Fraction(0)))
+    changes = me.do(position.collect())
+    values = {symbol: me.value(symbol, raw) for symbol, raw in principal.items()}
+    ledger.sell("position", units, sum(values.values(), Fraction(0)))
     for symbol, raw in principal.items():
-        ledger.buy(symbol, raw, worths[symbol] + me.fee / 2)
-        if fee := moved[symbol] - raw:
-            ledger.earn(symbol, fee, me.worth(symbol, fee))
+        ledger.buy(symbol, raw, values[symbol] + me.fee / 2)
+        if fee := changes[symbol] - raw:
+            ledger.earn(symbol, fee, me.value(symbol, fee))
 
 
 def test_a_bought_position_is_sold_for_its_principal_once_its_liquidity_is_known(world: World) -> None:
@@ -122,10 +122,10 @@ def test_a_sold_position_is_sold_with_its_contents(world: World) -> None:
     me, buyer = position.me, world.wallet(ETH=20 * 10**18)
     address = shop(world, position)
     assert me.do(Tx(buyer.address, address, value=6 * 10**18)) == {ETH: 6 * 10**18}
-    worth = me.worth(ETH, 6 * 10**18)
-    me.ledger.buy(ETH, 6 * 10**18, worth)
-    for symbol, raw in position.inside.items():
-        me.ledger.sell(symbol, raw, worth / 2)
+    proceeds = me.value(ETH, 6 * 10**18)
+    me.ledger.buy(ETH, 6 * 10**18, proceeds)
+    for symbol, raw in position.deposits.items():
+        me.ledger.sell(symbol, raw, proceeds / 2)
     report, _ = world.read(me)
     assert_equal(report, me)
 

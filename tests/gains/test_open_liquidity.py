@@ -47,9 +47,9 @@ def test_an_open_position_is_worth_its_cost_and_its_open_gain(world: World, vers
     set_price(world.node, world.deployment, "ETH", 2_300 * 10**8)
     (report, _), portfolio = world.read(me), world.portfolio(me)
     world.files.clear()
-    held = {each.symbol.upper().replace("WETH", ETH): each for each in report.holdings}
-    assert Decimal(held[ETH].held) < Decimal(held[ETH].amount), "the pool has less ether than went in"
-    assert Decimal(held["USDC"].held) > Decimal(held["USDC"].amount)
+    holdings = {each.symbol.upper().replace("WETH", ETH): each for each in report.holdings}
+    assert Decimal(holdings[ETH].held) < Decimal(holdings[ETH].amount), "the pool has less ether than went in"
+    assert Decimal(holdings["USDC"].held) > Decimal(holdings["USDC"].amount)
     assert {each.reason for each in report.unexplained} == set()
     assert report.unknown == {}
     value = sum(Decimal(asset.value) for asset, _ in owned_assets(portfolio))

@@ -1,4 +1,4 @@
-"""PancakeSwap's farm of position NFTs: its positions stay containers, also if they are closed inside the farm."""
+"""PancakeSwap's farm of position NFTs: positions stay containers, also if they are closed in the farm."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ COLLECT = "collectTo((uint256,address,uint128,uint128),address)"
 def test_a_position_in_the_farm_keeps_its_lots_and_cake_is_income(
     stage: World, is_closed_inside: bool, kind: str
 ) -> None:
-    made, farm = Pool(stage), contract(stage)
-    manager, pool = made.manager, made.pool
+    amm, farm = Pool(stage), contract(stage)
+    manager, pool = amm.manager, amm.pool
     stage.files["pancake"] = FILE.format(farm.address)
     me = any_wallet(stage, kind, WETH=10 * WAD, DAI=20_000 * WAD)
     address = me.address
     approve(me, manager, "WETH", "DAI")
-    tokens = [me.assets[symbol] for symbol in made.symbols]
+    tokens = [me.assets[symbol] for symbol in amm.symbols]
     ether, stable = 3 * WAD, 6_000 * WAD
-    taken = [manager.take_for(pool, me, "WETH", ether), manager.take_for(pool, me, "DAI", stable)]
-    logs = made.logged("Increase", ether, stable, LIQUIDITY)
-    order = (*tokens, 100, -2000, 2000, *made.order(ether, stable), 0, 0, address, FOREVER, 0)
-    manager.act(me, MINT, order, steps=[*taken, logs[0], manager.move(ZERO, address, NUMBER), logs[1]])
+    transfers = [manager.take_for(pool, me, "WETH", ether), manager.take_for(pool, me, "DAI", stable)]
+    logs = amm.logged("Increase", ether, stable, LIQUIDITY)
+    order = (*tokens, 100, -2000, 2000, *amm.order(ether, stable), 0, 0, address, FOREVER, 0)
+    manager.act(me, MINT, order, steps=[*transfers, logs[0], manager.move(ZERO, address, NUMBER), logs[1]])
     move = "safeTransferFrom(address,address,uint256)"
     manager.act(me, move, address, farm.address, NUMBER, steps=[manager.move(address, farm.address, NUMBER)])
     earn(me, farm.act(me, "harvest(uint256,address)", NUMBER, address, steps=[farm.pay(me, "AERO", 9 * WAD)]), "AERO")
@@ -60,17 +60,17 @@ def test_a_position_in_the_farm_keeps_its_lots_and_cake_is_income(
         if units == third:
             went_in = {symbol: raw * units // LIQUIDITY for symbol, raw in went_in.items()}
         ether, stable = ether - went_in[ETH], stable - went_in["DAI"]
-        steps = made.logged("Decrease", weth, dai, units)
+        steps = amm.logged("Decrease", weth, dai, units)
         through = [steps[0], manager.note(steps[1])] if caller is farm else steps
         assert caller.act(me, DECREASE, (NUMBER, units, 0, 0, FOREVER), steps=through) == {}
-        paid = weth + fees[ETH], dai + fees["DAI"]
-        steps = made.logged("Collect", *paid, 0, pool.pay(me, "WETH", paid[0]), pool.pay(me, "DAI", paid[1]))
+        amounts = weth + fees[ETH], dai + fees["DAI"]
+        steps = amm.logged("Collect", *amounts, 0, pool.pay(me, "WETH", amounts[0]), pool.pay(me, "DAI", amounts[1]))
         through = [steps[0], manager.note(steps[1])] if caller is farm else steps
-        moved = caller.act(me, COLLECT, (NUMBER, address, ALL, ALL), address, steps=through)
-        assert moved == {ETH: paid[0], "DAI": paid[1]}
-        me.settle(went_in, {ETH: weth, "DAI": dai})
+        changes = caller.act(me, COLLECT, (NUMBER, address, ALL, ALL), address, steps=through)
+        assert changes == {ETH: amounts[0], "DAI": amounts[1]}
+        me.withdraw(went_in, {ETH: weth, "DAI": dai})
         for symbol, raw in fees.items():
-            me.ledger.earn(symbol, raw, me.worth(symbol, raw))
+            me.ledger.earn(symbol, raw, me.value(symbol, raw))
     if is_closed_inside:
         earn(me, farm.act(me, "harvest(uint256,address)", NUMBER, address, steps=[farm.pay(me, "AERO", WAD)]), "AERO")
         farm.act(me, "burn(uint256)", NUMBER, steps=[manager.note(manager.move(farm.address, ZERO, NUMBER))])

@@ -37,12 +37,14 @@ def test_a_queued_withdrawal_gives_the_stake_back(stage: World, kind: str) -> No
     approve(me, manager, "DAI")
     for raw in (600 * WAD, 300 * WAD):
         steps = [manager.take_for(strategy, me, "DAI", raw)]
-        moved = manager.act(me, "depositIntoStrategy(address,address,uint256)", strategy.address, dai, raw, steps=steps)
-        assert moved == {"DAI": -raw}
+        changes = manager.act(
+            me, "depositIntoStrategy(address,address,uint256)", strategy.address, dai, raw, steps=steps
+        )
+        assert changes == {"DAI": -raw}
     claim: tuple[Any, ...] = (0, 0, b"", (address, bytes(32)), [], [], [])
     function = f"processClaim({CLAIM},address)"
     rewards.act(me, function, claim, address, steps=[rewards.pay(me, "AERO", 5 * WAD)])
-    me.ledger.earn("AERO", 5 * WAD, me.worth("AERO", 5 * WAD))
+    me.ledger.earn("AERO", 5 * WAD, me.value("AERO", 5 * WAD))
     queued = ([strategy.address], [400 * WAD], address)
     assert delegation.act(me, "queueWithdrawals((address[],uint256[],address)[])", [queued], steps=[]) == {}
     for shares, raw in ((400 * WAD, 400 * WAD), (500 * WAD, 512 * WAD)):
@@ -50,6 +52,6 @@ def test_a_queued_withdrawal_gives_the_stake_back(stage: World, kind: str) -> No
         function = f"completeQueuedWithdrawal({WITHDRAWAL},address[],bool)"
         steps = [strategy.note(strategy.pay(me, "DAI", raw))]
         assert delegation.act(me, function, withdrawal, [dai], True, steps=steps) == {"DAI": raw}
-    me.ledger.earn("DAI", 12 * WAD, me.worth("DAI", 12 * WAD))
+    me.ledger.earn("DAI", 12 * WAD, me.value("DAI", 12 * WAD))
     report, _ = stage.read(me)
     assert_equal(report, me)

@@ -1,4 +1,4 @@
-"""What a contract took in a call of no known type and gave back was a deposit; payments among people are none."""
+"""Assets that a contract takes in a call of unknown type and returns are deposits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.portfolio.test_pnl_records import ME, OTHER, asset, brief, read, reco
 VAULT = "vault"
 
 
-def taken(amount: str, hash: str = "0x1") -> TransactionDocument:
+def deposit_record(amount: str, hash: str = "0x1") -> TransactionDocument:
     return record("INTERACTION", left=[asset("a", amount, str(int(amount) * 10), VAULT)], hash=hash)
 
 
@@ -17,7 +17,9 @@ def returned(amount: str, sender: str = ME, hash: str = "0x9") -> TransactionDoc
 
 
 def test_what_a_contract_gave_back_in_full_was_deposited_and_the_rest_is_income() -> None:
-    entries = read(taken("5", "0x1"), taken("3", "0x2"), returned("6", hash="0x8"), returned("4", hash="0x9"))
+    entries = read(
+        deposit_record("5", "0x1"), deposit_record("3", "0x2"), returned("6", hash="0x8"), returned("4", hash="0x9")
+    )
     assert brief(entries) == {
         ("deposit", "a", 5, 50),
         ("deposit", "a", 3, 30),
@@ -28,20 +30,23 @@ def test_what_a_contract_gave_back_in_full_was_deposited_and_the_rest_is_income(
 
 
 def test_what_a_contract_has_not_given_back_was_sent() -> None:
-    assert brief(read(taken("5"), returned("4"))) == {("sent", "a", 5, 50), ("received", "a", 4, 80)}
+    assert brief(read(deposit_record("5"), returned("4"))) == {("sent", "a", 5, 50), ("received", "a", 4, 80)}
 
 
 def test_a_new_deposit_leaves_the_returned_one_as_it_was() -> None:
-    entries = read(taken("5", "0x1"), returned("5", hash="0x2"), taken("4", "0x3"))
+    entries = read(deposit_record("5", "0x1"), returned("5", hash="0x2"), deposit_record("4", "0x3"))
     assert brief(entries) == {("deposit", "a", 5, 50), ("withdraw", "a", 5, 100), ("sent", "a", 4, 40)}
 
 
 def test_what_somebody_pays_who_was_paid_before_is_no_deposit() -> None:
-    assert brief(read(taken("5"), returned("5", sender=VAULT))) == {("sent", "a", 5, 50), ("received", "a", 5, 100)}
-    paid = record("TRANSFEROUT", left=[asset("a", "5", "50", VAULT)])
-    assert brief(read(paid, returned("5", sender=OTHER))) == {("sent", "a", 5, 50), ("received", "a", 5, 100)}
+    assert brief(read(deposit_record("5"), returned("5", sender=VAULT))) == {
+        ("sent", "a", 5, 50),
+        ("received", "a", 5, 100),
+    }
+    payment = record("TRANSFEROUT", left=[asset("a", "5", "50", VAULT)])
+    assert brief(read(payment, returned("5", sender=OTHER))) == {("sent", "a", 5, 50), ("received", "a", 5, 100)}
 
 
 def test_if_deposits_are_sales_what_came_back_was_sold() -> None:
-    entries = read(taken("5"), returned("5"), deposits_are_disposals=True)
+    entries = read(deposit_record("5"), returned("5"), deposits_are_disposals=True)
     assert brief(entries) == {("sent", "a", 5, 50), ("received", "a", 5, 100)}

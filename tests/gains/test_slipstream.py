@@ -1,4 +1,4 @@
-"""Slipstream: a position NFT keeps its lots, also in a gauge, and the gauge's reward and fees are income."""
+"""Slipstream: a position keeps its lots, also in a gauge, whose reward and fees are income."""
 
 from __future__ import annotations
 
@@ -48,27 +48,30 @@ class Pool:
             "Decrease": ("Burn(address,int24,int24,uint128,uint256,uint256)", LONG[1:], [units], [units]),
             "Collect": ("Collect(address,address,int24,int24,uint128,uint128)", SHORT, [manager], [manager]),
         }
-        event, types, data, own = shapes[name]
+        event, types, data, manager_data = shapes[name]
         log = Log((topic(event), topic_of(manager), *TICKS), words(types, *data, *raws))
         changed = "Collect(uint256,address,uint256,uint256)"
         if name != "Collect":
             changed = f"{name}Liquidity(uint256,uint128,uint256,uint256)"
-        return [self.pool.note(*before, log), self.manager.event(changed, hex_word(NUMBER), data=[*own, *raws])]
+        return [
+            self.pool.note(*before, log),
+            self.manager.event(changed, hex_word(NUMBER), data=[*manager_data, *raws]),
+        ]
 
 
 def test_a_position_keeps_its_lots_also_in_a_gauge(stage: World) -> None:
-    made, gauge = Pool(stage), contract(stage)
-    manager, pool = made.manager, made.pool
+    amm, gauge = Pool(stage), contract(stage)
+    manager, pool = amm.manager, amm.pool
     stage.files["aerodrome"] = FILE.format(manager.address)
     me = stage.wallet(WETH=10 * WAD, DAI=20_000 * WAD)
     address = me.address
     approve(me, manager, "WETH", "DAI")
-    tokens = [me.assets[symbol] for symbol in made.symbols]
+    tokens = [me.assets[symbol] for symbol in amm.symbols]
     ether, stable = 3 * WAD, 6_000 * WAD
-    taken = [manager.take_for(pool, me, "WETH", ether), manager.take_for(pool, me, "DAI", stable)]
-    logs = made.logged("Increase", ether, stable, LIQUIDITY)
-    steps = [*taken, logs[0], manager.move(ZERO, address, NUMBER), logs[1]]
-    order = (*tokens, 100, -2000, 2000, *made.order(ether, stable), 0, 0, address, FOREVER, 0)
+    transfers = [manager.take_for(pool, me, "WETH", ether), manager.take_for(pool, me, "DAI", stable)]
+    logs = amm.logged("Increase", ether, stable, LIQUIDITY)
+    steps = [*transfers, logs[0], manager.move(ZERO, address, NUMBER), logs[1]]
+    order = (*tokens, 100, -2000, 2000, *amm.order(ether, stable), 0, 0, address, FOREVER, 0)
     assert manager.act(me, MINT, order, steps=steps) == {ETH: -ether, "DAI": -stable}
     gauge.act(me, "deposit(uint256)", NUMBER, steps=[manager.note(manager.move(address, gauge.address, NUMBER))])
     earn(me, gauge.act(me, "getReward(uint256)", NUMBER, steps=[gauge.pay(me, "AERO", 9 * WAD)]), "AERO")
@@ -82,14 +85,17 @@ def test_a_position_keeps_its_lots_also_in_a_gauge(stage: World) -> None:
         if units < LIQUIDITY // 2:
             went_in = {symbol: raw * units // LIQUIDITY for symbol, raw in went_in.items()}
         ether, stable = ether - went_in[ETH], stable - went_in["DAI"]
-        steps = made.logged("Decrease", weth, dai, units)
+        steps = amm.logged("Decrease", weth, dai, units)
         assert manager.act(me, DECREASE, (NUMBER, units, 0, 0, FOREVER), steps=steps) == {}
-        paid = weth + fees[ETH], dai + fees["DAI"]
-        steps = made.logged("Collect", *paid, 0, pool.pay(me, "WETH", paid[0]), pool.pay(me, "DAI", paid[1]))
-        assert manager.act(me, COLLECT, (NUMBER, address, ALL, ALL), steps=steps) == {ETH: paid[0], "DAI": paid[1]}
-        me.settle(went_in, {ETH: weth, "DAI": dai})
+        amounts = weth + fees[ETH], dai + fees["DAI"]
+        steps = amm.logged("Collect", *amounts, 0, pool.pay(me, "WETH", amounts[0]), pool.pay(me, "DAI", amounts[1]))
+        assert manager.act(me, COLLECT, (NUMBER, address, ALL, ALL), steps=steps) == {
+            ETH: amounts[0],
+            "DAI": amounts[1],
+        }
+        me.withdraw(went_in, {ETH: weth, "DAI": dai})
         for symbol, raw in fees.items():
-            me.ledger.earn(symbol, raw, me.worth(symbol, raw))
+            me.ledger.earn(symbol, raw, me.value(symbol, raw))
     manager.act(me, "burn(uint256)", NUMBER, steps=[manager.move(address, ZERO, NUMBER)])
     set_price(stage.node, stage.deployment, "ETH", 2_000 * 10**8)
     report, _ = stage.read(me)

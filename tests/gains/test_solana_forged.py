@@ -1,4 +1,4 @@
-"""What strangers do to positions on Solana, and what no table understands: no gain is wrong without an issue."""
+"""Strangers' changes of positions on Solana and unknown calls: no gain is wrong without an issue."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tests.gains.solana import (
     SolanaWallet,
     Stage,
     address,
+    anchor_data,
     assert_equal,
     burn,
     coins,
     create,
     issue,
-    named,
     pay,
     read,
     u128,
-    worth,
+    usd_value,
 )
 from tests.gains.test_solana_lending import Marginfi
 from tests.gains.test_solana_liquidity import USDC, Clmm, Damm, Dlmm, Pool, Whirlpool
@@ -50,7 +50,7 @@ def me() -> SolanaWallet:
 
 @pytest.fixture
 def stranger(me: SolanaWallet) -> str:
-    """Somebody with coins and tokens, who sends transactions."""
+    """A stranger's account with coins and tokens, which sends transactions."""
     address = str(Keypair().pubkey())
     me.stage.lamports[address] = 100 * COIN
     for symbol in (SOL, "USDC", "RAY"):
@@ -59,12 +59,12 @@ def stranger(me: SolanaWallet) -> str:
 
 
 def other_program(call: Ix) -> Ix:
-    """The same call of a program of a stranger."""
+    """Return the same call of a stranger's program."""
     return Ix(address("a program of a stranger"), call.accounts, call.data, call.inner)
 
 
 def is_unknown(report: PnlDocument) -> bool:
-    """Whether a report says that something is not known, with a reason."""
+    """Return True if a report has unknown gains and an issue with the reason."""
     return bool(report.unknown) and any("position" in each.reason for each in report.issues)
 
 
@@ -73,18 +73,18 @@ def test_program_of_a_stranger_keeps_no_lots(me: SolanaWallet, tmp_path: Path) -
     me.do(*map(other_program, pool.open()))
     me.do(other_program(pool.add(1_000, OPENED)))
     report, _ = read(me.stage, tmp_path, me)
-    left = {SYMBOLS.get(each.contract, ""): Decimal(each.amount) for each in report.holdings}
-    assert left["USDC"] == 3_620
+    holdings = {SYMBOLS.get(each.contract, ""): Decimal(each.amount) for each in report.holdings}
+    assert holdings["USDC"] == 3_620
 
 
 def test_rewards_of_a_strangers_position_are_received(me: SolanaWallet, tmp_path: Path, stranger: str) -> None:
-    mine, theirs = Whirlpool(me.stage, me.address), Whirlpool(me.stage, stranger)
-    me.do(*mine.open())  # so that transactions with this program are read
-    me.stage.send(stranger, *theirs.open(), theirs.add(1_000, OPENED))
-    inner = [pay(me.stage, theirs.pool, me.address, "USDC", 7 * USDC)]
-    me.stage.send(stranger, theirs.call("collect_fees_v2", {3: theirs.home}, inner=inner))
-    me.ledger.buy("USDC", 7 * USDC, worth("USDC", 7 * USDC))
-    me.do(mine.close())
+    own_pool, foreign_pool = Whirlpool(me.stage, me.address), Whirlpool(me.stage, stranger)
+    me.do(*own_pool.open())  # so that transactions with this program are read
+    me.stage.send(stranger, *foreign_pool.open(), foreign_pool.add(1_000, OPENED))
+    inner = [pay(me.stage, foreign_pool.pool, me.address, "USDC", 7 * USDC)]
+    me.stage.send(stranger, foreign_pool.call("collect_fees_v2", {3: foreign_pool.home}, inner=inner))
+    me.ledger.buy("USDC", 7 * USDC, usd_value("USDC", 7 * USDC))
+    me.do(own_pool.close())
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -97,8 +97,8 @@ def test_loan_of_a_stranger_that_is_paid_to_the_wallet_is_received(
     me.stage.put(bank, "USDC", 100 * USDC)
     accounts = [lender.position if i == 1 else address("other") for i in range(8)]
     inner = [pay(me.stage, bank, me.address, "USDC", 100 * USDC)]
-    me.stage.send(stranger, Ix(lender.program, accounts, named("lending_account_borrow", bytes(8)), inner))
-    me.ledger.buy("USDC", 100 * USDC, worth("USDC", 100 * USDC))
+    me.stage.send(stranger, Ix(lender.program, accounts, anchor_data("lending_account_borrow", bytes(8)), inner))
+    me.ledger.buy("USDC", 100 * USDC, usd_value("USDC", 100 * USDC))
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -107,8 +107,8 @@ def test_unknown_call_of_a_stranger_does_not_make_gains_unknown(
     me: SolanaWallet, tmp_path: Path, stranger: str
 ) -> None:
     inner = [pay(me.stage, stranger, me.address, "USDC", USDC)]
-    me.stage.send(stranger, Ix(Whirlpool.program, [address("other")] * 8, named("no_such_function"), inner))
-    me.ledger.buy("USDC", USDC, worth("USDC", USDC))
+    me.stage.send(stranger, Ix(Whirlpool.program, [address("other")] * 8, anchor_data("no_such_function"), inner))
+    me.ledger.buy("USDC", USDC, usd_value("USDC", USDC))
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -118,8 +118,8 @@ def test_position_that_a_stranger_opened_for_the_wallet_has_no_known_gain(
 ) -> None:
     pool = Clmm(me.stage, me.address)
     born = [issue(me.stage, pool.nft, me.address, 1), pay(me.stage, stranger, pool.pool, SOL, COIN)]
-    places = {0: stranger, 1: me.address, 2: pool.nft, 3: pool.home, 8: pool.position}
-    me.stage.send(stranger, pool.call("open_position_with_token22_nft", places, bytes(16), u128(500), inner=born))
+    account_at = {0: stranger, 1: me.address, 2: pool.nft, 3: pool.home, 8: pool.position}
+    me.stage.send(stranger, pool.call("open_position_with_token22_nft", account_at, bytes(16), u128(500), inner=born))
     me.do(pool.add(1_000, OPENED))
     me.do(pool.remove(1_000, 1_000, {SOL: 6 * COIN, "USDC": 500 * USDC}))
     report, _ = read(me.stage, tmp_path, me)
@@ -158,8 +158,8 @@ def test_liquidity_by_amounts_is_known_if_all_is_removed(me: SolanaWallet, tmp_p
     pool = Clmm(me.stage, me.address)
     me.do(*pool.open())
     me.do(pool.add(0, OPENED))  # the program computes the liquidity
-    out = {symbol: raw * part // 1_000 for symbol, raw in OPENED.items()}
-    me.do(pool.remove(part, 1_000, out), *([pool.close()] if part == 1_000 else []))
+    amounts = {symbol: raw * part // 1_000 for symbol, raw in OPENED.items()}
+    me.do(pool.remove(part, 1_000, amounts), *([pool.close()] if part == 1_000 else []))
     report, _ = read(me.stage, tmp_path, me)
     if part == 1_000:
         assert_equal(report, me)
@@ -183,8 +183,8 @@ def test_liquidity_that_is_paid_to_a_friend_has_no_known_gain(
     pool = kind(me.stage, me.address)
     me.do(*pool.open(), pool.add(1_000, OPENED))
     call = pool.remove(400, 1_000, {})
-    paid = [pay(me.stage, pool.pool, stranger, symbol, raw) for symbol, raw in OPENED.items()]
-    me.do(Ix(call.program, call.accounts, call.data, paid))
+    payments = [pay(me.stage, pool.pool, stranger, symbol, raw) for symbol, raw in OPENED.items()]
+    me.do(Ix(call.program, call.accounts, call.data, payments))
     report, _ = read(me.stage, tmp_path, me)
     assert is_unknown(report)
 
@@ -202,7 +202,7 @@ def test_inner_instructions_without_depth_belong_to_the_only_call(me: SolanaWall
     me.do(*pool.open())
     me.do(pool.add(1_000, OPENED))
     me.do(pool.remove(1_000, 1_000, OPENED), pool.close())
-    me.settle(OPENED, OPENED)
+    me.withdraw(OPENED, OPENED)
     for entry in me.stage.transactions:
         for group in entry["meta"]["innerInstructions"]:
             for each in group["instructions"]:
@@ -216,8 +216,8 @@ def test_position_is_sold_with_what_went_in(me: SolanaWallet, tmp_path: Path, st
     me.do(*pool.open(), pool.add(1_000, {"USDC": 500 * USDC}))
     nft = pay(me.stage, me.address, stranger, pool.nft, 1)
     me.do(Ix(address("any market"), (), b"sale", [nft, pay(me.stage, stranger, me.address, "RAY", 150 * USDC)]))
-    me.ledger.sell("USDC", 500 * USDC, worth("RAY", 150 * USDC))
-    me.ledger.buy("RAY", 150 * USDC, worth("RAY", 150 * USDC) + worth(SOL, FEE))
+    me.ledger.sell("USDC", 500 * USDC, usd_value("RAY", 150 * USDC))
+    me.ledger.buy("RAY", 150 * USDC, usd_value("RAY", 150 * USDC) + usd_value(SOL, FEE))
     report, _ = read(me.stage, tmp_path, me)
     assert Decimal(report.closed_pnl).quantize(Decimal("0.01")) == 100
 
@@ -231,8 +231,8 @@ def test_swap_between_two_calls_of_a_position_is_a_trade(me: SolanaWallet, tmp_p
         pay(me.stage, market, me.address, "RAY", 10 * USDC),
     ]
     me.do(*pool.open(), Ix(address("any market"), (), b"swap", swap), pool.add(1_000, {SOL: COIN, "USDC": 100 * USDC}))
-    me.ledger.sell("USDC", 50 * USDC, worth("USDC", 50 * USDC))
-    me.ledger.buy("RAY", 10 * USDC, worth("USDC", 50 * USDC) + worth(SOL, FEE))
+    me.ledger.sell("USDC", 50 * USDC, usd_value("USDC", 50 * USDC))
+    me.ledger.buy("RAY", 10 * USDC, usd_value("USDC", 50 * USDC) + usd_value(SOL, FEE))
     me.do(pool.remove(1_000, 1_000, {SOL: COIN, "USDC": 100 * USDC}), pool.close())
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
@@ -241,18 +241,18 @@ def test_swap_between_two_calls_of_a_position_is_a_trade(me: SolanaWallet, tmp_p
 def test_fee_for_a_new_pool_is_no_liquidity(me: SolanaWallet, tmp_path: Path) -> None:
     share, pool, treasury = address("new shares"), address("a new pool"), address("treasury")
     me.stage.issued[share] = 9
-    places = {6: share, 10: me.stage.home(pool, MINTS["USDC"])}
+    account_at = {6: share, 10: me.stage.home(pool, MINTS["USDC"])}
     inner = [
         pay(me.stage, me.address, pool, "USDC", 100 * USDC),
         pay(me.stage, me.address, pool, "RAY", 0),
         pay(me.stage, me.address, treasury, SOL, COIN // 10),
         issue(me.stage, share, me.address, 70),
     ]
-    accounts = [places.get(i, address("other")) for i in range(14)]
-    me.do(Ix(CPMM, accounts, named("initialize", bytes(24)), inner))
-    me.ledger.sell(SOL, COIN // 10, worth(SOL, COIN // 10))
+    accounts = [account_at.get(i, address("other")) for i in range(14)]
+    me.do(Ix(CPMM, accounts, anchor_data("initialize", bytes(24)), inner))
+    me.ledger.sell(SOL, COIN // 10, usd_value(SOL, COIN // 10))
     back = [burn(me.stage, share, me.address, 70), pay(me.stage, pool, me.address, "USDC", 100 * USDC)]
-    me.do(Ix(CPMM, [address("other")] * 14, named("withdraw", bytes(24)), back))
+    me.do(Ix(CPMM, [address("other")] * 14, anchor_data("withdraw", bytes(24)), back))
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -260,7 +260,7 @@ def test_fee_for_a_new_pool_is_no_liquidity(me: SolanaWallet, tmp_path: Path) ->
 def test_lamports_of_a_stake_are_no_rent(me: SolanaWallet, tmp_path: Path) -> None:
     stake = str(Keypair().pubkey())
     me.do(coins(address("friend"), me.address, 4 * COIN))
-    me.ledger.buy(SOL, 4 * COIN, worth(SOL, 4 * COIN))
+    me.ledger.buy(SOL, 4 * COIN, usd_value(SOL, 4 * COIN))
     me.do(create(me.address, stake, "Stake11111111111111111111111111111111111111", 3 * COIN))
     report, _ = read(me.stage, tmp_path, me)
     assert not any(each.kind == "fee" and Decimal(each.amount) > 1 for each in report.gains)
@@ -271,7 +271,7 @@ def test_rent_that_others_get_is_a_cost(me: SolanaWallet, tmp_path: Path, strang
     me.stage.tokens[home], me.stage.lamports[home] = (address("a mint"), me.address, 0), 0
     me.do(create(me.address, home, token, RENT))
     me.do(Ix(address("a program"), (home, stranger), b"close", [Drain(home, stranger)]))
-    me.ledger.sell(SOL, RENT, worth(SOL, RENT))
+    me.ledger.sell(SOL, RENT, usd_value(SOL, RENT))
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -295,10 +295,10 @@ def test_removals_of_a_closed_position_are_one(me: SolanaWallet, tmp_path: Path)
 
 def test_close_that_does_nothing_leaves_a_position_open(me: SolanaWallet, tmp_path: Path) -> None:
     pool = Dlmm(me.stage, me.address)
-    half = {SOL: 25 * COIN // 10, "USDC": 250 * USDC}
+    half_amounts = {SOL: 25 * COIN // 10, "USDC": 250 * USDC}
     me.do(*pool.open(), pool.add(1_000, OPENED))
-    me.do(pool.remove(500, 1_000, half), pool.call("close_position_if_empty", {0: pool.position}))
-    me.do(pool.remove(500, 500, half), pool.close())
+    me.do(pool.remove(500, 1_000, half_amounts), pool.call("close_position_if_empty", {0: pool.position}))
+    me.do(pool.remove(500, 500, half_amounts), pool.close())
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -306,12 +306,12 @@ def test_close_that_does_nothing_leaves_a_position_open(me: SolanaWallet, tmp_pa
 def test_parts_of_bins_with_a_close_that_does_nothing_have_no_known_gain(me: SolanaWallet, tmp_path: Path) -> None:
     pool = Dlmm(me.stage, me.address)
     me.do(*pool.open(), pool.add(1_000, OPENED))
-    name, places = "close_position_if_empty", {0: pool.position}
+    name, account_at = "close_position_if_empty", {0: pool.position}
     pool.bins = (-5, 2)
-    me.do(pool.remove(1_000, 1_000, {"USDC": 500 * USDC}), pool.call(name, places))
+    me.do(pool.remove(1_000, 1_000, {"USDC": 500 * USDC}), pool.call(name, account_at))
     pool.bins = (3, 10)
     drained = [Drain(pool.position, me.address)]
-    me.do(pool.remove(1_000, 1_000, {SOL: 5 * COIN}), pool.call(name, places, inner=drained))
+    me.do(pool.remove(1_000, 1_000, {SOL: 5 * COIN}), pool.call(name, account_at, inner=drained))
     report, _ = read(me.stage, tmp_path, me)
     assert is_unknown(report)
     assert report.income == "0"
@@ -319,12 +319,12 @@ def test_parts_of_bins_with_a_close_that_does_nothing_have_no_known_gain(me: Sol
 
 def test_liquidity_that_a_router_paid_for_is_no_income(me: SolanaWallet, tmp_path: Path, stranger: str) -> None:
     pool = Clmm(me.stage, me.address)
-    given = [pay(me.stage, me.address, stranger, symbol, raw) for symbol, raw in OPENED.items()]
+    payments = [pay(me.stage, me.address, stranger, symbol, raw) for symbol, raw in OPENED.items()]
     born = [issue(me.stage, pool.nft, me.address, 1)]
     born += [pay(me.stage, stranger, pool.pool, symbol, raw) for symbol, raw in OPENED.items()]
-    places = {0: stranger, 1: me.address, 2: pool.nft, 3: pool.home, 8: pool.position}
-    opened = pool.call("open_position_with_token22_nft", places, bytes(16), u128(1_000), inner=born)
-    me.do(Ix(address("a router"), (), b"anything", [*given, opened]))
+    account_at = {0: stranger, 1: me.address, 2: pool.nft, 3: pool.home, 8: pool.position}
+    opened = pool.call("open_position_with_token22_nft", account_at, bytes(16), u128(1_000), inner=born)
+    me.do(Ix(address("a router"), (), b"anything", [*payments, opened]))
     me.stage.lamports |= {pool.position: 1, pool.nft: 1}
     me.do(pool.remove(1_000, 1_000, OPENED), pool.close())
     report, _ = read(me.stage, tmp_path, me)
@@ -337,10 +337,10 @@ def test_liquidity_that_a_router_added_to_that_of_the_wallet_has_no_known_gain(
 ) -> None:
     pool = Dlmm(me.stage, me.address)
     me.do(*pool.open(), pool.add(1_000, {SOL: COIN, "USDC": 100 * USDC}))
-    given = [pay(me.stage, me.address, stranger, "USDC", 400 * USDC)]
+    payments = [pay(me.stage, me.address, stranger, "USDC", 400 * USDC)]
     call = pool.add(1_000, {})
     added = Ix(call.program, call.accounts, call.data, [pay(me.stage, stranger, pool.pool, "USDC", 400 * USDC)])
-    me.do(Ix(address("a router"), (), b"anything", [*given, added]))
+    me.do(Ix(address("a router"), (), b"anything", [*payments, added]))
     me.do(pool.remove(1_000, 1_000, {SOL: COIN, "USDC": 500 * USDC}), pool.close())
     report, _ = read(me.stage, tmp_path, me)
     assert is_unknown(report)
@@ -350,8 +350,8 @@ def test_liquidity_that_a_router_added_to_that_of_the_wallet_has_no_known_gain(
 def test_liquidity_of_a_second_position_of_a_split_is_no_income(me: SolanaWallet, tmp_path: Path) -> None:
     pool, second = Damm(me.stage, me.address), Damm(me.stage, me.address)
     me.do(*pool.open(), pool.add(1_000, OPENED), *second.open())
-    places = {1: pool.position, 2: pool.home, 3: second.position, 4: second.home}
-    me.do(pool.call("split_position2", places, bytes(4)))
+    account_at = {1: pool.position, 2: pool.home, 3: second.position, 4: second.home}
+    me.do(pool.call("split_position2", account_at, bytes(4)))
     me.do(second.remove(500, 500, {SOL: 25 * COIN // 10, "USDC": 250 * USDC}), second.close())
     report, _ = read(me.stage, tmp_path, me)
     assert is_unknown(report)
@@ -376,7 +376,7 @@ def test_call_without_movements_makes_gains_of_a_deposit_unknown(
     me.stage.put(address("the bank"), SOL, 10 * COIN)
     me.do(*lender.open(), lender.lend(SOL, -COIN))
     accounts = [lender.position if i == 2 else address("other") for i in range(8)]
-    me.do(Ix(lender.program, accounts, named("lending_account_pulse_health" if is_known else name, bytes(8))))
+    me.do(Ix(lender.program, accounts, anchor_data("lending_account_pulse_health" if is_known else name, bytes(8))))
     me.do(lender.lend(SOL, 6 * COIN))
     report, _ = read(me.stage, tmp_path, me)
     assert is_unknown(report) is not is_known
@@ -404,28 +404,28 @@ def test_shares_of_a_pool_that_pay_a_router_too_have_no_known_gain(
 ) -> None:
     share, pool = address("new shares"), address("a pool")
     me.stage.issued[share] = 9
-    paid = [pay(me.stage, me.address, pool, symbol, raw) for symbol, raw in OPENED.items()]
+    payments = [pay(me.stage, me.address, pool, symbol, raw) for symbol, raw in OPENED.items()]
     accounts = [address("other")] * 14
-    me.do(Ix(CPMM, accounts, named("deposit", bytes(24)), [*paid, issue(me.stage, share, me.address, 70)]))
+    me.do(Ix(CPMM, accounts, anchor_data("deposit", bytes(24)), [*payments, issue(me.stage, share, me.address, 70)]))
     ends = {SOL: me.address, "USDC": stranger}
     back = [pay(me.stage, pool, ends[symbol], symbol, raw) for symbol, raw in OPENED.items()]
-    me.do(Ix(CPMM, accounts, named("withdraw", bytes(24)), [burn(me.stage, share, me.address, 70), *back]))
+    me.do(Ix(CPMM, accounts, anchor_data("withdraw", bytes(24)), [burn(me.stage, share, me.address, 70), *back]))
     report, _ = read(me.stage, tmp_path, me)
     assert is_unknown(report)
     assert report.closed_pnl == "N/A"
 
 
 def test_calls_without_depth_make_gains_of_each_own_wallet_unknown(me: SolanaWallet, tmp_path: Path) -> None:
-    other = SolanaWallet.new(me.stage, SOL=COIN, USDC=100 * USDC)
-    first, second = Whirlpool(me.stage, me.address), Whirlpool(me.stage, other.address)
+    second_wallet = SolanaWallet.new(me.stage, SOL=COIN, USDC=100 * USDC)
+    first, second = Whirlpool(me.stage, me.address), Whirlpool(me.stage, second_wallet.address)
     me.do(*first.open())
-    other.do(*second.open())
+    second_wallet.do(*second.open())
     me.do(Ix(address("a router"), (), b"anything", [first.add(1_000, OPENED), second.add(10, {"USDC": 50 * USDC})]))
     for group in me.stage.transactions[-1]["meta"]["innerInstructions"]:
         for each in group["instructions"]:
             each["stackHeight"] = None
-    other.do(second.remove(10, 10, {"USDC": 50 * USDC}), second.close())
-    report, _ = read(me.stage, tmp_path, me, other)
+    second_wallet.do(second.remove(10, 10, {"USDC": 50 * USDC}), second.close())
+    report, _ = read(me.stage, tmp_path, me, second_wallet)
     assert is_unknown(report)
     assert report.income == "0"
 
@@ -440,12 +440,12 @@ def test_part_of_bins_that_were_sold_for_liquidity_has_no_known_gain(me: SolanaW
 
 
 def test_liquidity_that_two_own_wallets_get_has_no_known_gain(me: SolanaWallet, tmp_path: Path) -> None:
-    other = SolanaWallet.new(me.stage, SOL=COIN, USDC=USDC)
+    second_wallet = SolanaWallet.new(me.stage, SOL=COIN, USDC=USDC)
     pool = Whirlpool(me.stage, me.address)
     me.do(*pool.open(), pool.add(1_000, OPENED))
     call = pool.remove(1_000, 1_000, {SOL: 5 * COIN})
-    to_other = pay(me.stage, pool.pool, other.address, "USDC", 500 * USDC)
+    to_other = pay(me.stage, pool.pool, second_wallet.address, "USDC", 500 * USDC)
     me.do(Ix(call.program, call.accounts, call.data, [*call.inner, to_other]), pool.close())
-    report, _ = read(me.stage, tmp_path, me, other)
+    report, _ = read(me.stage, tmp_path, me, second_wallet)
     assert is_unknown(report)
     assert report.closed_pnl == "N/A"

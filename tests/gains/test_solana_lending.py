@@ -19,14 +19,14 @@ from tests.gains.solana import (
     SolanaWallet,
     Stage,
     address,
+    anchor_data,
     assert_equal,
     burn,
     create,
     issue,
-    named,
     pay,
     read,
-    worth,
+    usd_value,
 )
 
 USDC = 10**6
@@ -46,7 +46,7 @@ class Lender(ABC):
         """A call that moves a token from the wallet if `raw` is negative, else to it."""
         ends = (self.me, BANK) if raw < 0 else (BANK, self.me)
         accounts = [self.position if i == at else address("other") for i in range(14)]
-        return Ix(self.program, accounts, named(name, bytes(9)), [pay(self.stage, *ends, symbol, abs(raw))])
+        return Ix(self.program, accounts, anchor_data(name, bytes(9)), [pay(self.stage, *ends, symbol, abs(raw))])
 
     @abstractmethod
     def open(self) -> list[Ix]:
@@ -71,7 +71,7 @@ class Kamino(Lender):
     def open(self) -> list[Ix]:
         accounts = [self.me, self.me, self.position]
         born = [create(self.me, self.position, self.program, 24_000_000)]
-        return [Ix(self.program, accounts, named("init_obligation", bytes(2)), born)]
+        return [Ix(self.program, accounts, anchor_data("init_obligation", bytes(2)), born)]
 
     def lend(self, symbol: str, raw: int) -> Ix:
         deposit = "deposit_reserve_liquidity_and_obligation_collateral_v2"
@@ -83,7 +83,7 @@ class Kamino(Lender):
 
     def close(self) -> Sequence[Ix]:
         accounts = [self.position if i == 1 else address("other") for i in range(14)]
-        data = named("withdraw_obligation_collateral_and_redeem_reserve_collateral_v2", bytes(8))
+        data = anchor_data("withdraw_obligation_collateral_and_redeem_reserve_collateral_v2", bytes(8))
         return [Ix(self.program, accounts, data, [Drain(self.position, self.me)])]
 
 
@@ -93,7 +93,7 @@ class Marginfi(Lender):
     def open(self) -> list[Ix]:
         born = [create(self.me, self.position, self.program, 17_000_000)]
         accounts = [address("group"), self.position, self.me]
-        return [Ix(self.program, accounts, named("marginfi_account_initialize"), born)]
+        return [Ix(self.program, accounts, anchor_data("marginfi_account_initialize"), born)]
 
     def lend(self, symbol: str, raw: int) -> Ix:
         return self.call(f"lending_account_{'deposit' if raw < 0 else 'withdraw'}", symbol, raw)
@@ -103,7 +103,7 @@ class Marginfi(Lender):
 
     def close(self) -> Sequence[Ix]:
         closed = [Drain(self.position, self.me)]
-        return [Ix(self.program, [self.position, self.me, self.me], named("marginfi_account_close"), closed)]
+        return [Ix(self.program, [self.position, self.me, self.me], anchor_data("marginfi_account_close"), closed)]
 
 
 @pytest.fixture
@@ -129,15 +129,15 @@ def test_life_of_a_deposit_and_a_loan(me: SolanaWallet, tmp_path: Path, kind: ty
     do(lender.lend(SOL, -5 * COIN))
     do(lender.lend(SOL, -COIN))
     do(lender.owe("USDC", 200 * USDC))
-    me.ledger.buy("USDC", 200 * USDC, worth("USDC", 200 * USDC))
+    me.ledger.buy("USDC", 200 * USDC, usd_value("USDC", 200 * USDC))
     do(lender.lend(SOL, 2 * COIN))  # the deposit first
     do(lender.owe("USDC", -50 * USDC))
     me.ledger.sell("USDC", 50 * USDC, me.ledger.cost_of("USDC", 50 * USDC))  # no disposal
     do(lender.owe("USDC", -160 * USDC))  # with interest, which is a fee
     me.ledger.sell("USDC", 150 * USDC, me.ledger.cost_of("USDC", 150 * USDC))
-    me.ledger.sell("USDC", 10 * USDC, worth("USDC", 10 * USDC))
+    me.ledger.sell("USDC", 10 * USDC, usd_value("USDC", 10 * USDC))
     do(lender.lend(SOL, 42 * COIN // 10), *lender.close())
-    me.ledger.earn(SOL, 2 * COIN // 10, worth(SOL, 2 * COIN // 10))
+    me.ledger.earn(SOL, 2 * COIN // 10, usd_value(SOL, 2 * COIN // 10))
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -146,7 +146,7 @@ def test_emissions_of_marginfi_are_income(me: SolanaWallet, tmp_path: Path) -> N
     lender = Marginfi(me.stage, me.address, str(Keypair().pubkey()))
     me.do(*lender.open(), lender.lend("USDC", -100 * USDC))
     me.do(lender.call("lending_account_withdraw_emissions", "RAY", 3 * USDC))
-    me.ledger.earn("RAY", 3 * USDC, worth("RAY", 3 * USDC))
+    me.ledger.earn("RAY", 3 * USDC, usd_value("RAY", 3 * USDC))
     me.do(lender.lend("USDC", 100 * USDC), *lender.close())
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
@@ -159,7 +159,7 @@ def test_shares_of_a_reserve_of_kamino_are_no_purchase(me: SolanaWallet, tmp_pat
     me.do(Ix(put.program, put.accounts, put.data, [*put.inner, issue(me.stage, COLLATERAL, me.address, 90)]))
     take = lender.call("redeem_reserve_collateral", "USDC", 103 * USDC)
     me.do(Ix(take.program, take.accounts, take.data, [*take.inner, burn(me.stage, COLLATERAL, me.address, 90)]))
-    me.ledger.earn("USDC", 3 * USDC, worth("USDC", 3 * USDC))
+    me.ledger.earn("USDC", 3 * USDC, usd_value("USDC", 3 * USDC))
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -168,7 +168,7 @@ def test_loan_that_repays_and_returns_collateral_in_one_call(me: SolanaWallet, t
     lender = Kamino(me.stage, me.address, str(Keypair().pubkey()))
     me.do(*lender.open(), lender.lend(SOL, -5 * COIN))
     me.do(lender.owe("USDC", 200 * USDC))
-    me.ledger.buy("USDC", 200 * USDC, worth("USDC", 200 * USDC))
+    me.ledger.buy("USDC", 200 * USDC, usd_value("USDC", 200 * USDC))
     back = lender.call("repay_and_withdraw_and_redeem", "USDC", -200 * USDC)
     collateral = pay(me.stage, BANK, me.address, SOL, 5 * COIN)
     me.do(Ix(back.program, back.accounts, back.data, [*back.inner, collateral]), *lender.close())

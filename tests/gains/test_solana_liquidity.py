@@ -21,15 +21,15 @@ from tests.gains.solana import (
     SolanaWallet,
     Stage,
     address,
+    anchor_data,
     assert_equal,
     burn,
     create,
     issue,
-    named,
     pay,
     read,
     u128,
-    worth,
+    usd_value,
 )
 
 USDC = 10**6
@@ -56,22 +56,22 @@ class Pool(ABC):
         """The token account of the NFT."""
         return self.stage.home(self.me, self.nft)
 
-    def gives(self, moved: Amounts) -> list[Ix]:
+    def gives(self, amounts: Amounts) -> list[Ix]:
         """The wallet pays the pool."""
-        return [pay(self.stage, self.me, self.pool, symbol, raw) for symbol, raw in moved.items()]
+        return [pay(self.stage, self.me, self.pool, symbol, raw) for symbol, raw in amounts.items()]
 
-    def takes(self, moved: Amounts) -> list[Ix]:
+    def takes(self, amounts: Amounts) -> list[Ix]:
         """The pool pays the wallet."""
-        return [pay(self.stage, self.pool, self.me, symbol, raw) for symbol, raw in moved.items()]
+        return [pay(self.stage, self.pool, self.me, symbol, raw) for symbol, raw in amounts.items()]
 
     def vault(self, symbol: str) -> str:
         """The account of the pool with a token."""
         return pay(self.stage, self.pool, self.me, symbol, 0).accounts[0]
 
-    def call(self, name: str, places: Mapping[int, str], *parts: bytes, inner: Sequence[Ix | Drain] = ()) -> Ix:
-        """A call with some accounts in their places."""
-        accounts = [places.get(i, address("other")) for i in range(14)]
-        return Ix(self.program, accounts, named(name, *parts), inner)
+    def call(self, name: str, account_at: Mapping[int, str], *parts: bytes, inner: Sequence[Ix | Drain] = ()) -> Ix:
+        """Return a call with accounts by their index; all other accounts are fillers."""
+        accounts = [account_at.get(i, address("other")) for i in range(14)]
+        return Ix(self.program, accounts, anchor_data(name, *parts), inner)
 
     def born(self) -> list[Ix]:
         """The accounts of a new position are created, and its NFT."""
@@ -94,15 +94,15 @@ class Pool(ABC):
         """Open an empty position."""
 
     @abstractmethod
-    def add(self, units: int, moved: Amounts) -> Ix:
+    def add(self, units: int, amounts: Amounts) -> Ix:
         """Add liquidity."""
 
     @abstractmethod
-    def remove(self, units: int, of: int, moved: Amounts) -> Ix:
+    def remove(self, units: int, of: int, amounts: Amounts) -> Ix:
         """Remove liquidity, of so much that there is."""
 
     @abstractmethod
-    def claim(self, moved: Amounts) -> list[Ix]:
+    def claim(self, amounts: Amounts) -> list[Ix]:
         """Claim fees and rewards."""
 
     @abstractmethod
@@ -114,44 +114,44 @@ class Whirlpool(Pool):
     program = "whirLbMiicVdio4qvUfM5KAg6Ct8VwpYzGff3uctyCc"
 
     def open(self) -> list[Ix]:
-        places = {0: self.me, 1: self.me, 2: self.position, 3: self.nft, 4: self.home}
-        return [self.call("open_position_with_token_extensions", places, bytes(9), inner=self.born())]
+        account_at = {0: self.me, 1: self.me, 2: self.position, 3: self.nft, 4: self.home}
+        return [self.call("open_position_with_token_extensions", account_at, bytes(9), inner=self.born())]
 
-    def add(self, units: int, moved: Amounts) -> Ix:
-        return self.call("increase_liquidity_v2", {6: self.home}, u128(units), inner=self.gives(moved))
+    def add(self, units: int, amounts: Amounts) -> Ix:
+        return self.call("increase_liquidity_v2", {6: self.home}, u128(units), inner=self.gives(amounts))
 
-    def remove(self, units: int, of: int, moved: Amounts) -> Ix:
-        return self.call("decrease_liquidity_v2", {6: self.home}, u128(units), inner=self.takes(moved))
+    def remove(self, units: int, of: int, amounts: Amounts) -> Ix:
+        return self.call("decrease_liquidity_v2", {6: self.home}, u128(units), inner=self.takes(amounts))
 
-    def claim(self, moved: Amounts) -> list[Ix]:
-        fees = {symbol: raw for symbol, raw in moved.items() if symbol != "RAY"}
-        reward = {"RAY": moved["RAY"]}
+    def claim(self, amounts: Amounts) -> list[Ix]:
+        fees = {symbol: raw for symbol, raw in amounts.items() if symbol != "RAY"}
+        reward = {"RAY": amounts["RAY"]}
         return [
             self.call("collect_fees_v2", {3: self.home}, inner=self.takes(fees)),
             self.call("collect_reward_v2", {3: self.home}, b"\0", inner=self.takes(reward)),
         ]
 
     def close(self) -> Ix:
-        places = {2: self.position, 3: self.nft, 4: self.home}
-        return self.call("close_position_with_token_extensions", places, inner=self.dead())
+        account_at = {2: self.position, 3: self.nft, 4: self.home}
+        return self.call("close_position_with_token_extensions", account_at, inner=self.dead())
 
 
 class Clmm(Pool):
     program = "CAMMCzo5YL8w4VFF8KVHrK22GGUsp5VTaW7grrKgrWqK"
 
     def open(self) -> list[Ix]:
-        places = {0: self.me, 1: self.me, 2: self.nft, 3: self.home, 8: self.position}
-        return [self.call("open_position_with_token22_nft", places, bytes(16), u128(1), inner=self.born())]
+        account_at = {0: self.me, 1: self.me, 2: self.nft, 3: self.home, 8: self.position}
+        return [self.call("open_position_with_token22_nft", account_at, bytes(16), u128(1), inner=self.born())]
 
-    def add(self, units: int, moved: Amounts) -> Ix:
-        return self.call("increase_liquidity_v2", {1: self.home}, u128(units), inner=self.gives(moved))
+    def add(self, units: int, amounts: Amounts) -> Ix:
+        return self.call("increase_liquidity_v2", {1: self.home}, u128(units), inner=self.gives(amounts))
 
-    def remove(self, units: int, of: int, moved: Amounts) -> Ix:
-        places = {1: self.home, 5: self.vault(SOL), 6: self.vault("USDC")}
-        return self.call("decrease_liquidity_v2", places, u128(units), inner=self.takes(moved))
+    def remove(self, units: int, of: int, amounts: Amounts) -> Ix:
+        account_at = {1: self.home, 5: self.vault(SOL), 6: self.vault("USDC")}
+        return self.call("decrease_liquidity_v2", account_at, u128(units), inner=self.takes(amounts))
 
-    def claim(self, moved: Amounts) -> list[Ix]:
-        return [self.remove(0, 1, moved)]
+    def claim(self, amounts: Amounts) -> list[Ix]:
+        return [self.remove(0, 1, amounts)]
 
     def close(self) -> Ix:
         return self.call("close_position", {1: self.nft, 2: self.home, 3: self.position}, inner=self.dead())
@@ -161,23 +161,23 @@ class Damm(Pool):
     program = "cpamdpZCGKUy5JxQXB4dcpGPiikHawvSWAd6mEn1sGG"
 
     def open(self) -> list[Ix]:
-        places = {0: self.me, 1: self.nft, 2: self.home, 4: self.position}
-        return [self.call("create_position", places, inner=self.born())]
+        account_at = {0: self.me, 1: self.nft, 2: self.home, 4: self.position}
+        return [self.call("create_position", account_at, inner=self.born())]
 
-    def add(self, units: int, moved: Amounts) -> Ix:
-        return self.call("add_liquidity", {1: self.position, 8: self.home}, u128(units), inner=self.gives(moved))
+    def add(self, units: int, amounts: Amounts) -> Ix:
+        return self.call("add_liquidity", {1: self.position, 8: self.home}, u128(units), inner=self.gives(amounts))
 
-    def remove(self, units: int, of: int, moved: Amounts) -> Ix:
-        places, inner = {2: self.position, 9: self.home}, self.takes(moved)
+    def remove(self, units: int, of: int, amounts: Amounts) -> Ix:
+        account_at, inner = {2: self.position, 9: self.home}, self.takes(amounts)
         if units == of:
-            return self.call("remove_all_liquidity", places, bytes(16), inner=inner)
-        return self.call("remove_liquidity", places, u128(units), inner=inner)
+            return self.call("remove_all_liquidity", account_at, bytes(16), inner=inner)
+        return self.call("remove_liquidity", account_at, u128(units), inner=inner)
 
-    def claim(self, moved: Amounts) -> list[Ix]:
-        fees = {symbol: raw for symbol, raw in moved.items() if symbol != "RAY"}
+    def claim(self, amounts: Amounts) -> list[Ix]:
+        fees = {symbol: raw for symbol, raw in amounts.items() if symbol != "RAY"}
         return [
             self.call("claim_position_fee", {9: self.home}, inner=self.takes(fees)),
-            self.call("claim_reward", {6: self.home}, b"\0\0", inner=self.takes({"RAY": moved["RAY"]})),
+            self.call("claim_reward", {6: self.home}, b"\0\0", inner=self.takes({"RAY": amounts["RAY"]})),
         ]
 
     def close(self) -> Ix:
@@ -193,18 +193,18 @@ class Dlmm(Pool):
         data = struct.pack("<ii", self.bins[0], self.bins[1] - self.bins[0] + 1)
         return [self.call("initialize_position2", {1: self.position, 3: self.me}, data, inner=inner)]
 
-    def add(self, units: int, moved: Amounts) -> Ix:
-        return self.call("add_liquidity_by_strategy2", {0: self.position}, bytes(40), inner=self.gives(moved))
+    def add(self, units: int, amounts: Amounts) -> Ix:
+        return self.call("add_liquidity_by_strategy2", {0: self.position}, bytes(40), inner=self.gives(amounts))
 
-    def remove(self, units: int, of: int, moved: Amounts) -> Ix:
+    def remove(self, units: int, of: int, amounts: Amounts) -> Ix:
         data = struct.pack("<iiH", *self.bins, 10_000 * units // of)
-        return self.call("remove_liquidity_by_range2", {0: self.position}, data, inner=self.takes(moved))
+        return self.call("remove_liquidity_by_range2", {0: self.position}, data, inner=self.takes(amounts))
 
-    def claim(self, moved: Amounts) -> list[Ix]:
-        fees = {symbol: raw for symbol, raw in moved.items() if symbol != "RAY"}
+    def claim(self, amounts: Amounts) -> list[Ix]:
+        fees = {symbol: raw for symbol, raw in amounts.items() if symbol != "RAY"}
         return [
             self.call("claim_fee2", {1: self.position}, bytes(8), inner=self.takes(fees)),
-            self.call("claim_reward2", {1: self.position}, bytes(16), inner=self.takes({"RAY": moved["RAY"]})),
+            self.call("claim_reward2", {1: self.position}, bytes(16), inner=self.takes({"RAY": amounts["RAY"]})),
         ]
 
     def close(self) -> Ix:
@@ -245,11 +245,11 @@ def test_life_of_a_position(me: SolanaWallet, tmp_path: Path, kind: type[Pool], 
     do(pool.add(1_000, {SOL: 5 * COIN, "USDC": 500 * USDC}))
     do(*pool.claim({SOL: COIN // 100, "USDC": 2 * USDC, "RAY": 3 * USDC}))
     for symbol, raw in ((SOL, COIN // 100), ("USDC", 2 * USDC), ("RAY", 3 * USDC)):
-        me.ledger.earn(symbol, raw, worth(symbol, raw))
+        me.ledger.earn(symbol, raw, usd_value(symbol, raw))
     do(pool.remove(400, 1_000, {SOL: 15 * COIN // 10, "USDC": 250 * USDC}))
-    me.settle({SOL: 2 * COIN, "USDC": 200 * USDC}, {SOL: 15 * COIN // 10, "USDC": 250 * USDC})
+    me.withdraw({SOL: 2 * COIN, "USDC": 200 * USDC}, {SOL: 15 * COIN // 10, "USDC": 250 * USDC})
     do(pool.add(200, {SOL: COIN, "USDC": 100 * USDC}))
     do(pool.remove(800, 800, {SOL: 44 * COIN // 10, "USDC": 350 * USDC}), pool.close())
-    me.settle({SOL: 4 * COIN, "USDC": 400 * USDC}, {SOL: 44 * COIN // 10, "USDC": 350 * USDC})
+    me.withdraw({SOL: 4 * COIN, "USDC": 400 * USDC}, {SOL: 44 * COIN // 10, "USDC": 350 * USDC})
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)

@@ -32,7 +32,7 @@ from tests.gains.solana import (
     pay,
     read,
     u128,
-    worth,
+    usd_value,
 )
 from tests.gains.test_solana_lending import Kamino
 from tests.gains.test_solana_liquidity import USDC, Clmm, Damm, Dlmm, Pool, Whirlpool
@@ -48,21 +48,21 @@ def me() -> SolanaWallet:
     wallet = SolanaWallet.new(Stage(), SOL=COIN // 10, USDC=5_000 * USDC)
     wallet.trade("USDC", 880 * USDC, SOL, 11 * COIN)
     wallet.do(coins(address("friend"), wallet.address, COIN))
-    wallet.ledger.buy(SOL, COIN, worth(SOL, COIN))
+    wallet.ledger.buy(SOL, COIN, usd_value(SOL, COIN))
     return wallet
 
 
 def opened(pool: Dlmm, payer: str, raw: int = POSITION_RENT) -> Ix:
-    """A position that somebody pays for."""
+    """Return the call that opens a position at the cost of `payer`."""
     [call] = pool.open()
     return Ix(call.program, call.accounts, call.data, [create(payer, pool.position, pool.program, raw)])
 
 
 def assert_sum(report: PnlDocument, *wallets: SolanaWallet) -> None:
-    """Nothing was gained, and the report has the coins and the cost of several wallets."""
+    """Check that nothing was gained and that the report has the coins and the cost of all wallets."""
     assert (report.unknown, report.income, report.closed_pnl) == ({}, "0", "0"), report.issues
-    held = sum(each.ledger.held(SOL) for each in wallets)
-    assert [Decimal(each.amount) for each in report.holdings if each.symbol == "sol"] == [Decimal(held) / COIN]
+    lamports = sum(each.ledger.quantity(SOL) for each in wallets)
+    assert [Decimal(each.amount) for each in report.holdings if each.symbol == "sol"] == [Decimal(lamports) / COIN]
     assert abs(Fraction(report.total_cost_basis) - sum(each.ledger.cost for each in wallets)) < Fraction(1, 100)
 
 
@@ -75,9 +75,9 @@ def test_rent_comes_back_beside_a_sale_of_coins(me: SolanaWallet, tmp_path: Path
         pay(me.stage, market, me.address, "USDC", 300 * USDC),
     ]
     me.stage.send(me.address, pool.close(), Ix(address("any market"), (), b"swap", swap))
-    me.ledger.sell(SOL, 3 * COIN, worth(SOL, 3 * COIN))
-    me.ledger.buy("USDC", 300 * USDC, worth("USDC", 300 * USDC) + worth(SOL, FEE))
-    me.ledger.sell(SOL, FEE, worth(SOL, FEE))
+    me.ledger.sell(SOL, 3 * COIN, usd_value(SOL, 3 * COIN))
+    me.ledger.buy("USDC", 300 * USDC, usd_value("USDC", 300 * USDC) + usd_value(SOL, FEE))
+    me.ledger.sell(SOL, FEE, usd_value(SOL, FEE))
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -86,7 +86,7 @@ def test_rent_comes_back_beside_a_tip(me: SolanaWallet, tmp_path: Path) -> None:
     pool, tip = Dlmm(me.stage, me.address), COIN // 1_000
     me.do(opened(pool, me.address))
     me.do(pool.close(), coins(me.address, address("a validator"), tip))
-    me.ledger.sell(SOL, tip, worth(SOL, tip))
+    me.ledger.sell(SOL, tip, usd_value(SOL, tip))
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
     assert max(Decimal(each.amount) for each in report.gains if each.symbol == "sol") == Decimal(tip) / COIN
@@ -95,12 +95,12 @@ def test_rent_comes_back_beside_a_tip(me: SolanaWallet, tmp_path: Path) -> None:
 def test_rent_of_no_known_recipient_has_no_known_gain(me: SolanaWallet, tmp_path: Path) -> None:
     pool = Dlmm(me.stage, me.address)
     me.do(opened(pool, me.address))
-    others, sources = [address("one"), address("two")], [str(Keypair().pubkey()), str(Keypair().pubkey())]
+    recipients, sources = [address("one"), address("two")], [str(Keypair().pubkey()), str(Keypair().pubkey())]
     me.stage.lamports |= dict.fromkeys(sources, 2 * POSITION_RENT)
-    drained = [Drain(source, other) for source, other in zip(sources, others, strict=True)]
+    drained = [Drain(source, recipient) for source, recipient in zip(sources, recipients, strict=True)]
     me.do(
-        Ix(pool.program, (pool.position, others[0]), pool.close().data, [Drain(pool.position, others[0])]),
-        Ix(address("a program"), (*others, *sources), b"drain", drained),
+        Ix(pool.program, (pool.position, recipients[0]), pool.close().data, [Drain(pool.position, recipients[0])]),
+        Ix(address("a program"), (*recipients, *sources), b"drain", drained),
     )
     report, _ = read(me.stage, tmp_path, me)
     assert report.unknown
@@ -108,26 +108,26 @@ def test_rent_of_no_known_recipient_has_no_known_gain(me: SolanaWallet, tmp_path
 
 
 def test_position_that_another_own_wallet_closes_gives_its_rent_back(me: SolanaWallet, tmp_path: Path) -> None:
-    other = SolanaWallet.new(me.stage, SOL=COIN, USDC=USDC)
+    second_wallet = SolanaWallet.new(me.stage, SOL=COIN, USDC=USDC)
     pool = Whirlpool(me.stage, me.address)
     me.do(*pool.open())
-    me.do(pay(me.stage, me.address, other.address, pool.nft, 1))
-    other.do(Whirlpool(me.stage, other.address, pool.pool, pool.position, pool.nft).close())
-    report, _ = read(me.stage, tmp_path, me, other)
-    assert_sum(report, me, other)
+    me.do(pay(me.stage, me.address, second_wallet.address, pool.nft, 1))
+    second_wallet.do(Whirlpool(me.stage, second_wallet.address, pool.pool, pool.position, pool.nft).close())
+    report, _ = read(me.stage, tmp_path, me, second_wallet)
+    assert_sum(report, me, second_wallet)
 
 
 def test_rent_for_another_own_wallet_comes_back_there(me: SolanaWallet, tmp_path: Path) -> None:
-    other = SolanaWallet.new(me.stage, SOL=COIN, USDC=USDC)
-    pool = Dlmm(me.stage, other.address)
+    second_wallet = SolanaWallet.new(me.stage, SOL=COIN, USDC=USDC)
+    pool = Dlmm(me.stage, second_wallet.address)
     me.do(opened(pool, me.address))
-    other.do(pool.close())
+    second_wallet.do(pool.close())
     home = me.stage.home(me.address, "9vMJfxuKxXBoEa7rM12mYLMwTacLMLDJqHozw96WQL8i")
     me.stage.lamports[home] = 0
     me.do(create(me.address, home, TOKEN, RENT))
-    me.do(Ix(TOKEN, (home, other.address, me.address), bytes([9])))
-    report, _ = read(me.stage, tmp_path, me, other)
-    assert_sum(report, me, other)
+    me.do(Ix(TOKEN, (home, second_wallet.address, me.address), bytes([9])))
+    report, _ = read(me.stage, tmp_path, me, second_wallet)
+    assert_sum(report, me, second_wallet)
 
 
 def test_rent_for_a_position_of_a_stranger_is_a_cost(me: SolanaWallet, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_rent_for_a_position_of_a_stranger_is_a_cost(me: SolanaWallet, tmp_path:
     pool = Dlmm(me.stage, stranger)
     me.do(opened(pool, me.address))
     me.stage.send(stranger, pool.close())
-    me.ledger.sell(SOL, POSITION_RENT, worth(SOL, POSITION_RENT))
+    me.ledger.sell(SOL, POSITION_RENT, usd_value(SOL, POSITION_RENT))
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -145,9 +145,9 @@ def test_rent_for_a_position_of_a_stranger_is_a_cost(me: SolanaWallet, tmp_path:
 def test_rent_of_a_new_pool_of_meteora_is_a_cost(me: SolanaWallet, tmp_path: Path, name: str, at: int) -> None:
     pool, account = Damm(me.stage, me.address), str(Keypair().pubkey())
     inner = [*pool.born(), create(me.address, account, pool.program, 8_000_000), *pool.gives(OPENED)]
-    places = {0: me.address, 1: pool.nft, 2: pool.home, at: account, at + 1: pool.position}
-    me.do(pool.call(name, places, u128(1_000), inner=inner))
-    me.ledger.sell(SOL, 8_000_000, worth(SOL, 8_000_000))
+    account_at = {0: me.address, 1: pool.nft, 2: pool.home, at: account, at + 1: pool.position}
+    me.do(pool.call(name, account_at, u128(1_000), inner=inner))
+    me.ledger.sell(SOL, 8_000_000, usd_value(SOL, 8_000_000))
     me.do(pool.remove(1_000, 1_000, OPENED), pool.close())
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
@@ -158,31 +158,31 @@ def test_rent_of_a_new_pool_of_meteora_is_a_cost(me: SolanaWallet, tmp_path: Pat
 def test_mint_of_the_older_program_and_its_metadata_are_a_cost(
     me: SolanaWallet, tmp_path: Path, kind: type[Pool], has_metadata: bool
 ) -> None:
-    pool, metadata, lost = kind(me.stage, me.address), str(Keypair().pubkey()), 1_461_600
+    pool, metadata, cost = kind(me.stage, me.address), str(Keypair().pubkey()), 1_461_600
     me.stage.lamports[metadata] = 0
     inner = [
         create(me.address, pool.position, pool.program, 3_000_000),
-        create(me.address, pool.nft, TOKEN, lost),
+        create(me.address, pool.nft, TOKEN, cost),
         issue(me.stage, pool.nft, me.address, 1),
     ]
     if has_metadata:
         raws = 5_115_600, 10_000_000  # its lamports, and a fee
         inner.append(Ix(METAPLEX, (metadata,), b"\x21", [coins(me.address, metadata, raw) for raw in raws]))
-        lost += sum(raws)
+        cost += sum(raws)
     ends: list[Ix | Drain] = [burn(me.stage, pool.nft, me.address, 1), Drain(pool.position, me.address)]
     if kind is Whirlpool:
-        places = {0: me.address, 1: me.address, 2: pool.position, 3: pool.nft, 4: pool.home}
-        me.do(pool.call(f"open_position{'_with_metadata' if has_metadata else ''}", places, bytes(10), inner=inner))
+        account_at = {0: me.address, 1: me.address, 2: pool.position, 3: pool.nft, 4: pool.home}
+        me.do(pool.call(f"open_position{'_with_metadata' if has_metadata else ''}", account_at, bytes(10), inner=inner))
         me.do(pool.add(1_000, OPENED))
         closed = pool.call("close_position", {2: pool.position, 3: pool.nft, 4: pool.home}, inner=ends)
     else:
-        places = {0: me.address, 1: me.address, 2: pool.nft, 3: pool.home, 9: pool.position}
-        me.do(pool.call("open_position_v2", places, bytes(16), u128(1_000), inner=[*inner, *pool.gives(OPENED)]))
+        account_at = {0: me.address, 1: me.address, 2: pool.nft, 3: pool.home, 9: pool.position}
+        me.do(pool.call("open_position_v2", account_at, bytes(16), u128(1_000), inner=[*inner, *pool.gives(OPENED)]))
         closed = pool.call("close_position", {1: pool.nft, 2: pool.home, 3: pool.position}, inner=ends)
-    me.ledger.sell(SOL, lost, worth(SOL, lost))
-    half = {symbol: raw // 2 for symbol, raw in OPENED.items()}
-    me.do(pool.remove(500, 1_000, half))
-    me.do(pool.remove(500, 500, half), closed)
+    me.ledger.sell(SOL, cost, usd_value(SOL, cost))
+    half_amounts = {symbol: raw // 2 for symbol, raw in OPENED.items()}
+    me.do(pool.remove(500, 1_000, half_amounts))
+    me.do(pool.remove(500, 500, half_amounts), closed)
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -195,7 +195,7 @@ def test_account_that_had_lamports_before_is_no_liquidity(me: SolanaWallet, tmp_
     [call] = lender.open()
     me.do(Ix(call.program, call.accounts, call.data, inner))
     me.do(*lender.close())
-    me.ledger.buy(SOL, before, worth(SOL, before))
+    me.ledger.buy(SOL, before, usd_value(SOL, before))
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -203,8 +203,8 @@ def test_account_that_had_lamports_before_is_no_liquidity(me: SolanaWallet, tmp_
 def test_lamports_for_more_bins_come_back(me: SolanaWallet, tmp_path: Path) -> None:
     pool = Dlmm(me.stage, me.address)
     me.do(*pool.open(), pool.add(1_000, OPENED))
-    grown = [coins(me.address, pool.position, 20_000_000)]
-    me.do(pool.call("increase_position_length", {0: me.address, 2: pool.position}, bytes(6), inner=grown))
+    extension = [coins(me.address, pool.position, 20_000_000)]
+    me.do(pool.call("increase_position_length", {0: me.address, 2: pool.position}, bytes(6), inner=extension))
     me.do(pool.call("remove_all_liquidity", {0: pool.position}, inner=pool.takes(OPENED)), pool.close())
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
@@ -215,9 +215,9 @@ def test_account_that_is_created_again_at_once_has_one_rent(me: SolanaWallet, tm
     home = me.stage.home(me.address, mint)
     me.stage.lamports[home] = 0
     closed = Ix(TOKEN, (home, me.address, me.address), bytes([9]))
-    again = Ix(TOKEN, (home, mint), bytes([18]) + bytes(Pubkey.from_string(me.address)))
+    initialize = Ix(TOKEN, (home, mint), bytes([18]) + bytes(Pubkey.from_string(me.address)))
     me.do(create(me.address, home, TOKEN, RENT))
-    me.do(closed, create(me.address, home, TOKEN, RENT), again)
+    me.do(closed, create(me.address, home, TOKEN, RENT), initialize)
     me.do(closed)
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)

@@ -20,15 +20,15 @@ from tests.gains.solana import (
     SolanaWallet,
     Stage,
     address,
+    anchor_data,
     assert_equal,
     burn,
     coins,
     create,
     issue,
-    named,
     pay,
     read,
-    worth,
+    usd_value,
 )
 
 USDC = 10**6
@@ -37,7 +37,7 @@ EARN, MARINADE = "jup3YeL8QhtSx1e253b2FDvsMNC87fDrgQZivbrndc9", "MarBmsSgKXdrN1e
 SHARE, POOL, TICKET = address("the share"), address("the pool"), address("the ticket")
 Data = Callable[[bool], bytes]  # of a call that puts something in, or takes it out
 KINDS: Mapping[str, tuple[str, Data]] = {
-    "raydium_cpmm": (CPMM, lambda is_in: named("deposit" if is_in else "withdraw", bytes(24))),
+    "raydium_cpmm": (CPMM, lambda is_in: anchor_data("deposit" if is_in else "withdraw", bytes(24))),
     "raydium_amm": (AMM, lambda is_in: bytes([3 if is_in else 4]) + bytes(24)),
 }
 
@@ -55,16 +55,16 @@ def me() -> SolanaWallet:
     return wallet
 
 
-def gives(me: SolanaWallet, moved: Mapping[str, int], shares: int) -> list[Ix]:
+def gives(me: SolanaWallet, amounts: Mapping[str, int], shares: int) -> list[Ix]:
     """The wallet pays the pool, and gets shares."""
-    paid = [pay(me.stage, me.address, POOL, symbol, raw) for symbol, raw in moved.items()]
-    return [*paid, issue(me.stage, SHARE, me.address, shares)]
+    payments = [pay(me.stage, me.address, POOL, symbol, raw) for symbol, raw in amounts.items()]
+    return [*payments, issue(me.stage, SHARE, me.address, shares)]
 
 
-def takes(me: SolanaWallet, moved: Mapping[str, int], shares: int) -> list[Ix]:
+def takes(me: SolanaWallet, amounts: Mapping[str, int], shares: int) -> list[Ix]:
     """The wallet destroys shares, and the pool pays."""
-    paid = [pay(me.stage, POOL, me.address, symbol, raw) for symbol, raw in moved.items()]
-    return [burn(me.stage, SHARE, me.address, shares), *paid]
+    payments = [pay(me.stage, POOL, me.address, symbol, raw) for symbol, raw in amounts.items()]
+    return [burn(me.stage, SHARE, me.address, shares), *payments]
 
 
 def call(program: str, data: bytes, inner: Sequence[Ix | Drain], **places: str) -> Ix:
@@ -82,12 +82,12 @@ def test_life_of_a_share_of_a_pool(me: SolanaWallet, tmp_path: Path, kind: str, 
         me.do(call(address("a router"), b"anything", [step]) if is_routed else step)
 
     do(True, gives(me, {SOL: 5 * COIN, "USDC": 500 * USDC}, 1_000))
-    out = {SOL: 15 * COIN // 10, "USDC": 250 * USDC}
-    do(False, takes(me, out, 400))
-    me.settle({SOL: 2 * COIN, "USDC": 200 * USDC}, out)
-    out = {SOL: 31 * COIN // 10, "USDC": 320 * USDC}
-    do(False, takes(me, out, 600))
-    me.settle({SOL: 3 * COIN, "USDC": 300 * USDC}, out)
+    received = {SOL: 15 * COIN // 10, "USDC": 250 * USDC}
+    do(False, takes(me, received, 400))
+    me.withdraw({SOL: 2 * COIN, "USDC": 200 * USDC}, received)
+    received = {SOL: 31 * COIN // 10, "USDC": 320 * USDC}
+    do(False, takes(me, received, 600))
+    me.withdraw({SOL: 3 * COIN, "USDC": 300 * USDC}, received)
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -97,22 +97,22 @@ def test_life_of_a_share_of_a_pool(me: SolanaWallet, tmp_path: Path, kind: str, 
     [("deposit", "withdraw"), ("mint", "redeem"), ("deposit_with_min_amount_out", "redeem_with_min_amount_out")],
 )
 def test_interest_of_jupiter_is_income(me: SolanaWallet, tmp_path: Path, put: str, take: str) -> None:
-    me.do(call(EARN, named(put, bytes(8)), gives(me, {"USDC": 1_000 * USDC}, 900)))
-    me.do(call(EARN, named(take, bytes(8)), takes(me, {"USDC": 505 * USDC}, 450)))
-    me.ledger.earn("USDC", 5 * USDC, worth("USDC", 5 * USDC))
-    me.do(call(EARN, named(take, bytes(8)), takes(me, {"USDC": 510 * USDC}, 450)))
-    me.ledger.earn("USDC", 10 * USDC, worth("USDC", 10 * USDC))
+    me.do(call(EARN, anchor_data(put, bytes(8)), gives(me, {"USDC": 1_000 * USDC}, 900)))
+    me.do(call(EARN, anchor_data(take, bytes(8)), takes(me, {"USDC": 505 * USDC}, 450)))
+    me.ledger.earn("USDC", 5 * USDC, usd_value("USDC", 5 * USDC))
+    me.do(call(EARN, anchor_data(take, bytes(8)), takes(me, {"USDC": 510 * USDC}, 450)))
+    me.ledger.earn("USDC", 10 * USDC, usd_value("USDC", 10 * USDC))
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
 
 def staked(me: SolanaWallet, raw: int, shares: int, *, is_from_pool: bool = False) -> Ix:
     """SOL is staked at Marinade, which issues its token or pays it from its own pool."""
-    paid = [coins(me.address, POOL, raw), issue(me.stage, SHARE, me.address, shares)]
+    payments = [coins(me.address, POOL, raw), issue(me.stage, SHARE, me.address, shares)]
     if is_from_pool:
         me.stage.put(POOL, SHARE, shares)
-        paid = [coins(me.address, POOL, raw), pay(me.stage, POOL, me.address, SHARE, shares)]
-    return call(MARINADE, named("deposit", bytes(8)), paid, at1=SHARE)
+        payments = [coins(me.address, POOL, raw), pay(me.stage, POOL, me.address, SHARE, shares)]
+    return call(MARINADE, anchor_data("deposit", bytes(8)), payments, at1=SHARE)
 
 
 @pytest.fixture
@@ -133,17 +133,19 @@ def test_ticket_of_marinade_pays_what_its_shares_stood_for(
     me.do(staked(me, 10 * COIN, 8 * COIN, is_from_pool=is_from_pool))
     order = [burn(me.stage, SHARE, me.address, 4 * COIN)]
     opened = create(me.address, TICKET, MARINADE, 1_500_000)
-    me.do(opened, call(MARINADE, named("order_unstake", bytes(8)), order, at1=SHARE, at4=TICKET))
+    me.do(opened, call(MARINADE, anchor_data("order_unstake", bytes(8)), order, at1=SHARE, at4=TICKET))
     claim: list[Ix | Drain] = [coins(POOL, me.address, 51 * COIN // 10), Drain(TICKET, me.address)]
-    me.do(call(MARINADE, named("claim"), claim, at2=TICKET))
-    me.ledger.earn(SOL, COIN // 10, worth(SOL, COIN // 10))
+    me.do(call(MARINADE, anchor_data("claim"), claim, at2=TICKET))
+    me.ledger.earn(SOL, COIN // 10, usd_value(SOL, COIN // 10))
     order = [burn(me.stage, SHARE, me.address, 4 * COIN)]
     second = address("another ticket")
     me.do(
         create(me.address, second, MARINADE, 1_500_000),
-        call(MARINADE, named("order_unstake", bytes(8)), order, at4=second),
+        call(MARINADE, anchor_data("order_unstake", bytes(8)), order, at4=second),
     )
-    me.do(call(MARINADE, named("claim"), [coins(POOL, me.address, 5 * COIN), Drain(second, me.address)], at2=second))
+    me.do(
+        call(MARINADE, anchor_data("claim"), [coins(POOL, me.address, 5 * COIN), Drain(second, me.address)], at2=second)
+    )
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -151,27 +153,27 @@ def test_ticket_of_marinade_pays_what_its_shares_stood_for(
 def test_liquidity_of_marinade_pays_its_token_too(saver: SolanaWallet, tmp_path: Path) -> None:
     me, shares = saver, address("liquidity of marinade")
     me.stage.issued[shares] = 9
-    paid = [coins(me.address, POOL, 10 * COIN), issue(me.stage, shares, me.address, 10 * COIN)]
-    me.do(call(MARINADE, named("add_liquidity", bytes(8)), paid, at1=shares))
+    payments = [coins(me.address, POOL, 10 * COIN), issue(me.stage, shares, me.address, 10 * COIN)]
+    me.do(call(MARINADE, anchor_data("add_liquidity", bytes(8)), payments, at1=shares))
     me.stage.put(POOL, "RAY", 10 * USDC)
     back = [burn(me.stage, shares, me.address, 10 * COIN), coins(POOL, me.address, 9 * COIN)]
     back.append(pay(me.stage, POOL, me.address, "RAY", 10 * USDC))  # in the place of its token, because it has a price
-    me.do(call(MARINADE, named("remove_liquidity", bytes(8)), back, at1=shares))
-    me.settle({SOL: 10 * COIN}, {SOL: 9 * COIN, "RAY": 10 * USDC})
+    me.do(call(MARINADE, anchor_data("remove_liquidity", bytes(8)), back, at1=shares))
+    me.withdraw({SOL: 10 * COIN}, {SOL: 9 * COIN, "RAY": 10 * USDC})
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
 
 def test_shares_that_were_bought_are_sold_when_they_are_redeemed(me: SolanaWallet, tmp_path: Path) -> None:
-    me.do(call(EARN, named("deposit", bytes(8)), gives(me, {"USDC": 500 * USDC}, 500)))
+    me.do(call(EARN, anchor_data("deposit", bytes(8)), gives(me, {"USDC": 500 * USDC}, 500)))
     market = address("market")
     me.stage.put(market, SHARE, 500)
     swap = [pay(me.stage, me.address, market, "USDC", 400 * USDC), pay(me.stage, market, me.address, SHARE, 500)]
     me.do(Ix(address("any market"), (), b"swap", swap))
-    me.ledger.sell("USDC", 400 * USDC, worth("USDC", 400 * USDC))
-    me.do(call(EARN, named("redeem", bytes(8)), takes(me, {"USDC": 1_000 * USDC}, 1_000)))
-    me.ledger.buy("USDC", 500 * USDC, worth("USDC", 500 * USDC) + worth(SOL, FEE))
-    me.ledger.closed += 100 - worth(SOL, FEE)
+    me.ledger.sell("USDC", 400 * USDC, usd_value("USDC", 400 * USDC))
+    me.do(call(EARN, anchor_data("redeem", bytes(8)), takes(me, {"USDC": 1_000 * USDC}, 1_000)))
+    me.ledger.buy("USDC", 500 * USDC, usd_value("USDC", 500 * USDC) + usd_value(SOL, FEE))
+    me.ledger.closed += 100 - usd_value(SOL, FEE)
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -187,25 +189,25 @@ def test_rent_of_a_token_account_comes_back(me: SolanaWallet, tmp_path: Path) ->
 
 
 def test_second_report_reads_no_transaction_again(me: SolanaWallet, tmp_path: Path) -> None:
-    me.do(call(EARN, named("deposit", bytes(8)), gives(me, {"USDC": 500 * USDC}, 500)))
+    me.do(call(EARN, anchor_data("deposit", bytes(8)), gives(me, {"USDC": 500 * USDC}, 500)))
     first, _ = read(me.stage, tmp_path, me)
-    me.stage.asked.clear()
+    me.stage.methods.clear()
     second, _ = read(me.stage, tmp_path, me)
     assert second.holdings == first.holdings
-    assert "getTransaction" not in me.stage.asked
+    assert "getTransaction" not in me.stage.methods
 
 
 def test_transactions_of_strangers_are_not_read(me: SolanaWallet, tmp_path: Path) -> None:
-    me.do(call(EARN, named("deposit", bytes(8)), gives(me, {"USDC": 500 * USDC}, 500)))
+    me.do(call(EARN, anchor_data("deposit", bytes(8)), gives(me, {"USDC": 500 * USDC}, 500)))
     sender = address("somebody")
     me.stage.lamports[sender] = COIN
     me.stage.put(sender, "RAY", 10 * USDC)
     for _ in range(5):
         me.stage.send(sender, pay(me.stage, sender, me.address, "RAY", USDC))
-        me.ledger.buy("RAY", USDC, worth("RAY", USDC))
+        me.ledger.buy("RAY", USDC, usd_value("RAY", USDC))
     read(me.stage, tmp_path, me)
     all_count, of_others = len(me.stage.transactions), 7  # for the index, and for their types
-    assert me.stage.asked.count("getTransaction") == all_count + of_others + 2
+    assert me.stage.methods.count("getTransaction") == all_count + of_others + 2
 
 
 def test_ticket_that_a_stranger_claims_pays_the_wallet(saver: SolanaWallet, tmp_path: Path) -> None:
@@ -213,11 +215,11 @@ def test_ticket_that_a_stranger_claims_pays_the_wallet(saver: SolanaWallet, tmp_
     me.do(staked(me, 10 * COIN, 8 * COIN))
     order = [burn(me.stage, SHARE, me.address, 8 * COIN)]
     opened = create(me.address, TICKET, MARINADE, 1_500_000)
-    me.do(opened, call(MARINADE, named("order_unstake", bytes(8)), order, at1=SHARE, at4=TICKET))
+    me.do(opened, call(MARINADE, anchor_data("order_unstake", bytes(8)), order, at1=SHARE, at4=TICKET))
     me.stage.lamports[sender] = COIN
     claim: list[Ix | Drain] = [coins(POOL, me.address, 11 * COIN), Drain(TICKET, me.address)]
-    me.stage.send(sender, call(MARINADE, named("claim"), claim, at2=TICKET))
-    me.ledger.earn(SOL, COIN, worth(SOL, COIN))
+    me.stage.send(sender, call(MARINADE, anchor_data("claim"), claim, at2=TICKET))
+    me.ledger.earn(SOL, COIN, usd_value(SOL, COIN))
     report, _ = read(me.stage, tmp_path, me)
     assert_equal(report, me)
 
@@ -233,7 +235,7 @@ def test_shares_in_a_ticket_are_not_sold_again(saver: SolanaWallet, tmp_path: Pa
         create(me.address, TICKET, MARINADE, 1_500_000),
         call(
             MARINADE,
-            named("order_unstake", bytes(8)),
+            anchor_data("order_unstake", bytes(8)),
             [burn(me.stage, SHARE, me.address, shares)],
             at1=SHARE,
             at4=TICKET,
@@ -243,10 +245,10 @@ def test_shares_in_a_ticket_are_not_sold_again(saver: SolanaWallet, tmp_path: Pa
     sold = [pay(me.stage, me.address, market, SHARE, shares), pay(me.stage, market, me.address, "USDC", 1_000 * USDC)]
     me.do(Ix(address("any market"), (), b"swap", sold))
     claim: list[Ix | Drain] = [coins(POOL, me.address, 10 * COIN), Drain(TICKET, me.address)]
-    me.do(call(MARINADE, named("claim"), claim, at2=TICKET))
+    me.do(call(MARINADE, anchor_data("claim"), claim, at2=TICKET))
     report, _ = read(me.stage, tmp_path, me)
     assert report.unknown == {}
-    fees = 3 * worth(SOL, FEE)  # of the sales and the purchase, which bear them
+    fees = 3 * usd_value(SOL, FEE)  # of the sales and the purchase, which bear them
     assert (
         abs(Fraction(report.closed_pnl) - 200) <= fees
     )  # of the bought shares: those of the stake cost what they paid
@@ -255,9 +257,9 @@ def test_shares_in_a_ticket_are_not_sold_again(saver: SolanaWallet, tmp_path: Pa
 def test_results_of_an_older_table_are_read_again(
     me: SolanaWallet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    me.do(call(EARN, named("deposit", bytes(8)), gives(me, {"USDC": 500 * USDC}, 500)))
+    me.do(call(EARN, anchor_data("deposit", bytes(8)), gives(me, {"USDC": 500 * USDC}, 500)))
     read(me.stage, tmp_path, me)
-    me.stage.asked.clear()
-    monkeypatch.setitem(jupiter_earn.RULES, named("a_later_function"), CallRule("share"))
+    me.stage.methods.clear()
+    monkeypatch.setitem(jupiter_earn.RULES, anchor_data("a_later_function"), CallRule("share"))
     read(me.stage, tmp_path, me)
-    assert "getTransaction" in me.stage.asked
+    assert "getTransaction" in me.stage.methods

@@ -1,4 +1,4 @@
-"""Stakes of one token: what is staked comes back with its lots, and what stakes earn is income, whoever pays it."""
+"""Stakes of one token return with their lots, and their rewards are income of any payer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Stake:
         """A vault of Venus, whose store pays the rewards."""
         return cls.new(world, kind, "venus_vault", "xvs_vault", rewarder="xvs_store")
 
-    def act(self, function: str, *args: Any, staked: int = 0, paid: int = 0, other: int = 0) -> None:
+    def act(self, function: str, *args: Any, staked: int = 0, reward: int = 0, extra: int = 0) -> None:
         """Stake (or take back) Dai, while the contract pays one token, and its rewarder another one."""
         me, staking, rewarder = self.me, self.contract, self.rewarder
         steps: list[Step] = []
@@ -54,13 +54,13 @@ class Stake:
             steps.append(staking.take(me, STAKED, staked))
         elif staked < 0:
             steps.append(staking.pay(me, STAKED, -staked))
-        steps += [staking.pay(me, PAID, paid)] if paid else []
-        steps += [rewarder.note(rewarder.pay(me, OTHER, other))] if other else []
-        moved = staking.act(me, function, *args, steps=steps)
+        steps += [staking.pay(me, PAID, reward)] if reward else []
+        steps += [rewarder.note(rewarder.pay(me, OTHER, extra))] if extra else []
+        changes = staking.act(me, function, *args, steps=steps)
         for symbol in (PAID, OTHER):
-            if raw := moved.pop(symbol, 0):
-                me.ledger.earn(symbol, raw, me.worth(symbol, raw))
-        assert moved == ({STAKED: -staked} if staked else {})
+            if raw := changes.pop(symbol, 0):
+                me.ledger.earn(symbol, raw, me.value(symbol, raw))
+        assert changes == ({STAKED: -staked} if staked else {})
 
     def assert_equal(self, world: World, types: Sequence[str] = ()) -> None:
         """Compare the report with the ledger, and the types of the last transactions."""
@@ -75,9 +75,9 @@ def test_rewards_of_a_farm_of_joe_are_income_also_if_a_rewarder_pays_them(stage:
     stake = Stake.new(stage, kind, "joe_farm", "chef")
     deposit, withdraw = "deposit(uint256,uint256)", "withdraw(uint256,uint256)"
     stake.act(deposit, 0, 500 * WAD, staked=500 * WAD)
-    stake.act(deposit, 0, 300 * WAD, staked=300 * WAD, paid=3 * WAD, other=WAD)
-    stake.act(deposit, 0, 0, paid=2 * WAD, other=WAD)
-    stake.act(withdraw, 0, 200 * WAD, staked=-200 * WAD, paid=WAD, other=WAD)
+    stake.act(deposit, 0, 300 * WAD, staked=300 * WAD, reward=3 * WAD, extra=WAD)
+    stake.act(deposit, 0, 0, reward=2 * WAD, extra=WAD)
+    stake.act(withdraw, 0, 200 * WAD, staked=-200 * WAD, reward=WAD, extra=WAD)
     stake.act("emergencyWithdraw(uint256)", 0, staked=-600 * WAD)
     stake.assert_equal(stage, ["STAKE", "STAKE", "CLAIM", "UNSTAKE", "UNSTAKE"])
 
@@ -86,9 +86,9 @@ def test_rewards_of_a_farm_of_joe_are_income_also_if_a_rewarder_pays_them(stage:
 def test_staked_joe_earns_several_tokens(stage: World, kind: str) -> None:
     stake = Stake.new(stage, kind, "joe_stake", "fee_stake")
     stake.act("deposit(uint256)", 500 * WAD, staked=500 * WAD)
-    stake.act("deposit(uint256)", 300 * WAD, staked=300 * WAD, paid=3 * WAD)
-    stake.act("deposit(uint256)", 0, paid=2 * WAD)
-    stake.act("withdraw(uint256)", 200 * WAD, staked=-200 * WAD, paid=WAD)
+    stake.act("deposit(uint256)", 300 * WAD, staked=300 * WAD, reward=3 * WAD)
+    stake.act("deposit(uint256)", 0, reward=2 * WAD)
+    stake.act("withdraw(uint256)", 200 * WAD, staked=-200 * WAD, reward=WAD)
     stake.act("emergencyWithdraw()", staked=-600 * WAD)
     stake.assert_equal(stage, ["STAKE", "STAKE", "CLAIM", "UNSTAKE", "UNSTAKE"])
 
@@ -100,9 +100,9 @@ def test_a_vault_of_venus_pays_rewards_from_its_store_also_when_a_withdrawal_is_
     stake = Stake.with_store(stage, kind)
     pool = (stake.me.assets[PAID], 0)
     stake.act("deposit(address,uint256,uint256)", *pool, 500 * WAD, staked=500 * WAD)
-    stake.act("deposit(address,uint256,uint256)", *pool, 300 * WAD, staked=300 * WAD, other=3 * WAD)
-    stake.act("claim(address,address,uint256)", stake.me.address, *pool, other=2 * WAD)
-    stake.act("requestWithdrawal(address,uint256,uint256)", *pool, 200 * WAD, other=WAD)
+    stake.act("deposit(address,uint256,uint256)", *pool, 300 * WAD, staked=300 * WAD, extra=3 * WAD)
+    stake.act("claim(address,address,uint256)", stake.me.address, *pool, extra=2 * WAD)
+    stake.act("requestWithdrawal(address,uint256,uint256)", *pool, 200 * WAD, extra=WAD)
     stake.act("executeWithdrawal(address,uint256)", *pool, staked=-200 * WAD)
     stake.act("requestWithdrawal(address,uint256,uint256)", *pool, 600 * WAD)
     stake.act("executeWithdrawal(address,uint256)", *pool, staked=-600 * WAD)
@@ -128,10 +128,10 @@ def test_a_vault_of_venus_may_pay_the_staked_token(stage: World, kind: str) -> N
 def test_staked_vai_earns_xvs(stage: World, kind: str) -> None:
     stake = Stake.new(stage, kind, "venus_vai", "vai_vault")
     stake.act("deposit(uint256)", 500 * WAD, staked=500 * WAD)
-    stake.act("deposit(uint256)", 300 * WAD, staked=300 * WAD, paid=3 * WAD)
-    stake.act("claim()", paid=2 * WAD)
-    stake.act("claim(address)", stake.me.address, paid=2 * WAD)
-    stake.act("withdraw(uint256)", 200 * WAD, staked=-200 * WAD, paid=WAD)
+    stake.act("deposit(uint256)", 300 * WAD, staked=300 * WAD, reward=3 * WAD)
+    stake.act("claim()", reward=2 * WAD)
+    stake.act("claim(address)", stake.me.address, reward=2 * WAD)
+    stake.act("withdraw(uint256)", 200 * WAD, staked=-200 * WAD, reward=WAD)
     stake.act("withdraw(uint256)", 600 * WAD, staked=-600 * WAD)
     stake.assert_equal(stage, ["STAKE", "STAKE", "CLAIM", "CLAIM", "UNSTAKE", "UNSTAKE"])
 
@@ -141,9 +141,9 @@ def test_a_farm_of_stargate_pays_rewards_of_its_rewarder(stage: World, kind: str
     stake = Stake.new(stage, kind, "stargate_farm", "staking", rewarder="rewarder")
     token = stake.me.assets[STAKED]
     stake.act("deposit(address,uint256)", token, 500 * WAD, staked=500 * WAD)
-    stake.act("deposit(address,uint256)", token, 300 * WAD, staked=300 * WAD, other=3 * WAD)
-    stake.act("claim(address[])", [token], other=2 * WAD)
-    stake.act("withdraw(address,uint256)", token, 200 * WAD, staked=-200 * WAD, other=WAD)
+    stake.act("deposit(address,uint256)", token, 300 * WAD, staked=300 * WAD, extra=3 * WAD)
+    stake.act("claim(address[])", [token], extra=2 * WAD)
+    stake.act("withdraw(address,uint256)", token, 200 * WAD, staked=-200 * WAD, extra=WAD)
     stake.act("emergencyWithdraw(address)", token, staked=-600 * WAD)
     stake.assert_equal(stage, ["STAKE", "STAKE", "CLAIM", "UNSTAKE", "UNSTAKE"])
 
@@ -211,7 +211,7 @@ def test_a_share_of_a_bar_pays_more_than_went_in(stage: World, is_listed: bool, 
         bar.act(me, "enter(uint256)", raw, steps=[bar.take(me, STAKED, raw), bar.issue(me, shares)])
     for shares, raw, went_in in ((150 * WAD, 210 * WAD, 200 * WAD), (450 * WAD, 700 * WAD, 600 * WAD)):
         bar.act(me, "leave(uint256)", shares, steps=[bar.burn(me, shares), bar.pay(me, STAKED, raw)])
-        me.ledger.earn(STAKED, raw - went_in, me.worth(STAKED, raw - went_in))
+        me.ledger.earn(STAKED, raw - went_in, me.value(STAKED, raw - went_in))
     report, records = stage.read(me)
     assert kind != KINDS[0] or [each.type for each in records][-4:-2] == (
         ["STAKE"] * 2 if is_listed else ["DEPOSIT"] * 2
@@ -236,7 +236,7 @@ def test_the_safety_module_of_aave_gives_the_stake_back_and_its_vault_pays_rewar
     for shares, raw in ((200 * WAD, 200 * WAD), (600 * WAD, 540 * WAD)):  # a slashing
         steps = [stake.burn(me, shares), stake.pay(me, STAKED, raw)]
         assert stake.act(me, "redeem(address,uint256)", address, shares, steps=steps) == {STAKED: raw}
-    me.ledger.sell(STAKED, 60 * WAD, me.worth(STAKED, 0))
+    me.ledger.sell(STAKED, 60 * WAD, me.value(STAKED, 0))
     report, records = stage.read(me)
     assert kind != KINDS[0] or [each.type for each in records][-6:-3] == ["STAKE", "STAKE", "CLAIM"]
     assert_equal(report, me)
@@ -254,7 +254,7 @@ def test_any_contract_that_returns_one_amount_gives_the_stake_back(stage: World,
     )
     stake.act("stake(uint256)", 500 * WAD, staked=500 * WAD)
     stake.act("deposit(uint256)", 300 * WAD, staked=300 * WAD)
-    stake.act("getReward()", paid=2 * WAD)
+    stake.act("getReward()", reward=2 * WAD)
     stake.act("unstake(uint256)", 200 * WAD, staked=-200 * WAD)
     stake.act("withdraw(uint256)", 600 * WAD, staked=-600 * WAD)
     stake.assert_equal(stage)
@@ -281,7 +281,7 @@ def test_staked_gmx_comes_back_whatever_receipts_its_trackers_made(stage: World,
     steps = [fees.note(fees.pay(me, "WETH", WAD // 10), fees.issue(me, points))]
     handle = "handleRewards(bool,bool,bool,bool,bool,bool,bool)"
     for symbol, raw in router.act(me, handle, *[False] * 7, steps=steps).items():
-        me.ledger.earn(symbol, raw, me.worth(symbol, raw))
+        me.ledger.earn(symbol, raw, me.value(symbol, raw))
     for raw in (200 * WAD, 600 * WAD):
         steps = [
             fees.note(fees.burn(me, raw + points * raw // (800 * WAD))),

@@ -1,4 +1,4 @@
-"""Stargate: a share of a pool is a contract of its own, and keeps what went in, also the native coin."""
+"""Stargate: a share of a pool is a separate contract and keeps its deposit, also of the native coin."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_shares_of_a_pool_keep_what_went_in(stage: World, symbol: str, kind: str
         issued = share.note(share.issue(me, raw))
         steps = [issued] if symbol == ETH else [pool.take(me, symbol, raw), issued]
         value = raw if symbol == ETH else 0
-        moved = pool.act(me, "deposit(address,uint256)", me.address, raw, value=value, steps=steps)
-        assert moved == {symbol: -raw}
+        changes = pool.act(me, "deposit(address,uint256)", me.address, raw, value=value, steps=steps)
+        assert changes == {symbol: -raw}
     for raw in (2 * WAD, 5 * WAD):
         steps = [share.note(share.burn(me, raw)), pool.pay(me, symbol, raw)]
         assert pool.act(me, "redeem(uint256,address)", raw, me.address, steps=steps) == {symbol: raw}

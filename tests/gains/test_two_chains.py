@@ -49,7 +49,7 @@ class Side:
         wallet.get(ETH, 5 * WAD)
         return wallet
 
-    def place(self, address: str, code: str) -> None:
+    def set_code(self, address: str, code: str) -> None:
         self.node.rpc("anvil_setCode", address, "0x" + code)
 
 
@@ -76,11 +76,11 @@ def sides() -> Iterator[tuple[Side, Side]]:
 
 def read(sides: tuple[Side, Side], folder: Path, *addresses: str) -> PnlDocument:
     """Index both chains, and return the report of gains."""
-    here, there = sides
+    source, target = sides
     for side in sides:
         side.node.mine(20)
-    prepare(folder, here.node, here.deployment, 0)
-    facts = FACTS.format(weth=there.deployment.contracts["WETH"].lower())
+    prepare(folder, source.node, source.deployment, 0)
+    facts = FACTS.format(weth=target.deployment.contracts["WETH"].lower())
     facts = facts.replace("31337", "31338").replace('"local"', '"second"').replace('"Local"', '"Second"')
     (folder / "second.toml").write_text(facts)
     prices = folder / "prices.toml"
@@ -89,7 +89,7 @@ def read(sides: tuple[Side, Side], folder: Path, *addresses: str) -> PnlDocument
     prices.write_text(f"{feeds}{other_feeds.replace('chainlink.local', 'chainlink.second')}[peg]\n{pegs}{other_pegs}")
     file = folder / "chainfolio.toml"
     chain = file.read_text().partition("[chains.local]")[2].partition("[rates]")[0]
-    chain = chain.replace(here.node.url, there.node.url).replace("local.toml", "second.toml")
+    chain = chain.replace(source.node.url, target.node.url).replace("local.toml", "second.toml")
     file.write_text(file.read_text().replace("[rates]", f"[chains.second]{chain}[rates]"))
 
     async def go() -> PnlDocument:
@@ -105,60 +105,60 @@ def read(sides: tuple[Side, Side], folder: Path, *addresses: str) -> PnlDocument
 
 
 def test_lots_follow_over_two_chains_and_close_to_the_unit(sides: tuple[Side, Side], tmp_path: Path) -> None:
-    here, there = sides
-    me = here.wallet("0x00000000000000000000000000000000face1001")
-    mine = there.wallet("0x00000000000000000000000000000000face1002")
-    usdc, usdc_there = here.deployment.tokens["USDC"].address, there.deployment.tokens["USDC"].address
+    source, target = sides
+    me = source.wallet("0x00000000000000000000000000000000face1001")
+    target_wallet = target.wallet("0x00000000000000000000000000000000face1002")
+    usdc, target_usdc = source.deployment.tokens["USDC"].address, target.deployment.tokens["USDC"].address
     me.get("USDC", 5_000 * MILLION)
-    here.place(OUT, takes(usdc))
+    source.set_code(OUT, takes(usdc))
     me.do(tx(me.address, usdc, "approve(address,uint256)", OUT, MAX))
     assert me.do(tx(me.address, OUT, BURN, 3_000 * MILLION, 1, bytes(32), usdc)) == {"USDC": -3_000 * MILLION}
-    here.place(IN, "00")
+    source.set_code(IN, "00")
     assert me.do(tx(me.address, IN, "bridgeETH(uint32,bytes)", 200_000, b"", value=2 * WAD)) == {ETH: -2 * WAD}
     cost = me.ledger.cost_of(ETH, 2 * WAD)
 
-    there.node.mine(1, 8 * 86_400)  # an optimistic rollup pays after seven days
-    set_price(there.node, there.deployment, "ETH", 2_500 * 10**8)
-    there.place(IN, pays(usdc_there, 2_991 * MILLION))
-    friend = there.deployment.accounts["ivan"]
-    there.node.settle([tx(friend, usdc_there, "transfer(address,uint256)", IN, 2_991 * MILLION)])
-    assert mine.do(tx(mine.address, IN, CLAIM, b"", b"")) == {"USDC": 2_991 * MILLION}
-    there.place(COINS_IN, PAYS_COINS)
-    there.node.rpc("anvil_setBalance", COINS_IN, hex(2 * WAD))
-    assert mine.do(tx(mine.address, COINS_IN, "exit(bytes)", b"")) == {ETH: 2 * WAD}
-    me.ledger.sell("USDC", 9 * MILLION, me.worth("USDC", 9 * MILLION))
+    target.node.mine(1, 8 * 86_400)  # an optimistic rollup pays after seven days
+    set_price(target.node, target.deployment, "ETH", 2_500 * 10**8)
+    target.set_code(IN, pays(target_usdc, 2_991 * MILLION))
+    friend = target.deployment.accounts["ivan"]
+    target.node.settle([tx(friend, target_usdc, "transfer(address,uint256)", IN, 2_991 * MILLION)])
+    assert target_wallet.do(tx(target_wallet.address, IN, CLAIM, b"", b"")) == {"USDC": 2_991 * MILLION}
+    target.set_code(COINS_IN, PAYS_COINS)
+    target.node.rpc("anvil_setBalance", COINS_IN, hex(2 * WAD))
+    assert target_wallet.do(tx(target_wallet.address, COINS_IN, "exit(bytes)", b"")) == {ETH: 2 * WAD}
+    me.ledger.sell("USDC", 9 * MILLION, me.value("USDC", 9 * MILLION))
 
-    report = read(sides, tmp_path, me.address, mine.address)
+    report = read(sides, tmp_path, me.address, target_wallet.address)
     assert (report.unknown, report.unexplained) == ({}, ()), report.issues
     assert [(each.symbol.upper(), each.fee, each.to_wallet, each.reason) for each in report.transfers] == [
-        ("USDC", "9", mine.address, ""),
-        ("ETH", "0", mine.address, ""),
+        ("USDC", "9", target_wallet.address, ""),
+        ("ETH", "0", target_wallet.address, ""),
     ]
-    held = {(each.chain, each.symbol.upper()): each for each in report.holdings}
-    assert held["second", "USDC"].amount == held["second", "USDC"].held == "2991"
-    total = me.ledger.cost + mine.ledger.cost
+    holdings = {(each.chain, each.symbol.upper()): each for each in report.holdings}
+    assert holdings["second", "USDC"].amount == holdings["second", "USDC"].held == "2991"
+    total = me.ledger.cost + target_wallet.ledger.cost
     assert abs(Fraction(total) - Fraction(report.total_cost_basis)) < CENT
-    own = held["second", "ETH"]
-    assert abs(Fraction(own.total_cost_basis) - Fraction(cost + mine.ledger.cost)) < CENT
-    assert abs(Fraction(report.closed_pnl) - (me.ledger.closed + mine.ledger.closed)) < CENT
+    target_ether = holdings["second", "ETH"]
+    assert abs(Fraction(target_ether.total_cost_basis) - Fraction(cost + target_wallet.ledger.cost)) < CENT
+    assert abs(Fraction(report.closed_pnl) - (me.ledger.closed + target_wallet.ledger.closed)) < CENT
 
 
 @pytest.mark.slow("tests/portfolio/test_own_transfers.py joins departures and arrivals without a chain")
 def test_a_strangers_payment_is_no_arrival_and_the_departure_is_listed(
     sides: tuple[Side, Side], tmp_path: Path
 ) -> None:
-    here, there = sides
+    source, target = sides
     address = "0x00000000000000000000000000000000face1003"
-    me, mine = here.wallet(address), there.wallet(address)
-    usdc = here.deployment.tokens["USDC"].address
+    me, target_wallet = source.wallet(address), target.wallet(address)
+    usdc = source.deployment.tokens["USDC"].address
     me.get("USDC", 700 * MILLION)
-    here.place(OUT, takes(usdc))
+    source.set_code(OUT, takes(usdc))
     me.do(
         tx(address, usdc, "approve(address,uint256)", OUT, MAX),
         tx(address, OUT, BURN, 700 * MILLION, 1, bytes(32), usdc),
     )
-    there.node.mine(1, 3_600)
-    mine.get("USDC", 700 * MILLION)
+    target.node.mine(1, 3_600)
+    target_wallet.get("USDC", 700 * MILLION)
     report = read(sides, tmp_path, address)
     assert [(each.amount, each.to_chain, each.reason) for each in report.transfers] == [("700", "", NOTHING_ARRIVED)]
     (row,) = report.unexplained

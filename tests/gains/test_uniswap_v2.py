@@ -1,4 +1,4 @@
-"""Uniswap V2: liquidity is a container. Whatever router is called, the lots of both tokens go in and come out."""
+"""Uniswap V2: liquidity is a container that keeps the lots of both tokens, with any router."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def approved(world: World, wallet: Wallet, *tokens: str) -> None:
 
 
 def swap_by_others(world: World, sold: str, bought: str, raw: int) -> None:
-    """Somebody trades against the pool, so that its ratio changes and it earns a fee."""
+    """Trade against the pool by another account, which changes its ratio and earns it a fee."""
     ivan, router = world.deployment.accounts["heidi"], world.contract("UniswapV2Router02")
     approve = tx(ivan, world.contract(sold), "approve(address,uint256)", router, MAX)
     path = [world.contract(sold), world.contract(bought)]
@@ -39,11 +39,11 @@ def swap_by_others(world: World, sold: str, bought: str, raw: int) -> None:
 
 @dataclass
 class Liquidity:
-    """What a wallet has in the pool of ether and USDC, by a ledger of its own."""
+    """A wallet's liquidity in the pool of ether and USDC and the deposits behind it."""
 
     world: World
     me: Wallet
-    inside: dict[str, int] = field(default_factory=lambda: {ETH: 0, "USDC": 0})
+    deposits: dict[str, int] = field(default_factory=lambda: {ETH: 0, "USDC": 0})
 
     @property
     def shares(self) -> int:
@@ -57,22 +57,22 @@ class Liquidity:
         me, router = self.me.address, self.world.contract("UniswapV2Router02")
         return self.me.do(tx(me, router, signature, *args, me, FOREVER, value=value))
 
-    def add(self, moved: dict[str, int]) -> None:
-        """Put in what left the wallet."""
-        assert all(raw < 0 for raw in moved.values())
-        for symbol, raw in moved.items():
-            self.inside[symbol] -= raw
+    def add(self, changes: dict[str, int]) -> None:
+        """Record the wallet's outflows as deposits."""
+        assert all(raw < 0 for raw in changes.values())
+        for symbol, raw in changes.items():
+            self.deposits[symbol] -= raw
 
     def take(self, part: int) -> dict[str, int]:
         """Return what a number of the shares, which are still there, stands for, and take it out."""
-        went_in = {symbol: raw * part // self.shares for symbol, raw in self.inside.items()}
+        went_in = {symbol: raw * part // self.shares for symbol, raw in self.deposits.items()}
         for symbol, raw in went_in.items():
-            self.inside[symbol] -= raw
+            self.deposits[symbol] -= raw
         return went_in
 
 
-def lived(world: World, liquidity: Liquidity) -> Iterator[tuple[int, dict[str, int], dict[str, int]]]:
-    """Add twice, take a third out, then all: yield the shares that moved, what went in for them, and what moved."""
+def change_liquidity(world: World, liquidity: Liquidity) -> Iterator[tuple[int, dict[str, int], dict[str, int]]]:
+    """Add twice, remove a third, then all; yield the shares, their deposits and the wallet's changes."""
     weth, usdc = world.contract("WETH"), world.contract("USDC")
     approved(world, liquidity.me, "WETH", "USDC", "UniswapV2Pair WETH/USDC")
     before = liquidity.shares
@@ -93,12 +93,12 @@ def lived(world: World, liquidity: Liquidity) -> Iterator[tuple[int, dict[str, i
 def test_liquidity_keeps_its_lots_and_its_changed_ratio_is_a_trade(world: World) -> None:
     me = world.wallet(WETH=10 * 10**18, USDC=50_000 * 10**6)
     liquidity = Liquidity(world, me)
-    for _, went_in, moved in lived(world, liquidity):
+    for _, went_in, changes in change_liquidity(world, liquidity):
         if went_in:
-            me.settle(went_in, moved)
+            me.withdraw(went_in, changes)
         else:
-            liquidity.add(moved)
-    assert liquidity.inside == {ETH: 0, "USDC": 0}
+            liquidity.add(changes)
+    assert liquidity.deposits == {ETH: 0, "USDC": 0}
     report, records = world.read(me)
     assert types_of(records) == ["ADDLIQUIDITY", "ADDLIQUIDITY", "REMOVELIQUIDITY", "REMOVELIQUIDITY"]
     assert me.ledger.income == 0
@@ -109,20 +109,20 @@ def test_liquidity_keeps_its_lots_and_its_changed_ratio_is_a_trade(world: World)
 def test_liquidity_is_sold_for_its_shares_if_the_owner_says_so(world: World) -> None:
     me = world.wallet(WETH=10 * 10**18, USDC=50_000 * 10**6)
     liquidity = Liquidity(world, me)
-    held = 0
-    for shares, went_in, moved in lived(world, liquidity):
-        worths = {symbol: me.worth(symbol, abs(raw)) for symbol, raw in moved.items()}
+    share_count = 0
+    for shares, went_in, changes in change_liquidity(world, liquidity):
+        values = {symbol: me.value(symbol, abs(raw)) for symbol, raw in changes.items()}
         fee = me.fee
         if went_in:
-            me.ledger.sell("UNI-V2", shares, sum(worths.values(), Fraction(0)))
-            for i, (symbol, raw) in enumerate(moved.items()):
-                me.ledger.buy(symbol, raw, worths[symbol] + (fee / 2 if i < 2 else 0))
+            me.ledger.sell("UNI-V2", shares, sum(values.values(), Fraction(0)))
+            for i, (symbol, raw) in enumerate(changes.items()):
+                me.ledger.buy(symbol, raw, values[symbol] + (fee / 2 if i < 2 else 0))
         else:
-            for symbol, raw in moved.items():
-                me.ledger.sell(symbol, -raw, worths[symbol])
-            me.ledger.buy("UNI-V2", liquidity.shares - held, sum(worths.values(), Fraction(0)) + fee)
-            liquidity.add(moved)
-        held = liquidity.shares
+            for symbol, raw in changes.items():
+                me.ledger.sell(symbol, -raw, values[symbol])
+            me.ledger.buy("UNI-V2", liquidity.shares - share_count, sum(values.values(), Fraction(0)) + fee)
+            liquidity.add(changes)
+        share_count = liquidity.shares
     report, _ = world.read(me, treat_liquidity="disposal")
     assert_equal(report, me)
 
@@ -130,16 +130,16 @@ def test_liquidity_is_sold_for_its_shares_if_the_owner_says_so(world: World) -> 
 def test_shares_that_are_sold_close_what_went_in_for_them(world: World) -> None:
     me = world.wallet(WETH=10 * 10**18, USDC=50_000 * 10**6)
     liquidity = Liquidity(world, me)
-    steps = lived(world, liquidity)
+    steps = change_liquidity(world, liquidity)
     for _ in range(2):
         liquidity.add(next(steps)[2])
     shares, pair = liquidity.shares // 2, world.contract("UniswapV2Pair WETH/USDC")
     went_in = liquidity.take(shares)
     me.do(tx(me.address, pair, "transfer(address,uint256)", world.deployment.accounts["ivan"], shares))
     report, _ = world.read(me)
-    held = {each.symbol: Decimal(each.amount) for each in report.holdings}
-    assert held["usdc"] == Decimal(me.ledger.held("USDC") - went_in["USDC"]).scaleb(-6)
-    assert held["eth"] == Decimal(me.ledger.held(ETH) - went_in[ETH]).scaleb(-18)
+    amounts = {each.symbol: Decimal(each.amount) for each in report.holdings}
+    assert amounts["usdc"] == Decimal(me.ledger.quantity("USDC") - went_in["USDC"]).scaleb(-6)
+    assert amounts["eth"] == Decimal(me.ledger.quantity(ETH) - went_in[ETH]).scaleb(-18)
     assert {(gain.symbol, gain.gain) for gain in report.gains if gain.kind == "sent"} == {
         ("eth", "N/A"),
         ("usdc", "N/A"),

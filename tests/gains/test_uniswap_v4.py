@@ -1,4 +1,4 @@
-"""Uniswap V4: events tell no amounts, and each change pays fees, so what the wallet moved says what a position did."""
+"""Uniswap V4: events have no amounts and each change pays fees, so movements give the amounts."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def v4(world: World) -> UniswapV4:
 
 @dataclass
 class Position:
-    """A position of ether and USDC, by a ledger of its own. No file names its manager."""
+    """A position of ether and USDC with its deposits; no file names its manager."""
 
     world: World
     v4: UniswapV4
     me: Wallet
     by_multicall: bool = False
     number: int = 0
-    inside: dict[str, int] = field(default_factory=lambda: {ETH: 0, "USDC": 0})
+    deposits: dict[str, int] = field(default_factory=lambda: {ETH: 0, "USDC": 0})
 
     @property
     def liquidity(self) -> int:
@@ -72,18 +72,18 @@ class Position:
         _, tick = self.world.node.call(self.v4.view, "getSlot0(bytes32)(uint160,int24)", pool_id(key))
         lower = tick // 10 * 10 - 3_000
         mint = (key, lower, lower + 6_000, UNITS, MAX128, MAX128, self.me.address, b"")
-        moved = self.do(
+        changes = self.do(
             self.v4.act(
                 self.me.address,
                 (MINT, f"{KEY} int24 int24 uint256 uint128 uint128 address bytes", mint),
-                *self._settled(key),
+                *self._settlement(key),
                 value=5 * 10**18,
             )
         )
         self.number = self.world.node.call(self.v4.positions, "nextTokenId()(uint256)") - 1
-        self._put(moved)
+        self._put(changes)
 
-    def _settled(self, key: Any) -> Sequence[tuple[int, str, Sequence[Any]]]:
+    def _settlement(self, key: Any) -> Sequence[tuple[int, str, Sequence[Any]]]:
         return (
             (SETTLE_PAIR, "address address", key[:2]),
             (SWEEP, "address address", (key[0], self.me.address)),
@@ -104,32 +104,32 @@ class Position:
             )
         )
 
-    def _put(self, moved: dict[str, int]) -> None:
-        assert moved.keys() == self.inside.keys()
-        for symbol, raw in moved.items():
+    def _put(self, changes: dict[str, int]) -> None:
+        assert changes.keys() == self.deposits.keys()
+        for symbol, raw in changes.items():
             assert raw < 0
-            self.inside[symbol] -= raw
+            self.deposits[symbol] -= raw
 
     def collect(self) -> None:
         """Take the fees."""
-        moved = self.do(self.v4.decrease(self.me.address, self.v4.keys[0], self.number, 0))
-        assert moved
-        for symbol, raw in moved.items():
-            self.me.ledger.earn(symbol, raw, self.me.worth(symbol, raw))
+        changes = self.do(self.v4.decrease(self.me.address, self.v4.keys[0], self.number, 0))
+        assert changes
+        for symbol, raw in changes.items():
+            self.me.ledger.earn(symbol, raw, self.me.value(symbol, raw))
 
     def remove(self, units: int) -> None:
         """Take liquidity out, with fees."""
-        went_in = {symbol: raw * units // self.liquidity for symbol, raw in self.inside.items()}
+        went_in = {symbol: raw * units // self.liquidity for symbol, raw in self.deposits.items()}
         for symbol, raw in went_in.items():
-            self.inside[symbol] -= raw
+            self.deposits[symbol] -= raw
         key, me = self.v4.keys[0], self.me.address
         is_all = units == self.liquidity
         order = self.v4.burn(me, key, self.number) if is_all else self.v4.decrease(me, key, self.number, units)
-        self.me.settle(went_in, self.do(order))
+        self.me.withdraw(went_in, self.do(order))
 
 
 def swap_by_others(world: World, v4: UniswapV4, sold: str, raw: int) -> None:
-    """Somebody trades in the pool, so that its ratio changes and its positions earn fees."""
+    """Trade in the pool by another account, which changes its ratio and earns its positions fees."""
     heidi, is_ether = world.deployment.accounts["heidi"], sold == ETH
     order = (is_ether, -raw, LOWEST_PRICE if is_ether else HIGHEST_PRICE)
     approve = tx(heidi, world.contract("USDC"), "approve(address,uint256)", v4.swapper, MAX)
@@ -152,7 +152,7 @@ def live(position: Position) -> None:
     set_price(world.node, world.deployment, "ETH", 2_450 * 10**8)
     swap_by_others(world, v4, ETH, 10**18)
     position.remove(position.liquidity)
-    assert position.inside == {ETH: 0, "USDC": 0}
+    assert position.deposits == {ETH: 0, "USDC": 0}
 
 
 @pytest.mark.slow("the same steps in one call", only=["multicall"])
@@ -172,18 +172,18 @@ def test_a_v4_position_is_sold_for_its_liquidity_if_the_owner_says_so(world: Wor
     me = world.wallet(ETH=20 * 10**18, USDC=50_000 * 10**6)
     position, ledger = Position(world, v4, me), me.ledger
     position.open()
-    worths = {symbol: me.worth(symbol, raw) for symbol, raw in position.inside.items()}
-    for symbol, raw in position.inside.items():
-        ledger.sell(symbol, raw, worths[symbol])
-    ledger.buy("position", position.liquidity, sum(worths.values(), Fraction(0)) + me.fee)
+    values = {symbol: me.value(symbol, raw) for symbol, raw in position.deposits.items()}
+    for symbol, raw in position.deposits.items():
+        ledger.sell(symbol, raw, values[symbol])
+    ledger.buy("position", position.liquidity, sum(values.values(), Fraction(0)) + me.fee)
     swap_by_others(world, v4, "USDC", 3_000 * 10**6)
     set_price(world.node, world.deployment, "ETH", 2_450 * 10**8)
     for units in (position.liquidity // 3, position.liquidity - position.liquidity // 3):
-        moved = position.do(v4.decrease(me.address, v4.keys[0], position.number, units))
-        worths = {symbol: me.worth(symbol, raw) for symbol, raw in moved.items()}
-        ledger.sell("position", units, sum(worths.values(), Fraction(0)))
-        for symbol, raw in moved.items():
-            ledger.buy(symbol, raw, worths[symbol] + me.fee / len(moved))
+        changes = position.do(v4.decrease(me.address, v4.keys[0], position.number, units))
+        values = {symbol: me.value(symbol, raw) for symbol, raw in changes.items()}
+        ledger.sell("position", units, sum(values.values(), Fraction(0)))
+        for symbol, raw in changes.items():
+            ledger.buy(symbol, raw, values[symbol] + me.fee / len(changes))
     report, _ = world.read(me, treat_liquidity="disposal")
     assert_equal(report, me)
 

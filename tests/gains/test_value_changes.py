@@ -1,4 +1,4 @@
-"""The change of a value over days: its parts add up, and are those of a ledger that knows the transactions."""
+"""The change of a value over days: its parts add up and equal those of a ledger of the transactions."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def parts_of(document: PerformanceDocument) -> dict[str, Decimal]:
     changes = document.changes
     assert not changes.reason, document
     parts = {name: Decimal(getattr(changes, name)) for name in PARTS}
-    rest = total([Decimal(row.value) for row in changes.unexplained])
+    unexplained_value = total([Decimal(row.value) for row in changes.unexplained])
     change = EXACT.subtract(Decimal(document.end_value), Decimal(document.start_value))
-    assert total([*parts.values(), rest, -2 * parts["fees"]]) == change
+    assert total([*parts.values(), unexplained_value, -2 * parts["fees"]]) == change
     return parts
 
 
@@ -63,7 +63,7 @@ def test_a_loan_is_no_flow_and_its_interest_and_price_are_of_the_loan(world: Wor
     first = next_day(world)
     me = world.wallet(USDC=50_000 * 10**6)
     pool, usdc, weth = (world.contract(name) for name in ("Pool", "USDC", "WETH"))
-    received = me.worth(ETH, 5 * WAD) + me.worth("USDC", 50_000 * 10**6)
+    received = me.value(ETH, 5 * WAD) + me.value("USDC", 50_000 * 10**6)
     me.do(*(tx(me.address, token, "approve(address,uint256)", pool, MAX) for token in (usdc, weth)))
     fees = me.fee
     me.do(tx(me.address, pool, SUPPLY, usdc, 40_000 * 10**6, me.address, 0))
@@ -72,19 +72,19 @@ def test_a_loan_is_no_flow_and_its_interest_and_price_are_of_the_loan(world: Wor
     fees += me.fee
     me.do(tx(me.address, pool, REPAY, weth, 2 * WAD, 2, me.address))
     fees += me.fee
-    price = me.worth(ETH, WAD)
+    price = me.value(ETH, WAD)
     set_price(world.node, world.deployment, "ETH", 2_600 * 10**8)
     last = next_day(world)
     document = world.performance(me.address, first=first, last=last)
     parts = parts_of(document)
     assert document.changes.unexplained == ()
-    owed = world.node.call(world.contract("variableDebtWETH"), "balanceOf(address)(uint256)", me.address)
+    debt = world.node.call(world.contract("variableDebtWETH"), "balanceOf(address)(uint256)", me.address)
     for name, theirs in (
         ("flows", received),
         ("realised", Fraction(0)),
         ("income", Fraction(0)),
         ("fees", fees),
-        ("debts", 3 * price - me.worth(ETH, owed)),
+        ("debts", 3 * price - me.value(ETH, debt)),
     ):
         assert abs(Fraction(parts[name]) - theirs) < CENT, (name, parts, float(theirs))
     assert Decimal(document.net_flows) == parts["flows"]

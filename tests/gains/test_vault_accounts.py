@@ -1,4 +1,4 @@
-"""Loans and balances count for own accounts alone, and each account has its own balance in a core contract."""
+"""Loans and balances count for own accounts alone; each account has a balance in a core contract."""
 
 from __future__ import annotations
 
@@ -45,62 +45,62 @@ def sub_account(raw: int, account: str) -> VaultChange:
 def balance(raw: int, account: str = ME) -> Case:
     """Dai that an own wallet draws from its balance in the core contract, or pays (negative)."""
     row = asset("b", str(abs(raw)), other=NOBODY)
-    moved = record(
+    document = record(
         "MINT" if raw > 0 else "INTERACTION",
         [row] if raw > 0 else [],
         [row] if raw < 0 else [],
         sender=account,
         user=TransactionUser(address=account),
     )
-    return moved, [VaultChange("balance", CORE, topic(account), 0, "b", raw)]
+    return document, [VaultChange("balance", CORE, topic(account), 0, "b", raw)]
 
 
-def sent(type_: str, came: str = "", left: str = "", sender: str = ME) -> TransactionDocument:
+def make_record(type_: str, asset_in: str = "", asset_out: str = "", sender: str = ME) -> TransactionDocument:
     """A record of ME. Movements are such as "b 50"."""
     incoming, outgoing = (
         [asset(symbol, amount, other=POOL) for symbol, amount in [each.split()]] if each else []
-        for each in (came, left)
+        for each in (asset_in, asset_out)
     )
     return record(type_, incoming, outgoing, sender=sender, user=TransactionUser(address=ME))
 
 
 def vault_loan(raw: int, ilk: str = "41") -> Case:
     """A loan of own Dai that was drawn or repaid in the transaction that changed the vault of ME."""
-    moved, _ = balance(raw)
-    return moved, [VaultChange("loan", CORE, "0x" + ilk * 32 + topic(ME)[2:], 0, "b", raw)]
+    document, _ = balance(raw)
+    return document, [VaultChange("loan", CORE, "0x" + ilk * 32 + topic(ME)[2:], 0, "b", raw)]
 
 
 @pytest.mark.parametrize(
     "change", [market(50, STRANGER), sub_account(50, STRANGER)], ids=["market", "account of an owner"]
 )
 def test_a_swap_that_a_stranger_borrows_for_stays_a_swap(change: VaultChange) -> None:
-    assert typed((sent("SWAP", "b 50", "a 5"), [change])) == (["SWAP"], set())
-    assert typed((sent("SWAP", "c 7", "a 5"), [change])) == (["SWAP"], set())
+    assert typed((make_record("SWAP", "b 50", "a 5"), [change])) == (["SWAP"], set())
+    assert typed((make_record("SWAP", "c 7", "a 5"), [change])) == (["SWAP"], set())
 
 
 def test_a_loan_of_an_own_account_counts_beside_one_of_a_stranger() -> None:
-    borrowed = sent("WITHDRAW", "b 50")
+    borrowed = make_record("WITHDRAW", "b 50")
     assert typed((borrowed, [market(90, STRANGER), market(50)])) == (["BORROW"], set())
     assert typed((borrowed, [sub_account(90, STRANGER), sub_account(50, ME)])) == (["BORROW"], set())
-    assert typed((sent("LEND", left="b 50"), [market(-50)])) == (["REPAYVAULT"], set())
+    assert typed((make_record("LEND", asset_out="b 50"), [market(-50)])) == (["REPAYVAULT"], set())
 
 
 def test_exactly_the_debt_of_another_account_is_not_known() -> None:
-    assert typed((sent("WITHDRAW", "b 50"), [market(50, STRANGER)])) == (["WITHDRAW"], {"0x1"})
-    assert typed((sent("LEND", left="b 50"), [market(-50, STRANGER)])) == (["LEND"], {"0x1"})
-    paid = sent("TRANSFERIN", "b 50", sender=STRANGER)
-    assert typed((paid, [market(50, STRANGER)])) == (["TRANSFERIN"], set())
+    assert typed((make_record("WITHDRAW", "b 50"), [market(50, STRANGER)])) == (["WITHDRAW"], {"0x1"})
+    assert typed((make_record("LEND", asset_out="b 50"), [market(-50, STRANGER)])) == (["LEND"], {"0x1"})
+    payment = make_record("TRANSFERIN", "b 50", sender=STRANGER)
+    assert typed((payment, [market(50, STRANGER)])) == (["TRANSFERIN"], set())
 
 
 def test_a_debt_that_is_the_same_afterwards_changes_no_type() -> None:
-    assert typed((sent("LEND", "s 5"), [market(0)])) == (["LEND"], set())
-    assert typed((sent("SWAP", "c 5", "a 5"), [market(0), market(0, STRANGER)])) == (["SWAP"], set())
+    assert typed((make_record("LEND", "s 5"), [market(0)])) == (["LEND"], set())
+    assert typed((make_record("SWAP", "c 5", "a 5"), [market(0), market(0, STRANGER)])) == (["SWAP"], set())
 
 
 def test_a_conversion_over_the_balance_of_a_contract_stays_a_swap() -> None:
     change = VaultChange("balance", CORE, topic(STRANGER), 0, "b", 50)
-    assert typed((sent("SWAP", "b 50", "usds 50"), [change])) == (["SWAP"], set())
-    assert typed((sent("MINT", "b 50"), [change])) == (["MINT"], {"0x1"})
+    assert typed((make_record("SWAP", "b 50", "usds 50"), [change])) == (["SWAP"], set())
+    assert typed((make_record("MINT", "b 50"), [change])) == (["MINT"], {"0x1"})
 
 
 def test_dai_that_is_drawn_after_a_repaid_loan_is_a_loan() -> None:
@@ -135,16 +135,19 @@ def test_more_than_was_saved_is_not_known() -> None:
 
 
 def test_a_transaction_without_a_known_type_changes_no_balance() -> None:
-    moved, _ = balance(900)
-    mixed = record("SWAP", [*moved.assets_in], [asset("c", "1", other=POOL)], sender=ME, user=moved.user)
+    document, _ = balance(900)
+    mixed = record("SWAP", [*document.assets_in], [asset("c", "1", other=POOL)], sender=ME, user=document.user)
     types, unread = typed((mixed, balance(900)[1]), balance(-900))
     assert (types, unread) == (["SWAP", "INTERACTION"], {"0x1", "0x2"})
 
 
 def test_a_stranger_cannot_make_an_own_loan_unknown() -> None:
-    supplied = sent("LEND", left="a 8"), [VaultChange("loan", MARKET, MARKET + topic(ME)[2:], None, "", 0)]
-    borrowed, repaid = (sent("WITHDRAW", "b 5000"), [market(5_000)]), (sent("LEND", left="b 2000"), [market(-2_000)])
-    attack = sent("TRANSFERIN", "b 100", sender=STRANGER), [market(-11), market(100, STRANGER)]
+    supplied = make_record("LEND", asset_out="a 8"), [VaultChange("loan", MARKET, MARKET + topic(ME)[2:], None, "", 0)]
+    borrowed, repaid = (
+        (make_record("WITHDRAW", "b 5000"), [market(5_000)]),
+        (make_record("LEND", asset_out="b 2000"), [market(-2_000)]),
+    )
+    attack = make_record("TRANSFERIN", "b 100", sender=STRANGER), [market(-11), market(100, STRANGER)]
     expected = ["LEND", "BORROW", "TRANSFERIN", "REPAYVAULT"], {"0x3"}
     assert typed(supplied, borrowed, attack, repaid) == expected
     forged = record(
@@ -157,7 +160,7 @@ def test_a_stranger_cannot_make_an_own_loan_unknown() -> None:
 
 
 def test_a_loan_that_others_send_for_an_own_account_is_unknown_from_then_on() -> None:
-    supplied = sent("LEND", left="a 8"), [VaultChange("loan", MARKET, MARKET + topic(ME)[2:], None, "", 0)]
-    borrowed = sent("TRANSFERIN", "b 40", sender=STRANGER), [market(50)]
-    repaid = sent("LEND", left="b 50"), [market(-50)]
+    supplied = make_record("LEND", asset_out="a 8"), [VaultChange("loan", MARKET, MARKET + topic(ME)[2:], None, "", 0)]
+    borrowed = make_record("TRANSFERIN", "b 40", sender=STRANGER), [market(50)]
+    repaid = make_record("LEND", asset_out="b 50"), [market(-50)]
     assert typed(supplied, borrowed, repaid) == (["LEND", "TRANSFERIN", "LEND"], {"0x2", "0x3"})

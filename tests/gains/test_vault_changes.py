@@ -1,4 +1,4 @@
-"""Changes of vaults count only by logs of named contracts, for own vaults, and for exactly what the wallet moved."""
+"""Changes of vaults count by logs of named contracts, for own vaults and exact amounts alone."""
 
 from __future__ import annotations
 
@@ -70,21 +70,21 @@ def test_a_module_that_exchanges_stable_currencies_has_no_owner() -> None:
 
 
 def test_a_join_without_a_change_of_a_vault_is_of_its_owner() -> None:
-    given = EventLog(VAT, (SLIP, ILK, URN, "0x" + "0" * 63 + "5"), b"")
-    assert vault_changes([given], CONTRACTS) == [loan(5, 0)]
-    moved = move(PROXY, URN, 9)
-    assert vault_changes([moved, created(9)], CONTRACTS) == [VaultChange("balance", VAT, PROXY, 0, DAI, 9)]
-    assert vault_changes([moved, destroyed(9)], CONTRACTS) == [VaultChange("balance", VAT, URN, 0, DAI, -9)]
+    slip = EventLog(VAT, (SLIP, ILK, URN, "0x" + "0" * 63 + "5"), b"")
+    assert vault_changes([slip], CONTRACTS) == [loan(5, 0)]
+    transfer = move(PROXY, URN, 9)
+    assert vault_changes([transfer, created(9)], CONTRACTS) == [VaultChange("balance", VAT, PROXY, 0, DAI, 9)]
+    assert vault_changes([transfer, destroyed(9)], CONTRACTS) == [VaultChange("balance", VAT, URN, 0, DAI, -9)]
     saved = EventLog(POT, (sorted(SAVINGS)[0], PROXY, ZERO, ZERO), b"")
-    assert vault_changes([moved, saved, destroyed(9)], CONTRACTS) == []
+    assert vault_changes([transfer, saved, destroyed(9)], CONTRACTS) == []
 
 
 def test_dai_that_passes_through_a_contract_is_no_balance_of_it() -> None:
     usds_join, converter, dai_join = (f"0x{digit * 64}" for digit in "abc")
     [change] = vault_changes([move(usds_join, converter, 9), move(converter, dai_join, 9), created(9)], CONTRACTS)
     assert (change.vault, change.raw) == (usds_join, 9)
-    several = [move(PROXY, dai_join, 4), move(URN, dai_join, 5), created(9)]
-    assert [(each.vault, each.raw) for each in vault_changes(several, CONTRACTS)] == [(PROXY, 4), (URN, 5)]
+    transfers = [move(PROXY, dai_join, 4), move(URN, dai_join, 5), created(9)]
+    assert [(each.vault, each.raw) for each in vault_changes(transfers, CONTRACTS)] == [(PROXY, 4), (URN, 5)]
     assert vault_changes([move(PROXY, URN, 9)], CONTRACTS) == []
 
 
@@ -128,17 +128,17 @@ def test_a_drawn_token_is_a_loan_and_its_collateral_is_no_sale() -> None:
 
 
 def test_a_stranger_who_pays_with_a_loan_of_its_own_changes_nothing() -> None:
-    paid = record("TRANSFERIN", [asset("b", "9", other=NOBODY)], [], sender=OTHER, hash="0x1")
-    assert typed((paid, change(5, 9))) == (["TRANSFERIN"], set())
-    assert typed((paid, change(0, 9))) == (["TRANSFERIN"], set())
+    payment = record("TRANSFERIN", [asset("b", "9", other=NOBODY)], [], sender=OTHER, hash="0x1")
+    assert typed((payment, change(5, 9))) == (["TRANSFERIN"], set())
+    assert typed((payment, change(0, 9))) == (["TRANSFERIN"], set())
 
 
 def test_others_may_send_transactions_of_a_vault_with_own_collateral() -> None:
     drawn = record("TRANSFERIN", [asset("b", "4", other=NOBODY)], [], sender=OTHER, hash="0x2")
     assert typed((OPENED, change(5, 9)), (drawn, change(0, 4))) == (["BORROW", "BORROW"], set())
     second = record("SWAP", OPENED.assets_in, OPENED.assets_out, hash="0x3")
-    other = [replace(change(5, 9)[0], vault=PROXY)]
-    cases = [(OPENED, change(5, 9)), (second, other), (drawn, change(0, 4))]
+    proxy_change = [replace(change(5, 9)[0], vault=PROXY)]
+    cases = [(OPENED, change(5, 9)), (second, proxy_change), (drawn, change(0, 4))]
     assert typed(*cases) == (["BORROW", "BORROW", "BORROW"], set())
 
 

@@ -1,4 +1,4 @@
-"""Grants that others pay over time: what a stream, a plan or an escrow pays is income, also the last payment."""
+"""Grants over time: payments of a stream, a plan or an escrow are income, including the last one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A contract wallet in lending, farms and locks: its calls have no types, so what moved says what they were."""
+"""A contract wallet in lending, farms and locks: its calls have no types, so movements tell them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_morpho_of_a_contract_wallet(world: World) -> None:
     set_price(world.node, world.deployment, "ETH", 2_300 * 10**8)
     me.do(tx(address, morpho, UNLOCK, params, 8 * WAD, address, address))
     shares, *_ = world.node.call(morpho, SHARES, market, address)
-    (moved,) = me.do(tx(address, morpho, WITHDRAW, params, 0, shares, address, address)).values()
-    me.ledger.earn("USDC", moved - raw, me.worth("USDC", moved - raw))
+    (received,) = me.do(tx(address, morpho, WITHDRAW, params, 0, shares, address, address)).values()
+    me.ledger.earn("USDC", received - raw, me.value("USDC", received - raw))
     report, _ = world.read(me)
     assert_equal(report, me)
 
@@ -48,8 +48,8 @@ def test_compound_of_a_contract_wallet(world: World) -> None:
     me.do(tx(me.address, market, "mint(uint256)", 30_000 * 10**6))
     world.node.settle([tx(heidi, usdc, "transfer(address,uint256)", market, 50_000 * 10**6)])
     shares = world.node.call(market, "balanceOf(address)(uint256)", me.address)
-    (moved,) = me.do(tx(me.address, market, "redeem(uint256)", shares)).values()
-    me.ledger.earn("USDC", moved - 30_000 * 10**6, me.worth("USDC", moved - 30_000 * 10**6))
+    (received,) = me.do(tx(me.address, market, "redeem(uint256)", shares)).values()
+    me.ledger.earn("USDC", received - 30_000 * 10**6, me.value("USDC", received - 30_000 * 10**6))
     report, _ = world.read(me)
     assert_equal(report, me)
 
@@ -68,6 +68,6 @@ def test_a_stake_of_a_contract_wallet(world: World) -> None:
     world.pass_time(DAY_S)
     assert me.do(tx(me.address, farm, "withdraw(uint256)", shares)) == {}
     went_in = liquidity.take(shares)
-    me.settle(went_in, me.do(tx(me.address, router, REMOVE, weth, usdc, shares, 0, 0, me.address, FOREVER)))
+    me.withdraw(went_in, me.do(tx(me.address, router, REMOVE, weth, usdc, shares, 0, 0, me.address, FOREVER)))
     report, _ = world.read(me)
     assert_equal(report, me)

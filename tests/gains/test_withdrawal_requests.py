@@ -1,4 +1,4 @@
-"""A share that rebases (stETH) is wrapped and given back by requests, which pay later: amounts are recorded of Lido."""
+"""A share that rebases (stETH) is wrapped and redeemed by requests that pay later."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ E = 10**18
 QUEUE = "queue"
 
 
-def row(symbol: str, raw: int, other: str, usd: int = 2_000) -> TransactionAssetDocument:
-    return asset(symbol, str(raw), str(raw * usd), other)
+def row(symbol: str, raw: int, counterparty: str, usd: int = 2_000) -> TransactionAssetDocument:
+    return asset(symbol, str(raw), str(raw * usd), counterparty)
 
 
-def request(number: int, other: str = NOBODY) -> TransactionAssetDocument:
-    return asset(QUEUE, "1", other=other, nft=Nft(token_id=str(number)))
+def request(number: int, counterparty: str = NOBODY) -> TransactionAssetDocument:
+    return asset(QUEUE, "1", other=counterparty, nft=Nft(token_id=str(number)))
 
 
 def life(*more: TransactionDocument) -> list[TransactionDocument]:
@@ -55,30 +55,32 @@ def test_a_request_sells_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "paid", "went_in", "income"),
+    ("number", "payout", "went_in", "income"),
     [(1, 9_999_999_999_999_999_999, 10 * E, 0), (3, 5_145 * E // 1_000, 5 * E, 145 * E // 1_000)],
 )
-def test_a_request_pays_what_went_in_and_the_rest_is_income(number: int, paid: int, went_in: int, income: int) -> None:
-    entries = kinds(life(claim(number, paid)), 4)
+def test_a_request_pays_what_went_in_and_the_rest_is_income(
+    number: int, payout: int, went_in: int, income: int
+) -> None:
+    entries = kinds(life(claim(number, payout)), 4)
     returned = [each for each in entries if each[0] == "withdraw"]
     assert [each[:3] for each in returned] == [("withdraw", "coin", went_in)]
-    rest = {("income", "coin", income, income * 3_000)} if income else {("sell", "coin", went_in - paid, 0)}
-    assert entries - set(returned) == rest
+    expected = {("income", "coin", income, income * 3_000)} if income else {("sell", "coin", went_in - payout, 0)}
+    assert entries - set(returned) == expected
 
 
 def test_all_that_a_share_grew_is_income_at_the_end() -> None:
     last = record("INTERACTION", [request(4)], [row("steth", 33 * E, QUEUE)])
     unwrapped = record("WITHDRAW", [row("steth", 3_675 * E // 100, "wsteth")], [row("wsteth", 35 * E, NOBODY)])
-    rest = record("INTERACTION", [request(5)], [row("steth", 3_675 * E // 100, QUEUE)])
-    paid = [(1, 10 * E), (2, 20 * E), (3, 5_145 * E // 1_000), (4, 33 * E), (5, 3_675 * E // 100)]
-    records = life(last, unwrapped, rest, *(claim(number, raw) for number, raw in paid))
+    last_request = record("INTERACTION", [request(5)], [row("steth", 3_675 * E // 100, QUEUE)])
+    payouts = [(1, 10 * E), (2, 20 * E), (3, 5_145 * E // 1_000), (4, 33 * E), (5, 3_675 * E // 100)]
+    records = life(last, unwrapped, last_request, *(claim(number, raw) for number, raw in payouts))
     entries = entries_of(records, [ME], Treatment(burn_addresses={NOBODY})).entries
-    moved = dict.fromkeys(("deposit", "withdraw", "income", "buy", "sell"), 0)
+    totals = dict.fromkeys(("deposit", "withdraw", "income", "buy", "sell"), 0)
     for each in entries:
         if each.asset == "chain:coin":
-            moved[each.kind] += each.quantity
-    assert moved["deposit"] == moved["withdraw"] == 100 * E
-    assert moved["income"] + moved["buy"] - moved["sell"] == sum(raw for _, raw in paid) - 100 * E
+            totals[each.kind] += each.quantity
+    assert totals["deposit"] == totals["withdraw"] == 100 * E
+    assert totals["income"] + totals["buy"] - totals["sell"] == sum(raw for _, raw in payouts) - 100 * E
 
 
 def test_a_collectible_for_which_something_else_took_the_share_is_bought() -> None:

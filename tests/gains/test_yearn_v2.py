@@ -36,7 +36,7 @@ def test_a_share_grows_and_its_yield_is_income(stage: World, vault: Contract, is
     ):
         steps = [vault.take(me, "DAI", raw), vault.issue(me, shares)]
         assert vault.act(me, function, *([raw] if "uint" in function else []), steps=steps) == {"DAI": -raw}
-    inside, units = 12_000 * WAD, 11_500 * WAD
+    deposited, units = 12_000 * WAD, 11_500 * WAD
     for function, shares, raw in (
         ("withdraw(uint256)", 2_300 * WAD, 2_600 * WAD),
         (WITHDRAW, 4_600 * WAD, 4_500 * WAD),  # with a loss
@@ -44,11 +44,11 @@ def test_a_share_grows_and_its_yield_is_income(stage: World, vault: Contract, is
     ):
         args = {"withdraw()": (), WITHDRAW: (shares, me.address, 1)}.get(function, (shares,))
         assert vault.act(me, function, *args, steps=[vault.burn(me, shares), vault.pay(me, "DAI", raw)]) == {"DAI": raw}
-        went_in = inside * shares // units
-        inside, units = inside - went_in, units - shares
+        went_in = deposited * shares // units
+        deposited, units = deposited - went_in, units - shares
         if raw > went_in:
-            me.ledger.earn("DAI", raw - went_in, me.worth("DAI", raw - went_in))
+            me.ledger.earn("DAI", raw - went_in, me.value("DAI", raw - went_in))
         else:
-            me.ledger.sell("DAI", went_in - raw, me.worth("DAI", 0))
+            me.ledger.sell("DAI", went_in - raw, me.value("DAI", 0))
     report, _ = stage.read(me)
     assert_equal(report, me)
