@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from chainfolio.cli import serve
 from chainfolio.cli.dashboard_link import OWNER
 from chainfolio.cli.main import main
 from chainfolio.cli.state_store import open_state
+from chainfolio.settings import Settings
 from chainfolio.settings_file import load
 
 
@@ -60,3 +62,23 @@ def test_a_server_for_others_prints_no_link(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert main(["serve", "--config", str(config)]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_a_server_without_settings_begins_on_start_and_serves_again_with_what_was_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    served: list[list[str]] = []
+
+    def add_chain(make: Any, config: Settings, *, greeting: str) -> bool:
+        print(greeting, end="")
+        assert make.keywords["file"] == Path("chainfolio.toml")
+        served.append(list(config.chains))
+        (tmp_path / "chainfolio.toml").write_text('[chains.ethereum]\nrpc = ["http://127.0.0.1:1"]\n')
+        return len(served) == 1
+
+    monkeypatch.setattr(serve, "serve", add_chain)
+    assert main(["serve", "--port", "8123"]) == 0
+    assert served == [[], ["ethereum"]]
+    assert capsys.readouterr().out.count("http://127.0.0.1:8123/#/start?link=cf_live_") == 1

@@ -21,7 +21,7 @@ from chainfolio.api.app import App
 from chainfolio.api.auth import HEADER
 from chainfolio.api.first_run import NO_SETUP, ONLY_OWNER
 from chainfolio.api.serve import listening
-from chainfolio.cli import added_chain, first_run
+from chainfolio.cli import first_run
 from chainfolio.cli.dashboard_link import new_link, owner_account
 from chainfolio.cli.serve import indexing
 from chainfolio.cli.state_store import open_state
@@ -408,17 +408,3 @@ async def test_a_file_that_cannot_be_added_to_stays_as_it_is(
         assert not face.app.restart.is_set()
     assert file.read_text() == text
     assert sorted(os.listdir(here)) == ["chainfolio.toml", "data"]
-
-
-@pytest.mark.parametrize("rpc", ['http://a/"]\n[server]', "http://a/\\", "http://é/ü", "http://a/'#x", 'http://a/"""'])
-def test_an_endpoint_is_one_text_of_the_file(here: Path, rpc: str) -> None:
-    for key in ("local", "a.b", 'a"b'):
-        (here / "t.toml").write_text(added_chain.section(key, "evm", "http://a/x").replace("http://a/x", "env:IT"))
-        assert load(here / "t.toml", {"IT": "http://a"}).chains[key].endpoints == ["http://a"]
-    import tomllib
-
-    assert tomllib.loads(added_chain.section("local", "solana", rpc))["chains"]["local"] == {
-        "adapter": "solana",
-        "rpc": [rpc],
-        "index": "accounts",
-    }
