@@ -41,12 +41,14 @@ class ChainFacts(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_onl
     """One chain as its file describes it.
 
     A kind sets the CAIP-2 `NAMESPACE` of its chains and the CAIP-19 namespace of fungible `TOKENS`, and overrides
-    `reference` if chains are not named by number. `unproven`: parts of blocks with hashes that cannot be recomputed.
+    `reference` if chains are not named by number. `COLLECTIBLE_TOKENS`: collectibles are tokens
+    without decimals. `unproven`: parts of blocks with hashes that cannot be recomputed.
     `fee_collectors`: accounts that receive fees which are token transfers.
     """
 
     NAMESPACE: ClassVar[str]
     TOKENS: ClassVar[str]
+    COLLECTIBLE_TOKENS: ClassVar[bool] = False
 
     key: str
     kind: str
@@ -98,6 +100,7 @@ class ChainFacts(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_onl
             native_images=self.native.images,
             unproven=self.unproven,
             fee_collectors=frozenset(self.fee_collectors),
+            has_collectible_tokens=self.COLLECTIBLE_TOKENS,
         )
 
     def fault(self) -> str:

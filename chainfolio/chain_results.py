@@ -61,7 +61,8 @@ class ChainInfo:
     `chain_id` is the number that answers show. `wrapped` is the token that wraps the native coin, `also_at` the token
     as which the chain shows its native coin a second time. `token_namespace` is the CAIP-19 namespace of fungible
     tokens. `unproven` names the parts of blocks whose hashes cannot be recomputed. `fee_collectors` are accounts that
-    receive fees which are token transfers.
+    receive fees which are token transfers. `has_collectible_tokens` is True if collectibles are tokens without
+    decimals.
     """
 
     name: str
@@ -77,6 +78,7 @@ class ChainInfo:
     native_images: Mapping[str, str] = field(default_factory=dict)
     unproven: tuple[str, ...] = ()
     fee_collectors: frozenset[str] = frozenset()
+    has_collectible_tokens: bool = False
 
     def asset(self, standard: str, reference: str | None, token_id: int | None = None) -> Asset:
         """Return the asset of a row of transfers: the native coin if `reference` is None."""

@@ -275,6 +275,8 @@ def _held(portfolios: Sequence[Portfolio], books: _Books) -> dict[tuple[str, Ass
         collections = {} if portfolio.nfts_by_collection is UNSET else portfolio.nfts_by_collection
         for collection in collections.values():
             for item in collection.items:
+                if item.token_id == collection.contract_address:
+                    continue  # a token of the wallet, which is counted above
                 key = AssetKey(collection.chain_key, collection.contract_address, item.token_id)
                 books.symbols.setdefault(key, collection.symbol)
                 account = _account(collection.chain_key)

@@ -13,6 +13,7 @@ from chainfolio.assets import Asset
 from chainfolio.contracts import Collectible
 from chainfolio.portfolio.compose import call_document, clean
 from chainfolio.portfolio.document import (
+    WALLET,
     CollectionDocument,
     IssueDocument,
     NftAttribute,
@@ -146,7 +147,8 @@ def _item(collectible: Collectible, style: _Style) -> NftDocument:
 
 
 def _sources(collectible: Collectible, facts: ChainFacts) -> PositionSources:
-    reads = () if facts.wallet_reads is None else facts.wallet_reads(collectible.holding)
+    holding = collectible.holding
+    reads = facts.wallet_reads(holding) if facts.wallet_reads is not None and holding.protocol == WALLET else ()
     calls = tuple(call_document(label, read) for label, read in reads)
     return PositionSources(str(collectible.block.height), collectible.block.hash, calls)
 

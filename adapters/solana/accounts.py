@@ -36,6 +36,7 @@ from chainfolio.reads import Read
 
 Rewards = Mapping[RewardRead, Reward | Unknown | None]  # None: nothing was paid
 STAKE_PROTOCOL, NFT_PROTOCOL = "solana_stake", "bubblegum"
+NO_URI: Final = Unknown("the index of compressed NFTs is read for names only", cause="contract")
 SHOWN_CHARACTERS: Final = 4  # at both ends of a validator's address
 
 
@@ -262,11 +263,11 @@ def describe(assets: Sequence[Asset]) -> Plan[Mapping[Asset, Token]]:
 
 
 def token_uris(collectibles: Sequence[Asset]) -> Plan[list[TokenUri]]:
-    """Read the URIs in the metadata of mints, in one round and in order; `""` for compressed NFTs."""
+    """Read the URIs in the metadata of mints, in one round and in order; Unknown for compressed NFTs."""
     mints = [each for each in collectibles if each.kind != COMPRESSED]
     by_mint = dict(zip(mints, (yield from read_all([MintRead(each.reference) for each in mints])), strict=True))
-    results = [by_mint.get(each) for each in collectibles]
-    return [each.uri if isinstance(each, Mint) else each or "" for each in results]
+    results = [by_mint.get(each, NO_URI) for each in collectibles]
+    return [each.uri if isinstance(each, Mint) else each for each in results]
 
 
 def _token_read(asset: Asset) -> Read[Mint | tuple[str, str] | Unknown]:

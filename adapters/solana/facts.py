@@ -19,6 +19,7 @@ class Facts(ChainFacts, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     NAMESPACE: ClassVar[str] = "solana"
     TOKENS: ClassVar[str] = TOKENS
+    COLLECTIBLE_TOKENS: ClassVar[bool] = True
 
     genesis: str
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from chainfolio.assets import Asset
 from chainfolio.blocks import Block
-from chainfolio.contracts import DayFlows, Holding, Issue, Snapshot, Token
+from chainfolio.contracts import DayFlows, Holding, Issue, Position, Snapshot, Token
 from chainfolio.engine.snapshots.day_flows import Flows
 from chainfolio.engine.snapshots.judgement import Judgement
 from chainfolio.engine.snapshots.reading import Reading, natives_of
@@ -41,21 +41,37 @@ def build_snapshot(chain: Chain, reading: Reading, judgement: Judgement, sources
         *price_issues(quotes, reading.account_tokens, sources),
         *reading.issues,
     ]
+    holdings = [*natives, *(Holding(account, tokens[asset], raw) for account, asset, raw in reading.holdings)]
+    positions = tuple(each.with_tokens(tokens) for each in judgement.positions)
     return Snapshot(
         chain=chain.key,
         block=reading.block,
         accounts=tuple(reading.states),
-        holdings=(*natives, *(Holding(account, tokens[asset], raw) for account, asset, raw in reading.holdings)),
+        holdings=tuple(holdings),
         prices=quotes.prices,
         issues=tuple(group_untrusted_issues(issues)),
-        positions=tuple(each.with_tokens(tokens) for each in judgement.positions),
+        positions=positions,
         spam=judgement.spam,
         fees=tuple(Holding(account, native, raw) for account, raw in reading.fees.items()),
         day_flows=tuple(_day(account, each, tokens) for account, each in reading.flows.items()),
         pegged=pegged_assets(sources),
         day_flows_problem=reading.no_days,
-        collectibles=reading.collectibles,
+        collectibles=(*reading.collectibles, *_collectible_tokens(chain, holdings, positions, quotes)),
     )
+
+
+def _collectible_tokens(
+    chain: Chain, holdings: Sequence[Holding], positions: Sequence[Position], quotes: Quotes
+) -> list[Holding]:
+    """Return the unpriced tokens without decimals in wallets, and those that are positions of wallets.
+
+    Empty for chains whose collectibles are no such tokens.
+    """
+    if not chain.info.has_collectible_tokens:
+        return []
+    priced = {price.asset for price in quotes.prices}
+    in_positions = [part for each in positions if each.type == "WALLET" for part in each.supplied]
+    return [each for each in (*holdings, *in_positions) if each.token.decimals == 0 and each.token.asset not in priced]
 
 
 def unreadable(chain: Chain, addresses: Sequence[str], error: SourceError, time_us: int) -> Snapshot:

@@ -16,6 +16,7 @@ from chainfolio.adapters.solana.reads import WalletRead
 from chainfolio.contracts import Token
 from chainfolio.localchain.solana.node import SolanaNode
 from chainfolio.localchain.solana.programs import (
+    TOKEN,
     TOKEN_2022,
     account_opening,
     associated_account,
@@ -32,6 +33,7 @@ __all__ = ["run"]  # a fixture
 pytestmark = pytest.mark.node
 HIDDEN = "\u202eMonke\u200b #7\x07"
 RENT = 5_616_720
+ATTRIBUTES = '{"name": "Nine", "attributes": [{"trait_type": "Hat", "value": "red"}]}'
 
 
 def metaplex(of_mint: Pubkey, name: str, symbol: str, key: int = 4) -> bytes:
@@ -119,3 +121,27 @@ def test_what_nobody_asked_for_and_has_a_link_in_its_name_is_spam(node: SolanaNo
     assert assets[str(lure)]["spam"]["reasons"] == ["LINK", "LURE", "UNSOLICITED", "NO_PRICE"]
     assert (assets[str(plain)]["balance"], assets[str(plain)].get("spam")) == ("1", None)
     assert portfolio["spamAssets"] == 1
+
+
+def test_collectibles_of_a_wallet_are_listed_with_their_metadata(node: SolanaNode, run: Run) -> None:
+    owner, metaplex_mint = Keypair().pubkey(), create_mint(node, 0)
+    send_coins(node, owner, 10**9)
+    put_metadata(node, metaplex_mint, metaplex(metaplex_mint, "Monke", "MNK"))
+    inline = create_named_mint(node, "Monke #9", "MNK", f"data:application/json,{ATTRIBUTES}")
+    coin = create_mint(node, 6)
+    issue_nft(node, owner, metaplex_mint, TOKEN)
+    issue_nft(node, owner, inline, TOKEN_2022)
+    issue_nft(node, owner, coin, TOKEN)
+    later(node)
+    run("watch", str(owner))
+    [portfolio] = run("portfolio", str(owner), "--nfts", "--sources")
+    found = {each["contractAddress"]: each for each in portfolio["nftsByCollection"].values()}
+    assert found.keys() == {str(metaplex_mint), str(inline)}  # the coin has decimals
+    assert portfolio["nftsChains"]["solana"]["count"] == "2"
+    [first] = found[str(inline)]["items"]
+    assert (first["tokenId"], first["balance"], first["name"]) == (str(inline), "1", "Nine")
+    assert first["attributes"] == [{"name": "Hat", "value": "red"}]
+    assert [call["method"] for call in first["sources"]["calls"]] == ["getTokenAccountsByOwner"]
+    [other] = found[str(metaplex_mint)]["items"]
+    assert (found[str(metaplex_mint)]["name"], other["metadataUri"]) == ("Monke", "https://one.test/7.json")
+    assert "no gateway" in other["metadataProblem"]
