@@ -46,10 +46,10 @@ def paying() -> Iterator[Paying]:
 async def test_withdrawals_are_records_of_no_transaction_and_explain_the_balance(
     paying: Paying, scope: str, tmp_path: Path
 ) -> None:
-    alice, tail = paying.who("alice"), Tail(tmp_path / "tail.db")
+    alice, tail = paying.address_of("alice"), Tail(tmp_path / "tail.db")
     without = () if scope == "everything" else SETS["state"]
     async with served(
-        paying.node, paying.local.deployment, Provider(paying.node.url, without, paying.told), pays=PAYS
+        paying.node, paying.local.deployment, Provider(paying.node.url, without, paying.answer), pays=PAYS
     ) as chain:
         index = IndexOf(chain, Lake(str(tmp_path / "lake")), tail, DATASETS)
         last = (await chain.heads()).finalized
@@ -99,9 +99,9 @@ def append_rows(lake: Lake, table: Table, rows: list[dict[str, Any]]) -> None:
 async def test_a_withdrawal_names_its_validators_where_the_beacon_chain_is_indexed(
     paying: Paying, tmp_path: Path
 ) -> None:
-    alice, tail, lake = paying.who("alice"), Tail(tmp_path / "tail.db"), Lake(str(tmp_path / "lake"))
+    alice, tail, lake = paying.address_of("alice"), Tail(tmp_path / "tail.db"), Lake(str(tmp_path / "lake"))
     async with served(
-        paying.node, paying.local.deployment, Provider(paying.node.url, (), paying.told), pays=PAYS
+        paying.node, paying.local.deployment, Provider(paying.node.url, (), paying.answer), pays=PAYS
     ) as chain:
         index = IndexOf(chain, lake, tail, DATASETS)
         await index.fill(0, last := (await chain.heads()).finalized)
@@ -160,7 +160,7 @@ async def test_a_withdrawal_names_its_validators_where_the_beacon_chain_is_index
 
 
 async def test_a_deposit_for_a_validator_is_a_stake_of_its_sender(paying: Paying, tmp_path: Path) -> None:
-    alice, contract, tail = paying.who("alice"), "0x" + "d0" * 20, Tail(tmp_path / "tail.db")
+    alice, contract, tail = paying.address_of("alice"), "0x" + "d0" * 20, Tail(tmp_path / "tail.db")
     paying.node.rpc("anvil_setCode", contract, "0x00")
     height = paying.node.settle(
         [
@@ -178,7 +178,7 @@ async def test_a_deposit_for_a_validator_is_a_stake_of_its_sender(paying: Paying
     )
     paying.node.mine(70)
     async with served(
-        paying.node, paying.local.deployment, Provider(paying.node.url, (), paying.told), pays=PAYS
+        paying.node, paying.local.deployment, Provider(paying.node.url, (), paying.answer), pays=PAYS
     ) as chain:
         index = IndexOf(chain, Lake(str(tmp_path / "lake")), tail, DATASETS)
         await index.fill(0, (await chain.heads()).finalized)

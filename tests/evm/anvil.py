@@ -44,7 +44,7 @@ class Local:
 
     @property
     def wallets(self) -> list[str]:
-        """Holders, and somebody who holds nothing."""
+        """Return the addresses of the holders, and one address that holds nothing."""
         return [*(self.deployment.accounts[name].lower() for name in ("deployer", "alice", "bob")), "0x" + "cd" * 20]
 
 

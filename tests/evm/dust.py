@@ -1,4 +1,4 @@
-"""An EVM wallet that strangers send tokens to, read through the scanner of a fake node that meters gas."""
+"""An EVM wallet with unsolicited tokens, read through the scanner of a fake node that meters gas."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def hostile(mix: Mix) -> dict[str, Contract]:
 
 
 def costs(dust: dict[str, Contract]) -> dict[str, int]:
-    """What answers cost that stay just below the gas of a read."""
+    """Return the gas costs of expensive contracts: just below the gas limit of a read."""
     dear = BEHAVIOURS["answers dearly"]
     return {address: READ_GAS - 1 for address, contract in dust.items() if contract is dear}
 
@@ -81,13 +81,13 @@ async def read(mix: Mix, mark: Callable[..., list[Any]] = mark_untrusted) -> Wal
     contracts = Contracts(
         {**dust, TOKEN: balances({ALICE: 7}), FEED: _feed}, {ALICE: 10**18}, gas_cap=30_000_000, costs=costs(dust)
     )
-    found = wired(FakeNode(CHAIN, contracts), checked=True)
-    facts = found.node.facts
-    listed, native = facts.token_asset(TOKEN), facts.info.native.asset
-    tokens = [listed, *(facts.token_asset(each) for each in dust)]
-    trust = Trust(lambda asset: asset == listed)
+    pool = wired(FakeNode(CHAIN, contracts), checked=True)
+    facts = pool.node.facts
+    trusted_token, native = facts.token_asset(TOKEN), facts.info.native.asset
+    tokens = [trusted_token, *(facts.token_asset(each) for each in dust)]
+    trust = Trust(lambda asset: asset == trusted_token)
     strangers = trust.untrusted_contracts(tokens)
-    source = Chainlink({asset: Feed(asset, FEED, 8, 3600) for asset in (listed, native)})
+    source = Chainlink({asset: Feed(asset, FEED, 8, 3600) for asset in (trusted_token, native)})
 
     def wallet() -> Plan[Any]:
         native_raw, *raws = yield [NativeBalance(ALICE), *(balance_of(each.reference, ALICE) for each in tokens)]
@@ -96,21 +96,26 @@ async def read(mix: Mix, mark: Callable[..., list[Any]] = mark_untrusted) -> Wal
     plans: dict[str, Plan[Any]] = {
         "wallet": wallet(),
         "tokens": describe(facts, [each.reference for each in tokens]),
-        "prices": source.prices([listed, native], BLOCK),
+        "prices": source.prices([trusted_token, native], BLOCK),
     }
-    reports = await run_batched(plans, lambda reads: answer(found.node, mark(reads, strangers), BLOCK))
+    reports = await run_batched(plans, lambda reads: answer(pool.node, mark(reads, strangers), BLOCK))
     assert not [report.reason for report in reports.values() if report.status != "ok"]
     results: dict[str, Any] = {name: report.result for name, report in reports.items()}
     native_raw, raws = results["wallet"]
     state = AccountState(native_raw, raws, (), ())
-    wanted: dict[str, dict[Asset, bool]] = {ALICE: dict.fromkeys(tokens, True)}
-    held, issues = holdings_of({ALICE: state}, wanted, trust)
+    tokens_by_account: dict[str, dict[Asset, bool]] = {ALICE: dict.fromkeys(tokens, True)}
+    holdings, issues = holdings_of({ALICE: state}, tokens_by_account, trust)
     quotes = results["prices"]
     prices: dict[str, Decimal] = {str(price.asset): price.usd for price in quotes.prices}
-    trusted = {"native": native_raw, "token": raws[listed], "held": (ALICE, listed, 7) in held, **prices}
+    trusted = {
+        "native": native_raw,
+        "token": raws[trusted_token],
+        "held": (ALICE, trusted_token, 7) in holdings,
+        **prices,
+    }
     is_complete = not any(issue.makes_partial for issue in issues) and not quotes.refused
     return Wallet(
-        trusted, is_complete, len(group_untrusted_issues(issues)), Work(found.node.requests, contracts.gas_used)
+        trusted, is_complete, len(group_untrusted_issues(issues)), Work(pool.node.requests, contracts.gas_used)
     )
 
 

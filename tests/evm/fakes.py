@@ -1,4 +1,4 @@
-"""Nodes that exist only in memory: a chain, what a node says of it, how it fails, and a clock that nobody waits for."""
+"""In-memory nodes: a chain, the answers and faults of nodes, and a clock without real waits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from chainfolio.environment import Environment
 from chainfolio.transport.endpoint import Endpoint
 from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.pool import Pool
-from tests.evm.contracts import Contracts, Refused
+from tests.evm.contracts import Contracts, RpcRefusal
 
 CHAIN_ID = 31337
 GENESIS_TIME = 1_700_000_000
@@ -33,7 +33,7 @@ Handler = Callable[[list[Any]], Any]
 
 
 class FakeClock:
-    """A clock that moves when somebody sleeps."""
+    """A clock that moves by each sleep."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -102,7 +102,7 @@ class FakeChain:
         return len(self.headers) - 1
 
     def filled(self, span: range) -> Iterable[int]:
-        """Those of some heights that have a block."""
+        """Return the heights of a span that have a block."""
         return span
 
     def block(self, height: int) -> Block:
@@ -128,7 +128,7 @@ class FakeChain:
                 "transactions": [hash_of(block_hash, k) for k in range(len(logs))],
             }
         )
-        places = [
+        positions = [
             {
                 "blockNumber": hex(height),
                 "blockHash": block_hash,
@@ -140,7 +140,7 @@ class FakeChain:
             }
             for k in range(len(logs))
         ]
-        self.logs.append([{**log, **place} for log, place in zip(logs, places, strict=True)])
+        self.logs.append([{**log, **position} for log, position in zip(logs, positions, strict=True)])
 
     def reorganise(self, first: int, salt: str) -> None:
         """The blocks from `first` on become others with the same events."""
@@ -164,7 +164,10 @@ class FakeChain:
 
 
 class FakeNode:
-    """Answers JSON-RPC over a chain. `on[method]` replaces an answer, `exchanges` are used up before any is given."""
+    """Answer JSON-RPC requests from a chain.
+
+    `on[method]` replaces an answer; `exchanges` are returned first, in order.
+    """
 
     def __init__(self, chain: FakeChain, contracts: Contracts | None = None, **on: Handler) -> None:
         self.chain = chain
@@ -202,7 +205,7 @@ class FakeNode:
         head = {"jsonrpc": "2.0", "id": ask["id"]}
         try:
             return {**head, "result": self.on.get(method, getattr(self, method, _unknown))(params)}
-        except Refused as refused:
+        except RpcRefusal as refused:
             return {**head, "error": refused.error()}
 
     def eth_chainId(self, params: list[Any]) -> str:
@@ -213,44 +216,44 @@ class FakeNode:
         return None if height is None else self.chain.headers[height]
 
     def eth_getLogs(self, params: list[Any]) -> list[dict[str, Any]]:
-        wanted = params[0]
-        if "blockHash" in wanted:
-            height = self.chain.height_of(wanted)
+        query = params[0]
+        if "blockHash" in query:
+            height = self.chain.height_of(query)
             if height is None:
-                raise Refused(-32000, "unknown block")
+                raise RpcRefusal(-32000, "unknown block")
             span = range(height, height + 1)
         else:
-            span = range(int(wanted["fromBlock"], 16), min(int(wanted["toBlock"], 16), self.chain.head) + 1)
-        found = [log for height in self.chain.filled(span) for log in self.chain.logs[height]]
-        contracts = wanted.get("address")
+            span = range(int(query["fromBlock"], 16), min(int(query["toBlock"], 16), self.chain.head) + 1)
+        entries = [log for height in self.chain.filled(span) for log in self.chain.logs[height]]
+        contracts = query.get("address")
         return [
             log
-            for log in found
-            if _answers(log["topics"], wanted.get("topics", []))
+            for log in entries
+            if _answers(log["topics"], query.get("topics", []))
             if not contracts or log["address"] in contracts
         ]
 
     def eth_call(self, params: list[Any]) -> str:
-        self._known(params[1])
+        self._require_block(params[1])
         return self.contracts.call(params[0], params[2] if len(params) > 2 else {})
 
     def eth_getBalance(self, params: list[Any]) -> str:
-        self._known(params[1])
+        self._require_block(params[1])
         return hex(self.contracts.native.get(params[0], 0))
 
-    def _known(self, tag: Any) -> None:
+    def _require_block(self, tag: Any) -> None:
         if self.chain.height_of(tag) is None:
-            raise Refused(-32000, "header not found")
+            raise RpcRefusal(-32000, "header not found")
 
 
-def _answers(topics: Sequence[str], wanted: Sequence[Sequence[str] | None]) -> bool:
-    """Whether a log has the topics of a filter, each in its place; None is any."""
-    enough = len(topics) >= len(wanted)
-    return enough and all(any_ is None or topic in any_ for topic, any_ in zip(topics, wanted, strict=False))
+def _answers(topics: Sequence[str], filter_topics: Sequence[Sequence[str] | None]) -> bool:
+    """Return True if topics match a filter by position; None matches any topic."""
+    enough = len(topics) >= len(filter_topics)
+    return enough and all(any_ is None or topic in any_ for topic, any_ in zip(topics, filter_topics, strict=False))
 
 
 def _unknown(params: list[Any]) -> Any:
-    raise Refused(-32601, "the method does not exist/is not available")
+    raise RpcRefusal(-32601, "the method does not exist/is not available")
 
 
 def answered(reply: Any, status: int = 200, retry_after_s: float | None = None) -> HttpResponse:
@@ -310,7 +313,10 @@ class Wired:
 
 
 def wired(*nodes: FakeNode, urls: Sequence[str] = (), checked: bool = False) -> Wired:
-    """Endpoints `one.test`, `two.test`… over these nodes; `checked` leaves out the question of who they are."""
+    """Return a pool of endpoints `one.test`, `two.test` … over these nodes.
+
+    `checked` skips the handshake with chain id and genesis.
+    """
     clock = FakeClock()
     environment = Environment(clock=clock, random=random.Random(7))
     names = urls or [f"http://{name}.test" for name, _ in zip(("one", "two", "three"), nodes, strict=False)]

@@ -58,16 +58,18 @@ def records(draw: st.DrawFn, height: int, log_index: int) -> dict[str, Any]:
 @st.composite
 def answers(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Logs at distinct places, in any order."""
-    places = draw(st.lists(st.tuples(HEIGHTS, st.sampled_from([0, 1, 9, 10, 15, 16, 300])), max_size=12, unique=True))
-    return [draw(records(height, log_index)) for height, log_index in places]
+    positions = draw(
+        st.lists(st.tuples(HEIGHTS, st.sampled_from([0, 1, 9, 10, 15, 16, 300])), max_size=12, unique=True)
+    )
+    return [draw(records(height, log_index)) for height, log_index in positions]
 
 
 @st.composite
-def written(draw: st.DrawFn, logs: list[dict[str, Any]]) -> bytes:
-    """Some logs as JSON text: keys in any order, unknown keys, blanks, upper case, records that differ in all of it."""
+def json_text(draw: st.DrawFn, logs: list[dict[str, Any]]) -> bytes:
+    """Draw JSON text of logs: shuffled keys, unknown keys, whitespace, upper case, and mixed records."""
     orders = [draw(st.permutations(list(logs[0])))] if logs else []
     alike = draw(st.booleans())
-    shown = []
+    entries = []
     for log in logs:
         keys = orders[0] if alike else draw(st.permutations(list(log)))
         record = {key: log[key] for key in [*keys, *log] if key in log}
@@ -76,10 +78,10 @@ def written(draw: st.DrawFn, logs: list[dict[str, Any]]) -> bytes:
             for key in draw(st.sets(st.sampled_from(["address", "data", "blockHash", "transactionHash", "logIndex"]))):
                 record[key] = "0x" + record[key][2:].upper()
             record["topics"] = draw(st.sampled_from([record["topics"], [_shout(t) for t in record["topics"]]]))
-        shown.append(record)
+        entries.append(record)
     separators = draw(st.sampled_from([(",", ":"), (", ", ": "), (" , ", " : ")]))
     around = draw(st.sampled_from([("", ""), (" ", "\n"), ("\n\t", " " * 80)]))
-    return (around[0] + json.dumps(shown, separators=separators) + around[1]).encode()
+    return (around[0] + json.dumps(entries, separators=separators) + around[1]).encode()
 
 
 def _shout(topic: str) -> str:
@@ -94,7 +96,7 @@ def events_of_tokens(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Logs in the order of the chain that look like events of tokens: most are, some are nearly."""
     heights = sorted(draw(st.lists(st.integers(1, 4), min_size=1, max_size=14)))
     logs: list[dict[str, Any]] = []
-    for place, height in enumerate(heights):
+    for index, height in enumerate(heights):
         topics, data = draw(st.one_of(_words_of_an_event(), _batch(), _anything()))
         logs.append(
             {
@@ -102,10 +104,10 @@ def events_of_tokens(draw: st.DrawFn) -> list[dict[str, Any]]:
                 "topics": topics,
                 "data": data,
                 "blockNumber": hex(height),
-                "transactionHash": "0x" + word(height * 1000 + place // 2),
+                "transactionHash": "0x" + word(height * 1000 + index // 2),
                 "blockHash": "0x" + word(height),
-                "transactionIndex": hex(place // 2),
-                "logIndex": hex(place),
+                "transactionIndex": hex(index // 2),
+                "logIndex": hex(index),
                 "blockTimestamp": hex(1000 + height),
                 "removed": False,
             }
@@ -146,7 +148,7 @@ def _anything(draw: st.DrawFn) -> tuple[list[str], str]:
 # --- seen again ------------------------------------------------------------------------------------------------------
 
 
-def shown(logs: Logs) -> list[dict[str, Any]]:
+def plain_values(logs: Logs) -> list[dict[str, Any]]:
     """Parsed logs as plain values, to compare."""
     return [
         {

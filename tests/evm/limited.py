@@ -47,30 +47,30 @@ class Provider:
     without: Sequence[str] = ()
     fault: Fault = lambda ask: None
     largest: int = 10_000
-    asked: Counter[str] = field(default_factory=Counter)
+    method_counts: Counter[str] = field(default_factory=Counter)
     requests: int = 0
     _real: HttpTransport = field(default_factory=HttpTransport)
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
-        told = json.loads(body)
-        reads = told if isinstance(told, list) else [told]
+        call = json.loads(body)
+        reads = call if isinstance(call, list) else [call]
         self.requests += 1
-        self.asked.update(read["method"] for read in reads)
+        self.method_counts.update(read["method"] for read in reads)
         if len(reads) > self.largest:
             refusal = {"code": -32600, "message": f"batch of more than {self.largest} requests"}
             return _posted({"jsonrpc": "2.0", "id": None, "error": refusal})
-        own = {read["id"]: self._own(read) for read in reads}
-        left = [read for read in reads if own[read["id"]] is None]
-        real = await self._forward(source, left, timeout_s) if left else {}
-        answers = [own[read["id"]] or real[read["id"]] for read in reads]
-        return _posted(answers if isinstance(told, list) else answers[0])
+        own_answers = {read["id"]: self._local_answer(read) for read in reads}
+        forwarded = [read for read in reads if own_answers[read["id"]] is None]
+        real = await self._forward(source, forwarded, timeout_s) if forwarded else {}
+        answers = [own_answers[read["id"]] or real[read["id"]] for read in reads]
+        return _posted(answers if isinstance(call, list) else answers[0])
 
-    def _own(self, read: dict[str, Any]) -> dict[str, Any] | None:
+    def _local_answer(self, read: dict[str, Any]) -> dict[str, Any] | None:
         if read["method"].startswith(tuple(self.without)):
             error = {"code": -32601, "message": f"the method {read['method']} does not exist/is not available"}
             return {"jsonrpc": "2.0", "id": read["id"], "error": error}
-        said = self.fault(read)
-        return None if said is None else {"jsonrpc": "2.0", "id": read["id"], **said}
+        outcome = self.fault(read)
+        return None if outcome is None else {"jsonrpc": "2.0", "id": read["id"], **outcome}
 
     async def _forward(self, source: str, reads: list[dict[str, Any]], timeout_s: float) -> dict[int, dict[str, Any]]:
         posted = await self._real.post(source, self.url, json.dumps(reads).encode(), timeout_s)
@@ -98,49 +98,51 @@ def changing(node: LocalNode, **changes: Callable[[Any], Any]) -> Fault:
 
 @dataclass
 class Listing:
-    """The transport of an explorer, which knows all from the node's own traces. It lists no more than `most` rows; one
-    that `is_turned` the newest of them."""
+    """The transport of an explorer that knows every call from the node's traces.
+
+    It lists at most `max_rows` rows; if `is_turned`, the newest ones.
+    """
 
     node: LocalNode
-    most: ClassVar[int] = 10_000
+    max_rows: ClassVar[int] = 10_000
     is_turned: ClassVar[bool] = False
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         query = {name: values[0] for name, values in parse_qs(body.decode()).items()}
         if query["action"] == "eth_blockNumber":
             return _posted({"jsonrpc": "2.0", "id": 1, "result": hex(self.node.height)})
-        rows = self._inside() if query["action"] == "txlistinternal" else self._sent()
+        rows = self._internal_calls() if query["action"] == "txlistinternal" else self._transactions()
         if "txhash" in query:
             rows = [row for row in rows if row["hash"] == query["txhash"]]
         if "address" in query:
             rows = [row for row in rows if query["address"] in (row["from"], row["to"], row["contractAddress"])]
         first, last = int(query.get("startblock", 0)), int(query.get("endblock", 10**9))
         rows = [row for row in rows if first <= int(row["blockNumber"]) <= last][:: -1 if self.is_turned else 1]
-        listed = rows[: min(self.most, int(query.get("offset", 10_000)))]
-        return _posted({"status": "1", "message": "OK", "result": listed})
+        page = rows[: min(self.max_rows, int(query.get("offset", 10_000)))]
+        return _posted({"status": "1", "message": "OK", "result": page})
 
-    def _sent(self) -> list[dict[str, Any]]:
+    def _transactions(self) -> list[dict[str, Any]]:
         return [
             {
-                "blockNumber": str(int(sent["blockNumber"], 16)),
-                "hash": sent["hash"],
-                "from": sent["from"],
-                "to": sent["to"] or "",
-                "value": str(int(sent["value"], 16)),
+                "blockNumber": str(int(tx["blockNumber"], 16)),
+                "hash": tx["hash"],
+                "from": tx["from"],
+                "to": tx["to"] or "",
+                "value": str(int(tx["value"], 16)),
                 "isError": "0",
-                "contractAddress": self.node.rpc("eth_getTransactionReceipt", sent["hash"])["contractAddress"] or "",
+                "contractAddress": self.node.rpc("eth_getTransactionReceipt", tx["hash"])["contractAddress"] or "",
             }
             for height in range(self.node.height + 1)
-            for sent in self.node.rpc("eth_getBlockByNumber", hex(height), True)["transactions"]
+            for tx in self.node.rpc("eth_getBlockByNumber", hex(height), True)["transactions"]
         ]
 
-    def _inside(self) -> list[dict[str, Any]]:
-        found = []
+    def _internal_calls(self) -> list[dict[str, Any]]:
+        entries = []
         for height in range(1, self.node.height + 1):
             for trace in self.node.rpc("trace_block", hex(height)):
-                action, made = trace["action"], trace.get("result") or {}
+                action, result = trace["action"], trace.get("result") or {}
                 if trace["traceAddress"]:
-                    found.append(
+                    entries.append(
                         {
                             "blockNumber": str(height),
                             "hash": trace["transactionHash"],
@@ -150,10 +152,10 @@ class Listing:
                             "to": action.get("to") or action.get("refundAddress") or "",
                             "value": str(int(action.get("value") or action.get("balance") or "0x0", 16)),
                             "isError": "1" if "error" in trace else "0",
-                            "contractAddress": made.get("address", ""),
+                            "contractAddress": result.get("address", ""),
                         }
                     )
-        return found
+        return entries
 
     async def close(self) -> None:
         pass
@@ -175,9 +177,9 @@ async def served(
     urls = [f"http://provider-{number}.test" for number, _ in enumerate(providers)]
     endpoints = [EvmEndpoint(url, each, environment) for url, each in zip(urls, providers, strict=True)]
     listing = Explorer("http://explorer.test/api", Listing(node), environment) if explorer else None
-    told = EvmSettings(rpc=urls, **settings)
-    nodes = Node(facts, endpoints, environment, quorum=told.quorum, hashed=told.integrity == "roots")
-    chain = EvmChain(facts, nodes, told, listing)
+    evm_settings = EvmSettings(rpc=urls, **settings)
+    nodes = Node(facts, endpoints, environment, quorum=evm_settings.quorum, hashed=evm_settings.integrity == "roots")
+    chain = EvmChain(facts, nodes, evm_settings, listing)
     try:
         yield chain
     finally:

@@ -1,4 +1,4 @@
-"""A chain whose protocol pays accounts: withdrawals of validators, and coins that deposits from elsewhere mint.
+"""A chain whose protocol pays accounts: withdrawals of validators, and coins minted by deposits.
 
 Anvil has no validators, and its deposits of a rollup run twice. So the coins are put into the state of a block, and its
 body, as the provider gives it, says where they came from. All else is the node's own.
@@ -25,7 +25,7 @@ STRANGER = "0x" + "77" * 20
 
 def root_of(withdrawals: Sequence[Mapping[str, str]]) -> str:
     """The root of the trie of some withdrawals, which each block names."""
-    written = [
+    encoded = [
         rlp.encode(
             [
                 *(rlp.number(int(each[name], 16)) for name in ("index", "validatorIndex")),
@@ -35,7 +35,7 @@ def root_of(withdrawals: Sequence[Mapping[str, str]]) -> str:
         )
         for each in withdrawals
     ]
-    return f"0x{list_root(written).hex()}"
+    return f"0x{list_root(encoded).hex()}"
 
 
 @dataclass
@@ -50,22 +50,22 @@ class Paying:
     def node(self) -> LocalNode:
         return self.local.node
 
-    def who(self, name: str) -> str:
+    def address_of(self, name: str) -> str:
         return self.local.deployment.accounts[name].lower()
 
-    def withdraw(self, *paid: tuple[str, int]) -> None:
-        """In a block of its own."""
+    def withdraw(self, *payments: tuple[str, int]) -> None:
+        """Mine a block with withdrawals to accounts, in gwei."""
         self.node.mine()
-        for account, gwei in paid:
+        for account, gwei in payments:
             self._give(account, gwei * GWEI)
         self.withdrawn[self.node.height] = [
             {"index": hex(k), "validatorIndex": "0x1", "address": account, "amount": hex(gwei)}
-            for k, (account, gwei) in enumerate(paid)
+            for k, (account, gwei) in enumerate(payments)
         ]
         self.node.mine()
 
     def deposit(self, sender: str, recipient: str, mint: int, value: int) -> None:
-        """As the rollup runs it: what is minted comes to the sender, and goes on."""
+        """Run a deposit as the rollup does: mint coins for the sender, who sends a value on."""
         height = self.node.settle([Tx(sender, recipient, value=value)])
         self._give(sender, mint)
         self.minted[height] = mint
@@ -75,11 +75,11 @@ class Paying:
         has = int(self.node.rpc("eth_getBalance", account, "latest"), 16)
         self.node.rpc("anvil_setBalance", account, hex(has + raw))
 
-    def told(self, ask: dict[str, Any]) -> dict[str, Any] | None:
+    def answer(self, ask: dict[str, Any]) -> dict[str, Any] | None:
         """The answer of a node whose chain pays."""
         if ask["method"] == "eth_getTransactionByBlockHashAndIndex":
-            sent = self.node.rpc(ask["method"], *ask["params"])
-            return {"result": self._as_minted(int(sent["blockNumber"], 16), sent)}
+            tx = self.node.rpc(ask["method"], *ask["params"])
+            return {"result": self._as_minted(int(tx["blockNumber"], 16), tx)}
         if ask["method"] != "eth_getBlockByNumber" or not ask["params"][0].startswith("0x"):
             return None
         height, is_full = int(ask["params"][0], 16), ask["params"][1]
@@ -87,19 +87,19 @@ class Paying:
         block["withdrawals"] = self.withdrawn.get(height, [])
         block["withdrawalsRoot"] = root_of(block["withdrawals"])
         if is_full:
-            block["transactions"] = [self._as_minted(height, sent) for sent in block["transactions"]]
+            block["transactions"] = [self._as_minted(height, tx) for tx in block["transactions"]]
         return {"result": block}
 
-    def _as_minted(self, height: int, sent: dict[str, Any]) -> dict[str, Any]:
-        return sent | {"type": "0x7e", "mint": hex(self.minted[height])} if height in self.minted else sent
+    def _as_minted(self, height: int, tx: dict[str, Any]) -> dict[str, Any]:
+        return tx | {"type": "0x7e", "mint": hex(self.minted[height])} if height in self.minted else tx
 
 
 @contextmanager
 def paying_chain() -> Iterator[Paying]:
-    """Such a chain on which alice and bob also do what others do."""
+    """Start a chain that pays withdrawals and mints, with ordinary transactions of alice and bob."""
     with LocalNode() as node:
         local = Paying(populated(node))
-        alice, bob = local.who("alice"), local.who("bob")
+        alice, bob = local.address_of("alice"), local.address_of("bob")
         weth = local.local.deployment.tokens["WETH"].address
         for k in range(4):
             node.mine(20 + 7 * k)

@@ -1,4 +1,4 @@
-"""Small EVM programs that move native coins in every way there is: constructors that run as transactions."""
+"""Small EVM programs that move native coins in every way, as constructors that run in transactions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REVERT, INVALID, STOP = Op(bytes.fromhex("60006000fd")), Op(b"\xfe"), Op(b"\0")
 
 
 def destroy(heir: str) -> Op:
-    """Leave everything to somebody."""
+    """Destroy the contract and send its coins to an heir."""
     return Op(_address(heir) + b"\xff")
 
 

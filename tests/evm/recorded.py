@@ -1,4 +1,4 @@
-"""Real answers of real chains, recorded by others. They lie beside the repository; without them tests are skipped."""
+"""Recorded answers of real chains, next to the repository; tests without them are skipped."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def body(result: Any) -> bytes:
 
 def logs_in(receipts: list[dict[str, Any]], time_s: int) -> Logs:
     """The logs of some receipts, as `eth_getLogs` gives them, with the time of their block."""
-    found = parse("recorded", body([log for receipt in receipts for log in receipt["logs"]]))
-    found.time_s[:] = np.int64(time_s)
-    return found
+    logs = parse("recorded", body([log for receipt in receipts for log in receipt["logs"]]))
+    logs.time_s[:] = np.int64(time_s)
+    return logs
 
 
 def numbers(column: Any) -> list[int]:

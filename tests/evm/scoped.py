@@ -1,4 +1,4 @@
-"""What a whole index has of some accounts, to compare what is read for them alone with."""
+"""Rows of accounts from a full index, as the reference for reads of these accounts alone."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def rows(tables: dict[str, pa.Table], order: Sequence[str] = ()) -> Rows:
     return {name: table.to_pylist() for name, table in sorted(tables.items()) if len(table)}
 
 
-async def whole(chain: EvmChain, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Rows:
+async def indexed_rows(chain: EvmChain, span: Span, accounts: Sequence[str], datasets: Sequence[str]) -> Rows:
     """The rows of a whole index that concern some accounts."""
     collected = await chain.collect(span, datasets)
-    found: dict[str, pa.Table] = {}
+    selected: dict[str, pa.Table] = {}
     for name in datasets:
         dataset = chain.datasets[name]
         table = collected.tables.get(dataset.table.name)
         if table is not None:
-            found[dataset.table.name] = dataset.rows_of_accounts(table, accounts)
+            selected[dataset.table.name] = dataset.rows_of_accounts(table, accounts)
     if LOGS.name in collected.tables:
-        found[LOGS.name] = chain.datasets["events"].rows_of_accounts(collected.tables[LOGS.name], accounts)
-    return rows(found)
+        selected[LOGS.name] = chain.datasets["events"].rows_of_accounts(collected.tables[LOGS.name], accounts)
+    return rows(selected)
 
 
 async def scoped(
@@ -46,17 +46,19 @@ async def scoped(
     *,
     before: Block | None = None,
     budget: Budget | None = None,
-    others: bool = False,
+    with_receipt_rows: bool = False,
 ) -> list[SpanTables]:
-    """Everything of a span, piece by piece, as an indexer reads it; with `others`, also the rows that come with it
-    because receipts hold them."""
+    """Read a span piece by piece, as an indexer does, and return the pieces.
+
+    With `with_receipt_rows`, the pieces keep the rows of other datasets that receipts hold.
+    """
     reader, first, pieces = require_capability(chain, Capability.ACCOUNT_HISTORY), span.first, []
     while first <= span.last:
         piece = await reader.collect_accounts(Span(first, span.last), accounts, datasets, before, budget)
         assert piece.span.first == first
         assert piece.span.last <= span.last
         assert set(piece.read_methods) <= set(datasets)
-        if not others and not {"transfers", "approvals", "events"} & {*datasets}:
+        if not with_receipt_rows and not {"transfers", "approvals", "events"} & {*datasets}:
             piece = not_of_logs(piece)
         pieces.append(piece)
         first, before = piece.span.last + 1, piece.last if before is not None else None
@@ -65,13 +67,13 @@ async def scoped(
 
 def not_of_logs(piece: SpanTables) -> SpanTables:
     """A piece without the rows that logs have made."""
-    left = {name: table for name, table in piece.tables.items() if name not in (APPROVALS.name, LOGS.name)}
-    if TRANSFERS.name in left:
-        left[TRANSFERS.name] = left[TRANSFERS.name].filter(pc.less(left[TRANSFERS.name]["log_index"], 0))
-    return replace(piece, tables=left)
+    remaining = {name: table for name, table in piece.tables.items() if name not in (APPROVALS.name, LOGS.name)}
+    if TRANSFERS.name in remaining:
+        remaining[TRANSFERS.name] = remaining[TRANSFERS.name].filter(pc.less(remaining[TRANSFERS.name]["log_index"], 0))
+    return replace(piece, tables=remaining)
 
 
-def together(pieces: Sequence[SpanTables]) -> Rows:
+def merged_rows(pieces: Sequence[SpanTables]) -> Rows:
     """The rows of all pieces."""
     names = sorted({name for piece in pieces for name in piece.tables})
     return rows({name: pa.concat_tables([p.tables[name] for p in pieces if name in p.tables]) for name in names})

@@ -12,7 +12,7 @@ from chainfolio.adapters.evm.datasets.registry import DATASET_TOPICS
 from chainfolio.adapters.evm.spans import Chunk
 from chainfolio.blocks import Span
 from chainfolio.errors import BadAnswer, HistoryUnavailable, Reorged
-from tests.evm.contracts import Refused
+from tests.evm.contracts import RpcRefusal
 from tests.evm.fakes import ALICE, BOB, FakeChain, FakeNode, Wired, hash_of, topic_of, transfer, wired
 
 CAROL = "0x" + "cc" * 20
@@ -20,16 +20,16 @@ BLOCKS = 240
 
 
 def chain_of_events(blocks: int = BLOCKS, each: int = 1) -> FakeChain:
-    """Every third block has logs of Alice and Bob, the others of somebody else."""
+    """Return a chain with logs of Alice and Bob in every third block, and of others in between."""
     chain = FakeChain()
     for height in range(1, blocks + 1):
-        who = (ALICE, BOB) if height % 3 == 0 else (CAROL, "0x" + "dd" * 20)
-        chain.mine(*(transfer(*who, raw=height * 1_000 + k) for k in range(each)))
+        parties = (ALICE, BOB) if height % 3 == 0 else (CAROL, "0x" + "dd" * 20)
+        chain.mine(*(transfer(*parties, raw=height * 1_000 + k) for k in range(each)))
     return chain
 
 
-async def everything(over: Wired, accounts: list[str], last: int, *, integrity: str = "bloom") -> list[Chunk]:
-    """All windows of final blocks."""
+async def all_chunks(over: Wired, accounts: list[str], last: int, *, integrity: str = "bloom") -> list[Chunk]:
+    """Return the chunks of all final blocks."""
     reader, first, chunks = AccountLogs(over.node, sorted(DATASET_TOPICS), integrity=integrity), 0, []
     over.node.finalized = last
     while first <= last:
@@ -47,13 +47,13 @@ async def test_a_node_without_limits_is_asked_three_questions_for_all_accounts_t
     chain = chain_of_events()
     node = FakeNode(chain)
     over = wired(node, checked=True)
-    many = [ALICE, BOB, *(f"0x{k:040x}" for k in range(1, 99))]
-    (chunk,) = await everything(over, many, BLOCKS)
+    accounts = [ALICE, BOB, *(f"0x{k:040x}" for k in range(1, 99))]
+    (chunk,) = await all_chunks(over, accounts, BLOCKS)
     assert heights([chunk]) == list(range(3, BLOCKS + 1, 3)), "a log that names two of them is there once"
     for_many = over.node.requests
-    one = wired(FakeNode(chain), checked=True)
-    assert heights(await everything(one, [ALICE], BLOCKS)) == heights([chunk])
-    assert for_many <= 1.5 * one.node.requests
+    single = wired(FakeNode(chain), checked=True)
+    assert heights(await all_chunks(single, [ALICE], BLOCKS)) == heights([chunk])
+    assert for_many <= 1.5 * single.node.requests
     assert for_many <= 30
 
 
@@ -62,12 +62,12 @@ async def test_spans_that_a_node_limits_cost_no_more_than_three_requests_each() 
 
     def limited(params: list[Any]) -> Any:
         if "fromBlock" in params[0] and int(params[0]["toBlock"], 16) - int(params[0]["fromBlock"], 16) >= 10:
-            raise Refused(-32602, "eth_getLogs is limited to a 10 block range")
+            raise RpcRefusal(-32602, "eth_getLogs is limited to a 10 block range")
         return FakeNode.eth_getLogs(node, params)
 
     node.on["eth_getLogs"] = limited
     over = wired(node, checked=True)
-    assert heights(await everything(over, [ALICE], BLOCKS)) == list(range(3, BLOCKS + 1, 3))
+    assert heights(await all_chunks(over, [ALICE], BLOCKS)) == list(range(3, BLOCKS + 1, 3))
     assert over.endpoint.capabilities["max_span"] == 10
     assert over.node.requests <= 3 * (BLOCKS // 10) * 1.1
 
@@ -77,8 +77,8 @@ async def test_answers_that_a_silent_limit_cut_off_are_divided_until_they_are_wh
     node = FakeNode(chain)
     node.on["eth_getLogs"] = lambda params: FakeNode.eth_getLogs(node, params)[:1_000]
     over = wired(node, checked=True)
-    found = heights(await everything(over, [ALICE], 90))
-    assert len(found) == 30 * 101
+    block_heights = heights(await all_chunks(over, [ALICE], 90))
+    assert len(block_heights) == 30 * 101
     assert over.endpoint.errors.counts["ResponseTooLarge"] > 0
 
 
@@ -97,17 +97,17 @@ async def test_answers_of_the_same_size_twice_are_divided_though_the_size_is_not
 
 async def test_a_node_that_leaves_logs_out_is_left_to_another_one() -> None:
     chain = chain_of_events()
-    short, whole = FakeNode(chain), FakeNode(chain)
+    short, complete = FakeNode(chain), FakeNode(chain)
     chance = random.Random(5)
 
     def cut(params: list[Any]) -> Any:
-        found = FakeNode.eth_getLogs(short, params)
-        lacks = found and chance.random() < 0.3
-        return [log for log in found if log["blockNumber"] != found[-1]["blockNumber"]] if lacks else found
+        logs = FakeNode.eth_getLogs(short, params)
+        lacks = logs and chance.random() < 0.3
+        return [log for log in logs if log["blockNumber"] != logs[-1]["blockNumber"]] if lacks else logs
 
     short.on["eth_getLogs"] = cut
-    over = wired(short, whole, checked=True)
-    assert heights(await everything(over, [ALICE], BLOCKS)) == list(range(3, BLOCKS + 1, 3))
+    over = wired(short, complete, checked=True)
+    assert heights(await all_chunks(over, [ALICE], BLOCKS)) == list(range(3, BLOCKS + 1, 3))
     assert over.endpoint.capabilities[INCOMPLETE] == 1
     assert over.endpoint.errors.counts["OmittedLogs"] == 1
 
@@ -120,13 +120,13 @@ async def test_the_only_node_is_asked_again_until_nothing_new_comes_where_a_thir
     chance = random.Random(seed)
 
     def cut(params: list[Any]) -> Any:
-        found = FakeNode.eth_getLogs(node, params)
-        lacks = found and chance.random() < 0.3
-        return [log for log in found if log["blockNumber"] != found[-1]["blockNumber"]] if lacks else found
+        logs = FakeNode.eth_getLogs(node, params)
+        lacks = logs and chance.random() < 0.3
+        return [log for log in logs if log["blockNumber"] != logs[-1]["blockNumber"]] if lacks else logs
 
     node.on["eth_getLogs"] = cut
     over = wired(node, checked=True)
-    chunks = await everything(over, [ALICE], BLOCKS)
+    chunks = await all_chunks(over, [ALICE], BLOCKS)
     assert heights(chunks) == list(range(3, BLOCKS + 1, 3))
     assert over.endpoint.capabilities[INCOMPLETE] == 1
 
@@ -138,35 +138,35 @@ async def test_a_node_that_refuses_open_topics_is_asked_for_known_events() -> No
 
     def closed(params: list[Any]) -> Any:
         if "topics" not in params[0] or params[0]["topics"][0] is None:
-            raise Refused(-32602, "invalid argument 0: topic 0 must be specified")
+            raise RpcRefusal(-32602, "invalid argument 0: topic 0 must be specified")
         return FakeNode.eth_getLogs(node, params)
 
     node.on["eth_getLogs"] = closed
     over = wired(node, checked=True)
-    assert heights(await everything(over, [ALICE], 31)) == list(range(3, 31, 3))
+    assert heights(await all_chunks(over, [ALICE], 31)) == list(range(3, 31, 3))
     assert over.endpoint.capabilities[ANY_EVENT] == 0
 
 
 async def test_logs_that_a_node_has_pruned_are_read_from_another_one_or_are_an_error() -> None:
     def pruned(params: list[Any]) -> Any:
-        raise Refused(-32000, "pruned history unavailable")
+        raise RpcRefusal(-32000, "pruned history unavailable")
 
     chain = chain_of_events(30)
     alone = wired(FakeNode(chain, eth_getLogs=pruned), checked=True)
     with pytest.raises(HistoryUnavailable, match="archive node"):
-        await everything(alone, [ALICE], 30)
+        await all_chunks(alone, [ALICE], 30)
     two = wired(FakeNode(chain, eth_getLogs=pruned), FakeNode(chain), checked=True)
-    assert heights(await everything(two, [ALICE], 30)) == list(range(3, 31, 3))
+    assert heights(await all_chunks(two, [ALICE], 30)) == list(range(3, 31, 3))
 
 
 def forgetful(chain: FakeChain, below: int) -> FakeNode:
     """A node that has deleted its oldest logs, and does not say so."""
     node = FakeNode(chain)
 
-    def kept(params: list[Any]) -> Any:
+    def recent_logs(params: list[Any]) -> Any:
         return [log for log in FakeNode.eth_getLogs(node, params) if int(log["blockNumber"], 16) >= below]
 
-    node.on["eth_getLogs"] = kept
+    node.on["eth_getLogs"] = recent_logs
     return node
 
 
@@ -175,25 +175,25 @@ def forgetful(chain: FakeChain, below: int) -> FakeNode:
 async def test_logs_that_a_node_has_pruned_without_a_word_are_read_from_another_one_or_are_an_error(
     below: int, accounts: list[str]
 ) -> None:
-    """By blocks whose blooms promise logs, and of which it gives none: also where the accounts have none at all."""
+    """Their blocks' blooms promise logs; the accounts themselves may have none."""
     chain = chain_of_events()
     with pytest.raises(HistoryUnavailable, match="no logs of old blocks, though their headers promise some"):
-        await everything(wired(forgetful(chain, below), checked=True), accounts, BLOCKS)
+        await all_chunks(wired(forgetful(chain, below), checked=True), accounts, BLOCKS)
     two = wired(forgetful(chain, below), FakeNode(chain), checked=True)
-    assert heights(await everything(two, accounts, BLOCKS)) == (
+    assert heights(await all_chunks(two, accounts, BLOCKS)) == (
         list(range(3, BLOCKS + 1, 3)) if accounts == [ALICE] else []
     )
 
 
 async def test_looking_for_pruned_logs_costs_one_request_for_all_windows_with_logs_and_accuses_nobody_else() -> None:
     chain = chain_of_events()
-    for others in (0, 3):  # quiet blocks before and between
-        for _ in range(others):
+    for gap in (0, 3):  # quiet blocks before and between
+        for _ in range(gap):
             chain.mine()
     node = FakeNode(chain)
     over = wired(node, checked=True)
     over.endpoint.learn("max_span", 2)
-    await everything(over, [ALICE], BLOCKS)
+    await all_chunks(over, [ALICE], BLOCKS)
     open_ = [params for name, params in node.asked if name == "eth_getLogs" and "topics" not in params[0]]
     assert 0 < len(open_) <= 4, "of the first window that has logs alone"
 
@@ -205,26 +205,26 @@ async def test_a_chain_whose_blooms_promise_logs_that_no_receipt_has_is_believed
         chain.headers[-1]["logsBloom"] = "0x" + "ff" * 256
     node = FakeNode(chain)
     node.on["eth_getBlockReceipts"] = lambda params: []
-    assert heights(await everything(wired(node, checked=True), [ALICE], BLOCKS)) == []
+    assert heights(await all_chunks(wired(node, checked=True), [ALICE], BLOCKS)) == []
     node.on["eth_getBlockReceipts"] = lambda params: None
     with pytest.raises(HistoryUnavailable):
-        await everything(wired(node, checked=True), [ALICE], BLOCKS)
+        await all_chunks(wired(node, checked=True), [ALICE], BLOCKS)
 
 
 async def test_logs_that_a_node_has_and_left_out_of_a_span_are_read_from_another_one_or_are_an_error() -> None:
-    """It never gives the first logs of the accounts where these are asked for, but where all logs of a block are."""
+    """The node omits the first logs of a filtered query, but not of a query for all logs of a block."""
     chain = chain_of_events()
     node = FakeNode(chain)
 
     def without_first(params: list[Any]) -> Any:
-        found = FakeNode.eth_getLogs(node, params)
-        return [log for log in found if "topics" not in params[0] or int(log["blockNumber"], 16) > 12]
+        logs = FakeNode.eth_getLogs(node, params)
+        return [log for log in logs if "topics" not in params[0] or int(log["blockNumber"], 16) > 12]
 
     node.on["eth_getLogs"] = without_first
     with pytest.raises(BadAnswer, match="leaves out logs of blocks 0"):
-        await everything(wired(node, checked=True), [ALICE], BLOCKS)
+        await all_chunks(wired(node, checked=True), [ALICE], BLOCKS)
     two = wired(node, FakeNode(chain), checked=True)
-    assert heights(await everything(two, [ALICE], BLOCKS)) == list(range(3, BLOCKS + 1, 3))
+    assert heights(await all_chunks(two, [ALICE], BLOCKS)) == list(range(3, BLOCKS + 1, 3))
 
 
 async def test_logs_of_a_fork_are_an_error_and_read_from_another_node() -> None:
@@ -232,9 +232,9 @@ async def test_logs_of_a_fork_are_an_error_and_read_from_another_node() -> None:
     fork.reorganise(20, "b")
     strange = FakeNode(chain, eth_getLogs=lambda params: FakeNode.eth_getLogs(FakeNode(fork), params))
     with pytest.raises(BadAnswer, match="a log of another block 21 than the one on its chain"):
-        await everything(wired(strange, checked=True), [ALICE], 30)
+        await all_chunks(wired(strange, checked=True), [ALICE], 30)
     two = wired(strange, FakeNode(chain), checked=True)
-    assert heights(await everything(two, [ALICE], 30)) == list(range(3, 31, 3))
+    assert heights(await all_chunks(two, [ALICE], 30)) == list(range(3, 31, 3))
 
 
 async def test_logs_of_others_are_refused_for_a_node_that_ignores_a_filter_hides_what_it_leaves_out() -> None:
@@ -242,7 +242,7 @@ async def test_logs_of_others_are_refused_for_a_node_that_ignores_a_filter_hides
     node = FakeNode(chain)
     node.on["eth_getLogs"] = lambda params: FakeNode.eth_getLogs(node, [{**params[0], "topics": []}])
     with pytest.raises(BadAnswer, match="ignores the filter"):
-        await everything(wired(node, checked=True), [ALICE], 30)
+        await all_chunks(wired(node, checked=True), [ALICE], 30)
 
 
 async def test_a_block_that_does_not_name_the_accounts_costs_nothing_more_than_its_header() -> None:
@@ -272,7 +272,7 @@ async def test_a_block_that_does_not_follow_the_newest_one_of_the_scope_is_a_reo
 
 
 def payments() -> FakeChain:
-    """Every third block has four payments of Alice, each to somebody else."""
+    """Return a chain with four payments of Alice in every third block, each to another address."""
     chain = FakeChain()
     for height in range(1, 31):
         chain.mine(*(transfer(ALICE if height % 3 == 0 else CAROL, f"0x{100 * height + k:040x}") for k in range(4)))
@@ -285,58 +285,58 @@ async def test_at_the_head_logs_that_are_left_out_of_a_block_are_noticed_by_its_
     node, chance = FakeNode(chain), random.Random(seed)
 
     def cut(params: list[Any]) -> Any:
-        found = FakeNode.eth_getLogs(node, params)
-        return found[: len(found) // 2] if chance.random() < 0.3 else found
+        logs = FakeNode.eth_getLogs(node, params)
+        return logs[: len(logs) // 2] if chance.random() < 0.3 else logs
 
     node.on["eth_getLogs"] = cut
     over = wired(node, checked=True)
-    reader, before, found = AccountLogs(over.node, sorted(DATASET_TOPICS)), chain.block(0), list[int]()
+    reader, before, block_heights = AccountLogs(over.node, sorted(DATASET_TOPICS)), chain.block(0), list[int]()
     for first in range(1, 31, 6):
         chunk = await reader.read_linked(Span(first, first + 5), [ALICE], before)
-        found, before = found + chunk.logs.height.tolist(), chain.block(first + 5)
-    assert found == [height for height in range(3, 31, 3) for _ in range(4)]
+        block_heights, before = block_heights + chunk.logs.height.tolist(), chain.block(first + 5)
+    assert block_heights == [height for height in range(3, 31, 3) for _ in range(4)]
     assert over.endpoint.capabilities[INCOMPLETE] == 1
 
 
 async def test_at_the_head_a_node_that_always_leaves_logs_out_is_left_to_another_one() -> None:
     chain = payments()
-    short, whole = FakeNode(chain), FakeNode(chain)
+    short, complete = FakeNode(chain), FakeNode(chain)
     short.on["eth_getLogs"] = lambda params: FakeNode.eth_getLogs(short, params)[:-1]
-    over = wired(short, whole, checked=True)
+    over = wired(short, complete, checked=True)
     chunk = await AccountLogs(over.node, sorted(DATASET_TOPICS)).read_linked(Span(1, 30), [ALICE], chain.block(0))
     assert chunk.logs.height.tolist() == [height for height in range(3, 31, 3) for _ in range(4)]
 
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_short_answers_of_a_node_that_takes_batches_of_ten_at_most_are_noticed_too(seed: int) -> None:
-    """Where the parts that are asked again are few, for they would be many requests."""
+    """The node is asked again for few parts, since each part would be a request."""
     node = FakeNode(chain_of_events())
     node.batch_limit, chance = 10, random.Random(seed)
 
     def cut(params: list[Any]) -> Any:
-        found = FakeNode.eth_getLogs(node, params)
-        lacks = found and chance.random() < 0.3
-        return [log for log in found if log["blockNumber"] != found[-1]["blockNumber"]] if lacks else found
+        logs = FakeNode.eth_getLogs(node, params)
+        lacks = logs and chance.random() < 0.3
+        return [log for log in logs if log["blockNumber"] != logs[-1]["blockNumber"]] if lacks else logs
 
     node.on["eth_getLogs"] = cut
-    found = heights(await everything(wired(node, checked=True), [ALICE], BLOCKS))
-    assert found == list(range(3, BLOCKS + 1, 3))
+    block_heights = heights(await all_chunks(wired(node, checked=True), [ALICE], BLOCKS))
+    assert block_heights == list(range(3, BLOCKS + 1, 3))
 
 
 async def test_windows_without_logs_are_read_from_a_node_that_takes_batches_of_ten_at_most() -> None:
     node = FakeNode(chain_of_events())
     node.batch_limit = 10
     over = wired(node, checked=True)
-    assert heights(await everything(over, [CAROL, BOB], BLOCKS))  # learns the limit
-    assert heights(await everything(over, ["0x" + "ee" * 20], BLOCKS)) == []
+    assert heights(await all_chunks(over, [CAROL, BOB], BLOCKS))  # learns the limit
+    assert heights(await all_chunks(over, ["0x" + "ee" * 20], BLOCKS)) == []
     assert over.endpoint.capabilities["max_batch"] <= 10
 
 
 async def test_a_node_that_is_behind_the_window_is_left_to_one_that_is_not_though_it_gives_what_it_has() -> None:
-    """Two nodes of one provider at different heights: a span beyond the head of one is answered without a word."""
+    """Two nodes of one provider at different heights; the lower one silently cuts a span at its head."""
     chain = chain_of_events()
-    behind, whole = FakeNode(chain_of_events(BLOCKS - 60)), FakeNode(chain)
-    over = wired(behind, whole, checked=True)
-    assert heights(await everything(over, [ALICE], BLOCKS)) == list(range(3, BLOCKS + 1, 3))
+    lagging, complete = FakeNode(chain_of_events(BLOCKS - 60)), FakeNode(chain)
+    over = wired(lagging, complete, checked=True)
+    assert heights(await all_chunks(over, [ALICE], BLOCKS)) == list(range(3, BLOCKS + 1, 3))
     assert over.endpoint.errors.counts["NodeBehind"] > 0
-    assert whole.count("eth_getLogs") > 0
+    assert complete.count("eth_getLogs") > 0

@@ -1,4 +1,4 @@
-"""What accounts did that no log tells, by every set of methods that providers have: the rows are those of an index."""
+"""Acts of accounts without logs, by every set of methods of providers: the rows equal a full index."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from chainfolio.localchain.node import LocalNode
 from tests.evm.anvil import Local, chain_of, populated
 from tests.evm.fakes import topic_of
 from tests.evm.limited import SETS, Listing, Provider, served
-from tests.evm.scoped import Rows, not_of_logs, scoped, together, whole
+from tests.evm.scoped import Rows, indexed_rows, merged_rows, not_of_logs, scoped
 
 FORWARDER = "0x" + "f0" * 20  # pays whom the call data name all that comes, with all of its gas
 OF_PLACES = ("transactions", "native", "internal")
@@ -52,7 +52,7 @@ def lived() -> Iterator[Local]:
 async def reference(local: Local, accounts: list[str], span: Span) -> Rows:
     async with chain_of(local) as chain:
         await chain.heads()
-        return await whole(chain, span, accounts, OF_PLACES)
+        return await indexed_rows(chain, span, accounts, OF_PLACES)
 
 
 @pytest.mark.slow("the same rows by other methods", fast=["traces", "state"])
@@ -65,12 +65,12 @@ async def test_every_set_of_methods_gives_the_rows_of_a_whole_index(lived: Local
         await chain.heads()
         chain.node.finalized = span.last
         pieces = await scoped(chain, span, accounts, OF_PLACES)
-        found, wanted = together(pieces), await reference(lived, accounts, span)
-        assert len(wanted["transactions"]) > 30
-        assert {row["standard"] for row in wanted["transfers"]} == {"native", "internal"}
-        assert found == wanted
-        way = {"traces": "trace_filter", "search": "ots"}.get(has, has)
-        assert pieces[-1].read_methods == dict.fromkeys(OF_PLACES, way)
+        rows, expected = merged_rows(pieces), await reference(lived, accounts, span)
+        assert len(expected["transactions"]) > 30
+        assert {row["standard"] for row in expected["transfers"]} == {"native", "internal"}
+        assert rows == expected
+        method = {"traces": "trace_filter", "search": "ots"}.get(has, has)
+        assert pieces[-1].read_methods == dict.fromkeys(OF_PLACES, method)
         assert not [each for piece in pieces for each in piece.unexplained]
 
 
@@ -83,19 +83,18 @@ async def test_by_the_state_a_hundred_own_transactions_cost_at_most_forty_reques
         chain.node.finalized = span.last
         before = provider.requests
         pieces = await scoped(chain, span, accounts, OF_PLACES)
-        own = len(together(pieces)["transactions"])
-        assert own > 30
-        assert 100 * (provider.requests - before) <= 40 * max(own, 100)
+        own_count = len(merged_rows(pieces)["transactions"])
+        assert own_count > 30
+        assert 100 * (provider.requests - before) <= 40 * max(own_count, 100)
 
 
-def uncounted(found: Rows) -> Rows:
-    """Rows without the numbers of payments: a transaction that is made again does not show those to others."""
-    return found | {"transfers": [row | {"item": min(1, row["item"])} for row in found["transfers"]]}
+def uncounted(rows: Rows) -> Rows:
+    """Return rows without the numbers of payments, which a replayed transaction does not show."""
+    return rows | {"transfers": [row | {"item": min(1, row["item"])} for row in rows["transfers"]]}
 
 
 async def test_calls_that_paid_an_account_are_found_by_making_their_transactions_again(lived: Local) -> None:
-    """With archive state and `eth_call` alone: the wrapped coin pays with a stipend, the other contract with all of its
-    gas."""
+    """Archive state and `eth_call` suffice, for payments with a stipend and with all of the gas."""
     accounts = [lived.deployment.accounts[name].lower() for name in ("alice", "bob", "carol")]
     span = Span(0, lived.node.height)
     provider = Provider(lived.node.url, (*SETS["state"], "eth_simulateV1"))
@@ -103,10 +102,10 @@ async def test_calls_that_paid_an_account_are_found_by_making_their_transactions
         await chain.heads()
         chain.node.finalized = span.last
         pieces = await scoped(chain, span, accounts, OF_PLACES)
-        found, wanted = together(pieces), await reference(lived, accounts, span)
-        numbered = [row for row in found["transfers"] if row["item"] >= 2**30]
+        rows, expected = merged_rows(pieces), await reference(lived, accounts, span)
+        numbered = [row for row in rows["transfers"] if row["item"] >= 2**30]
         assert len({(row["tx_hash"], row["item"]) for row in numbered}) == len(numbered) > 6
-        assert uncounted(found) == uncounted(wanted)
+        assert uncounted(rows) == uncounted(expected)
         assert not [each for piece in pieces for each in piece.unexplained]
 
 
@@ -114,24 +113,25 @@ async def test_calls_that_paid_an_account_are_found_by_making_their_transactions
 async def test_before_cancun_what_was_paid_with_all_of_the_gas_is_found(
     lived: Local, monkeypatch: pytest.MonkeyPatch, first: tuple[tuple[str, str], ...]
 ) -> None:
-    """Where a fork does not know the first words, the account remembers nothing, and nothing comes back: the older ones
-    are tried."""
+    """If a fork does not know the newer storage opcodes, the replay tries the older ones."""
     monkeypatch.setattr(replay, "STORAGE_OPCODES", (*first, ("54", "55")))
     bob, span = lived.deployment.accounts["bob"].lower(), Span(lived.deployment.height + 5, lived.node.height)
     provider = Provider(lived.node.url, (*SETS["state"], "eth_simulateV1"))
     async with served(lived.node, lived.deployment, provider) as chain:
         await chain.heads()
         chain.node.finalized = span.last
-        found = together(await scoped(chain, span, [bob], OF_PLACES))
-        inside = [row for row in found["transfers"] if row["standard"] == "internal"]
-        assert [int.from_bytes(row["raw"], "big") for row in inside] == [100 + k for k in range(6)]
-        assert {row["sender"] for row in inside} == {FORWARDER}
+        rows = merged_rows(await scoped(chain, span, [bob], OF_PLACES))
+        internal = [row for row in rows["transfers"] if row["standard"] == "internal"]
+        assert [int.from_bytes(row["raw"], "big") for row in internal] == [100 + k for k in range(6)]
+        assert {row["sender"] for row in internal} == {FORWARDER}
 
 
-@pytest.mark.parametrize("said", ["0x", "0x01", "0x" + "00" * 32, "0x" + "ff" * 64])
-async def test_a_node_that_ignores_overrides_of_the_state_leaves_the_rest_unexplained(lived: Local, said: str) -> None:
+@pytest.mark.parametrize("result", ["0x", "0x01", "0x" + "00" * 32, "0x" + "ff" * 64])
+async def test_a_node_that_ignores_overrides_of_the_state_leaves_the_rest_unexplained(
+    lived: Local, result: str
+) -> None:
     def ignores(ask: dict[str, Any]) -> dict[str, Any] | None:
-        return {"result": said} if ask["method"] == "eth_call" else None
+        return {"result": result} if ask["method"] == "eth_call" else None
 
     alice, span = lived.deployment.accounts["alice"].lower(), Span(0, lived.node.height)
     async with served(
@@ -170,7 +170,7 @@ def the_same_page(ask: dict[str, Any], result: Any) -> Any:
 
 @pytest.mark.slow("other ways to leave out the same", fast=["traces-nothing-state", "search-empty_pages-state"])
 @pytest.mark.parametrize(
-    ("has", "lie", "way"),
+    ("has", "lie", "method"),
     [
         ("traces", only_five, "state"),
         ("traces", nothing, "state"),
@@ -181,7 +181,11 @@ def the_same_page(ask: dict[str, Any], result: Any) -> Any:
     ],
 )
 async def test_a_list_that_leaves_out_what_accounts_sent_is_noticed_and_the_state_is_searched_instead(
-    lived: Local, has: str, lie: Callable[[dict[str, Any], Any], Any] | None, way: str, monkeypatch: pytest.MonkeyPatch
+    lived: Local,
+    has: str,
+    lie: Callable[[dict[str, Any], Any], Any] | None,
+    method: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     accounts = [lived.deployment.accounts[name].lower() for name in ("alice", "bob", "carol")]
     span = Span(0, lived.node.height)
@@ -195,20 +199,20 @@ async def test_a_list_that_leaves_out_what_accounts_sent_is_noticed_and_the_stat
             return None
 
     if lie is None:
-        monkeypatch.setattr(Listing, "_sent", lambda self: [])
+        monkeypatch.setattr(Listing, "_transactions", lambda self: [])
     monkeypatch.setattr(otterscan, "PAGE_SIZE", 5)
     provider = Provider(lived.node.url, SETS[has], fault)
     async with served(lived.node, lived.deployment, provider, explorer=has == "explorer") as chain:
         await chain.heads()
         chain.node.finalized = span.last
         pieces = await scoped(chain, span, accounts, OF_PLACES)
-        assert uncounted(together(pieces)) == uncounted(await reference(lived, accounts, span))
+        assert uncounted(merged_rows(pieces)) == uncounted(await reference(lived, accounts, span))
         assert not [each for piece in pieces for each in piece.unexplained]
-        assert pieces[-1].read_methods == dict.fromkeys(OF_PLACES, way)
+        assert pieces[-1].read_methods == dict.fromkeys(OF_PLACES, method)
 
 
 async def test_coins_that_came_and_that_a_list_leaves_out_are_told_as_unexplained(lived: Local) -> None:
-    """Nobody's nonce shows what others sent; the balance does."""
+    """The nonce of an account does not show incoming payments; its balance does."""
     bob, span = lived.deployment.accounts["bob"].lower(), Span(lived.deployment.height + 1, lived.node.height)
 
     def fault(ask: dict[str, Any]) -> dict[str, Any] | None:
@@ -218,9 +222,9 @@ async def test_coins_that_came_and_that_a_list_leaves_out_are_told_as_unexplaine
         await chain.heads()
         chain.node.finalized = span.last
         pieces = await scoped(chain, span, [bob], OF_PLACES)
-        told = sum(each.amount for piece in pieces for each in piece.unexplained)
-        came = [row for row in (await reference(lived, [bob], span))["transfers"] if row["recipient"] == bob]
-        assert told == sum(int.from_bytes(row["raw"], "big") for row in came) > 0
+        gap_total = sum(each.amount for piece in pieces for each in piece.unexplained)
+        incoming = [row for row in (await reference(lived, [bob], span))["transfers"] if row["recipient"] == bob]
+        assert gap_total == sum(int.from_bytes(row["raw"], "big") for row in incoming) > 0
 
 
 async def test_a_node_with_traces_and_without_state_of_the_past_is_believed(lived: Local) -> None:
@@ -233,23 +237,23 @@ async def test_a_node_with_traces_and_without_state_of_the_past_is_believed(live
     async with served(lived.node, lived.deployment, Provider(lived.node.url, SETS["traces"], pruned)) as chain:
         await chain.heads()
         chain.node.finalized = span.last
-        assert together(await scoped(chain, span, [alice], OF_PLACES)) == await reference(lived, [alice], span)
+        assert merged_rows(await scoped(chain, span, [alice], OF_PLACES)) == await reference(lived, [alice], span)
 
 
 @pytest.mark.slow("the same with longer pages", only=["23"])
-@pytest.mark.parametrize("most", [10, 23])
+@pytest.mark.parametrize("max_rows", [10, 23])
 async def test_an_explorer_that_lists_fewer_rows_than_it_is_asked_for_is_asked_for_the_rest(
-    lived: Local, most: int, monkeypatch: pytest.MonkeyPatch
+    lived: Local, max_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accounts, span = [lived.deployment.accounts["alice"].lower()], Span(0, lived.node.height)
-    monkeypatch.setattr(explorer, "SUSPICIOUS_ROWS", most)
-    monkeypatch.setattr(Listing, "most", most)
+    monkeypatch.setattr(explorer, "SUSPICIOUS_ROWS", max_rows)
+    monkeypatch.setattr(Listing, "max_rows", max_rows)
     provider = Provider(lived.node.url, SETS["explorer"])
     async with served(lived.node, lived.deployment, provider, explorer=True) as chain:
         await chain.heads()
         chain.node.finalized = span.last
         pieces = await scoped(chain, span, accounts, OF_PLACES)
-        assert together(pieces) == await reference(lived, accounts, span)
+        assert merged_rows(pieces) == await reference(lived, accounts, span)
         assert len(pieces) > 1
         assert pieces[-1].read_methods == dict.fromkeys(OF_PLACES, "explorer")
         monkeypatch.setattr(Listing, "is_turned", True)
@@ -268,7 +272,7 @@ async def test_blocks_that_may_still_go_are_read_by_their_hashes_and_give_the_sa
         (piece,) = await scoped(chain, span, accounts, ("blocks", *OF_PLACES), before=before)
         assert piece.is_linked
         assert piece.tables.pop("blocks")["height"].to_pylist() == list(range(span.first, span.last + 1))
-        assert together([piece]) == await reference(lived, accounts, span)
+        assert merged_rows([piece]) == await reference(lived, accounts, span)
         assert set(piece.read_methods) == {"blocks", *OF_PLACES}
 
 
@@ -280,14 +284,14 @@ async def test_what_nobody_can_look_into_is_told_as_unexplained_and_never_left_o
         await chain.heads()
         chain.node.finalized = span.last
         pieces = await scoped(chain, span, [alice], OF_PLACES)
-        wanted = await reference(lived, [alice], span)
-        inside = [row for row in wanted["transfers"] if row["standard"] == "internal"]
+        expected = await reference(lived, [alice], span)
+        internal = [row for row in expected["transfers"] if row["standard"] == "internal"]
         missing = [each for piece in pieces for each in piece.unexplained]
         assert [(each.height, each.amount) for each in missing] == [
-            (row["height"], int.from_bytes(row["raw"], "big")) for row in inside
+            (row["height"], int.from_bytes(row["raw"], "big")) for row in internal
         ]
         assert all(each.account == alice and "calls inside" in each.reason for each in missing)
-        assert together(pieces)["transactions"] == wanted["transactions"]
+        assert merged_rows(pieces)["transactions"] == expected["transactions"]
 
 
 async def test_an_account_with_code_is_told_to_be_no_proof_by_the_state(lived: Local) -> None:
@@ -317,17 +321,19 @@ async def test_two_endpoints_of_different_depth_share_the_work(lived: Local) -> 
         await chain.heads()
         chain.node.finalized = span.last
         pieces = await scoped(chain, span, [alice], ("transfers", *OF_PLACES))
-        assert together(pieces)["transactions"] == (await reference(lived, [alice], span))["transactions"]
-        assert shallow.asked["eth_getLogs"] > 0
-        assert deep.asked["eth_getLogs"] == 0
-        assert deep.asked["eth_getBalance"] > 50
-        before = shallow.asked["eth_getBalance"]
+        assert merged_rows(pieces)["transactions"] == (await reference(lived, [alice], span))["transactions"]
+        assert shallow.method_counts["eth_getLogs"] > 0
+        assert deep.method_counts["eth_getLogs"] == 0
+        assert deep.method_counts["eth_getBalance"] > 50
+        before = shallow.method_counts["eth_getBalance"]
         await scoped(chain, span, [alice], OF_PLACES)
-        assert shallow.asked["eth_getBalance"] == before, "it said that it has no such state, and is not asked again"
+        assert shallow.method_counts["eth_getBalance"] == before, (
+            "it said that it has no such state, and is not asked again"
+        )
 
 
 async def test_a_node_that_gives_the_state_of_today_for_every_block_has_no_past(lived: Local) -> None:
-    """Its nonces never change, so that nothing seems to have happened: that is not an empty history."""
+    """Constant nonces do not count as an empty history."""
     accounts, span = [lived.deployment.accounts["alice"].lower()], Span(lived.deployment.height, lived.node.height)
 
     def today(ask: dict[str, Any]) -> dict[str, Any] | None:
@@ -339,7 +345,7 @@ async def test_a_node_that_gives_the_state_of_today_for_every_block_has_no_past(
         await chain.heads()
         chain.node.finalized = span.last
         pieces = await scoped(chain, span, accounts, OF_PLACES)
-        assert not together(pieces)
+        assert not merged_rows(pieces)
         assert not any(piece.read_methods for piece in pieces)
         assert all("before and after blocks" in each.reason for piece in pieces for each in piece.unexplained)
         assert any(piece.unexplained for piece in pieces)
@@ -381,13 +387,15 @@ async def test_a_budget_ends_the_work_with_an_error_and_another_one_goes_on(
             with suppress(OverBudget):
                 while not pieces or pieces[-1].span.last < span.last:
                     first = pieces[-1].span.last + 1 if pieces else 0
-                    left = Span(first, span.last)
-                    pieces.append(not_of_logs(await chain.collect_accounts(left, accounts, OF_PLACES, budget=budget)))
+                    remaining = Span(first, span.last)
+                    pieces.append(
+                        not_of_logs(await chain.collect_accounts(remaining, accounts, OF_PLACES, budget=budget))
+                    )
             assert len(pieces) > had, "no budget is spent without getting on"
             assert provider.requests - before == budget.requests <= (budget.max_requests or budget.requests)
             assert budget.units <= (budget.max_units or budget.units)
         assert budgets > 1
-        assert together(pieces) == await reference(lived, accounts, span)
+        assert merged_rows(pieces) == await reference(lived, accounts, span)
 
 
 async def test_a_budget_that_is_used_up_says_how_to_go_on(lived: Local) -> None:
@@ -401,25 +409,25 @@ async def test_a_budget_that_is_used_up_says_how_to_go_on(lived: Local) -> None:
 @pytest.mark.slow("the same count by other methods", fast=["search"])
 @pytest.mark.parametrize("has", ["traces", "search", "explorer"])
 async def test_where_transactions_are_known_by_hash_no_transactions_of_others_are_read(lived: Local, has: str) -> None:
-    """A body of a busy chain is 20 times as large as its header. Headers that the logs needed are not read again."""
+    """A body of a busy chain is 20 times as large as its header; no header is read twice."""
     accounts, span = [lived.deployment.accounts["alice"].lower()], Span(0, lived.node.height)
-    wanted = await reference(lived, accounts, span)
+    expected = await reference(lived, accounts, span)
     whole_blocks: list[str] = []
     headers: list[str] = []
 
-    def noted(ask: dict[str, Any]) -> None:
+    def record_block(ask: dict[str, Any]) -> None:
         if ask["method"] == "eth_getBlockByNumber" and ask["params"][0].startswith("0x"):
             (whole_blocks if ask["params"][1] else headers).append(ask["params"][0])
 
     async with served(
-        lived.node, lived.deployment, Provider(lived.node.url, SETS[has], noted), explorer=has == "explorer"
+        lived.node, lived.deployment, Provider(lived.node.url, SETS[has], record_block), explorer=has == "explorer"
     ) as chain:
         await chain.heads()
         chain.node.finalized = span.last
         await scoped(chain, span, accounts, ("transfers", "approvals", "events"))
         of_logs = set(headers)
         headers.clear()
-        assert together(await scoped(chain, span, accounts, OF_PLACES)) == wanted
+        assert merged_rows(await scoped(chain, span, accounts, OF_PLACES)) == expected
         assert not whole_blocks
         assert len(of_logs) > 10
         assert of_logs & set(headers) <= {hex(span.last)}
@@ -431,8 +439,8 @@ async def test_a_node_that_does_not_give_transactions_by_their_place_is_asked_fo
     async with served(lived.node, lived.deployment, provider) as chain:
         await chain.heads()
         chain.node.finalized = span.last
-        assert together(await scoped(chain, span, accounts, OF_PLACES)) == await reference(lived, accounts, span)
-        assert provider.asked["eth_getTransactionByBlockHashAndIndex"] > 0
+        assert merged_rows(await scoped(chain, span, accounts, OF_PLACES)) == await reference(lived, accounts, span)
+        assert provider.method_counts["eth_getTransactionByBlockHashAndIndex"] > 0
 
 
 @pytest.mark.parametrize("lie", ["null", "another"])
@@ -440,8 +448,8 @@ async def test_a_transaction_that_is_not_the_one_at_its_place_is_refused(lived: 
     def lies(ask: dict[str, Any]) -> dict[str, Any] | None:
         if ask["method"] != "eth_getTransactionByBlockHashAndIndex":
             return None
-        told = lived.node.rpc(ask["method"], *ask["params"])
-        return {"result": None if lie == "null" else {**told, "hash": "0x" + "ab" * 32}}
+        tx = lived.node.rpc(ask["method"], *ask["params"])
+        return {"result": None if lie == "null" else {**tx, "hash": "0x" + "ab" * 32}}
 
     async with served(lived.node, lived.deployment, Provider(lived.node.url, SETS["traces"], lies)) as chain:
         await chain.heads()
@@ -452,7 +460,7 @@ async def test_a_transaction_that_is_not_the_one_at_its_place_is_refused(lived: 
 
 @pytest.mark.parametrize("is_forged", [True, False], ids=["forged", "true"])
 async def test_forged_acts_are_not_followed(lived: Local, is_forged: bool) -> None:
-    """A search begins at the heights of an account's acts; heights that cannot all be its own cost nothing."""
+    """A search starts at the heights of an account's acts; impossible heights cost no request."""
     alice, span = lived.deployment.accounts["alice"].lower(), Span(0, lived.node.height)
     rows, probes = list[Rows](), list[int]()
     for acts in ((), range(1, span.last) if is_forged else await _acts(lived, alice, span)):
@@ -461,12 +469,12 @@ async def test_forged_acts_are_not_followed(lived: Local, is_forged: bool) -> No
             await chain.heads()
             chain.node.finalized = span.last
             chain._accounts.transactions.actor_heights._heights = {alice: set(acts)}
-            rows.append(together(await scoped(chain, span, [alice], OF_PLACES)))
-            probes.append(provider.asked["eth_getTransactionCount"])
+            rows.append(merged_rows(await scoped(chain, span, [alice], OF_PLACES)))
+            probes.append(provider.method_counts["eth_getTransactionCount"])
     assert rows[0] == rows[1]
     assert probes[1] == probes[0] if is_forged else probes[1] < probes[0]
 
 
 async def _acts(lived: Local, account: str, span: Span) -> set[int]:
-    found = await reference(lived, [account], span)
-    return {row["height"] for row in found["transactions"] if row["sender"] == account}
+    rows = await reference(lived, [account], span)
+    return {row["height"] for row in rows["transactions"] if row["sender"] == account}

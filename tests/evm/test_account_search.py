@@ -1,4 +1,4 @@
-"""The search for the blocks that changed accounts: all of them, none twice, in rounds that grow with the logarithm."""
+"""The search for blocks that changed accounts: complete, without duplicates, in logarithmic rounds."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ALICE, BOB = ("0x" + pair * 20 for pair in ("aa", "bb"))
 heights = st.frozensets(st.integers(1, LAST), max_size=60)
 
 
-class Past:
-    """How often accounts had changed at each height; what is asked is counted."""
+class ChangeHistory:
+    """A history of changes of accounts by height that counts probes and rounds."""
 
     def __init__(self, **changed: frozenset[int]) -> None:
         self.changed, self.rounds, self.probes = changed, 0, 0
@@ -32,40 +32,40 @@ class Past:
     alice=heights,
     bob=heights,
     at_once=st.integers(1, 400),
-    most=st.integers(1, 50),
+    limit=st.integers(1, 50),
     first=st.integers(0, LAST),
-    near=heights,
+    likely=heights,
 )
 async def test_every_change_is_found_once_in_windows_that_follow_each_other(
-    alice: frozenset[int], bob: frozenset[int], at_once: int, most: int, first: int, near: frozenset[int]
+    alice: frozenset[int], bob: frozenset[int], at_once: int, limit: int, first: int, likely: frozenset[int]
 ) -> None:
-    past, found, begin = Past(alice=alice, bob=bob), list[Change[int]](), first
+    past, changes, begin = ChangeHistory(alice=alice, bob=bob), list[Change[int]](), first
     while begin <= LAST:
-        window, some = await find_changes(
+        window, batch = await find_changes(
             past.read,
             ["alice", "bob"],
             Span(begin, LAST),
             batch_size=lambda: at_once,
-            max_changes=lambda: most,
-            likely_heights=lambda account, before, after: sorted(near),
+            max_changes=lambda: limit,
+            likely_heights=lambda account, before, after: sorted(likely),
         )
         assert window.first == begin
-        assert all(each.height in window for each in some)
-        assert len(some) <= 2 * most + 2, "a window is bounded"
-        found += some
+        assert all(each.height in window for each in batch)
+        assert len(batch) <= 2 * limit + 2, "a window is bounded"
+        changes += batch
         begin = window.last + 1
-    wanted = {(name, height) for name, every in past.changed.items() for height in every if height >= first}
-    assert {(each.account, each.height) for each in found} == wanted
-    assert len(found) == len(wanted)
-    assert all(each.after == each.before + 1 for each in found)
+    expected = {(name, height) for name, every in past.changed.items() for height in every if height >= first}
+    assert {(each.account, each.height) for each in changes} == expected
+    assert len(changes) == len(expected)
+    assert all(each.after == each.before + 1 for each in changes)
 
 
 @given(at=st.integers(1, LAST))
 async def test_one_change_takes_rounds_by_the_logarithm_and_none_takes_one(at: int) -> None:
-    past = Past(alice=frozenset([at]))
+    past = ChangeHistory(alice=frozenset([at]))
     await find_changes(past.read, ["alice"], Span(0, LAST), batch_size=lambda: 500, max_changes=lambda: 10)
     assert past.rounds <= 3
-    quiet = Past(alice=frozenset())
+    quiet = ChangeHistory(alice=frozenset())
     assert await find_changes(quiet.read, ["alice"], Span(0, LAST), batch_size=lambda: 500, max_changes=lambda: 10) == (
         Span(0, LAST),
         [],
@@ -75,8 +75,8 @@ async def test_one_change_takes_rounds_by_the_logarithm_and_none_takes_one(at: i
 
 @given(changed=st.frozensets(st.integers(1, LAST), min_size=1, max_size=60))
 async def test_changes_near_known_heights_take_two_probes(changed: frozenset[int]) -> None:
-    past = Past(alice=changed)
-    _, found = await find_changes(
+    past = ChangeHistory(alice=changed)
+    _, changes = await find_changes(
         past.read,
         ["alice"],
         Span(0, LAST),
@@ -84,6 +84,6 @@ async def test_changes_near_known_heights_take_two_probes(changed: frozenset[int
         max_changes=lambda: 100,
         likely_heights=lambda *_: sorted(changed),
     )
-    assert [each.height for each in found] == sorted(changed)
+    assert [each.height for each in changes] == sorted(changed)
     assert past.probes <= 2 + 2 * len(changed)
     assert past.rounds <= 2

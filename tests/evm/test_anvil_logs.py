@@ -14,7 +14,7 @@ from chainfolio.blocks import Span
 from chainfolio.chain_results import SpanTables
 from chainfolio.localchain.evm import MAX
 from tests.evm.anvil import Local, chain_of
-from tests.evm.generated import shown
+from tests.evm.generated import plain_values
 from tests.evm.recorded import body
 
 pytestmark = pytest.mark.node
@@ -47,8 +47,8 @@ async def collected(local: Local, datasets: tuple[str, ...] = EVERYTHING) -> Spa
 
 
 def rows(table: pa.Table) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = table.to_pylist()
-    return found
+    records: list[dict[str, Any]] = table.to_pylist()
+    return records
 
 
 def raw(row: dict[str, Any], name: str = "raw") -> int:
@@ -57,12 +57,12 @@ def raw(row: dict[str, Any], name: str = "raw") -> int:
 
 async def test_hostile_events_land_where_they_belong(local: Local) -> None:
     tables = (await collected(local)).tables
-    for name, wanted in TABLES.items():
+    for name, expected in TABLES.items():
         token = local.hostile[name].lower()
-        moved = [row for row in rows(tables["transfers"]) if row["token"] == token]
-        found = [("transfers", row["standard"], row["layout"]) for row in moved]
-        found += [("logs", None, None) for row in rows(tables["logs"]) if row["address"] == token]
-        assert found == wanted, name
+        transfers = [row for row in rows(tables["transfers"]) if row["token"] == token]
+        kinds = [("transfers", row["standard"], row["layout"]) for row in transfers]
+        kinds += [("logs", None, None) for row in rows(tables["logs"]) if row["address"] == token]
+        assert kinds == expected, name
 
 
 async def test_what_a_fake_transfer_says_is_kept_as_said(local: Local) -> None:
@@ -71,33 +71,33 @@ async def test_what_a_fake_transfer_says_is_kept_as_said(local: Local) -> None:
     assert (fake["sender"], raw(fake)) == (local.wallets[1], 10**30)
     mints = [row for row in transfers if row["token"] == local.hostile["two mints of max uint256"].lower()]
     assert [raw(row) for row in mints] == [MAX, MAX]
-    same = [row for row in transfers if row["token"] == local.hostile["batch of the same id twice"].lower()]
-    assert [(row["item"], raw(row, "token_id"), raw(row)) for row in same] == [(0, 7, MAX), (1, 7, MAX)]
+    batch = [row for row in transfers if row["token"] == local.hostile["batch of the same id twice"].lower()]
+    assert [(row["item"], raw(row, "token_id"), raw(row)) for row in batch] == [(0, 7, MAX), (1, 7, MAX)]
 
 
 async def test_the_answer_of_a_real_node_is_read_alike_both_ways(local: Local) -> None:
     reply = local.node.rpc("eth_getLogs", {"fromBlock": "0x0", "toBlock": "latest"})
-    found = parse("node", body(reply))
-    assert shown(found) == shown(strict("node", body(reply)))
-    assert len(found) == len(reply) > 200
+    logs = parse("node", body(reply))
+    assert plain_values(logs) == plain_values(strict("node", body(reply)))
+    assert len(logs) == len(reply) > 200
 
 
 async def test_all_logs_come_back_from_the_tables(local: Local) -> None:
     fetched = await collected(local)
     async with chain_of(local) as chain:
         restored = restore(fetched.tables)
-        again = decode(chain.facts, restored, ("transfers", "approvals"))
+        decoded = decode(chain.facts, restored, ("transfers", "approvals"))
     assert len(restored) == fetched.event_count
     native = [row for row in rows(fetched.tables["transfers"]) if row["standard"] == "native"]
     tokens = [row for row in rows(fetched.tables["transfers"]) if row["standard"] != "native"]
     assert native
-    assert rows(again["transfers"]) == tokens
-    assert again["approvals"] == fetched.tables["approvals"]
-    assert again["logs"] == fetched.tables["logs"]
+    assert rows(decoded["transfers"]) == tokens
+    assert decoded["approvals"] == fetched.tables["approvals"]
+    assert decoded["logs"] == fetched.tables["logs"]
 
 
 async def test_native_movements_and_fees_add_up_to_the_balances(local: Local) -> None:
-    """Wallets that no contract sends coins to: what they began with, moved and paid is what the node says they have."""
+    """Initial balance, transfers and fees of wallets add up to the balances that the node returns."""
     tables = (await collected(local)).tables
     net: Counter[str] = Counter()
     for row in rows(tables["transfers"]):
@@ -115,10 +115,10 @@ async def test_native_movements_and_fees_add_up_to_the_balances(local: Local) ->
 
 async def test_wrapping_is_a_movement_of_the_wrapper(local: Local) -> None:
     bob = local.deployment.accounts["bob"].lower()
-    moved = [
+    transfers = [
         row for row in rows((await collected(local)).tables["transfers"]) if bob in (row["sender"], row["recipient"])
     ]
-    wraps = [(row["standard"], raw(row)) for row in moved if row["standard"] in ("wrap", "unwrap")]
+    wraps = [(row["standard"], raw(row)) for row in transfers if row["standard"] in ("wrap", "unwrap")]
     assert wraps == [("wrap", 10**18), ("unwrap", 10**18 // 2)]
 
 

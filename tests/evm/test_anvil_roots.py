@@ -1,4 +1,4 @@
-"""integrity = "roots" on a real node: an answer that leaves out or alters one log inside a block is caught."""
+"""`integrity = "roots"` on a real node: an omitted or altered log inside a block is detected."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Lying:
     url: str
     method: str = ""
     lie: Lie = lambda result: result
-    asked: list[str] = field(default_factory=list)
+    methods: list[str] = field(default_factory=list)
     _real: HttpTransport = field(default_factory=HttpTransport)
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         posted = await self._real.post(source, self.url, body, timeout_s)
         reads, replies = json.loads(body), json.loads(posted.body)
         for ask, reply in zip(*(x if isinstance(x, list) else [x] for x in (reads, replies)), strict=True):
-            self.asked.append(ask["method"])
+            self.methods.append(ask["method"])
             if url == LIAR and ask["method"] == self.method:
                 reply["result"] = self.lie(reply["result"])
         return replace(posted, body=json.dumps(replies, separators=(",", ":")).encode())
@@ -50,8 +50,8 @@ class Lying:
 
 
 def chain(local: Local, lying: Lying, *urls: str, **settings: Any) -> EvmChain:
-    told = EvmSettings(rpc=list(urls), facts=str(LOCAL), **{"integrity": "roots", "sample": 1, **settings})
-    return build("local", told, Environment(), configs=Path(), transport=lying)
+    evm_settings = EvmSettings(rpc=list(urls), facts=str(LOCAL), **{"integrity": "roots", "sample": 1, **settings})
+    return build("local", evm_settings, Environment(), configs=Path(), transport=lying)
 
 
 async def tables(local: Local, lying: Lying, *urls: str, **settings: Any) -> tuple[dict[str, Any], EvmChain]:
@@ -87,8 +87,8 @@ async def test_a_log_that_is_left_out_or_altered_inside_a_block_is_caught_by_the
 ) -> None:
     truth, _ = await tables(local, Lying(local.node.url), HONEST)
     lying = Lying(local.node.url, "eth_getLogs", lie)
-    found, reader = await tables(local, lying, LIAR, HONEST)
-    assert found == truth
+    rows, reader = await tables(local, lying, LIAR, HONEST)
+    assert rows == truth
     evidence = reader.node.endpoints[0].health.evidence
     assert evidence is not None
     assert evidence.asked.startswith("the logs of block ")
@@ -123,20 +123,20 @@ async def test_headers_bodies_and_receipts_are_proven(local: Local, method: str,
         return {**result, **change} if int(result["number"], 16) == local.node.height - 2 else result
 
     truth, _ = await tables(local, Lying(local.node.url), HONEST)
-    found, reader = await tables(local, Lying(local.node.url, method, lie), LIAR, HONEST)
-    assert found == truth
+    rows, reader = await tables(local, Lying(local.node.url, method, lie), LIAR, HONEST)
+    assert rows == truth
     assert reader.node.endpoints[0].health.evidence or errors_of(reader.node)["liar.test"]
 
 
 async def test_no_more_is_asked_than_the_sample(local: Local) -> None:
-    """Of whole blocks as many as bodies are wanted anyway; receipts for proofs only of one block in so many."""
+    """Full blocks are read only for bodies, and receipts for proofs of one block in `sample`."""
 
     async def receipts(sample: int) -> int:
         lying = Lying(local.node.url)
         reader = chain(local, lying, HONEST, sample=sample)
         await reader.collect(Span(0, local.node.height), ["transfers"])
         await reader.close()
-        return lying.asked.count("eth_getBlockReceipts")
+        return lying.methods.count("eth_getBlockReceipts")
 
     assert await receipts(1) == local.node.height + 1
     assert await receipts(10**9) == 0
@@ -149,7 +149,7 @@ async def test_a_chain_that_hashes_in_its_own_way_is_read_without_proof(local: L
     settings = EvmSettings(rpc=[HONEST], facts=str(facts), integrity="roots", sample=1)
     reader = build("local", settings, Environment(), configs=Path(), transport=lying)
     assert (await reader.collect(Span(0, local.node.height), ["transfers"])).event_count
-    assert "eth_getBlockReceipts" not in lying.asked
+    assert "eth_getBlockReceipts" not in lying.methods
     await reader.close()
 
 

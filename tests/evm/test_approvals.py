@@ -1,4 +1,4 @@
-"""What contracts say of approvals, answered from a dictionary: what is gone, what is left, and what nobody knows."""
+"""Approvals read from contracts that answer from a dictionary: revoked, remaining and unknown ones."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def says(by_function: Mapping[str, Any], by_call: Mapping[tuple[str, tuple[Any, 
 
     def answer(read: Read) -> Any:
         assert isinstance(read, Call)
-        known = (by_call or {}).get((read.signature, read.args))
-        return by_function.get(read.signature, UNKNOWN) if known is None else known
+        override = (by_call or {}).get((read.signature, read.args))
+        return by_function.get(read.signature, UNKNOWN) if override is None else override
 
     return answer
 
 
-def operator(one: Operator, answer: Any, ids: Mapping[str, set[int]] | None = None) -> OperatorState | None:
-    (state,) = run_offline(Approvals().operators([one], {ALICE: ids or {}}), answer)
+def operator(approval: Operator, answer: Any, ids: Mapping[str, set[int]] | None = None) -> OperatorState | None:
+    (state,) = run_offline(Approvals().operators([approval], {ALICE: ids or {}}), answer)
     return state
 
 
@@ -84,8 +84,8 @@ def test_what_a_contract_does_not_say_of_an_allowance_is_none_and_not_zero() -> 
 
 
 @pytest.mark.parametrize(
-    ("left", "state"), [((4, 90, 0), PermissionState(4, 90, 7, 8)), (UNKNOWN, PermissionState(None, None, 7, 8))]
+    ("allowance", "state"), [((4, 90, 0), PermissionState(4, 90, 7, 8)), (UNKNOWN, PermissionState(None, None, 7, 8))]
 )
-def test_a_permission_is_what_is_left_of_it_and_what_limits_it(left: Any, state: PermissionState) -> None:
-    answer = says({PERMIT2_ALLOWANCE: left, BALANCE_OF: 8}, {(ALLOWANCE, (ALICE, INSIDE)): 7})
+def test_a_permission_is_what_is_left_of_it_and_what_limits_it(allowance: Any, state: PermissionState) -> None:
+    answer = says({PERMIT2_ALLOWANCE: allowance, BALANCE_OF: 8}, {(ALLOWANCE, (ALICE, INSIDE)): 7})
     assert list(run_offline(Approvals().permissions([PERMITTED]), answer)) == [state]

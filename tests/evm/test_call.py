@@ -1,4 +1,4 @@
-"""Calls are encoded and decoded as the ABI says, and what the ABI does not allow is Unknown, never a number."""
+"""Calls are encoded and decoded by the ABI, and bytes that it does not allow are Unknown."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def test_arguments_are_encoded_as_the_abi_says(types: list[str], draw: st.DataOb
 @given(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=4), st.data())
 def test_what_is_returned_is_decoded_as_the_abi_says(types: list[str], draw: st.DataObject) -> None:
     values = tuple(draw.draw(VALUES[kind]) for kind in types)
-    found = decode(call(",".join(types)), abi_encode(types, values))
-    assert found == (values[0] if len(values) == 1 else values)
+    decoded = decode(call(",".join(types)), abi_encode(types, values))
+    assert decoded == (values[0] if len(values) == 1 else values)
 
 
 @given(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=3), st.binary(max_size=400))
 def test_any_bytes_at_all_are_a_value_or_unknown(types: list[str], returned: bytes) -> None:
-    found = decode(call(",".join(types)), returned)
+    decoded = decode(call(",".join(types)), returned)
     if len(returned) < 32 * len(types):
-        assert isinstance(found, Unknown)
+        assert isinstance(decoded, Unknown)
 
 
 @given(st.binary(min_size=32, max_size=400))
@@ -97,10 +97,10 @@ def test_a_signature_is_cut_at_its_outer_brackets() -> None:
     assert (parsed.inputs, parsed.outputs) == (("(address,bool,bytes)[]",), ("(bool,bytes)[]", "uint256"))
 
 
-@pytest.mark.parametrize("written", ["balanceOf(address)", "f()(", "f(()()", "f()uint256"])
-def test_a_malformed_signature_is_a_bug(written: str) -> None:
+@pytest.mark.parametrize("text", ["balanceOf(address)", "f()(", "f(()()", "f()uint256"])
+def test_a_malformed_signature_is_a_bug(text: str) -> None:
     with pytest.raises(AssertionError):
-        signature(written)
+        signature(text)
 
 
 # --- values of one word -----------------------------------------------------------------------------------------------
@@ -111,15 +111,15 @@ WORDS = st.one_of(st.sampled_from(EDGES), st.integers(0, 2**256 - 1)).map(lambda
 
 
 @given(st.lists(st.tuples(st.sampled_from(SIMPLE), WORDS), min_size=1, max_size=4))
-def test_words_are_read_as_eth_abi_reads_them_and_what_it_refuses_is_left_to_it(told: list[tuple[str, bytes]]) -> None:
-    types, data = tuple(kind for kind, _ in told), b"".join(word for _, word in told)
+def test_words_are_read_as_eth_abi_reads_them_and_what_it_refuses_is_left_to_it(parts: list[tuple[str, bytes]]) -> None:
+    types, data = tuple(kind for kind, _ in parts), b"".join(word for _, word in parts)
     try:
         expected: tuple[Any, ...] | None = abi_decode(types, data)
     except DecodingError:
         expected = None
-    found = words.decode_words(types, data)
-    assert found == expected
-    assert [type(each) for each in found or ()] == [type(each) for each in expected or ()]
+    decoded = words.decode_words(types, data)
+    assert decoded == expected
+    assert [type(each) for each in decoded or ()] == [type(each) for each in expected or ()]
 
 
 ODD = [-1, -(2**23), -(2**23) - 1, True, False, "0x" + "ab" * 20, "0x" + "AB" * 20, "x"]
@@ -127,16 +127,18 @@ VALUED = st.one_of(st.sampled_from([*EDGES, *ODD]), st.integers(-(2**256), 2**25
 
 
 @given(st.lists(st.tuples(st.sampled_from(SIMPLE), VALUED), min_size=1, max_size=3))
-def test_words_are_written_as_eth_abi_writes_them(told: list[tuple[str, Any]]) -> None:
-    types, values = tuple(kind for kind, _ in told), tuple(value for _, value in told)
+def test_words_are_written_as_eth_abi_writes_them(parts: list[tuple[str, Any]]) -> None:
+    types, values = tuple(kind for kind, _ in parts), tuple(value for _, value in parts)
     try:
         expected: bytes | None = abi_encode(types, values)
     except EncodingError:
         expected = None
-    found = words.encode_words(types, values)
-    assert found in (expected, None)
+    encoded = words.encode_words(types, values)
+    assert encoded in (expected, None)
     assert (
-        found is not None or expected is None or any(isinstance(each, str) and each.lower() != each for each in values)
+        encoded is not None
+        or expected is None
+        or any(isinstance(each, str) and each.lower() != each for each in values)
     )
 
 
@@ -152,12 +154,12 @@ WORD_OF_A_LIST = st.one_of(
     st.binary(max_size=5),
 )
 def test_lists_are_read_as_eth_abi_reads_them_whatever_they_point_to(
-    types: list[str], told: list[bytes], more: bytes
+    types: list[str], parts: list[bytes], tail: bytes
 ) -> None:
-    data = b"".join(told) + more
-    found = words.decode_words(tuple(types), data)
-    if found is not None:
-        assert found == abi_decode(types, data)
+    data = b"".join(parts) + tail
+    decoded = words.decode_words(tuple(types), data)
+    if decoded is not None:
+        assert decoded == abi_decode(types, data)
 
 
 @given(
@@ -167,10 +169,10 @@ def test_lists_are_read_as_eth_abi_reads_them_whatever_they_point_to(
     st.integers(0, 2**256 - 1),
 )
 def test_lists_are_written_as_eth_abi_writes_them_and_read_again(
-    addresses: list[str], ticks: list[int], numbers: list[bytes], one: int
+    addresses: list[str], ticks: list[int], numbers: list[bytes], number: int
 ) -> None:
     types = ("address[]", "uint256", "int56[]", "bytes32[]")
-    values = tuple(addresses), one, tuple(ticks), tuple(numbers)
+    values = tuple(addresses), number, tuple(ticks), tuple(numbers)
     data = words.encode_words(types, values)
     assert data == abi_encode(types, values)
     assert words.decode_words(types, data) == values

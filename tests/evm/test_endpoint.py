@@ -1,4 +1,4 @@
-"""One endpoint in trouble: limits, pages that are no JSON, batches it does not take, and secrets that stay secret."""
+"""Faults of one endpoint: limits, pages that are not JSON, refused batches, and secrets in errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chainfolio.transport.exchange import HttpResponse
 from chainfolio.transport.http_endpoint import identity, name_of
 from chainfolio.transport.pacing import Pace
 from chainfolio.transport.wire import Request
-from tests.evm.contracts import Refused
+from tests.evm.contracts import RpcRefusal
 from tests.evm.fakes import (
     FakeChain,
     FakeNode,
@@ -29,16 +29,16 @@ URL = f"https://user:{KEY}pw@node.test:8545/v2/{KEY}path?apikey={KEY}query&x=1"
 HEADERS = [Request("eth_getBlockByNumber", (hex(height), False)) for height in range(8)]
 
 
-def one(node: FakeNode) -> Wired:
+def pool_of(node: FakeNode) -> Wired:
     return wired(node, checked=True)
 
 
-async def asked(node: FakeNode) -> Wired:
-    found = one(node)
-    assert [b'"number"' in answer for answer in await found.endpoint.ask(HEADERS) if isinstance(answer, bytes)] == [
+async def ask_headers(node: FakeNode) -> Wired:
+    pool = pool_of(node)
+    assert [b'"number"' in answer for answer in await pool.endpoint.ask(HEADERS) if isinstance(answer, bytes)] == [
         True
     ] * 8
-    return found
+    return pool
 
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
@@ -47,47 +47,47 @@ async def asked(node: FakeNode) -> Wired:
 async def test_retry_after_is_waited_out() -> None:
     node = FakeNode(FakeChain(9))
     node.exchanges = [HttpResponse(429, 17.0, b"slow down")]
-    found = await asked(node)
-    assert len(found.clock.slept) == 1
-    assert 17.0 <= found.clock.slept[0] < 17.2
+    pool = await ask_headers(node)
+    assert len(pool.clock.slept) == 1
+    assert 17.0 <= pool.clock.slept[0] < 17.2
 
 
 async def test_retry_after_holds_for_everybody_at_that_endpoint() -> None:
     node = FakeNode(FakeChain(9))
-    found = one(node)
-    start_s = found.clock.now_s
+    pool = pool_of(node)
+    start_s = pool.clock.now_s
     node.always = HttpResponse(429, 30.0, b"")
     with pytest.raises(Unavailable):
-        await found.endpoint.ask_one(HEADERS[0])
+        await pool.endpoint.ask_one(HEADERS[0])
     node.always = None
-    await found.endpoint.ask_one(HEADERS[0])
-    assert found.clock.now_s - start_s >= 6 * 30.0
+    await pool.endpoint.ask_one(HEADERS[0])
+    assert pool.clock.now_s - start_s >= 6 * 30.0
 
 
 async def test_without_retry_after_waits_grow_and_carry_jitter() -> None:
     node = FakeNode(FakeChain(9))
     node.exchanges = [HttpResponse(429, None, b"")] * 5
-    found = await asked(node)
-    for wait, base in zip(found.clock.slept, (0.2, 0.4, 0.8, 1.6, 3.2), strict=True):
+    pool = await ask_headers(node)
+    for wait, base in zip(pool.clock.slept, (0.2, 0.4, 0.8, 1.6, 3.2), strict=True):
         assert base <= wait <= 1.5 * base
 
 
 async def test_an_endpoint_that_asks_for_more_than_a_minute_fails_at_once() -> None:
     node = FakeNode(FakeChain(9))
     node.exchanges = [HttpResponse(429, 300.0, b"")]
-    found = one(node)
+    pool = pool_of(node)
     with pytest.raises(Unavailable, match="too many requests"):
-        await found.endpoint.ask(HEADERS)
-    assert not found.clock.slept
-    await found.endpoint.ask(HEADERS)
-    assert sum(found.clock.slept) < 1, "the next request does not wait for it either"
+        await pool.endpoint.ask(HEADERS)
+    assert not pool.clock.slept
+    await pool.endpoint.ask(HEADERS)
+    assert sum(pool.clock.slept) < 1, "the next request does not wait for it either"
 
 
 async def test_a_limit_that_never_ends_is_said_to_be_one() -> None:
     node = FakeNode(FakeChain(9))
     node.always = HttpResponse(429, None, b"")
     with pytest.raises(Unavailable, match="too many requests"):
-        await one(node).endpoint.ask(HEADERS)
+        await pool_of(node).endpoint.ask(HEADERS)
 
 
 async def test_a_limit_told_inside_an_answer_is_waited_for_too() -> None:
@@ -95,22 +95,22 @@ async def test_a_limit_told_inside_an_answer_is_waited_for_too() -> None:
 
     def limited(params: list[Any]) -> Any:
         if next(tries, None) is not None:
-            raise Refused(-32005, "daily request count exceeded, request rate limited")
+            raise RpcRefusal(-32005, "daily request count exceeded, request rate limited")
         return node.chain.headers[0]
 
     node = FakeNode(FakeChain(9), eth_getBlockByNumber=limited)
-    found = one(node)
-    assert isinstance(await found.endpoint.ask_one(HEADERS[0]), bytes)
-    assert found.endpoint.errors.counts == {"RateLimited": 3}
+    pool = pool_of(node)
+    assert isinstance(await pool.endpoint.ask_one(HEADERS[0]), bytes)
+    assert pool.endpoint.errors.counts == {"RateLimited": 3}
 
 
 async def test_a_configured_rate_is_kept() -> None:
-    found = one(FakeNode(FakeChain(9)))
-    found.endpoint.pace = Pace(found.clock, max_rps=2)
-    start_s = found.clock.now_s
+    pool = pool_of(FakeNode(FakeChain(9)))
+    pool.endpoint.pace = Pace(pool.clock, max_rps=2)
+    start_s = pool.clock.now_s
     for _ in range(5):
-        await found.endpoint.ask_one(HEADERS[0])
-    assert found.clock.now_s - start_s == pytest.approx(2.0)
+        await pool.endpoint.ask_one(HEADERS[0])
+    assert pool.clock.now_s - start_s == pytest.approx(2.0)
 
 
 # --- bodies ----------------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def whole_of(endpoint: Endpoint) -> Callable[[Request], Awaitable[bytes]]:
 
 
 @pytest.mark.parametrize(
-    ("posted", "kind", "said"),
+    ("posted", "kind", "message"),
     [
         (HttpResponse(200, None, b"<html><body>Checking your browser</body></html>"), Unavailable, "web page"),
         (HttpResponse(503, None, b"upstream connect error"), Unavailable, "HTTP 503"),
@@ -137,11 +137,11 @@ def whole_of(endpoint: Endpoint) -> Callable[[Request], Awaitable[bytes]]:
         (HttpResponse(200, None, b'{"jsonrpc":"2.0","id":1}'), BadAnswer, "neither"),
     ],
 )
-async def test_a_body_that_is_no_answer(posted: HttpResponse, kind: type[SourceError], said: str) -> None:
+async def test_a_body_that_is_no_answer(posted: HttpResponse, kind: type[SourceError], message: str) -> None:
     node = FakeNode(FakeChain())
     node.always = posted
-    for read in (one(node).endpoint.ask_one, whole_of(one(node).endpoint)):
-        with pytest.raises(kind, match=said) as caught:
+    for read in (pool_of(node).endpoint.ask_one, whole_of(pool_of(node).endpoint)):
+        with pytest.raises(kind, match=message) as caught:
             await read(HEADERS[0])
         assert type(caught.value) is kind
 
@@ -149,7 +149,7 @@ async def test_a_body_that_is_no_answer(posted: HttpResponse, kind: type[SourceE
 async def test_answers_out_of_order_find_their_questions() -> None:
     node = FakeNode(FakeChain(9))
     node.envelope = lambda replies: replies[::-1]
-    await asked(node)
+    await ask_headers(node)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ async def test_foreign_missing_and_double_answers_are_refused(change: Callable[[
     node = FakeNode(FakeChain(9))
     node.envelope = change
     with pytest.raises(BadAnswer):
-        await one(node).endpoint.ask(HEADERS)
+        await pool_of(node).endpoint.ask(HEADERS)
 
 
 # --- batches ---------------------------------------------------------------------------------------------------------
@@ -190,11 +190,11 @@ async def test_a_node_that_takes_no_such_batch_is_asked_in_smaller_ones(
 ) -> None:
     node = FakeNode(FakeChain(9))
     node.batch_limit, node.batch_refusal = limit, {"code": code, "message": message}
-    found = await asked(node)
-    assert found.endpoint.capabilities == {"max_batch": capabilities}
+    pool = await ask_headers(node)
+    assert pool.endpoint.capabilities == {"max_batch": capabilities}
     assert max(node.bodies) == 8
     before = len(node.bodies)
-    await found.endpoint.ask(HEADERS)
+    await pool.endpoint.ask(HEADERS)
     assert node.bodies[before:] == [capabilities] * (8 // capabilities)
 
 
@@ -213,36 +213,36 @@ async def test_a_refused_batch_is_followed_by_one_of_the_size_that_the_words_nam
 ) -> None:
     node = FakeNode(FakeChain(60))
     node.batch_limit, node.batch_refusal = sizes[-1], {"code": -32600, "message": message}
-    found = one(node)
-    await found.endpoint.ask([Request("eth_getBlockByNumber", (hex(height), False)) for height in range(60)])
+    pool = pool_of(node)
+    await pool.endpoint.ask([Request("eth_getBlockByNumber", (hex(height), False)) for height in range(60)])
     assert node.bodies[: len(sizes)] == sizes
-    assert found.endpoint.capabilities["max_batch"] == sizes[-1]
+    assert pool.endpoint.capabilities["max_batch"] == sizes[-1]
 
 
 async def test_a_batch_whose_answer_grew_too_large_is_asked_in_parts() -> None:
-    """As geth does it: the first questions are answered, the others refused one by one."""
+    """The node answers the first requests and refuses the others one by one, as geth does."""
     node = FakeNode(FakeChain(9))
     too_large = {"error": {"code": -32003, "message": "response too large"}}
     node.envelope = lambda replies: [
         reply if k < 3 else {"jsonrpc": "2.0", "id": reply["id"], **too_large} for k, reply in enumerate(replies)
     ]
-    found = await asked(node)
-    assert found.endpoint.capabilities == {"max_batch": 2}
+    pool = await ask_headers(node)
+    assert pool.endpoint.capabilities == {"max_batch": 2}
 
 
 async def test_a_body_refused_with_413_is_made_smaller() -> None:
     node = FakeNode(FakeChain(9))
     node.exchanges = [HttpResponse(413, None, b"Request Entity Too Large")] * 2
-    found = await asked(node)
-    assert found.endpoint.capabilities == {"max_batch": 2}
+    pool = await ask_headers(node)
+    assert pool.endpoint.capabilities == {"max_batch": 2}
 
 
 class Bounded(FakeNode):
     """A node that takes bodies of so many bytes."""
 
-    def __init__(self, chain: FakeChain, most: int) -> None:
+    def __init__(self, chain: FakeChain, limit: int) -> None:
         super().__init__(chain)
-        self.most, self.sizes = most, list[int]()
+        self.most, self.sizes = limit, list[int]()
 
     def post(self, body: bytes) -> HttpResponse:
         self.sizes.append(len(body))
@@ -255,51 +255,51 @@ def large(count: int, size: int) -> list[Request]:
 
 async def test_many_large_questions_are_sent_in_bodies_that_nodes_take() -> None:
     node = Bounded(FakeChain(9), MAX_BODY)
-    found = one(node)
-    assert len(await found.endpoint.ask(large(50, 100_000))) == 50
-    assert found.endpoint.capabilities == {}
+    pool = pool_of(node)
+    assert len(await pool.endpoint.ask(large(50, 100_000))) == 50
+    assert pool.endpoint.capabilities == {}
     assert len(node.sizes) == 3
     assert max(node.sizes) <= MAX_BODY
 
 
 async def test_a_node_that_takes_smaller_bodies_is_asked_in_them_and_still_in_large_batches() -> None:
     node = Bounded(FakeChain(9), 500_000)
-    found = one(node)
-    assert len(await found.endpoint.ask(large(30, 100_000))) == 30
-    (bytes_,) = found.endpoint.capabilities.values()
-    assert list(found.endpoint.capabilities) == ["max_bytes"]
+    pool = pool_of(node)
+    assert len(await pool.endpoint.ask(large(30, 100_000))) == 30
+    (bytes_,) = pool.endpoint.capabilities.values()
+    assert list(pool.endpoint.capabilities) == ["max_bytes"]
     assert bytes_ <= 500_000
     before = len(node.sizes)
-    assert len(await found.endpoint.ask(large(500, 10))) == 500
+    assert len(await pool.endpoint.ask(large(500, 10))) == 500
     assert len(node.sizes) == before + 1
 
 
 async def test_a_single_question_that_is_too_large_is_refused_and_the_others_are_answered() -> None:
     node = Bounded(FakeChain(9), 300_000)
-    answers = await one(node).endpoint.ask([*large(2, 10), *large(1, 400_000), *large(2, 10)])
+    answers = await pool_of(node).endpoint.ask([*large(2, 10), *large(1, 400_000), *large(2, 10)])
     assert [type(answer).__name__ for answer in answers] == ["bytes", "bytes", "BodyRefused", "bytes", "bytes"]
 
 
 async def test_a_single_question_refused_with_413_is_an_answer() -> None:
     node = FakeNode(FakeChain(9))
     node.always = HttpResponse(413, None, b"")
-    (answer,) = await one(node).endpoint.ask(HEADERS[:1])
+    (answer,) = await pool_of(node).endpoint.ask(HEADERS[:1])
     assert isinstance(answer, ResponseTooLarge)
 
 
 async def test_one_refusal_among_answers_is_only_its_own() -> None:
     node = FakeNode(FakeChain(9))
-    answers = await one(node).endpoint.ask([HEADERS[0], Request("eth_nonsense"), HEADERS[1]])
+    answers = await pool_of(node).endpoint.ask([HEADERS[0], Request("eth_nonsense"), HEADERS[1]])
     assert [type(answer) for answer in answers] == [bytes, UnsupportedMethod, bytes]
 
 
 async def test_a_contract_that_says_batch_changes_nothing() -> None:
     def refuse(params: list[Any]) -> Any:
-        raise Refused(3, "execution reverted: batch too large")
+        raise RpcRefusal(3, "execution reverted: batch too large")
 
-    found = one(FakeNode(FakeChain(9), eth_call=refuse))
-    await found.endpoint.ask([Request("eth_call", ({}, "latest"))] * 4)
-    assert found.endpoint.capabilities == {}
+    pool = pool_of(FakeNode(FakeChain(9), eth_call=refuse))
+    await pool.endpoint.ask([Request("eth_call", ({}, "latest"))] * 4)
+    assert pool.endpoint.capabilities == {}
 
 
 # --- secrets ---------------------------------------------------------------------------------------------------------
@@ -334,12 +334,12 @@ async def test_no_part_of_an_address_is_ever_shown(
     caplog.set_level(logging.DEBUG)
     node = FakeNode(FakeChain())
     node.always = fault
-    found = wired(node, urls=[URL])
-    texts = [repr(found.endpoint), repr(found.node), repr(errors_of(found.node)), caplog.text]
+    pool = wired(node, urls=[URL])
+    texts = [repr(pool.endpoint), repr(pool.node), repr(errors_of(pool.node)), caplog.text]
     for read in (
-        found.endpoint.ask_one,
-        whole_of(found.endpoint),
-        lambda request: found.endpoint.ask([request, request]),
+        pool.endpoint.ask_one,
+        whole_of(pool.endpoint),
+        lambda request: pool.endpoint.ask([request, request]),
     ):
         try:
             texts.append(repr(await read(Request(method, ({},)))))

@@ -1,4 +1,4 @@
-"""What the import of web3, which resolves ENS names, leaves unchanged in the process."""
+"""The import of web3, which resolves ENS names, leaves the process unchanged."""
 
 from __future__ import annotations
 

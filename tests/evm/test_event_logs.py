@@ -1,4 +1,4 @@
-"""Events of some contracts: each pair is fetched once, beside whatever else is read of the same blocks."""
+"""Events of contracts: each contract and event is fetched once, with other reads of the blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def event(contract: str, topic: str, account: str = ALICE) -> dict[str, Any]:
     return {"address": contract, "topics": [topic, topic_of(account)], "data": "0x" + "00" * 32}
 
 
-def named(*pairs: tuple[str, str]) -> tuple[str, ...]:
+def event_names(*pairs: tuple[str, str]) -> tuple[str, ...]:
     return tuple(f"{contract}/{topic}" for contract, topic in pairs)
 
 
@@ -48,22 +48,22 @@ def pairs(fetched: SpanTables) -> list[tuple[str, str]]:
 async def test_each_contract_s_own_events_are_kept_and_no_other_one_s(node: FakeNode, integrity: str) -> None:
     chain = chain_of(wired(node, checked=True), integrity)
     span = Span(0, node.chain.head)
-    first = await chain.collect(span, ("events",), events=named((ONE, LENT), (OTHER, STAKED)))
+    first = await chain.collect(span, ("events",), events=event_names((ONE, LENT), (OTHER, STAKED)))
     assert pairs(first) == [(ONE, LENT)] * 2 + [(OTHER, STAKED)] * 2
-    later = await chain.collect(span, ("events",), events=named((ONE, STAKED)))
+    later = await chain.collect(span, ("events",), events=event_names((ONE, STAKED)))
     assert pairs(later) == [(ONE, STAKED)] * 2
 
 
 async def test_of_one_event_every_contract_s_that_is_wanted_are_kept(node: FakeNode) -> None:
-    chain, wanted = chain_of(wired(node, checked=True)), [(ONE, LENT), (OTHER, LENT), (THIRD, STAKED)]
-    found = await chain.collect(Span(0, node.chain.head), ("events",), events=named(*wanted))
-    assert pairs(found) == [pair for pair in wanted for _ in range(2)]
+    chain, requested = chain_of(wired(node, checked=True)), [(ONE, LENT), (OTHER, LENT), (THIRD, STAKED)]
+    span_tables = await chain.collect(Span(0, node.chain.head), ("events",), events=event_names(*requested))
+    assert pairs(span_tables) == [pair for pair in requested for _ in range(2)]
 
 
 async def test_they_are_read_beside_transfers_from_the_same_headers(node: FakeNode) -> None:
     chain = chain_of(wired(node, checked=True))
     span = Span(0, node.chain.head)
-    both = await chain.collect(span, DATASETS, events=named((ONE, LENT)))
+    both = await chain.collect(span, DATASETS, events=event_names((ONE, LENT)))
     headers = node.count("eth_getBlockByNumber")
     without = await chain.collect(span, DATASETS)
     assert node.count("eth_getBlockByNumber") == 2 * headers
@@ -82,14 +82,16 @@ async def test_events_that_a_node_leaves_out_are_asked_for_again(node: FakeNode)
         return honest if "blockHash" in params[0] else [log for log in honest if log["topics"][0] != LENT]
 
     node.on["eth_getLogs"] = forgetful
-    found = await chain_of(wired(node, checked=True)).collect(Span(0, 6), DATASETS, events=named((ONE, LENT)))
-    assert (pairs(found), found.restored_count) == ([(ONE, LENT)] * 2, 2)
+    span_tables = await chain_of(wired(node, checked=True)).collect(
+        Span(0, 6), DATASETS, events=event_names((ONE, LENT))
+    )
+    assert (pairs(span_tables), span_tables.restored_count) == ([(ONE, LENT)] * 2, 2)
 
 
 async def test_what_is_restored_from_raw_logs_is_what_was_fetched(node: FakeNode) -> None:
     chain = chain_of(wired(node, checked=True))
-    fetched = await chain.collect(Span(0, node.chain.head), DATASETS, events=named(*EVERY))
+    fetched = await chain.collect(Span(0, node.chain.head), DATASETS, events=event_names(*EVERY))
     stored = {name: fetched.tables[name] for name in ("transfers", "logs")}
-    again = decode(chain.facts, restore(stored), ("transfers", "approvals"))
-    assert again["logs"].equals(stored["logs"])
-    assert again["transfers"].equals(stored["transfers"])
+    decoded = decode(chain.facts, restore(stored), ("transfers", "approvals"))
+    assert decoded["logs"].equals(stored["logs"])
+    assert decoded["transfers"].equals(stored["transfers"])

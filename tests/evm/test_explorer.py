@@ -44,8 +44,8 @@ class Fake:
         if "lock" in query["action"]:
             return {"jsonrpc": "2.0", "id": 1, "result": hex(self.head)}
         span = range(int(query["startblock"]), int(query["endblock"]) + 1)
-        found = [row for row in self.rows if int(row["blockNumber"]) in span][: int(query["offset"])]
-        return {"status": "1" if found else "0", "message": "OK" if found else "No transactions found", "result": found}
+        page = [row for row in self.rows if int(row["blockNumber"]) in span][: int(query["offset"])]
+        return {"status": "1" if page else "0", "message": "OK" if page else "No transactions found", "result": page}
 
     async def close(self) -> None:
         self.asked.clear()
@@ -70,10 +70,10 @@ def over(fake: Fake) -> Explorer:
 
 
 async def test_rows_are_the_movements_of_their_blocks() -> None:
-    made = row(5, 7, type="create", to="", contractAddress=BOB)
-    fake = Fake([row(3, 5), row(3, 6, isError="1"), row(3, 8, callType="delegatecall"), row(5, 0), made])
-    found = await over(fake).internal_transfers(BLOCKS)
-    assert found == {BLOCKS[0]: [CoinTransfer(0, ALICE, BOB, 5)], BLOCKS[1]: [CoinTransfer(0, ALICE, BOB, 7)]}
+    creation = row(5, 7, type="create", to="", contractAddress=BOB)
+    fake = Fake([row(3, 5), row(3, 6, isError="1"), row(3, 8, callType="delegatecall"), row(5, 0), creation])
+    transfers = await over(fake).internal_transfers(BLOCKS)
+    assert transfers == {BLOCKS[0]: [CoinTransfer(0, ALICE, BOB, 5)], BLOCKS[1]: [CoinTransfer(0, ALICE, BOB, 7)]}
     assert await over(Fake([])).internal_transfers(BLOCKS) == {BLOCKS[0]: [], BLOCKS[1]: []}
     assert await over(fake).internal_transfers([]) == {}
 
@@ -81,8 +81,8 @@ async def test_rows_are_the_movements_of_their_blocks() -> None:
 async def test_a_list_that_may_be_cut_short_is_asked_for_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explorer, "MAX_ROWS", 3)
     fake = Fake([row(3, 1), row(3, 2), row(5, 3), row(5, 4)])
-    found = await over(fake).internal_transfers(BLOCKS)
-    assert [[move.raw for move in found[block]] for block in BLOCKS] == [[1, 2], [3, 4]]
+    transfers = await over(fake).internal_transfers(BLOCKS)
+    assert [[move.raw for move in transfers[block]] for block in BLOCKS] == [[1, 2], [3, 4]]
     with pytest.raises(BadAnswer, match="no more than 3"):
         await over(Fake([row(3, 1), row(3, 2), row(3, 3)])).internal_transfers(BLOCKS)
 
@@ -90,9 +90,9 @@ async def test_a_list_that_may_be_cut_short_is_asked_for_in_halves(monkeypatch: 
 async def test_an_explorer_that_lags_is_not_taken_for_an_empty_one() -> None:
     with pytest.raises(NodeBehind):
         await over(Fake([], head=4)).internal_transfers(BLOCKS)
-    other = Fake([], head=5)
-    other.proxy = False
-    assert await over(other).internal_transfers(BLOCKS) == {BLOCKS[0]: [], BLOCKS[1]: []}
+    proxyless = Fake([], head=5)
+    proxyless.proxy = False
+    assert await over(proxyless).internal_transfers(BLOCKS) == {BLOCKS[0]: [], BLOCKS[1]: []}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Fields of answers have one form each: what has another is refused where the answer is decoded, before it is used."""
+"""Fields of answers have one form each; any other form is refused when the answer is decoded."""
 
 from __future__ import annotations
 
@@ -93,24 +93,24 @@ FORMLESS: list[object] = [
 ]
 
 
-def read(kind: type[Any], given: dict[str, Any]) -> Any:
-    return typed("node", msgspec.json.encode(given), kind)
+def read(kind: type[Any], content: dict[str, Any]) -> Any:
+    return typed("node", msgspec.json.encode(content), kind)
 
 
-@pytest.mark.parametrize(("kind", "given", "free"), KINDS, ids=lambda each: getattr(each, "__name__", ""))
+@pytest.mark.parametrize(("kind", "content", "free"), KINDS, ids=lambda each: getattr(each, "__name__", ""))
 def test_a_field_of_another_form_is_refused_and_not_repeated(
-    kind: type[Any], given: dict[str, Any], free: set[str]
+    kind: type[Any], content: dict[str, Any], free: set[str]
 ) -> None:
-    read(kind, given)
-    for name in given.keys() - free:
+    read(kind, content)
+    for name in content.keys() - free:
         for wrong in FORMLESS:
             with pytest.raises(BadAnswer) as caught:
-                read(kind, given | {name: wrong})
+                read(kind, content | {name: wrong})
             assert "latest" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "name", "most"),
+    ("kind", "content", "name", "maximum"),
     [
         (Header, HEADER, "number", 2**31 - 1),
         (Header, HEADER, "timestamp", forms.MAX_TIME_S),
@@ -124,12 +124,12 @@ def test_a_field_of_another_form_is_refused_and_not_repeated(
     ],
 )
 def test_a_number_is_as_wide_as_its_column_and_no_wider(
-    kind: type[Any], given: dict[str, Any], name: str, most: int
+    kind: type[Any], content: dict[str, Any], name: str, maximum: int
 ) -> None:
-    read(kind, given | {name: hex(most)})
-    read(kind, given | {name: "0x0"})
+    read(kind, content | {name: hex(maximum)})
+    read(kind, content | {name: "0x0"})
     with pytest.raises(BadAnswer):
-        read(kind, given | {name: hex(most + 1)})
+        read(kind, content | {name: hex(maximum + 1)})
 
 
 def test_a_trace_between_what_are_no_addresses_is_refused() -> None:
@@ -162,8 +162,8 @@ def block(**changed: dict[str, Any]) -> None:
     bodies = [SENT | changed.get("sent", {})]
     full = {"number": "0x10", "hash": HASH, "timestamp": "0x65000000", "transactions": bodies} | changed.get("full", {})
     receipts = [RECEIPT | changed.get("receipt", {})]
-    found = match_receipts("node", msgspec.json.encode(full), msgspec.json.encode(receipts), head)
-    check_header_hashes("node", found, head)
+    matched = match_receipts("node", msgspec.json.encode(full), msgspec.json.encode(receipts), head)
+    check_header_hashes("node", matched, head)
 
 
 OTHER = "0x" + "ee" * 32
@@ -193,9 +193,9 @@ OF_ANOTHER = "receipt 0 of block 16 belongs to another transaction"
 )
 def test_a_header_a_block_and_receipts_that_do_not_agree_are_refused(changed: dict[str, Any], text: str) -> None:
     block()
-    with pytest.raises(BadAnswer) as refused:
+    with pytest.raises(BadAnswer) as error:
         block(**changed)
-    assert str(refused.value) == f"node: {text}"
+    assert str(error.value) == f"node: {text}"
 
 
 def test_hashes_and_addresses_are_stored_in_lower_case_however_a_node_spells_them() -> None:
@@ -203,7 +203,7 @@ def test_hashes_and_addresses_are_stored_in_lower_case_however_a_node_spells_the
     bodies = [SENT | shouted]
     full = {"number": "0x10", "hash": HASH, "timestamp": "0x65000000", "transactions": bodies}
     head = read(Header, HEADER)
-    found = match_receipts("node", msgspec.json.encode(full), msgspec.json.encode([RECEIPT]), head)
-    (moved,), (sent,) = native(found, "local").to_pylist(), rows(found, "local").to_pylist()
-    assert (moved["tx_hash"], moved["sender"], moved["recipient"]) == (HASH, ADDRESS, ADDRESS)
-    assert (sent["hash"], sent["sender"], sent["recipient"]) == (HASH, ADDRESS, ADDRESS)
+    matched = match_receipts("node", msgspec.json.encode(full), msgspec.json.encode([RECEIPT]), head)
+    (native_row,), (tx_row,) = native(matched, "local").to_pylist(), rows(matched, "local").to_pylist()
+    assert (native_row["tx_hash"], native_row["sender"], native_row["recipient"]) == (HASH, ADDRESS, ADDRESS)
+    assert (tx_row["hash"], tx_row["sender"], tx_row["recipient"]) == (HASH, ADDRESS, ADDRESS)

@@ -19,8 +19,8 @@ from chainfolio.transport.health import HEDGE_LEAST_S, HEDGE_SAMPLES, LAG_BLOCKS
 from tests.evm.fakes import FakeChain, FakeNode, Wired, wired
 
 
-def names(one: Wired) -> list[str]:
-    return [endpoint.name for endpoint in one.node.ranked()]
+def names(pool: Wired) -> list[str]:
+    return [endpoint.name for endpoint in pool.node.ranked()]
 
 
 def three() -> Wired:
@@ -75,27 +75,27 @@ async def test_every_endpoint_is_looked_at_now_and_then() -> None:
     two = wired(FakeNode(chain), FakeNode(late))
     await two.node.connect()
     assert [endpoint.health.height for endpoint in two.node.endpoints] == [20, 3]
-    asked = len(two.transport.order)
+    request_count = len(two.transport.order)
     await two.node.connect()
-    assert two.transport.order[asked:] == ["one.test"]
+    assert two.transport.order[request_count:] == ["one.test"]
     two.clock.now_s += SURVEY_S
     await two.node.connect()
-    assert two.transport.order[asked + 1 :] == ["one.test", "one.test", "two.test"]
+    assert two.transport.order[request_count + 1 :] == ["one.test", "one.test", "two.test"]
 
 
 async def test_what_is_known_is_told_and_what_is_not_is_none() -> None:
     url = "http://one.test/v2/s3cr3t0123456789"
-    one = wired(FakeNode(FakeChain(20)), urls=[url])
-    await one.node.connect()
-    health, best = one.endpoint.health, one.node.best_height
-    assert (health.height, health.lag_blocks(best), one.endpoint.health_report(best).latency_ms, health.faults) == (
+    pool = wired(FakeNode(FakeChain(20)), urls=[url])
+    await pool.node.connect()
+    health, best = pool.endpoint.health, pool.node.best_height
+    assert (health.height, health.lag_blocks(best), pool.endpoint.health_report(best).latency_ms, health.faults) == (
         20,
         0,
         0,
         0,
     )
-    assert (one.endpoint.name, Health().lag_blocks(best), EndpointHealth("one").latency_ms) == ("one.test", None, None)
-    one.node.quarantine(one.endpoint, "a", "b", "c")
+    assert (pool.endpoint.name, Health().lag_blocks(best), EndpointHealth("one").latency_ms) == ("one.test", None, None)
+    pool.node.quarantine(pool.endpoint, "a", "b", "c")
     assert health.evidence is None, "the last one is never quarantined"
 
 
@@ -104,7 +104,7 @@ async def test_what_is_known_is_told_and_what_is_not_is_none() -> None:
 
 @dataclass
 class Stepped:
-    """Time that passes only for whoever waits for it, in the order in which they are due."""
+    """A clock that advances only for its sleepers, in the order of their wake-up times."""
 
     now_s: float = 0.0
     waiting: list[tuple[float, int, asyncio.Future[None]]] = field(default_factory=list)
@@ -154,12 +154,12 @@ class Timed:
             raise self.fails[endpoint.name]
         return endpoint.name
 
-    async def once(self) -> str:
+    async def read_once(self) -> str:
         return str(await self.clock.run(asyncio.ensure_future(self.node.with_any(self.read, kind="state"))))
 
     async def warm(self) -> None:
         for _ in range(HEDGE_SAMPLES):
-            await self.once()
+            await self.read_once()
         self.asked.clear()
 
 
@@ -168,7 +168,7 @@ async def test_a_read_that_takes_unusually_long_is_asked_of_another_and_the_firs
     await timed.warm()
     timed.takes_s["one"] = 30.0
     start_s = timed.clock.now_s
-    assert await timed.once() == "two.test"
+    assert await timed.read_once() == "two.test"
     assert timed.asked == ["one.test", "two.test"]
     assert timed.clock.now_s - start_s == pytest.approx(0.12, rel=0.15)
     assert timed.node.hedged == 1
@@ -177,14 +177,14 @@ async def test_a_read_that_takes_unusually_long_is_asked_of_another_and_the_firs
 async def test_a_usual_read_is_asked_of_one() -> None:
     timed = Timed(one=0.1, two=0.02)
     await timed.warm()
-    assert await timed.once() == "one.test"
+    assert await timed.read_once() == "one.test"
     assert timed.asked == ["one.test"]
 
 
 async def test_nobody_is_impatient_before_enough_was_seen() -> None:
     timed = Timed(one=0.1, two=0.02)
     timed.takes_s["one"] = 30.0
-    assert await timed.once() == "one.test"
+    assert await timed.read_once() == "one.test"
     assert timed.node.hedged == 0
 
 
@@ -200,10 +200,10 @@ async def test_the_one_that_was_too_slow_wins_where_the_other_fails() -> None:
     timed = Timed(one=0.1, two=0.01)
     await timed.warm()
     timed.takes_s["one"], timed.fails["two.test"] = 0.3, Unavailable("two.test", "is on fire")
-    assert await timed.once() == "one.test"
+    assert await timed.read_once() == "one.test"
     timed.fails["one.test"] = BadAnswer("one.test", "is on fire, too")
     with pytest.raises(SourceError, match="on fire"):
-        await timed.once()
+        await timed.read_once()
 
 
 async def test_who_is_always_overtaken_is_no_longer_asked_first() -> None:
@@ -212,9 +212,9 @@ async def test_who_is_always_overtaken_is_no_longer_asked_first() -> None:
     timed.node.endpoints[1].health.record_exchange(0.01)
     timed.takes_s["one"] = 30.0
     for _ in range(60):
-        await timed.once()
+        await timed.read_once()
     timed.asked.clear()
-    await timed.once()
+    await timed.read_once()
     assert timed.asked == ["two.test"]
 
 
@@ -223,4 +223,4 @@ async def test_hedging_can_be_switched_off() -> None:
     timed.node.hedge = False
     await timed.warm()
     timed.takes_s["one"] = 30.0
-    assert await timed.once() == "one.test"
+    assert await timed.read_once() == "one.test"

@@ -1,5 +1,7 @@
-"""Connections to nodes: which server and which address is asked, when a connection is used again, and what is said
-where there is none. Whatever happens, a question is heard once at most by a server that has begun to answer it."""
+"""Connections to nodes: server and address, reuse, and errors without a connection.
+
+A server that has begun to answer receives each request at most once.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,9 @@ GOOD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]"
 
 @pytest.fixture
 async def transport() -> AsyncIterator[HttpTransport]:
-    made = HttpTransport(connections=2)
-    yield made
-    await made.close()
+    client = HttpTransport(connections=2)
+    yield client
+    await client.close()
 
 
 @pytest.fixture
@@ -64,12 +66,12 @@ async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
         writer.write(GOOD)
 
 
-def ending(heard: list[bytes], *answers: bytes) -> Speak:
+def ending(requests: list[bytes], *answers: bytes) -> Speak:
     """A server that says one of these to each question of a connection, and hangs up after the last."""
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for answer in answers:
-            heard.append(await reader.readuntil(b"\r\n\r\n"))
+            requests.append(await reader.readuntil(b"\r\n\r\n"))
             writer.write(answer)
 
     return speak
@@ -82,33 +84,33 @@ def ending(heard: list[bytes], *answers: bytes) -> Speak:
 async def test_a_server_that_hangs_up_as_it_is_asked_again_is_asked_once_more(
     serve: Serve, transport: HttpTransport, body: bytes | None
 ) -> None:
-    heard = list[bytes]()
-    url = await serve(ending(heard, GOOD, b""))
+    requests = list[bytes]()
+    url = await serve(ending(requests, GOOD, b""))
     for _ in range(3):
         posted = await (transport.get("node", url, 5) if body is None else transport.post("node", url, body, 5))
         assert posted.body == b"[]"
-    assert len(heard) == 5, "the second and the third question were heard twice each"
+    assert len(requests) == 5, "the second and the third question were heard twice each"
 
 
-@pytest.mark.parametrize("begun", [b"H", GOOD[:20], GOOD[:-1]])
+@pytest.mark.parametrize("prefix", [b"H", GOOD[:20], GOOD[:-1]])
 async def test_an_answer_that_has_begun_is_not_asked_for_again(
-    serve: Serve, transport: HttpTransport, begun: bytes
+    serve: Serve, transport: HttpTransport, prefix: bytes
 ) -> None:
-    heard = list[bytes]()
-    url = await serve(ending(heard, GOOD, begun))
+    requests = list[bytes]()
+    url = await serve(ending(requests, GOOD, prefix))
     await transport.get("node", url, 5)
     with pytest.raises(Unavailable, match="the connection broke"):
         await transport.get("node", url, 5)
-    assert len(heard) == 2
+    assert len(requests) == 2
 
 
 async def test_a_new_connection_that_ends_unheard_is_not_asked_for_again(
     serve: Serve, transport: HttpTransport
 ) -> None:
-    heard = list[bytes]()
+    requests = list[bytes]()
     with pytest.raises(Unavailable, match="the connection broke"):
-        await transport.get("node", await serve(ending(heard, b"")), 5)
-    assert len(heard) == 1
+        await transport.get("node", await serve(ending(requests, b"")), 5)
+    assert len(requests) == 1
 
 
 async def test_a_connection_that_was_kept_for_long_is_not_used_again(
@@ -135,38 +137,38 @@ async def test_questions_that_are_called_off_leave_no_answer_to_others(serve: Se
             await asyncio.sleep(0)
             writer.write(target)
 
-    url, got = await serve(echo), dict[str, bytes]()
+    url, bodies = await serve(echo), dict[str, bytes]()
 
-    async def asked(name: str) -> None:
-        got[name] = (await transport.get("node", url + name, 5)).body
+    async def request_body(name: str) -> None:
+        bodies[name] = (await transport.get("node", url + name, 5)).body
 
-    tasks = [asyncio.create_task(asked(str(each))) for each in range(100)]
+    tasks = [asyncio.create_task(request_body(str(each))) for each in range(100)]
     for at, task in enumerate(tasks):
         if at % 3 == 0:
             for _ in range(at % 11):
                 await asyncio.sleep(0)
             task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert got.keys() >= {str(each) for each in range(100) if each % 3}
-    assert got == {name: f"/{name}".encode() for name in got}
+    assert bodies.keys() >= {str(each) for each in range(100) if each % 3}
+    assert bodies == {name: f"/{name}".encode() for name in bodies}
 
 
 # --- servers and their addresses -------------------------------------------------------------------------------------
 
 
 async def test_a_server_that_hangs_holds_up_no_other(serve: Serve, transport: HttpTransport, ask: Ask) -> None:
-    asked = asyncio.Semaphore(0)
+    arrivals = asyncio.Semaphore(0)
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        asked.release()
+        arrivals.release()
         await reader.read()
 
     hanging, good = await serve(hang), await serve(answering)
     waiting = [asyncio.create_task(ask(hanging)) for _ in range(3)]
     for _ in range(2):
-        await asked.acquire()
-    assert asked.locked(), "there are two connections to each"
+        await arrivals.acquire()
+    assert arrivals.locked(), "there are two connections to each"
     assert (await ask(good)).body == b"[]"
     for each in waiting:
         each.cancel()
@@ -175,7 +177,7 @@ async def test_a_server_that_hangs_holds_up_no_other(serve: Serve, transport: Ht
 
 @pytest.fixture
 def silent() -> Iterator[tuple[str, int]]:
-    """An address that says neither yes nor no to who would connect: those who wait before it fill its room."""
+    """Yield an address that neither accepts nor refuses connections: its backlog is full."""
     with ExitStack() as opened:
         listener = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(3):
@@ -187,18 +189,18 @@ def silent() -> Iterator[tuple[str, int]]:
 
 @pytest.fixture
 def closed() -> tuple[str, int]:
-    """An address where nobody is."""
+    """Return an address without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        where: tuple[str, int] = listener.getsockname()
-    return where
+        address: tuple[str, int] = listener.getsockname()
+    return address
 
 
-def at(where: tuple[str, int] | str, family: int = socket.AF_INET) -> http_connection.AddressInfo:
+def at(address: tuple[str, int] | str, family: int = socket.AF_INET) -> http_connection.AddressInfo:
     """An address as a name is resolved to."""
-    if isinstance(where, str):
-        name, port = where.removeprefix("http://").rstrip("/").split(":")
-        where = (name, int(port))
-    return (family, socket.SOCK_STREAM, 0, "", where)  # type: ignore[return-value] # of a family that is none, too
+    if isinstance(address, str):
+        name, port = address.removeprefix("http://").rstrip("/").split(":")
+        address = (name, int(port))
+    return (family, socket.SOCK_STREAM, 0, "", address)  # type: ignore[return-value] # of a family that is none, too
 
 
 @pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
@@ -217,13 +219,13 @@ def test_the_first_address_of_a_name_that_answers_is_asked(
 ) -> None:
     addresses = {"silent": at(silent), "closed": at(closed), "foreign": at(closed, family=9_999)}
 
-    async def asked() -> None:
+    async def connect() -> None:
         async with speaking(answering) as url:
-            made = await http_connection._connect_first([*(addresses[each] for each in before), at(url), at(silent)])
-            assert made.getpeername() == at(url)[-1]
-            made.close()
+            sock = await http_connection._connect_first([*(addresses[each] for each in before), at(url), at(silent)])
+            assert sock.getpeername() == at(url)[-1]
+            sock.close()
 
-    run(asked())
+    run(connect())
 
 
 async def test_of_several_addresses_that_refuse_the_last_says_why(closed: tuple[str, int]) -> None:
@@ -262,11 +264,11 @@ async def test_a_machine_that_can_open_no_connection_does_not_blame_the_node(ser
     url = await serve(answering)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
     try:
-        with pytest.raises(Unavailable, match="could not be asked: too many open files here") as refused:
+        with pytest.raises(Unavailable, match="could not be asked: too many open files here") as error:
             await ask(url)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert not isinstance(refused.value, Unreachable)
+    assert not isinstance(error.value, Unreachable)
     assert (await ask(url)).body == b"[]"
 
 
@@ -280,19 +282,19 @@ async def test_who_writes_its_answer_in_chunks_of_a_byte_leaves_others_their_tur
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        written = b"1\r\n \r\n" * chunks + b"0\r\n\r\n"
-        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + written)
+        content = b"1\r\n \r\n" * chunks + b"0\r\n\r\n"
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + content)
         await writer.drain()
 
     turns = 0
 
-    async def other() -> None:
+    async def count_turns() -> None:
         nonlocal turns
         while True:
             await asyncio.sleep(0)
             turns += 1
 
-    counting = asyncio.create_task(other())
+    counting = asyncio.create_task(count_turns())
     assert len((await transport.get("node", await serve(speak), 60)).body) == chunks
     counting.cancel()
     assert turns > chunks // plain_http._CHUNKS_PER_TURN // 2
@@ -300,27 +302,27 @@ async def test_who_writes_its_answer_in_chunks_of_a_byte_leaves_others_their_tur
 
 @pytest.mark.parametrize("turns", range(8))
 async def test_who_is_called_off_twice_leaves_no_connection_open(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = list[socket.socket]()
+    sockets = list[socket.socket]()
 
-    class Counted(socket.socket):
+    class TrackedSocket(socket.socket):
         def __init__(self, *words: Any, **named: Any) -> None:
             super().__init__(*words, **named)
-            made.append(self)
+            sockets.append(self)
 
-    async def nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    async with speaking(nothing) as url:
-        monkeypatch.setattr("chainfolio.transport.http_connection.socket.socket", Counted)
-        asked = asyncio.ensure_future(http_connection.connect("127.0.0.1", int(url.rpartition(":")[2])))
+    async with speaking(stay_silent) as url:
+        monkeypatch.setattr("chainfolio.transport.http_connection.socket.socket", TrackedSocket)
+        connecting = asyncio.ensure_future(http_connection.connect("127.0.0.1", int(url.rpartition(":")[2])))
         for count in (turns, 1):
             for _ in range(count):
                 await asyncio.sleep(0)
-            asked.cancel()
-        [ended] = await asyncio.gather(asked, return_exceptions=True)
+            connecting.cancel()
+        [ended] = await asyncio.gather(connecting, return_exceptions=True)
         monkeypatch.undo()
         if isinstance(ended, http_connection.Connection):
             ended.close()
         for _ in range(10):
             await asyncio.sleep(0)
-        assert all(each.fileno() == -1 for each in made), "it is closed"
+        assert all(each.fileno() == -1 for each in sockets), "it is closed"

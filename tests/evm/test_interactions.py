@@ -21,7 +21,7 @@ EVENTS = {EVENT: (NamedEvent(1, ("0x02",), b""),)}
 
 def test_what_was_met_by_asset_is_met_by_contract_and_the_native_coin_has_none() -> None:
     collection, editions = (Asset(FACTS.caip2, kind, at) for kind, at in (("erc721", NFT), ("erc1155", EDITION)))
-    met = Interactions(
+    interactions = Interactions(
         frozenset({TOKEN}),
         {collection: frozenset({7}), editions: frozenset({8})},
         {OTHER: frozenset({ETHER, TOKEN, collection})},
@@ -29,7 +29,7 @@ def test_what_was_met_by_asset_is_met_by_contract_and_the_native_coin_has_none()
         ROWS,
         frozenset(ROWS),
     )
-    assert ContractInteractions.of(met) == ContractInteractions(
+    assert ContractInteractions.of(interactions) == ContractInteractions(
         frozenset({COIN}),
         {NFT: frozenset({7})},
         {OTHER: frozenset({None, COIN, NFT})},
@@ -42,9 +42,9 @@ def test_what_was_met_by_asset_is_met_by_contract_and_the_native_coin_has_none()
 def test_what_was_found_by_contract_is_found_by_asset_each_amount_once() -> None:
     rewards = TokenAmount(ZERO_ADDRESS, 3), TokenAmount(ZERO_ADDRESS, 4)
     position = DecodedPosition("LENDING", supplied=(TokenAmount(NFT, 9),), rewards=rewards, replaces=(OTHER,))
-    behind = Underlying({ZERO_ADDRESS: 1, COIN: 2}, unlisted={OTHER})
-    found = AccountContents(5, {COIN: 6}, (UnfoldedPosition(ME, "bank", position, behind),), ())
-    state = found.by_asset([TOKEN], FACTS)
+    underlying = Underlying({ZERO_ADDRESS: 1, COIN: 2}, unlisted={OTHER})
+    contents = AccountContents(5, {COIN: 6}, (UnfoldedPosition(ME, "bank", position, underlying),), ())
+    state = contents.by_asset([TOKEN], FACTS)
     (opened,) = state.positions
     assert (state.native, state.balances) == (5, {TOKEN: 6})
     assert (opened.supplied, opened.borrowed, opened.rewards) == ({ETHER: 1, TOKEN: 2}, {}, {ETHER: 7})

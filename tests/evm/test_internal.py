@@ -1,4 +1,4 @@
-"""What contracts pay inside transactions: with it, a balance is the sum of what came and went, to the unit."""
+"""Payments of contracts inside transactions: with them, balances equal the sums of transfers exactly."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ ALICE, BOB, CAROL = ("0x" + digit * 20 for digit in ("a1", "b2", "c3"))
 
 
 @pytest.fixture(scope="module")
-def paid() -> Iterator[LocalNode]:
-    """A chain of which half is programs that pay, create, fail and destroy themselves."""
+def paying_node() -> Iterator[LocalNode]:
+    """Yield a chain with programs that pay, create, fail and destroy themselves."""
     with LocalNode() as node:
-        sender, other = node.accounts[:2]
+        sender, recipient = node.accounts[:2]
 
         def details(*txs: Tx) -> list[str]:
             with node.by_hand():
-                sent = [node.send(each) for each in txs]
+                hashes = [node.send(each) for each in txs]
                 node.mine()
-            return [node.rpc("eth_getTransactionReceipt", each)["contractAddress"] for each in sent]
+            return [node.rpc("eth_getTransactionReceipt", each)["contractAddress"] for each in hashes]
 
         def run(code: bytes, value: int = 1000, gas: int = 3_000_000) -> Tx:
             return Tx(sender, None, "0x" + code.hex(), value, gas)
@@ -58,11 +58,11 @@ def paid() -> Iterator[LocalNode]:
         libraries = [each for code in (pays, reverts, destroys) for each in details(run(programs.deployed(code), 100))]
         details(run(program([send(ALICE, 5), send(libraries[1], 7), create(program([send(BOB, 3)]), 11)])))
         details(run(program([create(program([destroy(CAROL)]), 11), create(program([programs.REVERT]), 13)])))
-        details(run(program([send(ALICE, 5), programs.REVERT])), Tx(sender, other, value=3, gas=21_000))
+        details(run(program([send(ALICE, 5), programs.REVERT])), Tx(sender, recipient, value=3, gas=21_000))
         details(Tx(sender, libraries[2], value=17, gas=100_000), Tx(sender, libraries[2], value=17, gas=100_000))
         chance = Random(5)
         for _ in range(12):
-            codes = [programs.chance_program(chance, [ALICE, BOB, CAROL, other], libraries) for _ in range(4)]
+            codes = [programs.chance_program(chance, [ALICE, BOB, CAROL, recipient], libraries) for _ in range(4)]
             details(*(run(code, chance.randrange(200)) for code in codes))
         node.mine(2)
         yield node
@@ -85,10 +85,12 @@ def raw(row: dict[str, Any], name: str = "raw") -> int:
 
 @pytest.mark.node
 @pytest.mark.parametrize("route", ROUTES)
-async def test_every_balance_at_every_block_is_what_came_less_what_went_and_fees(paid: LocalNode, route: int) -> None:
-    async with chain_of(paid, **{ROUTE: route}) as chain:
-        found = await chain.collect(Span(0, paid.height), DATASETS)
-    transfers, transactions = (found.tables[name].to_pylist() for name in ("transfers", "transactions"))
+async def test_every_balance_at_every_block_is_what_came_less_what_went_and_fees(
+    paying_node: LocalNode, route: int
+) -> None:
+    async with chain_of(paying_node, **{ROUTE: route}) as chain:
+        span_tables = await chain.collect(Span(0, paying_node.height), DATASETS)
+    transfers, transactions = (span_tables.tables[name].to_pylist() for name in ("transfers", "transactions"))
     assert sum(row["standard"] == "internal" for row in transfers) > 80
     assert {row["status"] for row in transactions} == {0, 1}
     changes: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -96,29 +98,29 @@ async def test_every_balance_at_every_block_is_what_came_less_what_went_and_fees
         changes[row["height"]][row["sender"]] -= raw(row)
         changes[row["height"]][row["recipient"]] += raw(row)
     for row in transactions:
-        block = paid.block(row["height"])
+        block = paying_node.block(row["height"])
         tip = row["gas_used"] * (raw(row, "gas_price") - int(block["baseFeePerGas"], 16))
         changes[row["height"]][row["sender"]] -= raw(row, "fee")
         changes[row["height"]][block["miner"]] += tip
-    everybody = sorted({account for change in changes.values() for account in change})
-    balances = {account: int(paid.rpc("eth_getBalance", account, "0x0"), 16) for account in everybody}
-    for height in range(1, paid.height + 1):
+    accounts = sorted({account for change in changes.values() for account in change})
+    balances = {account: int(paying_node.rpc("eth_getBalance", account, "0x0"), 16) for account in accounts}
+    for height in range(1, paying_node.height + 1):
         for account, change in changes[height].items():
             balances[account] += change
-        asked = [("eth_getBalance", [account, hex(height)]) for account in everybody]
-        theirs = [int(text, 16) for text in paid.batch(asked)]
-        assert dict(zip(everybody, theirs, strict=True)) == balances, height
+        requests = [("eth_getBalance", [account, hex(height)]) for account in accounts]
+        theirs = [int(text, 16) for text in paying_node.batch(requests)]
+        assert dict(zip(accounts, theirs, strict=True)) == balances, height
 
 
 @pytest.mark.node
-async def test_rows_are_in_order_and_have_a_key_of_their_own(paid: LocalNode) -> None:
-    async with chain_of(paid) as chain:
-        found = await chain.collect(Span(0, paid.height), (*DATASETS, "transfers"))
+async def test_rows_are_in_order_and_have_a_key_of_their_own(paying_node: LocalNode) -> None:
+    async with chain_of(paying_node) as chain:
+        span_tables = await chain.collect(Span(0, paying_node.height), (*DATASETS, "transfers"))
         assert chain.node.endpoints[0].capabilities[ROUTE] == 1
-    rows = found.tables["transfers"].to_pylist()
-    places_ = [(row["height"], row["tx_index"], row["log_index"], row["item"]) for row in rows]
-    assert places_ == sorted(set(places_))
-    hashes = {(row["height"], row["tx_index"]): row["hash"] for row in found.tables["transactions"].to_pylist()}
+    rows = span_tables.tables["transfers"].to_pylist()
+    positions = [(row["height"], row["tx_index"], row["log_index"], row["item"]) for row in rows]
+    assert positions == sorted(set(positions))
+    hashes = {(row["height"], row["tx_index"]): row["hash"] for row in span_tables.tables["transactions"].to_pylist()}
     assert all(row["tx_hash"] == hashes[row["height"], row["tx_index"]] for row in rows)
 
 
@@ -224,36 +226,36 @@ def fake(**on: Any) -> FakeNode:
 async def test_the_way_to_trace_is_learnt_and_another_one_found_when_it_stops() -> None:
     frame = [{"result": {"type": "CALL", "calls": [{"type": "CALL", "from": ALICE, "to": BOB, "value": "0x5"}]}}]
     node = fake(debug_traceBlockByNumber=lambda params: frame)
-    held = wired(node, checked=True)
-    blocks = traceable_blocks("one", await held.node.headers([0, 1]))
+    pool = wired(node, checked=True)
+    blocks = traceable_blocks("one", await pool.node.headers([0, 1]))
     assert [block.height for block in blocks] == [1]
     for _ in range(2):
-        assert [each.raw for each in (await internal_transfers(held.node, blocks))[blocks[0]]] == [5]
+        assert [each.raw for each in (await internal_transfers(pool.node, blocks))[blocks[0]]] == [5]
     assert (node.count("trace_block"), node.count("debug_traceBlockByNumber")) == (1, 2)
-    assert held.endpoint.capabilities[ROUTE] == 3
+    assert pool.endpoint.capabilities[ROUTE] == 3
     header = node.chain.headers[1]["hash"]
     flat = [call([], 9, blockHash=header), call([0], 6, blockHash=header)]
     node.on = {"trace_block": lambda params: flat}
-    assert [each.raw for each in (await internal_transfers(held.node, blocks))[blocks[0]]] == [6]
-    assert held.endpoint.capabilities[ROUTE] == 1
+    assert [each.raw for each in (await internal_transfers(pool.node, blocks))[blocks[0]]] == [6]
+    assert pool.endpoint.capabilities[ROUTE] == 1
 
 
 async def test_where_nobody_traces_that_is_said_with_its_cure() -> None:
-    held = wired(fake(), checked=True)
+    pool = wired(fake(), checked=True)
     with pytest.raises(UnsupportedMethod, match="does not trace blocks") as error:
-        await internal_transfers(held.node, traceable_blocks("one", await held.node.headers([1])))
+        await internal_transfers(pool.node, traceable_blocks("one", await pool.node.headers([1])))
     assert "internal" in error.value.remedy
     tracing = fake()
     tracing.on["trace_block"] = lambda params: [call([], 9, blockHash=tracing.chain.headers[1]["hash"])]
-    held = wired(fake(), tracing, checked=True)
+    pool = wired(fake(), tracing, checked=True)
     assert list(
-        (await internal_transfers(held.node, traceable_blocks("two", await held.node.headers([1])))).values()
+        (await internal_transfers(pool.node, traceable_blocks("two", await pool.node.headers([1])))).values()
     ) == [[]]
 
 
 @pytest.mark.parametrize("answer", [{"gas": "0x0", "structLogs": [], "returnValue": ""}, {"structLogs": [{"pc": 0}]}])
 async def test_a_node_that_traces_in_another_way_is_said_not_to_trace(answer: dict[str, Any]) -> None:
-    found = wired(FakeNode(FakeChain(1), debug_traceTransaction=lambda params: answer), checked=True)
+    pool = wired(FakeNode(FakeChain(1), debug_traceTransaction=lambda params: answer), checked=True)
     with pytest.raises(UnsupportedMethod, match="does not trace blocks"):
-        await internal_transfers(found.node, [PLACE])
-    assert ROUTE not in found.endpoint.capabilities
+        await internal_transfers(pool.node, [PLACE])
+    assert ROUTE not in pool.endpoint.capabilities

@@ -41,9 +41,9 @@ KNOWN = IndexedTransaction(HASH, 100, 3, 1_700_000_000, BLOCK, True)
 class Answers:
     """A node that has these answers."""
 
-    def __init__(self, sent: object, receipt: object) -> None:
+    def __init__(self, tx: object, receipt: object) -> None:
         self.name = "node.test"
-        self.content = [msgspec.json.encode(sent), msgspec.json.encode(receipt)]
+        self.content = [msgspec.json.encode(tx), msgspec.json.encode(receipt)]
         self.asked: list[Request] = []
 
     async def agreed(self, read: Any, **told: Any) -> Any:
@@ -54,15 +54,15 @@ class Answers:
         return self.content
 
 
-async def look(sent: object = SENT, receipt: object = RECEIPT, known: IndexedTransaction = KNOWN) -> Any:
-    node: Any = Answers(sent, receipt)
-    (found,) = await look_up(node, [known])
+async def look(tx: object = SENT, receipt: object = RECEIPT, indexed: IndexedTransaction = KNOWN) -> Any:
+    node: Any = Answers(tx, receipt)
+    (result,) = await look_up(node, [indexed])
     assert [ask.params for ask in node.asked] == [(HASH,), (HASH,)]
-    return found
+    return result
 
 
 @pytest.mark.parametrize(
-    ("more", "fee"),
+    ("fee_fields", "fee"),
     [
         ({}, 21_000 * 3),
         ({"l1Fee": "0xde0b6b3a7640000"}, 21_000 * 3 + 10**18),
@@ -83,13 +83,13 @@ async def look(sent: object = SENT, receipt: object = RECEIPT, known: IndexedTra
         ({"effectiveGasPrice": None}, 21_000 * 5),
     ],
 )
-async def test_a_fee_has_all_its_parts(more: dict[str, Any], fee: int) -> None:
-    found = await look(receipt=RECEIPT | more)
-    assert (found.fee, found.status, found.height, found.index) == (fee, 1, 100, 3)
+async def test_a_fee_has_all_its_parts(fee_fields: dict[str, Any], fee: int) -> None:
+    result = await look(receipt=RECEIPT | fee_fields)
+    assert (result.fee, result.status, result.height, result.index) == (fee, 1, 100, 3)
 
 
 @pytest.mark.parametrize(
-    ("sent", "receipt"),
+    ("tx", "receipt"),
     [
         ({"blockHash": "0x" + "b3" * 32}, {"blockHash": "0x" + "b3" * 32}),
         ({"blockNumber": "0x65"}, {"blockNumber": "0x65"}),
@@ -99,23 +99,23 @@ async def test_a_fee_has_all_its_parts(more: dict[str, Any], fee: int) -> None:
         ({}, {"transactionIndex": "0x2"}),
     ],
 )
-async def test_what_lies_elsewhere_than_in_the_index_is_refused(sent: dict[str, Any], receipt: dict[str, Any]) -> None:
+async def test_what_lies_elsewhere_than_in_the_index_is_refused(tx: dict[str, Any], receipt: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer, match="elsewhere"):
-        await look(SENT | sent, RECEIPT | receipt)
+        await look(SENT | tx, RECEIPT | receipt)
     fresh = IndexedTransaction(HASH, 100, 3, 1_700_000_000, BLOCK, False)
     with pytest.raises(Reorged):
-        await look(SENT | sent, RECEIPT | receipt, fresh)
+        await look(SENT | tx, RECEIPT | receipt, fresh)
 
 
 async def test_without_a_kept_header_the_node_must_still_agree_with_itself() -> None:
-    known = IndexedTransaction(HASH, 100, 3, 1_700_000_000, None, True)
-    assert (await look(known=known)).fee == 63_000
+    indexed = IndexedTransaction(HASH, 100, 3, 1_700_000_000, None, True)
+    assert (await look(indexed=indexed)).fee == 63_000
     with pytest.raises(BadAnswer):
-        await look(SENT | {"blockHash": "0x" + "b3" * 32}, known=known)
+        await look(SENT | {"blockHash": "0x" + "b3" * 32}, indexed=indexed)
 
 
 @pytest.mark.parametrize(
-    ("sent", "receipt", "error"),
+    ("tx", "receipt", "error"),
     [
         (None, RECEIPT, NodeBehind),
         (SENT, None, NodeBehind),
@@ -130,8 +130,6 @@ async def test_without_a_kept_header_the_node_must_still_agree_with_itself() -> 
         ([], RECEIPT, BadAnswer),
     ],
 )
-async def test_an_answer_that_cannot_be_meant_is_refused(
-    sent: object, receipt: object, error: type[SourceError]
-) -> None:
+async def test_an_answer_that_cannot_be_meant_is_refused(tx: object, receipt: object, error: type[SourceError]) -> None:
     with pytest.raises(error):
-        await look(sent, receipt)
+        await look(tx, receipt)

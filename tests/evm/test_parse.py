@@ -13,7 +13,7 @@ from chainfolio.adapters.evm.log_parser import MAX_TEMPLATES, LogRecord, parse, 
 from chainfolio.adapters.evm.logs import Logs, join
 from chainfolio.errors import BadAnswer
 from chainfolio.transport.wire import typed
-from tests.evm.generated import answers, records, shown, written
+from tests.evm.generated import answers, json_text, plain_values, records
 
 ONE = {
     "address": "0x" + "11" * 20,
@@ -34,25 +34,25 @@ def body(*logs: dict[str, Any]) -> bytes:
 
 def outcome(content: bytes, by: Any) -> Any:
     try:
-        return shown(by("node", content))
+        return plain_values(by("node", content))
     except BadAnswer:
         return BadAnswer
 
 
 @given(st.data())
 def test_templates_and_the_strict_parser_read_the_same(data: st.DataObject) -> None:
-    content = data.draw(written(data.draw(answers())))
-    assert shown(parse("node", content)) == shown(strict("node", content))
+    content = data.draw(json_text(data.draw(answers())))
+    assert plain_values(parse("node", content)) == plain_values(strict("node", content))
 
 
 @given(answers(), st.data())
 def test_what_was_written_is_what_is_read_in_the_order_of_the_chain(
     logs: list[dict[str, Any]], data: st.DataObject
 ) -> None:
-    found = shown(parse("node", data.draw(written(logs))))
-    wanted = sorted(logs, key=lambda log: (int(log["blockNumber"], 16), int(log["logIndex"], 16)))
-    assert len(found) == len(wanted)
-    for row, log in zip(found, wanted, strict=True):
+    rows = plain_values(parse("node", data.draw(json_text(logs))))
+    expected = sorted(logs, key=lambda log: (int(log["blockNumber"], 16), int(log["logIndex"], 16)))
+    assert len(rows) == len(expected)
+    for row, log in zip(rows, expected, strict=True):
         assert row["data"] == bytes.fromhex(log["data"][2:])
         assert row["topics"] == [topic.encode() for topic in log["topics"]]
         assert row["tx_index"] == int(log["transactionIndex"], 16)
@@ -68,26 +68,26 @@ def test_a_damaged_log_is_refused_by_both_or_read_alike_by_both(data: st.DataObj
 
 
 def test_no_place_of_an_answer_is_read_with_less_care_by_templates() -> None:
-    whole = body(*({**ONE, "topics": ["0x" + "22" * 32] * 2, "logIndex": hex(k)} for k in (1, 2)))
-    for at in range(len(whole)):
+    content = body(*({**ONE, "topics": ["0x" + "22" * 32] * 2, "logIndex": hex(k)} for k in (1, 2)))
+    for at in range(len(content)):
         for character in b'0xg", ':
-            damaged = whole[:at] + bytes([character]) + whole[at + 1 :]
+            damaged = content[:at] + bytes([character]) + content[at + 1 :]
             assert outcome(damaged, parse) == outcome(damaged, strict), damaged
 
 
 @given(answers(), st.data())
 def test_two_logs_at_one_place_are_refused(logs: list[dict[str, Any]], data: st.DataObject) -> None:
     if logs:
-        twice = data.draw(st.permutations([*logs, data.draw(st.sampled_from(logs))]))
+        doubled = data.draw(st.permutations([*logs, data.draw(st.sampled_from(logs))]))
         with pytest.raises(BadAnswer, match="two logs at one place"):
-            parse("node", data.draw(written(list(twice))))
+            parse("node", data.draw(json_text(list(doubled))))
 
 
 def test_more_shapes_than_templates_are_read_all_the_same() -> None:
     sizes = range(2 * MAX_TEMPLATES)
     logs = [{**ONE, "logIndex": hex(16 + k), "data": "0x" + f"{k:02x}" * (k % 7) * 2} for k in sizes]
     mixed = [dict(sorted(log.items(), key=lambda item: (hash(item[0]) + k) % 11)) for k, log in enumerate(logs)]
-    assert shown(parse("node", body(*mixed))) == shown(strict("node", body(*logs)))
+    assert plain_values(parse("node", body(*mixed))) == plain_values(strict("node", body(*logs)))
 
 
 def test_no_logs_are_no_logs() -> None:
@@ -97,12 +97,12 @@ def test_no_logs_are_no_logs() -> None:
 
 def test_answers_are_joined_in_the_order_given() -> None:
     parts = [parse("node", body({**ONE, "blockNumber": hex(k), "data": "0x" + "ab" * k})) for k in (5, 6, 7)]
-    assert shown(join(parts)) == [row for part in parts for row in shown(part)]
+    assert plain_values(join(parts)) == [row for part in parts for row in plain_values(part)]
     assert len(join([])) == len(Logs.blank(0)) == 0
 
 
 @pytest.mark.parametrize(
-    ("what", "change"),
+    ("case", "change"),
     [
         ("a removed log", {"removed": True}),
         ("no log index", {"logIndex": None}),
@@ -133,14 +133,14 @@ def test_answers_are_joined_in_the_order_given() -> None:
         ("a block hash that is no hex", {"blockHash": "0x" + "zz" * 32}),
     ],
 )
-@pytest.mark.parametrize("beside", [0, 5])
-def test_what_no_log_can_be_is_refused(what: str, change: dict[str, Any], beside: int) -> None:
-    good = [{**ONE, "logIndex": hex(2 + k)} for k in range(beside)]
+@pytest.mark.parametrize("neighbours", [0, 5])
+def test_what_no_log_can_be_is_refused(case: str, change: dict[str, Any], neighbours: int) -> None:
+    good = [{**ONE, "logIndex": hex(2 + k)} for k in range(neighbours)]
     for content in (body({**ONE, **change}, *good), body(*good, {**ONE, **change})):
         for by in (parse, strict):
-            with pytest.raises(BadAnswer) as refused:
+            with pytest.raises(BadAnswer) as error:
                 by("node", content)
-            assert refused.value.source == "node"
+            assert error.value.source == "node"
 
 
 @pytest.mark.parametrize("content", [b"", b"null", b'"0x"', b"{}", b"[1]", b"[{}]", b"[[]]", b"[{},]", b"\xff\xfe[]"])

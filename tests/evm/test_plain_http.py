@@ -1,5 +1,4 @@
-"""HTTP as it is written, against servers that write it badly: what comes of it is an answer or an error, and no answer
-is ever taken for that to another question."""
+"""HTTP against servers with malformed answers: an answer or an error, never another request's answer."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from chainfolio.transport.http_head import MAX_HEAD, parse_address, parse_head
 from tests.speaking import Speak, speaking
 
 Serve = Callable[[Speak], Awaitable[str]]
-Streamed = Callable[[str, "Kept"], Awaitable[HttpResponse]]
+Streamed = Callable[[str, "RecordingSink"], Awaitable[HttpResponse]]
 
 
 @pytest.fixture
@@ -40,13 +39,13 @@ async def serve(transport: HttpTransport) -> AsyncIterator[Serve]:
 
 @pytest.fixture
 async def transport() -> AsyncIterator[HttpTransport]:
-    made = HttpTransport(max_body=2 * BUFFER_SIZE)
-    yield made
-    await made.close()
+    client = HttpTransport(max_body=2 * BUFFER_SIZE)
+    yield client
+    await client.close()
 
 
 def saying(*answers: bytes) -> Speak:
-    """A server that answers each question of a connection with the next of some answers, and hangs up then."""
+    """Serve answers in order, one to each request of a connection, then close the connection."""
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for answer in answers:
@@ -79,21 +78,21 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize(("written", "body"), GOOD.values(), ids=GOOD.keys())
+@pytest.mark.parametrize(("content", "body"), GOOD.values(), ids=GOOD.keys())
 async def test_an_answer_is_read_as_it_is_written(
-    serve: Serve, transport: HttpTransport, written: bytes, body: bytes
+    serve: Serve, transport: HttpTransport, content: bytes, body: bytes
 ) -> None:
-    assert (await transport.get("node", await serve(saying(written)), 5)).body == body
+    assert (await transport.get("node", await serve(saying(content)), 5)).body == body
 
 
-@pytest.mark.parametrize("written", [each for each, _ in GOOD.values()], ids=GOOD.keys())
+@pytest.mark.parametrize("content", [each for each, _ in GOOD.values()], ids=GOOD.keys())
 async def test_an_answer_that_arrives_byte_by_byte_is_the_same(
-    serve: Serve, transport: HttpTransport, written: bytes
+    serve: Serve, transport: HttpTransport, content: bytes
 ) -> None:
     async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        for at in range(len(written)):
-            writer.write(written[at : at + 1])
+        for at in range(len(content)):
+            writer.write(content[at : at + 1])
             await asyncio.sleep(0)
 
     assert (await transport.get("node", await serve(slowly), 5)).body in [body for _, body in GOOD.values()]
@@ -103,12 +102,12 @@ async def test_an_answer_that_arrives_byte_by_byte_is_the_same(
 async def test_an_answer_that_ends_at_any_byte_is_a_broken_connection(
     serve: Serve, transport: HttpTransport, name: str
 ) -> None:
-    written = GOOD[name][0]
-    end = len(written) if name != "of an old server" else written.index(b"\r\n\r\n") + 4
+    content = GOOD[name][0]
+    end = len(content) if name != "of an old server" else content.index(b"\r\n\r\n") + 4
 
     async def cut(at: int) -> None:
         with pytest.raises(Unavailable, match="the connection broke"):
-            await transport.get("node", await serve(saying(written[:at])), 5)
+            await transport.get("node", await serve(saying(content[:at])), 5)
 
     await asyncio.gather(*(cut(at) for at in range(end)))
 
@@ -154,17 +153,17 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("written", BAD.values(), ids=BAD.keys())
+@pytest.mark.parametrize("content", BAD.values(), ids=BAD.keys())
 async def test_what_could_be_read_in_two_ways_is_a_broken_connection(
-    serve: Serve, transport: HttpTransport, written: bytes
+    serve: Serve, transport: HttpTransport, content: bytes
 ) -> None:
     with pytest.raises(Unavailable, match="the connection broke"):
-        await transport.get("node", await serve(saying(written)), 5)
+        await transport.get("node", await serve(saying(content)), 5)
     assert transport.budget.held == transport.budget.held_alone == 0
 
 
 @pytest.mark.parametrize(
-    "written",
+    "content",
     [
         OK + b"content-length: 999999999999\r\n\r\n[",
         OK + b"transfer-encoding: chunked\r\n\r\nfffffffffff\r\n" + b" " * (3 * BUFFER_SIZE),
@@ -172,9 +171,9 @@ async def test_what_could_be_read_in_two_ways_is_a_broken_connection(
     ],
     ids=["announced", "in one chunk", "to the end of the connection"],
 )
-async def test_what_outgrows_its_bound_is_left_unread(serve: Serve, transport: HttpTransport, written: bytes) -> None:
+async def test_what_outgrows_its_bound_is_left_unread(serve: Serve, transport: HttpTransport, content: bytes) -> None:
     with pytest.raises(ResponseTooLarge):
-        await transport.get("node", await serve(saying(written)), 5)
+        await transport.get("node", await serve(saying(content)), 5)
     assert transport.budget.held == transport.budget.held_alone == 0
 
 
@@ -238,30 +237,30 @@ async def test_a_large_answer_is_whole_and_in_order(serve: Serve) -> None:
 
 
 async def test_no_more_is_asked_at_once_than_there_may_be_connections(serve: Serve) -> None:
-    open_now, most = 0, 0
+    open_now, peak = 0, 0
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal open_now, most
+        nonlocal open_now, peak
         while True:
             await reader.readuntil(b"\r\n\r\n")
             open_now += 1
-            most = max(most, open_now)
+            peak = max(peak, open_now)
             await asyncio.sleep(0.005)
             open_now -= 1
             writer.write(OK + b"content-length: 2\r\n\r\n[]")
 
     transport, url = HttpTransport(connections=3), await serve(speak)
     answers = await asyncio.gather(*(transport.get("node", url, 5) for _ in range(12)))
-    assert ([each.body for each in answers], most) == ([b"[]"] * 12, 3)
+    assert ([each.body for each in answers], peak) == ([b"[]"] * 12, 3)
     await transport.close()
 
 
 async def test_an_answer_that_comes_after_the_transport_was_closed_keeps_no_connection(serve: Serve) -> None:
-    asked, may_answer, hung_up = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    requested, may_answer, hung_up = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        asked.set()
+        requested.set()
         await may_answer.wait()
         writer.write(OK + b"content-length: 2\r\n\r\n[]")
         assert await reader.read() == b""
@@ -269,7 +268,7 @@ async def test_an_answer_that_comes_after_the_transport_was_closed_keeps_no_conn
 
     transport = plain_http.PlainTransport(HttpTransport().budget, connections=1, max_body=100)
     answer = asyncio.create_task(transport.exchange("node", await serve(speak), None, 5))
-    await asked.wait()
+    await requested.wait()
     await transport.close()
     may_answer.set()
     assert (await answer).body == b"[]"
@@ -284,7 +283,7 @@ async def test_a_header_that_would_become_two_is_not_sent(serve: Serve, headers:
 
 
 @pytest.mark.parametrize(
-    ("path", "asked"),
+    ("path", "request_line"),
     [
         ("", b"GET / HTTP/1.1"),
         ("?a=b c", b"GET /?a=b%20c HTTP/1.1"),
@@ -293,7 +292,7 @@ async def test_a_header_that_would_become_two_is_not_sent(serve: Serve, headers:
     ],
 )
 async def test_an_address_is_asked_for_in_letters_that_stay_one_line(
-    serve: Serve, transport: HttpTransport, path: str, asked: bytes
+    serve: Serve, transport: HttpTransport, path: str, request_line: bytes
 ) -> None:
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -301,7 +300,7 @@ async def test_an_address_is_asked_for_in_letters_that_stay_one_line(
         writer.write(OK + b"content-length: %d\r\n\r\n" % len(content) + content)
 
     url = (await serve(speak)).removesuffix("/a")
-    assert (await transport.get("node", url + path, 5)).body == asked
+    assert (await transport.get("node", url + path, 5)).body == request_line
 
 
 @pytest.mark.parametrize(
@@ -314,9 +313,9 @@ async def test_an_address_is_asked_for_in_letters_that_stay_one_line(
     ],
 )
 def test_who_is_asked_is_named(base: str, host: str, port: int, name: bytes) -> None:
-    found = parse_address(base, {})
-    assert (found.host, found.port) == (host, port)
-    assert name in found.headers
+    address = parse_address(base, {})
+    assert (address.host, address.port) == (host, port)
+    assert name in address.headers
 
 
 @pytest.mark.parametrize("base", ["http://[::1", "http://node:x", "http://node:99999"])
@@ -361,10 +360,10 @@ class Empty(BaseHTTPRequestHandler):
         self.wfile.write(b"[]")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Discard the message."""
 
 
-# The event loop ended before its connection did, of which it complains.
+# The event loop ended before its connection did, which raises a warning.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_connection_of_an_event_loop_that_has_ended_is_not_used_again() -> None:
     transport, server = HttpTransport(), ThreadingHTTPServer(("127.0.0.1", 0), Empty)
@@ -387,22 +386,22 @@ def test_a_connection_of_an_event_loop_that_has_ended_is_not_used_again() -> Non
         gc.collect()
 
 
-class Kept:
+class RecordingSink:
     """A sink that keeps what it takes, and refuses a form, or what is too long."""
 
     form: str = "application/octet-stream"
     reads: frozenset[bytes] = frozenset((b"x-kind", b"x-none"))
 
-    def __init__(self, most: int = 1 << 30) -> None:
-        self.told: Mapping[bytes, str] | None = None
+    def __init__(self, limit: int = 1 << 30) -> None:
+        self.headers: Mapping[bytes, str] | None = None
         self.size: int | None = -1
-        self.taken, self._most = b"", most
+        self.taken, self._most = b"", limit
 
-    def begin(self, told: Mapping[bytes, str], size: int | None) -> None:
+    def begin(self, headers: Mapping[bytes, str], size: int | None) -> None:
         """Remember it."""
-        if told.get(b"x-kind") == "bad":
+        if headers.get(b"x-kind") == "bad":
             raise BadAnswer("node", "of no use")
-        self.told, self.size = told, size
+        self.headers, self.size = headers, size
 
     def take(self, piece: bytes | memoryview) -> None:
         """Keep it."""
@@ -413,12 +412,12 @@ class Kept:
 
 @pytest.fixture(params=["plain", "aiohttp"])
 async def streamed(request: pytest.FixtureRequest, transport: HttpTransport) -> Streamed:
-    """What hands an answer to a sink: either client."""
+    """Return a function that streams an answer to a sink, by either client."""
 
-    async def by_aiohttp(url: str, sink: Kept) -> HttpResponse:
+    async def by_aiohttp(url: str, sink: RecordingSink) -> HttpResponse:
         return await transport._read("node", url, None, 5, transport.budget.lease(), sink)
 
-    async def plain(url: str, sink: Kept) -> HttpResponse:
+    async def plain(url: str, sink: RecordingSink) -> HttpResponse:
         return await transport.stream("node", url, sink, 5)
 
     return plain if request.param == "plain" else by_aiohttp
@@ -436,29 +435,29 @@ HANDED = {
 async def test_a_sink_takes_more_than_could_be_held(
     serve: Serve, transport: HttpTransport, streamed: Streamed, how: str
 ) -> None:
-    heard = list[bytes]()
+    requests = list[bytes]()
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        requests.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(OK + b"X-Kind: states\r\nx-other: 1\r\n" + HANDED[how][0])
         await writer.drain()
 
-    sink = Kept()
+    sink = RecordingSink()
     posted = await streamed(await serve(speak), sink)
-    assert (sink.taken, sink.size, sink.told) == (LONG, HANDED[how][1], {b"x-kind": "states"})
+    assert (sink.taken, sink.size, sink.headers) == (LONG, HANDED[how][1], {b"x-kind": "states"})
     assert (posted.status, posted.body, posted.streamed_bytes) == (200, b"", len(LONG))
-    asked = heard[0].lower()
-    assert b"accept: application/octet-stream\r\n" in asked
-    assert b"accept-encoding: identity" in asked
-    assert (asked.count(b"accept:"), asked.count(b"accept-encoding:"), transport.budget.held) == (1, 1, 0)
+    request = requests[0].lower()
+    assert b"accept: application/octet-stream\r\n" in request
+    assert b"accept-encoding: identity" in request
+    assert (request.count(b"accept:"), request.count(b"accept-encoding:"), transport.budget.held) == (1, 1, 0)
 
 
 async def test_of_any_other_status_a_sink_takes_nothing(serve: Serve, streamed: Streamed) -> None:
-    sink = Kept()
+    sink = RecordingSink()
     url = await serve(saying(b"HTTP/1.1 406 Not Acceptable\r\ncontent-length: 2\r\n\r\n{}"))
     posted = await streamed(url, sink)
     assert (posted.status, posted.body, posted.streamed_bytes) == (406, b"{}", None)
-    assert (sink.told, sink.taken) == (None, b"")
+    assert (sink.headers, sink.taken) == (None, b"")
 
 
 BROKEN = {
@@ -471,11 +470,11 @@ BROKEN = {
 @pytest.mark.parametrize("how", BROKEN)
 async def test_what_a_sink_is_handed_in_part_is_a_broken_connection(serve: Serve, streamed: Streamed, how: str) -> None:
     with pytest.raises(Unavailable):
-        await streamed(await serve(saying(OK + BROKEN[how])), Kept())
+        await streamed(await serve(saying(OK + BROKEN[how])), RecordingSink())
 
 
 async def test_a_sink_that_wants_no_more_ends_the_exchange(serve: Serve, streamed: Streamed) -> None:
-    for head, most, says in ((b"x-kind: bad\r\n", 1, "of no use"), (b"x-kind: good\r\n", 10, "too long")):
+    for head, limit, says in ((b"x-kind: bad\r\n", 1, "of no use"), (b"x-kind: good\r\n", 10, "too long")):
         url = await serve(saying(OK + head + b"content-length: %d\r\n\r\n%b" % (len(LONG), LONG)))
         with pytest.raises(BadAnswer, match=says):
-            await streamed(url, Kept(most))
+            await streamed(url, RecordingSink(limit))

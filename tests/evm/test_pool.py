@@ -1,4 +1,4 @@
-"""Who the nodes are, whether they answer, and who answers when they do not."""
+"""The pool of endpoints: handshakes, availability, and failover."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.environment import Environment
 from chainfolio.errors import BadAnswer, HistoryUnavailable, NodeBehind, Unavailable, WrongChain
 from chainfolio.transport.exchange import HttpResponse
-from tests.evm.contracts import Refused
+from tests.evm.contracts import RpcRefusal
 from tests.evm.fakes import (
     FakeChain,
     FakeNode,
@@ -30,7 +30,7 @@ DOWN = Unavailable("one.test", "cannot be reached", remedy="is the node running,
 
 def refuses(code: int, message: str) -> Callable[[list[Any]], Any]:
     def refuse(params: list[Any]) -> Any:
-        raise Refused(code, message)
+        raise RpcRefusal(code, message)
 
     return refuse
 
@@ -45,43 +45,43 @@ def dead(chain: FakeChain) -> FakeNode:
 
 
 async def test_heads_are_one_request() -> None:
-    one = wired(FakeNode(FakeChain(9)))
-    heads = await one.node.connect()
-    assert (heads.latest.height, heads.finalized, one.node.requests) == (9, 7, 1)
+    pool = wired(FakeNode(FakeChain(9)))
+    heads = await pool.node.connect()
+    assert (heads.latest.height, heads.finalized, pool.node.requests) == (9, 7, 1)
 
 
 async def test_another_chain_is_refused_with_both_numbers() -> None:
-    one = wired(FakeNode(FakeChain(), eth_chainId=lambda params: "0x1"))
+    pool = wired(FakeNode(FakeChain(), eth_chainId=lambda params: "0x1"))
     with pytest.raises(WrongChain, match="serves chain 1, not 31337") as caught:
-        await one.node.connect()
+        await pool.node.connect()
     assert "endpoint of the right chain" in caught.value.remedy
-    assert not one.endpoint.checked
+    assert not pool.endpoint.checked
 
 
 async def test_another_genesis_is_refused_though_the_number_is_right() -> None:
-    ours, theirs = FakeChain(2), FakeNode(FakeChain(2, salt="b"))
-    one = wired(FakeNode(ours))
-    one.transport.nodes["http://one.test"] = theirs
+    chain, theirs = FakeChain(2), FakeNode(FakeChain(2, salt="b"))
+    pool = wired(FakeNode(chain))
+    pool.transport.nodes["http://one.test"] = theirs
     with pytest.raises(WrongChain, match="genesis"):
-        await one.node.block(1)
+        await pool.node.block(1)
 
 
 async def test_the_first_read_and_the_handshake_are_one_request() -> None:
     chain = FakeChain(9)
-    one = wired(FakeNode(chain))
-    assert await one.node.block(4) == chain.block(4)
-    assert (one.node.requests, one.endpoint.checked, one.node.best_height) == (1, True, 9)
-    assert await one.node.block(5) == chain.block(5)
-    assert one.node.requests == 2
+    pool = wired(FakeNode(chain))
+    assert await pool.node.block(4) == chain.block(4)
+    assert (pool.node.requests, pool.endpoint.checked, pool.node.best_height) == (1, True, 9)
+    assert await pool.node.block(5) == chain.block(5)
+    assert pool.node.requests == 2
 
 
 async def test_what_a_stranger_says_is_not_believed_though_it_came_with_the_handshake() -> None:
     node = FakeNode(FakeChain(3), eth_chainId=lambda params: "0x1")
-    one = wired(node)
+    pool = wired(node)
     for _ in range(2):
         with pytest.raises(WrongChain):
-            await one.node.block(1)
-    assert (one.node.requests, one.endpoint.checked) == (2, False)
+            await pool.node.block(1)
+    assert (pool.node.requests, pool.endpoint.checked) == (2, False)
 
 
 async def test_much_is_not_asked_of_a_stranger() -> None:
@@ -96,18 +96,18 @@ async def test_a_batch_that_is_too_large_with_the_handshake_says_nothing_of_the_
     chain = FakeChain(9)
     node = FakeNode(chain)
     node.batch_limit = limit
-    one = wired(node)
-    assert await one.node.block(4) == chain.block(4)
-    assert one.endpoint.capabilities.get("max_batch", 4) == limit
+    pool = wired(node)
+    assert await pool.node.block(4) == chain.block(4)
+    assert pool.endpoint.capabilities.get("max_batch", 4) == limit
 
 
 async def test_a_body_refused_with_the_handshake_is_asked_for_again_without_it() -> None:
     chain = FakeChain(9)
     node = FakeNode(chain)
     node.exchanges = [HttpResponse(413, None, b"")]
-    one = wired(node)
-    assert await one.node.block(4) == chain.block(4)
-    assert (node.bodies, one.endpoint.capabilities) == ([4, 1], {})
+    pool = wired(node)
+    assert await pool.node.block(4) == chain.block(4)
+    assert (node.bodies, pool.endpoint.capabilities) == ([4, 1], {})
 
 
 @pytest.mark.parametrize("chain_id", [None, 31337, "31337", "0x", "0x07a69", ["0x7a69"]])
@@ -132,12 +132,12 @@ async def test_a_node_without_a_finalized_tag_is_trusted_for_what_is_old() -> No
     chain = FakeChain(100)
     node = FakeNode(chain)
     plain = node.eth_getBlockByNumber
-    one = wired(node)
-    facts = msgspec.structs.replace(one.node.facts, finality="finalized")
-    one.node = Node(facts, [one.endpoint], one.node.environment)
+    pool = wired(node)
+    facts = msgspec.structs.replace(pool.node.facts, finality="finalized")
+    pool.node = Node(facts, [pool.endpoint], pool.node.environment)
     for answer in (refuses(-32602, "invalid block tag"), lambda params: None, refuses(-39001, "Unknown block")):
         node.on["eth_getBlockByNumber"] = _but_finalized(plain, answer)
-        assert (await one.node.connect()).finalized == 36
+        assert (await pool.node.connect()).finalized == 36
 
 
 def _but_finalized(plain: Handler, answer: Handler) -> Handler:
@@ -148,40 +148,40 @@ def _but_finalized(plain: Handler, answer: Handler) -> Handler:
 
 
 async def test_a_dead_node_is_tried_again_and_then_named_with_the_cure() -> None:
-    one = wired(dead(FakeChain()))
+    pool = wired(dead(FakeChain()))
     with pytest.raises(Unavailable, match=r"one.test: cannot be reached") as caught:
-        await one.node.connect()
+        await pool.node.connect()
     assert caught.value.remedy == "is the node running, and is the address right?"
-    assert one.endpoint.requests == 6
-    assert one.clock.slept == sorted(one.clock.slept)
+    assert pool.endpoint.requests == 6
+    assert pool.clock.slept == sorted(pool.clock.slept)
 
 
 async def test_a_node_that_comes_back_is_not_given_up() -> None:
     node = FakeNode(FakeChain(3))
     node.exchanges = [DOWN, HttpResponse(502, None, b"<html>bad gateway</html>"), HttpResponse(200, None, b"")]
-    one = wired(node)
-    assert (await one.node.connect()).latest.height == 3
-    assert one.endpoint.errors.counts == {"Unavailable": 3}
+    pool = wired(node)
+    assert (await pool.node.connect()).latest.height == 3
+    assert pool.endpoint.errors.counts == {"Unavailable": 3}
 
 
 async def test_a_node_that_is_behind_is_waited_for_and_then_said_to_be_behind() -> None:
-    one = wired(FakeNode(FakeChain(3)))
+    pool = wired(FakeNode(FakeChain(3)))
     with pytest.raises(NodeBehind, match="does not have block 4"):
-        await one.node.block(4)
-    assert one.clock.slept == [0.5, 1.0, 2.0]
+        await pool.node.block(4)
+    assert pool.clock.slept == [0.5, 1.0, 2.0]
 
 
 async def test_a_node_that_catches_up_is_read() -> None:
     chain = FakeChain(3)
-    one = wired(FakeNode(chain))
-    sleep = one.clock.sleep
+    pool = wired(FakeNode(chain))
+    sleep = pool.clock.sleep
 
     async def mining(seconds: float) -> None:
         chain.mine()
         await sleep(seconds)
 
-    one.clock.sleep = mining  # type: ignore[method-assign]
-    assert (await one.node.block(5)).height == 5
+    pool.clock.sleep = mining  # type: ignore[method-assign]
+    assert (await pool.node.block(5)).height == 5
 
 
 @pytest.mark.parametrize(
@@ -222,12 +222,12 @@ async def test_a_dead_node_is_asked_last_for_a_while() -> None:
     chain = FakeChain(5)
     two = wired(dead(chain), FakeNode(chain))
     await two.node.block(5)
-    asked = len(two.transport.order)
+    request_count = len(two.transport.order)
     await two.node.block(4)
-    assert two.transport.order[asked:] == ["two.test"]
+    assert two.transport.order[request_count:] == ["two.test"]
     two.clock.now_s += 60
     await two.node.block(3)
-    assert two.transport.order[asked + 1] == "one.test"
+    assert two.transport.order[request_count + 1] == "one.test"
 
 
 async def test_when_all_are_dead_the_last_says_why() -> None:
@@ -254,7 +254,7 @@ async def test_history_that_all_have_pruned_is_never_nothing() -> None:
 
 
 async def test_the_fake_transport_is_let_go() -> None:
-    one = wired(FakeNode(FakeChain()))
-    await one.node.close()
-    assert one.transport.nodes == {}
+    pool = wired(FakeNode(FakeChain()))
+    await pool.node.close()
+    assert pool.transport.nodes == {}
     assert answered({}).status == 200

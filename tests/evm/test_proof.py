@@ -28,7 +28,7 @@ items = st.recursive(st.binary(max_size=80), lambda inner: st.lists(inner, max_s
 
 
 @pytest.mark.parametrize(
-    ("item", "written"),
+    ("item", "encoded"),
     [  # of the yellow paper and of the specification's own page
         (b"dog", "83646f67"),
         ([b"cat", b"dog"], "c88363617483646f67"),
@@ -41,9 +41,9 @@ items = st.recursive(st.binary(max_size=80), lambda inner: st.lists(inner, max_s
         (LOREM, "b838" + LOREM.hex()),
     ],
 )
-def test_rlp_is_written_and_read_as_specified(item: Any, written: str) -> None:
-    assert rlp.encode(item).hex() == written
-    assert rlp.decode(bytes.fromhex(written)) == item
+def test_rlp_is_written_and_read_as_specified(item: Any, encoded: str) -> None:
+    assert rlp.encode(item).hex() == encoded
+    assert rlp.decode(bytes.fromhex(encoded)) == item
 
 
 @given(items)
@@ -83,25 +83,27 @@ contents = st.dictionaries(st.binary(min_size=1, max_size=20), st.binary(min_siz
 
 
 @given(contents, st.binary(min_size=1, max_size=20))
-def test_a_walk_finds_what_was_put_in_and_proves_that_nothing_else_was(held: dict[bytes, bytes], other: bytes) -> None:
-    trie = Trie(held)
-    for key in {*held, other}:
-        assert walk("test", trie.root, key, trie.nodes) == held.get(key)
+def test_a_walk_finds_what_was_put_in_and_proves_that_nothing_else_was(
+    entries: dict[bytes, bytes], absent: bytes
+) -> None:
+    trie = Trie(entries)
+    for key in {*entries, absent}:
+        assert walk("test", trie.root, key, trie.nodes) == entries.get(key)
 
 
 @given(contents.filter(bool), st.randoms(use_true_random=False), st.integers(0, 2**30))
 def test_nothing_that_was_touched_shows_anything_else(
-    held: dict[bytes, bytes], chance: random.Random, seed: int
+    entries: dict[bytes, bytes], chance: random.Random, seed: int
 ) -> None:
-    trie, key = Trie(held), sorted(held)[seed % len(held)]
+    trie, key = Trie(entries), sorted(entries)[seed % len(entries)]
     nodes = [bytearray(node) for node in trie.nodes]
     node = nodes[chance.randrange(len(nodes))]
     node[chance.randrange(len(node))] ^= 1 << chance.randrange(8)
     try:
-        found = walk("test", trie.root, key, [bytes(each) for each in nodes])
+        value = walk("test", trie.root, key, [bytes(each) for each in nodes])
     except BadAnswer:
         return
-    assert found == held[key]  # it was not on the way
+    assert value == entries[key]  # it was not on the way
 
 
 def test_an_empty_trie_holds_nothing() -> None:
@@ -119,9 +121,9 @@ def test_small_nodes_lie_inside_their_parents() -> None:
 
 
 def test_doubled_and_foreign_nodes_and_any_order_change_nothing() -> None:
-    held = {bytes([k]): b"value" * k for k in range(1, 40)}
-    trie, other = Trie(held), Trie({b"other": b"1" * 40})
-    assert walk("test", trie.root, b"\x07", [*other.nodes, *reversed(trie.nodes), *trie.nodes]) == held[b"\x07"]
+    entries = {bytes([k]): b"value" * k for k in range(1, 40)}
+    trie, foreign = Trie(entries), Trie({b"other": b"1" * 40})
+    assert walk("test", trie.root, b"\x07", [*foreign.nodes, *reversed(trie.nodes), *trie.nodes]) == entries[b"\x07"]
 
 
 def test_a_proof_that_is_short_of_a_node_or_under_another_root_shows_nothing() -> None:
@@ -236,14 +238,14 @@ def headers_in(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def recordings() -> list[str]:
-    found = (path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.jsonl.gz"))
-    return sorted(name for name in found if not name.startswith(("positions", "token_metadata")))
+    names = (path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.jsonl.gz"))
+    return sorted(name for name in names if not name.startswith(("positions", "token_metadata")))
 
 
 @needs_recordings
 @pytest.mark.parametrize("name", recordings())
 def test_every_recorded_header_of_twelve_chains_hashes_to_its_hash(name: str) -> None:
-    seen = 0
+    count = 0
     with gzip.open(FOLDER / name, "rt") as file:
         for line in file:
             for header in headers_in(json.loads(line)) if "stateRoot" in line else ():
@@ -251,8 +253,8 @@ def test_every_recorded_header_of_twelve_chains_hashes_to_its_hash(name: str) ->
                     assert "signature" in header, "sealed by authorities, before the merge of Gnosis"
                     continue
                 assert header_hash(name, header).hex() == header["hash"][2:]
-                seen += 1
-    assert seen or not name.startswith(("blocks/", "chain_window/"))
+                count += 1
+    assert count or not name.startswith(("blocks/", "chain_window/"))
 
 
 @needs_recordings
@@ -281,29 +283,29 @@ def proofs() -> list[tuple[bytes, dict[str, Any]]]:
     blocks = [header for each in exchanges for header in headers_in(each["response"].get("result"))]
     head = max(blocks, key=lambda header: int(header["number"], 16))
     by_hash = {header["hash"]: header for header in blocks}
-    found = []
+    results = []
     for each in exchanges:
         if each["request"]["method"] == "eth_getProof":
             at = (each["request"]["params"] + ["latest"] * 3)[2]
             header = by_hash.get(at, head)
-            found.append((bytes.fromhex(header["stateRoot"][2:]), each["response"]["result"]))
-    return found
+            results.append((bytes.fromhex(header["stateRoot"][2:]), each["response"]["result"]))
+    return results
 
 
-def nodes_of(written: list[str]) -> list[bytes]:
-    return [bytes.fromhex(node[2:]) for node in written]
+def nodes_of(texts: list[str]) -> list[bytes]:
+    return [bytes.fromhex(node[2:]) for node in texts]
 
 
 @needs_recordings
 def test_the_proofs_of_the_conformance_suite_hold_and_none_of_their_bytes_can_be_changed() -> None:
     for root, answer in proofs():
         nodes = nodes_of(answer["accountProof"])
-        found = account_at("suite", root, answer["address"], nodes)
-        assert (found.balance, found.nonce) == (int(answer["balance"], 16), int(answer["nonce"], 16))
-        assert found.storage_root.hex() == answer["storageHash"][2:]
-        for word in answer["storageProof"]:
-            key = int(word["key"], 16).to_bytes(32, "big")
-            assert word_at("suite", found.storage_root, key, nodes_of(word["proof"])) == int(word["value"], 16)
+        account = account_at("suite", root, answer["address"], nodes)
+        assert (account.balance, account.nonce) == (int(answer["balance"], 16), int(answer["nonce"], 16))
+        assert account.storage_root.hex() == answer["storageHash"][2:]
+        for slot in answer["storageProof"]:
+            key = int(slot["key"], 16).to_bytes(32, "big")
+            assert word_at("suite", account.storage_root, key, nodes_of(slot["proof"])) == int(slot["value"], 16)
         for k, node in enumerate(nodes):
             for at in range(len(node)):
                 touched = node[:at] + bytes([node[at] ^ 1]) + node[at + 1 :]

@@ -1,4 +1,4 @@
-"""Balances proven on a real node: of published tokens, of every way to lay them out, and against nodes that lie."""
+"""Balances proven on a real node: published tokens, every storage layout, and nodes that lie."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Lie = Callable[[str, list[Any], Any], Any]
 PLAIN = ("WETH", "USDC", "DAI", "WBTC", "SUSHI", "Vault", "UniswapV2Pair WETH/USDC")
 
 
-class Missing(Exception):
+class MissingMethod(Exception):
     """The method is not there."""
 
 
@@ -43,17 +43,17 @@ class Scripted:
 
     lie: Lie = lambda method, params, result: result
     http: HttpTransport = field(default_factory=HttpTransport)
-    asked: list[str] = field(default_factory=list)
+    methods: list[str] = field(default_factory=list)
 
     async def post(self, source: str, url: str, body: bytes, timeout_s: float) -> HttpResponse:
         posted = await self.http.post(source, url, body, timeout_s)
         reads, replies = json.loads(body), json.loads(posted.body)
         for ask, reply in zip(*([x] if isinstance(x, dict) else x for x in (reads, replies)), strict=True):
-            self.asked.append(ask["method"])
+            self.methods.append(ask["method"])
             try:
                 if "result" in reply:
                     reply["result"] = self.lie(ask["method"], ask["params"], reply["result"])
-            except Missing:
+            except MissingMethod:
                 del reply["result"]
                 reply["error"] = {"code": -32601, "message": "the method does not exist/is not available"}
         return replace(posted, body=json.dumps(replies).encode())
@@ -88,21 +88,21 @@ class Proven:
 async def prove(chain: EvmChain, block: Block, account: str, native: int | None, tokens: dict[str, Any]) -> Proven:
     coin = chain.info.native.asset
     raws = {coin: native} | {chain.info.token_asset(contract): raw for contract, raw in tokens.items()}
-    found = await chain.prove(block, account, raws)
-    balances = dict(found.balances)
-    return Proven(found.header, balances.pop(coin), {asset.reference: each for asset, each in balances.items()})
+    findings = await chain.prove(block, account, raws)
+    balances = dict(findings.balances)
+    return Proven(findings.header, balances.pop(coin), {asset.reference: each for asset, each in balances.items()})
 
 
 async def proven(
     node: LocalNode, account: str, tokens: list[str], height: int, lie: Lie | None = None, **raws: int
 ) -> tuple[Proven, dict[str, Any]]:
-    """What is proven of the balances that an honest reader gets, or of these instead."""
+    """Return the proofs of the balances that an honest reader gets, with `raws` in place of some."""
     async with over(node) as (honest, _):
         block = await honest.block(height)
         native, *read = await honest.answer([NativeBalance(account), *(balance_of(t, account) for t in tokens)], block)
-    held = {token: raw for token, raw in zip(tokens, read, strict=True) if isinstance(raw, int)} | raws
+    balances = {token: raw for token, raw in zip(tokens, read, strict=True) if isinstance(raw, int)} | raws
     async with over(node, lie) as (chain, _):
-        return await prove(chain, block, account, native, held), {"": native, **held}
+        return await prove(chain, block, account, native, balances), {"": native, **balances}
 
 
 def address(local: Local, name: str) -> str:
@@ -115,21 +115,21 @@ def address(local: Local, name: str) -> str:
 @pytest.mark.parametrize("back", [0, 3])
 async def test_published_tokens_are_proven_now_and_in_the_past(local: Local, back: int) -> None:
     for wallet in local.wallets:
-        findings, held = await proven(
+        findings, balances = await proven(
             local.node, wallet, [address(local, name) for name in PLAIN], local.heights[-1] - back
         )
         assert findings.header.status == "proven"
-        assert (findings.native.status, findings.native.value) == ("proven", held[""])
+        assert (findings.native.status, findings.native.value) == ("proven", balances[""])
         for token, finding in findings.tokens.items():
-            wanted = ("proven", held[token]) if held[token] else ("unprovable", None)
-            assert (finding.status, finding.value) == wanted, finding
-            assert "Solidity mapping at slot" in finding.reason or not held[token]
+            expected = ("proven", balances[token]) if balances[token] else ("unprovable", None)
+            assert (finding.status, finding.value) == expected, finding
+            assert "Solidity mapping at slot" in finding.reason or not balances[token]
 
 
 async def test_of_a_rebasing_token_the_share_is_proven_and_the_balance_is_not(local: Local) -> None:
     deployer, token = local.wallets[0], address(local, "aDAI")
-    findings, held = await proven(local.node, deployer, [token], local.heights[-1])
-    assert held[token] > 0
+    findings, balances = await proven(local.node, deployer, [token], local.heights[-1])
+    assert balances[token] > 0
     scaled = local.node.call(token, "scaledBalanceOf(address)(uint256)", deployer)
     assert findings.tokens[token].status == "unprovable"
     assert f"scaledBalanceOf of {scaled} is proven (Solidity mapping at slot 52)" in findings.tokens[token].reason
@@ -139,19 +139,19 @@ async def test_hostile_tokens_are_unprovable_and_sink_nobody(local: Local) -> No
     alice, usdc = local.wallets[1], address(local, "USDC")
     findings, _ = await proven(local.node, alice, [usdc, *local.hostile.values()], local.heights[-1])
     assert findings.tokens[usdc].status == "proven"
-    others = [finding.status for token, finding in findings.tokens.items() if token != usdc]
-    assert len(others) > 30
-    assert set(others) == {"unprovable"}
+    statuses = [finding.status for token, finding in findings.tokens.items() if token != usdc]
+    assert len(statuses) > 30
+    assert set(statuses) == {"unprovable"}
 
 
 async def test_it_takes_four_requests_however_many_tokens_there_are(local: Local) -> None:
     async with over(local.node) as (chain, transport):
         block = await chain.block(local.heights[-1])
-        transport.asked.clear()
+        transport.methods.clear()
         before = chain.requests
         await prove(chain, block, local.wallets[1], 1, {address(local, name): 1 for name in PLAIN})
         assert chain.requests - before <= 5
-        assert "eth_getStorageAt" not in transport.asked
+        assert "eth_getStorageAt" not in transport.methods
 
 
 # --- every layout ----------------------------------------------------------------------------------------------------
@@ -159,11 +159,14 @@ async def test_it_takes_four_requests_however_many_tokens_there_are(local: Local
 ACCOUNT = "0x" + "a1" * 20
 
 
-ONLY_BALANCES = "60003560e01c6370a0823114601357600080fd5b"  # whatever is not balanceOf(address) reverts
+ONLY_BALANCES = "60003560e01c6370a0823114601357600080fd5b"  # every call but balanceOf(address) reverts
 
 
 def code(*, base: bytes, before: bool = True, after: str = "") -> str:
-    """A token of one function: the word at keccak(account, base), or at keccak(base, account), and what follows."""
+    """Return code of a token with one function.
+
+    It reads the word at keccak(account, base), or at keccak(base, account), and then runs `after`.
+    """
     first, second = ("600435", "7f" + base.hex()) if before else ("7f" + base.hex(), "600435")
     return f"0x{ONLY_BALANCES}{first}600052{second}6020526040600020" + "54" + after + "60005260206000f3"
 
@@ -202,21 +205,21 @@ LAYOUTS: dict[str, tuple[str, str, int, str]] = {
 
 @pytest.fixture(scope="module")
 def laid_out() -> Iterator[tuple[LocalNode, dict[str, str]]]:
-    """A token of each layout, in which the account holds the same."""
+    """A token of each layout, in proof_kind the account holds the same."""
     with LocalNode() as node:
-        places = {rule: f"0x{0x1000 + k:040x}" for k, rule in enumerate(LAYOUTS)}
-        for rule, place in places.items():
+        contracts = {rule: f"0x{0x1000 + k:040x}" for k, rule in enumerate(LAYOUTS)}
+        for rule, contract in contracts.items():
             runtime, slot, content, _ = LAYOUTS[rule]
-            node.rpc("anvil_setCode", place, runtime)
-            node.rpc("anvil_setStorageAt", place, slot, "0x" + word(content).hex())
+            node.rpc("anvil_setCode", contract, runtime)
+            node.rpc("anvil_setStorageAt", contract, slot, "0x" + word(content).hex())
         node.mine()
-        yield node, places
+        yield node, contracts
 
 
 def unnamed(method: str, params: list[Any], result: Any) -> Any:
     """A node without access lists."""
     if method == "eth_createAccessList":
-        raise Missing
+        raise MissingMethod
     return result
 
 
@@ -225,23 +228,23 @@ def unnamed(method: str, params: list[Any], result: Any) -> Any:
 async def test_every_layout_is_found_and_proven(
     laid_out: tuple[LocalNode, dict[str, str]], rule: str, lie: Lie | None
 ) -> None:
-    node, places = laid_out
-    findings, held = await proven(node, ACCOUNT, [places[rule]], node.height, lie)
-    assert held[places[rule]] == RAW
-    finding, bits = findings.tokens[places[rule]], LAYOUTS[rule][3]
+    node, contracts = laid_out
+    findings, balances = await proven(node, ACCOUNT, [contracts[rule]], node.height, lie)
+    assert balances[contracts[rule]] == RAW
+    finding, bits = findings.tokens[contracts[rule]], LAYOUTS[rule][3]
     assert (finding.status, finding.reason) == ("proven", f"{rule}, {bits}" if bits else rule)
 
 
 async def test_a_balance_kept_in_another_contract_is_unprovable_and_says_where(
     laid_out: tuple[LocalNode, dict[str, str]],
 ) -> None:
-    node, places = laid_out
-    store, token = places["Solidity mapping at slot 0"], "0x" + "2f" * 20
+    node, contracts = laid_out
+    store, token = contracts["Solidity mapping at slot 0"], "0x" + "2f" * 20
     forwards = "3660006000376020600036600073" + store[2:] + "5afa5060206000f3"
     node.rpc("anvil_setCode", token, "0x" + forwards)
     node.mine()
-    findings, held = await proven(node, ACCOUNT, [token], node.height)
-    assert held[token] == RAW
+    findings, balances = await proven(node, ACCOUNT, [token], node.height)
+    assert balances[token] == RAW
     assert findings.tokens[token].status == "unprovable"
     assert store in findings.tokens[token].reason
 
@@ -257,7 +260,7 @@ def test_keys_of_two_accounts_or_rules_are_never_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "raw", "bits"),
+    ("content", "raw", "bits"),
     [
         (5, 5, ""),
         (5 | 1 << 255, 5, "low 255 bits"),
@@ -268,8 +271,8 @@ def test_keys_of_two_accounts_or_rules_are_never_the_same() -> None:
         (6, 5, None),
     ],
 )
-def test_a_word_reads_as_a_balance_or_not(held: int, raw: int, bits: str | None) -> None:
-    assert matching_bits(held, raw) == bits
+def test_a_word_reads_as_a_balance_or_not(content: int, raw: int, bits: str | None) -> None:
+    assert matching_bits(content, raw) == bits
 
 
 # --- nodes that lie --------------------------------------------------------------------------------------------------
@@ -279,12 +282,12 @@ async def test_a_balance_that_is_not_the_chains_is_contradicted(local: Local) ->
     alice, tokens = local.wallets[1], [address(local, name) for name in ("WETH", "USDC", "DAI")]
     async with over(local.node) as (chain, _):
         block = await chain.block(local.heights[-1])
-        native, *held = await chain.answer([NativeBalance(alice), *(balance_of(t, alice) for t in tokens)], block)
+        native, *balances = await chain.answer([NativeBalance(alice), *(balance_of(t, alice) for t in tokens)], block)
         for by in (1, -1, 10**30, 256):
-            said = {token: raw + by for token, raw in zip(tokens, held, strict=True)}
-            findings = await prove(chain, block, alice, native + by, said)
+            false_balances = {token: raw + by for token, raw in zip(tokens, balances, strict=True)}
+            findings = await prove(chain, block, alice, native + by, false_balances)
             assert (findings.native.status, findings.native.value) == ("contradicted", native)
-            for token, raw in zip(tokens, held, strict=True):
+            for token, raw in zip(tokens, balances, strict=True):
                 assert (findings.tokens[token].status, findings.tokens[token].value) == ("contradicted", raw)
         hidden = await prove(chain, block, alice, native, dict.fromkeys(tokens, 0))
         assert {finding.status for finding in hidden.tokens.values()} == {"contradicted"}
@@ -346,30 +349,34 @@ async def test_another_block_at_that_height_is_a_reorganisation(local: Local) ->
 
 async def test_a_proof_with_one_node_changed_is_broken_each_node_and_each_proof(local: Local) -> None:
     alice, weth = local.wallets[1], address(local, "WETH")
-    for which in ("accountProof", "storageProof"):
+    for proof_kind in ("accountProof", "storageProof"):
         for k in range(3):
 
-            def lie(method: str, params: list[Any], result: Any, which: str = which, k: int = k) -> Any:
+            def lie(method: str, params: list[Any], result: Any, proof_kind: str = proof_kind, k: int = k) -> Any:
                 if method == "eth_getProof":
-                    nodes = result[which] if which == "accountProof" else [n for w in result[which] for n in w["proof"]]
+                    nodes = (
+                        result[proof_kind]
+                        if proof_kind == "accountProof"
+                        else [n for w in result[proof_kind] for n in w["proof"]]
+                    )
                     if k < len(nodes):
                         node = nodes[k][:-2] + f"{int(nodes[k][-2:], 16) ^ 1:02x}"
                         result = json.loads(json.dumps(result).replace(nodes[k], node))
                 return result
 
             findings, _ = await proven(local.node, alice, [weth], local.heights[-1], lie)
-            assert findings.tokens[weth].status == "broken" or (which, k) == ("storageProof", 2)
-            assert findings.native.status == ("broken" if which == "accountProof" else "proven")
+            assert findings.tokens[weth].status == "broken" or (proof_kind, k) == ("storageProof", 2)
+            assert findings.native.status == ("broken" if proof_kind == "accountProof" else "proven")
 
 
 async def test_proofs_of_somebody_elses_account_or_of_no_key_are_broken(local: Local) -> None:
     alice, weth, dai = local.wallets[1], address(local, "WETH"), address(local, "DAI")
-    others: dict[str, Any] = {}
+    proofs: dict[str, Any] = {}
 
     def swapped(method: str, params: list[Any], result: Any) -> Any:
         if method == "eth_getProof":
-            others[params[0]] = result
-            return others.get(weth, result) if params[0] == dai else result
+            proofs[params[0]] = result
+            return proofs.get(weth, result) if params[0] == dai else result
         return result
 
     findings, _ = await proven(local.node, alice, [weth, dai], local.heights[-1], swapped)
@@ -387,12 +394,12 @@ async def test_what_the_node_says_beside_a_proof_is_not_believed(local: Local) -
 
     def lie(method: str, params: list[Any], result: Any) -> Any:
         if method == "eth_getProof":
-            words = [{**each, "value": "0x7"} for each in result["storageProof"]]
-            return {**result, "balance": "0x7", "nonce": "0x7", "storageProof": words}
+            entries = [{**each, "value": "0x7"} for each in result["storageProof"]]
+            return {**result, "balance": "0x7", "nonce": "0x7", "storageProof": entries}
         return result
 
-    findings, held = await proven(local.node, alice, [weth], local.heights[-1], lie)
-    assert (findings.native.value, findings.tokens[weth].value) == (held[""], held[weth])
+    findings, balances = await proven(local.node, alice, [weth], local.heights[-1], lie)
+    assert (findings.native.value, findings.tokens[weth].value) == (balances[""], balances[weth])
 
 
 async def test_keys_that_do_not_follow_from_the_account_count_for_nothing(local: Local) -> None:
@@ -413,7 +420,7 @@ async def test_keys_that_do_not_follow_from_the_account_count_for_nothing(local:
 async def test_a_node_without_proofs_says_so(local: Local) -> None:
     def lie(method: str, params: list[Any], result: Any) -> Any:
         if method == "eth_getProof":
-            raise Missing
+            raise MissingMethod
         return result
 
     with pytest.raises(UnsupportedMethod):
@@ -449,8 +456,8 @@ async def test_a_word_contradicts_a_balance_only_where_nothing_else_is_read(
 
     def lie(method: str, params: list[Any], result: Any) -> Any:
         if method == "eth_createAccessList":
-            more = {"address": address_ or weth, "storageKeys": [f"0x{int(key, 16):064x}"]}
-            return {**result, "accessList": [*result["accessList"], more]}
+            access = {"address": address_ or weth, "storageKeys": [f"0x{int(key, 16):064x}"]}
+            return {**result, "accessList": [*result["accessList"], access]}
         return result
 
     findings, _ = await proven(local.node, alice, [weth], local.heights[-1], lie, **{weth: 2**90 + 1})
@@ -471,18 +478,18 @@ async def test_a_native_balance_that_nobody_read_is_told_and_confirms_nothing(lo
     alice = local.wallets[1]
     async with over(local.node) as (chain, _):
         block = await chain.block(local.heights[-1])
-        (held,) = await chain.answer([NativeBalance(alice)], block)
+        (balance,) = await chain.answer([NativeBalance(alice)], block)
         native = (await prove(chain, block, alice, None, {})).native
-    assert (native.status, native.value) == ("unprovable", held)
+    assert (native.status, native.value) == ("unprovable", balance)
 
 
 async def test_nonsense_for_a_word_of_storage_is_no_hint(laid_out: tuple[LocalNode, dict[str, str]]) -> None:
-    node, places = laid_out
+    node, contracts = laid_out
 
     def lie(method: str, params: list[Any], result: Any) -> Any:
         return unnamed(method, params, result) if method != "eth_getStorageAt" else 7
 
-    findings, _ = await proven(node, ACCOUNT, list(places.values()), node.height, lie)
+    findings, _ = await proven(node, ACCOUNT, list(contracts.values()), node.height, lie)
     assert findings.native.status == "proven"
     assert {finding.reason for finding in findings.tokens.values()} == {"none of the 130 usual places holds it"}
 

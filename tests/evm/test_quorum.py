@@ -1,4 +1,4 @@
-"""A quorum of several: what a majority says is believed, who says otherwise is quarantined, no majority is no value."""
+"""A quorum of endpoints: the majority's value counts, dissenters are quarantined, else no value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from chainfolio.settings_checks import check
 from chainfolio.storage.tail import Tail
 from chainfolio.transport.http_endpoint import identity
 from chainfolio.transport.quorum import count_votes
-from tests.evm.contracts import Contracts, Refused
+from tests.evm.contracts import Contracts, RpcRefusal
 from tests.evm.fakes import (
     ALICE,
     BOB,
@@ -109,9 +109,9 @@ async def test_a_balance_is_what_the_majority_says_and_the_liar_is_cordoned_with
     assert (evidence.chain, evidence.endpoint, evidence.time_us) == ("fake", "one.test", pool.clock.now_us())
     assert evidence.asked == f"the balance of {BOB} at block 5 {pool.node_block(5).hash}"
     assert (evidence.given, evidence.truth.split(" by ")[0]) == ("('value', '0')", "('value', '7')")
-    asked = len(pool.transport.order)
+    request_count = len(pool.transport.order)
     assert await balances(pool) == [10**18, 7]
-    assert "one.test" not in pool.transport.order[asked:]
+    assert "one.test" not in pool.transport.order[request_count:]
 
 
 async def test_two_that_agree_are_enough() -> None:
@@ -132,13 +132,13 @@ async def test_without_a_majority_there_is_no_value_and_nobody_is_cordoned() -> 
 
 async def test_what_only_one_could_read_is_unknown_and_no_value() -> None:
     def dumb(params: list[Any]) -> Any:
-        raise Refused(-32000, "out of gas")
+        raise RpcRefusal(-32000, "out of gas")
 
     chain = FakeChain(6)
     nodes = [honest(chain) for _ in range(2)]
     nodes[1].on = {"eth_call": dumb, "eth_getBalance": dumb}
-    found = await balances(witnessed(*nodes))
-    assert all(isinstance(each, Unknown) for each in found)
+    values = await balances(witnessed(*nodes))
+    assert all(isinstance(each, Unknown) for each in values)
 
 
 async def test_one_that_does_not_answer_is_replaced_and_too_few_are_an_error() -> None:
@@ -261,9 +261,9 @@ async def test_a_cordon_outlives_a_restart_until_the_endpoint_is_readmitted(tmp_
 
     first = chain()
     first.node.quarantine(first.node.endpoints[1], "the balance of somebody", "1", "2 by a majority")
-    again = chain()
-    assert [endpoint.name for endpoint in again.node.ranked()] == ["one.test", "three.test"]
-    assert again.node.endpoints[1].health.evidence == first.node.endpoints[1].health.evidence
+    restarted = chain()
+    assert [endpoint.name for endpoint in restarted.node.ranked()] == ["one.test", "three.test"]
+    assert restarted.node.endpoints[1].health.evidence == first.node.endpoints[1].health.evidence
     assert (tail.reinstate(identity(URLS[1])), tail.reinstate(identity(URLS[1]))) == (True, False)
     assert len(chain().node.ranked()) == 3
     tail.close()

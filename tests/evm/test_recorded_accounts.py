@@ -1,4 +1,4 @@
-"""Recorded transactions of Ethereum read for single accounts: the rows are those that all of their logs give."""
+"""Recorded transactions of Ethereum read for single accounts: the rows equal those of all logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chainfolio.adapters.evm.settings import EvmSettings
 from chainfolio.blocks import Span
 from tests.evm.fakes import FakeChain, FakeNode, wired
 from tests.evm.recorded import lines, logs_in, needs_recordings
-from tests.evm.scoped import scoped, together
+from tests.evm.scoped import merged_rows, scoped
 
 pytestmark = needs_recordings
 ETHEREUM = Path(__file__).parents[2] / "configs" / "chains" / "ethereum.toml"
@@ -30,18 +30,18 @@ class Headers(dict[int, Any]):
 
 
 class Recorded(FakeChain):
-    """What was recorded as a node has it: headers and logs by height."""
+    """A chain of recorded headers and logs by height."""
 
-    def __init__(self, told: list[Any]) -> None:
+    def __init__(self, exchanges: list[Any]) -> None:
         super().__init__()
-        full = [each["result"] for each in told if each["method"] == "eth_getBlockByNumber"]
-        receipts = [each["result"] for each in told if each["method"] == "eth_getTransactionReceipt"]
+        full = [each["result"] for each in exchanges if each["method"] == "eth_getBlockByNumber"]
+        receipts = [each["result"] for each in exchanges if each["method"] == "eth_getTransactionReceipt"]
         heights = {int(block["number"], 16): block for block in full}
         logs: dict[int, list[Any]] = {height: [] for height in heights}
         for receipt in sorted(receipts, key=lambda each: int(each["transactionIndex"], 16)):
             logs[int(receipt["blockNumber"], 16)] += receipt["logs"]
         self.span = Span(min(heights), max(heights))
-        hashes = {height: [sent["hash"] for sent in block["transactions"]] for height, block in heights.items()}
+        hashes = {height: [tx["hash"] for tx in block["transactions"]] for height, block in heights.items()}
         self.headers = cast(Any, Headers({h: {**b, "transactions": hashes[h]} for h, b in heights.items()}))
         self.logs = cast(Any, logs)
 
@@ -62,23 +62,27 @@ async def test_the_busiest_accounts_have_the_rows_of_all_recorded_logs() -> None
     next(iter(over.transport.nodes.values())).chain = recorded
     over.node.facts, over.node.finalized = load(ETHEREUM), recorded.span.last
     chain = EvmChain(over.node.facts, over.node, EvmSettings(rpc=["http://one.test"]))
-    named: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     rows: dict[str, list[Any]] = {"transfers": [], "approvals": [], "logs": []}
     for height, logs in sorted(cast(dict[int, Any], recorded.logs).items()):
-        found = logs_in([{"logs": logs}], int(recorded.headers[height]["timestamp"], 16))
-        for name, table in decode(chain.facts, found, ["transfers", "approvals"]).items():
+        block_logs = logs_in([{"logs": logs}], int(recorded.headers[height]["timestamp"], 16))
+        for name, table in decode(chain.facts, block_logs, ["transfers", "approvals"]).items():
             rows[name] += table.to_pylist()
-    named.update(side for row in rows["transfers"] for side in {row["sender"], row["recipient"]})
-    busiest = [account for account, _ in named.most_common(12) if account != "0x" + "0" * 40]
-    mine = together(await scoped(chain, recorded.span, busiest, OF_LOGS))
-    wanted = [
+    counts.update(side for row in rows["transfers"] for side in {row["sender"], row["recipient"]})
+    busiest = [account for account, _ in counts.most_common(12) if account != "0x" + "0" * 40]
+    scoped_rows = merged_rows(await scoped(chain, recorded.span, busiest, OF_LOGS))
+    expected = [
         row
         for row in rows["transfers"]
         if {row["sender"], row["recipient"], row["operator"]} & set(busiest) and row["layout"] in (None, "batch")
     ]
-    assert len(wanted) > 100
-    assert [row for row in mine["transfers"] if row["layout"] in (None, "batch")] == wanted
+    assert len(expected) > 100
+    assert [row for row in scoped_rows["transfers"] if row["layout"] in (None, "batch")] == expected
     topics = {"0x" + account[2:].rjust(64, "0") for account in busiest}
-    assert mine["logs"] == [row for row in rows["logs"] if topics & {row["topic1"], row["topic2"], row["topic3"]}]
-    assert mine["approvals"] == [row for row in rows["approvals"] if {row["owner"], row["spender"]} & set(busiest)]
+    assert scoped_rows["logs"] == [
+        row for row in rows["logs"] if topics & {row["topic1"], row["topic2"], row["topic3"]}
+    ]
+    assert scoped_rows["approvals"] == [
+        row for row in rows["approvals"] if {row["owner"], row["spender"]} & set(busiest)
+    ]
     assert over.node.requests <= 30

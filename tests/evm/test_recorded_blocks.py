@@ -1,4 +1,4 @@
-"""Four whole blocks of four chains: what our tables say of them is what the collector counted and the roots confirm."""
+"""Four full blocks of four chains: the tables equal the collector's counts and confirmed roots."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Recorded:
         self.expected: Mapping[str, Any] = expected("blocks/blocks.expected.json")[name]
         hashes = [transaction["hash"] for transaction in block["transactions"]]
         header = checked(name, typed(name, body({**block, "transactions": hashes}), Header))
-        done = transactions.match_receipts(name, body(block), body(receipts), header)
+        executed = transactions.match_receipts(name, body(block), body(receipts), header)
         self.blocks = blocks.rows([header], name)
-        self.transactions = transactions.rows(done, name)
-        self.native = transactions.native(done, name)
+        self.transactions = transactions.rows(executed, name)
+        self.native = transactions.native(executed, name)
         self.logs: Logs = logs_in(receipts, header.time_s)
         self.transfers, self.moved = transfers.decode(self.logs, name, None)
         self.approvals, self.allowed = approvals.decode(self.logs, name, None)
@@ -69,13 +69,13 @@ def test_what_was_burned_is_base_fee_times_gas(recorded: Recorded) -> None:
 
 def test_native_transfers_move_the_value_of_transactions_that_did_not_fail(recorded: Recorded) -> None:
     rows = recorded.transactions.to_pylist()
-    moved = sum(int.from_bytes(row["raw"], "big") for row in rows if row["status"] != 0)
-    assert sum(numbers(recorded.native["raw"])) == moved
+    total = sum(int.from_bytes(row["raw"], "big") for row in rows if row["status"] != 0)
+    assert sum(numbers(recorded.native["raw"])) == total
     assert set(recorded.native["log_index"].to_pylist()) <= {-1}
 
 
 def test_transfers_and_approvals_are_counted_alike(recorded: Recorded) -> None:
-    want, moved, allowed = (
+    want, transfer_counts, allowed = (
         recorded.expected,
         recorded.standards(recorded.transfers),
         recorded.standards(recorded.approvals),
@@ -85,7 +85,7 @@ def test_transfers_and_approvals_are_counted_alike(recorded: Recorded) -> None:
         row["standard"] for row in recorded.transfers.to_pylist() if row["layout"] is None and row["item"] == 0
     )
     assert usual["erc20"] == want["erc20_transfers"]
-    assert moved["erc721"] == want["erc721_transfers"]
+    assert transfer_counts["erc721"] == want["erc721_transfers"]
     assert usual["erc1155"] == want["erc1155_single"]
     assert allowed["erc20"] == want["erc20_approvals"]
     assert allowed["erc721"] == want["erc721_approvals"]
@@ -102,7 +102,7 @@ def test_every_log_is_in_exactly_one_table(recorded: Recorded) -> None:
     assert len(recorded.logs) == recorded.expected["logs"]
     assert int((recorded.logs.topic_count == 0).sum()) == recorded.expected["anonymous_logs"]
     assert not (recorded.moved & recorded.allowed).any()
-    left = recorded.logs.take((~(recorded.moved | recorded.allowed)).nonzero()[0])
-    raw = logs.rows_of_logs(left, "any")
-    places = [table["log_index"].to_pylist() for table in (recorded.transfers, recorded.approvals, raw)]
-    assert sorted(place for table in places for place in set(table)) == sorted(recorded.logs.log_index.tolist())
+    unmatched = recorded.logs.take((~(recorded.moved | recorded.allowed)).nonzero()[0])
+    raw = logs.rows_of_logs(unmatched, "any")
+    log_indexes = [table["log_index"].to_pylist() for table in (recorded.transfers, recorded.approvals, raw)]
+    assert sorted(index for table in log_indexes for index in set(table)) == sorted(recorded.logs.log_index.tolist())

@@ -36,8 +36,8 @@ def block(content: bytes) -> None:
 def receipts(content: bytes) -> None:
     tree = json.loads(content)
     if tree is not None:
-        given = typed("suite", content, list[Receipt])
-        assert [each.gasUsed for each in given] == [each["gasUsed"] for each in tree]
+        parsed = typed("suite", content, list[Receipt])
+        assert [each.gasUsed for each in parsed] == [each["gasUsed"] for each in tree]
 
 
 def receipt(content: bytes) -> None:
@@ -108,7 +108,7 @@ def test_every_exchange_of_the_111_cases_can_be_read(
 def test_errors_have_the_kind_that_says_what_to_do(
     exchanges: list[tuple[str, dict[str, Any], dict[str, Any]]], name: str, kind: type[SourceError]
 ) -> None:
-    request, response = next((asked, answer) for case, asked, answer in exchanges if case == name)
+    request, response = next((question, answer) for case, question, answer in exchanges if case == name)
     (answer,) = decode("suite", body(response), 1)
     assert isinstance(answer, RpcError)
     refusal = meaning("suite", request["method"], answer)
@@ -136,10 +136,10 @@ def test_blocks_and_receipts_of_the_suite_belong_together(
     }
     lists = [each for each in results if isinstance(each, list) and each and "gasUsed" in each[0]]
     assert len(lists) == 3
-    for given in lists:
-        block_hash = given[0]["blockHash"]
+    for receipts in lists:
+        block_hash = receipts[0]["blockHash"]
         header = typed("suite", body(full[block_hash]), Header)
-        every = match_receipts("suite", body(full[block_hash]), body(given), header)
+        every = match_receipts("suite", body(full[block_hash]), body(receipts), header)
         assert [each.fee for each in every] == [each.gas_used * each.gas_price + _blobs(each.receipt) for each in every]
 
 

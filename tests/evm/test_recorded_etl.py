@@ -1,4 +1,4 @@
-"""The cases of a well-known extractor: every value that its tables and ours both have is the same, row by row."""
+"""Cases of Ethereum ETL: every value that both its tables and ours have is equal, row by row."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ def case(name: str) -> Any:
     return next(each for each in cases() if each["case"].endswith(name))
 
 
-def answers(found: Any, method: str) -> list[Any]:
-    return [each["result"] for each in found["rpc"] if each["method"] == method]
+def answers(recording: Any, method: str) -> list[Any]:
+    return [each["result"] for each in recording["rpc"] if each["method"] == method]
 
 
-def full_blocks(found: Any) -> list[Any]:
+def full_blocks(recording: Any) -> list[Any]:
     """The blocks that were asked for with their transactions; `latest` was asked for without."""
-    return [e["result"] for e in found["rpc"] if e["method"] == "eth_getBlockByNumber" and e["params"][1]]
+    return [e["result"] for e in recording["rpc"] if e["method"] == "eth_getBlockByNumber" and e["params"][1]]
 
 
 def text(value: Any) -> str:
@@ -118,16 +118,18 @@ def text(value: Any) -> str:
     return str(int(value.timestamp())) if hasattr(value, "timestamp") else str(value).lower()
 
 
-def check(name: str, wanted: list[dict[str, Any]], found: list[dict[str, Any]], keys: tuple[str, ...]) -> None:
+def check(
+    name: str, expected_rows: list[dict[str, Any]], actual_rows: list[dict[str, Any]], keys: tuple[str, ...]
+) -> None:
     """Every row of theirs is a row of ours with the same values."""
     names = OURS[name]
-    by_key = {tuple(text(row[names[key]]) for key in keys): row for row in found}
-    assert len(by_key) == len(found) == len(wanted)
-    for want in wanted:
+    by_key = {tuple(text(row[names[key]]) for key in keys): row for row in actual_rows}
+    assert len(by_key) == len(actual_rows) == len(expected_rows)
+    for want in expected_rows:
         row = by_key[tuple(text(want[key]) for key in keys)]
-        shown = row if name != "transactions" else {**row, "input": "0x" + row["input"].hex()}
-        shared = {theirs: ours for theirs, ours in names.items() if theirs in want}
-        assert {k: text(want[k]) for k in shared} == {k: text(shown[ours]) for k, ours in shared.items()}
+        actual = row if name != "transactions" else {**row, "input": "0x" + row["input"].hex()}
+        shared = {theirs: column for theirs, column in names.items() if theirs in want}
+        assert {k: text(want[k]) for k in shared} == {k: text(actual[column]) for k, column in shared.items()}
         assert set(want) - set(names) - IGNORED - ({"nonce"} if name == "blocks" else set()) == set()
 
 
@@ -136,12 +138,12 @@ def tables(full: list[Any], receipts: list[Any]) -> tuple[list[dict[str, Any]], 
     by_hash = {receipt["transactionHash"]: receipt for receipt in receipts}
     headers, every = [], []
     for block in full:
-        given = [by_hash.get(each["hash"]) or bare(each) for each in block["transactions"]]
+        block_receipts = [by_hash.get(each["hash"]) or bare(each) for each in block["transactions"]]
         slim = {**block, "transactions": [each["hash"] for each in block["transactions"]]}
         headers.append(typed("etl", body(slim), Header))
-        done = transactions.match_receipts("etl", body(block), body(given), headers[-1])
-        transactions.check_header_hashes("etl", done, headers[-1])
-        every += done
+        executed = transactions.match_receipts("etl", body(block), body(block_receipts), headers[-1])
+        transactions.check_header_hashes("etl", executed, headers[-1])
+        every += executed
     return blocks.rows(headers, "etl").to_pylist(), transactions.rows(every, "etl").to_pylist()
 
 
@@ -160,19 +162,19 @@ def test_every_table_of_the_cases_is_compared_or_named() -> None:
 
 @pytest.mark.parametrize("name", ["blocks_with_transactions", "blocks_1755634_1755635"])
 def test_blocks_and_transactions(name: str) -> None:
-    found = case(name)
-    ours_blocks, ours_transactions = tables(full_blocks(found), answers(found, "eth_getTransactionReceipt"))
-    check("blocks", found["expected"]["blocks"], ours_blocks, ("number",))
-    # What was offered for gas is not kept; what was paid is, and is checked beside the receipts.
-    wanted = [{k: v for k, v in row.items() if k != "gas_price"} for row in found["expected"]["transactions"]]
-    check("transactions", wanted, ours_transactions, ("block_number", "transaction_index"))
+    recording = case(name)
+    ours_blocks, ours_transactions = tables(full_blocks(recording), answers(recording, "eth_getTransactionReceipt"))
+    check("blocks", recording["expected"]["blocks"], ours_blocks, ("number",))
+    # The offered gas price is not stored; the paid price is, and is checked with the receipts.
+    expected = [{k: v for k, v in row.items() if k != "gas_price"} for row in recording["expected"]["transactions"]]
+    check("transactions", expected, ours_transactions, ("block_number", "transaction_index"))
 
 
 def test_the_gas_price_is_the_one_that_was_paid() -> None:
-    found = case("blocks_with_transactions")
-    _, ours = tables(full_blocks(found), [])
-    paid = {row["hash"]: text(row["gas_price"]) for row in ours}
-    assert paid == {row["hash"]: row["gas_price"] for row in found["expected"]["transactions"]}
+    recording = case("blocks_with_transactions")
+    _, tx_rows = tables(full_blocks(recording), [])
+    prices = {row["hash"]: text(row["gas_price"]) for row in tx_rows}
+    assert prices == {row["hash"]: row["gas_price"] for row in recording["expected"]["transactions"]}
 
 
 @pytest.mark.parametrize(
@@ -191,32 +193,32 @@ def test_traces_that_were_recorded_are_read(
 
 
 def test_receipts() -> None:
-    found = case("receipts_with_logs")
-    given = {each["transactionHash"]: each for each in answers(found, "eth_getTransactionReceipt")}
-    for want in found["expected"]["receipts"]:
-        receipt = typed("etl", body(given[want["transaction_hash"]]), transactions.Receipt)
-        sent = transactions.Transaction(receipt.transactionHash, "0x" + "00" * 20, "0x0", "0x0", "0x")
-        done = transactions.executed_transaction(want["block_number"], 0, want["transaction_index"], sent, receipt)
-        assert done.gas_used == want["gas_used"]
-        assert done.gas_price == want["effective_gas_price"]
-        assert done.fee == want["gas_used"] * want["effective_gas_price"]
-        assert done.status == want["status"]
+    recording = case("receipts_with_logs")
+    receipts = {each["transactionHash"]: each for each in answers(recording, "eth_getTransactionReceipt")}
+    for want in recording["expected"]["receipts"]:
+        receipt = typed("etl", body(receipts[want["transaction_hash"]]), transactions.Receipt)
+        tx = transactions.Transaction(receipt.transactionHash, "0x" + "00" * 20, "0x0", "0x0", "0x")
+        executed = transactions.executed_transaction(want["block_number"], 0, want["transaction_index"], tx, receipt)
+        assert executed.gas_used == want["gas_used"]
+        assert executed.gas_price == want["effective_gas_price"]
+        assert executed.fee == want["gas_used"] * want["effective_gas_price"]
+        assert executed.status == want["status"]
         assert receipt.contractAddress == want["contract_address"]
         assert int(receipt.transactionIndex, 16) == want["transaction_index"]
         assert receipt.blockHash == want["block_hash"]
 
 
-def found_logs(found: Any) -> Logs:
-    if receipts := answers(found, "eth_getTransactionReceipt"):
+def found_logs(recording: Any) -> Logs:
+    if receipts := answers(recording, "eth_getTransactionReceipt"):
         return logs_in(receipts, 0)
-    return parse("etl", body([log for answer in answers(found, "eth_getLogs") for log in answer]))
+    return parse("etl", body([log for answer in answers(recording, "eth_getLogs") for log in answer]))
 
 
 @pytest.mark.parametrize("name", ["receipts_with_logs", "blocks_1755634_1755635"])
 def test_logs(name: str) -> None:
-    found = case(name)
-    logs = found_logs(found)
-    ours = {
+    recording = case(name)
+    logs = found_logs(recording)
+    rows = {
         (logs.tx_hash[row].tobytes().decode(), int(logs.log_index[row])): {
             "transaction_index": int(logs.tx_index[row]),
             "block_hash": logs.block_hash[row].tobytes().decode(),
@@ -227,15 +229,17 @@ def test_logs(name: str) -> None:
         }
         for row in range(len(logs))
     }
-    wanted = found["expected"]["logs"]
-    assert len(ours) == len(wanted)
-    for want in wanted:
-        row = ours[want["transaction_hash"], want["log_index"]]
+    expected = recording["expected"]["logs"]
+    assert len(rows) == len(expected)
+    for want in expected:
+        row = rows[want["transaction_hash"], want["log_index"]]
         assert row == {key: want[key] for key in row}
 
 
 @pytest.mark.parametrize("name", ["block_with_transfers", "blocks_1755634_1755635"])
 def test_token_transfers(name: str) -> None:
-    found = case(name)
-    rows, _ = transfers.decode(found_logs(found), "etl", None)
-    check("token_transfers", found["expected"]["token_transfers"], rows.to_pylist(), ("transaction_hash", "log_index"))
+    recording = case(name)
+    rows, _ = transfers.decode(found_logs(recording), "etl", None)
+    check(
+        "token_transfers", recording["expected"]["token_transfers"], rows.to_pylist(), ("transaction_hash", "log_index")
+    )

@@ -1,4 +1,4 @@
-"""What 75 real tokens say about themselves."""
+"""Names, symbols and decimals of 75 real tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_there_are_75(tokens: list[Any]) -> None:
 
 
 def test_names_and_symbols_are_what_the_contracts_say(tokens: list[Any]) -> None:
-    """Cleaning may only take away what is not to be seen; of these names it takes nothing but outer blanks."""
+    """Cleaning removes only invisible characters; of these names it removes only outer whitespace."""
     for token in tokens:
         want = token["expected"]
         assert text(raw(token, "name"), MAX_NAME) == want["name"].strip()
@@ -41,5 +41,5 @@ def test_decimals_are_what_the_contracts_say(tokens: list[Any]) -> None:
 
 def test_cleaning_twice_is_cleaning_once(tokens: list[Any]) -> None:
     for token in tokens:
-        once = text(raw(token, "name"), MAX_NAME)
-        assert clean(once, MAX_NAME) == once
+        cleaned = text(raw(token, "name"), MAX_NAME)
+        assert clean(cleaned, MAX_NAME) == cleaned

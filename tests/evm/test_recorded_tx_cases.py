@@ -1,4 +1,4 @@
-"""226 real transactions of ten chains: what their logs moved is what two sources say the accounts gained."""
+"""226 real transactions of ten chains: transfers in logs equal the gains that two sources report."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def wrapper(chain: str) -> str | None:
     return wrapped.address if wrapped else None
 
 
-def moved(receipt: dict[str, Any], wrapped: str | None) -> dict[str, Counter[str]]:
+def net_transfers(receipt: dict[str, Any], wrapped: str | None) -> dict[str, Counter[str]]:
     """The change of each account in each token by the transfers in a receipt."""
     net: dict[str, Counter[str]] = defaultdict(Counter)
     rows, _ = transfers.decode(logs_in([receipt], 0), "case", wrapped)
@@ -69,7 +69,7 @@ def test_tokens_move_as_the_net_of_every_case_says(chain: str) -> None:
     cases = lines(f"tx_cases/{chain}.expected.jsonl.gz")
     assert cases
     for case in cases:
-        net = moved(receipts[case["tx_hash"]], wrapped)
+        net = net_transfers(receipts[case["tx_hash"]], wrapped)
         for account in case["tracked_accounts"]:
             want = {
                 asset: int(change["raw"])

@@ -46,9 +46,9 @@ def test_the_window_is_linked_from_end_to_end(window: list[Any]) -> None:
 def test_totals_and_the_change_of_every_address(window: list[Any]) -> None:
     want = expected("chain_window/sepolia.expected.json")
     every = [
-        done
+        executed
         for line in window
-        for done in transactions.match_receipts(
+        for executed in transactions.match_receipts(
             "sepolia", body(line["block"]), body(line["receipts"]), header_of(line["block"])
         )
     ]
@@ -63,21 +63,21 @@ def test_totals_and_the_change_of_every_address(window: list[Any]) -> None:
         net[row["recipient"]] += int.from_bytes(row["raw"], "big")
     for row in table.to_pylist():
         net[row["sender"]] -= int.from_bytes(row["fee"], "big")
-    wanted = want["net_native_wei_from_top_level_transfers_and_fees"]
-    assert {who: str(raw) for who, raw in net.items() if raw} == wanted
+    expected_net = want["net_native_wei_from_top_level_transfers_and_fees"]
+    assert {account: str(raw) for account, raw in net.items() if raw} == expected_net
 
 
 def test_a_header_that_lost_is_refused_in_place_of_the_parent(forks: list[Any]) -> None:
     canonical = {int(line["block"]["number"], 16): header_of(line["block"]) for line in forks}
     losers = [header_of(uncle) for line in forks for uncle in line.get("uncle_headers", [])]
     assert len(losers) == 26
-    tried = 0
+    checked = 0
     for loser in losers:
         height = loser.height
         assert loser.hash != canonical[height].hash
         if height + 1 not in canonical:
             continue
-        tried += 1
+        checked += 1
         follower = canonical[height + 1]
         with pytest.raises(BadAnswer, match="another parent hash"):
             check_links("sepolia", [loser, follower], None)
@@ -85,7 +85,7 @@ def test_a_header_that_lost_is_refused_in_place_of_the_parent(forks: list[Any]) 
             check_links("sepolia", [follower], loser.block())
         assert (caught.value.height, caught.value.block_hash) == (height, loser.hash)
         check_links("sepolia", [canonical[height], follower], None)
-    assert tried == len(losers)
+    assert checked == len(losers)
 
 
 def test_a_loser_follows_the_same_parent_as_the_winner(forks: list[Any]) -> None:

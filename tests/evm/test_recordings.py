@@ -57,12 +57,12 @@ SAYS = {
 
 
 def position(interactions: ProtocolMatch) -> DecoderPlan:
-    staked, token, name, pair, data, paused, gone = yield [
+    staked, token, name, pair, data, paused, removed = yield [
         Call(interactions.contract, STAKED, (interactions.account,)),
         *(Call(interactions.contract, each) for each in (TELLS, NAME, "pair()(uint112,bool)", "data()(*)")),
         *(MayRefuse(Call(interactions.contract, each)) for each in ("paused()(bool)", "gone()(bool)")),
     ]
-    assert (paused, gone) == (None, None)
+    assert (paused, removed) == (None, None)
     health = Decimal(interactions.options.get("health", "1.5"))
     rewards = (TokenAmount(token, pair[0]), TokenAmount(token, len(data)))
     return DecodedPosition(
@@ -85,13 +85,15 @@ def node(says: Mapping[str, Any]) -> EvmChain:
 
 
 def recorded(
-    own: InstalledProtocol | None = None, interactions: ContractInteractions = MET, says: Mapping[str, Any] = SAYS
+    installed: InstalledProtocol | None = None, interactions: ContractInteractions = MET, says: Mapping[str, Any] = SAYS
 ) -> Recording:
-    return asyncio.run(record(node(says), BLOCK, ALICE, interactions, [own or row()], frozenset([COIN])))
+    return asyncio.run(record(node(says), BLOCK, ALICE, interactions, [installed or row()], frozenset([COIN])))
 
 
-def played(recording: Recording, own: InstalledProtocol | None = None, registry: Registry | None = None) -> Any:
-    family = (own or row()).family
+def replay_recording(
+    recording: Recording, installed: InstalledProtocol | None = None, registry: Registry | None = None
+) -> Any:
+    family = (installed or row()).family
     return replay("file", recording, (registry or Registry([])).protocols, {family.name: family})
 
 
@@ -99,14 +101,14 @@ def test_every_kind_of_answer_comes_back_from_the_file_as_it_was(tmp_path: Path)
     recording = recorded()
     save(tmp_path / "deep" / "one.json", recording)
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["one.json"]
-    again = read(tmp_path / "deep" / "one.json")
-    assert text(again) == text(recording) == text(recorded())
-    ended = played(again)
+    loaded = read(tmp_path / "deep" / "one.json")
+    assert text(loaded) == text(recording) == text(recorded())
+    ended = replay_recording(loaded)
     assert (ended.status, ended.summary) == ("same", "")
-    (found,) = ended.result.positions
-    assert found.supplied[0].raw == str(10**30)
-    assert [each.raw for each in found.rewards] == ["6"]
-    assert found.health == "1.5"
+    (farm,) = ended.result.positions
+    assert farm.supplied[0].raw == str(10**30)
+    assert [each.raw for each in farm.rewards] == ["6"]
+    assert farm.health == "1.5"
 
 
 def test_only_what_concerned_a_decoder_is_kept() -> None:
@@ -118,13 +120,13 @@ def test_only_what_concerned_a_decoder_is_kept() -> None:
 
 def test_a_fork_is_replayed_as_a_fork() -> None:
     def doubted(match: ProtocolMatch) -> DecoderPlan:
-        found = yield from position(match)
-        return replace(found, unverified="nobody read its code" if match.is_fork else "")
+        decoded = yield from position(match)
+        return replace(decoded, unverified="nobody read its code" if match.is_fork else "")
 
     fork = replace(row(doubted), is_fork=True)
     recording = recorded(fork)
     assert [each.unverified for each in recording.found.positions] == ["nobody read its code"]
-    assert played(recording, fork).status == "same"
+    assert replay_recording(recording, fork).status == "same"
 
 
 @pytest.mark.parametrize(
@@ -139,41 +141,41 @@ def test_a_fork_is_replayed_as_a_fork() -> None:
     ids=["by the factory of a collection", "by what leads to a pool"],
 )
 def test_what_no_file_names_is_recorded_with_what_shows_whose_it_is(rule: Rule, says: Mapping[str, str]) -> None:
-    own = replace(row(), family=Family("farm", (rule,), position))
-    recording = recorded(own, says={**SAYS, **says})
+    installed = replace(row(), family=Family("farm", (rule,), position))
+    recording = recorded(installed, says={**SAYS, **says})
     assert {*says} <= {call.function for call in recording.calls}
-    assert played(recording, own).status == "same"
+    assert replay_recording(recording, installed).status == "same"
     assert [each.protocol for each in recording.found.positions] == ["farm"]
 
 
 def test_a_difference_is_told_by_its_place() -> None:
-    def half(interactions: ProtocolMatch) -> DecoderPlan:
-        found = yield from position(interactions)
-        return DecodedPosition("STAKED", supplied=found.supplied, name=found.name, health=found.health)
+    def as_staked(interactions: ProtocolMatch) -> DecoderPlan:
+        decoded = yield from position(interactions)
+        return DecodedPosition("STAKED", supplied=decoded.supplied, name=decoded.name, health=decoded.health)
 
-    ended = played(recorded(), row(half))
+    ended = replay_recording(recorded(), row(as_staked))
     assert ended.status == "differs"
     assert any(line.startswith("no longer found: farm FARMING") for line in ended.differences)
     assert any(line.startswith("newly found: farm STAKED") for line in ended.differences)
 
 
 def test_the_file_of_the_installation_is_what_is_tested() -> None:
-    mine = Protocol("farm", "Farm", {"local": {"farm": [FARM]}}, families=["farm"], options={"health": "2"})
-    ended = played(recorded(), registry=Registry([mine]))
+    protocol = Protocol("farm", "Farm", {"local": {"farm": [FARM]}}, families=["farm"], options={"health": "2"})
+    ended = replay_recording(recorded(), registry=Registry([protocol]))
     (line,) = ended.differences
     assert line.endswith("health: 2, recorded 1.5")
     elsewhere = Protocol("farm", "Farm", {"mars": {"farm": [FARM]}}, families=["farm"], options={"health": "2"})
-    assert played(recorded(), registry=Registry([elsewhere])).status == "same"
+    assert replay_recording(recorded(), registry=Registry([elsewhere])).status == "same"
 
 
 def test_calls_that_were_not_recorded_are_all_named() -> None:
-    def more(interactions: ProtocolMatch) -> DecoderPlan:
+    def extra_calls(interactions: ProtocolMatch) -> DecoderPlan:
         yield [
             Call(interactions.contract, "fresh(uint256)(uint256)", (1,)),
             Call(interactions.contract, "newer()(bool)"),
         ]
 
-    ended = played(recorded(), row(more))
+    ended = replay_recording(recorded(), row(extra_calls))
     assert ended.status == "unplayable"
     assert ended.missing == (f"fresh(uint256)(uint256) of {FARM} with (1)", f"newer()(bool) of {FARM} with ()")
 
@@ -182,7 +184,7 @@ def test_a_call_that_cannot_be_made_is_named_and_not_raised() -> None:
     def wrong(interactions: ProtocolMatch) -> DecoderPlan:
         yield [Call(interactions.contract, STAKED, ("nobody",))]
 
-    ended = played(recorded(), row(wrong))
+    ended = replay_recording(recorded(), row(wrong))
     assert ended.status == "unplayable"
     assert "staked(address)(uint256)" in ended.summary
     assert "cannot be asked" in ended.summary
@@ -202,21 +204,21 @@ def test_a_decoder_that_goes_by_something_else_is_not_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("interactions", "says", "kind", "told"),
+    ("interactions", "says", "kind", "message"),
     [
         (ContractInteractions(), SAYS, NotFound, "met none of these protocols"),
         (MET, {**SAYS, STAKED: Unknown("out of gas")}, Unavailable, f"staked of {FARM} could not be read: out of gas"),
     ],
 )
 def test_what_is_not_known_is_not_recorded_as_nothing(
-    interactions: ContractInteractions, says: Mapping[str, Any], kind: type[ChainfolioError], told: str
+    interactions: ContractInteractions, says: Mapping[str, Any], kind: type[ChainfolioError], message: str
 ) -> None:
-    with pytest.raises(kind, match=told):
+    with pytest.raises(kind, match=message):
         recorded(interactions=interactions, says=says)
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"gives": "0xzz"}, "this is no recording"),
         ({"gives": None}, "has not one answer"),
@@ -226,14 +228,14 @@ def test_what_is_not_known_is_not_recorded_as_nothing(
         ({"more": 1}, "unknown field"),
     ],
 )
-def test_a_file_that_was_damaged_is_refused_by_name(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
+def test_a_file_that_was_damaged_is_refused_by_name(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
     content = json.loads(text(recorded()))
     call = next(each for each in content["calls"] if each.get("function") == STAKED)
     call |= changed
     (tmp_path / "torn.json").write_text(json.dumps(content))
-    with pytest.raises(BadRequest, match=told) as refused:
+    with pytest.raises(BadRequest, match=message) as error:
         read(tmp_path / "torn.json")
-    assert refused.value.field == "torn.json"
+    assert error.value.field == "torn.json"
 
 
 def test_another_format_is_not_read_as_this_one(tmp_path: Path) -> None:
@@ -273,24 +275,24 @@ STAKES = {"staked(uint256,address)(uint256)": 9}
 def test_a_protocol_that_is_met_by_events_is_replayed_from_its_file(tmp_path: Path) -> None:
     recording = recorded(EVENTFUL, BY_EVENTS, STAKES)
     save(tmp_path / "one.json", recording)
-    again = read(tmp_path / "one.json")
-    assert text(again) == text(recording)
-    ended = played(again, EVENTFUL)
+    loaded = read(tmp_path / "one.json")
+    assert text(loaded) == text(recording)
+    ended = replay_recording(loaded, EVENTFUL)
     assert (ended.status, ended.summary) == ("same", "")
-    (found,) = ended.result.positions
-    assert (found.name, found.supplied[0].raw) == ("14 put", "18")
+    (farm,) = ended.result.positions
+    assert (farm.name, farm.supplied[0].raw) == ("14 put", "18")
 
 
 def test_of_events_only_those_of_contracts_that_were_read_are_kept() -> None:
-    kept = recorded(EVENTFUL, BY_EVENTS, STAKES).interactions.interactions()
+    stored = recorded(EVENTFUL, BY_EVENTS, STAKES).interactions.interactions()
     event = PUT.filter(FARM)
-    assert kept == ContractInteractions(events={event: PUTS[event]}, covered=frozenset([event]))
+    assert stored == ContractInteractions(events={event: PUTS[event]}, covered=frozenset([event]))
 
 
 def test_whether_all_events_were_indexed_is_part_of_what_was_met() -> None:
-    some = ContractInteractions(events=PUTS)
-    (found,) = played(recorded(EVENTFUL, some, STAKES), EVENTFUL).result.positions
-    assert found.name == "14 put at least"
+    partial = ContractInteractions(events=PUTS)
+    (farm,) = replay_recording(recorded(EVENTFUL, partial, STAKES), EVENTFUL).result.positions
+    assert farm.name == "14 put at least"
 
 
 @pytest.mark.parametrize(
@@ -313,8 +315,8 @@ def test_a_recording_made_before_there_were_events_is_read() -> None:
 
 def test_what_is_named_is_met_as_a_token_and_exchanged_and_joins_what_is_indexed() -> None:
     info = load(Path(__file__).parents[2] / "configs" / "chains" / "ethereum.toml").info
-    named = KIT.interactions(info, [FARM.upper().replace("0X", "0x"), f"{OTHER}/3", f"{OTHER}/4"])
-    assert ContractInteractions.of(named) == ContractInteractions(
+    by_name = KIT.interactions(info, [FARM.upper().replace("0X", "0x"), f"{OTHER}/3", f"{OTHER}/4"])
+    assert ContractInteractions.of(by_name) == ContractInteractions(
         frozenset([FARM]), {OTHER: frozenset([3, 4])}, {FARM: frozenset()}, {FARM: frozenset([FARM])}
     )
     token, collection = info.token_asset(TOKEN), info.asset("erc721", OTHER, 5).collection
@@ -327,7 +329,7 @@ def test_what_is_named_is_met_as_a_token_and_exchanged_and_joins_what_is_indexed
         frozenset(["e"]),
     )
     farm = info.token_asset(FARM)
-    assert indexed | named == Interactions(
+    assert indexed | by_name == Interactions(
         frozenset([token, farm]),
         {collection: frozenset([3, 4, 5])},
         {OTHER: frozenset([token]), FARM: frozenset()},
@@ -337,8 +339,8 @@ def test_what_is_named_is_met_as_a_token_and_exchanged_and_joins_what_is_indexed
     )
 
 
-@pytest.mark.parametrize("written", [f"{FARM}/x", f"{FARM}/", "0x12"])
-def test_what_cannot_be_met_is_refused(written: str) -> None:
+@pytest.mark.parametrize("address", [f"{FARM}/x", f"{FARM}/", "0x12"])
+def test_what_cannot_be_met_is_refused(address: str) -> None:
     info = load(Path(__file__).parents[2] / "configs" / "chains" / "ethereum.toml").info
     with pytest.raises(BadRequest):
-        KIT.interactions(info, [written])
+        KIT.interactions(info, [address])

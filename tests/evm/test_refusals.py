@@ -1,4 +1,4 @@
-"""What nodes say when they refuse, word for word, and what we do about it. The wordings are theirs."""
+"""Refusals in the exact wording of nodes, and the error that each one becomes."""
 
 from __future__ import annotations
 
@@ -72,15 +72,15 @@ def refusal(code: int, message: str, data: Any = None, method: str = "eth_getLog
     ],
 )
 def test_a_span_that_is_too_wide_names_the_width_that_is_not(code: int, message: str, max_span: int | None) -> None:
-    found = refusal(code, message)
-    assert isinstance(found, ResponseTooLarge)
-    assert (found.max_span, found.dense) == (max_span, False)
+    error = refusal(code, message)
+    assert isinstance(error, ResponseTooLarge)
+    assert (error.max_span, error.dense) == (max_span, False)
 
 
 def test_what_is_said_beside_the_message_counts_too() -> None:
-    found = refusal(-32602, "Invalid params", RONIN)
-    assert isinstance(found, ResponseTooLarge)
-    assert (found.max_span, found.dense) == (200, False)
+    error = refusal(-32602, "Invalid params", RONIN)
+    assert isinstance(error, ResponseTooLarge)
+    assert (error.max_span, error.dense) == (200, False)
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def test_what_is_said_beside_the_message_counts_too() -> None:
     ],
 )
 def test_too_many_logs_are_told_from_too_many_blocks(code: int, message: str, data: Any, max_span: int | None) -> None:
-    found = refusal(code, message, data)
-    assert isinstance(found, ResponseTooLarge)
-    assert (found.max_span, found.dense) == (max_span, True)
+    error = refusal(code, message, data)
+    assert isinstance(error, ResponseTooLarge)
+    assert (error.max_span, error.dense) == (max_span, True)
 
 
 @pytest.mark.parametrize("method", ["eth_getLogs", "eth_call", "eth_getBlockByNumber"])
@@ -155,10 +155,10 @@ def test_a_rate_limit_is_waited_for_and_never_taken_for_a_size(method: str, code
     ],
 )
 def test_pruned_state_is_said_to_be_missing(method: str, message: str) -> None:
-    found = refusal(-32000, message, method=method)
-    assert type(found) is HistoryUnavailable
-    assert found.height == 7
-    assert "archive node" in found.remedy
+    error = refusal(-32000, message, method=method)
+    assert type(error) is HistoryUnavailable
+    assert error.height == 7
+    assert "archive node" in error.remedy
 
 
 @pytest.mark.parametrize(
@@ -213,28 +213,28 @@ def test_a_call_that_failed_says_nothing_about_the_node(code: int, message: str,
 
 @pytest.mark.parametrize("data", ["0x08c379a0", {"data": "0x08c379a0"}])
 def test_what_a_contract_says_when_it_reverts_is_kept(data: Any) -> None:
-    found = refusal(3, "execution reverted", data, method="eth_call")
-    assert isinstance(found, CallReverted)
-    assert found.data == bytes.fromhex("08c379a0")
+    error = refusal(3, "execution reverted", data, method="eth_call")
+    assert isinstance(error, CallReverted)
+    assert error.data == bytes.fromhex("08c379a0")
 
 
 def test_of_a_revert_of_a_megabyte_the_words_are_cut() -> None:
-    found = refusal(3, "execution reverted: " + "A" * 2**20, "0x" + "41" * 2**20, method="eth_call")
-    assert isinstance(found, CallReverted)
-    assert found.data == b"A" * 2**20
-    assert len(str(found)) < 1000
+    error = refusal(3, "execution reverted: " + "A" * 2**20, "0x" + "41" * 2**20, method="eth_call")
+    assert isinstance(error, CallReverted)
+    assert error.data == b"A" * 2**20
+    assert len(str(error)) < 1000
 
 
 def test_no_wording_breaks_a_line_or_a_terminal() -> None:
-    said = str(refusal(-32000, "oh\nno\x1b[2J\u202eevil\0"))
-    assert all(char.isprintable() for char in said)
+    message = str(refusal(-32000, "oh\nno\x1b[2J\u202eevil\0"))
+    assert all(char.isprintable() for char in message)
 
 
 def test_of_an_unknown_refusal_the_code_and_the_common_words_are_shown() -> None:
-    found = refusal(-1, "the moon is in the wrong state")
-    assert type(found) is BadAnswer
-    assert "⟨the … is in the wrong state⟩" in str(found)
-    assert "-1" in str(found)
+    error = refusal(-1, "the moon is in the wrong state")
+    assert type(error) is BadAnswer
+    assert "⟨the … is in the wrong state⟩" in str(error)
+    assert "-1" in str(error)
 
 
 SECRETS = (
@@ -273,8 +273,8 @@ def test_of_a_nodes_own_words_only_common_ones_and_small_numbers_are_shown(
 ) -> None:
     for code in (-32000, -32005, -32601, -32602, 3, 429):
         for data in (None, f"see {secret}", {"see": secret}):
-            found = refusal(code, wording.format(secret), data, method)
-            assert secret not in f"{found} {found.__dict__} {found.args}"
+            error = refusal(code, wording.format(secret), data, method)
+            assert secret not in f"{error} {error.__dict__} {error.args}"
 
 
 def test_what_a_node_says_about_limits_can_still_be_read() -> None:

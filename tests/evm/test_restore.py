@@ -16,7 +16,7 @@ from chainfolio.adapters.evm.log_parser import parse
 from chainfolio.adapters.evm.logs import Logs
 from chainfolio.adapters.evm.settings import EvmSettings
 from tests.evm.fakes import FakeChain, FakeNode, transfer, wired
-from tests.evm.generated import WRAPPED, events_of_tokens, shown, topic_of, word
+from tests.evm.generated import WRAPPED, events_of_tokens, plain_values, topic_of, word
 
 BOTH = ("transfers", "approvals")
 
@@ -35,14 +35,14 @@ def parsed(logs: list[dict[str, Any]]) -> Logs:
 
 def without_hash(logs: Logs) -> list[dict[str, Any]]:
     """Block hashes are in `blocks` and not kept with every log."""
-    return [{key: value for key, value in row.items() if key != "block_hash"} for row in shown(logs)]
+    return [{key: value for key, value in row.items() if key != "block_hash"} for row in plain_values(logs)]
 
 
 @given(events_of_tokens())
 def test_decoded_and_restored_logs_are_the_logs(logs: list[dict[str, Any]]) -> None:
-    found = parsed(logs)
-    stored = decode(CHAIN.facts, found, BOTH)
-    assert without_hash(restore(stored)) == without_hash(found)
+    event_logs = parsed(logs)
+    stored = decode(CHAIN.facts, event_logs, BOTH)
+    assert without_hash(restore(stored)) == without_hash(event_logs)
 
 
 @given(events_of_tokens())
@@ -53,14 +53,14 @@ def test_decoding_what_was_restored_gives_the_same_rows(logs: list[dict[str, Any
 
 @given(events_of_tokens())
 def test_every_log_is_in_exactly_one_table(logs: list[dict[str, Any]]) -> None:
-    found = parsed(logs)
-    stored = decode(CHAIN.facts, found, BOTH)
-    places = [
-        place
+    event_logs = parsed(logs)
+    stored = decode(CHAIN.facts, event_logs, BOTH)
+    positions = [
+        position
         for table in stored.values()
-        for place in sorted(set(zip(table["height"].to_pylist(), table["log_index"].to_pylist(), strict=True)))
+        for position in sorted(set(zip(table["height"].to_pylist(), table["log_index"].to_pylist(), strict=True)))
     ]
-    assert sorted(places) == sorted(zip(found.height.tolist(), found.log_index.tolist(), strict=True))
+    assert sorted(positions) == sorted(zip(event_logs.height.tolist(), event_logs.log_index.tolist(), strict=True))
 
 
 @given(events_of_tokens())
@@ -74,10 +74,10 @@ def test_rows_are_in_the_order_of_the_chain_and_their_keys_are_unique(logs: list
 @given(events_of_tokens())
 def test_a_log_decoded_alone_says_the_same(logs: list[dict[str, Any]]) -> None:
     """No row depends on which other logs came with it."""
-    found = parsed(logs)
-    together, _ = transfers.decode(found, "fake", WRAPPED)
-    alone = [transfers.decode(found.take(np.array([row])), "fake", WRAPPED)[0] for row in range(len(found))]
-    assert pa.concat_tables(alone).to_pylist() == together.to_pylist()
+    event_logs = parsed(logs)
+    combined, _ = transfers.decode(event_logs, "fake", WRAPPED)
+    alone = [transfers.decode(event_logs.take(np.array([row])), "fake", WRAPPED)[0] for row in range(len(event_logs))]
+    assert pa.concat_tables(alone).to_pylist() == combined.to_pylist()
 
 
 # --- by name ---------------------------------------------------------------------------------------------------------
@@ -105,8 +105,8 @@ def test_parties_in_the_data_are_read_as_they_lie_there() -> None:
     log = transfer(raw=5)
     sender, recipient = (topic[2:] for topic in log["topics"][1:])
     bare = {**log, "topics": log["topics"][:1], "data": "0x" + sender + recipient + word(5)}
-    half = {**log, "topics": log["topics"][:2], "data": "0x" + recipient + word(5)}
-    rows = rows_of(log, bare, half)["transfers"]
+    partly_indexed = {**log, "topics": log["topics"][:2], "data": "0x" + recipient + word(5)}
+    rows = rows_of(log, bare, partly_indexed)["transfers"]
     assert [row["layout"] for row in rows] == [None, "indexed0", "indexed1"]
     assert len({(row["sender"], row["recipient"], row["raw"]) for row in rows}) == 1
 
@@ -134,8 +134,8 @@ def test_an_approval_of_one_token_keeps_its_number_there_and_back() -> None:
     topics = [approvals.TOPICS[0], *[topic_of(WRAPPED)] * 2, "0x" + word(77)]
     node = FakeChain()
     node.mine({"address": WRAPPED, "topics": topics, "data": "0x"})
-    found = parsed(node.logs[1])
-    stored = decode(CHAIN.facts, found, BOTH)
+    event_logs = parsed(node.logs[1])
+    stored = decode(CHAIN.facts, event_logs, BOTH)
     (row,) = stored["approvals"].to_pylist()
     assert (row["standard"], int.from_bytes(row["token_id"], "big"), row["raw"], row["approved"]) == (
         "erc721",
@@ -143,7 +143,7 @@ def test_an_approval_of_one_token_keeps_its_number_there_and_back() -> None:
         None,
         None,
     )
-    assert without_hash(restore(stored)) == without_hash(found)
+    assert without_hash(restore(stored)) == without_hash(event_logs)
 
 
 def test_a_log_without_topics_is_kept() -> None:

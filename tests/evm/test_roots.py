@@ -1,4 +1,4 @@
-"""What a block's hash covers is computed again: on recorded blocks of real chains, on a real node, and on lies."""
+"""Parts covered by a block's hash are hashed again: recorded blocks, a real node, and forgeries."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def recorded(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return answers["eth_getBlockByNumber"], answers["eth_getBlockReceipts"]
 
 
-def body(given: Any) -> bytes:
-    return json.dumps(given).encode()
+def body(value: Any) -> bytes:
+    return json.dumps(value).encode()
 
 
 def test_the_root_of_nothing_is_known() -> None:
@@ -39,9 +39,9 @@ def test_the_root_of_nothing_is_known() -> None:
 def test_every_value_and_every_place_counts() -> None:
     """More than 128 values: their indices are of one byte, of two, and end in branches with a value."""
     values = [bytes([k % 251]) * (k % 40 + 1) for k in range(400)]
-    seen = {roots.list_root(values[:n]) for n in range(401)}
-    assert len(seen) == 401
-    assert roots.list_root([values[1], values[0], *values[2:]]) not in seen
+    distinct = {roots.list_root(values[:n]) for n in range(401)}
+    assert len(distinct) == 401
+    assert roots.list_root([values[1], values[0], *values[2:]]) not in distinct
 
 
 @needs_recordings
@@ -51,8 +51,8 @@ def test_recorded_blocks_hash_to_what_they_name(name: str) -> None:
     proven = expected("blocks/blocks.expected.json")[name]["verified"]
     facts = msgspec.structs.replace(ETHEREUM, unproven=[] if proven["transactions_root"] else ["transactions"])
     assert roots.check_header(facts, "node", body(block)) is None
-    said = roots.check_transactions(facts, "node", body(block), block["transactionsRoot"])
-    assert (said is None) == bool(proven["transactions_root"])
+    part = roots.check_transactions(facts, "node", body(block), block["transactionsRoot"])
+    assert (part is None) == bool(proven["transactions_root"])
     assert roots.check_receipts(facts, "node", body(receipts), block["hash"], block["receiptsRoot"]) is None
 
 
@@ -64,9 +64,9 @@ def test_headers_and_transactions_of_the_configured_chains_hash_to_what_they_nam
         if line["method"].startswith("eth_getBlockBy"):
             block = line["result"]
             assert roots.header_hash("node", block).hex() == block["hash"][2:]
-            for sent in block["transactions"]:
-                if isinstance(sent, dict) and int(sent["type"], 16) <= 4:
-                    assert roots.keccak(roots.transaction("node", sent)).hex() == sent["hash"][2:]
+            for tx in block["transactions"]:
+                if isinstance(tx, dict) and int(tx["type"], 16) <= 4:
+                    assert roots.keccak(roots.transaction("node", tx)).hex() == tx["hash"][2:]
             count += 1
     assert count
 
@@ -163,32 +163,32 @@ def test_bodies_with_anything_changed_are_contradicted(change: Change) -> None:
         roots.check_transactions(ETHEREUM, "node", body(block), block["transactionsRoot"])
 
 
-@pytest.mark.parametrize("given", [{}, {"parentHash": 3}, {"hash": "0x12", "parentHash": "0xzz"}, {"logsBloom": None}])
-def test_what_is_no_header_is_a_bad_answer(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("answer", [{}, {"parentHash": 3}, {"hash": "0x12", "parentHash": "0xzz"}, {"logsBloom": None}])
+def test_what_is_no_header_is_a_bad_answer(answer: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer):
-        roots.check_header(ETHEREUM, "node", body(given))
+        roots.check_header(ETHEREUM, "node", body(answer))
 
 
-@pytest.mark.parametrize("given", [{"logs": [3]}, {"logs": {}}, {"logs": [], "status": "1"}, {"type": "0x100"}])
-def test_what_is_no_receipt_is_a_bad_answer(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("answer", [{"logs": [3]}, {"logs": {}}, {"logs": [], "status": "1"}, {"type": "0x100"}])
+def test_what_is_no_receipt_is_a_bad_answer(answer: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer):
-        roots.check_receipts(ETHEREUM, "node", body([given]), "0x12", "0x12")
+        roots.check_receipts(ETHEREUM, "node", body([answer]), "0x12", "0x12")
 
 
 def test_what_a_chain_hashes_in_its_own_way_is_a_fact_and_no_failure() -> None:
     facts: Facts = load(CHAINS / "fantom.toml")
-    for said in (
+    for unproven in (
         roots.check_header(facts, "node", b"{}"),
         roots.check_transactions(facts, "node", b"{}", "0x"),
         roots.check_receipts(facts, "node", b"[]", "0x", "0x"),
     ):
-        assert isinstance(said, roots.UnprovenPart)
-        assert said.reason.endswith("of Fantom are hashed in a way of its own")
+        assert isinstance(unproven, roots.UnprovenPart)
+        assert unproven.reason.endswith("of Fantom are hashed in a way of its own")
 
 
 @needs_recordings
 def test_the_logs_of_receipts_are_an_answer_to_get_logs() -> None:
     _, receipts = recorded("ethereum_4369999")
-    told = json.loads(roots.logs_of("node", body(receipts)))
-    assert told == [log for each in receipts for log in each["logs"]]
+    logs = json.loads(roots.logs_of("node", body(receipts)))
+    assert logs == [log for each in receipts for log in each["logs"]]
     assert roots.logs_of("node", b"[]") == b"[]"

@@ -1,4 +1,4 @@
-"""What is remembered of a token's rules holds until the token is asked."""
+"""Cached rules of a token are valid until the token is asked."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ TOKEN, POOL, ALICE = ("0x" + digit * 40 for digit in "abc")
 ASKED = "pool()(address)"
 
 
-def nothing(match: ProtocolMatch, raw: int) -> DecoderPlan:
-    """A share of nothing."""
+def empty_share(match: ProtocolMatch, raw: int) -> DecoderPlan:
+    """Decode a share of no tokens."""
     yield []
     return ()
 
 
-FAMILY = Family("lender", rules=(Token("pool", ASKED),), unwrap=nothing)
+FAMILY = Family("lender", rules=(Token("pool", ASKED),), unwrap=empty_share)
 
 
 def test_a_token_that_was_looked_up_before_it_was_asked_is_a_share_once_it_has_answered() -> None:
     shares = Shares(Protocols([InstalledProtocol("bank", FAMILY, {"pool": (POOL,)}, {})]))
     assert shares.share(ALICE, TOKEN, {}) is None
     shares.store_answers([Call(TOKEN, ASKED)], [POOL])
-    found = shares.share(ALICE, TOKEN, {})
-    assert found is not None
-    assert (found.row.protocol, found.match.answer) == ("bank", POOL)
+    bank_share = shares.share(ALICE, TOKEN, {})
+    assert bank_share is not None
+    assert (bank_share.row.protocol, bank_share.match.answer) == ("bank", POOL)

@@ -1,4 +1,4 @@
-"""Transfers among the logs of one transaction: which logs are transfers, and which token moved by an amount."""
+"""Transfers among the logs of one transaction: recognised logs, and the token that moved by an amount."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_the_token_is_that_which_moved_by_the_amount_in_the_direction(raw: int, 
 
 def test_logs_of_another_shape_are_no_transfers_of_fungible_tokens() -> None:
     good = transfer(USDC, MARKET, ALICE, 5)
-    others = [
+    non_transfers = [
         EventLog(USDC, (*good.topics, topic(ALICE)), b""),  # a collectible
         EventLog(USDC, good.topics, good.data * 2),
         EventLog(USDC, good.topics, b""),
         EventLog(USDC, (ZERO_TOPIC, *good.topics[1:]), good.data),
         EventLog(USDC, (), good.data),
     ]
-    assert list(token_transfers([*others, good])) == [TokenTransfer(USDC, topic(MARKET), topic(ALICE), 5)]
+    assert list(token_transfers([*non_transfers, good])) == [TokenTransfer(USDC, topic(MARKET), topic(ALICE), 5)]
 
 
 def test_what_the_zero_address_sends_is_created_and_what_it_receives_destroyed() -> None:

@@ -17,18 +17,18 @@ from chainfolio.printable import MAX_NAME, MAX_SYMBOL, clean
 from tests.evm.fakes import TOKEN, FakeChain, facts_of
 
 
-def string(written: str) -> bytes:
-    return encode(["string"], [written])
+def string(content: str) -> bytes:
+    return encode(["string"], [content])
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=300), st.integers(4, 99))
-def test_a_cleaned_name_is_one_short_printable_line(written: str, longest: int) -> None:
-    shown = clean(written, longest)
-    assert len(shown) <= longest
-    assert shown == shown.strip()
-    assert not [char for char in shown if unicodedata.category(char)[0] == "C" or char in "\u2028\u2029"]
-    assert len(shown.splitlines()) <= 1
-    assert clean(shown, longest) == shown
+def test_a_cleaned_name_is_one_short_printable_line(name: str, longest: int) -> None:
+    cleaned = clean(name, longest)
+    assert len(cleaned) <= longest
+    assert cleaned == cleaned.strip()
+    assert not [char for char in cleaned if unicodedata.category(char)[0] == "C" or char in "\u2028\u2029"]
+    assert len(cleaned.splitlines()) <= 1
+    assert clean(cleaned, longest) == cleaned
 
 
 @given(st.binary(max_size=300))
@@ -37,12 +37,12 @@ def test_any_bytes_at_all_are_a_name(returned: bytes) -> None:
 
 
 @given(st.text("abcXYZ019 -.$", max_size=30))
-def test_an_honest_name_is_left_alone(written: str) -> None:
-    assert text(string(written), MAX_NAME) == " ".join(written.split())
+def test_an_honest_name_is_left_alone(name: str) -> None:
+    assert text(string(name), MAX_NAME) == " ".join(name.split())
 
 
 @pytest.mark.parametrize(
-    ("written", "shown"),
+    ("name", "expected"),
     [
         ("Nul\x00Bell\x07Line\nReturn\rTab\tDelete\x7f", "NulBellLineReturnTab Delete"),
         ("\u202eCDSU\u202c \u2066\u200b\u200f", "CDSU"),
@@ -54,12 +54,12 @@ def test_an_honest_name_is_left_alone(written: str) -> None:
         ("A" * 500, "A" * 95 + "…"),
     ],
 )
-def test_what_is_not_to_be_seen_is_taken_away(written: str, shown: str) -> None:
-    assert text(string(written), MAX_NAME) == shown
+def test_what_is_not_to_be_seen_is_taken_away(name: str, expected: str) -> None:
+    assert text(string(name), MAX_NAME) == expected
 
 
 @pytest.mark.parametrize(
-    ("returned", "shown"),
+    ("returned", "expected"),
     [
         (b"Maker".ljust(32, b"\0"), "Maker"),
         (b"M\0ker".ljust(32, b"\0"), "Mker"),
@@ -73,8 +73,8 @@ def test_what_is_not_to_be_seen_is_taken_away(written: str, shown: str) -> None:
         (string("cut off")[:67], "cut"),
     ],
 )
-def test_odd_encodings_are_read_as_far_as_they_can_be_meant(returned: bytes, shown: str) -> None:
-    assert text(returned, MAX_SYMBOL) == shown
+def test_odd_encodings_are_read_as_far_as_they_can_be_meant(returned: bytes, expected: str) -> None:
+    assert text(returned, MAX_SYMBOL) == expected
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_contract_that_says_nothing_has_no_name(returned: object) -> None:
 def test_a_token_is_described_in_one_round() -> None:
     rounds = 0
 
-    def say(ask: Read) -> Any:
+    def answer(ask: Read) -> Any:
         nonlocal rounds
         rounds += 1
         assert isinstance(ask, Call)
@@ -112,6 +112,6 @@ def test_a_token_is_described_in_one_round() -> None:
             ask.signature.split("(")[0]
         ]
 
-    token = run_offline(describe(facts_of(FakeChain()), [TOKEN]), say)[TOKEN]
+    token = run_offline(describe(facts_of(FakeChain()), [TOKEN]), answer)[TOKEN]
     assert (token.symbol, token.name, token.decimals, rounds) == ("TKN", "Token", 6, 3)
     assert str(token.asset) == f"eip155:31337/erc20:{TOKEN}"

@@ -51,9 +51,9 @@ async def serve() -> AsyncIterator[Serve]:
 
 @pytest.fixture
 async def transport() -> AsyncIterator[HttpTransport]:
-    made = HttpTransport(max_body=100_000)
-    yield made
-    await made.close()
+    client = HttpTransport(max_body=100_000)
+    yield client
+    await client.close()
 
 
 def free_port() -> int:
@@ -121,16 +121,16 @@ async def test_no_redirect_is_followed(serve: Serve, transport: HttpTransport) -
 
 
 async def test_a_silent_server_is_given_up_after_its_time(serve: Serve, transport: HttpTransport) -> None:
-    gone = asyncio.Event()
+    released = asyncio.Event()
 
     async def silent(request: web.Request) -> web.Response:
-        await gone.wait()
+        await released.wait()
         return web.Response()
 
     address = await serve(silent)
     with pytest.raises(Unavailable, match=r"no answer within 0.05 s"):
         await transport.post("node", address, b"{}", 0.05)
-    gone.set()
+    released.set()
 
 
 async def test_a_body_larger_than_its_cap_is_left_unread(serve: Serve, transport: HttpTransport) -> None:
@@ -167,11 +167,11 @@ async def test_a_body_shorter_than_announced_is_a_broken_connection(transport: H
 
 
 async def test_what_is_no_http_at_all_is_a_broken_connection(transport: HttpTransport) -> None:
-    async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def speak_smtp(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"{}")
         writer.write(b"220 mail.test ESMTP\r\n")
 
-    async with speaking(other) as url:
+    async with speaking(speak_smtp) as url:
         with pytest.raises(Unavailable):
             await transport.post("node", url, b"{}", 5)
 
@@ -195,17 +195,17 @@ async def test_a_connection_is_used_again_until_the_other_side_closes_it(transpo
 
 
 async def test_who_is_called_off_hangs_up(transport: HttpTransport) -> None:
-    asked, hung_up = asyncio.Event(), asyncio.Event()
+    received, hung_up = asyncio.Event(), asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"{}")
-        asked.set()
+        received.set()
         assert await reader.read() == b""
         hung_up.set()
 
     async with speaking(silent) as url:
         plan = asyncio.create_task(transport.post("node", url, b"{}", 60))
-        await asked.wait()
+        await received.wait()
         plan.cancel()
         with pytest.raises(asyncio.CancelledError):
             await plan
@@ -213,19 +213,19 @@ async def test_who_is_called_off_hangs_up(transport: HttpTransport) -> None:
 
 
 async def test_a_name_and_password_in_the_address_are_sent_as_such(serve: Serve, transport: HttpTransport) -> None:
-    async def shown(request: web.Request) -> web.Response:
+    async def echo_headers(request: web.Request) -> web.Response:
         return web.Response(text=f"{request.headers['authorization']} {request.raw_path}")
 
-    address = (await serve(shown)).replace("//", "//ann:p%40ss@") + "v3/a%20b?key=1%2F2"
+    address = (await serve(echo_headers)).replace("//", "//ann:p%40ss@") + "v3/a%20b?key=1%2F2"
     posted = await transport.post("node", address, b"{}", 5)
     assert posted.body == b"Basic YW5uOnBAc3M= /v3/a%20b?key=1%2F2"
 
 
 async def test_headers_of_its_own_are_sent_along_with_everything(serve: Serve) -> None:
-    async def shown(request: web.Request) -> web.Response:
+    async def echo_headers(request: web.Request) -> web.Response:
         return web.Response(text=f"{request.headers['x-key']} {request.headers['content-type']}")
 
-    transport, address = HttpTransport(headers={"x-key": "1234"}), await serve(shown)
+    transport, address = HttpTransport(headers={"x-key": "1234"}), await serve(echo_headers)
     posted = await transport.post("node", address, b"{}", 5)
     await transport.close()
     assert posted.body == b"1234 application/json"
@@ -256,7 +256,7 @@ async def test_with_tls_the_other_side_must_prove_who_it_is(serve: Serve, transp
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (ConnectionRefusedError(errno.ECONNREFUSED, "secret"), "connection refused"),
         (OSError(errno.ENETUNREACH, "secret"), "network is unreachable"),
@@ -265,8 +265,8 @@ async def test_with_tls_the_other_side_must_prove_who_it_is(serve: Serve, transp
         (ValueError("secret"), "the address is none"),
     ],
 )
-def test_the_cause_is_told_and_nothing_of_the_address(error: Exception, told: str) -> None:
-    assert unreachable("node", error).reason == f"cannot be reached: {told}"
+def test_the_cause_is_told_and_nothing_of_the_address(error: Exception, expected: str) -> None:
+    assert unreachable("node", error).reason == f"cannot be reached: {expected}"
 
 
 # --- bounds ----------------------------------------------------------------------------------------------------------
@@ -323,10 +323,10 @@ LOGS = encode([Request("eth_getLogs")])
 
 @pytest.fixture
 async def narrow() -> AsyncIterator[HttpTransport]:
-    """A transport in a process that may hold two of the large answers of these tests: all others have to wait."""
-    made = HttpTransport(ByteBudget(common=BUDGET, alone=BUDGET, free=1000), max_body=BUDGET)
-    yield made
-    await made.close()
+    """Yield a transport whose process may hold two large answers at once; others wait."""
+    client = HttpTransport(ByteBudget(common=BUDGET, alone=BUDGET, free=1000), max_body=BUDGET)
+    yield client
+    await client.close()
 
 
 async def somebody_waits(transport: HttpTransport) -> None:
@@ -341,11 +341,11 @@ def body_of(kind: str) -> Handler:
             return web.Response(body=content)
         if kind == "packed":
             return web.Response(body=gzip.compress(content), headers={"content-encoding": "gzip"})
-        given = web.StreamResponse()
-        given.enable_chunked_encoding()
-        await given.prepare(request)
-        await given.write(content)
-        return given
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        await response.write(content)
+        return response
 
     return answer
 
@@ -387,12 +387,12 @@ async def test_answers_that_each_arrived_in_part_do_not_wait_for_each_other(
     halves = asyncio.Barrier(count)
 
     async def in_halves(request: web.Request) -> web.StreamResponse:
-        given = web.StreamResponse(headers={"content-length": str(BUDGET)})
-        await given.prepare(request)
-        await given.write(b"0" * (BUDGET // 2))
+        response = web.StreamResponse(headers={"content-length": str(BUDGET)})
+        await response.prepare(request)
+        await response.write(b"0" * (BUDGET // 2))
         await halves.wait()
-        await given.write(b"0" * (BUDGET // 2))
-        return given
+        await response.write(b"0" * (BUDGET // 2))
+        return response
 
     url = await serve(in_halves)
 
@@ -410,33 +410,33 @@ async def test_while_large_answers_are_decoded_another_large_one_waits_and_small
     async def small(request: web.Request) -> web.Response:
         return web.Response(body=b"[]")
 
-    url, other = await serve(body_of("announced")), await serve(small)
-    held = [await narrow.post("node", url, LOGS, 60) for _ in range(2)]
+    url, small_url = await serve(body_of("announced")), await serve(small)
+    responses = [await narrow.post("node", url, LOGS, 60) for _ in range(2)]
     third = asyncio.create_task(narrow.post("node", url, LOGS, 60))
     await somebody_waits(narrow)
-    assert (await narrow.post("node", other, LOGS, 60)).body == b"[]"
+    assert (await narrow.post("node", small_url, LOGS, 60)).body == b"[]"
     assert not third.done()
-    held[0].give_back()
+    responses[0].give_back()
     assert len((await third).body) == BUDGET
 
 
 async def test_who_leaves_or_is_refused_holds_nothing(serve: Serve, narrow: HttpTransport) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
-        given = web.StreamResponse()
-        await given.prepare(request)
+        response = web.StreamResponse()
+        await response.prepare(request)
         for _ in range(100):
-            await given.write(b"0" * 10_000)
-        return given
+            await response.write(b"0" * 10_000)
+        return response
 
     url = await serve(body_of("announced"))
-    held = [await narrow.post("node", url, LOGS, 60) for _ in range(2)]
+    responses = [await narrow.post("node", url, LOGS, 60) for _ in range(2)]
     leaving = asyncio.create_task(narrow.post("node", url, LOGS, 60))
     await somebody_waits(narrow)
     leaving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await leaving
     assert narrow.budget.waiting == 0
-    for each in held:
+    for each in responses:
         each.give_back()
     with pytest.raises(ResponseTooLarge):
         await narrow.post("node", await serve(endless), LOGS, 60)
@@ -453,13 +453,13 @@ async def test_what_is_asked_by_its_address_is_counted_too(narrow: HttpTransport
     app = web.Application()
     app.add_routes([web.get("/packed", packed), web.get("/bomb", bomb)])
     async with TestServer(app) as server:
-        held = [await narrow.get("node", str(server.make_url("/packed")), 60) for _ in range(2)]
-        assert [len(posted.body) for posted in held] == [BUDGET] * 2
+        responses = [await narrow.get("node", str(server.make_url("/packed")), 60) for _ in range(2)]
+        assert [len(posted.body) for posted in responses] == [BUDGET] * 2
         third = asyncio.create_task(narrow.get("node", str(server.make_url("/packed")), 60))
         await somebody_waits(narrow)
-        held[0].give_back()
+        responses[0].give_back()
         (await third).give_back()
-        held[1].give_back()
+        responses[1].give_back()
         with pytest.raises(ResponseTooLarge):
             await narrow.get("node", str(server.make_url("/bomb")), 60)
     assert (narrow.budget.held, narrow.budget.held_alone, narrow.budget.waiting) == (0, 0, 0)
@@ -468,19 +468,21 @@ async def test_what_is_asked_by_its_address_is_counted_too(narrow: HttpTransport
 async def test_an_endpoint_gives_bytes_back_when_they_are_decoded_and_not_before(
     serve: Serve, narrow: HttpTransport
 ) -> None:
-    statuses, held = [500, 200, 200], list[int]()
+    statuses, held_bytes = [500, 200, 200], list[int]()
 
     async def logs(request: web.Request) -> web.Response:
         body = b'{"jsonrpc":"2.0","id":1,"result":[' + b" " * (BUDGET - 100) + b"]}"
         return web.Response(status=statuses.pop(0), body=body)
 
     def parse(source: str, content: memoryview | bytes) -> int:
-        held.append(narrow.budget.held + narrow.budget.held_alone)
-        if len(held) == 1:
+        held_bytes.append(narrow.budget.held + narrow.budget.held_alone)
+        if len(held_bytes) == 1:
             raise Unavailable(source, "this answer is asked for again")
         return len(content)
 
     endpoint = EvmEndpoint(await serve(logs), narrow, Environment(clock=FakeClock()))
     assert await endpoint.ask_large(Request("eth_getLogs"), parse) == BUDGET - 98
-    assert all(BUDGET - 2000 < size < BUDGET for size in held), "the answers that were refused hold nothing any more"
-    assert (len(held), narrow.budget.held, narrow.budget.held_alone) == (2, 0, 0)
+    assert all(BUDGET - 2000 < size < BUDGET for size in held_bytes), (
+        "the answers that were refused hold nothing any more"
+    )
+    assert (len(held_bytes), narrow.budget.held, narrow.budget.held_alone) == (2, 0, 0)

@@ -1,4 +1,4 @@
-"""JSON-RPC as nodes really speak it: every answer finds its question, and nothing else is taken for one."""
+"""JSON-RPC as nodes really write it: each answer matches its request, and no other text is an answer."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_a_result_of_null_is_a_result() -> None:
 
 
 def test_one_refusal_for_a_whole_batch_is_everybodys() -> None:
-    refused = RpcError(-32600, "no batches")
-    assert decode("n", body(reply(None, error={"code": -32600, "message": "no batches"})), 3) == [refused] * 3
+    refusal = RpcError(-32600, "no batches")
+    assert decode("n", body(reply(None, error={"code": -32600, "message": "no batches"})), 3) == [refusal] * 3
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,11 @@ def test_an_answer_cut_off_anywhere_may_come_whole_next_time(end: int) -> None:
 
 
 def test_questions_are_numbered_from_one() -> None:
-    asked = json.loads(encode([Request("a"), Request("b", (1, {"x": 2}))]))
-    assert [(each["id"], each["method"], each["params"]) for each in asked] == [(1, "a", []), (2, "b", [1, {"x": 2}])]
+    requests = json.loads(encode([Request("a"), Request("b", (1, {"x": 2}))]))
+    assert [(each["id"], each["method"], each["params"]) for each in requests] == [
+        (1, "a", []),
+        (2, "b", [1, {"x": 2}]),
+    ]
     assert json.loads(encode([Request("a")]))["id"] == 1
 
 
@@ -126,16 +129,16 @@ def test_questions_are_numbered_from_one() -> None:
 @given(JSON, st.permutations(["jsonrpc", "id", "result"]), st.sampled_from([(",", ":"), (", ", ": ")]))
 def test_a_result_taken_whole_is_the_result(result: Any, keys: list[str], separators: tuple[str, str]) -> None:
     content = json.dumps({key: reply(1, result=[result])[key] for key in keys}, separators=separators).encode()
-    found = plain_result(content)
-    assert found is None or json.loads(bytes(found)) == [result]
+    plain = plain_result(content)
+    assert plain is None or json.loads(bytes(plain)) == [result]
 
 
 def test_the_plain_envelopes_of_nodes_are_taken_whole() -> None:
     for keys in (("jsonrpc", "id", "result"), ("id", "jsonrpc", "result"), ("result", "id", "jsonrpc")):
         tree = {key: reply(1, result=[{"a": "0x"}])[key] for key in keys}
-        found = plain_result(json.dumps(tree, separators=(",", ":")).encode())
-        assert found is not None
-        assert bytes(found) == b'[{"a":"0x"}]'
+        plain = plain_result(json.dumps(tree, separators=(",", ":")).encode())
+        assert plain is not None
+        assert bytes(plain) == b'[{"a":"0x"}]'
 
 
 @pytest.mark.parametrize(

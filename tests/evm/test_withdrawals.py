@@ -28,13 +28,13 @@ def header(*withdrawals: Withdrawal) -> Header:
 
 
 def test_a_withdrawal_has_the_time_and_the_hash_of_its_block_and_stands_behind_its_transactions() -> None:
-    found = rows([header(Withdrawal(ALICE, "0x3"), Withdrawal(BOB, "0x0"), Withdrawal(BOB, "0x4"))], "eip155:1")
+    table = rows([header(Withdrawal(ALICE, "0x3"), Withdrawal(BOB, "0x0"), Withdrawal(BOB, "0x4"))], "eip155:1")
     assert [
         (row["height"], row["time"], row["tx_hash"], row["tx_index"], row["item"], row["recipient"], row["raw"])
-        for row in found.to_pylist()
+        for row in table.to_pylist()
     ] == [
-        (16, datetime.fromtimestamp(5, UTC), BLOCK.lower(), 1, item, who, (gwei * GWEI).to_bytes(32, "big"))
-        for item, who, gwei in ((0, ALICE.lower(), 3), (2, BOB, 4))
+        (16, datetime.fromtimestamp(5, UTC), BLOCK.lower(), 1, item, recipient, (gwei * GWEI).to_bytes(32, "big"))
+        for item, recipient, gwei in ((0, ALICE.lower(), 3), (2, BOB, 4))
     ]
 
 

@@ -38,7 +38,7 @@ def value_of(name: str) -> st.SearchStrategy[Any]:
 
 @st.composite
 def calls(draw: st.DrawFn) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    """Some types with a value each."""
+    """Draw types with a value each."""
     names = draw(st.lists(st.sampled_from([*NAMES, *(f"{name}[]" for name in NAMES)]), max_size=4))
     return tuple(names), tuple(draw(value_of(name)) for name in names)
 

@@ -1,4 +1,4 @@
-"""Merkle-Patricia tries the other way round: built from their contents, by the yellow paper, appendix D."""
+"""Merkle-Patricia tries built from their contents, by the yellow paper, appendix D."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Trie:
             shared += 1
         parts: list[rlp.Item] = []
         for nibble in range(16):
-            mine = {p[shared + 1 :]: value for p, value in contents.items() if p[shared] == nibble}
-            parts.append(self._named(self._node(mine)))
+            subtree = {p[shared + 1 :]: value for p, value in contents.items() if p[shared] == nibble}
+            parts.append(self._reference(self._node(subtree)))
         branch: rlp.Item = [*parts, b""]
-        return [compact(first[:shared], ends=False), self._named(branch)] if shared else branch
+        return [compact(first[:shared], ends=False), self._reference(branch)] if shared else branch
 
-    def _named(self, node: rlp.Item) -> rlp.Item:
-        """How a parent writes a node: by its hash, or whole where it is shorter than one."""
+    def _reference(self, node: rlp.Item) -> rlp.Item:
+        """Return a node as its parent refers to it: its hash, or the node itself if it is shorter."""
         content = rlp.encode(node)
         if node == b"" or len(content) < 32:
             return node

@@ -19,7 +19,7 @@ from chainfolio.localchain.node import LocalNode
 from chainfolio.scopes import account_filter
 from tests.chains.evm import EvmSubject
 from tests.evm.limited import SETS, Provider, served
-from tests.evm.scoped import scoped, together
+from tests.evm.scoped import merged_rows, scoped
 
 pytestmark = pytest.mark.node
 BLOCKS = 400
@@ -55,7 +55,7 @@ async def test_an_estimate_is_as_near_as_it_says_to_what_is_then_spent(
                 continue
             groups_read = [await scoped(chain, span, accounts, item.datasets, budget=spent) for item in work]
             pieces = [each for several in groups_read for each in several]
-            rows = sum(map(len, together(pieces).values()))
+            rows = sum(map(len, merged_rows(pieces).values()))
             sizes = sum(each.cost.sent_bytes + each.cost.received_bytes for each in chain.health())
     real = {"rows": rows, "requests": spent.requests, "units": spent.units, "bytes": sizes}
     for name, figure in real.items():
@@ -72,7 +72,7 @@ async def test_a_short_span_is_forecast_and_nothing_missing_costs_nothing(lived:
         work = work_of(chain, span, [alice])
         told = await estimate(chain, work, Environment().clock)
         pieces = [each for item in work for each in await scoped(chain, span, [alice], item.datasets)]
-        rows = sum(map(len, together(pieces).values()))
+        rows = sum(map(len, merged_rows(pieces).values()))
         assert rows / told["factor"] <= told["rows"] <= rows * told["factor"]
         assert told["sampled"]["blocks"] == told["blocks"] == len(span)
         before = chain.requests
