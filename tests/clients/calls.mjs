@@ -15,7 +15,7 @@ async function resultOf(call, take) {
     items.push(item);
     if (items.length === take) break;
   }
-  return items;
+  return call.issues?.length ? { items, issues: call.issues } : items;
 }
 
 async function answered({ url, key, name, args, options, limits, take }) {

@@ -213,6 +213,19 @@ async def test_a_text_that_is_no_number_is_an_error(asking: Asking, package: Any
         assert "price" in str(errors[0])
 
 
+async def test_what_a_page_lacks_is_an_issue_of_the_list(asking: Asking) -> None:
+    page = '{"cursor":%s,"pageSize":1,"items":[],"issues":[{"adapter":"a","subject":"s","reason":"%s"}]}'
+    whole = answer(200, '{"cursor":null,"pageSize":1,"items":[]}')
+    async with asking(answer(200, page % ('"x"', "no node")), answer(200, page % ("null", "no price")), whole) as (
+        caller,
+        _,
+    ):
+        pages = caller.client.approvals("ethereum", [ALICE])
+        for reasons in (["no node", "no price"], []):
+            items = [item async for item in pages] if caller.is_async else await caller.run(lambda: list(pages))
+            assert (items, [issue.reason for issue in pages.issues]) == ([], reasons)
+
+
 async def test_pages_that_lead_back_to_themselves_are_an_error(asking: Asking, package: Any) -> None:
     page = answer(200, '{"cursor":"x","pageSize":1,"items":[]}')
     async with asking(page) as (caller, server):

@@ -186,6 +186,14 @@ async def test_numbers_are_texts_to_the_last_digit(ask: Ask, number: str) -> Non
         assert value["unpricedAssets"] == 0
 
 
+async def test_what_a_page_lacks_is_an_issue_of_the_list(ask: Ask) -> None:
+    issue = {"adapter": "a", "subject": "s", "reason": "no node"}
+    pages = [{"cursor": cursor, "pageSize": 1, "items": [], "issues": [issue]} for cursor in ("x", None)]
+    async with scripted([answer(200, json.dumps(page)) for page in pages]) as server:
+        read_list = read(await ask(server.url, "approvals", {"chain": "ethereum", "addresses": [ALICE]}))
+        assert read_list == {"items": [], "issues": [issue, issue]}
+
+
 async def test_answers_that_are_no_json_and_circles_of_pages_are_errors(ask: Ask) -> None:
     async with scripted([answer(200, "<html>")]) as server:
         outcome = await ask(server.url, "credits")

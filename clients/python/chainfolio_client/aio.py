@@ -17,6 +17,7 @@ import httpx2
 from chainfolio_client.calls import Event, I, P, Page, PageLayout, T, decode, reason, text
 from chainfolio_client.errors import ChainfolioError, ConnectionFailed, InvalidAnswer, api_error
 from chainfolio_client.frames import to_polars
+from chainfolio_client.models import IssueDocument
 from chainfolio_client.retries import Retry
 from chainfolio_client.version import __version__
 
@@ -30,11 +31,13 @@ MIN_PAUSE_S, MAX_PAUSE_S = 0.5, 60.0  # between two connections of one stream of
 class AsyncPages(Generic[P, I]):
     """The items of a list over all its pages, which are read as they are needed; `pages()` has whole pages.
 
-    A page says in `completeness` and `issues`, if it has them, what the server could not read.
+    Attributes:
+        issues: What the server could not read, as the pages say that the last iteration has read so far.
     """
 
     def __init__(self, read: Callable[[Any], Awaitable[Page[P, I]]], start: Any, kind: type[I]) -> None:
         self._read, self._start, self._kind = read, start, kind
+        self.issues: list[IssueDocument] = []
 
     async def pages(self) -> AsyncIterator[P]:
         """Yield the pages as they were answered."""
@@ -57,9 +60,10 @@ class AsyncPages(Generic[P, I]):
 
     async def _pages(self) -> AsyncIterator[Page[P, I]]:
         """Yield the pages. InvalidAnswer if the server leads back to the same page."""
-        position = self._start
+        position, self.issues = self._start, []
         while True:
             page = await self._read(position)
+            self.issues += getattr(page.document, "issues", None) or []
             yield page
             if page.next is None:
                 return

@@ -125,12 +125,17 @@ class Connection {
   }
 
   #pages(operation: Operation, args: Values, options: CallOptions): object {
-    const read = (values: Values) => this.#send(operation, values, options) as Promise<Values>;
+    const issues: unknown[] = [];
+    const read = async (values: Values) => {
+      const page = (await this.#send(operation, values, options)) as Values;
+      issues.push(...((page["issues"] as unknown[] | undefined) ?? []));
+      return page;
+    };
     const pages = () => pagesOf(operation, args, read);
     async function* items(): AsyncGenerator<unknown> {
       for await (const page of pages()) yield* page[operation.items ?? ""] as unknown[];
     }
-    return { pages, [Symbol.asyncIterator]: items };
+    return { issues, pages, [Symbol.asyncIterator]: items };
   }
 
   async *#events(operation: Operation, args: Values, options: CallOptions): AsyncGenerator<unknown> {

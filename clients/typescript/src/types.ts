@@ -1,7 +1,7 @@
 /** Types of the calls, made of the generated ones. */
 
 import type { OPERATIONS } from "./operations.js";
-import type { operations } from "./schema.js";
+import type { components, operations } from "./schema.js";
 
 export type Name = keyof typeof OPERATIONS;
 type Table = typeof OPERATIONS;
@@ -33,8 +33,10 @@ type Items<K extends Name> = Table[K] extends { items: infer I extends string }
     : never
   : never;
 
-/** A list over all its pages, which are read as they are needed; `pages()` has whole pages, with their `issues`. */
+/** A list over all its pages, which are read as they are needed; `pages()` has whole pages. */
 export interface Pages<Page, Item> extends AsyncIterable<Item> {
+  /** What the server could not read, as the pages say that were read so far. */
+  readonly issues: components["schemas"]["IssueDocument"][];
   pages(): AsyncIterable<Page>;
 }
 
