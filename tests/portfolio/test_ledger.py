@@ -235,3 +235,22 @@ def test_an_event_is_in_the_history_of_each_account_that_a_topic_names() -> None
     places_found = sorted(rows.select("account", "log_index", "place").iter_rows())
     assert places_found == [(small, 0, 2), (small, 3, 3), (large, 0, 1), (large, 1, 2)]
     assert rows.schema == frame(tables.ACCOUNT_EVENTS, []).schema
+
+
+def test_a_transaction_is_a_row_of_its_sender_and_of_the_account_that_it_called_or_created() -> None:
+    sender, other = ACCOUNTS[1:3]
+    called: dict[str, Any] = {"sender": sender, "recipient": other, "created": None, "raw": 0, "input": b"\1\2\3\4\5"}
+    rows = [
+        {**called, "height": 1, "hash": "0x1"},
+        {**called, "height": 2, "hash": "0x2", "recipient": None, "created": other, "input": b""},
+        {**called, "height": 3, "hash": "0x3", "recipient": sender, "input": None},
+    ]
+    source = frame(tables.TRANSACTIONS, [{**row, "fee": 1, "gas_price": None} for row in rows])
+    result = ledger.by_account(tables.ACCOUNT_TRANSACTIONS, source.lazy()).collect().sort("tx_hash", "account")
+    assert result.select("account", "tx_hash", "selector").rows() == [
+        (sender, "0x1", b"\1\2\3\4"),
+        (other, "0x1", b"\1\2\3\4"),
+        (sender, "0x2", b""),
+        (other, "0x2", b""),
+        (sender, "0x3", None),
+    ]

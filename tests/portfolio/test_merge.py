@@ -20,8 +20,11 @@ from chainfolio.portfolio.document import AssetDocument, Portfolio, encode_one, 
 from chainfolio.portfolio.facts import Options
 from chainfolio.portfolio.finished import finish
 from chainfolio.portfolio.merge import merge
+from chainfolio.portfolio.pnl.in_portfolio import with_gains
 from chainfolio.portfolio.valuation import ValuedHolding, ValuedPosition, valuate, value_holding
 from tests.portfolio.examples import ALICE, BLOCK, BOB, CHAINS, USDC, erc20, native, price, snapshot
+from tests.portfolio.test_pnl_in_portfolio import document as priced_document
+from tests.portfolio.test_pnl_in_portfolio import lots, position
 
 ADDRESSES = [f"0x{n:040x}" for n in (1, 2, 3)]
 RAWS = st.one_of(st.integers(1, MAX_RAW), st.integers(1, 10**9))
@@ -241,3 +244,35 @@ def test_fees_of_several_chains_may_be_in_several_coins_and_are_not_added_up() -
 def test_rates_are_those_of_the_newest_part() -> None:
     parts = [finish(document_of(at_ms=at), {"ETH": Decimal(usd)}) for at, usd in ((5, 1), (9, 3), (7, 2))]
     assert merge(parts, "all").conversion_rates == {"ETH": "3"}
+
+
+def test_gains_of_every_level_are_the_sums_of_the_parts() -> None:
+    gained = [
+        with_gains(
+            priced_document({"ETH": 10**18, "USDC": dollars * 10**6}, position({"USDC": 4 * 10**6})),
+            lots(("ETH", 10**18, "1500"), ("USDC", (dollars + 4) * 10**6, "3", 4 * 10**6), closed={"DAI": "8"}),
+        )
+        for dollars in (5, 7)
+    ]
+    whole = merge(gained, "all")
+
+    def sums(part: Any) -> tuple[Decimal, ...]:
+        return tuple(Decimal(part[name]) for name in ("totalCostBasis", "totalOpenPnl", "totalClosedPnl"))
+
+    def levels(portfolio: Portfolio) -> dict[str, tuple[Decimal, ...]]:
+        shown = msgspec.json.decode(encode_one(portfolio))
+        result = {key: sums(chain) for key, chain in shown["chains"].items()}
+        for name, protocol in shown["assetByProtocols"].items():
+            result[name] = sums(protocol) if name == "wallet" else sums({**protocol, "totalClosedPnl": "0"})
+            for key, chain in protocol["chains"].items():
+                kinds = {f"{name} {key}": chain, **chain["protocolPositions"]}
+                result |= {label: sums({**each, "totalClosedPnl": "0"}) for label, each in kinds.items()}
+        return result
+
+    one, other = map(levels, gained)
+    assert levels(whole) == {
+        name: tuple(amounts.total([*pair]) for pair in zip(parts, other[name], strict=True))
+        for name, parts in one.items()
+    }
+    assert len(one) == 7
+    assert one["ethereum"][2] == 8

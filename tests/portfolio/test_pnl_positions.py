@@ -10,6 +10,7 @@ import pytest
 
 from chainfolio.portfolio.pnl.methods import gains_of
 from chainfolio.portfolio.pnl.moved_positions import MovedPositions, moved_positions
+from chainfolio.portfolio.pnl.position_changes import Claim, Position
 from chainfolio.portfolio.pnl.record_rows import Treatment
 from chainfolio.portfolio.pnl.records import entries_of
 from chainfolio.portfolio.transactions import Nft, TransactionAssetDocument, TransactionDocument
@@ -134,3 +135,14 @@ def test_given_assets_have_the_first_order_from_which_they_may_come_back() -> No
     forged = positions_of(empty, gift_of("bait"), gift_of("a"), is_sender=False)
     assert forged.given == {("chain:a", FARM): 2}
     assert positions_of(empty, gift_of("bait")).given == {("chain:bait", FARM): 1}
+
+
+def test_position_holds_both_tokens_with_what_went_in_and_was_not_paid_back() -> None:
+    opened = Position(tokens=["chain:a", "chain:b"])
+    opened.container.put(9, {"chain:a": 50})
+    assert opened.pool() == {"chain:a": 50, "chain:b": 0}
+    opened.claims = Claim(4, 5), Claim(3, 7)
+    assert opened.pool() == {"chain:a": 55, "chain:b": 7}
+    assert opened.close() == {"chain:a": 55, "chain:b": 7}
+    assert opened.pool() == {"chain:a": 0, "chain:b": 0}
+    assert Position().pool() == {}
