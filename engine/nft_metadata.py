@@ -6,6 +6,7 @@ them. The number of reads is bounded, and untrusted contracts get little gas.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -49,10 +50,10 @@ class MetadataReader:
 
     async def read(self, collectibles: Sequence[Collectible]) -> dict[Asset, NftMetadata]:
         """Return the metadata of the collectibles of one account; those that are not known have a `problem`."""
-        metadata: dict[Asset, NftMetadata] = {}
-        for key in sorted({each.chain for each in collectibles}):
-            metadata |= await self._of_chain(key, [each for each in collectibles if each.chain == key])
-        return metadata
+        keys = sorted({each.chain for each in collectibles})
+        chains = [self._of_chain(key, [each for each in collectibles if each.chain == key]) for key in keys]
+        results = await asyncio.gather(*chains)
+        return {asset: metadata for each in results for asset, metadata in each.items()}
 
     async def _of_chain(self, key: str, collectibles: Sequence[Collectible]) -> dict[Asset, NftMetadata]:
         """Return the metadata of collectibles of one chain and block."""

@@ -127,10 +127,11 @@ class Engine:
         """
         reading = self._read_live(accounts) if wallet_only else self._cached(accounts, wait=wait)
         cached, rates = await asyncio.gather(reading, self._rates.current(options))
-        return [
-            await self._documents.cached(a.address, entry, options, rates, loose_only=wallet_only)
+        documents = (
+            self._documents.cached(a.address, entry, options, rates, loose_only=wallet_only)
             for a, entry in zip(accounts, cached, strict=True)
-        ]
+        )
+        return list(await asyncio.gather(*documents))
 
     async def _read_live(self, accounts: Sequence[Account]) -> list[CachedAccount]:
         """Read the accounts at the newest blocks; nothing is cached, as the index may lack such blocks."""
@@ -151,10 +152,11 @@ class Engine:
     async def encoded_portfolios(self, accounts: Sequence[Account], options: Options, *, wait: bool) -> list[bytes]:
         """Return the portfolios as JSON. Each is encoded once per version of the cached account."""
         cached, rates = await asyncio.gather(self._cached(accounts, wait=wait), self._rates.current(options))
-        return [
-            await self._documents.encoded(account.address, entry, options, rates)
+        documents = (
+            self._documents.encoded(account.address, entry, options, rates)
             for account, entry in zip(accounts, cached, strict=True)
-        ]
+        )
+        return list(await asyncio.gather(*documents))
 
     async def at_block(self, accounts: Sequence[Account], chain: str, height: int, options: Options) -> list[Portfolio]:
         """Return portfolios at one block of one chain, read anew. Errors as of `pinned` and `at_pinned`."""
@@ -185,10 +187,10 @@ class Engine:
         snapshot = await self._snapshotter(self.system.chain(chain)).take(addresses, block, past=past)
         parts = valuate([snapshot]).by_account()
         height, rates = snapshot.block.height, await self._rates.at(options, snapshot.block.time_us)
-        return [
-            await self._documents.at_block(each.address, parts[each.address], options, rates, height)
-            for each in accounts
-        ]
+        documents = (
+            self._documents.at_block(each.address, parts[each.address], options, rates, height) for each in accounts
+        )
+        return list(await asyncio.gather(*documents))
 
     async def historical(self, accounts: Sequence[Account], day: date) -> list[Portfolio]:
         """Return portfolios at the last block before 00:00 UTC of a day, on every chain that existed then.

@@ -39,28 +39,30 @@ function collection(each, many) {
   }) : null;
   const reasons = each.spam ? (each.spamReasons ?? []).join(", ") : "";
   return el("section", { class: "card collection", "data-collection": each.contractAddress },
-    el("div", { class: "row" }, logo(each.imgSmall), el("h2", {}, name(each.name || each.contractAddress, 60)),
+    el("div", { class: "row" }, logo(each.imgSmall),
+      el("h2", {}, each.name ? name(each.name, 60) : hash(each.contractAddress)),
       el("span", { "data-count": each.count }, `× ${each.count}`),
       isSpam(each) ? badge(name(reasons ? `${TEXTS.spam}: ${reasons}` : TEXTS.spam, 60), "bad") : null),
     el("div", { class: "row faint" }, name(each.chainKey, 30), hash(each.contractAddress),
       many ? name(labelOf(each.owner)) : null), list, more);
 }
 
-function listing(documents, hidden) {
+function show(place, documents, hidden) {
   const found = documents.flatMap((document) =>
     Object.values(document.nftsByCollection ?? {}).map((each) => ({ ...each, owner: document.address })));
   const spam = found.filter(isSpam), shown = hidden ? found.filter((each) => !isSpam(each)) : found;
   const issues = documents.flatMap((each) => each.issues).filter((each) => each.adapter === "collectibles");
-  const place = el("div", {});
-  const turn = () => place.replaceWith(listing(documents, !hidden));
-  place.append(el("section", { class: "card" }, el("h2", {}, TEXTS.pages.nfts),
+  const turn = () => {
+    show(place, documents, !hidden);
+    document.getElementById("spam").focus();
+  };
+  place.replaceChildren(el("section", { class: "card" }, el("h2", {}, TEXTS.pages.nfts),
     el("p", { class: "faint" }, found.length ? TEXTS.nftsText : TEXTS.noNfts),
     spam.length ? button(TEXTS.hideSpamCollections(spam.length), turn, { class: "chip", id: "spam",
       "aria-pressed": String(hidden) }) : null,
     issues.length ? el("details", {}, el("summary", {}, `${TEXTS.issues} (${issues.length})`), el("ul", {},
       ...issues.map((each) => el("li", {}, name(`${each.subject}: ${each.reason}`, 400))))) : null),
   ...shown.map((each) => collection(each, documents.length > 1)));
-  return place;
 }
 
 export async function nfts(page, view) {
@@ -70,7 +72,7 @@ export async function nfts(page, view) {
   try {
     const documents = await api.get("/v1/portfolio",
       { addresses: addresses.join(), includeNFTs: "true", includeImages: "true", includeSources: "true" });
-    place.replaceChildren(listing(documents, true));
+    show(place, documents, true);
     page.dataset.ready = "yes";
   } catch (error) {
     place.replaceChildren(failure(error, () => nfts(page, view)));
