@@ -11,7 +11,7 @@ from chainfolio.localchain.evm import MAX, tx
 from chainfolio.localchain.node import LocalNode
 from tests.gains.conftest import World, assert_equal
 from tests.gains.ledger import Wallet
-from tests.protocols.maker_deployment import Maker, recorded, replay
+from tests.protocols.maker_deployment import Maker, load_snapshot, replay
 from tests.protocols.test_maker import ETHER, by_proxy, opened
 
 pytestmark = pytest.mark.node
@@ -20,7 +20,7 @@ DAY_S = 86_400
 
 @pytest.fixture(scope="module")
 def maker_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Maker]]:
-    transactions, maker = recorded()
+    transactions, maker = load_snapshot()
     with LocalNode(timestamp=transactions[0].time_s - 1) as node:
         replay(node, transactions)
         deployment = deploy(node)

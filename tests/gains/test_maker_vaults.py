@@ -14,7 +14,7 @@ from chainfolio.localchain.node import LocalNode
 from chainfolio.localchain.trade import set_price
 from tests.gains.conftest import World, assert_equal
 from tests.gains.ledger import ETH, Wallet
-from tests.protocols.maker_deployment import Maker, recorded, replay
+from tests.protocols.maker_deployment import Maker, load_snapshot, replay
 from tests.protocols.test_maker import CLOSE, ETHER, OPEN, by_proxy, opened
 
 pytestmark = pytest.mark.node
@@ -69,7 +69,7 @@ class ProxyOwner:
 
 @pytest.fixture(scope="module")
 def maker_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Maker]]:
-    transactions, maker = recorded()
+    transactions, maker = load_snapshot()
     with LocalNode(timestamp=transactions[0].time_s - 1) as node:
         replay(node, transactions)
         deployment = deploy(node)

@@ -63,15 +63,15 @@ def _reserves(deployer: Deployer, deployment: Deployment, market: tuple[str, str
             deployer.create(
                 f"{kind} {symbol}",
                 f"AaveV2 {kind}",
-                given,
+                types,
                 pool,
                 token.address,
-                *more,
+                *extra_args,
                 f"Aave {kind} {symbol}",
                 f"{kind}{symbol}",
                 ZERO,
             )
-            for kind, given, more in (
+            for kind, types, extra_args in (
                 ("AToken", ("address", *DEBT), (deployer.account,)),
                 ("StableDebtToken", DEBT, ()),
                 ("VariableDebtToken", DEBT, ()),

@@ -1,4 +1,4 @@
-"""A local chain with contracts whose code their authors publish, `shared/contracts/*/*.json`, for decoders to read."""
+"""A local chain with contracts from published artifacts (`shared/contracts/*/*.json`), for decoders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from chainfolio.plans import Output, Plan, Reverted, Unknown, run_offline
 from chainfolio.protocols import InstalledProtocol
 from chainfolio.reads import AtParent
 from tests.protocols.published import FOLDER, Overrides
-from tests.protocols.told import NO_CODE, outcomes
+from tests.protocols.scripted import NO_CODE, outcomes
 
 DAY, WEEK = 86_400, 604_800
 ETH = 10**18
@@ -77,14 +77,14 @@ class PublishedChain:
         return self.deploy("common/ERC1967Proxy", code, bytes.fromhex(call_data(signature, *args)[2:]))
 
     def token(self, symbol: str, **amounts: int) -> str:
-        """Create a plain ERC-20 of 18 decimals; `amounts` go to accounts by their names, the rest is the owner's."""
+        """Create an ERC-20 of 18 decimals; `amounts` go to the named accounts, the rest to the owner."""
         token = self.deploy("common/ERC20PresetFixedSupply", symbol, symbol, 10**30, self.owner)
         for name, raw in amounts.items():
             self.do(self.owner, token, "transfer(address,uint256)", getattr(self, name), raw)
         return token
 
     def do(self, sender: str, to: str, signature: str, *args: Any, value: int = 0) -> None:
-        """Call a function in a transaction of its own block."""
+        """Send a call in a transaction and mine one block with it."""
         self._mined(tx(sender, to, signature, *args, value=value, gas=GAS))
 
     def approve(self, sender: str, spender: str, *tokens: str) -> None:
@@ -166,13 +166,13 @@ class PublishedChain:
             return Unknown("its result is too short", "contract")
 
     def _mined(self, transaction: Tx) -> dict[str, Any]:
-        sent = self.node.send(transaction)
+        tx_hash = self.node.send(transaction)
         self.node.mine()
-        receipt: dict[str, Any] = self.node.rpc("eth_getTransactionReceipt", sent)
+        receipt: dict[str, Any] = self.node.rpc("eth_getTransactionReceipt", tx_hash)
         assert receipt["status"] == "0x1", f"{transaction.label} failed"
         return receipt
 
 
 def _row(family: str, contracts: Contracts, options: Mapping[str, str] | None, is_fork: bool) -> InstalledProtocol:
-    named = {role: tuple(addresses) for role, addresses in contracts.items()}
-    return InstalledProtocol("published", families()[family], named, options or {}, is_fork)
+    role_addresses = {role: tuple(addresses) for role, addresses in contracts.items()}
+    return InstalledProtocol("published", families()[family], role_addresses, options or {}, is_fork)

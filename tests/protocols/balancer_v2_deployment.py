@@ -1,5 +1,7 @@
-"""Balancer V2 on a local chain: three kinds of pools that were traded on, whose protocol takes half of the fees; and
-its escrow, which is Curve's code."""
+"""Balancer V2 on a local chain: pools of three kinds with trades, and an escrow.
+
+The protocol takes half of the fees. The escrow is Curve's code.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ class Balancer:
         number = node.call(pool, "getPoolId()(bytes32)")
         tokens, *_ = node.call(self.vault, "getPoolTokens(bytes32)(address[],uint256[],uint256)", number)
         wish = bytes.fromhex(words(("uint256", "uint256", "uint256")[: 2 + len(index)], kind, raw, *index))
-        asked = (tokens, [0] * len(tokens), wish, False)
-        return tx(account, self.vault, EXIT, number, account, account, asked)
+        request = (tokens, [0] * len(tokens), wish, False)
+        return tx(account, self.vault, EXIT, number, account, account, request)
 
 
 def balancer(node: LocalNode, deployment: Deployment) -> Balancer:
@@ -52,36 +54,36 @@ def balancer(node: LocalNode, deployment: Deployment) -> Balancer:
     types = ("address", "address", "uint256", "uint256")
     vault = deployer.create("BalancerVault", "Balancer Vault", types, authorizer, weth.address, 0, 0, gas=GAS)
     take_half(deployer, vault, authorizer)
-    found = pools(deployer, vault, deployment)
+    pool_addresses = pools(deployer, vault, deployment)
     types = ("address", "string", "string", "address")
-    escrow = deployer.create("VotingEscrow", "VotingEscrow", types, found["weighted"], "Vote", "ve", owner)
-    made = Balancer(vault, found, escrow)
+    escrow = deployer.create("VotingEscrow", "VotingEscrow", types, pool_addresses["weighted"], "Vote", "ve", owner)
+    protocol = Balancer(vault, pool_addresses, escrow)
     for token in (weth, usdc, dai):
         deployer.do(token.address, "approve(address,uint256)", vault, MAX)
         node.settle([tx(bob, token.address, "approve(address,uint256)", vault, MAX)])
-    for name, pool in made.pools.items():
+    for name, pool in protocol.pools.items():
         pair = (weth, usdc) if name == "weighted" else (usdc, dai)
-        given = {token.address.lower(): token.units(100 if token is weth else 200_000) for token in pair}
+        amounts = {token.address.lower(): token.units(100 if token is weth else 200_000) for token in pair}
         number, tokens = pool_of(deployer, vault, pool)
-        deployer.do(vault, JOIN, number, owner, owner, join(INIT, tokens, given, pool), gas=GAS)
+        deployer.do(vault, JOIN, number, owner, owner, join(INIT, tokens, amounts, pool), gas=GAS)
         deployer.settle()
-        some = {token: raw // 50 + 7 for token, raw in given.items()}
-        asked = join(EXACT_TOKENS_IN, tokens, some, pool)
-        node.settle([tx(bob, vault, JOIN, number, bob, bob, asked, gas=GAS)])
+        small_amounts = {token: raw // 50 + 7 for token, raw in amounts.items()}
+        request = join(EXACT_TOKENS_IN, tokens, small_amounts, pool)
+        node.settle([tx(bob, vault, JOIN, number, bob, bob, request, gas=GAS)])
         trade(deployer, vault, number, pair)
-    lock(node, made, bob)
-    return made
+    lock(node, protocol, bob)
+    return protocol
 
 
-def lock(node: LocalNode, made: Balancer, bob: str) -> None:
+def lock(node: LocalNode, protocol: Balancer, bob: str) -> None:
     """Bob locks a third of his shares of the weighted pool for some weeks, which pass."""
-    pool = made.pools["weighted"]
+    pool = protocol.pools["weighted"]
     third = node.call(pool, "balanceOf(address)(uint256)", bob) // 3
-    until = int(node.block()["timestamp"], 16) + 5 * WEEK_S
+    unlock_s = int(node.block()["timestamp"], 16) + 5 * WEEK_S
     node.settle(
         [
-            tx(bob, pool, "approve(address,uint256)", made.escrow, third),
-            tx(bob, made.escrow, "create_lock(uint256,uint256)", third, until, gas=3_000_000),
+            tx(bob, pool, "approve(address,uint256)", protocol.escrow, third),
+            tx(bob, protocol.escrow, "create_lock(uint256,uint256)", third, unlock_s, gas=3_000_000),
         ]
     )
     node.mine(1, 6 * WEEK_S)
@@ -107,9 +109,9 @@ def pools(deployer: Deployer, vault: str, deployment: Deployment) -> dict[str, s
         WAD // 2,
         WAD // 2,
     )
-    types, given = ("address", "address", "string", "string"), (vault, provider, "", "")
-    weighted = deployer.create("WeightedPoolFactory", "WeightedPoolFactory", types, *given, gas=GAS)
-    composable = deployer.create("ComposableStablePoolFactory", "ComposableStablePoolFactory", types, *given, gas=GAS)
+    types, args = ("address", "address", "string", "string"), (vault, provider, "", "")
+    weighted = deployer.create("WeightedPoolFactory", "WeightedPoolFactory", types, *args, gas=GAS)
+    composable = deployer.create("ComposableStablePoolFactory", "ComposableStablePoolFactory", types, *args, gas=GAS)
     stable = deployer.create("StablePoolFactory", "StablePoolFactory", ("address",), vault, gas=GAS)
     two = sorted((weth, usdc), key=lambda token: int(token, 16))
     coins = sorted((usdc, dai), key=lambda token: int(token, 16))
@@ -157,7 +159,7 @@ def pools(deployer: Deployer, vault: str, deployment: Deployment) -> dict[str, s
 
 
 def create(deployer: Deployer, factory: str, signature: str, *args: Any) -> str:
-    """What a factory makes."""
+    """Create a pool with a factory and return its address."""
     deployer.settle()
     address = deployer.node.call(factory, f"{signature}(address)", *args, sender=deployer.account)
     deployer.do(factory, signature, *args, gas=GAS)
@@ -170,9 +172,12 @@ def pool_of(deployer: Deployer, vault: str, pool: str) -> tuple[bytes, Sequence[
     return number, deployer.read(vault, "getPoolTokens(bytes32)(address[],uint256[],uint256)", number)[0]
 
 
-def join(kind: int, tokens: Sequence[str], given: dict[str, int], pool: str) -> tuple[Any, ...]:
-    """What is asked of the vault to put these amounts into a pool: its own shares are among them at first only."""
-    raws = [given.get(token, 0) for token in tokens if kind == INIT or token != pool.lower()]
+def join(kind: int, tokens: Sequence[str], amounts: dict[str, int], pool: str) -> tuple[Any, ...]:
+    """Return the request with which the vault's `joinPool` puts these amounts into a pool.
+
+    The pool's own shares are among the amounts in the first join only.
+    """
+    raws = [amounts.get(token, 0) for token in tokens if kind == INIT or token != pool.lower()]
     wish = words(("uint256", "uint256[]", "uint256")[: 2 + kind], kind, raws, *[0] * kind)
     return tokens, [MAX] * len(tokens), bytes.fromhex(wish), False
 
@@ -181,8 +186,8 @@ def trade(deployer: Deployer, vault: str, number: bytes, pair: tuple[Token, Toke
     """A few swaps back and forth."""
     me = deployer.account
     for at in range(4):
-        given, taken = pair if at % 2 else pair[::-1]
-        raw = given.units(3 + at) if given.symbol == "WETH" else given.units(9_000 + at)
-        single = (number, 0, given.address, taken.address, raw, b"")
+        sold, bought = pair if at % 2 else pair[::-1]
+        raw = sold.units(3 + at) if sold.symbol == "WETH" else sold.units(9_000 + at)
+        single = (number, 0, sold.address, bought.address, raw, b"")
         deployer.do(vault, SWAP, single, (me, False, me, False), 0, FOREVER)
     deployer.settle()

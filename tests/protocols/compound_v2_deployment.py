@@ -1,4 +1,4 @@
-"""Venus' core pool, a fork of Compound V2 that publishes its code: two tokens' markets and the native coin's."""
+"""Venus' core pool (a published fork of Compound V2): markets of two tokens and of the native coin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPEEDS = "_setVenusSpeeds(address[],uint256[],uint256[])"
 
 @dataclass(frozen=True)
 class Venus:
-    """Where it lies."""
+    """Addresses of the comptroller and of its markets."""
 
     comptroller: str
     markets: Mapping[str, str]  # symbol -> market
@@ -104,7 +104,7 @@ def _reward(deployer: Deployer, deployment: Deployment, comptroller: str) -> Non
 
 
 def supply(account: str, venus: Venus, deployment: Deployment, symbol: str, raw: int) -> list[Tx]:
-    """What supplying takes, as collateral."""
+    """Return the transactions that supply `raw` units of a token as collateral."""
     market = venus.markets[symbol]
     enter = tx(account, venus.comptroller, "enterMarkets(address[])", [market])
     if symbol == "ETH":

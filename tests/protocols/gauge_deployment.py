@@ -11,16 +11,16 @@ HEAD = 'key = "gauges"\nname = "Gauges"\nfamilies = ["liquidity_gauge"]\n'
 OPTIONS = '[options]\ncontroller = "getGaugeController()(address)"\ntoken = "getBalancerToken()(address)"\n'
 
 
-def gauge(node: LocalNode, deployment: Deployment, made: Balancer, authorizer: str) -> tuple[str, str]:
+def gauge(node: LocalNode, deployment: Deployment, protocol: Balancer, authorizer: str) -> tuple[str, str]:
     """The gauge, with Bob's shares in it for some weeks, and the minter."""
     owner, bob = (deployment.accounts[name] for name in ("deployer", "bob"))
     deployer = Deployer(node, owner, int(node.rpc("eth_getTransactionCount", owner, "pending"), 16))
-    minter, controller = mint(deployer, made, authorizer)
+    minter, controller = mint(deployer, protocol, authorizer)
     three = ("address",) * 3
-    boost = deployer.create("Boost", "VotingEscrowDelegationProxy", three, made.vault, made.escrow, ZERO)
+    boost = deployer.create("Boost", "VotingEscrowDelegationProxy", three, protocol.vault, protocol.escrow, ZERO)
     code = deployer.create("Gauge code", "LiquidityGaugeV5", three, minter, boost, owner)
     factory = deployer.create("LiquidityGaugeFactory", "LiquidityGaugeFactory", ("address",), code)
-    pool = made.pools["weighted"]
+    pool = protocol.pools["weighted"]
     it = create(deployer, factory, "create(address,uint256)", pool, WAD)
     deployer.do(controller, "add_type(string,uint256)", "Liquidity", WAD)
     deployer.do(controller, "add_gauge(address,int128,uint256)", it, 0, WAD)
@@ -28,11 +28,11 @@ def gauge(node: LocalNode, deployment: Deployment, made: Balancer, authorizer: s
     deployer.do(it, "add_reward(address,address)", dai.address, owner)
     deployer.do(dai.address, "approve(address,uint256)", it, MAX)
     deployer.settle()
-    half = node.call(pool, "balanceOf(address)(uint256)", bob) // 2
+    staked = node.call(pool, "balanceOf(address)(uint256)", bob) // 2
     node.settle(
         [
             tx(bob, pool, "approve(address,uint256)", it, MAX),
-            tx(bob, it, "deposit(uint256)", half, gas=4_000_000),
+            tx(bob, it, "deposit(uint256)", staked, gas=4_000_000),
         ]
     )
     node.mine(1, 2 * WEEK_S)
@@ -42,18 +42,18 @@ def gauge(node: LocalNode, deployment: Deployment, made: Balancer, authorizer: s
     return it, minter
 
 
-def mint(deployer: Deployer, made: Balancer, authorizer: str) -> tuple[str, str]:
+def mint(deployer: Deployer, protocol: Balancer, authorizer: str) -> tuple[str, str]:
     """The token, its minter, and the controller that knows the gauges."""
     owner = deployer.account
     token = deployer.create("BAL", "TestBalancerToken", ("address", "string", "string"), owner, "Bal", "BAL")
-    admin = deployer.create("BalancerTokenAdmin", "BalancerTokenAdmin", ("address", "address"), made.vault, token)
+    admin = deployer.create("BalancerTokenAdmin", "BalancerTokenAdmin", ("address", "address"), protocol.vault, token)
     two = ("address", "address")
-    controller = deployer.create("GaugeController", "GaugeController", two, made.escrow, owner)
+    controller = deployer.create("GaugeController", "GaugeController", two, protocol.escrow, owner)
     minter = deployer.create("BalancerMinter", "BalancerMinter", two, admin, controller)
     deployer.do(token, "grantRole(bytes32,address)", bytes(32), admin)
-    for call, who in (("activate()", owner), ("mint(address,uint256)", minter)):
+    for call, grantee in (("activate()", owner), ("mint(address,uint256)", minter)):
         action = deployer.read(admin, "getActionId(bytes4)(bytes32)", bytes.fromhex(selector(call)[2:]))
-        deployer.do(authorizer, "grantRole(bytes32,address)", action, who)
+        deployer.do(authorizer, "grantRole(bytes32,address)", action, grantee)
     deployer.do(admin, "activate()")
     return checked(minter), controller
 

@@ -1,4 +1,4 @@
-"""Maker on a local chain: the very transactions by which its own test chain was made, from the package of that name."""
+"""Maker on a local chain: replayed transactions of its own test chain, from npm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GAS = 15_000_000  # they were sent with less, when storage was cheaper to read
 
 
 @dataclass(frozen=True)
-class Sent:
+class RecordedTx:
     """A transaction of the package's snapshot, and when it was mined."""
 
     tx: Tx
@@ -25,7 +25,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Maker:
-    """Its contracts by their names in the package's list."""
+    """Maker's contracts by their names in the package's list."""
 
     contracts: dict[str, str]
 
@@ -49,30 +49,32 @@ class Maker:
         return head + "".join(f'{role} = ["{self[name]}"]\n' for role, name in roles.items())
 
 
-def recorded() -> tuple[list[Sent], Maker]:
-    """All transactions of the snapshot in their order, and where the contracts then lie."""
+def load_snapshot() -> tuple[list[RecordedTx], Maker]:
+    """Load the snapshot's transactions in their order, and the addresses of the contracts."""
     package = install.home() / "node_modules" / "@makerdao" / "testchain"
-    found: dict[str, dict[str, Any]] = {"transactions": {}, "transactionReceipts": {}, "blocks": {}}
+    tables: dict[str, dict[str, Any]] = {"transactions": {}, "transactionReceipts": {}, "blocks": {}}
     with tarfile.open(package / "snapshots" / "default.tgz") as files:
         for file in files:
             _, kind, key = [*file.name.split("!"), "", ""][:3]
-            if kind in found and (content := files.extractfile(file)) is not None:
-                found[kind][key] = json.load(content)
-    times = {int(key): int(block["header"]["timestamp"], 16) for key, block in found["blocks"].items() if key.isdigit()}
-    sent = []
-    for key, each in found["transactions"].items():
-        height = int(found["transactionReceipts"][key]["blockNumber"], 16)
+            if kind in tables and (content := files.extractfile(file)) is not None:
+                tables[kind][key] = json.load(content)
+    times = {
+        int(key): int(block["header"]["timestamp"], 16) for key, block in tables["blocks"].items() if key.isdigit()
+    }
+    txs = []
+    for key, each in tables["transactions"].items():
+        height = int(tables["transactionReceipts"][key]["blockNumber"], 16)
         tx = Tx(each["from"], each["to"] or None, "0x" + each["data"].removeprefix("0x"), int(each["value"], 16), GAS)
-        sent.append(Sent(tx, height, times[height]))
+        txs.append(RecordedTx(tx, height, times[height]))
     addresses = json.loads((package / "out" / "addresses-mcd.json").read_text())
-    return sorted(sent, key=lambda each: each.height), Maker(addresses)
+    return sorted(txs, key=lambda each: each.height), Maker(addresses)
 
 
-def replay(node: LocalNode, sent: list[Sent]) -> None:
-    """Sends them again, each in a block of the time that it had."""
-    sender = sent[0].tx.sender
+def replay(node: LocalNode, txs: list[RecordedTx]) -> None:
+    """Send the transactions again, each in a block with its original time."""
+    sender = txs[0].tx.sender
     node.rpc("anvil_impersonateAccount", sender)
     node.rpc("anvil_setBalance", sender, hex(10**24))
-    for each in sent:
+    for each in txs:
         node.rpc("evm_setNextBlockTimestamp", each.time_s)
         node.settle([each.tx])

@@ -1,4 +1,4 @@
-"""Pendle on a local chain: standardized yield of the demo's vault, split until two times, and a market of the later."""
+"""Pendle on a local chain: yield of the demo's vault, split at two expiries, and a market."""
 
 from __future__ import annotations
 
@@ -43,71 +43,75 @@ class Pendle:
 
 
 def pendle(node: LocalNode, deployment: Deployment, *, current: bool) -> Pendle:
-    """Everything there is of it, of now or of some years ago, with two who use it; the yield goes on after the first of
-    the expiries."""
+    """Deploy the `current` or an older release of Pendle, with two users.
+
+    The vault earns yield before and after the first expiry.
+    """
     owner = deployment.accounts["deployer"]
     deployer = Deployer(node, owner, int(node.rpc("eth_getTransactionCount", owner, "pending"), 16))
-    made = {"vault": deployment.contracts["Vault"], "DAI": deployment.tokens["DAI"].address}
+    addresses = {"vault": deployment.contracts["Vault"], "DAI": deployment.tokens["DAI"].address}
     now = int(node.block()["timestamp"], 16)
     week = now // WEEK_S * WEEK_S
-    common(deployer, made)
-    (current_factories if current else older_factories)(deployer, made)
+    deploy_common(deployer, addresses)
+    (current_factories if current else older_factories)(deployer, addresses)
     for name, expiry in (("soon", week + 2 * WEEK_S), ("late", week + 30 * WEEK_S)):
         types = "createYieldContract(address,uint32,bool)"
-        found = made_by(deployer, made["yields"], types, "(address,address)", made["SY"], expiry, False)
-        made |= dict(zip((f"{name} principal", f"{name} yield"), found, strict=True))
+        tokens = create_by_factory(
+            deployer, addresses["yields"], types, "(address,address)", addresses["SY"], expiry, False
+        )
+        addresses |= dict(zip((f"{name} principal", f"{name} yield"), tokens, strict=True))
     create = "createNewMarket(address,int256,int256,uint80)"
-    terms = (made["late principal"], 50 * WAD, 105 * WAD // 100, WAD // 2_000)
-    (made["market"],) = made_by(deployer, made["markets"], create, "(address)", *terms)
-    incentives(deployer, made, week + 20 * WEEK_S)
-    it = Pendle(made)
+    terms = (addresses["late principal"], 50 * WAD, 105 * WAD // 100, WAD // 2_000)
+    (addresses["market"],) = create_by_factory(deployer, addresses["markets"], create, "(address)", *terms)
+    incentives(deployer, addresses, week + 20 * WEEK_S)
+    it = Pendle(addresses)
     for name in ("alice", "bob"):
-        joined(node, it, deployment.accounts[name])
-    traded(node, it, deployment.accounts["bob"])
-    locked(node, it, deployment.accounts["carol"], week + 6 * WEEK_S)
+        join_market(node, it, deployment.accounts[name])
+    trade_yield(node, it, deployment.accounts["bob"])
+    lock_pendle(node, it, deployment.accounts["carol"], week + 6 * WEEK_S)
     for days in (5, 3, 20):
-        earned(deployer, made, days)
+        accrue_yield(deployer, addresses, days)
     return it
 
 
-def common(deployer: Deployer, made: dict[str, str]) -> None:
-    """Its token, its gauges and its escrow, and a standardized yield."""
-    me, named = deployer.account, ("string", "string", "uint8")
-    made["PENDLE"] = deployer.create("PENDLE", "Token", named, "Pendle", "PENDLE", 18)
-    gauges = deployer.create("gauges' code", "PendleGaugeControllerUpg", ("address",), made["PENDLE"])
-    made["gauges"] = proxy(deployer, gauges, "initialize(address)", me)
+def deploy_common(deployer: Deployer, addresses: dict[str, str]) -> None:
+    """Deploy Pendle's token, gauges and escrow, and a standardized yield."""
+    me, text_types = deployer.account, ("string", "string", "uint8")
+    addresses["PENDLE"] = deployer.create("PENDLE", "Token", text_types, "Pendle", "PENDLE", 18)
+    gauges = deployer.create("gauges' code", "PendleGaugeControllerUpg", ("address",), addresses["PENDLE"])
+    addresses["gauges"] = proxy(deployer, gauges, "initialize(address)", me)
     types = ("string", "string", "address")
-    made["SY"] = deployer.create("SY", "PendleERC4626SY", types, "SY Vault", "SY-VAULT", made["vault"])
+    addresses["SY"] = deployer.create("SY", "PendleERC4626SY", types, "SY Vault", "SY-VAULT", addresses["vault"])
     escrow = ("address", "address", "uint256")
-    made["escrow"] = deployer.create("escrow", "VotingEscrowPendleMainchain", escrow, made["PENDLE"], me, 0)
-    made["OracleLib"] = deployer.create("OracleLib", "OracleLib")
+    addresses["escrow"] = deployer.create("escrow", "VotingEscrowPendleMainchain", escrow, addresses["PENDLE"], me, 0)
+    addresses["OracleLib"] = deployer.create("OracleLib", "OracleLib")
     deployer.settle()
 
 
-def current_factories(deployer: Deployer, made: dict[str, str]) -> None:
-    """The factories of yields and of markets."""
+def current_factories(deployer: Deployer, addresses: dict[str, str]) -> None:
+    """Deploy the current factories of yields and of markets."""
     me = deployer.account
-    code = stored(deployer, artifact("PendleYieldToken").creation())
+    code = deploy_code(deployer, artifact("PendleYieldToken").creation())
     yields = deployer.create("yields' code", "PendleYieldContractFactoryUpg", HALVES, *code)
-    made["yields"] = proxy(deployer, yields, "initialize(uint96,uint128,uint128,address,address)", *FEES, me, me)
-    code = stored(deployer, artifact("PendleMarketV7").creation(libraries=made))
+    addresses["yields"] = proxy(deployer, yields, "initialize(uint96,uint128,uint128,address,address)", *FEES, me, me)
+    code = deploy_code(deployer, artifact("PendleMarketV7").creation(libraries=addresses))
     types = ("address", *HALVES, "address")
-    given = (made["yields"], *code, made["gauges"])
-    markets = deployer.create("markets' code", "PendleMarketFactoryV7Upg", types, *given)
-    made["markets"] = proxy(deployer, markets, "initialize(address,address,uint8)", me, me, 80)
+    args = (addresses["yields"], *code, addresses["gauges"])
+    markets = deployer.create("markets' code", "PendleMarketFactoryV7Upg", types, *args)
+    addresses["markets"] = proxy(deployer, markets, "initialize(address,address,uint8)", me, me, 80)
     deployer.settle()
 
 
-def older_factories(deployer: Deployer, made: dict[str, str]) -> None:
-    """The same, when what a market's shares earn still went by what their owner has locked."""
+def older_factories(deployer: Deployer, addresses: dict[str, str]) -> None:
+    """Deploy the older factories, whose rewards depend on the tokens that an owner has locked."""
     me = deployer.account
-    code = stored(deployer, artifact("PendleYieldTokenV2").creation())
+    code = deploy_code(deployer, artifact("PendleYieldTokenV2").creation())
     yields = deployer.create("yields' code", "PendleYieldContractFactoryV2", HALVES, *code)
-    made["yields"] = proxy(deployer, yields, "initialize(uint96,uint128,uint128,address)", *FEES, me)
-    code = stored(deployer, artifact("PendleMarketV3").creation(libraries=made))
+    addresses["yields"] = proxy(deployer, yields, "initialize(uint96,uint128,uint128,address)", *FEES, me)
+    code = deploy_code(deployer, artifact("PendleMarketV3").creation(libraries=addresses))
     types = ("address", *HALVES, "address", "uint8", "address", "address")
-    given = (made["yields"], *code, me, 80, made["escrow"], made["gauges"])
-    made["markets"] = deployer.create("markets", "PendleMarketFactoryV3", types, *given)
+    args = (addresses["yields"], *code, me, 80, addresses["escrow"], addresses["gauges"])
+    addresses["markets"] = deployer.create("markets", "PendleMarketFactoryV3", types, *args)
     deployer.settle()
 
 
@@ -117,37 +121,37 @@ def proxy(deployer: Deployer, code: str, signature: str, *args: Any) -> str:
     return deployer.create(f"proxy of {code}", "ERC1967Proxy", ("address", "bytes"), code, call)
 
 
-def stored(deployer: Deployer, code: str) -> tuple[str, int, str, int]:
+def deploy_code(deployer: Deployer, code: str) -> tuple[str, int, str, int]:
     """Creation code in two contracts, and how much of it is in each."""
     content = code.removeprefix("0x")
     middle = len(content) // 4 * 2
-    found: list[Any] = []
-    for half in (content[:middle], content[middle:]):
-        found += [created_address(deployer.account, deployer.nonce), len(half) // 2]
-        deployer.add(Tx(deployer.account, None, STORING + half, gas=GAS, label="code"))
-    return found[0], found[1], found[2], found[3]
+    locations: list[Any] = []
+    for chunk in (content[:middle], content[middle:]):
+        locations += [created_address(deployer.account, deployer.nonce), len(chunk) // 2]
+        deployer.add(Tx(deployer.account, None, STORING + chunk, gas=GAS, label="code"))
+    return locations[0], locations[1], locations[2], locations[3]
 
 
-def made_by(deployer: Deployer, factory: str, signature: str, gives: str, *args: Any) -> Sequence[str]:
-    """What a factory makes."""
+def create_by_factory(deployer: Deployer, factory: str, signature: str, gives: str, *args: Any) -> Sequence[str]:
+    """Create contracts with a factory and return their addresses."""
     deployer.settle()
-    found = deployer.node.call(factory, signature + gives, *args, sender=deployer.account)
+    created = deployer.node.call(factory, signature + gives, *args, sender=deployer.account)
     deployer.do(factory, signature, *args, gas=GAS)
     deployer.settle()
-    return [checked(each) for each in (found if isinstance(found, tuple) else (found,))]
+    return [checked(each) for each in (created if isinstance(created, tuple) else (created,))]
 
 
-def incentives(deployer: Deployer, made: dict[str, str], until: int) -> None:
-    """The market's shares earn something beside."""
-    deployer.do(made["PENDLE"], "mint(address,uint256)", made["gauges"], 10**7 * WAD)
-    deployer.do(made["gauges"], "whitelistMarkets(address[],bool)", [made["market"]], True)
+def incentives(deployer: Deployer, addresses: dict[str, str], end_s: int) -> None:
+    """Let the market's shares earn rewards until `end_s`."""
+    deployer.do(addresses["PENDLE"], "mint(address,uint256)", addresses["gauges"], 10**7 * WAD)
+    deployer.do(addresses["gauges"], "whitelistMarkets(address[],bool)", [addresses["market"]], True)
     rates = "setRewardDatas(address[],uint128[],uint128[])"
-    deployer.do(made["gauges"], rates, [made["market"]], [WAD // 777], [until])
+    deployer.do(addresses["gauges"], rates, [addresses["market"]], [WAD // 777], [end_s])
     deployer.settle()
 
 
-def joined(node: LocalNode, it: Pendle, me: str) -> None:
-    """Somebody splits some yield of either expiry, and puts a part of the later one into the market."""
+def join_market(node: LocalNode, it: Pendle, me: str) -> None:
+    """Split some yield of each expiry, and put a part of the later one into the market."""
     node.settle(
         [
             tx(me, it["DAI"], "approve(address,uint256)", it["SY"], MAX),
@@ -170,7 +174,7 @@ def joined(node: LocalNode, it: Pendle, me: str) -> None:
     )
 
 
-def traded(node: LocalNode, it: Pendle, me: str) -> None:
+def trade_yield(node: LocalNode, it: Pendle, me: str) -> None:
     """Principal is sold, so that a share is no longer what was put in for it."""
     node.settle(
         [
@@ -180,20 +184,20 @@ def traded(node: LocalNode, it: Pendle, me: str) -> None:
     )
 
 
-def locked(node: LocalNode, it: Pendle, me: str, until: int) -> None:
-    """Somebody locks some of its token."""
+def lock_pendle(node: LocalNode, it: Pendle, me: str, expiry_s: int) -> None:
+    """Lock some PENDLE until `expiry_s`."""
     owner = node.accounts[0]
     node.settle(
         [
             tx(owner, it["PENDLE"], "mint(address,uint256)", me, 1_000 * WAD),
             tx(me, it["PENDLE"], "approve(address,uint256)", it["escrow"], MAX),
-            tx(me, it["escrow"], "increaseLockPosition(uint128,uint128)", 333 * WAD + 1, until),
+            tx(me, it["escrow"], "increaseLockPosition(uint128,uint128)", 333 * WAD + 1, expiry_s),
         ]
     )
 
 
-def earned(deployer: Deployer, made: dict[str, str], days: int) -> None:
-    """Some days pass, and the vault has earned something."""
+def accrue_yield(deployer: Deployer, addresses: dict[str, str], days: int) -> None:
+    """Let some days pass, and pay yield into the vault."""
     deployer.node.mine(1, days * DAY_S)
-    deployer.do(made["DAI"], "transfer(address,uint256)", made["vault"], 301 * WAD + days)
+    deployer.do(addresses["DAI"], "transfer(address,uint256)", addresses["vault"], 301 * WAD + days)
     deployer.settle()

@@ -20,9 +20,9 @@ from chainfolio.localchain.evm import call_data, result
 from chainfolio.plans import Output, Plan, run_offline
 from chainfolio.protocols import DecodedPosition, InstalledProtocol
 from chainfolio.reads import AtParent
-from tests.protocols.told import NO_CODE, outcomes
+from tests.protocols.scripted import NO_CODE, outcomes
 
-# The recordings lie beside the project, or where the variable says.
+# The folder of the recordings: next to the project, or the one that the variable names.
 FOLDER = Path(os.environ.get("PUBLISHED_CONTRACTS", Path(__file__).parents[3] / "shared" / "contracts"))
 needs_contracts = pytest.mark.skipif(not FOLDER.is_dir(), reason="the recordings of published contracts are not here")
 ETHER = "0x" + "0" * 40
@@ -37,18 +37,18 @@ def recorded(name: str) -> dict[str, Any]:
     return content
 
 
-class Moment:
-    """One moment of a recording; `roles` gives the addresses by what they are."""
+class RecordedState:
+    """The state of a recording at one time; `roles` maps roles to addresses."""
 
     def __init__(self, name: str, index: int) -> None:
         content = recorded(name)
-        moment = content["moments"][index]
+        entry = content["moments"][index]
         self.roles: dict[str, str] = {role: address.lower() for role, address in content["addresses"].items()}
-        self.time_s: int = moment["timestamp"]
+        self.time_s: int = entry["timestamp"]
         self._answers = {
             (call["to"].lower(), call["data"]): call["answer"]
             for call in content["calls"]
-            if call["moment"] == moment["moment"] and call.get("answer")
+            if call["moment"] == entry["moment"] and call.get("answer")
         }
 
     def value(self, role: str, signature: str, *args: Any) -> Any:
@@ -69,12 +69,14 @@ class Moment:
         is_fork: bool = False,
     ) -> list[Outcome]:
         """Run one family, whose file names these roles of the recording, for an account."""
-        named = {role: tuple(self.roles.get(part, part) for part in parts) for role, parts in contracts.items()}
-        row = InstalledProtocol("published", families()[family], named, {}, is_fork)
+        role_addresses = {
+            role: tuple(self.roles.get(part, part) for part in parts) for role, parts in contracts.items()
+        }
+        row = InstalledProtocol("published", families()[family], role_addresses, {}, is_fork)
         return self.run(outcomes(Protocols([row]), self.roles.get(account, account), interactions), overrides)
 
     def run(self, plan: Plan[Output], overrides: Overrides | None = None) -> Output:
-        """Run a plan on what was recorded at this moment."""
+        """Run a plan on the recorded answers."""
         replaced = {(self.roles.get(to, to), function): value for (to, function), value in (overrides or {}).items()}
         return run_offline(plan, lambda read: self._answer(read, replaced))
 
@@ -97,10 +99,10 @@ def exchanged(*contracts: str, tokens: Sequence[str | None] = (None,)) -> Contra
     return ContractInteractions(exchanged={contract: frozenset(tokens) for contract in contracts})
 
 
-def amounts(found: Sequence[DecodedPosition], *sides: str) -> dict[str, int]:
+def amounts(positions: Sequence[DecodedPosition], *sides: str) -> dict[str, int]:
     """The raw amounts of sides of positions that are not zero, by token."""
     total: dict[str, int] = {}
-    for position in found:
+    for position in positions:
         for side in sides:
             for part in getattr(position, side):
                 total[part.token] = total.get(part.token, 0) + part.raw

@@ -1,4 +1,4 @@
-"""Aave's releases beside each other on one chain: two markets, both kinds of debt, and rewards that are claimed."""
+"""Two releases of Aave on one chain: two markets, both kinds of debt, and claimed rewards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from chainfolio.localchain.hostile import GOOD, TRANSFER, Answer, Log, gives, lo
 from chainfolio.localchain.node import LocalNode
 from chainfolio.protocols import TokenAmount
 from tests.protocols import aave_v2_deployment
-from tests.protocols.told import told
+from tests.protocols.scripted import decode
 from tests.protocols.world import World, parts
 
 FILE = """\
@@ -46,7 +46,7 @@ CONFIGURE = "configureAssets((uint88,uint256,uint32,address,address,address,addr
 
 
 @dataclass(frozen=True)
-class Lived:
+class Scenario:
     """The world, the older pool, who pays the newer one's rewards, and a snapshot."""
 
     world: World
@@ -59,12 +59,12 @@ class Lived:
 
     def position(self, name: str, protocol: str) -> Position:
         me = self.world.deployment.accounts[name].lower()
-        (found,) = [each for each in self.snapshot.positions if (each.account, each.protocol) == (me, protocol)]
-        return found
+        (position,) = [each for each in self.snapshot.positions if (each.account, each.protocol) == (me, protocol)]
+        return position
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
     with LocalNode() as node:
         deployment = deploy(node)
         old, controller = aave_v2_deployment.aave_v2(node, deployment), rewards(node, deployment)
@@ -92,22 +92,22 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
             "twice": forked("twice", "pool", pools, ALL),
             "twice_led": forked("twice_led", "data_provider", providers, ALL),
         }
-        yield Lived(world, old, controller, snapshot, by_provider, wrong, fake)
+        yield Scenario(world, old, controller, snapshot, by_provider, wrong, fake)
 
 
 def both_getters(node: LocalNode, deployment: Deployment, pool: str) -> str:
     """A data provider and provider of addresses in one, that answers as those of both releases do."""
-    who = deployment.accounts["ivan"]
-    at = created_address(who, int(node.rpc("eth_getTransactionCount", who, "pending"), 16)).lower()
-    said = {"ADDRESSES_PROVIDER()": at, "getPool()": pool, "getLendingPool()": pool}
-    hostile(node, who, {signature: gives("address", answer) for signature, answer in said.items()})
+    attacker = deployment.accounts["ivan"]
+    at = created_address(attacker, int(node.rpc("eth_getTransactionCount", attacker, "pending"), 16)).lower()
+    addresses = {"ADDRESSES_PROVIDER()": at, "getPool()": pool, "getLendingPool()": pool}
+    hostile(node, attacker, {signature: gives("address", answer) for signature, answer in addresses.items()})
     return at
 
 
 def fake_debt(node: LocalNode, deployment: Deployment) -> str:
     """A token that says what a debt token of the newer market says, and that Alice owes everything."""
-    who, alice = deployment.accounts["ivan"], deployment.accounts["alice"]
-    at = created_address(who, int(node.rpc("eth_getTransactionCount", who, "pending"), 16)).lower()
+    attacker, alice = deployment.accounts["ivan"], deployment.accounts["alice"]
+    at = created_address(attacker, int(node.rpc("eth_getTransactionCount", attacker, "pending"), 16)).lower()
     answers = {
         "POOL()": gives("address", deployment.contracts["Pool"]),
         "UNDERLYING_ASSET_ADDRESS()": gives("address", deployment.tokens["USDC"].address),
@@ -115,51 +115,51 @@ def fake_debt(node: LocalNode, deployment: Deployment) -> str:
         "balanceOf(address)": gives("uint256", 10**30),
         "scaledBalanceOf(address)": gives("uint256", 10**30),
     }
-    hostile(node, who, answers)
+    hostile(node, attacker, answers)
     to = "0x" + "00" * 12 + alice[2:].lower()
-    node.settle([log_tx(who, at, Log([TRANSFER, "0x" + "00" * 32, to], words(["uint256"], 10**30)))])
+    node.settle([log_tx(attacker, at, Log([TRANSFER, "0x" + "00" * 32, to], words(["uint256"], 10**30)))])
     return at
 
 
-def hostile(node: LocalNode, who: str, answers: Mapping[str, Answer]) -> None:
+def hostile(node: LocalNode, sender: str, answers: Mapping[str, Answer]) -> None:
     """Deploy a contract that answers so."""
     rows = [answer.row(signature) for signature, answer in {**GOOD, **answers}.items()]
     code = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
-    node.settle([Tx(who, None, code, gas=5_000_000)])
+    node.settle([Tx(sender, None, code, gas=5_000_000)])
 
 
 def data_provider(node: LocalNode, deployment: Deployment, old: str) -> str:
     """The older market's."""
-    who = deployment.accounts["deployer"]
-    deployer = Deployer(node, who, int(node.rpc("eth_getTransactionCount", who, "pending"), 16))
+    owner = deployment.accounts["deployer"]
+    deployer = Deployer(node, owner, int(node.rpc("eth_getTransactionCount", owner, "pending"), 16))
     addresses = node.call(old, "getAddressesProvider()(address)")
     with node.by_hand():
-        made: str = deployer.create("data", "AaveV2 AaveProtocolDataProvider", ("address",), addresses)
+        provider: str = deployer.create("data", "AaveV2 AaveProtocolDataProvider", ("address",), addresses)
         deployer.settle()
-    return made
+    return provider
 
 
 def rewards(node: LocalNode, deployment: Deployment) -> str:
     """Two tokens for those who supply dollars to the newer market, one for those who borrow ether there."""
-    who, at = deployment.accounts["deployer"], deployment.contracts
-    deployer = Deployer(node, who, int(node.rpc("eth_getTransactionCount", who, "pending"), 16))
+    owner, at = deployment.accounts["deployer"], deployment.contracts
+    deployer = Deployer(node, owner, int(node.rpc("eth_getTransactionCount", owner, "pending"), 16))
     with node.by_hand():
-        controller = deployer.create("controller", "RewardsController", ("address",), who)
-        deployer.do(controller, "initialize(address)", who)
-        pulled = deployer.create("pulled", "PullRewardsTransferStrategy", ("address",) * 3, controller, who, who)
+        controller = deployer.create("controller", "RewardsController", ("address",), owner)
+        deployer.do(controller, "initialize(address)", owner)
+        pulled = deployer.create("pulled", "PullRewardsTransferStrategy", ("address",) * 3, controller, owner, owner)
         for token in ("aUSDC", "variableDebtWETH"):
             deployer.do(at[token], "setIncentivesController(address)", controller)
         end = node.block()["timestamp"]
-        until = int(end, 16) + 10**7
+        end_s = int(end, 16) + 10**7
         oracle = deployment.feeds["DAI"]
         dai, wbtc = deployment.tokens["DAI"].address, deployment.tokens["WBTC"].address
         deployer.do(
             controller,
             CONFIGURE,
             [
-                (WAD // 100, 0, until, at["aUSDC"], dai, pulled, oracle),
-                (31, 0, until, at["aUSDC"], wbtc, pulled, oracle),
-                (7, 0, until, at["variableDebtWETH"], wbtc, pulled, oracle),
+                (WAD // 100, 0, end_s, at["aUSDC"], dai, pulled, oracle),
+                (31, 0, end_s, at["aUSDC"], wbtc, pulled, oracle),
+                (7, 0, end_s, at["variableDebtWETH"], wbtc, pulled, oracle),
             ],
         )
         for token in (dai, wbtc):
@@ -169,7 +169,7 @@ def rewards(node: LocalNode, deployment: Deployment) -> str:
 
 
 def lend_and_borrow(node: LocalNode, deployment: Deployment, old: str) -> None:
-    """Alice lends and borrows in both markets, at the old one at both rates; Bob only lends, at the old one."""
+    """Let Alice lend and borrow in both markets (at both rates in the old one), and Bob lend in the old one."""
     alice, bob, new = deployment.accounts["alice"], deployment.accounts["bob"], deployment.contracts["Pool"]
     token = {symbol: each.address for symbol, each in deployment.tokens.items()}
     borrow = "borrow(address,uint256,uint256,uint16,address)"
@@ -194,9 +194,9 @@ def lend_and_borrow(node: LocalNode, deployment: Deployment, old: str) -> None:
     node.mine(1)
 
 
-def test_everything_was_read(lived: Lived) -> None:
-    assert lived.snapshot.issues == ()
-    assert sorted(each.protocol for each in lived.snapshot.positions) == ["aave2", "aave2", "aave3"]
+def test_everything_was_read(scenario: Scenario) -> None:
+    assert scenario.snapshot.issues == ()
+    assert sorted(each.protocol for each in scenario.snapshot.positions) == ["aave2", "aave2", "aave3"]
 
 
 def sides(snapshot: Snapshot) -> list[tuple[str, ...]]:
@@ -209,65 +209,65 @@ def sides(snapshot: Snapshot) -> list[tuple[str, ...]]:
     )
 
 
-def test_a_market_is_found_by_its_data_provider_too(lived: Lived) -> None:
-    assert sides(lived.by_provider) == sides(lived.snapshot)
-    for mine in lived.by_provider.positions:
-        assert mine.unverified == ("" if mine.supplied else NOT_EARNED)
-    assert [issue for issue in lived.by_provider.issues if issue.makes_partial] == []
+def test_a_market_is_found_by_its_data_provider_too(scenario: Scenario) -> None:
+    assert sides(scenario.by_provider) == sides(scenario.snapshot)
+    for found_position in scenario.by_provider.positions:
+        assert found_position.unverified == ("" if found_position.supplied else NOT_EARNED)
+    assert [issue for issue in scenario.by_provider.issues if issue.makes_partial] == []
 
 
 @pytest.mark.parametrize("name", ["pool", "provider", "both", "right", "twice", "twice_led"])
-def test_the_release_of_a_market_is_what_its_pool_answers(lived: Lived, name: str) -> None:
+def test_the_release_of_a_market_is_what_its_pool_answers(scenario: Scenario, name: str) -> None:
     """A list that names the wrong release, or all, and a provider that answers both getters."""
-    assert sides(lived.wrong[name]) == sides(lived.snapshot)
-    assert [issue for issue in lived.wrong[name].issues if issue.makes_partial] == []
+    assert sides(scenario.wrong[name]) == sides(scenario.snapshot)
+    assert [issue for issue in scenario.wrong[name].issues if issue.makes_partial] == []
 
 
-def test_a_token_that_only_says_it_is_a_debt_of_a_market_is_none(lived: Lived) -> None:
-    snapshot = lived.wrong["pool"]
-    assert lived.fake in {each.token.asset.shown_contract for each in snapshot.holdings}
-    assert sides(snapshot) == sides(lived.snapshot)  # no debt of Alice's more
+def test_a_token_that_only_says_it_is_a_debt_of_a_market_is_none(scenario: Scenario) -> None:
+    snapshot = scenario.wrong["pool"]
+    assert scenario.fake in {each.token.asset.shown_contract for each in snapshot.holdings}
+    assert sides(snapshot) == sides(scenario.snapshot)  # no debt of Alice's more
 
 
-def test_the_older_market_takes_and_pays_what_it_is_said_to(lived: Lived) -> None:
-    deployment, me = lived.world.deployment, lived.world.deployment.accounts["alice"].lower()
-    market, rich = lived.position("alice", "aave2"), deployment.accounts["deployer"]
-    owed, supplied = parts([market], "borrowed"), parts([market], "supplied")
+def test_the_older_market_takes_and_pays_what_it_is_said_to(scenario: Scenario) -> None:
+    deployment, me = scenario.world.deployment, scenario.world.deployment.accounts["alice"].lower()
+    market, rich = scenario.position("alice", "aave2"), deployment.accounts["deployer"]
+    debts, supplied = parts([market], "borrowed"), parts([market], "supplied")
     dai = deployment.tokens["DAI"].address.lower()
-    assert len(owed) == 3
+    assert len(debts) == 3
     calls: list[Tx] = []
-    for token, raw in owed.items():
+    for token, raw in debts.items():
         rate = STABLE if token == dai else VARIABLE
         calls += [
             tx(rich, token, "transfer(address,uint256)", me, raw),
-            tx(me, token, "approve(address,uint256)", lived.old, MAX),
-            tx(me, lived.old, "repay(address,uint256,uint256,address)", token, MAX, rate, me),
+            tx(me, token, "approve(address,uint256)", scenario.old, MAX),
+            tx(me, scenario.old, "repay(address,uint256,uint256,address)", token, MAX, rate, me),
         ]
-    calls += [tx(me, lived.old, "withdraw(address,uint256,address)", token, MAX, me) for token in supplied]
-    paid = lived.world.paid(me, calls, lived.snapshot.block)
+    calls += [tx(me, scenario.old, "withdraw(address,uint256,address)", token, MAX, me) for token in supplied]
+    payout = scenario.world.payout(me, calls, scenario.snapshot.block)
     # Given and paid back come to nothing: not a unit of debt was forgotten, nor one too much repaid.
-    assert {token: raw for token, raw in paid.items() if token in {**owed, **supplied}} == supplied
+    assert {token: raw for token, raw in payout.items() if token in {**debts, **supplied}} == supplied
 
 
-def test_each_market_has_a_health_of_its_own(lived: Lived) -> None:
-    me, height = lived.world.deployment.accounts["alice"], lived.snapshot.block.height
+def test_each_market_has_a_health_of_its_own(scenario: Scenario) -> None:
+    me, height = scenario.world.deployment.accounts["alice"], scenario.snapshot.block.height
     healths = []
     for protocol in ("aave2", "aave3"):
-        market = lived.position("alice", protocol)
+        market = scenario.position("alice", protocol)
         assert market.health is not None
-        assert market.health * WAD == lived.world.node.call(market.pool, ACCOUNT, me, block=height)[5]
+        assert market.health * WAD == scenario.world.node.call(market.pool, ACCOUNT, me, block=height)[5]
         healths.append(market.health)
     assert healths[0] != healths[1]
-    assert lived.position("bob", "aave2").health is None
+    assert scenario.position("bob", "aave2").health is None
 
 
-def test_what_a_market_pays_beside_interest_is_what_claiming_gives(lived: Lived) -> None:
-    me, at = lived.world.deployment.accounts["alice"], lived.world.deployment.contracts
+def test_what_a_market_pays_beside_interest_is_what_claiming_gives(scenario: Scenario) -> None:
+    me, at = scenario.world.deployment.accounts["alice"], scenario.world.deployment.contracts
     earning = [at["aUSDC"], at["variableDebtWETH"]]
-    calls = [tx(me, lived.controller, "claimAllRewardsToSelf(address[])", earning)]
-    said = parts([lived.position("alice", "aave3")], "rewards")
-    assert len(said) == 2
-    assert lived.world.paid(me, calls, lived.snapshot.block) == said
+    calls = [tx(me, scenario.controller, "claimAllRewardsToSelf(address[])", earning)]
+    rewards = parts([scenario.position("alice", "aave3")], "rewards")
+    assert len(rewards) == 2
+    assert scenario.world.payout(me, calls, scenario.snapshot.block) == rewards
 
 
 # --- what no chain would say -----------------------------------------------------------------------------------------
@@ -295,40 +295,40 @@ MET = ProtocolMatch(ME, POOL, answer=POOL, tokens=(FAKE, SHARE, DEBT))
 
 
 def test_who_only_claims_to_be_of_a_market_has_no_say_in_it() -> None:
-    found = told(position, MET, says=HEALTHY)
-    assert found.supplied == (TokenAmount(ASSET, 500),)
-    assert found.borrowed == (TokenAmount(ASSET, 30),)
-    assert found.rewards == (TokenAmount(REWARD, 4),)
-    assert found.replaces == (SHARE, DEBT)
-    assert found.health == 2
+    result = decode(position, MET, says=HEALTHY)
+    assert result.supplied == (TokenAmount(ASSET, 500),)
+    assert result.borrowed == (TokenAmount(ASSET, 30),)
+    assert result.rewards == (TokenAmount(REWARD, 4),)
+    assert result.replaces == (SHARE, DEBT)
+    assert result.health == 2
 
 
 def test_who_refuses_every_question_spoils_nothing() -> None:
     silent = {key: value for key, value in HEALTHY.items() if key[0] != FAKE}
-    assert told(position, MET, says=silent) == told(position, MET, says=HEALTHY)
+    assert decode(position, MET, says=silent) == decode(position, MET, says=HEALTHY)
 
 
 def test_rewards_that_are_paid_in_another_way_are_said_to_be_unknown() -> None:
-    other = {key: value for key, value in HEALTHY.items() if key[0] != PAYER}
-    found = told(position, MET, says=other)
-    assert found.unknown == "what it earned beside interest"
-    assert found.supplied == (TokenAmount(ASSET, 500),)
+    answers = {key: value for key, value in HEALTHY.items() if key[0] != PAYER}
+    result = decode(position, MET, says=answers)
+    assert result.unknown == "what it earned beside interest"
+    assert result.supplied == (TokenAmount(ASSET, 500),)
 
 
 def test_a_genuine_balance_that_cannot_be_read_is_unknown_not_zero() -> None:
     with pytest.raises(ReadError):
-        told(position, MET, says={**HEALTHY, (SHARE, "balanceOf"): None})
+        decode(position, MET, says={**HEALTHY, (SHARE, "balanceOf"): None})
 
 
 @pytest.mark.parametrize("before", [(), (3,)], ids=["v2", "v3"])
 def test_a_share_inside_something_else_is_its_own_amount(before: tuple[int, ...]) -> None:
     match = ProtocolMatch(ME, SHARE, answer=POOL)
     says = {**HEALTHY, (POOL, "getReserveData", ASSET): reserve(*before, SHARE, NOBODY, DEBT, PAYER)}
-    assert told(unwrap, match, 9, says=says) == (TokenAmount(ASSET, 9),)
-    assert told(unwrap, ProtocolMatch(ME, FAKE, answer=POOL), 9, says=says) is None
+    assert decode(unwrap, match, 9, says=says) == (TokenAmount(ASSET, 9),)
+    assert decode(unwrap, ProtocolMatch(ME, FAKE, answer=POOL), 9, says=says) is None
 
 
 def test_a_debt_of_v3_without_stable_rates_is_a_debt() -> None:
     says = {**HEALTHY, (POOL, "getReserveData", ASSET): reserve(0, SHARE, NOBODY, DEBT)}
-    found = told(position, MET, says=says)
-    assert (found.supplied, found.borrowed) == ((TokenAmount(ASSET, 500),), (TokenAmount(ASSET, 30),))
+    result = decode(position, MET, says=says)
+    assert (result.supplied, result.borrowed) == ((TokenAmount(ASSET, 500),), (TokenAmount(ASSET, 30),))

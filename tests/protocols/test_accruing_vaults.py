@@ -1,4 +1,4 @@
-"""Vaults that mint their interest from time to time: real ones on a real chain, and strangers that look like them."""
+"""Vaults that mint their interest from time to time, and hostile contracts that look like them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROMISES = {"modest": 1_001 * WAD, "greedy": 1_002 * WAD, "endless": 10**60}  # 
 
 @dataclass(frozen=True)
 class Saved:
-    """What Alice has in a vault between two accruals and after one, and what a victim has in vaults of a stranger."""
+    """Snapshots of Alice between and after accruals of a vault, and of a victim of hostile vaults."""
 
     world: World
     vault: str
@@ -94,19 +94,19 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
 def test_an_accruing_vault_counts_between_accruals_with_what_lies_there(saved: Saved) -> None:
     position = saved.position(saved.between)
     assert position.unverified == ""
-    (counted,) = parts([position], "supplied").values()
+    (supplied_raw,) = parts([position], "supplied").values()
     height = saved.between.block.height
 
-    def says(contract: str, signature: str, *given: str) -> int:
-        number: int = saved.world.node.call(contract, signature, *given, block=height)
+    def says(contract: str, signature: str, *args: str) -> int:
+        number: int = saved.world.node.call(contract, signature, *args, block=height)
         return number
 
     dai = saved.world.deployment.tokens["DAI"].address
-    there = says(dai, "balanceOf(address)(uint256)", saved.vault)
-    held = says(saved.vault, "balanceOf(address)(uint256)", position.account)
+    vault_balance = says(dai, "balanceOf(address)(uint256)", saved.vault)
+    shares = says(saved.vault, "balanceOf(address)(uint256)", position.account)
     promised = says(saved.vault, "maxWithdraw(address)(uint256)", position.account)
-    assert counted == there * held // says(saved.vault, "totalSupply()(uint256)") >= DEPOSIT
-    assert promised * 100 > counted * 101  # more than a hundredth is promised and not there
+    assert supplied_raw == vault_balance * shares // says(saved.vault, "totalSupply()(uint256)") >= DEPOSIT
+    assert promised * 100 > supplied_raw * 101  # more than a hundredth is promised and not there
     (issue,) = [each for each in saved.between.issues if each.subject == saved.vault]
     assert LAGS in issue.reason
     assert not issue.makes_partial
@@ -115,12 +115,12 @@ def test_an_accruing_vault_counts_between_accruals_with_what_lies_there(saved: S
 def test_after_an_accrual_an_accruing_vault_counts_with_what_redeeming_pays(saved: Saved) -> None:
     position, height = saved.position(saved.after), saved.after.block.height
     call = "previewRedeem(uint256)(uint256)"
-    held = saved.world.node.call(saved.vault, "balanceOf(address)(uint256)", position.account, block=height)
-    counted = parts([position], "supplied")
-    assert list(counted.values()) == [saved.world.node.call(saved.vault, call, held, block=height)]
-    redeem = tx(position.account, saved.vault, "redeem(uint256,address,address)", held, *[position.account] * 2)
-    paid = saved.world.paid(position.account, [redeem], saved.after.block)
-    assert {token: raw for token, raw in paid.items() if token != saved.vault} == counted
+    shares = saved.world.node.call(saved.vault, "balanceOf(address)(uint256)", position.account, block=height)
+    supplied = parts([position], "supplied")
+    assert list(supplied.values()) == [saved.world.node.call(saved.vault, call, shares, block=height)]
+    redeem = tx(position.account, saved.vault, "redeem(uint256,address,address)", shares, *[position.account] * 2)
+    payout = saved.world.payout(position.account, [redeem], saved.after.block)
+    assert {token: raw for token, raw in payout.items() if token != saved.vault} == supplied
     assert [each for each in saved.after.issues if each.subject == saved.vault] == []
 
 

@@ -80,18 +80,18 @@ def test_a_position_is_what_closing_it_pays(algebra: Algebra, number: int) -> No
     chain, alice, (a, b) = algebra.chain, algebra.chain.alice, algebra.tokens
     liquidity = chain.read(algebra.manager, LIQUIDITY, number)[6]
     fees = chain.read(algebra.manager, COLLECT, (number, alice, MAX_UINT128, MAX_UINT128), sender=alice)
-    paid = chain.read(algebra.manager, DECREASE, (number, liquidity, 0, 0, DEADLINE), sender=alice)
-    (found,) = positions(algebra.run(alice, number))
-    assert [amounts([found], "supplied").get(token, 0) for token in (a, b)] == list(paid)
-    assert [amounts([found], "rewards").get(token, 0) for token in (a, b)] == list(fees)
-    assert not found.remark
+    amounts_out = chain.read(algebra.manager, DECREASE, (number, liquidity, 0, 0, DEADLINE), sender=alice)
+    (position,) = positions(algebra.run(alice, number))
+    assert [amounts([position], "supplied").get(token, 0) for token in (a, b)] == list(amounts_out)
+    assert [amounts([position], "rewards").get(token, 0) for token in (a, b)] == list(fees)
+    assert not position.remark
 
 
 def test_fees_are_earned_and_a_closed_position_is_nothing(algebra: Algebra) -> None:
     chain, alice = algebra.chain, algebra.chain.alice
     snapshot = chain.node.rpc("evm_snapshot")
-    (found,) = positions(algebra.run(alice, 1))
-    assert min(amounts([found], "rewards").values()) > ETH // 1000
+    (position,) = positions(algebra.run(alice, 1))
+    assert min(amounts([position], "rewards").values()) > ETH // 1000
     liquidity = chain.read(algebra.manager, LIQUIDITY, 1)[6]
     chain.do(alice, algebra.manager, DECREASE.rpartition("(")[0], (1, liquidity, 0, 0, DEADLINE))
     chain.do(alice, algebra.manager, COLLECT.rpartition("(")[0], (1, alice, MAX_UINT128, MAX_UINT128))
@@ -109,38 +109,38 @@ def test_a_price_that_the_block_moved_does_not_count(algebra: Algebra) -> None:
     snapshot = chain.node.rpc("evm_snapshot")
     (before,) = positions(algebra.run(alice, 1))
     chain.do(bob, algebra.router, SWAP, (a, b, bob, DEADLINE, 10**23, 0, 0))
-    (found,) = positions(algebra.run(alice, 1))
-    assert "moved" in found.remark
-    assert amounts([found], "supplied") == amounts([before], "supplied")
+    (position,) = positions(algebra.run(alice, 1))
+    assert "moved" in position.remark
+    assert amounts([position], "supplied") == amounts([before], "supplied")
     chain.node.rpc("evm_revert", snapshot)
 
 
 def test_a_later_release_is_an_issue_and_not_read_wrongly(algebra: Algebra) -> None:
-    (found,) = algebra.run(algebra.chain.alice, 1, overrides={(algebra.pool, "dataStorageOperator"): Reverted()})
-    assert not found.positions
-    assert "release" in found.issues[0].reason
+    (outcome,) = algebra.run(algebra.chain.alice, 1, overrides={(algebra.pool, "dataStorageOperator"): Reverted()})
+    assert not outcome.positions
+    assert "release" in outcome.issues[0].reason
 
 
 def test_a_position_in_a_farm_says_that_the_farm_s_rewards_are_unknown(algebra: Algebra) -> None:
     farmed = {(algebra.manager, "tokenFarmedIn"): algebra.router}
-    (found,) = positions(algebra.run(algebra.chain.alice, 1, overrides=farmed))
-    assert "farm" in found.unknown
+    (position,) = positions(algebra.run(algebra.chain.alice, 1, overrides=farmed))
+    assert "farm" in position.unknown
 
 
 def test_positions_of_an_unlisted_manager_count_as_far_as_pools_keep_them(algebra: Algebra) -> None:
     alice = algebra.chain.alice
-    listed = [position for number in (1, 2, 3) for position in positions(algebra.run(alice, number))]
+    expected = [position for number in (1, 2, 3) for position in positions(algebra.run(alice, number))]
     unlisted = algebra.unlisted(alice, 1, 2, 3)
-    assert [(each.supplied, each.rewards) for each in unlisted] == [(each.supplied, each.rewards) for each in listed]
+    assert [(each.supplied, each.rewards) for each in unlisted] == [(each.supplied, each.rewards) for each in expected]
     assert {(each.is_unlisted, each.unverified) for each in unlisted} == {(True, "")}
 
 
 def test_a_manager_that_claims_what_its_pool_does_not_keep_is_unverified(algebra: Algebra) -> None:
     alice = algebra.chain.alice
     record = algebra.chain.read(algebra.manager, POSITIONS, 1)
-    twice = algebra.unlisted(alice, 1, 2, overrides={(algebra.manager, "positions"): record})
-    assert [each.unverified for each in twice] == ["", NOT_THERE]
-    nothing = {(algebra.pool, "positions"): (0,) * 6}
-    assert {each.unverified for each in algebra.unlisted(alice, 1, 2, overrides=nothing)} == {NOT_THERE}
+    claims = algebra.unlisted(alice, 1, 2, overrides={(algebra.manager, "positions"): record})
+    assert [each.unverified for each in claims] == ["", NOT_THERE]
+    empty = {(algebra.pool, "positions"): (0,) * 6}
+    assert {each.unverified for each in algebra.unlisted(alice, 1, 2, overrides=empty)} == {NOT_THERE}
     drained = {(token, "balanceOf"): 0 for token in algebra.tokens}
     assert NOT_COVERED in {each.unverified for each in algebra.unlisted(alice, 1, overrides=drained)}

@@ -1,4 +1,4 @@
-"""Collectibles that an account holds, by their numbers: real collections on a real chain, and those of strangers."""
+"""Collectibles of an account by their numbers: real collections on a local chain, and hostile ones."""
 
 from __future__ import annotations
 
@@ -59,27 +59,27 @@ FACTS = {"local": ChainFacts("local", "Local", 31337, {"token": "https://explore
 
 
 @dataclass(frozen=True)
-class Held:
-    """What Alice holds, and the collections by name."""
+class Holder:
+    """Alice's snapshot and portfolio, and the collections by name."""
 
     snapshot: Snapshot
     account: str
     at: dict[str, str]
     document: Portfolio
 
-    def shown(self, options: Options) -> Portfolio:
+    def render(self, options: Options) -> Portfolio:
         valuation = valuate([self.snapshot])
-        document = portfolio(self.account, valuation, FACTS, updated_ms=0, options=options)
-        return with_nfts(document, valuation.for_account(self.account).collectibles, FACTS, options)
+        portfolio_document = portfolio(self.account, valuation, FACTS, updated_ms=0, options=options)
+        return with_nfts(portfolio_document, valuation.for_account(self.account).collectibles, FACTS, options)
 
     def collection(self, name: str) -> CollectionDocument:
-        """What the engine shows of a collection, with metadata."""
+        """Return a collection with metadata, as the engine shows it."""
         assert isinstance(self.document.nfts_by_collection, dict)
         return self.document.nfts_by_collection[f"local:{self.at[name]}"]
 
 
 @pytest.fixture(scope="module")
-def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
+def holder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Holder]:
     with LocalNode() as node:
         deployment = deploy(node)
         alice, bob, stranger = (deployment.accounts[name] for name in ("grace", "bob", "ivan"))
@@ -115,53 +115,62 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
             hostile(name, answers, range(7, 9), alice if name == "own" else stranger)
         world = World(node, deployment, tmp_path_factory.mktemp("collectibles"))
 
-        async def shown(system: System) -> Portfolio:
+        async def read_document(system: System) -> Portfolio:
             engine, block = Engine(system), await system.chain("local").block(node.height)
             account = Account("evm", alice.lower())
             (document,) = await engine.at_pinned([account], "local", block, WITH_METADATA, past=False)
             return document
 
-        yield Held(world.snapshot(alice), alice.lower(), at, world.run(shown))
+        yield Holder(world.snapshot(alice), alice.lower(), at, world.run(read_document))
 
 
-def numbers(held: Held, collection: str) -> dict[str, int]:
+def numbers(holder: Holder, collection: str) -> dict[str, int]:
     """By number, how many of a collection are held."""
     return {
         each.token.asset.token_id: each.raw
-        for each in held.snapshot.collectibles
-        if each.token.asset.reference == held.at[collection]
+        for each in holder.snapshot.collectibles
+        if each.token.asset.reference == holder.at[collection]
     }
 
 
-def test_collectibles_are_held_by_number_as_their_contracts_say(held: Held) -> None:
-    assert numbers(held, "Collectible") == {"7": 1, str(2**200): 1, "9": 1}  # not what left for good or was burnt
-    assert numbers(held, "Edition") == {"5": 3}
-    assert numbers(held, "forged") == numbers(held, "looping") == {}
+def test_collectibles_are_held_by_number_as_their_contracts_say(holder: Holder) -> None:
+    assert numbers(holder, "Collectible") == {"7": 1, str(2**200): 1, "9": 1}  # not what left for good or was burnt
+    assert numbers(holder, "Edition") == {"5": 3}
+    assert numbers(holder, "forged") == numbers(holder, "looping") == {}
 
 
-def test_collectibles_are_shown_by_chain_and_collection_where_asked_for(held: Held) -> None:
-    shown = held.shown(Options(nfts=True, explorer_urls=True))
-    assert isinstance(shown.nfts_by_collection, dict)
-    assert isinstance(shown.nfts_chains, dict)
-    one = shown.nfts_by_collection[f"local:{held.at['Collectible']}"]
-    assert (one.name, one.symbol, one.count, one.value) == ("Local Collectible", "LOCAL", "3", "N/A")
-    assert [(each.token_id, each.balance) for each in one.items] == [("7", "1"), ("9", "1"), (str(2**200), "1")]
-    assert one.explorer_url == f"https://explorer.example/token/{held.at['Collectible']}"
-    assert shown.nfts_chains["local"].count == str(8 + 2 * len(TOKEN_URIS))
-    assert shown.nfts_by_collection[f"local:{held.at['lure']}"].spam
-    assert not one.spam
+def test_collectibles_are_shown_by_chain_and_collection_where_asked_for(holder: Holder) -> None:
+    document = holder.render(Options(nfts=True, explorer_urls=True))
+    assert isinstance(document.nfts_by_collection, dict)
+    assert isinstance(document.nfts_chains, dict)
+    collection_document = document.nfts_by_collection[f"local:{holder.at['Collectible']}"]
+    assert (
+        collection_document.name,
+        collection_document.symbol,
+        collection_document.count,
+        collection_document.value,
+    ) == ("Local Collectible", "LOCAL", "3", "N/A")
+    assert [(each.token_id, each.balance) for each in collection_document.items] == [
+        ("7", "1"),
+        ("9", "1"),
+        (str(2**200), "1"),
+    ]
+    assert collection_document.explorer_url == f"https://explorer.example/token/{holder.at['Collectible']}"
+    assert document.nfts_chains["local"].count == str(8 + 2 * len(TOKEN_URIS))
+    assert document.nfts_by_collection[f"local:{holder.at['lure']}"].spam
+    assert not collection_document.spam
 
 
-def test_collectibles_change_nothing_else_of_an_answer(held: Held) -> None:
-    without = replace(held, snapshot=replace(held.snapshot, collectibles=()))
-    assert held.shown(Options()) == without.shown(Options())
-    assert held.shown(Options()).completeness == "complete"
-    assert Decimal(held.shown(Options()).networth) > 0
+def test_collectibles_change_nothing_else_of_an_answer(holder: Holder) -> None:
+    without = replace(holder, snapshot=replace(holder.snapshot, collectibles=()))
+    assert holder.render(Options()) == without.render(Options())
+    assert holder.render(Options()).completeness == "complete"
+    assert Decimal(holder.render(Options()).networth) > 0
 
 
 @pytest.mark.parametrize("name", ["traits", "own"])
-def test_metadata_on_the_chain_give_names_and_attributes(held: Held, name: str) -> None:
-    first, _ = held.collection(name).items
+def test_metadata_on_the_chain_give_names_and_attributes(holder: Holder, name: str) -> None:
+    first, _ = holder.collection(name).items
     assert (first.token_id, first.name) == ("7", "Seven <b>")
     assert isinstance(first.attributes, tuple)
     assert [(each.name, each.value) for each in first.attributes] == [("Rarity", "rare"), ("Power", "1.5")]
@@ -171,13 +180,13 @@ def test_metadata_on_the_chain_give_names_and_attributes(held: Held, name: str) 
     assert "alert" not in first.img_small
 
 
-def test_an_item_shows_the_call_that_names_its_owner(held: Held) -> None:
-    sources = held.collection("Collectible").items[0].sources
+def test_an_item_shows_the_call_that_names_its_owner(holder: Holder) -> None:
+    sources = holder.collection("Collectible").items[0].sources
     assert isinstance(sources, PositionSources)
     (call,) = sources.calls
     assert (call.number, call.signature, call.arguments) == ("owner", "ownerOf(uint256)(address)", ("7",))
-    assert call.result == (held.account,)
-    assert sources.block_hash == held.snapshot.block.hash
+    assert call.result == (holder.account,)
+    assert sources.block_hash == holder.snapshot.block.hash
 
 
 @pytest.mark.parametrize(
@@ -193,21 +202,21 @@ def test_an_item_shows_the_call_that_names_its_owner(held: Held) -> None:
         ("cut off", "its metadata are no JSON"),
     ],
 )
-def test_metadata_that_are_not_known_have_a_reason(held: Held, name: str, problem: str) -> None:
-    for item in held.collection(name).items:
+def test_metadata_that_are_not_known_have_a_reason(holder: Holder, name: str, problem: str) -> None:
+    for item in holder.collection(name).items:
         assert (item.name, item.attributes) == (UNSET, UNSET)
         assert isinstance(item.metadata_problem, str)
         assert item.metadata_problem.startswith(problem)
-    assert held.document.completeness == "complete"
+    assert holder.document.completeness == "complete"
 
 
-def test_collections_are_spam_for_the_reasons_of_tokens(held: Held) -> None:
-    assert set(held.collection("lure").spam_reasons or ()) == {"SITE", "LURE", "UNSOLICITED", "NO_PRICE"}
-    assert [held.collection(name).spam for name in ("Collectible", "own", "traits")] == [False] * 3
+def test_collections_are_spam_for_the_reasons_of_tokens(holder: Holder) -> None:
+    assert set(holder.collection("lure").spam_reasons or ()) == {"SITE", "LURE", "UNSOLICITED", "NO_PRICE"}
+    assert [holder.collection(name).spam for name in ("Collectible", "own", "traits")] == [False] * 3
 
 
-def test_the_uri_of_an_edition_has_its_number_in_hexadecimal(held: Held) -> None:
-    (item,) = held.collection("Edition").items
+def test_the_uri_of_an_edition_has_its_number_in_hexadecimal(holder: Holder) -> None:
+    (item,) = holder.collection("Edition").items
     assert item.metadata_uri == f"ipfs://edition/{5:064x}.json"
 
 
@@ -220,12 +229,14 @@ def collection(number: int) -> Asset:
     return Asset("eip155:1", "erc721", f"0x{number:040x}")
 
 
-def asked(ids: dict[Asset, range], own: tuple[Asset, ...] = (), left: dict[Asset, range] | None = None) -> list[Asset]:
-    met = Interactions(
-        received_ids={each: frozenset(some) for each, some in ids.items()},
-        sent_ids={each: frozenset(some) for each, some in (left or {}).items()},
+def select_assets(
+    ids: dict[Asset, range], own_collections: tuple[Asset, ...] = (), departed: dict[Asset, range] | None = None
+) -> list[Asset]:
+    interactions = Interactions(
+        received_ids={each: frozenset(numbers) for each, numbers in ids.items()},
+        sent_ids={each: frozenset(numbers) for each, numbers in (departed or {}).items()},
     )
-    pairs, issues = collectibles.select(ME, met, Trust(lambda asset: False, {ME: own}))
+    pairs, issues = collectibles.select(ME, interactions, Trust(lambda asset: False, {ME: own_collections}))
     total = sum(map(len, ids.values()))
     assert bool(issues) == (total > len(pairs))
     for issue in issues:
@@ -235,15 +246,15 @@ def asked(ids: dict[Asset, range], own: tuple[Asset, ...] = (), left: dict[Asset
 
 
 def test_own_collections_are_asked_before_any_number_of_strangers_ones() -> None:
-    own = collection(10**6)
+    own_collection = collection(10**6)
     flood = {collection(each): range(20) for each in range(1, 500)}
-    first = asked({**flood, own: range(40)}, own=(own,))
+    first = select_assets({**flood, own_collection: range(40)}, own_collections=(own_collection,))
     assert len(first) == collectibles.MAX_READS
-    assert {asset.collection for asset in first[:40]} == {own}
+    assert {asset.collection for asset in first[:40]} == {own_collection}
 
 
 def test_a_large_collection_leaves_room_for_others_and_what_left_comes_last() -> None:
     large, small = collection(1), collection(2)
-    found = asked({large: range(10**5), small: range(3)}, left={large: range(10)})
-    assert [asset.token_id for asset in found if asset.collection == small] == ["0", "1", "2"]
-    assert not {asset.token_id for asset in found if asset.collection == large} & {str(each) for each in range(10)}
+    assets = select_assets({large: range(10**5), small: range(3)}, departed={large: range(10)})
+    assert [asset.token_id for asset in assets if asset.collection == small] == ["0", "1", "2"]
+    assert not {asset.token_id for asset in assets if asset.collection == large} & {str(each) for each in range(10)}

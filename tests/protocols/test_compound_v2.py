@@ -1,4 +1,4 @@
-"""Compound V2's kind, on Venus' published code: what was supplied, owed and earned is what leaving pays and takes."""
+"""Compound V2 on Venus' published code: supply, debt and rewards are what leaving pays and takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chainfolio.localchain.evm import MAX, Tx, tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.protocols import TokenAmount
 from tests.protocols.compound_v2_deployment import PRICES, REWARD, SPEEDS, Venus, supply, venus
-from tests.protocols.told import told
+from tests.protocols.scripted import decode
 from tests.protocols.world import ETHER, World, parts
 
 FILE = """\
@@ -32,7 +32,7 @@ comptroller = ["{comptroller}"]
 
 
 @dataclass(frozen=True)
-class Lived:
+class Scenario:
     """The world, its markets and a snapshot of a block in which nothing happened."""
 
     world: World
@@ -53,7 +53,7 @@ class Lived:
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
     with LocalNode() as node:
         deployment = deploy(node)
         opened = venus(node, deployment)
@@ -61,43 +61,43 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
         world = World(node, deployment, tmp_path_factory.mktemp("venus"), files)
         lend_and_borrow(world, opened)
         accounts = [deployment.accounts[name] for name in ("alice", "bob", "carol")]
-        yield Lived(world, opened, world.snapshot(*accounts))
+        yield Scenario(world, opened, world.snapshot(*accounts))
 
 
 def lend_and_borrow(world: World, opened: Venus) -> None:
-    """Alice supplies dollars and owes ether; Bob supplies ether and owes two kinds of dollars; Carol only supplies."""
+    """Let Alice borrow ether against dollars, Bob two kinds of dollars against ether; Carol supplies."""
     node, deployment = world.node, world.deployment
-    who = deployment.accounts
+    accounts = deployment.accounts
     usdc, dai, eth = (opened.markets[symbol] for symbol in ("USDC", "DAI", "ETH"))
     for symbol, raw in (("USDC", 10**12), ("DAI", 10**6 * WAD), ("ETH", 500 * WAD)):
-        node.settle(supply(who["deployer"], opened, deployment, symbol, raw))
+        node.settle(supply(accounts["deployer"], opened, deployment, symbol, raw))
     node.settle(
         [
-            *supply(who["alice"], opened, deployment, "USDC", 100_000 * 10**6),
-            *supply(who["bob"], opened, deployment, "ETH", 60 * WAD),
-            *supply(who["carol"], opened, deployment, "DAI", 7 * WAD + 3)[:2],
+            *supply(accounts["alice"], opened, deployment, "USDC", 100_000 * 10**6),
+            *supply(accounts["bob"], opened, deployment, "ETH", 60 * WAD),
+            *supply(accounts["carol"], opened, deployment, "DAI", 7 * WAD + 3)[:2],
         ]
     )
     every = [usdc, dai, eth]
-    node.settle([tx(who["deployer"], opened.comptroller, SPEEDS, every, [WAD, 3, 10**16], [WAD // 3, 10**17, 7])])
+    node.settle([tx(accounts["deployer"], opened.comptroller, SPEEDS, every, [WAD, 3, 10**16], [WAD // 3, 10**17, 7])])
     node.settle(
         [
-            tx(who["alice"], eth, "borrow(uint256)", 11 * WAD + 1),
-            tx(who["bob"], usdc, "borrow(uint256)", 20_000 * 10**6),
-            tx(who["bob"], dai, "borrow(uint256)", 30_000 * WAD),
+            tx(accounts["alice"], eth, "borrow(uint256)", 11 * WAD + 1),
+            tx(accounts["bob"], usdc, "borrow(uint256)", 20_000 * 10**6),
+            tx(accounts["bob"], dai, "borrow(uint256)", 30_000 * WAD),
         ]
     )
     node.mine(40)
-    node.settle([tx(who["bob"], usdc, "repayBorrow(uint256)", 0)])  # brings one market up to date
+    node.settle([tx(accounts["bob"], usdc, "repayBorrow(uint256)", 0)])  # brings one market up to date
     node.mine(3)
 
 
-def leaving(lived: Lived, name: str) -> list[Tx]:
+def leaving(scenario: Scenario, name: str) -> list[Tx]:
     """Have the deployer repay everything, claim, and take everything out."""
-    me, rich = lived.account(name), lived.account("deployer")
+    me, rich = scenario.account(name), scenario.account("deployer")
     calls = []
-    for token, raw in parts([lived.position(name)], "borrowed").items():
-        market = lived.market(token)
+    for token, raw in parts([scenario.position(name)], "borrowed").items():
+        market = scenario.market(token)
         if token == ETHER:
             calls.append(tx(rich, market, "repayBorrowBehalf(address)", me, value=raw))
         else:
@@ -105,82 +105,86 @@ def leaving(lived: Lived, name: str) -> list[Tx]:
                 tx(rich, token, "approve(address,uint256)", market, MAX),
                 tx(rich, market, "repayBorrowBehalf(address,uint256)", me, raw),
             ]
-    calls.append(tx(me, lived.venus.comptroller, "claimVenus(address)", me))
-    for market in lived.venus.markets.values():
-        shares = read(lived, market, "balanceOf(address)(uint256)", me)
+    calls.append(tx(me, scenario.venus.comptroller, "claimVenus(address)", me))
+    for market in scenario.venus.markets.values():
+        shares = read(scenario, market, "balanceOf(address)(uint256)", me)
         calls += [tx(me, market, "redeem(uint256)", shares)] if shares else []
     return calls
 
 
-def read(lived: Lived, to: str, signature: str, *args: str) -> Any:
-    return lived.world.node.call(to, signature, *args, block=lived.snapshot.block.height)
+def read(scenario: Scenario, to: str, signature: str, *args: str) -> Any:
+    return scenario.world.node.call(to, signature, *args, block=scenario.snapshot.block.height)
 
 
-def test_everything_was_read(lived: Lived) -> None:
-    assert lived.snapshot.issues == ()
-    assert {token: raw > 0 for token, raw in parts(lived.snapshot.positions, "rewards").items()} == {
+def test_everything_was_read(scenario: Scenario) -> None:
+    assert scenario.snapshot.issues == ()
+    assert {token: raw > 0 for token, raw in parts(scenario.snapshot.positions, "rewards").items()} == {
         REWARD.lower(): True
     }
-    assert len(parts([lived.position("bob")], "borrowed")) == 2
+    assert len(parts([scenario.position("bob")], "borrowed")) == 2
 
 
 @pytest.mark.parametrize("name", ["alice", "bob", "carol"])
-def test_what_was_supplied_and_earned_is_what_leaving_pays(lived: Lived, name: str) -> None:
-    said = parts([lived.position(name)], "supplied", "rewards")
-    paid = lived.world.paid(lived.account(name), leaving(lived, name), lived.snapshot.block)
-    assert {token: raw for token, raw in paid.items() if token not in shares(lived)} == said
+def test_what_was_supplied_and_earned_is_what_leaving_pays(scenario: Scenario, name: str) -> None:
+    amounts = parts([scenario.position(name)], "supplied", "rewards")
+    payout = scenario.world.payout(scenario.account(name), leaving(scenario, name), scenario.snapshot.block)
+    assert {token: raw for token, raw in payout.items() if token not in shares(scenario)} == amounts
 
 
 @pytest.mark.parametrize(("name", "count"), [("alice", 1), ("bob", 2)])
-def test_what_is_owed_is_what_repaying_all_of_it_takes(lived: Lived, name: str, count: int) -> None:
-    owed = parts([lived.position(name)], "borrowed")
-    assert len(owed) == count
-    rich = lived.account("deployer")
-    for token, raw in owed.items():
-        market = lived.market(token)
+def test_what_is_owed_is_what_repaying_all_of_it_takes(scenario: Scenario, name: str, count: int) -> None:
+    debts = parts([scenario.position(name)], "borrowed")
+    assert len(debts) == count
+    rich = scenario.account("deployer")
+    for token, raw in debts.items():
+        market = scenario.market(token)
         if token == ETHER:  # it takes any amount that is not more than what is owed, and refuses one unit more
-            for more, accepted in ((0, True), (1, False)):
-                repay = tx(rich, market, "repayBorrowBehalf(address)", lived.account(name), value=raw + more)
-                assert succeeds(lived, repay) is accepted
+            for excess, accepted in ((0, True), (1, False)):
+                repay = tx(rich, market, "repayBorrowBehalf(address)", scenario.account(name), value=raw + excess)
+                assert succeeds(scenario, repay) is accepted
         else:
             calls = [
                 tx(rich, token, "approve(address,uint256)", market, MAX),
-                tx(rich, market, "repayBorrowBehalf(address,uint256)", lived.account(name), MAX),
+                tx(rich, market, "repayBorrowBehalf(address,uint256)", scenario.account(name), MAX),
             ]
-            assert lived.world.paid(rich, calls, lived.snapshot.block) == {token: -raw}
+            assert scenario.world.payout(rich, calls, scenario.snapshot.block) == {token: -raw}
 
 
-def succeeds(lived: Lived, call: Tx) -> bool:
-    """Whether a call would, on top of the snapshot's block."""
-    asked = {"from": call.sender, "to": call.to, "data": call.data, "value": hex(call.value)}
-    states = {"blockStateCalls": [{"calls": [asked]}], "validation": False}
-    (block,) = lived.world.node.rpc("eth_simulateV1", states, hex(lived.snapshot.block.height))
+def succeeds(scenario: Scenario, call: Tx) -> bool:
+    """Return True if a call succeeds on top of the snapshot's block."""
+    request = {"from": call.sender, "to": call.to, "data": call.data, "value": hex(call.value)}
+    states = {"blockStateCalls": [{"calls": [request]}], "validation": False}
+    (block,) = scenario.world.node.rpc("eth_simulateV1", states, hex(scenario.snapshot.block.height))
     return bool(block["calls"][0]["status"] == "0x1")
 
 
-def shares(lived: Lived) -> set[str]:
-    return {market.lower() for market in lived.venus.markets.values()}
+def shares(scenario: Scenario) -> set[str]:
+    return {market.lower() for market in scenario.venus.markets.values()}
 
 
-def test_health_is_the_comptrollers_own_sum(lived: Lived) -> None:
-    """Its lens says how far collateral exceeds debt; it counts interest up to when a market was last brought up to
-    date, so all of them are brought up to date first."""
-    world, comptroller = lived.world, lived.venus.comptroller
-    world.node.settle([tx(lived.account("deployer"), at, "accrueInterest()") for at in lived.venus.markets.values()])
-    accounts = [lived.account(name) for name in ("alice", "bob")]
+def test_health_is_the_comptrollers_own_sum(scenario: Scenario) -> None:
+    """`getAccountLiquidity` returns by how much collateral exceeds debt.
+
+    It counts interest up to the last accrual of a market, so all markets accrue first.
+    """
+    world, comptroller = scenario.world, scenario.venus.comptroller
+    world.node.settle(
+        [tx(scenario.account("deployer"), at, "accrueInterest()") for at in scenario.venus.markets.values()]
+    )
+    accounts = [scenario.account(name) for name in ("alice", "bob")]
     for each in world.snapshot(*accounts).positions:
         _, liquidity, shortfall = world.node.call(
             comptroller, "getAccountLiquidity(address)(uint256,uint256,uint256)", each.account
         )
-        owed = sum(raw * PRICES[symbol_of(lived, token)] // WAD for token, raw in parts([each], "borrowed").items())
+        debt = sum(raw * PRICES[symbol_of(scenario, token)] // WAD for token, raw in parts([each], "borrowed").items())
         assert each.health is not None
         assert shortfall == 0
-        assert abs(int(each.health * owed) - owed - liquidity) <= owed // 10**9  # it rounds on the way
-    assert lived.position("carol").health is None
+        assert abs(int(each.health * debt) - debt - liquidity) <= debt // 10**9  # it rounds on the way
+    assert scenario.position("carol").health is None
 
 
-def symbol_of(lived: Lived, token: str) -> str:
-    return {each.address.lower(): symbol for symbol, each in lived.world.deployment.tokens.items()}.get(token, "ETH")
+def symbol_of(scenario: Scenario, token: str) -> str:
+    return {each.address.lower(): symbol for symbol, each in scenario.world.deployment.tokens.items()}.get(token, "ETH")
 
 
 # --- what no chain would say -----------------------------------------------------------------------------------------
@@ -201,61 +205,61 @@ MET = ProtocolMatch(ME, COMPTROLLER, answer=COMPTROLLER, tokens=(FAKE, MARKET))
 
 
 def test_a_token_that_only_claims_to_be_a_market_is_none() -> None:
-    found = told(position, MET, says=HEALTHY)
-    assert found.supplied == (TokenAmount(ASSET, 500),)
-    assert found.borrowed == (TokenAmount(ASSET, 50),)
-    assert found.replaces == (MARKET,)
-    assert found.health == 5
-    assert found.unknown == ""
+    result = decode(position, MET, says=HEALTHY)
+    assert result.supplied == (TokenAmount(ASSET, 500),)
+    assert result.borrowed == (TokenAmount(ASSET, 50),)
+    assert result.replaces == (MARKET,)
+    assert result.health == 5
+    assert result.unknown == ""
 
 
 def test_a_market_that_cannot_add_up_its_interest_says_what_it_last_did() -> None:
     silent = {key: value for key, value in HEALTHY.items() if key[1] != "borrowBalanceCurrent"}
-    found = told(position, MET, says=silent)
-    assert found.borrowed == (TokenAmount(ASSET, 30),)
-    assert found.unknown == "the newest interest"
-    assert found.health is None
+    result = decode(position, MET, says=silent)
+    assert result.borrowed == (TokenAmount(ASSET, 30),)
+    assert result.unknown == "the newest interest"
+    assert result.health is None
 
 
 def test_debt_that_is_not_read_is_said_and_leaves_no_health() -> None:
-    found = told(position, MET, says={**HEALTHY, (COMPTROLLER, "mintedVAIs"): 1})
-    assert found.unknown == "what it owes in VAI"
-    assert found.health is None
+    result = decode(position, MET, says={**HEALTHY, (COMPTROLLER, "mintedVAIs"): 1})
+    assert result.unknown == "what it owes in VAI"
+    assert result.health is None
 
 
 def test_without_a_price_there_is_no_health() -> None:
-    assert told(position, MET, says={**HEALTHY, (ORACLE, "getUnderlyingPrice"): 0}).health is None
+    assert decode(position, MET, says={**HEALTHY, (ORACLE, "getUnderlyingPrice"): 0}).health is None
 
 
 def test_what_was_supplied_and_not_made_collateral_secures_nothing() -> None:
-    found = told(position, MET, says={**HEALTHY, (COMPTROLLER, "getAssetsIn"): ()})
-    assert found.supplied == (TokenAmount(ASSET, 500),)
-    assert found.health == 0
+    result = decode(position, MET, says={**HEALTHY, (COMPTROLLER, "getAssetsIn"): ()})
+    assert result.supplied == (TokenAmount(ASSET, 500),)
+    assert result.health == 0
 
 
 def test_a_position_that_cannot_be_read_is_unknown_not_empty() -> None:
     with pytest.raises(ReadError):
-        told(position, MET, says={key: value for key, value in HEALTHY.items() if key[1] != "getAccountSnapshot"})
+        decode(position, MET, says={key: value for key, value in HEALTHY.items() if key[1] != "getAccountSnapshot"})
 
 
 def test_a_market_that_answers_with_an_error_is_unknown_not_empty() -> None:
     with pytest.raises(ReadError):
-        told(position, MET, says={**HEALTHY, (MARKET, "getAccountSnapshot"): (9, 0, 0, 0)})
+        decode(position, MET, says={**HEALTHY, (MARKET, "getAccountSnapshot"): (9, 0, 0, 0)})
 
 
 def test_a_comptroller_of_before_the_rewards_that_we_know_says_so_and_the_rest() -> None:
     options = {"rewards": "comp", "reward": "getCompAddress()(address)"}
     match = ProtocolMatch(ME, COMPTROLLER, answer=COMPTROLLER, tokens=(MARKET,), options=options)
-    found = told(position, match, says={**HEALTHY, (COMPTROLLER, "getCompAddress"): ASSET})
-    assert found.unknown == "what it earned beside interest"
-    assert found.rewards == ()
-    assert found.supplied == (TokenAmount(ASSET, 500),)
-    assert found.health == 5
+    result = decode(position, match, says={**HEALTHY, (COMPTROLLER, "getCompAddress"): ASSET})
+    assert result.unknown == "what it earned beside interest"
+    assert result.rewards == ()
+    assert result.supplied == (TokenAmount(ASSET, 500),)
+    assert result.health == 5
 
 
 def test_a_market_s_token_inside_something_else_is_what_redeeming_it_gives() -> None:
     match = ProtocolMatch(ME, MARKET, answer=COMPTROLLER)
     ether = {(COMPTROLLER, "markets", MARKET): (True, 0), (MARKET, "exchangeRateCurrent"): 3 * WAD}
-    assert told(unwrap, match, 500, says=ether) == (TokenAmount(ETHER, 1500),)
-    assert told(unwrap, match, 500, says={**ether, (MARKET, "underlying"): ASSET}) == (TokenAmount(ASSET, 1500),)
-    assert told(unwrap, match, 500, says={**ether, (COMPTROLLER, "markets", MARKET): (False, 0)}) is None
+    assert decode(unwrap, match, 500, says=ether) == (TokenAmount(ETHER, 1500),)
+    assert decode(unwrap, match, 500, says={**ether, (MARKET, "underlying"): ASSET}) == (TokenAmount(ASSET, 1500),)
+    assert decode(unwrap, match, 500, says={**ether, (COMPTROLLER, "markets", MARKET): (False, 0)}) is None

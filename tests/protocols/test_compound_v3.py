@@ -1,4 +1,4 @@
-"""Compound V3, replayed from the answers of its own market and rewards."""
+"""Compound V3, replayed from recorded answers of its market and rewards contracts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chainfolio.adapters.evm.positions.shares import Shares
 from chainfolio.indexer.families import families
 from chainfolio.plans import Reverted, run_offline
 from chainfolio.protocols import InstalledProtocol, TokenAmount
-from tests.protocols.published import Moment, amounts, exchanged, needs_contracts, positions
+from tests.protocols.published import RecordedState, amounts, exchanged, needs_contracts, positions
 
 pytestmark = needs_contracts
 CONTRACTS = {"market": ["comet"], "rewards": ["rewards"]}
@@ -23,20 +23,20 @@ PRICES = {"USDC feed": 10**8, "WETH feed": 2000 * 10**8, "WBTC feed": 60_000 * 1
 
 
 def market(index: int, account: str, is_fork: bool = False, **overrides: Any) -> list[Outcome]:
-    moment = Moment("compound_v3", index)
-    prices = {moment.roles[feed]: price for feed, price in PRICES.items()}
-    return moment.outcomes(
+    state = RecordedState("compound_v3", index)
+    prices = {state.roles[feed]: price for feed, price in PRICES.items()}
+    return state.outcomes(
         "compound_v3",
         CONTRACTS,
         account,
-        exchanged(moment.roles["comet"], tokens=[moment.roles["USDC"]]),
+        exchanged(state.roles["comet"], tokens=[state.roles["USDC"]]),
         {("comet", "getPrice"): prices.__getitem__, **{("comet", key): value for key, value in overrides.items()}},
         is_fork,
     )
 
 
 @pytest.mark.parametrize(
-    ("index", "account", "supplied", "borrowed", "earned"),
+    ("index", "account", "supplied", "borrowed", "reward"),
     [
         (OPENED, "alice", {"WETH": 10 * 10**18, "WBTC": 10**8}, {"USDC": 12_000_000_000}, 0),
         (OPENED, "bob", {"USDC": 10**12}, {}, 10**16),
@@ -53,53 +53,53 @@ def market(index: int, account: str, is_fork: bool = False, **overrides: Any) ->
     ],
 )
 def test_a_market_position_is_what_the_market_says_at_each_moment(
-    index: int, account: str, supplied: dict[str, int], borrowed: dict[str, int], earned: int
+    index: int, account: str, supplied: dict[str, int], borrowed: dict[str, int], reward: int
 ) -> None:
-    roles = Moment("compound_v3", index).roles
-    found = positions(market(index, account))
-    assert amounts(found, "supplied") == {roles[token]: raw for token, raw in supplied.items()}
-    assert amounts(found, "borrowed") == {roles[token]: raw for token, raw in borrowed.items()}
-    assert amounts(found, "rewards") == ({roles["COMP"]: earned} if earned else {})
-    assert [each.replaces for each in found] == [(roles["comet"],)]
+    roles = RecordedState("compound_v3", index).roles
+    market_positions = positions(market(index, account))
+    assert amounts(market_positions, "supplied") == {roles[token]: raw for token, raw in supplied.items()}
+    assert amounts(market_positions, "borrowed") == {roles[token]: raw for token, raw in borrowed.items()}
+    assert amounts(market_positions, "rewards") == ({roles["COMP"]: reward} if reward else {})
+    assert [each.replaces for each in market_positions] == [(roles["comet"],)]
 
 
 def test_health_is_the_collateral_at_its_liquidation_factors_over_the_debt() -> None:
-    (found,) = positions(market(OPENED, "alice"))
+    (position,) = positions(market(OPENED, "alice"))
     limit = 10 * 2000 * Decimal("0.85") + 60_000 * Decimal("0.75")
-    assert found.health is not None
-    assert abs(found.health - limit / 12_000) < Decimal("1e-17")
+    assert position.health is not None
+    assert abs(position.health - limit / 12_000) < Decimal("1e-17")
     assert positions(market(OPENED, "bob"))[0].health is None
     assert positions(market(OPENED, "alice", getPrice=Reverted()))[0].health is None
 
 
 def test_an_account_with_collateral_alone_is_found_by_the_event() -> None:
-    moment = Moment("compound_v3", REPAID)
+    state = RecordedState("compound_v3", REPAID)
     family = families()["compound_v3"]
-    row = InstalledProtocol("published", family, {"market": (moment.roles["comet"],)}, {})
+    row = InstalledProtocol("published", family, {"market": (state.roles["comet"],)}, {})
     events = Protocols([row]).events
     assert len(events) == 3
-    found = positions(
-        moment.outcomes(
-            "compound_v3", CONTRACTS, "alice", ContractInteractions(exchanged={moment.roles["comet"]: frozenset()})
+    market_positions = positions(
+        state.outcomes(
+            "compound_v3", CONTRACTS, "alice", ContractInteractions(exchanged={state.roles["comet"]: frozenset()})
         )
     )
-    assert len(found) == 1
+    assert len(market_positions) == 1
 
 
 def test_a_refusing_market_is_an_issue_and_a_refused_reward_is_unknown() -> None:
-    (refused,) = market(OPENED, "alice", borrowBalanceOf=Reverted())
-    assert not refused.positions
-    assert len(refused.issues) == 1
-    moment = Moment("compound_v3", OPENED)
-    (without,) = moment.outcomes(
+    (outcome,) = market(OPENED, "alice", borrowBalanceOf=Reverted())
+    assert not outcome.positions
+    assert len(outcome.issues) == 1
+    state = RecordedState("compound_v3", OPENED)
+    (without,) = state.outcomes(
         "compound_v3",
         CONTRACTS,
         "bob",
-        exchanged(moment.roles["comet"]),
+        exchanged(state.roles["comet"]),
         {("rewards", "getRewardOwed"): Reverted()},
     )
     assert without.positions[0].unknown == "its rewards"
-    assert amounts(without.positions, "supplied") == {moment.roles["USDC"]: 10**12}
+    assert amounts(without.positions, "supplied") == {state.roles["USDC"]: 10**12}
 
 
 def test_a_fork_that_names_a_deposit_that_was_never_sent_is_unverified() -> None:
@@ -107,10 +107,10 @@ def test_a_fork_that_names_a_deposit_that_was_never_sent_is_unverified() -> None
 
 
 def test_a_received_market_token_is_its_base_token() -> None:
-    moment = Moment("compound_v3", A_MONTH_LATER)
-    comet = moment.roles["comet"]
+    state = RecordedState("compound_v3", A_MONTH_LATER)
+    comet = state.roles["comet"]
     row = InstalledProtocol("published", families()["compound_v3_base"], {"market": (comet,)}, {})
-    share = Shares(Protocols([row])).share(moment.roles["carol"], comet, {})
+    share = Shares(Protocols([row])).share(state.roles["carol"], comet, {})
     assert share is not None
-    parts = run_offline(read_underlying(share, 7), lambda read: moment.value("comet", read.signature))
-    assert parts == (TokenAmount(moment.roles["USDC"], 7),)
+    parts = run_offline(read_underlying(share, 7), lambda read: state.value("comet", read.signature))
+    assert parts == (TokenAmount(state.roles["USDC"], 7),)

@@ -1,4 +1,4 @@
-"""Convex, replayed from the answers of its own reward pool and locker."""
+"""Convex, replayed from recorded answers of its reward pool and locker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chainfolio.indexer.families import families
 from chainfolio.localchain.evm import topic_of, words
 from chainfolio.plans import Reverted
 from chainfolio.protocols import InstalledProtocol
-from tests.protocols.published import Moment, Overrides, amounts, exchanged, needs_contracts, positions
+from tests.protocols.published import Overrides, RecordedState, amounts, exchanged, needs_contracts, positions
 
 pytestmark = needs_contracts
 BOOSTER = "booster (companion that answers 0)"
@@ -23,8 +23,8 @@ ETH = 10**18
 
 
 def pools(index: int, account: str, *numbers: int, overrides: Overrides | None = None) -> list[Outcome]:
-    moment = Moment("convex", index)
-    roles = moment.roles
+    state = RecordedState("convex", index)
+    roles = state.roles
     row = InstalledProtocol("published", families()["convex"], {"booster": (roles[BOOSTER],)}, {})
     (deposited,) = Protocols([row]).events
     events = tuple(
@@ -42,7 +42,7 @@ def pools(index: int, account: str, *numbers: int, overrides: Overrides | None =
         },
         **(overrides or {}),
     }
-    return moment.outcomes("convex", CONTRACTS, account, ContractInteractions(events={deposited: events}), answers)
+    return state.outcomes("convex", CONTRACTS, account, ContractInteractions(events={deposited: events}), answers)
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ def pools(index: int, account: str, *numbers: int, overrides: Overrides | None =
 def test_a_staked_pool_share_earns_what_the_pool_says(
     index: int, account: str, staked: int, crv: int, three: int
 ) -> None:
-    roles = Moment("convex", index).roles
-    found = positions(pools(index, account, 0))
-    assert amounts(found, "supplied") == {roles["cvxLP"]: staked}
-    assert amounts(found, "rewards") == {
+    roles = RecordedState("convex", index).roles
+    stakes = positions(pools(index, account, 0))
+    assert amounts(stakes, "supplied") == {roles["cvxLP"]: staked}
+    assert amounts(stakes, "rewards") == {
         roles["CRV"]: crv,
         roles["THREE"]: three,
         roles["CVX"]: crv // 2,  # half of all CVX is minted: each CRV mints a half
@@ -80,21 +80,21 @@ def test_cvx_is_minted_less_with_each_cliff_and_ends_at_its_maximum() -> None:
 
 def test_a_refusing_pool_is_unknown_and_hides_no_other() -> None:
     first, second = sorted(positions(pools(STAKED, "alice", 0, 7)), key=lambda position: position.unknown)
-    assert amounts([first], "supplied") == {Moment("convex", STAKED).roles["cvxLP"]: 100 * ETH}
+    assert amounts([first], "supplied") == {RecordedState("convex", STAKED).roles["cvxLP"]: 100 * ETH}
     assert second.unknown
     assert not second.supplied
 
 
 def test_a_refused_extra_reward_is_unknown() -> None:
-    (found,) = positions(pools(STAKED, "alice", 0, overrides={("extra reward pool", "earned"): Reverted()}))
-    assert found.unknown == "one of its extra rewards"
-    assert Moment("convex", STAKED).roles["CRV"] in amounts([found], "rewards")
+    (stake,) = positions(pools(STAKED, "alice", 0, overrides={("extra reward pool", "earned"): Reverted()}))
+    assert stake.unknown == "one of its extra rewards"
+    assert RecordedState("convex", STAKED).roles["CRV"] in amounts([stake], "rewards")
 
 
 def test_a_reward_in_a_wrapper_is_the_token_that_the_wrapper_names() -> None:
-    moment = Moment("convex", STAKED)
-    found = positions(pools(STAKED, "alice", 0, overrides={("THREE", "token"): moment.roles["carol"]}))
-    assert amounts(found, "rewards")[moment.roles["carol"]] == 17_499_999_999_999_888_000
+    state = RecordedState("convex", STAKED)
+    stakes = positions(pools(STAKED, "alice", 0, overrides={("THREE", "token"): state.roles["carol"]}))
+    assert amounts(stakes, "rewards")[state.roles["carol"]] == 17_499_999_999_999_888_000
 
 
 @pytest.mark.parametrize(
@@ -107,18 +107,18 @@ def test_a_reward_in_a_wrapper_is_the_token_that_the_wrapper_names() -> None:
     ids=["locked", "half-a-week", "expired"],
 )
 def test_locked_cvx_includes_what_can_be_unlocked_once(index: int, locked: int, unlockable: int, crv: int) -> None:
-    moment = Moment("convex", index)
-    found = moment.outcomes("convex", CONTRACTS, "alice", exchanged(moment.roles["locker"]))
-    still, over = positions(found)
-    cvx = moment.value("locker", "stakingToken()(address)")
-    assert amounts([still], "supplied") == {cvx: locked}
-    assert amounts([over], "supplied") == ({cvx: unlockable} if unlockable else {})
-    assert amounts([still, over], "rewards") == ({moment.roles["CRV"]: crv} if crv else {})
+    state = RecordedState("convex", index)
+    outcomes = state.outcomes("convex", CONTRACTS, "alice", exchanged(state.roles["locker"]))
+    locked_part, unlockable_part = positions(outcomes)
+    cvx = state.value("locker", "stakingToken()(address)")
+    assert amounts([locked_part], "supplied") == {cvx: locked}
+    assert amounts([unlockable_part], "supplied") == ({cvx: unlockable} if unlockable else {})
+    assert amounts([locked_part, unlockable_part], "rewards") == ({state.roles["CRV"]: crv} if crv else {})
 
 
 def test_a_refusing_locker_is_an_issue_and_not_zero() -> None:
-    moment = Moment("convex", STAKED)
-    refused = {("locker", "lockedBalances"): Reverted()}
-    (found,) = moment.outcomes("convex", CONTRACTS, "alice", exchanged(moment.roles["locker"]), refused)
-    assert not found.positions
-    assert len(found.issues) == 1
+    state = RecordedState("convex", STAKED)
+    overrides = {("locker", "lockedBalances"): Reverted()}
+    (outcome,) = state.outcomes("convex", CONTRACTS, "alice", exchanged(state.roles["locker"]), overrides)
+    assert not outcome.positions
+    assert len(outcome.issues) == 1

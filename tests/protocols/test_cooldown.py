@@ -11,19 +11,19 @@ from chainfolio.indexer.families import families
 from chainfolio.localchain.evm import topic_of, words
 from chainfolio.plans import Reverted
 from chainfolio.protocols import InstalledProtocol
-from tests.protocols.published import Moment, Overrides, amounts, needs_contracts, positions
+from tests.protocols.published import Overrides, RecordedState, amounts, needs_contracts, positions
 
 pytestmark = needs_contracts
 STAKED, VESTED, COOLING, COOLING_MORE, OVER, CLAIMED = range(6)
 
 
 def cooldowns(index: int, account: str, overrides: Overrides | None = None) -> list[Outcome]:
-    moment = Moment("ethena", index)
-    owner, silo = topic_of(moment.roles[account]), topic_of(moment.roles["silo"])
-    row = InstalledProtocol("published", families()["cooldown"], {"vault": (moment.roles["sUSDe"],)}, {})
+    state = RecordedState("ethena", index)
+    owner, silo = topic_of(state.roles[account]), topic_of(state.roles["silo"])
+    row = InstalledProtocol("published", families()["cooldown"], {"vault": (state.roles["sUSDe"],)}, {})
     (withdraw,) = Protocols([row]).events
     event = NamedEvent(3, (owner, silo, owner), bytes.fromhex(words(["uint256", "uint256"], 1, 1)))
-    return moment.outcomes(
+    return state.outcomes(
         "cooldown", {"vault": ["sUSDe"]}, account, ContractInteractions(events={withdraw: (event,)}), overrides
     )
 
@@ -40,10 +40,10 @@ def cooldowns(index: int, account: str, overrides: Overrides | None = None) -> l
     ids=["vested", "cooling", "cooling-more", "over", "claimed"],
 )
 def test_what_cools_down_is_what_unstake_pays(index: int, waiting: int) -> None:
-    moment = Moment("ethena", index)
-    found = positions(cooldowns(index, "alice"))
-    assert amounts(found, "supplied") == ({moment.roles["USDe"]: waiting} if waiting else {})
-    assert [each.unlock_s for each in found] == ([1_803_122_985] if waiting else [])
+    state = RecordedState("ethena", index)
+    withdrawals = positions(cooldowns(index, "alice"))
+    assert amounts(withdrawals, "supplied") == ({state.roles["USDe"]: waiting} if waiting else {})
+    assert [each.unlock_s for each in withdrawals] == ([1_803_122_985] if waiting else [])
 
 
 def test_an_account_that_cools_nothing_down_has_no_position() -> None:
@@ -51,6 +51,6 @@ def test_an_account_that_cools_nothing_down_has_no_position() -> None:
 
 
 def test_a_refusing_vault_is_an_issue_and_not_zero() -> None:
-    (refused,) = cooldowns(COOLING, "alice", {("sUSDe", "cooldowns"): Reverted()})
-    assert not refused.positions
-    assert len(refused.issues) == 1
+    (outcome,) = cooldowns(COOLING, "alice", {("sUSDe", "cooldowns"): Reverted()})
+    assert not outcome.positions
+    assert len(outcome.issues) == 1

@@ -1,4 +1,4 @@
-"""What each position of the demo is said to be worth is what closing it pays, to the unit: the contracts decide."""
+"""Each position of the demo is worth what closing it pays, to the unit, by the contracts."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def snapshot(demo_world: World) -> Snapshot:
 
 
 def of(snapshot: Snapshot, protocol: str) -> Iterator[Position]:
-    """The positions in a protocol, of which there have to be some."""
-    found = [each for each in snapshot.positions if each.protocol == protocol]
-    assert found, f"nobody has anything in {protocol}: the test would show nothing"
-    yield from found
+    """Yield the positions in a protocol; fail if there are none."""
+    positions = [each for each in snapshot.positions if each.protocol == protocol]
+    assert positions, f"nobody has anything in {protocol}: the test would show nothing"
+    yield from positions
 
 
-def held(snapshot: Snapshot, account: str, token: str) -> int:
+def balance_of(snapshot: Snapshot, account: str, token: str) -> int:
     return next(
         each.raw for each in snapshot.holdings if each.account == account and each.token.asset.shown_contract == token
     )
@@ -57,32 +57,32 @@ def test_everything_was_read(snapshot: Snapshot) -> None:
 def test_a_pair_s_shares_pay_what_they_are_said_to(demo_world: World, snapshot: Snapshot) -> None:
     for position in of(snapshot, "uniswap2"):
         me, pair = position.account, position.pool
-        shares = held(snapshot, me, pair)
+        shares = balance_of(snapshot, me, pair)
         calls = [
             tx(me, pair, "transfer(address,uint256)", pair, shares),
             tx(me, pair, "burn(address)", me),
         ]
-        paid = demo_world.paid(me, calls, snapshot.block)
-        assert paid.pop(pair) == -shares
-        assert parts([position], "supplied") == paid
+        payout = demo_world.payout(me, calls, snapshot.block)
+        assert payout.pop(pair) == -shares
+        assert parts([position], "supplied") == payout
 
 
 def test_a_vault_s_shares_pay_what_they_are_said_to(demo_world: World, snapshot: Snapshot) -> None:
     for position in of(snapshot, "erc4626"):
         me, vault = position.account, position.pool
-        shares = held(snapshot, me, vault)
+        shares = balance_of(snapshot, me, vault)
         calls = [tx(me, vault, "redeem(uint256,address,address)", shares, me, me)]
-        paid = demo_world.paid(me, calls, snapshot.block)
-        assert paid.pop(vault) == -shares
-        assert parts([position], "supplied") == paid
+        payout = demo_world.payout(me, calls, snapshot.block)
+        assert payout.pop(vault) == -shares
+        assert parts([position], "supplied") == payout
 
 
 def test_liquidity_between_ticks_pays_what_it_is_said_to(demo_world: World, snapshot: Snapshot) -> None:
     manager = demo_world.deployment.contracts["NonfungiblePositionManager"]
     accounts = {position.account for position in of(snapshot, "uniswap3")}
     for account in accounts:
-        mine = [each for each in of(snapshot, "uniswap3") if each.account == account]
-        seen = []
+        positions = [each for each in of(snapshot, "uniswap3") if each.account == account]
+        payouts = []
         for at in range(read(demo_world, snapshot, manager, "balanceOf(address)(uint256)", account)):
             number = read(demo_world, snapshot, manager, "tokenOfOwnerByIndex(address,uint256)(uint256)", account, at)
             stored = read(
@@ -108,9 +108,13 @@ def test_liquidity_between_ticks_pays_what_it_is_said_to(demo_world: World, snap
                 tx(account, manager, "collect((uint256,address,uint128,uint128))", (number, account, MAX128, MAX128))
             )
             if stored[7] or stored[10] or stored[11]:
-                seen.append(demo_world.paid(account, calls, snapshot.block))
-        said = [{token: raw for token, raw in parts([each], "supplied", "rewards").items() if raw} for each in mine]
-        assert sorted(map(sorted, [each.items() for each in said])) == sorted(map(sorted, [s.items() for s in seen]))
+                payouts.append(demo_world.payout(account, calls, snapshot.block))
+        shown_amounts = [
+            {token: raw for token, raw in parts([each], "supplied", "rewards").items() if raw} for each in positions
+        ]
+        assert sorted(map(sorted, [each.items() for each in shown_amounts])) == sorted(
+            map(sorted, [s.items() for s in payouts])
+        )
 
 
 def test_what_was_lent_and_borrowed_is_what_can_be_taken_and_must_be_repaid(
@@ -118,7 +122,7 @@ def test_what_was_lent_and_borrowed_is_what_can_be_taken_and_must_be_repaid(
 ) -> None:
     for position in of(snapshot, "aave3"):
         me, pool = position.account, position.pool
-        standing = read(
+        account_data = read(
             demo_world,
             snapshot,
             pool,
@@ -126,12 +130,12 @@ def test_what_was_lent_and_borrowed_is_what_can_be_taken_and_must_be_repaid(
             me,
         )
         if position.health is not None:
-            assert position.health * 10**18 == standing[5]
+            assert position.health * 10**18 == account_data[5]
         # Who has paid back everything may take everything: the deployer has enough of each token.
         rich = demo_world.deployment.accounts["deployer"]
-        owed = parts([position], "borrowed")
+        debts = parts([position], "borrowed")
         calls = []
-        for token, raw in owed.items():
+        for token, raw in debts.items():
             calls += [
                 tx(rich, token, "transfer(address,uint256)", me, raw),
                 tx(me, token, "approve(address,uint256)", pool, MAX),
@@ -139,9 +143,9 @@ def test_what_was_lent_and_borrowed_is_what_can_be_taken_and_must_be_repaid(
             ]
         supplied = parts([position], "supplied")
         calls += [tx(me, pool, "withdraw(address,uint256,address)", token, MAX, me) for token in supplied]
-        paid = demo_world.paid(me, calls, snapshot.block)
+        payout = demo_world.payout(me, calls, snapshot.block)
         # Given and paid back come to nothing, exactly: not a unit of debt was forgotten, nor one too much repaid.
-        assert {token: raw for token, raw in paid.items() if token in {**owed, **supplied}} == supplied
+        assert {token: raw for token, raw in payout.items() if token in {**debts, **supplied}} == supplied
 
 
 def test_a_farm_s_shares_are_unfolded_and_its_reward_is_what_it_pays(demo_world: World, snapshot: Snapshot) -> None:
@@ -154,7 +158,7 @@ def test_a_farm_s_shares_are_unfolded_and_its_reward_is_what_it_pays(demo_world:
             tx(me, pair, "transfer(address,uint256)", pair, staked),
             tx(me, pair, "burn(address)", me),
         ]
-        assert parts([position], "supplied", "rewards") == demo_world.paid(me, calls, snapshot.block)
+        assert parts([position], "supplied", "rewards") == demo_world.payout(me, calls, snapshot.block)
 
 
 def test_staked_shares_and_earned_rewards_are_what_leaving_pays(demo_world: World, snapshot: Snapshot) -> None:
@@ -167,7 +171,7 @@ def test_staked_shares_and_earned_rewards_are_what_leaving_pays(demo_world: Worl
             tx(me, pair, "transfer(address,uint256)", pair, staked),
             tx(me, pair, "burn(address)", me),
         ]
-        assert parts([position], "supplied", "rewards") == demo_world.paid(me, calls, snapshot.block)
+        assert parts([position], "supplied", "rewards") == demo_world.payout(me, calls, snapshot.block)
 
 
 def test_what_is_another_view_of_a_token_is_not_counted_twice(snapshot: Snapshot) -> None:

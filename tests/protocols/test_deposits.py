@@ -1,4 +1,4 @@
-"""Deposits that one contract tells of: refusals are unknown, zero is nothing, a grant to others is not mine."""
+"""Deposits in one contract: refusals are unknown, zero is no position, grants to others are left out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chainfolio.adapters.evm.positions.rules import ProtocolMatch
 from chainfolio.adapters.evm.protocols import crvusd, extrafi, masterchef, staked_balance, vesting_escrow, voting_escrow
 from chainfolio.plans import Report, Reverted, Unknown
 from chainfolio.protocols import TokenAmount
-from tests.protocols.told import read, told
+from tests.protocols.scripted import decode, read
 
 ME, OTHER = "0x" + "11" * 20, "0x" + "22" * 20
 IT, TOKEN, SECOND = "0x" + "aa" * 20, "0x" + "bb" * 20, "0x" + "cc" * 20
@@ -22,8 +22,8 @@ def lock(**contracts: tuple[str, ...]) -> ProtocolMatch:
 
 
 def grant(**changed: Any) -> Report[Any]:
-    """A grant of 1000 from second 100 to 200, of which 300 were claimed."""
-    said = {
+    """Decode a grant of 1000 from second 100 to 200 with 300 claimed."""
+    fields = {
         "recipient": ME,
         "total_locked": 1000,
         "total_claimed": 300,
@@ -33,13 +33,13 @@ def grant(**changed: Any) -> Report[Any]:
         "disabled_at": 0,
         "token": TOKEN,
     }
-    answers = {(IT, name): value for name, value in (said | changed).items()}
+    answers = {(IT, name): value for name, value in (fields | changed).items()}
     return read(vesting_escrow.position, lock(), says=answers)
 
 
 def test_an_escrow_whose_token_no_file_names_says_it_itself() -> None:
     answers = {(IT, "locked"): (5, 99), (IT, "token"): TOKEN}
-    it = told(voting_escrow.position, lock(), says=answers)
+    it = decode(voting_escrow.position, lock(), says=answers)
     assert (it.supplied, it.unlock_s) == ((TokenAmount(TOKEN, 5),), 99)
 
 
@@ -53,10 +53,10 @@ def test_an_escrow_whose_token_no_file_names_says_it_itself() -> None:
         (extrafi.position, ProtocolMatch(ME, IT, options={"positions": "1/2"})),
     ],
 )
-@pytest.mark.parametrize("said", [Reverted(), Unknown("the node is gone")])
-def test_a_contract_that_refuses_makes_the_position_unknown(position: Any, match: ProtocolMatch, said: Any) -> None:
+@pytest.mark.parametrize("answer", [Reverted(), Unknown("the node is gone")])
+def test_a_contract_that_refuses_makes_the_position_unknown(position: Any, match: ProtocolMatch, answer: Any) -> None:
     names = ("locked", "staked", "user_state", "recipient", "getVaultPosition")
-    report = read(position, match, says={(IT, name): said for name in names})
+    report = read(position, match, says={(IT, name): answer for name in names})
     assert report.status == "failed"
     assert "did not say" in report.reason
 
@@ -64,32 +64,34 @@ def test_a_contract_that_refuses_makes_the_position_unknown(position: Any, match
 @pytest.mark.parametrize("stake", [0, 7])
 def test_a_stake_is_what_the_file_says_how_to_ask(stake: int) -> None:
     match = ProtocolMatch(ME, IT, contracts={"staked_token": (TOKEN,)}, options=STAKE)
-    it = told(staked_balance.position, match, says={(IT, "staked"): stake})
+    it = decode(staked_balance.position, match, says={(IT, "staked"): stake})
     assert (it.position_type, it.supplied, it.replaces) == ("STAKED", (TokenAmount(TOKEN, stake),), ())
 
 
 def test_collateral_that_was_sold_on_the_way_down_is_supplied_in_what_was_borrowed() -> None:
     answers = {(IT, "user_state"): (40, 60, 90, 10), (IT, "collateral_token"): TOKEN, (IT, "borrowed_token"): SECOND}
-    it = told(crvusd.position, lock(lend_controller=(IT,)), says=answers)
+    it = decode(crvusd.position, lock(lend_controller=(IT,)), says=answers)
     assert it.supplied == (TokenAmount(TOKEN, 40), TokenAmount(SECOND, 60))
     assert it.borrowed == (TokenAmount(SECOND, 90),)
 
 
 @pytest.mark.parametrize(
-    ("changed", "raw", "until"),
+    ("changed", "raw", "unlock_s"),
     [
         ({}, 700, 200),
-        ({"disabled_at": 200}, 700, 200),  # as older ones say that nobody ended it
+        ({"disabled_at": 200}, 700, 200),  # older escrows, if the grant was not ended
         ({"disabled_at": 150}, 200, 150),
         ({"disabled_at": 120}, 0, 120),  # less had vested than was paid: nothing is owed, and nothing is due
         ({"disabled_at": 109}, 0, 109),  # before the cliff
         ({"total_claimed": 1000}, 0, 200),
     ],
 )
-def test_a_grant_is_what_will_have_vested_less_what_was_claimed(changed: dict[str, int], raw: int, until: int) -> None:
+def test_a_grant_is_what_will_have_vested_less_what_was_claimed(
+    changed: dict[str, int], raw: int, unlock_s: int
+) -> None:
     report = grant(**changed)
     assert report.result is not None
-    assert (report.result.supplied, report.result.unlock_s) == ((TokenAmount(TOKEN, raw),), until)
+    assert (report.result.supplied, report.result.unlock_s) == ((TokenAmount(TOKEN, raw),), unlock_s)
 
 
 def test_a_grant_to_somebody_else_is_none_of_mine() -> None:
@@ -101,18 +103,18 @@ CHEF = {"reward": "sushi()(address)", "pending": "pendingSushi(uint256,address)(
 
 
 @pytest.mark.parametrize(
-    ("known", "asked"),
+    ("events", "pool_numbers"),
     [
         ({"values": ((2,), (9,)), "has_all_events": True}, {2}),  # there is no tenth pool
         ({"values": ((2,),), "has_all_events": False}, {0, 1, 2}),  # there may be other deposits
         ({"values": (), "has_all_events": True}, {0, 1, 2}),  # it met the farm, which writes other events
     ],
 )
-def test_the_pools_of_its_deposits_are_read_where_all_of_those_are_known(known: Any, asked: set[int]) -> None:
+def test_the_pools_of_its_deposits_are_read_where_all_of_those_are_known(events: Any, pool_numbers: set[int]) -> None:
     answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 3, (IT, "sushi"): SECOND, (IT, "poolInfo"): TOKEN}
     answers |= {(IT, "pendingSushi"): 4} | {(IT, "userInfo", at, ME): (10 + at, 0) for at in range(3)}
-    found = told(masterchef.position, ProtocolMatch(ME, IT, options=CHEF, **known), says=answers)
-    assert [each.supplied for each in found] == [(TokenAmount(TOKEN, 10 + at),) for at in sorted(asked)]
+    positions = decode(masterchef.position, ProtocolMatch(ME, IT, options=CHEF, **events), says=answers)
+    assert [each.supplied for each in positions] == [(TokenAmount(TOKEN, 10 + at),) for at in sorted(pool_numbers)]
 
 
 @pytest.mark.parametrize(
@@ -125,44 +127,46 @@ def test_the_pools_of_its_deposits_are_read_where_all_of_those_are_known(known: 
 )
 def test_a_fork_of_a_farm_pays_by_a_known_name_or_says_that_its_reward_is_unknown(names: Any, rewards: Any) -> None:
     answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 1, (IT, "poolInfo"): TOKEN, (IT, "userInfo"): (10, 0)}
-    answers |= {(IT, name): said for name, said in names.items()}
-    (found,) = told(masterchef.position, ProtocolMatch(ME, IT), says=answers)
-    assert (found.supplied, found.rewards) == ((TokenAmount(TOKEN, 10),), rewards)
-    assert bool(found.unknown) is not bool(rewards)
+    answers |= {(IT, name): value for name, value in names.items()}
+    (position,) = decode(masterchef.position, ProtocolMatch(ME, IT), says=answers)
+    assert (position.supplied, position.rewards) == ((TokenAmount(TOKEN, 10),), rewards)
+    assert bool(position.unknown) is not bool(rewards)
 
 
 def test_what_is_staked_in_the_second_version_is_read_where_it_says_so() -> None:
     answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 1, (IT, "userInfo"): (10, 0)}
     answers |= {(IT, "poolInfo"): OTHER, (IT, "lpToken"): TOKEN}  # its `poolInfo` begins with a number
-    (found,) = told(masterchef.position, ProtocolMatch(ME, IT), says=answers)
-    assert found.supplied == (TokenAmount(TOKEN, 10),)
+    (position,) = decode(masterchef.position, ProtocolMatch(ME, IT), says=answers)
+    assert position.supplied == (TokenAmount(TOKEN, 10),)
 
 
 def test_a_farm_in_which_nothing_is_staked_is_asked_no_more() -> None:
     answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 2, (IT, "userInfo"): (0, 0)}
-    assert told(masterchef.position, ProtocolMatch(ME, IT), says=answers) == []
+    assert decode(masterchef.position, ProtocolMatch(ME, IT), says=answers) == []
 
 
-@pytest.mark.parametrize(("there", "sent", "counts"), [(10, TOKEN, True), (9, TOKEN, False), (10, OTHER, False)])
+@pytest.mark.parametrize(
+    ("balance", "sent_token", "counts"), [(10, TOKEN, True), (9, TOKEN, False), (10, OTHER, False)]
+)
 def test_a_fork_of_a_farm_that_does_not_have_what_the_account_sent_it_is_not_relied_on(
-    there: int, sent: str, counts: bool
+    balance: int, sent_token: str, counts: bool
 ) -> None:
     answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 1, (IT, "poolInfo"): TOKEN, (IT, "userInfo"): (10, 0)}
-    answers |= {(TOKEN, "balanceOf", IT): there}
-    match = ProtocolMatch(ME, IT, contracts={"farm": (IT,)}, sent={IT: frozenset({sent})})
-    (found,) = told(masterchef.position, match, says=answers)
-    assert (found.supplied, bool(found.unverified)) == ((TokenAmount(TOKEN, 10),), not counts)
+    answers |= {(TOKEN, "balanceOf", IT): balance}
+    match = ProtocolMatch(ME, IT, contracts={"farm": (IT,)}, sent={IT: frozenset({sent_token})})
+    (position,) = decode(masterchef.position, match, says=answers)
+    assert (position.supplied, bool(position.unverified)) == ((TokenAmount(TOKEN, 10),), not counts)
 
 
-@pytest.mark.parametrize(("there", "counts"), [(14, True), (13, False)])
+@pytest.mark.parametrize(("balance", "counts"), [(14, True), (13, False)])
 def test_what_was_earned_in_a_fork_of_a_farm_counts_where_it_is_there_beside_what_is_staked(
-    there: int, counts: bool
+    balance: int, counts: bool
 ) -> None:
     answers: dict[tuple[Any, ...], Any] = {(IT, "poolLength"): 1, (IT, "poolInfo"): TOKEN, (IT, "userInfo"): (10, 0)}
-    answers |= {(TOKEN, "balanceOf", IT): there, (IT, "cake"): TOKEN, (IT, "pendingCake"): 4}
+    answers |= {(TOKEN, "balanceOf", IT): balance, (IT, "cake"): TOKEN, (IT, "pendingCake"): 4}
     match = ProtocolMatch(ME, IT, contracts={"farm": (IT,)}, sent={IT: frozenset({TOKEN})})
-    found = told(masterchef.position, match, says=answers)
-    assert [(each.supplied, each.rewards, bool(each.unverified)) for each in found] == (
+    positions = decode(masterchef.position, match, says=answers)
+    assert [(each.supplied, each.rewards, bool(each.unverified)) for each in positions] == (
         [((TokenAmount(TOKEN, 10),), (TokenAmount(TOKEN, 4),), False)]
         if counts
         else [((TokenAmount(TOKEN, 10),), (), False), ((), (TokenAmount(TOKEN, 4),), True)]
@@ -174,7 +178,7 @@ LOCK: dict[tuple[Any, ...], Any] = {(IT, "locked"): (5, 99), (OTHER, "token"): S
 
 
 def test_the_fees_of_a_lock_are_what_claiming_would_pay() -> None:
-    it = told(voting_escrow.position, lock(**FEES), says=LOCK)
+    it = decode(voting_escrow.position, lock(**FEES), says=LOCK)
     assert (it.supplied, it.rewards, it.unknown) == ((TokenAmount(TOKEN, 5),), (TokenAmount(SECOND, 7),), "")
 
 
@@ -192,5 +196,5 @@ def test_fees_of_a_lock_that_cannot_be_read_are_said_to_be_unknown(
     locked: int, options: dict[str, str], contracts: dict[str, tuple[str, ...]], unknown: bool
 ) -> None:
     match = ProtocolMatch(ME, IT, contracts=contracts, options=options)
-    it = told(voting_escrow.position, match, says=LOCK | {(IT, "locked"): (locked, 99)})
+    it = decode(voting_escrow.position, match, says=LOCK | {(IT, "locked"): (locked, 99)})
     assert ("fees" in it.unknown) is unknown

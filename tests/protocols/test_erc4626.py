@@ -1,4 +1,4 @@
-"""Vaults that a protocol's file names are its own, however their shares came; all others are nobody's in particular."""
+"""Vaults that a protocol's file names belong to that protocol; all others to `erc4626`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ vault = ["{vault}"]
 
 @pytest.fixture
 def owner(demo_world: World) -> str:
-    """Somebody who was given shares, and never sent the vault anything."""
-    node, who = demo_world.node, demo_world.deployment.accounts
+    """Give vault shares to an account that never sent the vault anything, and return the account."""
+    node, accounts = demo_world.node, demo_world.deployment.accounts
     vault = demo_world.deployment.contracts["Vault"]
-    node.settle([tx(who["deployer"], vault, "transfer(address,uint256)", who["ivan"], 10**18)])
-    return who["ivan"].lower()
+    node.settle([tx(accounts["deployer"], vault, "transfer(address,uint256)", accounts["ivan"], 10**18)])
+    return accounts["ivan"].lower()
 
 
 def with_vault(world: World, folder: Path, vault: str) -> World:
@@ -33,19 +33,19 @@ def with_vault(world: World, folder: Path, vault: str) -> World:
 
 def test_a_named_vault_s_shares_are_believed_however_they_came(demo_world: World, owner: str, tmp_path: Path) -> None:
     vault = demo_world.deployment.contracts["Vault"].lower()
-    taken = with_vault(demo_world, tmp_path, vault).snapshot(owner)
-    (position,) = taken.positions
+    snapshot = with_vault(demo_world, tmp_path, vault).snapshot(owner)
+    (position,) = snapshot.positions
     assert position.protocol == "aaa"
-    held = next(each.raw for each in taken.holdings if each.token.asset.shown_contract == vault)
-    redeem = tx(owner, vault, "redeem(uint256,address,address)", held, owner, owner)
-    paid = demo_world.paid(owner, [redeem], taken.block)
-    assert parts([position], "supplied") == {token: raw for token, raw in paid.items() if token != vault}
+    shares = next(each.raw for each in snapshot.holdings if each.token.asset.shown_contract == vault)
+    redeem = tx(owner, vault, "redeem(uint256,address,address)", shares, owner, owner)
+    payout = demo_world.payout(owner, [redeem], snapshot.block)
+    assert parts([position], "supplied") == {token: raw for token, raw in payout.items() if token != vault}
 
 
 def test_a_file_that_names_one_vault_has_no_say_in_others(demo_world: World, tmp_path: Path) -> None:
     accounts = demo_world.deployment.accounts
     wallets = [account for name, account in accounts.items() if name not in ("deployer", "ivan")]
-    taken = with_vault(demo_world, tmp_path, "0x" + "12" * 20).snapshot(*wallets)
-    protocols = {each.protocol for each in taken.positions}
+    snapshot = with_vault(demo_world, tmp_path, "0x" + "12" * 20).snapshot(*wallets)
+    protocols = {each.protocol for each in snapshot.positions}
     assert "erc4626" in protocols
     assert "aaa" not in protocols

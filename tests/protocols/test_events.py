@@ -1,4 +1,4 @@
-"""Membership by events: what somebody else put into a contract for an account is found, and fetched once."""
+"""Positions found by events: deposits by others for an account are found, and fetched once."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ LENT, SECURED, STAKED = 250_000 * 10**6, 10**8, 10**6
 
 
 @dataclass
-class Given:
-    """The world, what was done in it, and where it stood before."""
+class MorphoWorld:
+    """The world, Morpho's contract and markets, and the height before the deposits."""
 
     world: World
     morpho: str
@@ -50,7 +50,7 @@ class Given:
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Given]:
+def morpho_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MorphoWorld]:
     with LocalNode() as node:
         deployment = deploy(node)
         morpho, markets = opened(node, deployment)
@@ -59,7 +59,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Given]:
         stake_in_two_pools(node, deployment)
         node.mine(3, 5 * 86_400)
         files = {"morpho": MORPHO.format(morpho=morpho.lower())}
-        yield Given(World(node, deployment, tmp_path_factory.mktemp("events"), files), morpho, markets, before)
+        yield MorphoWorld(World(node, deployment, tmp_path_factory.mktemp("events"), files), morpho, markets, before)
 
 
 def put_for_others(node: LocalNode, deployment: Deployment, morpho: str, markets: list[Params]) -> None:
@@ -97,71 +97,82 @@ def of(snapshot: Snapshot, protocol: str) -> list[Position]:
     return [each for each in snapshot.positions if each.protocol == protocol]
 
 
-def test_what_others_put_there_for_an_account_is_found_by_its_events_to_the_unit(given: Given) -> None:
-    ivan, heidi = given.account("ivan"), given.account("heidi")
-    snapshot = given.world.snapshot(ivan, heidi)
+def test_what_others_put_there_for_an_account_is_found_by_its_events_to_the_unit(morpho_world: MorphoWorld) -> None:
+    ivan, heidi = morpho_world.account("ivan"), morpho_world.account("heidi")
+    snapshot = morpho_world.world.snapshot(ivan, heidi)
     assert snapshot.issues == ()
     lent, secured = of(snapshot, "morpho")
     assert (lent.account, secured.account) == (ivan, heidi)
-    (market, terms), (_, second), *_ = given.markets.items()
-    shares, _, _ = given.world.node.call(
-        given.morpho, "position(bytes32,address)(uint256,uint128,uint128)", market, ivan, block=snapshot.block.height
+    (market, terms), (_, second), *_ = morpho_world.markets.items()
+    shares, _, _ = morpho_world.world.node.call(
+        morpho_world.morpho,
+        "position(bytes32,address)(uint256,uint128,uint128)",
+        market,
+        ivan,
+        block=snapshot.block.height,
     )
-    leave = tx(ivan, given.morpho, f"withdraw({PARAMS},uint256,uint256,address,address)", terms, 0, shares, ivan, ivan)
-    assert parts([lent], "supplied") == given.world.paid(ivan, [leave], snapshot.block)
+    leave = tx(
+        ivan, morpho_world.morpho, f"withdraw({PARAMS},uint256,uint256,address,address)", terms, 0, shares, ivan, ivan
+    )
+    assert parts([lent], "supplied") == morpho_world.world.payout(ivan, [leave], snapshot.block)
     assert parts([secured], "supplied") == {second[1].lower(): SECURED}
 
 
-def test_neither_of_them_ever_exchanged_anything_with_the_contract(given: Given) -> None:
+def test_neither_of_them_ever_exchanged_anything_with_the_contract(morpho_world: MorphoWorld) -> None:
     async def match(system: System) -> Interactions:
-        ivan = given.account("ivan")
+        ivan = morpho_world.account("ivan")
         index, info = ChainIndex(system.lake, system.tail, "local"), system.chain("local").info
-        return account_index.interactions_of(index, [ivan], given.world.node.height, info)[ivan]
+        return account_index.interactions_of(index, [ivan], morpho_world.world.node.height, info)[ivan]
 
-    assert given.morpho.lower() not in given.world.run(match).exchanged_with
+    assert morpho_world.morpho.lower() not in morpho_world.world.run(match).exchanged_with
 
 
-def test_before_it_was_put_there_nothing_is_found_and_nothing_is_unknown(given: Given) -> None:
-    snapshot = given.world.snapshot(given.account("ivan"), height=given.before)
+def test_before_it_was_put_there_nothing_is_found_and_nothing_is_unknown(morpho_world: MorphoWorld) -> None:
+    snapshot = morpho_world.world.snapshot(morpho_world.account("ivan"), height=morpho_world.before)
     assert (of(snapshot, "morpho"), snapshot.issues) == ([], ())
 
 
-def test_only_the_pools_of_its_events_are_read_of_a_farm(given: Given) -> None:
-    snapshot = given.world.snapshot(given.account("grace"))
-    found = of(snapshot, "sushi")
-    assert sum(sum(parts([each], "supplied").values()) for each in found) == STAKED
-    assert pools_asked(found) == {2, 4}
+def test_only_the_pools_of_its_events_are_read_of_a_farm(morpho_world: MorphoWorld) -> None:
+    snapshot = morpho_world.world.snapshot(morpho_world.account("grace"))
+    positions = of(snapshot, "sushi")
+    assert sum(sum(parts([each], "supplied").values()) for each in positions) == STAKED
+    assert pools_asked(positions) == {2, 4}
 
 
-def pools_asked(found: list[Position]) -> set[int]:
-    reads = [each.read for position in found for each in position.calls]
+def pools_asked(positions: list[Position]) -> set[int]:
+    reads = [each.read for position in positions for each in position.calls]
     return {read.args[0] for read in reads if isinstance(read, Call) and read.signature.startswith("userInfo(")}
 
 
-def test_where_events_are_not_indexed_that_is_said_and_every_pool_is_read(given: Given) -> None:
+def test_where_events_are_not_indexed_that_is_said_and_every_pool_is_read(morpho_world: MorphoWorld) -> None:
     """And then only what is missing is fetched: all filters, of the blocks so far; after that nothing."""
-    node = given.world.node
+    node = morpho_world.world.node
 
     async def go(system: System) -> tuple[Snapshot, list[Work], list[Work], Snapshot]:
         chain = system.chain("local")
         snapshotter = snapshotter_of(system, chain)
         block = await chain.block(node.height)
         forget(system)
-        without = await snapshotter.take([given.account("grace"), given.account("ivan")], block)
-        before = lacking(system, block)
+        without = await snapshotter.take([morpho_world.account("grace"), morpho_world.account("ivan")], block)
+        before = missing_work(system, block)
         await index_chain(system, quiet=True)
-        return without, before, lacking(system, block), await snapshotter.take([given.account("ivan")], block)
+        return (
+            without,
+            before,
+            missing_work(system, block),
+            await snapshotter.take([morpho_world.account("ivan")], block),
+        )
 
-    without, before, after, found = given.world.run(go)
+    without, before, after, latest = morpho_world.world.run(go)
     assert pools_asked(of(without, "sushi")) == set(range(POOLS))
     assert of(without, "morpho") == []
-    said = {issue.subject for issue in without.issues}
-    assert said == {given.morpho.lower(), given.world.deployment.contracts["MasterChef"].lower()}
+    subjects = {issue.subject for issue in without.issues}
+    assert subjects == {morpho_world.morpho.lower(), morpho_world.world.deployment.contracts["MasterChef"].lower()}
     assert all(issue.makes_partial for issue in without.issues)
     assert [(each.datasets, len(each.filters)) for each in before] == [(("events",), 5)]
     assert after == []
-    assert found.issues == ()
-    assert len(of(found, "morpho")) == 1
+    assert latest.issues == ()
+    assert len(of(latest, "morpho")) == 1
 
 
 def forget(system: System) -> None:
@@ -173,35 +184,37 @@ def forget(system: System) -> None:
         system.lake.replace(table, "local", table.schema().empty_table())
 
 
-def lacking(system: System, block: Block) -> list[Work]:
+def missing_work(system: System, block: Block) -> list[Work]:
     chain = system.chain("local")
     datasets = system.datasets(chain)
     span = Span(0, block.height)
     return missing(system.tail, "local", span, datasets, (), system.event_filters(chain, datasets))
 
 
-def test_a_protocol_that_is_added_later_costs_its_own_events_and_nothing_twice(given: Given, tmp_path: Path) -> None:
-    world = World(given.world.node, given.world.deployment, tmp_path)
+def test_a_protocol_that_is_added_later_costs_its_own_events_and_nothing_twice(
+    morpho_world: MorphoWorld, tmp_path: Path
+) -> None:
+    world = World(morpho_world.world.node, morpho_world.world.deployment, tmp_path)
 
     async def go(system: System) -> tuple[list[Work], int, int, Snapshot]:
-        block = await system.chain("local").block(given.world.node.height)
-        kept = system.lake.scan(LOGS, chain="local").collect().height
-        file = MORPHO.format(morpho=given.morpho.lower())
+        block = await system.chain("local").block(morpho_world.world.node.height)
+        stored_count = system.lake.scan(LOGS, chain="local").collect().height
+        file = MORPHO.format(morpho=morpho_world.morpho.lower())
         (Path(system.settings.protocols) / "morpho.toml").write_text(file)
         later = System(system.settings)
         try:
-            before = lacking(later, block)
+            before = missing_work(later, block)
             await index_chain(later, quiet=True)
             rows = later.lake.scan(LOGS, chain="local").select("height", "log_index").collect()
             assert rows.is_unique().all()
-            found = await snapshotter_of(later, later.chain("local")).take([given.account("ivan")], block)
+            snapshot = await snapshotter_of(later, later.chain("local")).take([morpho_world.account("ivan")], block)
         finally:
             await later.close()
-        return before, kept, rows.height, found
+        return before, stored_count, rows.height, snapshot
 
-    before, kept, now, found = world.run(go)
+    before, stored_count, row_count, snapshot = world.run(go)
     assert [each.datasets for each in before] == [("events",)]
-    assert {filter_.partition("/")[0] for each in before for filter_ in each.filters} == {given.morpho.lower()}
-    assert now > kept
-    assert found.issues == ()
-    assert len(of(found, "morpho")) == 1
+    assert {filter_.partition("/")[0] for each in before for filter_ in each.filters} == {morpho_world.morpho.lower()}
+    assert row_count > stored_count
+    assert snapshot.issues == ()
+    assert len(of(snapshot, "morpho")) == 1

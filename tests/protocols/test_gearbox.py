@@ -85,10 +85,10 @@ def test_gear_that_has_voted_stays_staked(gearbox: Gearbox) -> None:
 
 def test_a_refusing_contract_is_an_issue_and_not_zero(gearbox: Gearbox) -> None:
     chain, contracts = gearbox.chain, {"gear_staking": [gearbox.staking]}
-    refused = {(gearbox.staking, "getWithdrawableAmounts"): Reverted()}
-    (found,) = chain.outcomes("gear_staking", contracts, chain.alice, exchanged(gearbox.staking), overrides=refused)
-    assert not found.positions
-    assert len(found.issues) == 1
+    overrides = {(gearbox.staking, "getWithdrawableAmounts"): Reverted()}
+    (outcome,) = chain.outcomes("gear_staking", contracts, chain.alice, exchanged(gearbox.staking), overrides=overrides)
+    assert not outcome.positions
+    assert len(outcome.issues) == 1
 
 
 def test_a_share_of_a_pool_is_a_vault_share_that_pays_what_it_stands_for(gearbox: Gearbox) -> None:

@@ -1,4 +1,4 @@
-"""Operators of listed forks, whose code nobody read, who claim positions for others. None adds to a sum."""
+"""Operators of unreviewed listed forks claim positions for others; none adds to a sum."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FORKS = {
 
 @dataclass(frozen=True)
 class Forked:
-    """Who did nothing, and who acted in each fork; what each is said to have."""
+    """Snapshots of a bystander, and of an account that used each fork."""
 
     at: dict[str, str]
     bystander: Snapshot
@@ -66,8 +66,8 @@ class Forked:
 
 
 def answers(at: dict[str, str], usdc: str, weth: str, owner: str) -> dict[str, dict[str, Answer]]:
-    """What each contract of the operator says; some of it is true."""
-    given = gives("uint256", EVERYTHING)
+    """Return the answers of each contract of the operator; some of them are true."""
+    huge_answer = gives("uint256", EVERYTHING)
     return {
         "comptroller": {
             "getAssetsIn(address)": gives("address[]", [at["market"]]),
@@ -79,9 +79,9 @@ def answers(at: dict[str, str], usdc: str, weth: str, owner: str) -> dict[str, d
             "comptroller()": gives("address", at["comptroller"]),
             "underlying()": gives("address", usdc),
             "getAccountSnapshot(address)": gives("uint256", 0, "uint256", WAD, "uint256", 0, "uint256", 10**40),
-            "balanceOfUnderlying(address)": given,
+            "balanceOfUnderlying(address)": huge_answer,
             "exchangeRateCurrent()": gives("uint256", 10**40),
-            "getCash()": given,
+            "getCash()": huge_answer,
         },
         "factory": {"getPair(address,address)": gives("address", at["pair"]), "feeTo()": gives("address", ZERO)},
         "pair": {
@@ -93,8 +93,8 @@ def answers(at: dict[str, str], usdc: str, weth: str, owner: str) -> dict[str, d
         },
         "vault": {
             "asset()": gives("address", usdc),
-            "convertToAssets(uint256)": given,
-            "previewRedeem(uint256)": given,
+            "convertToAssets(uint256)": huge_answer,
+            "previewRedeem(uint256)": huge_answer,
         },
         "balancer": {
             "getProtocolFeesCollector()": gives("address", at["balancer"]),
@@ -114,13 +114,13 @@ def answers(at: dict[str, str], usdc: str, weth: str, owner: str) -> dict[str, d
             "userInfo(uint256,address)": gives("uint256", FUNDS, "uint256", 0),
             "lpToken(uint256)": gives("address", usdc),
             "rewardToken()": gives("address", weth),
-            "pendingReward(uint256,address)": given,
+            "pendingReward(uint256,address)": huge_answer,
         },
         "stakes": {
             "stakingToken()": gives("address", usdc),
             "rewardsToken()": gives("address", weth),
-            "balanceOf(address)": given,
-            "earned(address)": given,
+            "balanceOf(address)": huge_answer,
+            "earned(address)": huge_answer,
         },
         "provider": {
             "ADDRESSES_PROVIDER()": gives("address", at["provider"]),
@@ -142,7 +142,7 @@ def answers(at: dict[str, str], usdc: str, weth: str, owner: str) -> dict[str, d
         "atoken": {
             "POOL()": gives("address", at["lending"]),
             "UNDERLYING_ASSET_ADDRESS()": gives("address", usdc),
-            "balanceOf(address)": given,
+            "balanceOf(address)": huge_answer,
             "getIncentivesController()": gives("address", at["lending"]),
         },
         "factory_v3": {"getPool(address,address,uint24)": gives("address", at["pool_v3"])},
@@ -192,21 +192,23 @@ def answers(at: dict[str, str], usdc: str, weth: str, owner: str) -> dict[str, d
 def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forked]:
     with LocalNode() as node:
         deployment = deploy(node)
-        who, tokens = deployment.accounts, {name: each.address for name, each in deployment.tokens.items()}
-        operator, bystander, actor = who["ivan"], who["grace"], who["heidi"]
+        accounts, tokens = deployment.accounts, {name: each.address for name, each in deployment.tokens.items()}
+        operator, bystander, actor = accounts["ivan"], accounts["grace"], accounts["heidi"]
         usdc, weth = tokens["USDC"], deployment.contracts.get("WETH") or tokens["WETH"]
         transfer = "transfer(address,uint256)"
-        node.settle([tx(who["alice"], usdc, transfer, actor, 10**6)])
+        node.settle([tx(accounts["alice"], usdc, transfer, actor, 10**6)])
         nonce = int(node.rpc("eth_getTransactionCount", operator, "pending"), 16)
         at = {name: created_address(operator, nonce + k).lower() for k, name in enumerate(NAMES)}
         txs: list[Tx] = []
-        for name, said in sorted(answers(at, usdc, weth, bystander).items(), key=lambda each: NAMES.index(each[0])):
-            rows = [answer.row(signature) for signature, answer in {**GOOD, **said}.items()]
+        for name, contract_answers in sorted(
+            answers(at, usdc, weth, bystander).items(), key=lambda each: NAMES.index(each[0])
+        ):
+            rows = [answer.row(signature) for signature, answer in {**GOOD, **contract_answers}.items()]
             code = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
             txs.append(Tx(operator, None, code, gas=5_000_000, label=name))
         node.settle(txs)
         # Who did nothing is sent a share of each, and money of the farm; who acted called each of them.
-        given = {
+        mint_logs = {
             to: Log([TRANSFER, topic_of(ZERO), topic_of(to)], words(["uint256"], WAD)) for to in (bystander, actor)
         }
         staked = [
@@ -214,12 +216,12 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forked]:
             for name in ("farm", "stakes")
         ]
         shares = ("market", "pair", "vault", "pool", "atoken")
-        node.settle([log_tx(operator, at[share], given[bystander]) for share in shares])
+        node.settle([log_tx(operator, at[share], mint_logs[bystander]) for share in shares])
         node.settle([log_tx(operator, at["pool"], log) for log in staked])
         ticket = Log([TRANSFER, topic_of(ZERO), topic_of(bystander), "0x" + "00" * 31 + "07"])
         node.settle([log_tx(operator, at["manager"], ticket)])
         node.settle([tx(operator, usdc, transfer, at[name], FUNDS) for name in ("pair", "farm", "pool_v3", "stakes")])
-        node.settle([log_tx(actor, at[share], given[actor]) for share in ("market", "pool", "atoken")])
+        node.settle([log_tx(actor, at[share], mint_logs[actor]) for share in ("market", "pool", "atoken")])
         node.settle([tx(actor, usdc, transfer, at[name], 1) for name in ("market", "farm", "atoken", "stakes")])
         files = {
             f"x{family}": FORK.format(key=f"x{family}", family=family, role=role, at=at[name])
@@ -251,18 +253,18 @@ def test_a_market_of_a_fork_that_does_not_have_what_it_says_is_not_relied_on(for
 
 
 def test_a_market_that_others_lead_to_and_that_does_not_have_what_it_says_is_not_relied_on(forked: Forked) -> None:
-    why = {each.unverified for each in forked.bystander.positions if each.protocol == "xaave_v3"}
-    assert why == {aave.NOT_SENT, aave.NOT_EARNED}
-    market, earned = sorted(forked.of_actor("aave_v3"), key=lambda each: len(each.rewards))
-    assert (market.unverified, earned.unverified) == (aave.NOT_THERE, aave.NOT_EARNED)
-    assert [part.raw for part in (*market.supplied, *earned.rewards)] == [EVERYTHING] * 2
+    reasons = {each.unverified for each in forked.bystander.positions if each.protocol == "xaave_v3"}
+    assert reasons == {aave.NOT_SENT, aave.NOT_EARNED}
+    market, rewards_position = sorted(forked.of_actor("aave_v3"), key=lambda each: len(each.rewards))
+    assert (market.unverified, rewards_position.unverified) == (aave.NOT_THERE, aave.NOT_EARNED)
+    assert [part.raw for part in (*market.supplied, *rewards_position.rewards)] == [EVERYTHING] * 2
 
 
 def test_a_staking_contract_that_does_not_have_what_it_says_is_staked_is_not_relied_on(forked: Forked) -> None:
-    (given,) = [each for each in forked.bystander.positions if each.protocol == "xstaking_rewards"]
-    (own,) = forked.of_actor("staking_rewards")
-    assert (given.unverified, own.unverified) == (stakes.NOT_SENT, stakes.NOT_THERE)
-    assert [part.raw for part in own.supplied] == [EVERYTHING]
+    (bystander_position,) = [each for each in forked.bystander.positions if each.protocol == "xstaking_rewards"]
+    (actor_position,) = forked.of_actor("staking_rewards")
+    assert (bystander_position.unverified, actor_position.unverified) == (stakes.NOT_SENT, stakes.NOT_THERE)
+    assert [part.raw for part in actor_position.supplied] == [EVERYTHING]
 
 
 def test_one_heap_of_money_does_not_bear_out_three_stakes_in_a_farm_of_a_fork(forked: Forked) -> None:
@@ -297,14 +299,14 @@ def test_who_put_something_into_an_honest_fork_has_what_it_has_in_the_original(
     original = demo_world.snapshot(*accounts)
     forks = World(demo_world.node, demo_world.deployment, tmp_path, files).snapshot(*accounts)
 
-    def told(snapshot: Snapshot) -> list[tuple[object, ...]]:
-        found = [
+    def counted_amounts(snapshot: Snapshot) -> list[tuple[object, ...]]:
+        rows = [
             (each.account, each.protocol, part.token.asset.shown_contract, part.raw)
             for each in snapshot.positions
             for part in (*each.supplied, *(each.rewards if each.protocol == "uniswap3" else ()))
             if not each.unverified
         ]
-        return sorted(found)
+        return sorted(rows)
 
-    assert {protocol for _, protocol, *_ in told(original)} >= keys
-    assert told(forks) == told(original)
+    assert {protocol for _, protocol, *_ in counted_amounts(original)} >= keys
+    assert counted_amounts(forks) == counted_amounts(original)

@@ -1,4 +1,4 @@
-"""Contracts that strangers made, which claim a position of somebody: real ones on a real chain. None adds to a sum."""
+"""Hostile contracts on a local chain claim a position for a victim; none adds to a sum."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ FUNDS = 5_000 * 10**6  # what the attacker really puts into a contract
 
 @dataclass(frozen=True)
 class Attacked:
-    """What the attacker made, by name, and what is said of the victim before and after."""
+    """The attacker's contracts by name, and the victim's snapshots before and after."""
 
     at: dict[str, str]
     before: Snapshot
     after: Snapshot
-    given: Snapshot
+    gifted: Snapshot
 
     @property
     def valued(self) -> Valuation:
         return valuate([self.after])
 
     def issue(self, name: str) -> Issue:
-        (found,) = [
+        (issue,) = [
             each for each in self.after.issues if each.subject == self.at[name] and "not counted" in each.reason
         ]
-        return found
+        return issue
 
     def positions(self, name: str) -> list[Position]:
         return [each for each in self.after.positions if each.pool == self.at[name]]
 
 
 def claims(at: dict[str, str]) -> dict[str, dict[str, Answer]]:
-    """What each contract answers beside what every token does; `at` are the honest ones."""
+    """Return the answers of each contract in addition to a token's; `at`: addresses of honest contracts."""
     usdc, weth = at["USDC"], at["WETH"]
     vault = {
         "asset()": gives("address", usdc),
@@ -95,38 +95,38 @@ def claims(at: dict[str, str]) -> dict[str, dict[str, Answer]]:
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
     with LocalNode() as node:
         deployment = deploy(node)
-        who, usdc = deployment.accounts, deployment.tokens["USDC"].address
-        attacker, victim = who["ivan"], who["grace"]
+        accounts, usdc = deployment.accounts, deployment.tokens["USDC"].address
+        attacker, victim = accounts["ivan"], accounts["grace"]
         transfer = "transfer(address,uint256)"
-        # The victim once sent the asset to somebody, as everybody did.
-        node.settle([tx(victim, usdc, transfer, who["bob"], 10**6)])
+        # The victim once sent the asset to another account.
+        node.settle([tx(victim, usdc, transfer, accounts["bob"], 10**6)])
         world = World(node, deployment, tmp_path_factory.mktemp("attacked"), {"pendle": PENDLE})
         before = world.snapshot(victim)
         nonce = int(node.rpc("eth_getTransactionCount", attacker, "pending"), 16)
         at: dict[str, str] = {}
         txs: list[Tx] = []
         honest = {**deployment.contracts, **{each.symbol: each.address for each in deployment.tokens.values()}}
-        wanted = claims(honest)
-        wanted["a vault of vaults"] = {
-            **wanted["a vault"],
+        contracts = claims(honest)
+        contracts["a vault of vaults"] = {
+            **contracts["a vault"],
             "asset()": gives("address", created_address(attacker, nonce)),
         }
-        sent = Log([TRANSFER, topic_of(ZERO), topic_of(victim)], words(["uint256"], WAD))
-        for name, answers in wanted.items():
+        mint_log = Log([TRANSFER, topic_of(ZERO), topic_of(victim)], words(["uint256"], WAD))
+        for name, answers in contracts.items():
             at[name] = created_address(attacker, nonce + len(txs)).lower()
             rows = [answer.row(signature) for signature, answer in {**GOOD, **answers}.items()]
             data = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
-            txs += [Tx(attacker, None, data, gas=5_000_000, label=name), log_tx(attacker, at[name], sent)]
+            txs += [Tx(attacker, None, data, gas=5_000_000, label=name), log_tx(attacker, at[name], mint_log)]
         for name in ("a vault in which there is something", "standardized yield in which there is something"):
             txs.append(tx(attacker, usdc, transfer, at[name], FUNDS))
         node.settle(txs)
         node.settle([tx(victim, usdc, transfer, at["a vault into which the victim deposited"], 1)])
-        at["bait"], at["pair"] = give_a_pair(node, deployment, attacker, who["heidi"])
-        yield Attacked(at, before, world.snapshot(victim), world.snapshot(who["heidi"]))
+        at["bait"], at["pair"] = give_a_pair(node, deployment, attacker, accounts["heidi"])
+        yield Attacked(at, before, world.snapshot(victim), world.snapshot(accounts["heidi"]))
 
 
 def give_a_pair(node: LocalNode, deployment: Deployment, attacker: str, to: str) -> tuple[str, str]:
-    """A real pair of a token that advertises a site and of real money, all of which is minted to somebody."""
+    """Create a real pair of a spam token and real money, and mint all of its shares to an account."""
     usdc, factory = deployment.tokens["USDC"].address, deployment.contracts["UniswapV2Factory"]
     nonce = int(node.rpc("eth_getTransactionCount", attacker, "pending"), 16)
     bait = created_address(attacker, nonce)
@@ -156,7 +156,7 @@ def test_no_contract_of_a_stranger_adds_to_what_an_account_is_worth(attacked: At
 
 
 def worth_of_tokens(snapshot: Snapshot) -> Decimal:
-    """All that is counted but native coins, of which the victim's own transactions cost some."""
+    """Return the counted value without native coins, which the victim's transactions spend."""
     valued = valuate([snapshot])
     native = [
         each.value_usd for each in valued.holdings if each.holding.token.asset.is_native and each.value_usd is not None
@@ -172,7 +172,7 @@ def test_every_share_of_a_stranger_stays_in_sight(attacked: Attacked) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "reason"),
     [
         ("a vault", "never deposited"),
         ("a vault of vaults", "never deposited"),
@@ -182,9 +182,9 @@ def test_every_share_of_a_stranger_stays_in_sight(attacked: Attacked) -> None:
         ("standardized yield in which there is something", "an action of its own"),
     ],
 )
-def test_the_answer_says_why_a_share_is_not_counted(attacked: Attacked, name: str, why: str) -> None:
+def test_the_answer_says_why_a_share_is_not_counted(attacked: Attacked, name: str, reason: str) -> None:
     issue = attacked.issue(name)
-    assert why in issue.reason
+    assert reason in issue.reason
     assert not issue.makes_partial
 
 
@@ -198,7 +198,7 @@ def test_what_is_claimed_of_real_assets_is_shown_without_a_value(attacked: Attac
 
 def test_what_lies_in_a_position_is_judged_for_spam_like_loose_tokens(attacked: Attacked) -> None:
     """The money in the pair can be had; the bait beside it is flagged there as it would be in the wallet."""
-    (position,) = [each for each in valuate([attacked.given]).positions if each.pool == attacked.at["pair"]]
+    (position,) = [each for each in valuate([attacked.gifted]).positions if each.pool == attacked.at["pair"]]
     parts = {part.holding.token.asset.shown_contract: part for part in position.parts}
     bait = parts.pop(attacked.at["bait"])
     assert bait.spam is not None

@@ -1,4 +1,4 @@
-"""What lies in a gauge is what leaving it pays: shares to the unit of each token, minted and other rewards."""
+"""A gauge's position is what leaving it pays, to the unit: shares, minted and other rewards."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from chainfolio.plans import Reverted
 from chainfolio.protocols import TokenAmount
 from tests.protocols.balancer_v2_deployment import Balancer, balancer
 from tests.protocols.gauge_deployment import file, gauge
-from tests.protocols.told import NO_CODE, told
+from tests.protocols.scripted import NO_CODE, decode
 from tests.protocols.world import World, parts
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Balancer, str, str]]:
+def gauge_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Balancer, str, str]]:
     with LocalNode() as node:
         deployment = deploy(node)
         with node.by_hand():
@@ -31,8 +31,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Bala
         yield World(node, deployment, tmp_path_factory.mktemp("gauges"), files), pools, it, minter
 
 
-def test_leaving_pays_what_is_said(made: tuple[World, Balancer, str, str]) -> None:
-    world, pools, it, minter = made
+def test_leaving_pays_what_is_said(gauge_world: tuple[World, Balancer, str, str]) -> None:
+    world, pools, it, minter = gauge_world
     bob = world.deployment.accounts["bob"]
     snapshot = world.snapshot(bob)
     assert snapshot.issues == ()
@@ -44,17 +44,17 @@ def test_leaving_pays_what_is_said(made: tuple[World, Balancer, str, str]) -> No
         tx(bob, it, "withdraw(uint256)", staked, gas=4_000_000),
         pools.exit(world.node, bob, pools.pools["weighted"], staked, 1),
     ]
-    paid = world.paid(bob, calls, snapshot.block)
-    assert paid.pop(it.lower()) == -staked
+    payout = world.payout(bob, calls, snapshot.block)
+    assert payout.pop(it.lower()) == -staked
     assert len([part for part in position.rewards if part.raw]) == 2
-    assert parts([position], "supplied", "rewards") == paid
+    assert parts([position], "supplied", "rewards") == payout
     assert [share.reference for share in position.replaces] == [it.lower()]
 
 
 ME, GAUGE, MINTER, CONTROLLER, SHARE, TOKEN, OTHER = ("0x" + letter * 40 for letter in "1234567")
 
 
-def said(**changed: Any) -> dict[tuple[str, str], Any]:
+def gauge_answers(**changed: Any) -> dict[tuple[str, str], Any]:
     answers = {
         (GAUGE, "lp_token"): SHARE,
         (GAUGE, "balanceOf"): 10,
@@ -70,17 +70,19 @@ def said(**changed: Any) -> dict[tuple[str, str], Any]:
 
 
 def test_shares_the_minter_s_token_and_the_rest() -> None:
-    it = told(position, ProtocolMatch(ME, GAUGE, contracts={"minter": (MINTER,)}), says=said())
+    it = decode(position, ProtocolMatch(ME, GAUGE, contracts={"minter": (MINTER,)}), says=gauge_answers())
     assert (it.supplied, it.rewards) == ((TokenAmount(SHARE, 10),), (TokenAmount(TOKEN, 3), TokenAmount(OTHER, 4)))
     assert not it.unknown
 
 
 def test_a_gauge_that_the_controller_does_not_know_is_none() -> None:
     match = ProtocolMatch(ME, GAUGE, contracts={"minter": (MINTER,)})
-    assert told(position, match, says=said(gauge_types=Reverted())) is None
+    assert decode(position, match, says=gauge_answers(gauge_types=Reverted())) is None
 
 
 def test_a_gauge_that_does_not_count_its_rewards_may_have_more() -> None:
-    it = told(position, ProtocolMatch(ME, GAUGE, contracts={"minter": (MINTER,)}), says=said(reward_count=NO_CODE))
+    it = decode(
+        position, ProtocolMatch(ME, GAUGE, contracts={"minter": (MINTER,)}), says=gauge_answers(reward_count=NO_CODE)
+    )
     assert it.rewards == (TokenAmount(TOKEN, 3),)
     assert it.unknown

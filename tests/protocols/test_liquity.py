@@ -1,4 +1,4 @@
-"""Liquity V1, replayed from the answers of its own contracts."""
+"""Liquity V1, replayed from recorded answers of its contracts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from chainfolio.adapters.evm.positions.outcomes import Outcome
 from chainfolio.plans import Reverted
-from tests.protocols.published import ETHER, Moment, Overrides, amounts, exchanged, needs_contracts, positions
+from tests.protocols.published import ETHER, Overrides, RecordedState, amounts, exchanged, needs_contracts, positions
 
 pytestmark = needs_contracts
 FEED = "price feed (the repository's own for test nets)"
@@ -26,11 +26,11 @@ OPENED, LIQUIDATED, SPREAD = 0, 1, 2
 ETH = 10**18
 
 
-def found_in(index: int, account: str, *contracts: str, overrides: Overrides | None = None) -> list[Outcome]:
-    moment = Moment("liquity", index)
-    price = moment.value(FEED, "getPrice()(uint256)")
-    parties = [moment.roles[contract] for contract in contracts]
-    return moment.outcomes(
+def outcomes_of(index: int, account: str, *contracts: str, overrides: Overrides | None = None) -> list[Outcome]:
+    state = RecordedState("liquity", index)
+    price = state.value(FEED, "getPrice()(uint256)")
+    parties = [state.roles[contract] for contract in contracts]
+    return state.outcomes(
         "liquity", CONTRACTS, account, exchanged(*parties), {(FEED, "lastGoodPrice"): price, **(overrides or {})}
     )
 
@@ -46,21 +46,21 @@ def found_in(index: int, account: str, *contracts: str, overrides: Overrides | N
     ],
 )
 def test_a_trove_has_what_liquidations_spread_over_it(index: int, account: str, collateral: int, debt: int) -> None:
-    moment = Moment("liquity", index)
-    found = positions(found_in(index, account, "borrower operations"))
-    assert amounts(found, "supplied") == ({ETHER: collateral} if collateral else {})
-    assert amounts(found, "borrowed") == ({moment.roles["LUSD"]: debt} if debt else {})
+    state = RecordedState("liquity", index)
+    troves = positions(outcomes_of(index, account, "borrower operations"))
+    assert amounts(troves, "supplied") == ({ETHER: collateral} if collateral else {})
+    assert amounts(troves, "borrowed") == ({state.roles["LUSD"]: debt} if debt else {})
 
 
 def test_health_is_the_protocol_s_ratio_over_110_percent() -> None:
-    moment = Moment("liquity", SPREAD)
-    price = moment.value(FEED, "getPrice()(uint256)")
-    ratio = moment.value("trove manager", "getCurrentICR(address,uint256)(uint256)", moment.roles["alice"], price)
-    health = positions(found_in(SPREAD, "alice", "borrower operations"))[0].health
+    state = RecordedState("liquity", SPREAD)
+    price = state.value(FEED, "getPrice()(uint256)")
+    ratio = state.value("trove manager", "getCurrentICR(address,uint256)(uint256)", state.roles["alice"], price)
+    health = positions(outcomes_of(SPREAD, "alice", "borrower operations"))[0].health
     assert health is not None
     assert abs(health - Decimal(ratio).scaleb(-18) / Decimal("1.1")) < Decimal("1e-17")
-    refused = found_in(SPREAD, "alice", "borrower operations", overrides={(FEED, "lastGoodPrice"): Reverted()})
-    assert positions(refused)[0].health is None
+    without_price = outcomes_of(SPREAD, "alice", "borrower operations", overrides={(FEED, "lastGoodPrice"): Reverted()})
+    assert positions(without_price)[0].health is None
 
 
 @pytest.mark.parametrize(
@@ -72,23 +72,25 @@ def test_health_is_the_protocol_s_ratio_over_110_percent() -> None:
     ids=["opened", "liquidated"],
 )
 def test_a_stability_deposit_shrinks_and_gains_ether(index: int, deposit: int, ether: int, lqty: int) -> None:
-    moment = Moment("liquity", index)
-    (found,) = positions(found_in(index, "alice", "stability pool"))
-    assert amounts([found], "supplied") == {moment.roles["LUSD"]: deposit}
-    assert amounts([found], "rewards") == ({ETHER: ether, moment.roles["LQTY"]: lqty} if ether else {})
-    assert "pays more" in found.remark
+    state = RecordedState("liquity", index)
+    (position,) = positions(outcomes_of(index, "alice", "stability pool"))
+    assert amounts([position], "supplied") == {state.roles["LUSD"]: deposit}
+    assert amounts([position], "rewards") == ({ETHER: ether, state.roles["LQTY"]: lqty} if ether else {})
+    assert "pays more" in position.remark
 
 
 def test_staked_lqty_earns_fees_in_lusd() -> None:
     for index, fees in ((OPENED, 5 * ETH), (SPREAD, 17_500_000_000_000_000_000)):
-        moment = Moment("liquity", index)
-        found = positions(found_in(index, "alice", "LQTY staking"))
-        assert amounts(found, "supplied") == {moment.roles["LQTY"]: 400 * ETH}
-        assert amounts(found, "rewards") == {moment.roles["LUSD"]: fees}
+        state = RecordedState("liquity", index)
+        stakes = positions(outcomes_of(index, "alice", "LQTY staking"))
+        assert amounts(stakes, "supplied") == {state.roles["LQTY"]: 400 * ETH}
+        assert amounts(stakes, "rewards") == {state.roles["LUSD"]: fees}
 
 
 def test_a_refusing_contract_is_an_issue_and_hides_no_other() -> None:
-    refused = {("stability pool", "getDepositorETHGain"): Reverted()}
-    found = found_in(OPENED, "alice", "stability pool", "LQTY staking", "borrower operations", overrides=refused)
-    assert sorted(len(each.issues) for each in found if not each.positions) == [1]
-    assert amounts(positions(found), "borrowed") == {Moment("liquity", OPENED).roles["LUSD"]: 10_250 * ETH}
+    overrides = {("stability pool", "getDepositorETHGain"): Reverted()}
+    outcomes = outcomes_of(
+        OPENED, "alice", "stability pool", "LQTY staking", "borrower operations", overrides=overrides
+    )
+    assert sorted(len(each.issues) for each in outcomes if not each.positions) == [1]
+    assert amounts(positions(outcomes), "borrowed") == {RecordedState("liquity", OPENED).roles["LUSD"]: 10_250 * ETH}

@@ -1,4 +1,4 @@
-"""Maker by the transactions that made its own test chain: what vaults and savings hold is what closing them pays."""
+"""Maker on its own test chain: vaults and savings are worth what closing them pays."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from chainfolio.localchain.evm import MAX, Tx, call_data, tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import Reverted
 from chainfolio.protocols import DecodedPosition, TokenAmount
-from tests.protocols.maker_deployment import Maker, recorded, replay
-from tests.protocols.told import read, told
+from tests.protocols.maker_deployment import Maker, load_snapshot, replay
+from tests.protocols.scripted import decode, read
 from tests.protocols.world import ETHER as COINS
 from tests.protocols.world import World, parts
 
@@ -31,8 +31,8 @@ FROB = "frob(uint256,int256,int256)"
 
 
 @dataclass(frozen=True)
-class Lived:
-    """The world, Maker in it, whose vaults there are by number, and a snapshot."""
+class Scenario:
+    """The world, Maker's contracts, the numbers of the vaults by name, and a snapshot."""
 
     world: World
     maker: Maker
@@ -52,15 +52,15 @@ class Lived:
     def vault(self, name: str) -> Position:
         """The position of a vault by the name that it has here."""
         number = f" vault {self.vaults[name]}"
-        (found,) = [each for each in self.snapshot.positions if each.name.endswith(number)]
-        return found
+        (position,) = [each for each in self.snapshot.positions if each.name.endswith(number)]
+        return position
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
-    sent, maker = recorded()
-    with LocalNode(timestamp=sent[0].time_s - 1) as node:
-        replay(node, sent)
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
+    txs, maker = load_snapshot()
+    with LocalNode(timestamp=txs[0].time_s - 1) as node:
+        replay(node, txs)
         deployment = deploy(node)
         accounts = deployment.accounts
         vaults = drawn(node, maker, accounts)
@@ -69,11 +69,11 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
         node.mine(1, 50 * DAY_S)
         world = World(node, deployment, tmp_path_factory.mktemp("maker"), {"maker": maker.file})
         names = ("alice", "bob", "carol", "dave", "grace")
-        yield Lived(world, maker, vaults, world.snapshot(*(accounts[name] for name in names)))
+        yield Scenario(world, maker, vaults, world.snapshot(*(accounts[name] for name in names)))
 
 
 def drawn(node: LocalNode, maker: Maker, accounts: Mapping[str, str]) -> dict[str, int]:
-    """Alice draws against ether and against dollars; she gives Bob a third vault; the deployer draws for all."""
+    """Open Alice's vaults of ether and dollars, one that she gives to Bob, and the deployer's."""
     alice, rich = accounts["alice"], accounts["deployer"]
     node.rpc("anvil_impersonateAccount", maker["FAUCET"])
     node.rpc("anvil_setBalance", maker["FAUCET"], hex(WAD))
@@ -122,11 +122,11 @@ def draw(node: LocalNode, maker: Maker, owner: str, number: int, ink: int, art: 
     """More collateral in, and Dai out, as many whole units of it as there are."""
     manager, vat = maker["CDP_MANAGER"], maker["MCD_VAT"]
     node.settle([tx(owner, manager, FROB, number, ink, art)])
-    got = node.call(vat, "dai(address)(uint256)", node.call(manager, "urns(uint256)(address)", number)) // RAY
+    dai_raw = node.call(vat, "dai(address)(uint256)", node.call(manager, "urns(uint256)(address)", number)) // RAY
     node.settle(
         [
-            tx(owner, manager, "move(uint256,address,uint256)", number, owner, got * RAY),
-            tx(owner, maker["MCD_JOIN_DAI"], "exit(address,uint256)", owner, got),
+            tx(owner, manager, "move(uint256,address,uint256)", number, owner, dai_raw * RAY),
+            tx(owner, maker["MCD_JOIN_DAI"], "exit(address,uint256)", owner, dai_raw),
         ]
     )
 
@@ -149,18 +149,18 @@ def saved(node: LocalNode, maker: Maker, accounts: Mapping[str, str]) -> None:
             tx(bob, pot, "join(uint256)", 290 * WAD + 1),
         ]
     )
-    left = node.call(vat, "dai(address)(uint256)", bob)
-    node.settle([tx(bob, vat, "move(address,address,uint256)", bob, accounts["deployer"], left)])
+    remainder = node.call(vat, "dai(address)(uint256)", bob)
+    node.settle([tx(bob, vat, "move(address,address,uint256)", bob, accounts["deployer"], remainder)])
 
 
 def proxied(node: LocalNode, maker: Maker, me: str) -> None:
-    """Somebody draws and saves through a proxy, as the protocol's own pages do; a second proxy is given away."""
+    """Draw and save through a proxy, as the protocol's web pages do, and give a second proxy away."""
     node.settle([tx(me, maker["PROXY_FACTORY"], "build()", gas=2_000_000)])
-    given = node.call(maker["PROXY_FACTORY"], "build()(address)", sender=me)
+    given_proxy = node.call(maker["PROXY_FACTORY"], "build()(address)", sender=me)
     node.settle(
         [
             tx(me, maker["PROXY_FACTORY"], "build()", gas=2_000_000),
-            tx(me, given, "setOwner(address)", maker["FAUCET"]),
+            tx(me, given_proxy, "setOwner(address)", maker["FAUCET"]),
             tx(me, maker["PROXY_REGISTRY"], "build()", gas=2_000_000),
         ]
     )
@@ -187,18 +187,23 @@ def by_proxy(me: str, proxy: str, actions: str, signature: str, *args: Any) -> T
     return tx(me, proxy, "execute(address,bytes)", actions, call, gas=3_000_000)
 
 
-def closing(lived: Lived, name: str, owner: str, owed: int) -> list[Tx]:
+def closing(scenario: Scenario, name: str, owner: str, debt: int) -> list[Tx]:
     """The deployer pays so much back; then the owner takes all collateral out."""
-    maker, number, rich, me = lived.maker, lived.vaults[name], lived.account("deployer"), lived.account(owner)
-    urn = lived.read("CDP_MANAGER", "urns(uint256)(address)", number)
-    ilk = lived.read("CDP_MANAGER", "ilks(uint256)(bytes32)", number)
-    ink, art = lived.read("MCD_VAT", URN, ilk, urn)
-    raw = ink + lived.read("MCD_VAT", "gem(bytes32,address)(uint256)", ilk, urn)
-    spare = 0 if art else lived.read("MCD_VAT", "dai(address)(uint256)", urn)
+    maker, number, rich, me = (
+        scenario.maker,
+        scenario.vaults[name],
+        scenario.account("deployer"),
+        scenario.account(owner),
+    )
+    urn = scenario.read("CDP_MANAGER", "urns(uint256)(address)", number)
+    ilk = scenario.read("CDP_MANAGER", "ilks(uint256)(bytes32)", number)
+    ink, art = scenario.read("MCD_VAT", URN, ilk, urn)
+    raw = ink + scenario.read("MCD_VAT", "gem(bytes32,address)(uint256)", ilk, urn)
+    spare = 0 if art else scenario.read("MCD_VAT", "dai(address)(uint256)", urn)
     join, unit = (maker["MCD_JOIN_ETH_A"], 1) if ilk == ETHER else (maker["MCD_JOIN_USDC_A"], 10**12)
     return [
         tx(rich, maker["MCD_DAI"], "approve(address,uint256)", maker["MCD_JOIN_DAI"], MAX),
-        tx(rich, maker["MCD_JOIN_DAI"], "join(address,uint256)", urn, owed),
+        tx(rich, maker["MCD_JOIN_DAI"], "join(address,uint256)", urn, debt),
         tx(me, maker["CDP_MANAGER"], FROB, number, -ink, -art),
         tx(me, maker["CDP_MANAGER"], "flux(uint256,address,uint256)", number, me, raw),
         tx(me, join, "exit(address,uint256)", me, raw // unit),
@@ -208,89 +213,95 @@ def closing(lived: Lived, name: str, owner: str, owed: int) -> list[Tx]:
     ]
 
 
-def test_everything_was_read(lived: Lived) -> None:
-    assert lived.snapshot.issues == ()
+def test_everything_was_read(scenario: Scenario) -> None:
+    assert scenario.snapshot.issues == ()
     names = ("alice", "bob", "carol", "dave", "grace")
-    assert [len(lived.positions(name, "LENDING")) for name in names] == [2, 1, 0, 1, 0]
-    assert [len(lived.positions(name, "DEPOSIT")) for name in names] == [1, 1, 1, 1, 0]
-    assert lived.vault("dollars").name == f"USDC-A vault {lived.vaults['dollars']}"
+    assert [len(scenario.positions(name, "LENDING")) for name in names] == [2, 1, 0, 1, 0]
+    assert [len(scenario.positions(name, "DEPOSIT")) for name in names] == [1, 1, 1, 1, 0]
+    assert scenario.vault("dollars").name == f"USDC-A vault {scenario.vaults['dollars']}"
 
 
 @pytest.mark.parametrize(("name", "owner"), [("ether", "alice"), ("dollars", "alice"), ("given", "bob")])
-def test_closing_a_vault_takes_what_is_owed_and_pays_the_collateral(lived: Lived, name: str, owner: str) -> None:
-    position = lived.vault(name)
-    assert position.account == lived.account(owner)
-    owed = parts([position], "borrowed")
-    raw = owed.get(lived.maker["MCD_DAI"], 0)
-    calls, block = closing(lived, name, owner, raw), lived.snapshot.block
-    assert lived.world.paid(lived.account(owner), calls, block) == parts([position], "supplied")
-    assert lived.world.paid(lived.account("deployer"), calls, block) == {token: -raw for token, raw in owed.items()}
+def test_closing_a_vault_takes_what_is_owed_and_pays_the_collateral(scenario: Scenario, name: str, owner: str) -> None:
+    position = scenario.vault(name)
+    assert position.account == scenario.account(owner)
+    debts = parts([position], "borrowed")
+    raw = debts.get(scenario.maker["MCD_DAI"], 0)
+    calls, block = closing(scenario, name, owner, raw), scenario.snapshot.block
+    assert scenario.world.payout(scenario.account(owner), calls, block) == parts([position], "supplied")
+    assert scenario.world.payout(scenario.account("deployer"), calls, block) == {
+        token: -raw for token, raw in debts.items()
+    }
     if raw:
         with pytest.raises(AssertionError, match="status"):
-            lived.world.paid(lived.account(owner), closing(lived, name, owner, raw - 1), block)
+            scenario.world.payout(scenario.account(owner), closing(scenario, name, owner, raw - 1), block)
 
 
-def test_what_drawing_left_behind_pays_a_part_of_the_debt(lived: Lived) -> None:
-    urn = lived.read("CDP_MANAGER", "urns(uint256)(address)", lived.vaults["ether"])
-    assert 0 < lived.read("MCD_VAT", "dai(address)(uint256)", urn) < RAY
+def test_what_drawing_left_behind_pays_a_part_of_the_debt(scenario: Scenario) -> None:
+    urn = scenario.read("CDP_MANAGER", "urns(uint256)(address)", scenario.vaults["ether"])
+    assert 0 < scenario.read("MCD_VAT", "dai(address)(uint256)", urn) < RAY
 
 
-def test_below_a_health_of_one_a_vault_can_be_liquidated_and_above_not(lived: Lived) -> None:
-    health = lived.vault("ether").health
+def test_below_a_health_of_one_a_vault_can_be_liquidated_and_above_not(scenario: Scenario) -> None:
+    health = scenario.vault("ether").health
     assert health is not None
-    *_, spot, _, _ = lived.read("MCD_VAT", ILK, ETHER)
-    assert lets_bite(lived, int(spot / health * 9_999 / 10_000))
-    assert not lets_bite(lived, int(spot / health * 10_001 / 10_000))
+    *_, spot, _, _ = scenario.read("MCD_VAT", ILK, ETHER)
+    assert lets_bite(scenario, int(spot / health * 9_999 / 10_000))
+    assert not lets_bite(scenario, int(spot / health * 10_001 / 10_000))
 
 
-def lets_bite(lived: Lived, spot: int) -> bool:
-    """Whether Alice's vault could be liquidated, were this the price with its margin."""
-    maker, me = lived.maker, lived.account("grace")
-    urn = lived.read("CDP_MANAGER", "urns(uint256)(address)", lived.vaults["ether"])
+def lets_bite(scenario: Scenario, spot: int) -> bool:
+    """Return True if Alice's vault could be liquidated at this price (including the margin)."""
+    maker, me = scenario.maker, scenario.account("grace")
+    urn = scenario.read("CDP_MANAGER", "urns(uint256)(address)", scenario.vaults["ether"])
     file = "file(bytes32,bytes32,uint256)"
     calls = [
         tx(maker["MCD_PAUSE_PROXY"], maker["MCD_VAT"], file, ETHER, b"spot".ljust(32, b"\0"), spot),
         tx(me, maker["MCD_CAT"], "bite(bytes32,address)", ETHER, urn, gas=3_000_000),
     ]
     try:
-        return lived.world.paid(me, calls, lived.snapshot.block) == {}
+        return scenario.world.payout(me, calls, scenario.snapshot.block) == {}
     except AssertionError:  # the contract refused
         return False
 
 
 @pytest.mark.parametrize("name", ["alice", "carol"])
-def test_leaving_the_savings_manager_pays_what_is_said(lived: Lived, name: str) -> None:
-    me = lived.account(name)
-    paid = lived.world.paid(me, [tx(me, lived.maker["DSR_MANAGER"], "exitAll(address)", me)], lived.snapshot.block)
-    assert paid == parts(lived.positions(name, "DEPOSIT"), "supplied")
+def test_leaving_the_savings_manager_pays_what_is_said(scenario: Scenario, name: str) -> None:
+    me = scenario.account(name)
+    payout = scenario.world.payout(
+        me, [tx(me, scenario.maker["DSR_MANAGER"], "exitAll(address)", me)], scenario.snapshot.block
+    )
+    assert payout == parts(scenario.positions(name, "DEPOSIT"), "supplied")
 
 
-def test_leaving_the_pot_pays_what_is_said_and_not_a_unit_more(lived: Lived) -> None:
-    me, pot = lived.account("bob"), lived.maker["MCD_POT"]
-    said = parts(lived.positions("bob", "DEPOSIT"), "supplied")
-    share = lived.read("MCD_POT", "pie(address)(uint256)", me)
+def test_leaving_the_pot_pays_what_is_said_and_not_a_unit_more(scenario: Scenario) -> None:
+    me, pot = scenario.account("bob"), scenario.maker["MCD_POT"]
+    savings = parts(scenario.positions("bob", "DEPOSIT"), "supplied")
+    share = scenario.read("MCD_POT", "pie(address)(uint256)", me)
     leave = [tx(me, pot, "drip()"), tx(me, pot, "exit(uint256)", share)]
-    take = tx(me, lived.maker["MCD_JOIN_DAI"], "exit(address,uint256)", me, said[lived.maker["MCD_DAI"]])
-    assert lived.world.paid(me, [*leave, take], lived.snapshot.block) == said
-    more = tx(me, lived.maker["MCD_JOIN_DAI"], "exit(address,uint256)", me, said[lived.maker["MCD_DAI"]] + 1)
+    take = tx(me, scenario.maker["MCD_JOIN_DAI"], "exit(address,uint256)", me, savings[scenario.maker["MCD_DAI"]])
+    assert scenario.world.payout(me, [*leave, take], scenario.snapshot.block) == savings
+    excess_exit = tx(
+        me, scenario.maker["MCD_JOIN_DAI"], "exit(address,uint256)", me, savings[scenario.maker["MCD_DAI"]] + 1
+    )
     with pytest.raises(AssertionError, match="status"):
-        lived.world.paid(me, [*leave, more], lived.snapshot.block)
+        scenario.world.payout(me, [*leave, excess_exit], scenario.snapshot.block)
 
 
-def test_what_a_proxy_has_is_its_owner_s(lived: Lived) -> None:
-    me, maker = lived.account("dave"), lived.maker
-    proxy = lived.read("PROXY_REGISTRY", "proxies(address)(address)", me)
-    (vault,), (savings,) = lived.positions("dave", "LENDING"), lived.positions("dave", "DEPOSIT")
-    owed, number = parts([vault], "borrowed")[maker["MCD_DAI"]], int(vault.name.rpartition(" ")[2])
+def test_what_a_proxy_has_is_its_owner_s(scenario: Scenario) -> None:
+    me, maker = scenario.account("dave"), scenario.maker
+    proxy = scenario.read("PROXY_REGISTRY", "proxies(address)(address)", me)
+    (vault,), (savings,) = scenario.positions("dave", "LENDING"), scenario.positions("dave", "DEPOSIT")
+    debt, number = parts([vault], "borrowed")[maker["MCD_DAI"]], int(vault.name.rpartition(" ")[2])
     terms = (maker["CDP_MANAGER"], maker["MCD_JOIN_ETH_A"], maker["MCD_JOIN_DAI"], number, 30 * WAD)
     leave = by_proxy(
         me, proxy, maker["PROXY_ACTIONS_DSR"], "exitAll(address,address)", maker["MCD_JOIN_DAI"], maker["MCD_POT"]
     )
     saved = parts([savings], "supplied")
-    assert lived.world.paid(me, [leave], lived.snapshot.block) == saved
+    assert scenario.world.payout(me, [leave], scenario.snapshot.block) == saved
     close = by_proxy(me, proxy, maker["PROXY_ACTIONS"], CLOSE, *terms)
-    paid = lived.world.paid(me, [leave, close], lived.snapshot.block)
-    assert paid == {COINS: 30 * WAD, maker["MCD_DAI"]: saved[maker["MCD_DAI"]] - owed}
+    payout = scenario.world.payout(me, [leave, close], scenario.snapshot.block)
+    assert payout == {COINS: 30 * WAD, maker["MCD_DAI"]: saved[maker["MCD_DAI"]] - debt}
     assert parts([vault], "supplied") == {maker["ETH"]: 30 * WAD}
 
 
@@ -322,31 +333,31 @@ MET = ProtocolMatch(ME, MANAGER, contracts=ROLES, time_s=1_000)
 
 def test_without_a_registry_the_collateral_is_unknown_and_not_nothing() -> None:
     match = replace(MET, contracts={role: at for role, at in ROLES.items() if role != "ilk_registry"})
-    (found,) = told(maker_vaults.position, match, says=SAYS)
-    assert isinstance(found, DecodedPosition)
-    assert (found.supplied, found.unknown) == ((TokenAmount(DAI, 0),), "its collateral")
+    (position,) = decode(maker_vaults.position, match, says=SAYS)
+    assert isinstance(position, DecodedPosition)
+    assert (position.supplied, position.unknown) == ((TokenAmount(DAI, 0),), "its collateral")
 
 
 def test_a_collateral_that_the_registry_forgot_is_not_the_native_coin() -> None:
-    (found,) = told(maker_vaults.position, MET, says=SAYS | {(REGISTRY, "gem"): NOBODY, (REGISTRY, "dec"): 0})
-    assert (found.supplied, found.unknown) == ((TokenAmount(DAI, 0),), "its collateral")
+    (position,) = decode(maker_vaults.position, MET, says=SAYS | {(REGISTRY, "gem"): NOBODY, (REGISTRY, "dec"): 0})
+    assert (position.supplied, position.unknown) == ((TokenAmount(DAI, 0),), "its collateral")
 
 
 def test_what_lies_in_a_vault_is_told_in_units_of_its_token() -> None:
-    (found,) = told(maker_vaults.position, MET, says=SAYS | {(REGISTRY, "dec"): 6})
-    assert (found.supplied, found.health) == ((TokenAmount(TOKEN, 10**6), TokenAmount(DAI, 0)), None)
+    (position,) = decode(maker_vaults.position, MET, says=SAYS | {(REGISTRY, "dec"): 6})
+    assert (position.supplied, position.health) == ((TokenAmount(TOKEN, 10**6), TokenAmount(DAI, 0)), None)
 
 
 def test_before_there_was_a_manager_or_a_pot_nobody_has_anything() -> None:
-    assert told(maker_vaults.position, MET, says={}) is None
-    assert told(maker_savings.position, ProtocolMatch(ME, POT, contracts=ROLES), says={}) is None
+    assert decode(maker_vaults.position, MET, says={}) is None
+    assert decode(maker_savings.position, ProtocolMatch(ME, POT, contracts=ROLES), says={}) is None
 
 
 @pytest.mark.parametrize(("owner", "vaults"), [(ME, 1), (DAI, 0)])
 def test_a_proxy_that_was_given_away_is_not_the_account_s(owner: str, vaults: int) -> None:
     match, says = replace(MET, contract=FACTORY, values=((PROXY,),)), SAYS | {(PROXY, "owner"): owner}
-    assert len(told(maker_vaults.position, match, says=says) or ()) == vaults
-    assert told(maker_savings.position, match, says=says | {(POT, "pie"): 0}) is None
+    assert len(decode(maker_vaults.position, match, says=says) or ()) == vaults
+    assert decode(maker_savings.position, match, says=says | {(POT, "pie"): 0}) is None
 
 
 def test_vaults_that_nobody_lists_are_unknown() -> None:

@@ -1,4 +1,4 @@
-"""Morpho Blue on its published source: what was supplied and is owed is what leaving pays and takes, to the unit."""
+"""Morpho Blue on its published source: supply and debt are what leaving pays and takes, to the unit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chainfolio.localchain.evm import MAX, ZERO, Tx, keccak, tx, words
 from chainfolio.localchain.node import LocalNode
 from chainfolio.portfolio.valuation import valuate
 from chainfolio.protocols import TokenAmount
-from tests.protocols.told import told
+from tests.protocols.scripted import decode
 from tests.protocols.world import World, parts
 
 FILE = """\
@@ -35,7 +35,7 @@ Params = tuple[str, str, str, str, int]
 
 
 @dataclass(frozen=True)
-class Lived:
+class Scenario:
     """The world, the contract, its markets by id, and a snapshot."""
 
     world: World
@@ -51,26 +51,26 @@ class Lived:
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
     with LocalNode() as node:
         deployment = deploy(node)
         morpho, markets = opened(node, deployment)
         borrow_back(node, deployment, morpho, next(iter(markets.values())))
         lend_and_borrow(node, deployment, morpho, list(markets.values()))
-        listed = " ".join("0x" + each.hex() for each in markets)
-        files = {"morpho": FILE.format(markets=listed, morpho=morpho.lower())}
+        market_ids = " ".join("0x" + each.hex() for each in markets)
+        files = {"morpho": FILE.format(markets=market_ids, morpho=morpho.lower())}
         world = World(node, deployment, tmp_path_factory.mktemp("morpho"), files)
         accounts = [deployment.accounts[name] for name in ("alice", "bob", "carol", "grace", "dave")]
-        yield Lived(world, morpho, markets, world.snapshot(*accounts))
+        yield Scenario(world, morpho, markets, world.snapshot(*accounts))
 
 
 def opened(node: LocalNode, deployment: Deployment) -> tuple[str, dict[bytes, Params]]:
-    """Dollars against ether, with a fee that goes to Carol; ether against bitcoin; and dollars without interest."""
-    who = deployment.accounts["deployer"]
-    deployer = Deployer(node, who, int(node.rpc("eth_getTransactionCount", who, "pending"), 16))
+    """Deploy three markets: dollars for ether (with a fee to Carol), ether for bitcoin, free dollars."""
+    owner = deployment.accounts["deployer"]
+    deployer = Deployer(node, owner, int(node.rpc("eth_getTransactionCount", owner, "pending"), 16))
     token = {symbol: each.address for symbol, each in deployment.tokens.items()}
     with node.by_hand():
-        morpho = deployer.create("morpho", "Morpho", ("address",), who)
+        morpho = deployer.create("morpho", "Morpho", ("address",), owner)
         rates = deployer.create("rates", "IrmMock")
         markets = {}
         for each in (rates, ZERO):
@@ -94,20 +94,22 @@ def opened(node: LocalNode, deployment: Deployment) -> tuple[str, dict[bytes, Pa
 
 
 def lend_and_borrow(node: LocalNode, deployment: Deployment, morpho: str, markets: list[Params]) -> None:
-    """Alice lends in all markets; Bob owes in all of them; Carol has nothing but the fee; Grace has nothing."""
+    """Let Alice lend and Bob borrow in all markets; Carol has the fee alone, Grace has nothing."""
     alice, bob = deployment.accounts["alice"], deployment.accounts["bob"]
     tokens = sorted({token for params in markets for token in params[:2]})
-    node.settle([tx(who, token, "approve(address,uint256)", morpho, MAX) for who in (alice, bob) for token in tokens])
+    node.settle(
+        [tx(account, token, "approve(address,uint256)", morpho, MAX) for account in (alice, bob) for token in tokens]
+    )
     supply = f"supply({PARAMS},uint256,uint256,address,bytes)"
     borrow = f"borrow({PARAMS},uint256,uint256,address,address)"
     lend = f"supplyCollateral({PARAMS},uint256,address,bytes)"
     lent, secured = (400_000 * 10**6, 77 * WAD + 1, 10**9), (90 * WAD, 10 * 10**8, 5_000 * WAD)
-    owed = (100_000 * 10**6 + 7, 61 * WAD, 10**9 // 3)
+    borrowed = (100_000 * 10**6 + 7, 61 * WAD, 10**9 // 3)
     node.settle(
         [tx(alice, morpho, supply, each, raw, 0, alice, b"") for each, raw in zip(markets, lent, strict=True)]
         + [tx(bob, morpho, lend, each, raw, bob, b"") for each, raw in zip(markets, secured, strict=True)]
     )
-    node.settle([tx(bob, morpho, borrow, each, raw, 0, bob, bob) for each, raw in zip(markets, owed, strict=True)])
+    node.settle([tx(bob, morpho, borrow, each, raw, 0, bob, bob) for each, raw in zip(markets, borrowed, strict=True)])
     node.mine(1, 50 * 86_400)
     node.settle([tx(bob, morpho, f"accrueInterest({PARAMS})", each) for each in markets])  # Carol gets shares
     node.mine(1, 33 * 86_400)
@@ -117,7 +119,7 @@ FORGED = 1_000_000 * 10**6
 
 
 def borrow_back(node: LocalNode, deployment: Deployment, morpho: str, like: Params) -> None:
-    """Ivan opens a market with his own oracle and collateral, supplies a million for Dave, and borrows it back."""
+    """Let Ivan open a hostile market, supply a million there for Dave, and borrow it back."""
     usdc, _, _, rates, lltv = like
     ivan, dave = deployment.accounts["ivan"], deployment.accounts["dave"]
     deployer = Deployer(node, ivan, int(node.rpc("eth_getTransactionCount", ivan, "pending"), 16))
@@ -137,29 +139,29 @@ def borrow_back(node: LocalNode, deployment: Deployment, morpho: str, like: Para
         deployer.settle()
 
 
-def test_what_a_stranger_supplied_and_borrowed_back_has_no_value(lived: Lived) -> None:
-    """It costs nothing, and would have been a million dollars and more every day."""
-    (paper,) = lived.positions("dave")
+def test_what_a_stranger_supplied_and_borrowed_back_has_no_value(scenario: Scenario) -> None:
+    """The attack is free, and claimed a million dollars and more every day."""
+    (paper,) = scenario.positions("dave")
     assert sum(part.raw for part in paper.supplied) > FORGED
     assert "than could be withdrawn now" in paper.unverified
-    (valued,) = [each for each in valuate([lived.snapshot]).positions if each.account == lived.account("dave")]
+    (valued,) = [each for each in valuate([scenario.snapshot]).positions if each.account == scenario.account("dave")]
     assert [part.value_usd for part in valued.parts] == [None]
     assert valued.value_usd == 0
-    (issue,) = [each for each in lived.snapshot.issues if each.account == lived.account("dave")]
+    (issue,) = [each for each in scenario.snapshot.issues if each.account == scenario.account("dave")]
     assert ("it cannot be verified" in issue.reason, issue.makes_partial) == (True, False)
 
 
-def leaving(lived: Lived, name: str) -> list[Tx]:
+def leaving(scenario: Scenario, name: str) -> list[Tx]:
     """Repay everything with the deployer's money, and take everything out."""
-    me, rich, morpho = lived.account(name), lived.account("deployer"), lived.morpho
-    calls = [tx(rich, token, "approve(address,uint256)", morpho, MAX) for token in sorted({*_loans(lived)})]
+    me, rich, morpho = scenario.account(name), scenario.account("deployer"), scenario.morpho
+    calls = [tx(rich, token, "approve(address,uint256)", morpho, MAX) for token in sorted({*_loans(scenario)})]
     # What others owe has to come back first, for there is not enough in the contract to pay all lenders.
-    for each, params in lived.markets.items():
-        _, borrowed, _ = shares(lived, each, lived.account("bob"))
+    for each, params in scenario.markets.items():
+        _, borrowed, _ = shares(scenario, each, scenario.account("bob"))
         repay = f"repay({PARAMS},uint256,uint256,address,bytes)"
-        calls.append(tx(rich, morpho, repay, params, 0, borrowed, lived.account("bob"), b""))
-    for each, params in lived.markets.items():
-        supplied, _, collateral = shares(lived, each, me)
+        calls.append(tx(rich, morpho, repay, params, 0, borrowed, scenario.account("bob"), b""))
+    for each, params in scenario.markets.items():
+        supplied, _, collateral = shares(scenario, each, me)
         if supplied:
             withdraw = f"withdraw({PARAMS},uint256,uint256,address,address)"
             calls.append(tx(me, morpho, withdraw, params, 0, supplied, me, me))
@@ -169,76 +171,78 @@ def leaving(lived: Lived, name: str) -> list[Tx]:
     return calls
 
 
-def _loans(lived: Lived) -> list[str]:
-    return [params[0] for params in lived.markets.values()]
+def _loans(scenario: Scenario) -> list[str]:
+    return [params[0] for params in scenario.markets.values()]
 
 
-def shares(lived: Lived, market: bytes, account: str) -> tuple[int, int, int]:
-    found: tuple[int, int, int] = lived.world.node.call(
-        lived.morpho, SHARES, market, account, block=lived.snapshot.block.height
+def shares(scenario: Scenario, market: bytes, account: str) -> tuple[int, int, int]:
+    position_data: tuple[int, int, int] = scenario.world.node.call(
+        scenario.morpho, SHARES, market, account, block=scenario.snapshot.block.height
     )
-    return found
+    return position_data
 
 
-def test_everything_was_read(lived: Lived) -> None:
-    assert [issue for issue in lived.snapshot.issues if issue.makes_partial] == []
-    assert [len(lived.positions(name)) for name in ("alice", "bob", "carol", "grace")] == [3, 3, 1, 0]
+def test_everything_was_read(scenario: Scenario) -> None:
+    assert [issue for issue in scenario.snapshot.issues if issue.makes_partial] == []
+    assert [len(scenario.positions(name)) for name in ("alice", "bob", "carol", "grace")] == [3, 3, 1, 0]
 
 
 @pytest.mark.parametrize("name", ["alice", "bob"])
-def test_what_was_supplied_is_what_leaving_pays(lived: Lived, name: str) -> None:
-    paid = lived.world.paid(lived.account(name), leaving(lived, name), lived.snapshot.block)
-    assert parts(lived.positions(name), "supplied") == paid
+def test_what_was_supplied_is_what_leaving_pays(scenario: Scenario, name: str) -> None:
+    payout = scenario.world.payout(scenario.account(name), leaving(scenario, name), scenario.snapshot.block)
+    assert parts(scenario.positions(name), "supplied") == payout
 
 
-def test_what_is_owed_is_what_repaying_every_share_takes(lived: Lived) -> None:
-    rich = lived.account("deployer")
-    repayments = leaving(lived, "grace")  # who has nothing to take out
-    paid = lived.world.paid(rich, repayments, lived.snapshot.block)
-    assert {token: -raw for token, raw in paid.items()} == parts(lived.positions("bob"), "borrowed")
+def test_what_is_owed_is_what_repaying_every_share_takes(scenario: Scenario) -> None:
+    rich = scenario.account("deployer")
+    repayments = leaving(scenario, "grace")  # who has nothing to take out
+    payout = scenario.world.payout(rich, repayments, scenario.snapshot.block)
+    assert {token: -raw for token, raw in payout.items()} == parts(scenario.positions("bob"), "borrowed")
 
 
-def test_who_takes_the_fee_has_what_it_has_grown_by(lived: Lived) -> None:
-    """Shares that it gets only when somebody next brings the market up to date are counted: whoever comes next does."""
-    carol = lived.account("carol")
-    (market, params), *_ = lived.markets.items()
-    calls = leaving(lived, "grace")
-    before, _, _ = shares(lived, market, carol)
-    held = parts(lived.positions("carol"), "supplied")[params[0].lower()]
+def test_who_takes_the_fee_has_what_it_has_grown_by(scenario: Scenario) -> None:
+    """Shares that the next accrual of the market mints are counted: the next call of any account accrues."""
+    carol = scenario.account("carol")
+    (market, params), *_ = scenario.markets.items()
+    calls = leaving(scenario, "grace")
+    before, _, _ = shares(scenario, market, carol)
+    supplied = parts(scenario.positions("carol"), "supplied")[params[0].lower()]
     withdraw = f"withdraw({PARAMS},uint256,uint256,address,address)"
-    of_shares = lived.world.paid(
-        carol, [*calls, tx(carol, lived.morpho, withdraw, params, 0, before, carol, carol)], lived.snapshot.block
+    of_shares = scenario.world.payout(
+        carol, [*calls, tx(carol, scenario.morpho, withdraw, params, 0, before, carol, carol)], scenario.snapshot.block
     )
-    of_all = lived.world.paid(
-        carol, [*calls, tx(carol, lived.morpho, withdraw, params, held, 0, carol, carol)], lived.snapshot.block
+    of_all = scenario.world.payout(
+        carol,
+        [*calls, tx(carol, scenario.morpho, withdraw, params, supplied, 0, carol, carol)],
+        scenario.snapshot.block,
     )
-    assert of_shares[params[0].lower()] < held == of_all[params[0].lower()]
-    more = tx(carol, lived.morpho, withdraw, params, held + 1, 0, carol, carol)
+    assert of_shares[params[0].lower()] < supplied == of_all[params[0].lower()]
+    excess = tx(carol, scenario.morpho, withdraw, params, supplied + 1, 0, carol, carol)
     with pytest.raises(AssertionError, match="status"):
-        lived.world.paid(carol, [*calls, more], lived.snapshot.block)
+        scenario.world.payout(carol, [*calls, excess], scenario.snapshot.block)
 
 
-def test_below_a_health_of_one_a_borrower_can_be_liquidated_and_above_not(lived: Lived) -> None:
+def test_below_a_health_of_one_a_borrower_can_be_liquidated_and_above_not(scenario: Scenario) -> None:
     """The price at which health comes to one is the one at which the contract turns."""
-    params = next(iter(lived.markets.values()))
-    (mine,) = [each for each in lived.positions("bob") if params[1].lower() in parts([each], "supplied")]
-    assert mine.health is not None
-    at_one = PRICE / mine.health
-    assert lets_liquidate(lived, params, int(at_one * 9_999 / 10_000))
-    assert not lets_liquidate(lived, params, int(at_one * 10_001 / 10_000))
+    params = next(iter(scenario.markets.values()))
+    (bobs_position,) = [each for each in scenario.positions("bob") if params[1].lower() in parts([each], "supplied")]
+    assert bobs_position.health is not None
+    at_one = PRICE / bobs_position.health
+    assert lets_liquidate(scenario, params, int(at_one * 9_999 / 10_000))
+    assert not lets_liquidate(scenario, params, int(at_one * 10_001 / 10_000))
 
 
-def lets_liquidate(lived: Lived, params: Params, price: int) -> bool:
-    """Whether Bob could be liquidated in a market, were this the price."""
-    rich = lived.account("deployer")
+def lets_liquidate(scenario: Scenario, params: Params, price: int) -> bool:
+    """Return True if Bob could be liquidated in a market at this price."""
+    rich = scenario.account("deployer")
     liquidate = f"liquidate({PARAMS},address,uint256,uint256,bytes)"
     calls = [
         tx(rich, params[2], "setPrice(uint256)", price),
-        tx(rich, params[0], "approve(address,uint256)", lived.morpho, MAX),
-        tx(rich, lived.morpho, liquidate, params, lived.account("bob"), 10**15, 0, b""),
+        tx(rich, params[0], "approve(address,uint256)", scenario.morpho, MAX),
+        tx(rich, scenario.morpho, liquidate, params, scenario.account("bob"), 10**15, 0, b""),
     ]
     try:
-        return bool(lived.world.paid(rich, calls, lived.snapshot.block))
+        return bool(scenario.world.payout(rich, calls, scenario.snapshot.block))
     except AssertionError:  # the contract refused
         return False
 
@@ -264,24 +268,26 @@ def test_a_file_without_markets_asks_nothing() -> None:
 
 
 def test_a_market_that_an_event_and_the_file_name_is_one() -> None:
-    (found,) = told(position, replace(MET, values=((ID,),)), says=HEALTHY)
-    assert found.supplied == (TokenAmount(LOAN, 5), TokenAmount(COLLATERAL, 400))
+    (result,) = decode(position, replace(MET, values=((ID,),)), says=HEALTHY)
+    assert result.supplied == (TokenAmount(LOAN, 5), TokenAmount(COLLATERAL, 400))
 
 
-@pytest.mark.parametrize(("values", "held"), [(((),), 0), (((), (ID, ME)), 1)])
-def test_fees_in_markets_that_no_file_lists_are_unknown(values: tuple[tuple[bytes, ...], ...], held: int) -> None:
-    *found, fees = told(position, ProtocolMatch(ME, MORPHO, values=values, time_s=1_000), says=HEALTHY)
-    assert (len(found), fees.supplied) == (held, ())
+@pytest.mark.parametrize(("values", "position_count"), [(((),), 0), (((), (ID, ME)), 1)])
+def test_fees_in_markets_that_no_file_lists_are_unknown(
+    values: tuple[tuple[bytes, ...], ...], position_count: int
+) -> None:
+    *positions, fees = decode(position, ProtocolMatch(ME, MORPHO, values=values, time_s=1_000), says=HEALTHY)
+    assert (len(positions), fees.supplied) == (position_count, ())
     assert "fees" in fees.unknown
-    found = told(position, replace(MET, values=values), says=HEALTHY)
-    assert [each.unknown for each in found] == [""]
+    positions = decode(position, replace(MET, values=values), says=HEALTHY)
+    assert [each.unknown for each in positions] == [""]
 
 
 OTHER = "0x" + "77" * 20
 
 
 @pytest.mark.parametrize(
-    ("values", "sent", "borrowed", "counts"),
+    ("values", "sent_tokens", "borrowed", "counts"),
     [
         ((ID, ME), {}, 6, True),
         ((ID, OTHER), {OTHER: frozenset({LOAN})}, 6, True),
@@ -292,10 +298,12 @@ OTHER = "0x" + "77" * 20
     ids=["by itself", "by a helper that it gave it to", "somebody else, it is there", "somebody else", "nobody known"],
 )
 def test_what_others_supplied_counts_only_where_it_could_be_withdrawn(
-    values: tuple[Any, ...], sent: dict[str, frozenset[str | None]], borrowed: int, counts: bool
+    values: tuple[Any, ...], sent_tokens: dict[str, frozenset[str | None]], borrowed: int, counts: bool
 ) -> None:
     says = HEALTHY | {(MORPHO, "market"): (10, 9 * 10**6, borrowed, 5 * 10**6, 1_000, 0)}
-    first, *paper = told(position, ProtocolMatch(ME, MORPHO, values=(values,), time_s=1_000, sent=sent), says=says)
+    first, *paper = decode(
+        position, ProtocolMatch(ME, MORPHO, values=(values,), time_s=1_000, sent=sent_tokens), says=says
+    )
     assert (TokenAmount(LOAN, 5) in first.supplied, first.unverified) == (counts, "")
     assert TokenAmount(COLLATERAL, 400) in first.supplied
     assert [(each.supplied, "another account" in each.unverified) for each in paper] == [
@@ -304,18 +312,18 @@ def test_what_others_supplied_counts_only_where_it_could_be_withdrawn(
 
 
 def test_what_is_owed_is_rounded_up_and_what_is_held_down() -> None:
-    (found,) = told(position, MET, says=HEALTHY)
-    assert found.supplied == (TokenAmount(LOAN, 5), TokenAmount(COLLATERAL, 400))
-    assert found.borrowed == (TokenAmount(LOAN, 4),)
-    assert found.health == 50
+    (result,) = decode(position, MET, says=HEALTHY)
+    assert result.supplied == (TokenAmount(LOAN, 5), TokenAmount(COLLATERAL, 400))
+    assert result.borrowed == (TokenAmount(LOAN, 4),)
+    assert result.health == 50
 
 
 def test_an_oracle_that_is_silent_takes_the_health_and_nothing_else() -> None:
-    (found,) = told(position, MET, says={key: value for key, value in HEALTHY.items() if key[0] != ORACLE})
-    assert found.health is None
-    assert found.borrowed == (TokenAmount(LOAN, 4),)
+    (result,) = decode(position, MET, says={key: value for key, value in HEALTHY.items() if key[0] != ORACLE})
+    assert result.health is None
+    assert result.borrowed == (TokenAmount(LOAN, 4),)
 
 
 def test_a_rate_that_cannot_be_read_leaves_the_position_unknown() -> None:
     with pytest.raises(ReadError):
-        told(position, MET, says={key: value for key, value in HEALTHY.items() if key[0] != RATES})
+        decode(position, MET, says={key: value for key, value in HEALTHY.items() if key[0] != RATES})

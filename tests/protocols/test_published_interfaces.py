@@ -1,4 +1,4 @@
-"""Decoders from published interfaces: their arithmetic and refusals, on answers that the interfaces allow.
+"""Decoders from published interfaces: arithmetic and refusals, on answers that the interfaces allow.
 
 This is no proof of what the protocols answer: these families are marked as unproven.
 """
@@ -28,7 +28,7 @@ from chainfolio.assets import ZERO_ADDRESS
 from chainfolio.plans import Reverted
 from chainfolio.protocols import AnnotatedShare, DecodedPosition, TokenAmount, UnlistedShare
 from chainfolio.tick_math import sqrt_price
-from tests.protocols.told import Says, told
+from tests.protocols.scripted import Says, decode
 
 ME, OTHER, POOL, HOST, ONE, TWO, SIX = ("0x" + letter * 40 for letter in "1234567")
 NOW, WEEK = 1_700_000_000, 604_800
@@ -63,12 +63,12 @@ REQUEST: Says = {
 
 
 def test_a_finalized_request_of_etherfi_pays_what_can_be_claimed_and_others_at_most_what_was_asked() -> None:
-    found = told(etherfi_withdrawals.position, NFT, says=REQUEST)
-    assert found.supplied == (TokenAmount(ZERO_ADDRESS, 99),)
-    waiting = told(etherfi_withdrawals.position, NFT, says={**REQUEST, (POOL, "isFinalized"): False})
+    finalized = decode(etherfi_withdrawals.position, NFT, says=REQUEST)
+    assert finalized.supplied == (TokenAmount(ZERO_ADDRESS, 99),)
+    waiting = decode(etherfi_withdrawals.position, NFT, says={**REQUEST, (POOL, "isFinalized"): False})
     assert waiting.supplied == (TokenAmount(ZERO_ADDRESS, 100),)
     for key, answer in (("ownerOf", OTHER), ("ownerOf", Reverted()), ("getRequest", (100, 90, False, 0))):
-        assert told(etherfi_withdrawals.position, NFT, says={**REQUEST, (POOL, key): answer}) is None
+        assert decode(etherfi_withdrawals.position, NFT, says={**REQUEST, (POOL, key): answer}) is None
 
 
 PLAN: Says = {
@@ -79,14 +79,14 @@ PLAN: Says = {
 
 
 def test_a_plan_of_hedgey_is_what_is_locked_and_what_can_be_redeemed() -> None:
-    found = told(hedgey.position, NFT, says=PLAN)
-    assert (found.supplied, found.rewards) == ((TokenAmount(ONE, 700),), (TokenAmount(ONE, 300),))
-    assert found.unlock_s == NOW + 7 * WEEK
-    assert told(hedgey.position, NFT, says={**PLAN, (POOL, "ownerOf"): OTHER}) is None
-    assert told(hedgey.position, NFT, says={**PLAN, (POOL, "plans"): (ZERO_ADDRESS, 0, 0, 0, 0, 0)}) is None
-    refused = told(hedgey.position, NFT, says={**PLAN, (POOL, "planBalanceOf"): Reverted()})
-    assert (refused.supplied, refused.unknown) == ((TokenAmount(ONE, 1000),), "what can be redeemed")
-    lying = told(hedgey.position, NFT, says={**PLAN, (POOL, "planBalanceOf"): (10**30, 0, NOW)})
+    plan = decode(hedgey.position, NFT, says=PLAN)
+    assert (plan.supplied, plan.rewards) == ((TokenAmount(ONE, 700),), (TokenAmount(ONE, 300),))
+    assert plan.unlock_s == NOW + 7 * WEEK
+    assert decode(hedgey.position, NFT, says={**PLAN, (POOL, "ownerOf"): OTHER}) is None
+    assert decode(hedgey.position, NFT, says={**PLAN, (POOL, "plans"): (ZERO_ADDRESS, 0, 0, 0, 0, 0)}) is None
+    partial_plan = decode(hedgey.position, NFT, says={**PLAN, (POOL, "planBalanceOf"): Reverted()})
+    assert (partial_plan.supplied, partial_plan.unknown) == ((TokenAmount(ONE, 1000),), "what can be redeemed")
+    lying = decode(hedgey.position, NFT, says={**PLAN, (POOL, "planBalanceOf"): (10**30, 0, NOW)})
     assert sum(part.raw for part in (*lying.supplied, *lying.rewards)) == 1000
 
 
@@ -103,15 +103,15 @@ STREAM: Says = {
 
 
 def test_a_stream_of_sablier_is_what_is_to_come_and_what_can_be_withdrawn() -> None:
-    found = told(sablier.position, NFT, says=STREAM)
-    assert (found.supplied, found.rewards) == ((TokenAmount(ONE, 400),), (TokenAmount(ONE, 300),))
-    assert "cancel" in found.remark
+    stream = decode(sablier.position, NFT, says=STREAM)
+    assert (stream.supplied, stream.rewards) == ((TokenAmount(ONE, 400),), (TokenAmount(ONE, 300),))
+    assert "cancel" in stream.remark
     older = {key: answer for key, answer in STREAM.items() if key[1] != "getUnderlyingToken"}
-    assert told(sablier.position, NFT, says={**older, (POOL, "getAsset"): ONE}).supplied == found.supplied
-    assert told(sablier.position, NFT, says={**STREAM, (POOL, "ownerOf"): OTHER}) is None
-    assert told(sablier.position, NFT, says={**STREAM, (POOL, "getRefundedAmount"): 900}) is None
+    assert decode(sablier.position, NFT, says={**older, (POOL, "getAsset"): ONE}).supplied == stream.supplied
+    assert decode(sablier.position, NFT, says={**STREAM, (POOL, "ownerOf"): OTHER}) is None
+    assert decode(sablier.position, NFT, says={**STREAM, (POOL, "getRefundedAmount"): 900}) is None
     with pytest.raises(ReadError, match="getDepositedAmount"):
-        told(sablier.position, NFT, says={**STREAM, (POOL, "getDepositedAmount"): Reverted()})
+        decode(sablier.position, NFT, says={**STREAM, (POOL, "getDepositedAmount"): Reverted()})
 
 
 def test_a_share_of_yearn_is_its_price_in_the_vaults_token() -> None:
@@ -122,12 +122,12 @@ def test_a_share_of_yearn_is_its_price_in_the_vaults_token() -> None:
         (POOL, "totalSupply"): 800,
     }
     match = ProtocolMatch(ME, POOL)
-    assert told(yearn_v2.unwrap, match, 400, says=says) == (TokenAmount(ONE, 500),)
-    assert told(yearn_v2.unwrap, replace(match, is_fork=True), 400, says=says) == UnlistedShare(
+    assert decode(yearn_v2.unwrap, match, 400, says=says) == (TokenAmount(ONE, 500),)
+    assert decode(yearn_v2.unwrap, replace(match, is_fork=True), 400, says=says) == UnlistedShare(
         (TokenAmount(ONE, 500),)
     )
-    assert told(yearn_v2.unwrap, match, 801, says=says) is None
-    assert told(yearn_v2.unwrap, match, 400, says={**says, (POOL, "decimals"): 255}) is None
+    assert decode(yearn_v2.unwrap, match, 801, says=says) is None
+    assert decode(yearn_v2.unwrap, match, 400, says={**says, (POOL, "decimals"): 255}) is None
 
 
 def test_staked_aave_pays_less_after_a_slashing_and_says_when_its_cooldown_ends() -> None:
@@ -140,10 +140,10 @@ def test_staked_aave_pays_less_after_a_slashing_and_says_when_its_cooldown_ends(
         (POOL, "getCooldownSeconds"): WEEK,
         (POOL, "previewRedeem", 100): 70,
     }
-    found = told(staked_aave.position, ProtocolMatch(ME, POOL), says=says)
-    assert (found.supplied, found.rewards) == ((TokenAmount(ONE, 70),), (TokenAmount(TWO, 5),))
-    assert found.unlock_s == NOW + WEEK
-    idle = told(staked_aave.position, ProtocolMatch(ME, POOL), says={**says, (POOL, "stakersCooldowns"): (0, 0)})
+    stake = decode(staked_aave.position, ProtocolMatch(ME, POOL), says=says)
+    assert (stake.supplied, stake.rewards) == ((TokenAmount(ONE, 70),), (TokenAmount(TWO, 5),))
+    assert stake.unlock_s == NOW + WEEK
+    idle = decode(staked_aave.position, ProtocolMatch(ME, POOL), says={**says, (POOL, "stakersCooldowns"): (0, 0)})
     assert idle.unlock_s == 0
 
 
@@ -161,11 +161,11 @@ def test_staked_gmx_is_counted_once_although_it_lies_in_two_trackers() -> None:
         (SIX, "depositBalances"): 130,
     }
     match = ProtocolMatch(ME, POOL, contracts={"staked_gmx": (POOL,), "reward_router": (HOST,)})
-    found = told(gmx_stake.position, match, says=says)
-    assert found.supplied == (TokenAmount(ONE, 100), TokenAmount(TWO, 30))
-    assert found.rewards == (TokenAmount(TWO, 4), TokenAmount(OTHER, 9))
-    refused = told(gmx_stake.position, match, says={**says, (SIX, "claimable"): Reverted()})
-    assert (refused.supplied, refused.unknown) == (found.supplied, "its part of the fees")
+    stake = decode(gmx_stake.position, match, says=says)
+    assert stake.supplied == (TokenAmount(ONE, 100), TokenAmount(TWO, 30))
+    assert stake.rewards == (TokenAmount(TWO, 4), TokenAmount(OTHER, 9))
+    partial_stake = decode(gmx_stake.position, match, says={**says, (SIX, "claimable"): Reverted()})
+    assert (partial_stake.supplied, partial_stake.unknown) == (stake.supplied, "its part of the fees")
 
 
 def test_a_share_of_balancer_v3_is_its_part_of_the_pools_balances_that_no_block_moved() -> None:
@@ -175,11 +175,15 @@ def test_a_share_of_balancer_v3_is_its_part_of_the_pools_balances_that_no_block_
     says: Says = {(HOST, "getPoolTokenInfo"): info(1000, 3000), (HOST, "totalSupply"): 200}
     match = ProtocolMatch(ME, POOL, answer=HOST)
     parts = TokenAmount(ONE, 500), TokenAmount(TWO, 1500)
-    assert told(balancer_v3.unwrap, match, 100, says=says) == UnlistedShare(parts)
-    assert told(balancer_v3.unwrap, match, 201, says=says) is None
-    assert told(balancer_v3.unwrap, match, 100, says={**says, (HOST, "getPoolTokenInfo"): Reverted()}) is None
-    moved = {**says, (1, HOST, "getPoolTokenInfo"): info(2000, 1500), (2, HOST, "getPoolTokenInfo"): info(2000, 1500)}
-    share = told(balancer_v3.unwrap, match, 100, says=moved)
+    assert decode(balancer_v3.unwrap, match, 100, says=says) == UnlistedShare(parts)
+    assert decode(balancer_v3.unwrap, match, 201, says=says) is None
+    assert decode(balancer_v3.unwrap, match, 100, says={**says, (HOST, "getPoolTokenInfo"): Reverted()}) is None
+    moved_answers = {
+        **says,
+        (1, HOST, "getPoolTokenInfo"): info(2000, 1500),
+        (2, HOST, "getPoolTokenInfo"): info(2000, 1500),
+    }
+    share = decode(balancer_v3.unwrap, match, 100, says=moved_answers)
     assert isinstance(share, AnnotatedShare)
     assert share.parts == UnlistedShare((TokenAmount(ONE, 1000), TokenAmount(TWO, 750)))
 
@@ -192,10 +196,10 @@ def test_a_share_of_a_crypto_pool_is_its_part_of_two_or_three_coins() -> None:
     }
     match = ProtocolMatch(ME, POOL, answer=HOST)
     parts = tuple(map(TokenAmount, (ONE, TWO, SIX), (10, 20, 30)))
-    assert told(curve_crypto_pool.unwrap, match, 1, says=says) == parts
-    assert told(curve_crypto_pool.unwrap, match, 11, says=says) is None
+    assert decode(curve_crypto_pool.unwrap, match, 1, says=says) == parts
+    assert decode(curve_crypto_pool.unwrap, match, 11, says=says) is None
     unknown = {**says, (HOST, "get_coins"): (ZERO_ADDRESS,) * 3}
-    assert told(curve_crypto_pool.unwrap, match, 1, says=unknown) is None
+    assert decode(curve_crypto_pool.unwrap, match, 1, says=unknown) is None
 
 
 def test_aura_says_that_what_a_claim_mints_is_unknown() -> None:
@@ -207,9 +211,9 @@ def test_aura_says_that_what_a_claim_mints_is_unknown() -> None:
         (POOL, "extraRewardsLength"): 0,
     }
     match = ProtocolMatch(ME, POOL, contracts={"reward_pool": (POOL,), "booster": (HOST,)})
-    (found,) = told(aura.position, match, says=says)
-    assert (found.supplied, found.rewards) == ((TokenAmount(ONE, 100),), (TokenAmount(TWO, 7),))
-    assert found.unknown == aura.MINTED
+    (position,) = decode(aura.position, match, says=says)
+    assert (position.supplied, position.rewards) == ((TokenAmount(ONE, 100),), (TokenAmount(TWO, 7),))
+    assert position.unknown == aura.MINTED
 
 
 def test_an_nft_in_the_farm_keeps_its_amounts_and_fees_and_earns_cake() -> None:
@@ -232,31 +236,31 @@ def test_an_nft_in_the_farm_keeps_its_amounts_and_fees_and_earns_cake() -> None:
         (POOL, "ticks"): (0, 0, 0, 0),
     }
     match = ProtocolMatch(ME, HOST, contracts={"nft_farm": (HOST,)})
-    found: list[DecodedPosition] = told(masterchef_v3.position, match, says=says)
-    assert [each.name for each in found] == ["Position 7"]  # the other one is not the account's
-    assert all(part.raw > 0 for part in found[0].supplied)
-    assert found[0].rewards == (TokenAmount(ONE, 3), TokenAmount(TWO, 4), TokenAmount(SIX, 55))
-    (refused,) = told(masterchef_v3.position, match, says={**says, (HOST, "pendingCake"): Reverted()})
-    assert refused.unknown == "its CAKE"
+    positions: list[DecodedPosition] = decode(masterchef_v3.position, match, says=says)
+    assert [each.name for each in positions] == ["Position 7"]  # the other one is not the account's
+    assert all(part.raw > 0 for part in positions[0].supplied)
+    assert positions[0].rewards == (TokenAmount(ONE, 3), TokenAmount(TWO, 4), TokenAmount(SIX, 55))
+    (without_cake,) = decode(masterchef_v3.position, match, says={**says, (HOST, "pendingCake"): Reverted()})
+    assert without_cake.unknown == "its CAKE"
 
 
 def test_a_position_of_fluid_has_the_tokens_of_either_release_of_its_vault() -> None:
-    native, one, two = int(fluid_vault.NATIVE, 16), int(ONE, 16), int(TWO, 16)
-    older = (1, 2, 3, 4, native, two, 18, 6, 7, 8, 9, 10)
-    newer = (1, 2, 3, 4, 5, 6, one, one, native, 0, two, 0)
-    smart = (1, 2, 3, 4, 5, 6, one, one, native, one, two, 0)
+    native, token1, token2 = int(fluid_vault.NATIVE, 16), int(ONE, 16), int(TWO, 16)
+    older = (1, 2, 3, 4, native, token2, 18, 6, 7, 8, 9, 10)
+    newer = (1, 2, 3, 4, 5, 6, token1, token1, native, 0, token2, 0)
+    smart = (1, 2, 3, 4, 5, 6, token1, token1, native, token1, token2, 0)
     says: Says = {
         (ONE, "getPositionsForNftIds"): ((7, ME, 100, 60),),
         (TWO, "vaultByNftId"): HOST,
         (HOST, "constantsView"): older,
     }
     match = replace(NFT, contracts={"positions_resolver": (ONE,), "vault_resolver": (TWO,)})
-    found = told(fluid_vault.position, match, says=says)
-    assert (found.supplied, found.borrowed) == ((TokenAmount(ZERO_ADDRESS, 100),), (TokenAmount(TWO, 60),))
-    assert told(fluid_vault.position, match, says={**says, (HOST, "constantsView"): newer}) == found
+    position = decode(fluid_vault.position, match, says=says)
+    assert (position.supplied, position.borrowed) == ((TokenAmount(ZERO_ADDRESS, 100),), (TokenAmount(TWO, 60),))
+    assert decode(fluid_vault.position, match, says={**says, (HOST, "constantsView"): newer}) == position
     with pytest.raises(ReadError, match="two tokens"):
-        told(fluid_vault.position, match, says={**says, (HOST, "constantsView"): smart})
+        decode(fluid_vault.position, match, says={**says, (HOST, "constantsView"): smart})
     for row in ((7, OTHER, 100, 60), (7, ME, 0, 0)):
-        assert told(fluid_vault.position, match, says={**says, (ONE, "getPositionsForNftIds"): (row,)}) is None
-    refused = {**says, (ONE, "getPositionsForNftIds"): Reverted()}
-    assert told(fluid_vault.position, match, says=refused) is None
+        assert decode(fluid_vault.position, match, says={**says, (ONE, "getPositionsForNftIds"): (row,)}) is None
+    refusal = {**says, (ONE, "getPositionsForNftIds"): Reverted()}
+    assert decode(fluid_vault.position, match, says=refusal) is None

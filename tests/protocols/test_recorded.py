@@ -1,6 +1,6 @@
-"""Decoders replayed from recorded reads of real accounts, with the shipped files; what was not recorded fails the test.
+"""Decoders replayed from recorded reads of real accounts, with the shipped files.
 
-The amounts to find were published beside the recordings by whoever made them.
+A read that was not recorded fails the test. The expected amounts were published with the recordings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chainfolio.localchain.evm import call_data, result
 from chainfolio.plans import Output, Reverted, Rounds
 from chainfolio.protocols import DecodedPosition, InstalledProtocol
 from tests.evm.recorded import lines, needs_recordings
-from tests.protocols.told import outcomes
+from tests.protocols.scripted import outcomes
 
 pytestmark = needs_recordings
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -38,24 +38,24 @@ FEES = ("0xa464e6dcda8ac41e03616f95f4bc98a13b8922dc", "0xd16d5ec345dd86fb63c6a9c
 
 
 class Recording:
-    """One recorded case: who, what was read, and what had to come out."""
+    """One recorded case: the account, its reads, and the expected amounts."""
 
     def __init__(self, name: str) -> None:
         (case,) = [case for case in lines("positions.jsonl.gz") if case["id"] == name]
         self.chain = next(key for key, number in CHAINS.items() if number == case["chain_id"])
         self.account: str = case["accounts"][0].lower()
         self.expected: list[dict[str, str]] = case["expected"]
-        self._said = {(call["to"], call["data"]): call["result"] for call in case["calls"]}
+        self._results = {(call["to"], call["data"]): call["result"] for call in case["calls"]}
         assert all(call["success"] for call in case["calls"])
 
     def answer(self, call: Call) -> Any:
-        """What the contract answered then."""
+        """Return the recorded answer of a contract."""
         data = call_data(call.signature, *call.args)
-        assert (call.to, data) in self._said, f"{call} was not recorded"
-        return result(call.signature, self._said[call.to, data])
+        assert (call.to, data) in self._results, f"{call} was not recorded"
+        return result(call.signature, self._results[call.to, data])
 
     def run_batched(self, plan: Rounds[Any, Any, Output]) -> Output:
-        """Runs a decoder on what was recorded."""
+        """Run a decoder on the recorded answers."""
         answers: Sequence[Any] | None = None
         while True:
             try:
@@ -68,7 +68,7 @@ class Recording:
             answers = [Reverted() if call.to in FEES else self.answer(call) for call in calls]
 
     def raws(self, decimals: Mapping[str, int]) -> dict[tuple[str, str], int]:
-        """What had to come out, in the units of the contracts: by side and token."""
+        """Return the expected amounts in the units of the contracts, by side and token."""
         return {
             (SIDES[each["side"]], token): int(Decimal(each["amount"]).scaleb(decimals.get(token, 18)))
             for each in self.expected
@@ -76,17 +76,17 @@ class Recording:
         }
 
     def outcomes(self, protocol: str, interactions: ContractInteractions) -> list[Outcome]:
-        """What the protocol's shipped file makes of an account that met this."""
+        """Return the outcomes of the protocol's shipped file for these interactions."""
         registry = load([CONFIGS / "protocols"], kinds())
-        own = [row for row in registry.rows(self.chain, "evm", families()) if row.protocol == protocol]
-        assert own, f"{protocol} has no decoder on {self.chain}"
-        return self.run_batched(outcomes(Protocols(own), self.account, interactions))
+        rows = [row for row in registry.rows(self.chain, "evm", families()) if row.protocol == protocol]
+        assert rows, f"{protocol} has no decoder on {self.chain}"
+        return self.run_batched(outcomes(Protocols(rows), self.account, interactions))
 
 
-def summed(found: Sequence[DecodedPosition]) -> dict[tuple[str, str], int]:
-    """All that was found and is not zero, by side and token."""
+def summed(positions: Sequence[DecodedPosition]) -> dict[tuple[str, str], int]:
+    """Return the sums of the positions that are not zero, by side and token."""
     total: dict[tuple[str, str], int] = {}
-    for each in found:
+    for each in positions:
         for side in ("supplied", "borrowed", "rewards"):
             for part in getattr(each, side):
                 total[side, part.token] = total.get((side, part.token), 0) + part.raw
@@ -137,20 +137,20 @@ def test_what_was_granted_and_not_claimed_is_the_recipient_s() -> None:
     (token,) = [token for _, token in recording.raws({})]
     escrow = "0x0d2b3ae5432c53580b462f04e6365a1955c8bbd4"
     contracts = {"vesting_escrow": (escrow,), "vested_token": (token,)}
-    own = InstalledProtocol("yearn_vesting", families()["vesting_escrow"], contracts, {})
+    protocol = InstalledProtocol("yearn_vesting", families()["vesting_escrow"], contracts, {})
     interactions = ContractInteractions(exchanged={escrow: frozenset([token])})
-    (outcome,) = recording.run_batched(outcomes(Protocols([own]), recording.account, interactions))
+    (outcome,) = recording.run_batched(outcomes(Protocols([protocol]), recording.account, interactions))
     assert summed(outcome.positions) == recording.raws({token: 6})
-    (other,) = recording.run_batched(outcomes(Protocols([own]), "0x" + "11" * 20, interactions))
-    assert (other.positions, other.issues) == ((), ())
+    (stranger,) = recording.run_batched(outcomes(Protocols([protocol]), "0x" + "11" * 20, interactions))
+    assert (stranger.positions, stranger.issues) == ((), ())
 
 
 def extrafi(account: str, **options: str) -> tuple[Recording, Outcome]:
     recording = Recording("extrafi_farm_balances")
     manager = "0xf9cfb8a62f50e10adde5aa888b44cf01c5957055"
-    own = InstalledProtocol("extrafi", families()["extrafi"], {"position_manager": (manager,)}, options)
+    protocol = InstalledProtocol("extrafi", families()["extrafi"], {"position_manager": (manager,)}, options)
     interactions = ContractInteractions(exchanged={manager: frozenset([None])})
-    (outcome,) = recording.run_batched(outcomes(Protocols([own]), account or recording.account, interactions))
+    (outcome,) = recording.run_batched(outcomes(Protocols([protocol]), account or recording.account, interactions))
     return recording, outcome
 
 
@@ -172,17 +172,17 @@ def test_liquidity_between_ticks_is_what_was_recorded_on_arbitrum() -> None:
     recording = Recording("uniswapv3_balances_arbitrum")
     facts = tomllib.loads((CONFIGS / "protocols" / "uniswap3.toml").read_text())["contracts"]["arbitrum"]
     pool = Call("0xc6962004f452be9203591991d15f6b388e09e8d0", "slot0()(uint160,int24)")
-    (known,) = recording.expected
+    (expected,) = recording.expected
     stored = recording.answer(
         Call(
             facts["position_manager"][0],
             "positions(uint256)(uint96,address,address,address,uint24,int24,int24,uint128)",
-            (int(known["position_id"]),),
+            (int(expected["position_id"]),),
         )
     )
     price, tick = recording.answer(pool)
     raw0, raw1 = ticks.amounts(stored[7], price, *stored[5:7])
     # They were published as computed with the tick, not with the price in it, so they agree to the width of a tick.
     assert stored[5] <= tick < stored[6]
-    for raw, decimals, amount in ((raw0, 18, known["token0_amount"]), (raw1, 6, known["token1_amount"])):
+    for raw, decimals, amount in ((raw0, 18, expected["token0_amount"]), (raw1, 6, expected["token1_amount"])):
         assert abs(Decimal(raw).scaleb(-decimals) / Decimal(amount) - 1) < Decimal("1e-6")

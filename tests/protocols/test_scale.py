@@ -1,4 +1,4 @@
-"""What installed protocols cost: nothing to a wallet that has nothing to do with them."""
+"""Installed protocols cost no request for a wallet that does not use them."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ def test_a_snapshot_asks_not_one_request_more_with_hundreds_of_protocols(demo_wo
         """Protocols on the chain, and the requests of the first snapshot of a process and of the next."""
         fresh = System(system.settings)
         try:
-            chain, taken = fresh.chain("local"), []
+            chain, request_counts = fresh.chain("local"), []
             snapshotter = snapshotter_of(fresh, chain)
             block = await chain.block(demo_world.node.height)
             for _ in range(2):
                 snapshot = await snapshotter.take(accounts, block)
                 assert snapshot.positions
-                taken.append(snapshot.requests)
-            return len(fresh.installed_protocols(chain).rows), taken
+                request_counts.append(snapshot.requests)
+            return len(fresh.installed_protocols(chain).rows), request_counts
         finally:
             await fresh.close()
 
     async def compared(system: System) -> tuple[tuple[int, list[int]], tuple[int, list[int]]]:
-        few, file = await requests(system), Path(system.settings.protocols) / "forks.csv"
+        base, file = await requests(system), Path(system.settings.protocols) / "forks.csv"
         with file.open("w", newline="") as rows:
             csv.writer(rows).writerows([("protocol", "name", "family", "chain", "role", "address"), *forks()])
         try:
-            return few, await requests(system)
+            return base, await requests(system)
         finally:
             file.unlink()
 
-    (few, before), (many, after) = demo_world.run(compared)
-    assert many >= few + PROTOCOLS
+    (base, before), (full, after) = demo_world.run(compared)
+    assert full >= base + PROTOCOLS
     assert after == before
 
 

@@ -1,4 +1,4 @@
-"""Pools that say anything of the block before: a moved pool is shown as it was, and nobody gains by moving one."""
+"""Pools compared with the block before: a moved pool is shown as it was, and moving one gains nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from chainfolio.plans import Reverted, Unknown, run_offline
 from chainfolio.protocols import AnnotatedShare, TokenAmount, UnlistedShare
 from chainfolio.reads import AtParent
 from chainfolio.tick_math import sqrt_price
-from tests.protocols.told import NO_CODE, told
+from tests.protocols.scripted import NO_CODE, decode
 
 ME, PAIR, FACTORY, A, B, MANAGER, POOL, VIEW, C = ("0x" + letter * 40 for letter in "123456789")
 GONE = Unknown("the state is gone", "gone")
@@ -32,7 +32,7 @@ Said = dict[tuple[Any, ...], Any]
 
 
 def pair(held0: int, held1: int, supply: int, blocks: int = 0) -> Said:
-    """What a pair says, or said some blocks before."""
+    """Return the answers of a pair now, or some blocks before."""
     answers = {(A, "balanceOf"): held0, (B, "balanceOf"): held1, (PAIR, "totalSupply"): supply}
     if blocks:
         return {(blocks, *key): value for key, value in answers.items()}
@@ -46,7 +46,7 @@ def pair(held0: int, held1: int, supply: int, blocks: int = 0) -> Said:
 
 def share(raw: int, *states: Said, is_fork: bool = False) -> Any:
     says = {key: value for state in states for key, value in state.items()}
-    return told(uniswap_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, (A, B), is_fork=is_fork), raw, says=says)
+    return decode(uniswap_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, (A, B), is_fork=is_fork), raw, says=says)
 
 
 def both(raw0: int, raw1: int) -> tuple[TokenAmount, TokenAmount]:
@@ -57,15 +57,15 @@ STATE = 1_000, 4_000, 100
 
 
 def test_a_share_of_a_pair_that_was_moved_is_its_part_of_what_was_there_before() -> None:
-    found = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), pair(*STATE, blocks=2))
-    assert found.parts == both(100, 400)
-    assert "moved by 300 % within the block" in found.remark
+    underlying = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), pair(*STATE, blocks=2))
+    assert underlying.parts == both(100, 400)
+    assert "moved by 300 % within the block" in underlying.remark
 
 
 def test_a_fork_is_still_one_that_nobody_vouches_for() -> None:
-    found = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), pair(*STATE, blocks=2), is_fork=True)
-    assert isinstance(found, AnnotatedShare)
-    assert found.parts == UnlistedShare(both(100, 400))
+    underlying = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), pair(*STATE, blocks=2), is_fork=True)
+    assert isinstance(underlying, AnnotatedShare)
+    assert underlying.parts == UnlistedShare(both(100, 400))
 
 
 def test_a_pair_that_only_its_parent_had_moved_is_what_it_is() -> None:
@@ -78,10 +78,10 @@ def test_a_pair_that_only_its_parent_had_moved_is_what_it_is() -> None:
     "before",
     [
         (1_020, 3_922, 100),  # by less than five percent
-        (500, 2_000, 50),  # somebody joined
-        (2_000, 8_000, 200),  # somebody left
+        (500, 2_000, 50),  # liquidity was added
+        (2_000, 8_000, 200),  # liquidity was removed
         (1_000, 2_000, 100),  # a gift, which is the holders'
-        (2_000, 8_000, 100),  # a loss of both: nobody trades so
+        (2_000, 8_000, 100),  # a loss of both, which is no trade
         (1_000, 8_000, 100),  # a loss of one
         (0, 4_000, 100),
         (1_000, 4_000, 0),  # there was nothing
@@ -93,32 +93,32 @@ def test_what_is_no_trade_or_a_small_one_leaves_what_leaving_pays_to_the_unit(be
 
 def test_who_joins_a_pair_that_was_moved_in_the_same_block_gets_nothing_of_what_was_there_before() -> None:
     """A token of mine is sold into my pair; then shares are made where they cost next to nothing."""
-    moved = 10**9, 10**3, 10**6  # before: a unit of mine, a dollar, a share
-    found = share(10**6 - 1, pair(*moved), pair(1, 1, 1, blocks=1), pair(1, 1, 1, blocks=2))
-    assert found.parts[1].raw <= 10**3 + 1
+    moved_state = 10**9, 10**3, 10**6  # before: a unit of mine, a dollar, a share
+    underlying = share(10**6 - 1, pair(*moved_state), pair(1, 1, 1, blocks=1), pair(1, 1, 1, blocks=2))
+    assert underlying.parts[1].raw <= 10**3 + 1
 
 
 def test_what_a_protocol_s_fee_takes_is_not_given_back_by_a_move() -> None:
-    said = pair(2_000, 2_000, 100) | {(PAIR, "kLast"): 1_000 * 1_000, (FACTORY, "feeTo"): POOL}
-    found = share(10, said, pair(*STATE, blocks=1), pair(*STATE, blocks=2))
-    assert all(part.raw < whole for part, whole in zip(found.parts, (100, 400), strict=True))
+    pair_answers = pair(2_000, 2_000, 100) | {(PAIR, "kLast"): 1_000 * 1_000, (FACTORY, "feeTo"): POOL}
+    underlying = share(10, pair_answers, pair(*STATE, blocks=1), pair(*STATE, blocks=2))
+    assert all(part.raw < total for part, total in zip(underlying.parts, (100, 400), strict=True))
 
 
 @pytest.mark.parametrize("key", [(1, A, "balanceOf"), (1, PAIR, "totalSupply")])
 def test_a_block_before_that_cannot_be_read_is_said_and_what_leaving_pays_counts(key: tuple[Any, ...]) -> None:
-    found = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), {key: GONE})
-    why = "its pool could not be compared with the block before, so who moved it counts: the state is gone"
-    assert found == AnnotatedShare(both(200, 200), why)
+    underlying = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), {key: GONE})
+    reason = "its pool could not be compared with the block before, so who moved it counts: the state is gone"
+    assert underlying == AnnotatedShare(both(200, 200), reason)
 
 
-@pytest.mark.parametrize("said", [NO_CODE, Reverted()])
-def test_a_pair_that_is_new_in_the_block_is_what_leaving_pays(said: Any) -> None:
-    assert share(10, pair(*STATE), {(1, PAIR, "totalSupply"): said}) == both(100, 400)
+@pytest.mark.parametrize("answer", [NO_CODE, Reverted()])
+def test_a_pair_that_is_new_in_the_block_is_what_leaving_pays(answer: Any) -> None:
+    assert share(10, pair(*STATE), {(1, PAIR, "totalSupply"): answer}) == both(100, 400)
 
 
 def test_a_block_before_the_parent_that_cannot_be_read_leaves_the_parent() -> None:
-    found = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), {(2, A, "balanceOf"): GONE})
-    assert found.parts == both(100, 400)
+    underlying = share(10, pair(2_000, 2_000, 100), pair(*STATE, blocks=1), {(2, A, "balanceOf"): GONE})
+    assert underlying.parts == both(100, 400)
 
 
 RAW = st.integers(1, 1 << 112)
@@ -129,8 +129,8 @@ def test_the_part_of_all_shares_is_never_more_than_there_was_or_is(
     now0: int, now1: int, supply: int, then0: int, then1: int, before: int
 ) -> None:
     now, then = Reserves((now0, now1), supply), Reserves((then0, then1), before)
-    counted = now.amounts_at(then)
-    assert all(part <= old + new for part, old, new in zip(counted, then.amounts, now.amounts, strict=True))
+    shared = now.amounts_at(then)
+    assert all(part <= old + new for part, old, new in zip(shared, then.amounts, now.amounts, strict=True))
     assert now.amounts_at(now) == now.amounts
     assert now.price_ratio(then) == then.price_ratio(now) >= UNMOVED
 
@@ -152,11 +152,11 @@ def test_a_pool_that_changed_its_tokens_is_what_leaving_pays(before: tuple[str, 
         (B, "balanceOf"): 10**30,
         (1, FACTORY, "getPoolTokens"): (before, (10**18,) * len(before), 6),
     }
-    found = told(balancer_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, is_fork=is_fork), 10, says=says)
-    assert found == UnlistedShare(both(10**2, 10**8))
+    underlying = decode(balancer_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, is_fork=is_fork), 10, says=says)
+    assert underlying == UnlistedShare(both(10**2, 10**8))
     honest = says | {(blocks, FACTORY, "getPoolTokens"): (tokens, (10**6, 10**6), 6) for blocks in (1, 2)}
-    moved = told(balancer_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, is_fork=is_fork), 10, says=honest)
-    assert moved.parts == UnlistedShare(both(10**5, 10**5))
+    moved_share = decode(balancer_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, is_fork=is_fork), 10, says=honest)
+    assert moved_share.parts == UnlistedShare(both(10**5, 10**5))
 
 
 def test_a_fork_s_vault_that_claims_to_have_had_more_has_what_it_had() -> None:
@@ -173,8 +173,8 @@ def test_a_fork_s_vault_that_claims_to_have_had_more_has_what_it_had() -> None:
         (1, FACTORY, "getPoolTokens"): ((A, B), (10**40, 10**6), 6),
         (2, FACTORY, "getPoolTokens"): ((A, B), (10**40, 10**6), 5),
     }
-    found = told(balancer_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, is_fork=True), 10, says=says)
-    assert found == UnlistedShare(both(10**2, 10**8))  # it had a thousand, as it has now
+    underlying = decode(balancer_v2.unwrap, ProtocolMatch(ME, PAIR, FACTORY, is_fork=True), 10, says=says)
+    assert underlying == UnlistedShare(both(10**2, 10**8))  # it had a thousand, as it has now
 
 
 def test_pools_of_other_tokens_are_not_compared() -> None:
@@ -195,8 +195,8 @@ def root(tick: int) -> int:
     return sqrt_price(tick)
 
 
-def named(liquidity: int, tick: int, blocks: int = 0) -> Said:
-    """What a manager and a pool say of a position that no fees were earned for."""
+def position_answers(liquidity: int, tick: int, blocks: int = 0) -> Said:
+    """Return the answers of a manager and a pool about a position without fees."""
     stored = (0, ZERO_ADDRESS, A, B, 3000, LOWER, UPPER, liquidity, 0, 0, 0, 0)
     answers: Said = {
         (POOL, "slot0"): (root(tick), tick),
@@ -219,60 +219,90 @@ def named(liquidity: int, tick: int, blocks: int = 0) -> Said:
 
 def position(*states: Said, unnamed: bool = False) -> Any:
     says = {key: value for state in states for key, value in state.items()}
-    met = ProtocolMatch(ME, MANAGER, id=7)
+    match = ProtocolMatch(ME, MANAGER, id=7)
     if unnamed:
-        met = ProtocolMatch(ME, MANAGER, answer=FACTORY, ids=(7,))
-    return told(uniswap_v3.position, met, says=says)
+        match = ProtocolMatch(ME, MANAGER, answer=FACTORY, ids=(7,))
+    return decode(uniswap_v3.position, match, says=says)
 
 
-def raws(found: Any) -> tuple[int, ...]:
-    return tuple(part.raw for part in found.supplied)
+def raws(position: Any) -> tuple[int, ...]:
+    return tuple(part.raw for part in position.supplied)
 
 
 @pytest.mark.parametrize("unnamed", [False, True])
 def test_a_position_in_a_pool_that_was_moved_is_shown_at_the_price_before(unnamed: bool) -> None:
-    found = position(named(LIQUIDITY, 7_000), named(LIQUIDITY, 0, 1), named(LIQUIDITY, 0, 2), unnamed=unnamed)
-    found = found[0] if unnamed else found
-    assert raws(found) == amounts(LIQUIDITY, root(0), LOWER, UPPER)
-    assert "within the block" in found.remark
+    result = position(
+        position_answers(LIQUIDITY, 7_000),
+        position_answers(LIQUIDITY, 0, 1),
+        position_answers(LIQUIDITY, 0, 2),
+        unnamed=unnamed,
+    )
+    result = result[0] if unnamed else result
+    assert raws(result) == amounts(LIQUIDITY, root(0), LOWER, UPPER)
+    assert "within the block" in result.remark
 
 
 def test_one_that_only_its_parent_had_moved_is_what_it_is() -> None:
-    found = position(named(LIQUIDITY, 0), named(LIQUIDITY, 7_000, 1), named(LIQUIDITY, 10, 2))
-    assert raws(found) == amounts(LIQUIDITY, root(0), LOWER, UPPER)
-    assert found.remark == ""
+    result = position(
+        position_answers(LIQUIDITY, 0), position_answers(LIQUIDITY, 7_000, 1), position_answers(LIQUIDITY, 10, 2)
+    )
+    assert raws(result) == amounts(LIQUIDITY, root(0), LOWER, UPPER)
+    assert result.remark == ""
 
 
 def test_liquidity_that_came_in_the_block_is_what_it_is_at_the_price_of_the_block() -> None:
     """Else who puts worthless tokens into a pool that he moved would have had dollars in it before."""
-    new = position(named(LIQUIDITY, 7_000), named(LIQUIDITY, 0, 1), {(1, MANAGER, "positions"): Reverted()})
+    new = position(
+        position_answers(LIQUIDITY, 7_000), position_answers(LIQUIDITY, 0, 1), {(1, MANAGER, "positions"): Reverted()}
+    )
     assert (raws(new), new.remark) == (amounts(LIQUIDITY, root(7_000), LOWER, UPPER), "")
-    grown = position(named(LIQUIDITY, 7_000), named(LIQUIDITY // 4, 0, 1), named(LIQUIDITY // 4, 0, 2))
-    old, more = (
+    grown = position(
+        position_answers(LIQUIDITY, 7_000),
+        position_answers(LIQUIDITY // 4, 0, 1),
+        position_answers(LIQUIDITY // 4, 0, 2),
+    )
+    old, added = (
         amounts(LIQUIDITY // 4, root(0), LOWER, UPPER),
         amounts(LIQUIDITY - LIQUIDITY // 4, root(7_000), LOWER, UPPER),
     )
-    assert raws(grown) == (old[0] + more[0], old[1] + more[1])
+    assert raws(grown) == (old[0] + added[0], old[1] + added[1])
     assert "within the block" in grown.remark
-    less = position(named(LIQUIDITY // 4, 7_000), named(LIQUIDITY, 0, 1), named(LIQUIDITY, 0, 2))
+    less = position(
+        position_answers(LIQUIDITY // 4, 7_000), position_answers(LIQUIDITY, 0, 1), position_answers(LIQUIDITY, 0, 2)
+    )
     assert raws(less) == amounts(LIQUIDITY // 4, root(0), LOWER, UPPER)
 
 
 def test_a_pool_that_nobody_read_counts_as_it_was_only_if_it_had_that_then() -> None:
     poor = {(1, A, "balanceOf"): 10}
-    (found,) = position(named(LIQUIDITY, 7_000), named(LIQUIDITY, 0, 1), named(LIQUIDITY, 0, 2), poor, unnamed=True)
-    assert (raws(found), found.remark) == (amounts(LIQUIDITY, root(7_000), LOWER, UPPER), "")
-    (found,) = position(
-        named(LIQUIDITY, 7_000) | {(B, "balanceOf"): 10}, named(LIQUIDITY, 0, 1), named(LIQUIDITY, 0, 2), unnamed=True
+    (result,) = position(
+        position_answers(LIQUIDITY, 7_000),
+        position_answers(LIQUIDITY, 0, 1),
+        position_answers(LIQUIDITY, 0, 2),
+        poor,
+        unnamed=True,
     )
-    assert found.unverified == NOT_COVERED
+    assert (raws(result), result.remark) == (amounts(LIQUIDITY, root(7_000), LOWER, UPPER), "")
+    (result,) = position(
+        position_answers(LIQUIDITY, 7_000) | {(B, "balanceOf"): 10},
+        position_answers(LIQUIDITY, 0, 1),
+        position_answers(LIQUIDITY, 0, 2),
+        unnamed=True,
+    )
+    assert result.unverified == NOT_COVERED
 
 
 def test_a_manager_that_nobody_read_had_in_the_pool_what_the_pool_kept_for_it_then() -> None:
-    """A manager of mine says that the liquidity of this block was there before, when others had dollars in the pool."""
-    kept = {(1, POOL, "positions"): (0, 0, 0, 0, 0)}
-    (found,) = position(named(LIQUIDITY, 7_000), named(LIQUIDITY, 0, 1), named(LIQUIDITY, 0, 2), kept, unnamed=True)
-    assert (raws(found), found.remark) == (amounts(LIQUIDITY, root(7_000), LOWER, UPPER), "")
+    """A hostile manager dates liquidity of this block back, to when others had dollars in the pool."""
+    pool_position = {(1, POOL, "positions"): (0, 0, 0, 0, 0)}
+    (result,) = position(
+        position_answers(LIQUIDITY, 7_000),
+        position_answers(LIQUIDITY, 0, 1),
+        position_answers(LIQUIDITY, 0, 2),
+        pool_position,
+        unnamed=True,
+    )
+    assert (raws(result), result.remark) == (amounts(LIQUIDITY, root(7_000), LOWER, UPPER), "")
 
 
 def test_a_position_in_uniswap_v4_is_shown_at_the_price_before() -> None:
@@ -286,11 +316,11 @@ def test_a_position_in_uniswap_v4_is_shown_at_the_price_before() -> None:
         (VIEW, "getPositionInfo"): (LIQUIDITY, 0, 0),
         (VIEW, "getFeeGrowthInside"): (0, 0),
     }
-    met = ProtocolMatch(ME, MANAGER, id=7, contracts={"state_view": (VIEW,), "pool_manager": (POOL,)})
-    found = told(uniswap_v4.position, met, says=says)
-    assert raws(found) == amounts(LIQUIDITY, root(0), LOWER, UPPER)
-    assert "within the block" in found.remark
-    new = told(uniswap_v4.position, met, says=says | {(1, VIEW, "getPositionInfo"): (0, 0, 0)})
+    match = ProtocolMatch(ME, MANAGER, id=7, contracts={"state_view": (VIEW,), "pool_manager": (POOL,)})
+    liquidity_position = decode(uniswap_v4.position, match, says=says)
+    assert raws(liquidity_position) == amounts(LIQUIDITY, root(0), LOWER, UPPER)
+    assert "within the block" in liquidity_position.remark
+    new = decode(uniswap_v4.position, match, says=says | {(1, VIEW, "getPositionInfo"): (0, 0, 0)})
     assert (raws(new), new.remark) == (amounts(LIQUIDITY, root(7_000), LOWER, UPPER), "")
 
 
@@ -304,16 +334,16 @@ def test_a_price_of_nothing_is_compared_with_nothing() -> None:
 
 def test_before_is_the_read_at_the_parent_and_two_blocks_before_at_its_parent() -> None:
     call = Call(A, "totalSupply()(uint256)")
-    asked: list[Any] = []
+    reads: list[Any] = []
 
     def decoder() -> Any:
         return (yield [AtEarlierBlock(call), AtEarlierBlock(call, 2), MayRefuse(call)])
 
-    said = {AtParent(call): Unknown("it burns", "contract"), AtParent(AtParent(call)): Unknown("timed out"), call: 7}
+    answers = {AtParent(call): Unknown("it burns", "contract"), AtParent(AtParent(call)): Unknown("timed out"), call: 7}
 
     def answer(read: Any) -> Any:
-        asked.append(read)
-        return said[read]
+        reads.append(read)
+        return answers[read]
 
     assert run_offline(run_decoder(decoder), answer) == [None, Unknown("timed out"), 7]
-    assert asked == list(said)
+    assert reads == list(answers)

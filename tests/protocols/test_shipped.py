@@ -1,4 +1,4 @@
-"""The shipped protocol files name decoders that are installed, and roles and options that these ask for."""
+"""Shipped protocol files name installed decoders, and roles and options that these require."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ def rules_of(name: str) -> Sequence[Rule]:
 
 @pytest.mark.parametrize("key", [key for key, file in FILES.items() if file.get("families")])
 def test_each_family_of_a_file_is_installed_and_concerns_somebody_by_it(key: str) -> None:
-    named = {role for roles in FILES[key]["contracts"].values() for role in roles}
+    role_names = {role for roles in FILES[key]["contracts"].values() for role in roles}
     for name in FILES[key]["families"]:
         family = families()[name]
-        assert family.can_find_accounts(named), f"no contract of {key} is in a role of {name}: {family.lookup_roles}"
+        assert family.can_find_accounts(role_names), (
+            f"no contract of {key} is in a role of {name}: {family.lookup_roles}"
+        )
 
 
 def test_for_each_family_it_is_written_down_who_could_mint_its_positions() -> None:
@@ -41,5 +43,5 @@ def test_each_fork_is_of_a_family_that_is_installed_and_in_a_role_that_it_knows(
     for name, role in pairs:
         rules = rules_of(name)
         assert role in {rule.role for rule in rules if isinstance(rule, Collection | Counterparty | Token)}
-        # Hundreds of forks whose events had to be indexed, or that were asked for every wallet, would cost everybody.
+        # Hundreds of forks with indexed events, or with a read for every wallet, would slow every snapshot.
         assert role not in {rule.role for rule in rules if isinstance(rule, EveryAccount | Event)}

@@ -1,4 +1,4 @@
-"""Slipstream's positions, replayed from the answers of its own pool and position manager."""
+"""Slipstream's positions, replayed from recorded answers of its pool and position manager."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chainfolio.adapters.evm.positions.interactions import ContractInteractions
 from chainfolio.adapters.evm.positions.outcomes import Outcome
 from chainfolio.indexer.families import families
 from chainfolio.plans import Reverted
-from tests.protocols.published import Moment, Overrides, amounts, needs_contracts, positions
+from tests.protocols.published import Overrides, RecordedState, amounts, needs_contracts, positions
 
 pytestmark = needs_contracts
 MANAGER = "position manager"
@@ -23,12 +23,12 @@ RECORD = "positions(uint256)(uint96,address,address,address,int24,int24,int24,ui
 
 
 def liquidity(index: int, account: str, *ids: int, overrides: Overrides | None = None) -> list[Outcome]:
-    moment = Moment("slipstream", index)
-    return moment.outcomes(
+    state = RecordedState("slipstream", index)
+    return state.outcomes(
         "slipstream",
         {"position_manager": [MANAGER]},
         account,
-        ContractInteractions(ids={moment.roles[MANAGER]: frozenset(ids)}),
+        ContractInteractions(ids={state.roles[MANAGER]: frozenset(ids)}),
         overrides,
     )
 
@@ -46,16 +46,16 @@ def liquidity(index: int, account: str, *ids: int, overrides: Overrides | None =
     ],
 )
 def test_a_position_is_what_closing_it_paid(index: int, account: str, number: int) -> None:
-    moment = Moment("slipstream", index)
-    roles = moment.roles
-    record = moment.value(MANAGER, RECORD, number)
+    state = RecordedState("slipstream", index)
+    roles = state.roles
+    record = state.value(MANAGER, RECORD, number)
     deadline = 2_795_318_704
-    paid = moment.value(MANAGER, DECREASE, (number, record[7], 0, 0, deadline))
-    fees = moment.value(MANAGER, COLLECT, (number, roles[account], MAX_UINT128, MAX_UINT128))
-    (found,) = positions(liquidity(index, account, number))
+    amounts_out = state.value(MANAGER, DECREASE, (number, record[7], 0, 0, deadline))
+    fees = state.value(MANAGER, COLLECT, (number, roles[account], MAX_UINT128, MAX_UINT128))
+    (position,) = positions(liquidity(index, account, number))
     tokens = roles["token0"], roles["token1"]
-    assert [amounts([found], "supplied").get(token, 0) for token in tokens] == list(paid)
-    assert [amounts([found], "rewards").get(token, 0) for token in tokens] == list(fees)
+    assert [amounts([position], "supplied").get(token, 0) for token in tokens] == list(amounts_out)
+    assert [amounts([position], "rewards").get(token, 0) for token in tokens] == list(fees)
 
 
 def test_a_closed_position_and_one_of_another_account_are_nothing() -> None:
@@ -64,8 +64,8 @@ def test_a_closed_position_and_one_of_another_account_are_nothing() -> None:
 
 
 def staked(**overrides: Any) -> list[Outcome]:
-    moment = Moment("slipstream", TRADED)
-    answers = {"stakedContains": True, "rewardToken": moment.roles["WETH"], "earned": 77, **overrides}
+    state = RecordedState("slipstream", TRADED)
+    answers = {"stakedContains": True, "rewardToken": state.roles["WETH"], "earned": 77, **overrides}
     return liquidity(
         TRADED,
         "alice",
@@ -79,10 +79,10 @@ def staked(**overrides: Any) -> list[Outcome]:
 
 
 def test_a_staked_position_earns_the_gauge_s_reward_and_no_fees() -> None:
-    (found,), (unstaked,) = positions(staked()), positions(liquidity(TRADED, "alice", 1))
-    assert found.supplied == unstaked.supplied
-    assert found.position_type == "FARMING"
-    assert amounts([found], "rewards") == {Moment("slipstream", TRADED).roles["WETH"]: 77}
+    (farm,), (unstaked,) = positions(staked()), positions(liquidity(TRADED, "alice", 1))
+    assert farm.supplied == unstaked.supplied
+    assert farm.position_type == "FARMING"
+    assert amounts([farm], "rewards") == {RecordedState("slipstream", TRADED).roles["WETH"]: 77}
 
 
 def test_a_position_in_a_contract_that_is_not_the_pool_s_gauge_is_nobody_s() -> None:
@@ -92,9 +92,9 @@ def test_a_position_in_a_contract_that_is_not_the_pool_s_gauge_is_nobody_s() -> 
 
 def test_a_refused_reward_is_unknown_and_a_refusing_pool_an_issue() -> None:
     assert "gauge" in positions(staked(earned=Reverted()))[0].unknown
-    (refused,) = liquidity(TRADED, "alice", 1, overrides={("pool", "slot0"): Reverted()})
-    assert not refused.positions
-    assert len(refused.issues) == 1
+    (outcome,) = liquidity(TRADED, "alice", 1, overrides={("pool", "slot0"): Reverted()})
+    assert not outcome.positions
+    assert len(outcome.issues) == 1
 
 
 def test_changes_of_positions_are_read_by_one_family_only() -> None:

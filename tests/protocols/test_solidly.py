@@ -1,4 +1,4 @@
-"""Aerodrome's pools, gauges and locks, replayed from the answers of its own contracts."""
+"""Aerodrome's pools, gauges and locks, replayed from recorded answers of its contracts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chainfolio.adapters.evm.positions.shares import Shares
 from chainfolio.indexer.families import families
 from chainfolio.plans import Reverted
 from chainfolio.protocols import InstalledProtocol, TokenAmount, UnlistedShare
-from tests.protocols.published import Moment, Overrides, amounts, needs_contracts, positions
+from tests.protocols.published import Overrides, RecordedState, amounts, needs_contracts, positions
 
 pytestmark = needs_contracts
 VOLATILE, STABLE, GAUGE = "volatile pool WETH/USDC", "stable pool USDC/DAI", "gauge of the volatile pool"
@@ -29,14 +29,14 @@ FEES = 112_499_999_999_999_999  # what a claim paid while the pool still told 0
 def pools(
     index: int, *touched: str, account: str = "alice", overrides: Overrides | None = None, is_fork: bool = False
 ) -> list[Outcome]:
-    moment = Moment("aerodrome", index)
-    tokens = frozenset(moment.roles[pool] for pool in touched)
+    state = RecordedState("aerodrome", index)
+    tokens = frozenset(state.roles[pool] for pool in touched)
     answers = {NOT_SOLIDLY: Reverted(), **(overrides or {})}
-    return moment.outcomes("solidly", CONTRACTS, account, ContractInteractions(tokens=tokens), answers, is_fork=is_fork)
+    return state.outcomes("solidly", CONTRACTS, account, ContractInteractions(tokens=tokens), answers, is_fork=is_fork)
 
 
 @pytest.mark.parametrize(
-    ("index", "held", "staked", "fees", "earned"),
+    ("index", "wallet_raw", "staked", "fees", "reward"),
     [
         (OPENED, 999_999_999_999_999_999_000, 0, 0, 0),
         (TRADED, HALF, HALF, FEES, 0),
@@ -46,34 +46,34 @@ def pools(
     ids=["opened", "traded", "a-week-on", "taken"],
 )
 def test_a_pool_has_shares_with_uncounted_fees_and_staked_shares(
-    index: int, held: int, staked: int, fees: int, earned: int
+    index: int, wallet_raw: int, staked: int, fees: int, reward: int
 ) -> None:
-    roles = Moment("aerodrome", index).roles
+    roles = RecordedState("aerodrome", index).roles
     in_wallet, in_gauge = positions(pools(index, VOLATILE))
-    assert amounts([in_wallet], "supplied") == {roles[VOLATILE]: held}
+    assert amounts([in_wallet], "supplied") == {roles[VOLATILE]: wallet_raw}
     assert amounts([in_wallet], "rewards") == ({roles["WETH"]: fees, roles["USDC"]: fees} if fees else {})
     assert amounts([in_gauge], "supplied") == ({roles[VOLATILE]: staked} if staked else {})
-    assert amounts([in_gauge], "rewards") == ({roles["AERO"]: earned} if earned else {})
+    assert amounts([in_gauge], "rewards") == ({roles["AERO"]: reward} if reward else {})
     assert (in_wallet.replaces, in_gauge.replaces) == ((roles[VOLATILE],), ())
 
 
 def unwrapped(index: int, pool: str, raw: int, overrides: Overrides | None = None, is_fork: bool = False) -> Any:
-    moment = Moment("aerodrome", index)
-    named = {role: tuple(moment.roles[part] for part in parts) for role, parts in CONTRACTS.items()}
-    shares = Shares(Protocols([InstalledProtocol("published", families()["solidly"], named, {}, is_fork)]))
-    moment.run(shares.read_answers([moment.roles[pool]]), overrides)
-    share = shares.share(moment.roles["alice"], moment.roles[pool], {})
+    state = RecordedState("aerodrome", index)
+    role_addresses = {role: tuple(state.roles[part] for part in parts) for role, parts in CONTRACTS.items()}
+    shares = Shares(Protocols([InstalledProtocol("published", families()["solidly"], role_addresses, {}, is_fork)]))
+    state.run(shares.read_answers([state.roles[pool]]), overrides)
+    share = shares.share(state.roles["alice"], state.roles[pool], {})
     answers = {NOT_SOLIDLY: Reverted(), **(overrides or {})}
-    return None if share is None else moment.run(read_underlying(share, raw), answers)
+    return None if share is None else state.run(read_underlying(share, raw), answers)
 
 
 @pytest.mark.parametrize("pool", [VOLATILE, STABLE], ids=["volatile", "stable"])
 def test_a_share_is_its_part_of_the_reserves(pool: str) -> None:
     for index in (OPENED, TRADED):
-        moment = Moment("aerodrome", index)
-        reserve0, reserve1, _ = moment.value(pool, "getReserves()(uint256,uint256,uint256)")
-        supply = moment.value(pool, "totalSupply()(uint256)")
-        tokens = [moment.value(pool, f"token{side}()(address)") for side in "01"]
+        state = RecordedState("aerodrome", index)
+        reserve0, reserve1, _ = state.value(pool, "getReserves()(uint256,uint256,uint256)")
+        supply = state.value(pool, "totalSupply()(uint256)")
+        tokens = [state.value(pool, f"token{side}()(address)") for side in "01"]
         expected = [
             TokenAmount(tokens[0], HALF * reserve0 // supply),
             TokenAmount(tokens[1], HALF * reserve1 // supply),
@@ -113,8 +113,8 @@ def test_a_pool_of_an_unreviewed_fork_claims_no_fees() -> None:
 
 
 def test_a_fork_s_share_is_its_part_of_the_tokens_that_lie_there_whatever_reserves_it_claims() -> None:
-    roles = Moment("aerodrome", TRADED).roles
-    supply = Moment("aerodrome", TRADED).value(VOLATILE, "totalSupply()(uint256)")
+    roles = RecordedState("aerodrome", TRADED).roles
+    supply = RecordedState("aerodrome", TRADED).value(VOLATILE, "totalSupply()(uint256)")
     lies = {
         (VOLATILE, "getReserves"): (10**40, 10**40),
         ("WETH", "balanceOf"): 8 * ETH,
@@ -125,13 +125,13 @@ def test_a_fork_s_share_is_its_part_of_the_tokens_that_lie_there_whatever_reserv
 
 
 def locks(index: int, account: str = "alice", **overrides: Any) -> list[Outcome]:
-    moment = Moment("aerodrome", index)
+    state = RecordedState("aerodrome", index)
     answers = {"escrowType": 0, "idToManaged": 0, **overrides}
-    return moment.outcomes(
+    return state.outcomes(
         "voting_nft",
         ESCROW,
         account,
-        ContractInteractions(ids={moment.roles["voting escrow"]: frozenset({1, 2})}),
+        ContractInteractions(ids={state.roles["voting escrow"]: frozenset({1, 2})}),
         {("voting escrow", name): value for name, value in answers.items()},
     )
 
@@ -142,7 +142,7 @@ def locks(index: int, account: str = "alice", **overrides: Any) -> list[Outcome]
     ids=["opened", "a-week-on"],
 )
 def test_a_lock_has_its_amount_its_end_and_its_rebase(index: int, rebases: tuple[int, int]) -> None:
-    aero = Moment("aerodrome", index).roles["AERO"]
+    aero = RecordedState("aerodrome", index).roles["AERO"]
     permanent, year = positions(locks(index))
     assert (amounts([permanent], "supplied"), permanent.unlock_s) == ({aero: 100 * ETH}, 0)
     assert (amounts([year], "supplied"), year.unlock_s) == ({aero: 50 * ETH}, 1_826_496_000)
@@ -150,17 +150,17 @@ def test_a_lock_has_its_amount_its_end_and_its_rebase(index: int, rebases: tuple
 
 
 def test_a_lock_that_voted_says_that_its_votes_may_earn() -> None:
-    voted, other = positions(locks(TRADED))
+    voted, unvoted = positions(locks(TRADED))
     assert "votes" in voted.unknown
-    assert not other.unknown
+    assert not unvoted.unknown
 
 
 def test_a_lock_in_a_managed_lock_keeps_the_amount_that_it_put_there() -> None:
-    moment = Moment("aerodrome", OPENED)
+    state = RecordedState("aerodrome", OPENED)
     managed = locks(OPENED, escrowType=1, idToManaged=9, locked=(0, 0, False), weights=lambda lock, _: lock * ETH)
-    found = positions(managed)
-    assert [amounts([each], "supplied") for each in found] == [{moment.roles["AERO"]: n * ETH} for n in (1, 2)]
-    assert all("managed" in each.unknown and each.name.endswith("in managed lock 9") for each in found)
+    nfts = positions(managed)
+    assert [amounts([each], "supplied") for each in nfts] == [{state.roles["AERO"]: n * ETH} for n in (1, 2)]
+    assert all("managed" in each.unknown and each.name.endswith("in managed lock 9") for each in nfts)
 
 
 def test_a_burnt_or_given_lock_is_no_position() -> None:

@@ -66,8 +66,8 @@ def test_a_share_is_one_unit_of_the_pool_s_token(stargate: Stargate) -> None:
 
 
 def test_a_token_that_only_names_a_pool_is_no_share_of_it(stargate: Stargate) -> None:
-    named = {(stargate.stg, "stargate"): stargate.pool}
-    assert stargate.chain.unwrapped("stargate", {"pool": [stargate.pool]}, stargate.stg, 7, overrides=named) is None
+    overrides = {(stargate.stg, "stargate"): stargate.pool}
+    assert stargate.chain.unwrapped("stargate", {"pool": [stargate.pool]}, stargate.stg, 7, overrides=overrides) is None
     assert stargate.chain.unwrapped("stargate", {"pool": [stargate.native]}, stargate.share, 7) is None
 
 
@@ -75,27 +75,27 @@ def test_leaving_the_farm_pays_what_the_position_shows(stargate: Stargate) -> No
     chain, alice = stargate.chain, stargate.chain.alice
     snapshot = chain.node.rpc("evm_snapshot")
     chain.do(alice, stargate.staking, "withdraw(address,uint256)", stargate.share, 400 * ETH)
-    paid, at = chain.balance(stargate.stg, alice), chain.time_s
+    payout, at = chain.balance(stargate.stg, alice), chain.time_s
     assert positions(stargate.farms(alice)) == []
     chain.node.rpc("evm_revert", snapshot)
     chain.node.rpc("evm_setNextBlockTimestamp", at)
     chain.node.mine()
     (farm,) = positions(stargate.farms(alice))
     assert amounts([farm], "supplied") == {stargate.share: 400 * ETH}
-    assert amounts([farm], "rewards") == {stargate.stg: paid}
-    assert paid > 9 * DAY * 10**15
+    assert amounts([farm], "rewards") == {stargate.stg: payout}
+    assert payout > 9 * DAY * 10**15
 
 
 def test_a_refusing_rewarder_hides_no_stake_and_a_refusing_contract_is_an_issue(stargate: Stargate) -> None:
     (farm,) = positions(stargate.farms(stargate.chain.alice, {(stargate.rewarder, "getRewards"): Reverted()}))
     assert (farm.unknown, farm.rewards) == ("its rewards", ())
     assert amounts([farm], "supplied") == {stargate.share: 400 * ETH}
-    (refused,) = stargate.farms(stargate.chain.alice, {(stargate.staking, "tokens"): Reverted()})
-    assert not refused.positions
-    assert len(refused.issues) == 1
+    (outcome,) = stargate.farms(stargate.chain.alice, {(stargate.staking, "tokens"): Reverted()})
+    assert not outcome.positions
+    assert len(outcome.issues) == 1
 
 
 def test_who_has_nothing_there_has_no_position(stargate: Stargate) -> None:
     assert positions(stargate.farms(stargate.chain.bob)) == []
-    nobody = stargate.chain.outcomes("stargate_farm", {"staking": [stargate.staking]}, "0x", ContractInteractions())
-    assert nobody == []
+    outcomes = stargate.chain.outcomes("stargate_farm", {"staking": [stargate.staking]}, "0x", ContractInteractions())
+    assert outcomes == []

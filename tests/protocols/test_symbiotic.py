@@ -30,8 +30,8 @@ class Symbiotic:
         )
         networks, operators = deploy("symbiotic/NetworkRegistry"), deploy("symbiotic/OperatorRegistry")
         opt_ins = [
-            deploy("symbiotic/OptInService", operators, where, name)
-            for where, name in ((self.factory, "OperatorVaultOptIn"), (networks, "OperatorNetworkOptIn"))
+            deploy("symbiotic/OptInService", operators, registry, name)
+            for registry, name in ((self.factory, "OperatorVaultOptIn"), (networks, "OperatorNetworkOptIn"))
         ]
         for name in ("Vault", "VaultTokenized"):
             code = deploy(f"symbiotic/{name}", delegators, slashers, self.factory)
@@ -91,9 +91,9 @@ def test_a_withdrawal_is_shown_until_it_is_claimed_and_pays_what_was_shown(symbi
 def test_the_token_of_the_second_release_is_replaced_by_its_position(symbiotic: Symbiotic) -> None:
     chain, (first, second) = symbiotic.chain, symbiotic.vaults
     touched = ContractInteractions(tokens=frozenset({second}))
-    found = positions(chain.outcomes("symbiotic", {"factory": [symbiotic.factory]}, chain.alice, touched))
-    assert found == symbiotic.positions(second)
-    assert found[0].replaces == (second,)
+    vault_positions = positions(chain.outcomes("symbiotic", {"factory": [symbiotic.factory]}, chain.alice, touched))
+    assert vault_positions == symbiotic.positions(second)
+    assert vault_positions[0].replaces == (second,)
     assert first != second
 
 
@@ -106,8 +106,8 @@ def test_epochs_that_cannot_be_read_are_an_issue_and_not_zero(symbiotic: Symbiot
     vault = symbiotic.vaults[0]
     contracts = {"vault": [vault], "factory": [symbiotic.factory]}
     overrides = {(vault, "currentEpoch"): answer}
-    (found,) = symbiotic.chain.outcomes(
+    (outcome,) = symbiotic.chain.outcomes(
         "symbiotic", contracts, symbiotic.chain.alice, exchanged(vault), overrides=overrides
     )
-    assert not found.positions
-    assert len(found.issues) == 1
+    assert not outcome.positions
+    assert len(outcome.issues) == 1

@@ -78,9 +78,9 @@ WORDS = st.builds(FeeGrowth, st.integers(0, WORD - 1), st.integers(0, WORD - 1))
 
 @given(TICKS, st.lists(TICKS, min_size=2, max_size=2, unique=True).map(sorted), WORDS, WORDS, WORDS, WORDS)
 def test_what_grows_inside_is_what_grows_as_a_whole_while_the_price_is_inside(
-    tick: int, bounds: list[int], below: FeeGrowth, above: FeeGrowth, whole: FeeGrowth, more: FeeGrowth
+    tick: int, bounds: list[int], below: FeeGrowth, above: FeeGrowth, total: FeeGrowth, growth: FeeGrowth
 ) -> None:
     lower, upper = (bounds[0], below), (bounds[1], above)
-    later = FeeGrowth(*((a + b) % WORD for a, b in zip(whole, more, strict=True)))
-    grown = ticks.fee_growth_inside(tick, lower, upper, later) - ticks.fee_growth_inside(tick, lower, upper, whole)
-    assert grown == (more if bounds[0] <= tick < bounds[1] else FeeGrowth(0, 0))
+    later = FeeGrowth(*((a + b) % WORD for a, b in zip(total, growth, strict=True)))
+    grown = ticks.fee_growth_inside(tick, lower, upper, later) - ticks.fee_growth_inside(tick, lower, upper, total)
+    assert grown == (growth if bounds[0] <= tick < bounds[1] else FeeGrowth(0, 0))

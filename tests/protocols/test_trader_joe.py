@@ -82,10 +82,10 @@ class Joe:
         )
         chain.do(owner, self.bonus, "transfer(address,uint256)", rewarder, 10**6 * ETH)
         chain.do(owner, self.boosted, "add(uint96,uint32,address,address)", 100, 4000, self.share, rewarder)
-        for who, raw in ((chain.alice, 300 * ETH), (chain.bob, 100 * ETH)):
+        for account, raw in ((chain.alice, 300 * ETH), (chain.bob, 100 * ETH)):
             for chef, pool in ((self.chef, 1), (self.boosted, 0)):
-                chain.approve(who, chef, self.share)
-                chain.do(who, chef, "deposit(uint256,uint256)", pool, raw)
+                chain.approve(account, chef, self.share)
+                chain.do(account, chef, "deposit(uint256,uint256)", pool, raw)
 
     def positions(
         self,
@@ -99,10 +99,10 @@ class Joe:
         """The positions of Alice in one contract."""
         contracts = {role: [contract], **(extra or {})}
         account = self.chain.alice
-        found = self.chain.outcomes(
+        outcomes = self.chain.outcomes(
             family, contracts, account, exchanged(contract), overrides=overrides, options=options
         )
-        return positions(found)
+        return positions(outcomes)
 
 
 @pytest.fixture(scope="module")
@@ -118,15 +118,15 @@ def test_a_harvest_and_leaving_pay_what_the_position_shows(joe: Joe, chef: str, 
     before = {token: chain.balance(token, alice) for token in (joe.joe, joe.bonus)}
     chain.do(alice, contract, "deposit(uint256,uint256)", pool, 0)
     at = chain.time_s
-    paid = {token: chain.balance(token, alice) - raw for token, raw in before.items()}
+    payout = {token: chain.balance(token, alice) - raw for token, raw in before.items()}
     chain.node.rpc("evm_revert", snapshot)
     snapshot = chain.node.rpc("evm_snapshot")
     chain.node.rpc("evm_setNextBlockTimestamp", at)
     chain.node.mine()
     (farm,) = joe.positions("joe_farm", "chef", contract)
-    assert amounts([farm], "rewards") == {token: raw for token, raw in paid.items() if raw}
+    assert amounts([farm], "rewards") == {token: raw for token, raw in payout.items() if raw}
     assert amounts([farm], "supplied") == {joe.share: 300 * ETH}
-    assert paid[joe.joe] > 1000 * ETH
+    assert payout[joe.joe] > 1000 * ETH
     chain.do(alice, contract, "withdraw(uint256,uint256)", pool, 300 * ETH)
     assert joe.positions("joe_farm", "chef", contract) == []
     chain.node.rpc("evm_revert", snapshot)

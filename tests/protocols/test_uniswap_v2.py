@@ -1,4 +1,4 @@
-"""Pairs whose protocol takes a part of what they grew by: what is said of a share is what burning it pays."""
+"""Pairs with a protocol fee on their growth: a share is worth what burning it pays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from chainfolio.localchain.deploy import FOREVER, Deployer, Deployment, checked,
 from chainfolio.localchain.evm import MAX, tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.protocols import TokenAmount
-from tests.protocols.told import NO_CODE, read, told
+from tests.protocols.scripted import NO_CODE, decode, read
 from tests.protocols.world import World, parts
 
 PANCAKE = """
@@ -34,7 +34,7 @@ factory = ["{factory}"]
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Bob has shares of a pair of Uniswap's and of one of Pancake's code; both factories' fees are on, both grew."""
+    """Give Bob shares of a Uniswap and a Pancake pair that grew; both factories' fees are on."""
     with LocalNode() as node:
         deployment = deploy(node)
         with node.by_hand():
@@ -44,7 +44,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def markets(node: LocalNode, deployment: Deployment) -> str:
-    """Sets the fees' receivers, adds Bob's liquidity, trades; gives Pancake's factory."""
+    """Set the receivers of the fees, add Bob's liquidity, trade, and return Pancake's factory."""
     owner, bob = (deployment.accounts[name] for name in ("deployer", "bob"))
     deployer = Deployer(node, owner, int(node.rpc("eth_getTransactionCount", owner, "pending"), 16))
     weth, usdc = deployment.tokens["WETH"], deployment.tokens["USDC"]
@@ -81,8 +81,8 @@ def markets(node: LocalNode, deployment: Deployment) -> str:
         deployer.do(router, swap, weth.units(20 + at), 0, [weth.address, usdc.address], owner, FOREVER)
         deployer.do(weth.address, give, pair, weth.units(1 + at))
         first = int(usdc.address, 16) < int(weth.address, 16)
-        out = (usdc.units(700), 0) if first else (0, usdc.units(700))
-        deployer.do(pair, "swap(uint256,uint256,address,bytes)", *out, owner, b"")
+        amounts_out = (usdc.units(700), 0) if first else (0, usdc.units(700))
+        deployer.do(pair, "swap(uint256,uint256,address,bytes)", *amounts_out, owner, b"")
     deployer.settle()
     node.mine()  # these trades moved the price in one block
     return pancake
@@ -104,25 +104,25 @@ def test_what_is_left_when_the_protocol_took_its_fee_is_what_a_share_pays(
         each.raw for each in snapshot.holdings if each.token.asset.shown_contract == pair and each.account == me
     ]
     calls = [tx(me, pair, "transfer(address,uint256)", pair, shares), tx(me, pair, "burn(address)", me)]
-    paid = world.paid(me, calls, snapshot.block)
-    assert paid.pop(pair) == -shares
-    assert parts([position], "supplied") == paid
+    payout = world.payout(me, calls, snapshot.block)
+    assert payout.pop(pair) == -shares
+    assert parts([position], "supplied") == payout
     untaxed = tuple(part.raw for part in unfeed(world, pair, shares))
-    assert all(less < more for less, more in zip(paid.values(), untaxed, strict=True))
+    assert all(taxed_raw < untaxed_raw for taxed_raw, untaxed_raw in zip(payout.values(), untaxed, strict=True))
 
 
 def unfeed(world: World, pair: str, shares: int) -> list[TokenAmount]:
-    """What the shares would be worth if there were no fee."""
+    """Return what the shares would be worth without a fee."""
     supply = world.node.call(pair, "totalSupply()(uint256)")
     tokens = sorted(world.node.call(pair, f"token{at}()(address)") for at in (0, 1))
-    held = [world.node.call(token, "balanceOf(address)(uint256)", pair) for token in tokens]
-    return [TokenAmount(token, raw * shares // supply) for token, raw in zip(tokens, held, strict=True)]
+    balances = [world.node.call(token, "balanceOf(address)(uint256)", pair) for token in tokens]
+    return [TokenAmount(token, raw * shares // supply) for token, raw in zip(tokens, balances, strict=True)]
 
 
 ME, PAIR, FACTORY, A, B = ("0x" + letter * 40 for letter in "12345")
 
 
-def said(**changed: Any) -> dict[tuple[str, str], Any]:
+def pair_answers(**changed: Any) -> dict[tuple[str, str], Any]:
     """A pair of 100 shares with 1000 and 2000 behind it, a fifth of them swapped in since the last mint."""
     answers = {
         (PAIR, "totalSupply"): 100,
@@ -138,13 +138,13 @@ def said(**changed: Any) -> dict[tuple[str, str], Any]:
 
 def test_a_fork_that_knows_no_fee_is_not_asked_for_it() -> None:
     match = ProtocolMatch(ME, PAIR, FACTORY, (A, B), options={"protocol_fee": "0"})
-    answers = said(kLast=NO_CODE, feeTo=NO_CODE)
-    assert told(unwrap, match, 10, says=answers) == (TokenAmount(A, 100), TokenAmount(B, 200))
+    answers = pair_answers(kLast=NO_CODE, feeTo=NO_CODE)
+    assert decode(unwrap, match, 10, says=answers) == (TokenAmount(A, 100), TokenAmount(B, 200))
     assert read(unwrap, ProtocolMatch(ME, PAIR, FACTORY, (A, B)), 10, says=answers).status == "failed"
 
 
 def test_a_pair_that_its_factory_does_not_know_is_none() -> None:
-    assert told(unwrap, ProtocolMatch(ME, PAIR, FACTORY, (A, B)), 10, says=said(getPair=ZERO_ADDRESS)) is None
+    assert decode(unwrap, ProtocolMatch(ME, PAIR, FACTORY, (A, B)), 10, says=pair_answers(getPair=ZERO_ADDRESS)) is None
 
 
 RAW = st.integers(0, (1 << 112) - 1)

@@ -13,7 +13,7 @@ from chainfolio.localchain.deploy import FOREVER, MINT_POSITION, POOL_FEE, Deplo
 from chainfolio.localchain.evm import MAX, tx
 from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import Reverted
-from tests.protocols.told import told
+from tests.protocols.scripted import decode
 from tests.protocols.world import World, parts
 
 FILE = """
@@ -87,18 +87,18 @@ def test_taking_it_back_and_closing_it_pays_what_is_said(world: World, snapshot:
         tx(me, manager, "collect((uint256,address,uint128,uint128))", (NUMBER, me, MAX128, MAX128)),
     ]
     assert any(part.raw for part in position.rewards)
-    assert parts([position], "supplied", "rewards") == world.paid(me, calls, snapshot.block)
+    assert parts([position], "supplied", "rewards") == world.payout(me, calls, snapshot.block)
     (issue,) = snapshot.issues
     assert staker in issue.reason
 
 
 def test_a_position_in_the_staker_that_somebody_else_gave_is_not_mine() -> None:
-    me, manager, staker, other = ("0x" + letter * 40 for letter in "1234")
+    me, manager, staker, stranger = ("0x" + letter * 40 for letter in "1234")
     match = ProtocolMatch(me, manager, id=7, contracts={"staker": (staker,)})
     answers = {
         (manager, "ownerOf"): staker,
-        (manager, "factory"): other,
+        (manager, "factory"): stranger,
         (manager, "positions"): Reverted(),
-        (staker, "deposits"): other,
+        (staker, "deposits"): stranger,
     }
-    assert told(position, match, says=answers) is None
+    assert decode(position, match, says=answers) is None

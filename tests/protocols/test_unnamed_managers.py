@@ -1,4 +1,4 @@
-"""Position managers that no file names, although one names their factory: anybody can deploy one that says anything."""
+"""Position managers that no file names, of a named factory: a hostile one can answer anything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from chainfolio.localchain.node import LocalNode
 from chainfolio.plans import Reverted, Unknown, run_offline
 from chainfolio.portfolio.valuation import valuate
 from chainfolio.protocols import DecodedPosition, InstalledProtocol, TokenAmount
-from tests.protocols.told import told
+from tests.protocols.scripted import decode
 from tests.protocols.world import World
 
 FILE = """
@@ -43,7 +43,7 @@ KEY = PositionRecord(0, ZERO, ZERO_TOKEN, ONE_TOKEN, 500, -60, 60, LIQUIDITY, 0,
 
 @dataclass(frozen=True)
 class Managed:
-    """Who did nothing and was given positions, and who opened one at the same manager."""
+    """Snapshots of a bystander who was given positions, and of an actor who opened one."""
 
     bystander: Snapshot
     before: Snapshot
@@ -53,18 +53,17 @@ class Managed:
 
 @pytest.fixture(scope="module")
 def managed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Managed]:
-    """The operator opens one position for the bystander, and lets a manager of its own say that half the pool is the
-    bystander's."""
+    """Open a position for the bystander; a hostile manager claims half the pool for the bystander."""
     with LocalNode() as node:
         deployment = deploy(node)
-        who, at = deployment.accounts, deployment.contracts
-        operator, bystander, actor = who["ivan"], who["grace"], who["heidi"]
+        accounts, at = deployment.accounts, deployment.contracts
+        operator, bystander, actor = accounts["ivan"], accounts["grace"], accounts["heidi"]
         factory, manager = at["UniswapV3Factory"], at["NonfungiblePositionManager"]
         pool = at["UniswapV3Pool WETH/USDC"]
         token0, token1 = sorted((deployment.tokens["WETH"].address, deployment.tokens["USDC"].address), key=str.lower)
         nonce = int(node.rpc("eth_getTransactionCount", operator, "pending"), 16)
         hostile = created_address(operator, nonce)
-        said = {
+        answers = {
             **GOOD,
             "factory()": gives("address", factory),
             "ownerOf(uint256)": gives("address", bystander),
@@ -95,7 +94,7 @@ def managed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Managed]:
                 10**30,
             ),
         }
-        rows = [answer.row(signature) for signature, answer in said.items()]
+        rows = [answer.row(signature) for signature, answer in answers.items()]
         code = artifact("Hostile").creation(words(["(bytes4,uint8,uint256,bytes)[]"], rows))
         node.settle([Tx(operator, None, code, gas=5_000_000, label="manager")])
         topics = [TRANSFER, topic_of(ZERO), topic_of(bystander), "0x" + "00" * 31 + "07"]
@@ -136,24 +135,24 @@ def _amounts(deployment: Deployment, token0: str) -> tuple[int, int]:
 
 
 def test_nobody_is_worth_more_for_positions_that_a_manager_says_or_somebody_else_opened(managed: Managed) -> None:
-    why = {each.unverified for each in managed.bystander.positions}
-    assert why == {NOT_THERE, UNSOLICITED_SHARE}
+    reasons = {each.unverified for each in managed.bystander.positions}
+    assert reasons == {NOT_THERE, UNSOLICITED_SHARE}
     assert all(part.raw for each in managed.bystander.positions for part in each.supplied)
     assert valuate([managed.bystander]).value_usd == valuate([managed.before]).value_usd > 0
     assert not any(issue.makes_partial for issue in managed.bystander.issues)
 
 
 def test_a_position_that_the_account_opened_counts_although_no_file_names_its_manager(managed: Managed) -> None:
-    (found,) = managed.actor.positions
-    assert (found.protocol, found.unverified, found.type) == ("uniswap3", "", "LIQUIDITYPOOL")
-    assert all(part.raw for part in found.supplied)
+    (position,) = managed.actor.positions
+    assert (position.protocol, position.unverified, position.type) == ("uniswap3", "", "LIQUIDITYPOOL")
+    assert all(part.raw for part in position.supplied)
 
 
-# --- what nobody could make them say on a chain ---
+# --- answers that no real chain gives ---
 
 
-def claims(*stored: PositionRecord, kept: tuple[int, ...], held: int = 10**30) -> list[DecodedPosition]:
-    """What becomes of positions of one manager, numbered from 1, in a pool at tick 0 that grew by 1 for each unit."""
+def claims(*stored: PositionRecord, pool_position: tuple[int, ...], balance: int = 10**30) -> list[DecodedPosition]:
+    """Decode positions 1 to n of one manager, in a pool at tick 0 that grew by 1 for each unit."""
     answers: dict[tuple[Any, ...], Any] = {
         (MANAGER, "ownerOf"): ME,
         (FACTORY, "getPool"): POOL,
@@ -161,51 +160,56 @@ def claims(*stored: PositionRecord, kept: tuple[int, ...], held: int = 10**30) -
         (POOL, "feeGrowthGlobal0X128"): Q128,
         (POOL, "feeGrowthGlobal1X128"): Q128,
         (POOL, "ticks"): (0, 0, 0, 0),
-        (POOL, "positions"): kept,
-        (ZERO_TOKEN, "balanceOf"): held,
-        (ONE_TOKEN, "balanceOf"): held,
+        (POOL, "positions"): pool_position,
+        (ZERO_TOKEN, "balanceOf"): balance,
+        (ONE_TOKEN, "balanceOf"): balance,
     }
     answers |= {(MANAGER, "positions", number): each for number, each in enumerate(stored, 1)}
     match = ProtocolMatch(ME, MANAGER, answer=FACTORY, ids=tuple(range(1, len(stored) + 1)))
-    found: list[DecodedPosition] = told(position, match, says=answers)
-    return found
+    positions: list[DecodedPosition] = decode(position, match, says=answers)
+    return positions
 
 
 def test_two_positions_are_not_borne_out_by_the_liquidity_of_one() -> None:
-    found = claims(KEY, KEY, kept=(LIQUIDITY, 0, 0, 0, 0))
-    assert [each.unverified for each in found] == ["", NOT_THERE]
-    assert [each.unverified for each in claims(KEY, KEY, kept=(2 * LIQUIDITY, 0, 0, 0, 0))] == ["", ""]
+    positions = claims(KEY, KEY, pool_position=(LIQUIDITY, 0, 0, 0, 0))
+    assert [each.unverified for each in positions] == ["", NOT_THERE]
+    assert [each.unverified for each in claims(KEY, KEY, pool_position=(2 * LIQUIDITY, 0, 0, 0, 0))] == ["", ""]
 
 
 def test_fees_are_never_more_than_the_pool_owes_the_manager() -> None:
     first, second = claims(
-        KEY._replace(tokens_owed0=10**25), KEY._replace(tokens_owed1=10**25), kept=(2 * LIQUIDITY, 0, Q128, 7, 5)
+        KEY._replace(tokens_owed0=10**25),
+        KEY._replace(tokens_owed1=10**25),
+        pool_position=(2 * LIQUIDITY, 0, Q128, 7, 5),
     )
     assert first.rewards == (TokenAmount(ZERO_TOKEN, 2 * LIQUIDITY + 7), TokenAmount(ONE_TOKEN, 5))
     assert second.rewards == (TokenAmount(ZERO_TOKEN, 0), TokenAmount(ONE_TOKEN, 0))
 
 
 def test_positions_are_no_more_than_the_pool_has_for_all_of_them() -> None:
-    kept = (2 * LIQUIDITY, Q128, Q128, 0, 0)
-    (alone,) = claims(KEY, kept=kept)
+    pool_position = (2 * LIQUIDITY, Q128, Q128, 0, 0)
+    (alone,) = claims(KEY, pool_position=pool_position)
     enough = alone.supplied[0].raw
-    assert [each.unverified for each in claims(KEY, KEY, kept=kept, held=2 * enough)] == ["", ""]
-    assert [each.unverified for each in claims(KEY, KEY, kept=kept, held=2 * enough - 1)] == ["", NOT_COVERED]
+    assert [each.unverified for each in claims(KEY, KEY, pool_position=pool_position, balance=2 * enough)] == ["", ""]
+    assert [each.unverified for each in claims(KEY, KEY, pool_position=pool_position, balance=2 * enough - 1)] == [
+        "",
+        NOT_COVERED,
+    ]
 
 
 @pytest.mark.parametrize("ticks", [(60, -60), (60, 60), (-900_000, 60), (-60, 900_000)])
 def test_a_position_between_ticks_that_no_pool_has_is_none(ticks: tuple[int, int]) -> None:
-    assert claims(KEY._replace(tick_lower=ticks[0], tick_upper=ticks[1]), kept=(LIQUIDITY, 0, 0, 0, 0)) == []
+    assert claims(KEY._replace(tick_lower=ticks[0], tick_upper=ticks[1]), pool_position=(LIQUIDITY, 0, 0, 0, 0)) == []
 
 
-def read_all(says: Any, asked: list[Call]) -> AccountContents:
-    """What an account has that met two tokens of one collection; `says` is what that says of its factory."""
+def read_all(says: Any, reads: list[Call]) -> AccountContents:
+    """Read an account with two tokens of one collection; `says` is the collection's answer to `factory()`."""
     row = InstalledProtocol("uniswap3", FAMILY, {"factory": (FACTORY,)}, {})
 
     def answer(ask: Read) -> Any:
         if isinstance(ask, NativeBalance):
             return 0
-        asked.append(ask)
+        reads.append(ask)
         return says if ask.signature.startswith("factory()") else Reverted()
 
     match = ContractInteractions(ids={MANAGER: frozenset({1, 2})})
@@ -214,9 +218,9 @@ def read_all(says: Any, asked: list[Call]) -> AccountContents:
 
 @pytest.mark.parametrize("says", [OTHER, Reverted(), Unknown("there is no contract", "absent")])
 def test_a_collection_of_no_listed_factory_is_asked_one_question(says: Any) -> None:
-    asked: list[Call] = []
-    assert read_all(says, asked) == AccountContents(0, {}, (), ())
-    assert [ask.to for ask in asked] == [MANAGER]
+    reads: list[Call] = []
+    assert read_all(says, reads) == AccountContents(0, {}, (), ())
+    assert [ask.to for ask in reads] == [MANAGER]
 
 
 def test_a_collection_that_could_not_be_asked_is_said() -> None:
@@ -226,6 +230,6 @@ def test_a_collection_that_could_not_be_asked_is_said() -> None:
 
 
 def test_a_manager_that_answers_nothing_else_spoils_no_answer() -> None:
-    found = read_all(FACTORY, [])
-    assert found.positions == ()
-    assert not any(issue.makes_partial for issue in found.issues)
+    contents = read_all(FACTORY, [])
+    assert contents.positions == ()
+    assert not any(issue.makes_partial for issue in contents.issues)

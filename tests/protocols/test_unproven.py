@@ -15,37 +15,37 @@ from chainfolio.indexer.wiring import System
 from chainfolio.protocols import InstalledProtocol, UnverifiedShare
 from chainfolio.settings import Settings
 from docs.build_protocols import proofs
-from tests.protocols.published import Moment, amounts, exchanged, needs_contracts
-from tests.protocols.told import outcomes
+from tests.protocols.published import RecordedState, amounts, exchanged, needs_contracts
+from tests.protocols.scripted import outcomes
 
 
 @needs_contracts
 def test_an_unproven_position_is_shown_without_value_and_replaces_no_token() -> None:
-    moment = Moment("convex", 2)
+    state = RecordedState("convex", 2)
     family = replace(families()["convex"], is_proven=False)
-    locker = moment.roles["locker"]
+    locker = state.roles["locker"]
     row = InstalledProtocol("published", family, {"locker": (locker,)}, {})
     match = replace(exchanged(locker), sent={locker: frozenset([None])})
-    (found,) = moment.run(outcomes(Protocols([row]), moment.roles["alice"], match))
-    assert {position.unverified for position in found.positions} == {UNPROVEN}
-    assert sum(amounts(found.positions, "supplied").values()) == 500 * 10**18
-    assert not any(position.replaces for position in found.positions)
-    assert [issue.makes_partial for issue in found.issues if UNPROVEN in issue.reason] == [True]
+    (outcome,) = state.run(outcomes(Protocols([row]), state.roles["alice"], match))
+    assert {position.unverified for position in outcome.positions} == {UNPROVEN}
+    assert sum(amounts(outcome.positions, "supplied").values()) == 500 * 10**18
+    assert not any(position.replaces for position in outcome.positions)
+    assert [issue.makes_partial for issue in outcome.issues if UNPROVEN in issue.reason] == [True]
 
 
 @needs_contracts
 def test_an_unproven_share_stays_a_token_and_no_share_is_nothing() -> None:
-    moment = Moment("curve", 1)
-    pool, factory = moment.roles["plain pool USDC/DAI"], moment.roles["factory"]
+    state = RecordedState("curve", 1)
+    pool, factory = state.roles["plain pool USDC/DAI"], state.roles["factory"]
     row = InstalledProtocol(
         "published", replace(families()["curve_pool"], is_proven=False), {"pool_factory": (factory,)}, {}
     )
     shares = Shares(Protocols([row]))
-    moment.run(shares.read_answers([pool]))
-    share = shares.share(moment.roles["alice"], pool, {})
+    state.run(shares.read_answers([pool]))
+    share = shares.share(state.roles["alice"], pool, {})
     assert share is not None
-    assert moment.run(read_underlying(share, 10**18)) == UnverifiedShare(UNPROVEN)
-    assert moment.run(read_underlying(share, 10**18), {("factory", "get_n_coins"): 0}) is None
+    assert state.run(read_underlying(share, 10**18)) == UnverifiedShare(UNPROVEN)
+    assert state.run(read_underlying(share, 10**18), {("factory", "get_n_coins"): 0}) is None
 
 
 def test_the_setting_names_the_families_that_a_user_has_checked(tmp_path: Path) -> None:

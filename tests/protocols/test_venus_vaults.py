@@ -15,7 +15,7 @@ pytestmark = needs_contracts
 
 
 class Venus:
-    """Both vaults; Alice has 300 XVS staked, of which 100 are on their way out, and 200 VAI."""
+    """Both vaults; Alice has staked 300 XVS (100 are being withdrawn) and 200 VAI."""
 
     def __init__(self, chain: PublishedChain) -> None:
         self.chain = chain
@@ -31,10 +31,10 @@ class Venus:
         pool = self.xvs, 100, self.xvs, ETH // 100, WEEK
         chain.do(owner, self.vault, "add(address,uint256,address,uint256,uint256)", *pool)
         chain.do(owner, self.xvs, "transfer(address,uint256)", store, 10**6 * ETH)
-        for who, raw in ((alice, 300 * ETH), (bob, 100 * ETH)):
-            chain.do(owner, self.xvs, "transfer(address,uint256)", who, 1000 * ETH)
-            chain.do(who, self.xvs, "approve(address,uint256)", self.vault, 2**96 - 1)
-            chain.do(who, self.vault, "deposit(address,uint256,uint256)", self.xvs, 0, raw)
+        for account, raw in ((alice, 300 * ETH), (bob, 100 * ETH)):
+            chain.do(owner, self.xvs, "transfer(address,uint256)", account, 1000 * ETH)
+            chain.do(account, self.xvs, "approve(address,uint256)", self.vault, 2**96 - 1)
+            chain.do(account, self.vault, "deposit(address,uint256,uint256)", self.xvs, 0, raw)
         chain.do(alice, self.vault, "requestWithdrawal(address,uint256,uint256)", self.xvs, 0, 100 * ETH)
         chain.node.mine(50)
         self.vai_vault = self._proxied("VAIVault")
@@ -82,21 +82,21 @@ def test_a_claim_pays_the_reward_that_is_shown(venus: Venus) -> None:
     chain, alice = venus.chain, venus.chain.alice
     snapshot, before = chain.node.rpc("evm_snapshot"), chain.balance(venus.xvs, alice)
     chain.do(alice, venus.vault, "claim(address,address,uint256)", alice, venus.xvs, 0)
-    paid = chain.balance(venus.xvs, alice) - before
+    payout = chain.balance(venus.xvs, alice) - before
     chain.node.rpc("evm_revert", snapshot)
     chain.node.mine()
     stake, _ = venus.positions("venus_vault", "xvs_vault", venus.vault)
-    assert amounts([stake], "rewards") == {venus.xvs: paid}
-    assert paid > ETH // 10
+    assert amounts([stake], "rewards") == {venus.xvs: payout}
+    assert payout > ETH // 10
 
 
 def test_what_the_vault_owes_from_a_failed_payment_is_counted_once(venus: Venus) -> None:
     (plain, _), chain = venus.positions("venus_vault", "xvs_vault", venus.vault), venus.chain
-    owed = {(venus.vault, "pendingRewardTransfers"): 7, (venus.vault, "poolLength"): 1}
-    found = chain.outcomes(
-        "venus_vault", {"xvs_vault": [venus.vault]}, chain.alice, exchanged(venus.vault), overrides=owed
+    overrides = {(venus.vault, "pendingRewardTransfers"): 7, (venus.vault, "poolLength"): 1}
+    outcomes = chain.outcomes(
+        "venus_vault", {"xvs_vault": [venus.vault]}, chain.alice, exchanged(venus.vault), overrides=overrides
     )
-    assert amounts(positions(found), "rewards")[venus.xvs] == amounts([plain], "rewards")[venus.xvs] + 7
+    assert amounts(positions(outcomes), "rewards")[venus.xvs] == amounts([plain], "rewards")[venus.xvs] + 7
 
 
 def test_vai_earns_what_a_claim_pays_although_the_vault_does_not_count_it_yet(venus: Venus) -> None:
@@ -114,9 +114,9 @@ def test_vai_earns_what_a_claim_pays_although_the_vault_does_not_count_it_yet(ve
 
 def test_a_refusing_vault_is_an_issue_and_not_zero(venus: Venus) -> None:
     chain = venus.chain
-    refused = {(venus.vault, "getUserInfo"): Reverted()}
-    (found,) = chain.outcomes(
-        "venus_vault", {"xvs_vault": [venus.vault]}, chain.alice, exchanged(venus.vault), overrides=refused
+    overrides = {(venus.vault, "getUserInfo"): Reverted()}
+    (outcome,) = chain.outcomes(
+        "venus_vault", {"xvs_vault": [venus.vault]}, chain.alice, exchanged(venus.vault), overrides=overrides
     )
-    assert not found.positions
-    assert len(found.issues) == 1
+    assert not outcome.positions
+    assert len(outcome.issues) == 1

@@ -1,4 +1,4 @@
-"""Uniswap V4 on a local chain: two pools, one of native coins, with positions of two accounts that have earned fees."""
+"""Uniswap V4 on a local chain: two pools, one of native coins, with positions that have earned fees."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOWEST_PRICE, HIGHEST_PRICE = 4_295_128_740, 14614467034852101032872730522039888
 
 @dataclass(frozen=True)
 class UniswapV4:
-    """Where it lies, what swaps in it, and its pools."""
+    """Addresses of the contracts and of the swapper, and the keys of the pools."""
 
     pools: str
     positions: str
@@ -40,8 +40,8 @@ class UniswapV4:
     def act(self, account: str, *actions: tuple[int, str, Sequence[Any]], value: int = 0) -> Tx:
         """One call of the position manager that does some actions."""
         names = bytes(action for action, _, _ in actions)
-        given = [bytes.fromhex(words(_types(types), *args)) for _, types, args in actions]
-        data = bytes.fromhex(words(("bytes", "bytes[]"), names, given))
+        parameters = [bytes.fromhex(words(_types(types), *args)) for _, types, args in actions]
+        data = bytes.fromhex(words(("bytes", "bytes[]"), names, parameters))
         call = "modifyLiquidities(bytes,uint256)"
         return tx(account, self.positions, call, data, FOREVER, value=value, gas=3_000_000)
 
@@ -78,7 +78,7 @@ def _types(types: str) -> list[str]:
 
 
 def permit2(node: LocalNode) -> str:
-    """What Permit2 does with `transferFrom(address,address,uint160,address)`, for anybody who approved it."""
+    """Install code that does Permit2's `transferFrom` for accounts that approved it."""
     node.rpc("anvil_setCode", PERMIT2, PERMIT2_CODE)
     return PERMIT2
 
@@ -103,8 +103,8 @@ def uniswap_v4(node: LocalNode, deployment: Deployment) -> UniswapV4:
     deployer.do(pools, "setProtocolFeeController(address)", owner)
     deployer.do(pools, f"setProtocolFee({KEY},uint24)", keys[1], 500 | 700 << 12)
     deployer.settle()
-    made = UniswapV4(pools, positions, view, swapper, keys)
-    node.settle(opened(made, deployment))
+    v4 = UniswapV4(pools, positions, view, swapper, keys)
+    node.settle(opened(v4, deployment))
     for token in (usdc, dai):
         deployer.do(token.address, "approve(address,uint256)", swapper, MAX)
     for key, zero_for_one, raw in swaps(keys, usdc, low, high):
@@ -115,21 +115,21 @@ def uniswap_v4(node: LocalNode, deployment: Deployment) -> UniswapV4:
     alice, bob = (deployment.accounts[name] for name in ("alice", "bob"))
     node.settle(
         [
-            made.decrease(alice, keys[0], 1, 10**13),
-            made.burn(alice, keys[1], 4),
+            v4.decrease(alice, keys[0], 1, 10**13),
+            v4.burn(alice, keys[1], 4),
             tx(alice, positions, "transferFrom(address,address,uint256)", alice, bob, 5),
         ]
     )
     deployer.do(swapper, SWAP, keys[0], (True, -(10**17), LOWEST_PRICE), (False, False), b"", value=10**17)
     deployer.settle()
-    return made
+    return v4
 
 
-def opened(made: UniswapV4, deployment: Deployment) -> list[Tx]:
+def opened(v4: UniswapV4, deployment: Deployment) -> list[Tx]:
     """Positions over all prices, around the price and beside it; numbered from one."""
     alice, bob = (deployment.accounts[name] for name in ("alice", "bob"))
     give = "transfer(address,uint256)"
-    ether, stable = made.keys
+    ether, stable = v4.keys
     around = -200_310  # the tick at 2000 USDC an ether: log(2000 * 10^6 / 10^18) / log(1.0001)
     calls = []
     for account, key, lower, upper, liquidity in (
@@ -142,9 +142,9 @@ def opened(made: UniswapV4, deployment: Deployment) -> list[Tx]:
     ):
         for symbol in ("USDC", "DAI"):
             token = deployment.tokens[symbol]
-            calls.append(tx(account, token.address, give, made.positions, token.units(40_000)))
+            calls.append(tx(account, token.address, give, v4.positions, token.units(40_000)))
         value = 20 * 10**18 if key[0] == ZERO else 0
-        calls.append(made.mint(account, key, lower, upper, liquidity, value))
+        calls.append(v4.mint(account, key, lower, upper, liquidity, value))
     return calls
 
 

@@ -1,4 +1,4 @@
-"""A real chain with real contracts, indexed as an operator's would be, on which positions can be closed to see."""
+"""A local chain with real contracts and an index, on which tests close positions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NATIVE_LOGS = "0x" + "ee" * 20
 
 @dataclass(slots=True)
 class World:
-    """A node, what was deployed there, and Chainfolio beside it. `files`: further protocol files, by key."""
+    """A node, its deployment, and Chainfolio's folder. `files`: further protocol files, by key."""
 
     node: LocalNode
     deployment: Deployment
@@ -50,7 +50,7 @@ class World:
         return asyncio.run(go())
 
     def snapshot(self, *accounts: str, height: int | None = None) -> Snapshot:
-        """What accounts have at a block, or now."""
+        """Take a snapshot of accounts at a height, or at the newest block."""
 
         async def work(system: System) -> Snapshot:
             chain = system.chain("local")
@@ -59,31 +59,36 @@ class World:
 
         return self.run(work)
 
-    def paid(self, account: str, calls: Sequence[Tx], block: Block) -> dict[str, int]:
-        """What each token's transfers give to an account, less what they take, if these calls were made in a block of
-        the same time on top of a block: positive amounts came in."""
-        asked = [
+    def payout(self, account: str, calls: Sequence[Tx], block: Block) -> dict[str, int]:
+        """Simulate calls on top of a block, at its time, and return the net transfers to an account.
+
+        Returns:
+            Raw amounts by token: positive amounts came in, negative ones went out.
+        """
+        requests = [
             {"from": call.sender, "to": call.to, "data": call.data, "value": hex(call.value), "gas": hex(5_000_000)}
             for call in calls
         ]
         overrides = {"time": hex(block.time_us // 1_000_000)}
-        states = [{"blockOverrides": overrides, "calls": asked}]
-        given = {"blockStateCalls": states, "validation": False, "traceTransfers": True}
-        (result,) = self.node.rpc("eth_simulateV1", given, hex(block.height))
-        moved: dict[str, int] = {}
-        for done in result["calls"]:
-            assert done["status"] == "0x1", done
-            for log in done["logs"]:
+        states = [{"blockOverrides": overrides, "calls": requests}]
+        request = {"blockStateCalls": states, "validation": False, "traceTransfers": True}
+        (result,) = self.node.rpc("eth_simulateV1", request, hex(block.height))
+        totals: dict[str, int] = {}
+        for outcome in result["calls"]:
+            assert outcome["status"] == "0x1", outcome
+            for log in outcome["logs"]:
                 if log["topics"][0] == TRANSFER and len(log["topics"]) == 3 and log["data"] != "0x":
                     token = ETHER if log["address"] == NATIVE_LOGS else log["address"]
                     raw = int(log["data"], 16)
                     sides = [("0x" + part[-40:], sign) for part, sign in zip(log["topics"][1:], (-1, 1), strict=True)]
-                    moved[token] = moved.get(token, 0) + sum(raw * s for who, s in sides if who == account.lower())
-        return {token: raw for token, raw in moved.items() if raw}
+                    totals[token] = totals.get(token, 0) + sum(
+                        raw * s for holder, s in sides if holder == account.lower()
+                    )
+        return {token: raw for token, raw in totals.items() if raw}
 
 
 def parts(positions: Sequence[Position], *sides: str) -> dict[str, int]:
-    """All raw amounts of some sides of positions, by token."""
+    """Return the sums of some sides of positions as raw amounts, by token."""
     total: dict[str, int] = {}
     for position in positions:
         for side in sides:

@@ -1,4 +1,4 @@
-"""Decoders that are answered from a dictionary: what contracts say, as nobody could make them say it on a chain."""
+"""Run decoders on answers from a dictionary, for answers that no real chain gives."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ Says = Mapping[tuple[Any, ...], Any]
 NO_CODE = Unknown("there is no contract", "absent")
 
 
-def read(decoder: Callable[..., DecoderPlan], *given: Any, says: Says) -> Report[Any]:
-    """What comes of a `position` or `unwrap`; what no key says is a contract that is not there."""
+def read(decoder: Callable[..., DecoderPlan], *args: Any, says: Says) -> Report[Any]:
+    """Run a `position` or `unwrap` and return its report; calls without a key have no contract."""
     reports: dict[str, Report[Any]] = run_offline(
-        batched({"": run_decoder(decoder, *given)}), lambda ask: _answer(ask, says)
+        batched({"": run_decoder(decoder, *args)}), lambda ask: _answer(ask, says)
     )
     return reports[""]
 
 
-def told(decoder: Callable[..., DecoderPlan], *given: Any, says: Says) -> Any:
-    """What a decoder finds, or the error that it ends with."""
-    report = read(decoder, *given, says=says)
+def decode(decoder: Callable[..., DecoderPlan], *args: Any, says: Says) -> Any:
+    """Return a decoder's result, or raise its error."""
+    report = read(decoder, *args, says=says)
     if report.error is not None:
         raise report.error
     return report.result
 
 
 def outcomes(protocols: Protocols, account: str, match: ContractInteractions) -> Plan[list[Outcome]]:
-    """What the decoders of all that an account met find, not unfolded."""
+    """Return the outcomes of all decoders that match an account, with shares not unfolded."""
     shares = Shares(protocols)
     yield from shares.read_answers(sorted(match.tokens))
     matches = [*protocols.by_contract(account, match), *shares.by_token(account, match.tokens, match.sent)]
